@@ -1,0 +1,226 @@
+//! Errors as values: a code, the facts, one place that prints them.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::Location;
+
+/// The result of everything that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The stable number of an error; `docs/errors/MSxxx.md` explains each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u16)]
+pub enum Code {
+    /// Shapes that do not fit the op.
+    Shape = 100,
+    /// A dtype that the op does not take, or operands whose dtypes differ.
+    DType = 101,
+    /// An index or axis outside its range.
+    OutOfRange = 102,
+    /// An argument outside its domain.
+    Argument = 103,
+    /// The value of a traced tensor was asked for.
+    TracedValue = 104,
+    /// A gradient was asked for where none exists.
+    NoGradient = 105,
+    /// Two parameters of one cell have the same name.
+    DuplicateName = 106,
+    /// A traced value was used outside its trace.
+    Escaped = 107,
+    /// Text that does not parse.
+    Parse = 108,
+    /// A graph that breaks an invariant: a defect of this project.
+    Verify = 109,
+    /// Reading or writing a file failed.
+    Io = 110,
+    /// The backend cannot run this.
+    Backend = 111,
+    /// Several errors of one trace, reported together.
+    Trace = 112,
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MS{:03}", *self as u16)
+    }
+}
+
+/// What went wrong, as data.
+///
+/// One pointer wide, so that `Result<Tensor>` stays small.
+#[derive(Clone)]
+pub struct Error(Box<Report>);
+
+/// The fields of an [`Error`].
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The stable number.
+    pub code: Code,
+    /// One sentence without a full stop.
+    pub message: String,
+    /// The op that refused.
+    pub op: Option<String>,
+    /// The operands as `f32[2, 3]`.
+    pub operands: Vec<String>,
+    /// The user's line.
+    pub location: Option<&'static Location<'static>>,
+    /// The path of cells that were being called, `Gpt.blocks[3].attn`.
+    pub path: Option<String>,
+    /// How to mend it.
+    pub help: Option<String>,
+    /// The single errors of a [`Code::Trace`].
+    pub related: Vec<Error>,
+}
+
+impl Error {
+    /// An error with a code and one sentence.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self(Box::new(Report {
+            code,
+            message: message.into(),
+            op: None,
+            operands: Vec::new(),
+            location: None,
+            path: None,
+            help: None,
+            related: Vec::new(),
+        }))
+    }
+
+    /// The fields.
+    pub fn report(&self) -> &Report {
+        &self.0
+    }
+
+    /// The stable number.
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    /// Names the op, unless an inner one is named already.
+    pub fn with_op(mut self, op: impl Into<String>) -> Self {
+        self.0.op.get_or_insert_with(|| op.into());
+        self
+    }
+
+    /// Lists the operands, unless they are listed already.
+    pub fn with_operands(mut self, operands: impl IntoIterator<Item = String>) -> Self {
+        if self.0.operands.is_empty() {
+            self.0.operands = operands.into_iter().collect();
+        }
+        self
+    }
+
+    /// Adds the user's line, unless a nearer one is known.
+    pub fn at(mut self, location: &'static Location<'static>) -> Self {
+        self.0.location.get_or_insert(location);
+        self
+    }
+
+    /// Adds the path of cells.
+    pub fn in_cell(mut self, path: impl Into<String>) -> Self {
+        self.0.path.get_or_insert_with(|| path.into());
+        self
+    }
+
+    /// Adds a help line.
+    pub fn help(mut self, help: impl Into<String>) -> Self {
+        self.0.help = Some(help.into());
+        self
+    }
+
+    /// One error out of all that a trace collected; `errors` is not empty.
+    pub fn collected(mut errors: Vec<Error>) -> Self {
+        if errors.len() == 1 {
+            return errors.remove(0);
+        }
+        let mut all = Self::new(Code::Trace, format!("{} errors while tracing", errors.len()));
+        all.0.related = errors;
+        all
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = &*self.0;
+        write!(f, "error[{}]: ", report.code)?;
+        if let Some(op) = &report.op {
+            write!(f, "`{op}`: ")?;
+        }
+        f.write_str(&report.message)?;
+        if let Some(location) = report.location {
+            write!(f, "\n  --> {location}")?;
+        }
+        if !report.operands.is_empty() {
+            write!(f, "\n   = operands: {}", report.operands.join(", "))?;
+        }
+        if let Some(path) = &report.path {
+            write!(f, "\n   = in: {path}")?;
+        }
+        if let Some(help) = &report.help {
+            write!(f, "\n   = help: {help}")?;
+        }
+        for error in &report.related {
+            write!(f, "\n{error}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+thread_local! {
+    /// The error behind the panic that is unwinding, for [`catch`].
+    static RAISED: RefCell<Option<Error>> = const { RefCell::new(None) };
+}
+
+/// Ends the call with `error`: panics with its text at the caller's line.
+///
+/// [`catch`] turns the panic back into the error.
+#[track_caller]
+#[cold]
+pub fn raise(error: Error) -> ! {
+    let error = error.at(Location::caller());
+    let text = error.to_string();
+    RAISED.with(|slot| *slot.borrow_mut() = Some(error));
+    panic!("{text}")
+}
+
+/// Runs `f` and gives the error that one of its ops raised.
+///
+/// A panic that is no error of this library goes on unwinding. With `panic = "abort"`
+/// nothing can be caught.
+///
+/// # Errors
+/// The error that was raised inside.
+pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map_err(|payload| {
+        match RAISED.with(|slot| slot.borrow_mut().take()) {
+            Some(error) => error,
+            None => std::panic::resume_unwind(payload),
+        }
+    })
+}
+
+/// `Result` to value: raises the error at the caller's line.
+pub trait OrRaise<T> {
+    /// The value, or a panic with the error's text.
+    fn or_raise(self) -> T;
+}
+
+impl<T> OrRaise<T> for Result<T> {
+    #[track_caller]
+    #[inline]
+    fn or_raise(self) -> T {
+        match self {
+            Ok(value) => value,
+            Err(error) => raise(error),
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What a backend is.
+
+use crate::error::Result;
+use crate::ir::Kernel;
+use crate::lower::Plan;
+use crate::tensor::{Array, Attrs, Op};
+use std::sync::Arc;
+
+/// Turns plans into something that runs, on one kind of device.
+pub trait Backend: Send + Sync {
+    /// The name: `cpu`, `cuda`.
+    fn name(&self) -> &'static str;
+
+    /// What decides the code that is made: part of every stored key.
+    fn fingerprint(&self) -> String;
+
+    /// Compiles a plan to bytes that [`Backend::load`] takes, in this process or a later one.
+    ///
+    /// # Errors
+    /// [`Code::Backend`](crate::Code::Backend) when the plan holds what the device cannot run.
+    fn compile(&self, plan: &Plan) -> Result<Vec<u8>>;
+
+    /// Makes compiled bytes callable.
+    ///
+    /// # Errors
+    /// [`Code::Backend`](crate::Code::Backend) when the bytes are not this backend's.
+    fn load(&self, plan: Arc<Plan>, artifact: &[u8]) -> Result<Arc<dyn Executable>>;
+
+    /// One kernel by itself, for eager execution.
+    ///
+    /// # Errors
+    /// [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
+    fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>>;
+
+    /// `out = a b`, batched over leading dimensions of equal size; `out` is row-major and
+    /// nobody else uses its memory.
+    ///
+    /// # Errors
+    /// [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
+    fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()>;
+
+    /// Runs an op as a whole, writing its row-major `outputs`, whose memory nobody else uses.
+    ///
+    /// # Errors
+    /// What the op refuses.
+    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
+}
+
+/// A compiled kernel.
+pub trait KernelCode: Send + Sync {
+    /// Runs it on the block of a call (see [`crate::ir::Kernel`]).
+    ///
+    /// # Safety
+    /// The block has the kernel's number of words; every address that its extents and strides
+    /// reach lies in memory that lives during the call, that nobody writes meanwhile where the
+    /// kernel reads, and that nobody touches meanwhile where it writes. A written place may be
+    /// read by the kernel itself only at the very same loop indices.
+    unsafe fn call(&self, block: &[u64]);
+}
+
+/// A compiled plan. Re-entrant: concurrent runs have an arena each.
+pub trait Executable: Send + Sync {
+    /// Runs it on row-major inputs of the plan's types.
+    ///
+    /// # Errors
+    /// What an op of the plan refuses while running.
+    fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>>;
+}
+
+/// A backend that the facade hands over; the first one submitted is the default.
+pub struct BackendEntry(pub fn() -> Arc<dyn Backend>);
+
+inventory::collect!(BackendEntry);

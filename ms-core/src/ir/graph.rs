@@ -1,0 +1,175 @@
+//! Graphs: typed SSA nodes in an arena.
+
+use crate::tensor::{Attrs, Op, Type};
+use smallvec::SmallVec;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A node of a [`Graph`]; nodes are numbered in an order in which they can run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u32);
+
+/// A value of a [`Graph`]: one of its inputs, or a result of a node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ValueId(pub u32);
+
+/// Where a value comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Def {
+    /// The graph's input of that position.
+    Input(u32),
+    /// A node's result of that position.
+    Result(NodeId, u32),
+}
+
+/// What is known of a value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ValueData {
+    /// Dtype and dimensions.
+    pub ty: Type,
+    /// Its origin.
+    pub def: Def,
+}
+
+/// An op with its attributes, regions, operands and results.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// Which op.
+    pub op: Op,
+    /// Its host values.
+    pub attrs: Attrs,
+    /// Sub-graphs of control flow, calls and transforms; they see nothing but their inputs.
+    pub regions: SmallVec<[Arc<Graph>; 1]>,
+    /// Operands.
+    pub inputs: SmallVec<[ValueId; 3]>,
+    /// Results.
+    pub outputs: SmallVec<[ValueId; 1]>,
+    /// The user's line; no part of the graph's identity.
+    pub location: Option<&'static Location<'static>>,
+}
+
+/// A function on tensors: inputs, nodes in running order, outputs.
+///
+/// Plain data: no closures, no device. Cloning copies the arenas and shares the regions.
+#[derive(Clone, Debug, Default)]
+pub struct Graph {
+    name: String,
+    nodes: Vec<Node>,
+    values: Vec<ValueData>,
+    inputs: Vec<ValueId>,
+    outputs: Vec<ValueId>,
+}
+
+impl Graph {
+    /// A graph without inputs, nodes and outputs.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// The name in dumps and reports; no part of the graph's identity.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The inputs.
+    pub fn inputs(&self) -> &[ValueId] {
+        &self.inputs
+    }
+
+    /// The outputs.
+    pub fn outputs(&self) -> &[ValueId] {
+        &self.outputs
+    }
+
+    /// All nodes with their numbers, in running order.
+    pub fn nodes(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator {
+        self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
+    }
+
+    /// How many nodes there are, regions not counted.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is no node.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// How many values there are: ids run from zero to this.
+    pub fn value_count(&self) -> usize {
+        self.values.len()
+    }
+
+    /// A node.
+    pub fn node(&self, id: NodeId) -> &Node {
+        &self.nodes[id.0 as usize]
+    }
+
+    /// What is known of a value.
+    pub fn value(&self, id: ValueId) -> &ValueData {
+        &self.values[id.0 as usize]
+    }
+
+    /// The type of a value.
+    pub fn ty(&self, id: ValueId) -> &Type {
+        &self.value(id).ty
+    }
+
+    /// The node that defines a value, unless it is an input.
+    pub fn producer(&self, id: ValueId) -> Option<&Node> {
+        match self.value(id).def {
+            Def::Input(_) => None,
+            Def::Result(node, _) => Some(self.node(node)),
+        }
+    }
+
+    /// Adds an input.
+    pub fn add_input(&mut self, ty: Type) -> ValueId {
+        let def = Def::Input(self.inputs.len() as u32);
+        let id = self.add_value(ty, def);
+        self.inputs.push(id);
+        id
+    }
+
+    /// Adds a node whose results have the given types; the node's own `outputs` are filled in here.
+    pub fn add_node(&mut self, mut node: Node, types: impl IntoIterator<Item = Type>) -> NodeId {
+        let id = NodeId(self.nodes.len() as u32);
+        node.outputs.clear();
+        for (i, ty) in types.into_iter().enumerate() {
+            node.outputs.push(self.add_value(ty, Def::Result(id, i as u32)));
+        }
+        self.nodes.push(node);
+        id
+    }
+
+    /// Sets the outputs.
+    pub fn set_outputs(&mut self, outputs: impl IntoIterator<Item = ValueId>) {
+        self.outputs = outputs.into_iter().collect();
+    }
+
+    /// Sets the name.
+    pub fn set_name(&mut self, name: impl Into<String>) {
+        self.name = name.into();
+    }
+
+    fn add_value(&mut self, ty: Type, def: Def) -> ValueId {
+        let id = ValueId(self.values.len() as u32);
+        self.values.push(ValueData { ty, def });
+        id
+    }
+}
+
+impl Node {
+    /// A node without regions; results are added with it.
+    pub fn new(op: Op, attrs: Attrs, inputs: impl IntoIterator<Item = ValueId>) -> Self {
+        Self {
+            op,
+            attrs,
+            regions: SmallVec::new(),
+            inputs: inputs.into_iter().collect(),
+            outputs: SmallVec::new(),
+            location: None,
+        }
+    }
+}

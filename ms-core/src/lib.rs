@@ -1,0 +1,20 @@
+//! The compiler of `ms`: tensors, graphs, operators, tracing, transforms, optimisation,
+//! lowering and execution. Nothing here knows a device.
+//!
+//! Modules stand in the order below, and each imports only what stands before it.
+
+pub mod error;
+pub mod tensor;
+
+pub mod ir;
+
+pub mod ops;
+
+pub mod trace;
+
+pub mod lower;
+
+pub mod exec;
+
+pub use error::{Code, Error, Result, catch};
+pub use tensor::{DType, Parameter, Tensor};

@@ -1,0 +1,149 @@
+//! What an op is.
+
+use crate::error::Result;
+use crate::ir::{KernelBuilder, Reducer, Val};
+use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
+use smallvec::SmallVec;
+
+/// The types of an op's results.
+pub type Types = SmallVec<[Type; 1]>;
+
+/// Gradients by input; nothing where none flows.
+pub type Cotangents = SmallVec<[Option<Tensor>; 3]>;
+
+/// The definition of a primitive: everything the compiler knows of it.
+pub struct OpDef {
+    /// Number, name, names of attributes.
+    pub info: OpInfo,
+    /// Types of the results, or why the operands do not fit.
+    pub infer: fn(&Attrs, &[&Type]) -> Result<Types>,
+    /// The meaning, on arrays: slow, independent of the lowering, and the oracle of its tests.
+    /// Operands have passed `infer`; results are row-major.
+    pub eval: fn(&Attrs, &[&Array]) -> Result<SmallVec<[Array; 1]>>,
+    /// The derivative.
+    pub derivative: Derivative,
+    /// How it becomes kernels.
+    pub lowering: Lowering,
+    /// Operands on which the generated tests try it; never empty.
+    pub samples: fn() -> Vec<Sample>,
+}
+
+/// The derivative of an op.
+pub enum Derivative {
+    /// A vector-Jacobian product, written against [`Tensor`]: it serves the tape and graphs.
+    Rule(fn(&Vjp<'_>) -> Cotangents),
+    /// Constant almost everywhere: the gradient is zero.
+    Zero,
+    /// There is none, because of this.
+    None(&'static str),
+}
+
+/// What a derivative rule sees.
+pub struct Vjp<'a> {
+    /// The attributes of the node.
+    pub attrs: &'a Attrs,
+    /// Its operands.
+    pub inputs: &'a [Tensor],
+    /// Its results.
+    pub outputs: &'a [Tensor],
+    /// The gradients that reach its results; nothing where none does. At least one is there.
+    pub cotangents: &'a [Option<Tensor>],
+    /// Which operands want a gradient; a rule may leave the others out.
+    pub needs: &'a [bool],
+}
+
+impl Vjp<'_> {
+    /// The gradient of the only result.
+    pub fn cotangent(&self) -> &Tensor {
+        self.cotangents[0].as_ref().expect("a rule runs only when a gradient reaches the op")
+    }
+}
+
+/// How an op becomes kernels.
+pub enum Lowering {
+    /// Elementwise over broadcast operands: the body for one element. Operands reach it in
+    /// their own dtypes, and it gives a value of the result's dtype.
+    Map(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
+    /// A function of the position: the body for one element of the result, from its index
+    /// along each axis (i64). No tensor operands.
+    Generate(fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val),
+    /// A fold over axes.
+    Reduce(ReduceRule),
+    /// Another view of the first operand's memory: no work. Nothing where the view needs a
+    /// row-major operand first.
+    View(fn(&Attrs, &Layout) -> Option<Layout>),
+    /// A product of matrices, attribute-free: `[.., m, k]` with `[.., k, n]`.
+    Product,
+    /// Constant data: attribute 0.
+    Constant,
+    /// Run as a whole by the backend's library, or by `eval`.
+    Library,
+}
+
+/// A fold over the axes in attribute 0; attribute 1 says whether they stay with size one.
+pub struct ReduceRule {
+    /// How values are folded.
+    pub reducer: Reducer,
+    /// The dtype in which they are, for an operand's dtype.
+    pub accumulate: fn(DType) -> DType,
+}
+
+/// One set of operands for an op's generated tests.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// The attributes.
+    pub attrs: Attrs,
+    /// The operands.
+    pub inputs: Vec<SampleInput>,
+}
+
+/// One operand: random values of a shape and dtype in a range, away from kinks.
+#[derive(Clone, Debug)]
+pub struct SampleInput {
+    /// Sizes of the dimensions.
+    pub shape: Vec<usize>,
+    /// The element type.
+    pub dtype: DType,
+    /// The least value.
+    pub low: f64,
+    /// The greatest value.
+    pub high: f64,
+}
+
+impl OpDef {
+    /// The handle under which the op is applied.
+    #[inline]
+    pub const fn op(&'static self) -> Op {
+        Op(&self.info)
+    }
+
+    /// The name.
+    pub fn name(&self) -> &'static str {
+        self.info.name
+    }
+}
+
+impl Sample {
+    /// Operands without attributes.
+    pub fn new(inputs: impl IntoIterator<Item = SampleInput>) -> Self {
+        Self { attrs: Attrs::none(), inputs: inputs.into_iter().collect() }
+    }
+
+    /// With attributes.
+    pub fn attrs(mut self, attrs: Attrs) -> Self {
+        self.attrs = attrs;
+        self
+    }
+}
+
+impl SampleInput {
+    /// An f32 operand with values in a range.
+    pub fn f32(shape: &[usize], low: f64, high: f64) -> Self {
+        Self { shape: shape.to_vec(), dtype: DType::F32, low, high }
+    }
+
+    /// An operand of another dtype.
+    pub fn of(dtype: DType, shape: &[usize], low: f64, high: f64) -> Self {
+        Self { shape: shape.to_vec(), dtype, low, high }
+    }
+}

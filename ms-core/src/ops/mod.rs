@@ -1,0 +1,61 @@
+//! The primitives: one file each, and compositions of them.
+//!
+//! Adding an op means adding its file and its name to the list below; everything else
+//! (text form, verifier, eager execution, tracing, lowering, generated tests) reads the
+//! definition.
+
+mod def;
+mod operand;
+pub mod rules;
+
+macro_rules! primitives {
+    ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
+        $(mod $module; pub use $module::*;)*
+
+        /// Every primitive of this crate.
+        pub static PRIMITIVES: &[&OpDef] = &[$($(&$module::$def),*),*];
+    };
+}
+
+primitives! {
+    add::{ ADD };
+    broadcast_to::{ BROADCAST_TO };
+    cast::{ CAST };
+    constant::{ CONSTANT };
+    reshape::{ RESHAPE };
+    sum::{ SUM };
+}
+
+pub use def::{Cotangents, Derivative, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp};
+pub use operand::{IntoOperand, Operand};
+
+use crate::tensor::Op;
+use std::sync::OnceLock;
+
+/// The definition behind an op.
+#[inline]
+pub fn definition(op: Op) -> &'static OpDef {
+    by_number(op.number()).expect("every op that is applied is listed in `PRIMITIVES`")
+}
+
+/// The definition of a stable number.
+#[inline]
+pub fn by_number(number: u16) -> Option<&'static OpDef> {
+    static TABLE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let last = PRIMITIVES.iter().map(|it| it.info.number).max().unwrap_or(0);
+        let mut table = vec![None; last as usize + 1];
+        for def in PRIMITIVES {
+            let slot = &mut table[def.info.number as usize];
+            assert!(slot.is_none(), "op number {} is used twice", def.info.number);
+            *slot = Some(*def);
+        }
+        table
+    });
+    table.get(number as usize).copied().flatten()
+}
+
+/// The definition of a name.
+pub fn by_name(name: &str) -> Option<&'static OpDef> {
+    PRIMITIVES.iter().find(|it| it.info.name == name).copied()
+}

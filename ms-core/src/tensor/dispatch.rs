@@ -1,0 +1,131 @@
+//! Where an op goes: to the eager executor, or into the trace that is being built.
+
+use super::op::{Attrs, Op};
+use super::parameter::Parameter;
+use super::tensor::{Tensor, Traced};
+use crate::error::{Code, Error, Result, raise};
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::OnceLock;
+
+/// The results of an op.
+pub type Outputs = SmallVec<[Tensor; 1]>;
+
+/// One application of an op.
+#[derive(Clone, Copy)]
+pub struct OpCall<'a> {
+    /// Which op.
+    pub op: Op,
+    /// Its attributes.
+    pub attrs: &'a Attrs,
+    /// Its operands.
+    pub inputs: &'a [&'a Tensor],
+    /// The user's line.
+    pub location: &'static Location<'static>,
+}
+
+/// Applies ops and reads values: implemented by eager execution, the tape, and tracing.
+pub trait Dispatcher {
+    /// Applies an op.
+    ///
+    /// # Errors
+    /// What the op's own rules refuse. While tracing nothing is refused here: the error is
+    /// recorded and the results are poisoned.
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs>;
+
+    /// The value of a parameter at this point of the program.
+    ///
+    /// # Errors
+    /// When the parameter cannot be read here.
+    #[track_caller]
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor>;
+
+    /// Writes a parameter at this point of the program.
+    ///
+    /// # Errors
+    /// When the value is of another type than the slot.
+    #[track_caller]
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()>;
+
+    /// Why the value of a traced tensor cannot be had; may unwind to the trace's boundary.
+    #[track_caller]
+    fn refuse_read(&self, traced: &Traced) -> Error {
+        escaped(traced, "value")
+    }
+
+    /// Ends the call because a shape was asked for that is not known.
+    #[track_caller]
+    fn refuse_shape(&self, traced: &Traced) -> ! {
+        raise(escaped(traced, "shape"))
+    }
+}
+
+#[track_caller]
+fn escaped(traced: &Traced, what: &str) -> Error {
+    Error::new(Code::Escaped, format!("the {what} of a traced `{}` was asked for outside its trace", traced.ty))
+        .at(Location::caller())
+        .help("return the tensor from the compiled function and read it there")
+}
+
+/// The executor that is used outside every trace; one is submitted per process.
+pub struct EagerDispatcher(pub &'static (dyn Dispatcher + Sync));
+
+inventory::collect!(EagerDispatcher);
+
+thread_local! {
+    static STACK: RefCell<Vec<Rc<dyn Dispatcher>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `f` with the current dispatcher.
+#[inline]
+#[track_caller]
+pub fn dispatcher<R>(f: impl FnOnce(&dyn Dispatcher) -> R) -> R {
+    // Cloned out of the stack, because `f` may push and pop.
+    match STACK.with(|stack| stack.borrow().last().cloned()) {
+        Some(top) => f(&*top),
+        None => f(eager()),
+    }
+}
+
+fn eager() -> &'static dyn Dispatcher {
+    static EAGER: OnceLock<&'static (dyn Dispatcher + Sync)> = OnceLock::new();
+    *EAGER.get_or_init(|| {
+        inventory::iter::<EagerDispatcher>.into_iter().next().expect("`session` submits the eager executor").0
+    })
+}
+
+/// Runs `f` with `top` as the current dispatcher of this thread.
+pub fn with_dispatcher<R>(top: Rc<dyn Dispatcher>, f: impl FnOnce() -> R) -> R {
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            STACK.with(|stack| stack.borrow_mut().pop());
+        }
+    }
+    STACK.with(|stack| stack.borrow_mut().push(top));
+    let _pop = Pop;
+    f()
+}
+
+/// Applies an op through the current dispatcher.
+///
+/// # Errors
+/// What the op's rules refuse.
+#[track_caller]
+#[inline]
+pub fn apply(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
+    let location = Location::caller();
+    dispatcher(|it| it.apply(OpCall { op, attrs, inputs, location }))
+}
+
+/// Applies an op of one result; raises what its rules refuse at the caller's line.
+#[track_caller]
+#[inline]
+pub fn apply1(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
+    match apply(op, attrs, inputs) {
+        Ok(mut outputs) => outputs.pop().expect("the op has one result"),
+        Err(error) => raise(error),
+    }
+}

@@ -1,0 +1,275 @@
+//! Rust types that are elements, and host scalars.
+
+use super::dtype::{DType, Kind};
+use half::{bf16, f16};
+use std::fmt;
+
+/// A Rust type that a tensor can hold.
+pub trait Element: bytemuck::NoUninit + Copy + Send + Sync + 'static {
+    /// Its dtype.
+    const DTYPE: DType;
+
+    /// The element as a scalar of its kind.
+    fn to_scalar(self) -> Scalar;
+
+    /// The scalar as this type: integers wrap, floats round, anything but zero is true.
+    fn from_scalar(scalar: Scalar) -> Self;
+}
+
+/// One number on the host. A scalar is weak: it takes the dtype of the tensor it meets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Scalar {
+    /// A truth value.
+    Bool(bool),
+    /// A signed integer.
+    Int(i64),
+    /// An unsigned integer.
+    UInt(u64),
+    /// A floating-point number.
+    Float(f64),
+}
+
+impl Scalar {
+    /// The kind.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Self::Bool(_) => Kind::Bool,
+            Self::Int(_) | Self::UInt(_) => Kind::Int,
+            Self::Float(_) => Kind::Float,
+        }
+    }
+
+    /// The value as f64.
+    pub const fn as_f64(self) -> f64 {
+        match self {
+            Self::Bool(it) => it as u8 as f64,
+            Self::Int(it) => it as f64,
+            Self::UInt(it) => it as f64,
+            Self::Float(it) => it,
+        }
+    }
+
+    /// The value as i64: floats truncate and saturate, u64 wraps.
+    pub const fn as_i64(self) -> i64 {
+        match self {
+            Self::Bool(it) => it as i64,
+            Self::Int(it) => it,
+            Self::UInt(it) => it as i64,
+            Self::Float(it) => it as i64,
+        }
+    }
+
+    /// The value as u64: floats truncate and saturate, i64 wraps.
+    pub const fn as_u64(self) -> u64 {
+        match self {
+            Self::Bool(it) => it as u64,
+            Self::Int(it) => it as u64,
+            Self::UInt(it) => it,
+            Self::Float(it) => it as u64,
+        }
+    }
+
+    /// Whether the value differs from zero.
+    pub const fn as_bool(self) -> bool {
+        match self {
+            Self::Bool(it) => it,
+            Self::Int(it) => it != 0,
+            Self::UInt(it) => it != 0,
+            Self::Float(it) => it != 0.0,
+        }
+    }
+
+    /// The bit pattern of the value in `dtype`, in the low bytes.
+    pub fn to_bits(self, dtype: DType) -> u64 {
+        fn low<T: Element>(scalar: Scalar) -> u64 {
+            let value = T::from_scalar(scalar);
+            let mut bytes = [0; 8];
+            let source = bytemuck::bytes_of(&value);
+            bytes[..source.len()].copy_from_slice(source);
+            u64::from_le_bytes(bytes)
+        }
+        with_element!(dtype, T => low::<T>(self))
+    }
+
+    /// The value whose bit pattern in `dtype` is `bits`.
+    pub fn from_bits(bits: u64, dtype: DType) -> Self {
+        match dtype {
+            DType::Bool => Self::Bool(bits as u8 != 0),
+            DType::I8 => Self::Int(bits as i8 as i64),
+            DType::I16 => Self::Int(bits as i16 as i64),
+            DType::I32 => Self::Int(bits as i32 as i64),
+            DType::I64 => Self::Int(bits as i64),
+            DType::U8 => Self::UInt(bits as u8 as u64),
+            DType::U16 => Self::UInt(bits as u16 as u64),
+            DType::U32 => Self::UInt(bits as u32 as u64),
+            DType::U64 => Self::UInt(bits),
+            DType::F16 => Self::Float(f16::from_bits(bits as u16).to_f64()),
+            DType::BF16 => Self::Float(bf16::from_bits(bits as u16).to_f64()),
+            DType::F32 => Self::Float(f32::from_bits(bits as u32) as f64),
+            DType::F64 => Self::Float(f64::from_bits(bits)),
+        }
+    }
+
+    /// The dtype that a tensor made of this scalar alone has: `bool`, `i64` or `f32`.
+    pub const fn default_dtype(self) -> DType {
+        match self.kind() {
+            Kind::Bool => DType::Bool,
+            Kind::Int => DType::I64,
+            Kind::Float => DType::F32,
+        }
+    }
+}
+
+impl fmt::Display for Scalar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(it) => it.fmt(f),
+            Self::Int(it) => it.fmt(f),
+            Self::UInt(it) => it.fmt(f),
+            Self::Float(it) => fmt::Debug::fmt(it, f),
+        }
+    }
+}
+
+macro_rules! elements {
+    ($($ty:ty, $dtype:ident, $variant:ident, $wide:ty, $get:ident;)*) => {$(
+        impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+            #[inline]
+            fn to_scalar(self) -> Scalar {
+                Scalar::$variant(self as $wide)
+            }
+            #[inline]
+            fn from_scalar(scalar: Scalar) -> Self {
+                scalar.$get() as $ty
+            }
+        }
+        impl From<$ty> for Scalar {
+            fn from(value: $ty) -> Self {
+                value.to_scalar()
+            }
+        }
+    )*};
+}
+
+elements! {
+    i8, I8, Int, i64, as_i64;
+    i16, I16, Int, i64, as_i64;
+    i32, I32, Int, i64, as_i64;
+    i64, I64, Int, i64, as_i64;
+    u8, U8, UInt, u64, as_u64;
+    u16, U16, UInt, u64, as_u64;
+    u32, U32, UInt, u64, as_u64;
+    u64, U64, UInt, u64, as_u64;
+    f32, F32, Float, f64, as_f64;
+    f64, F64, Float, f64, as_f64;
+}
+
+impl From<usize> for Scalar {
+    fn from(value: usize) -> Self {
+        Self::UInt(value as u64)
+    }
+}
+
+impl Element for bool {
+    const DTYPE: DType = DType::Bool;
+    #[inline]
+    fn to_scalar(self) -> Scalar {
+        Scalar::Bool(self)
+    }
+    #[inline]
+    fn from_scalar(scalar: Scalar) -> Self {
+        scalar.as_bool()
+    }
+}
+
+impl From<bool> for Scalar {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+macro_rules! half_elements {
+    ($($ty:ty, $dtype:ident;)*) => {$(
+        impl Element for $ty {
+            const DTYPE: DType = DType::$dtype;
+            #[inline]
+            fn to_scalar(self) -> Scalar {
+                Scalar::Float(self.to_f64())
+            }
+            #[inline]
+            fn from_scalar(scalar: Scalar) -> Self {
+                <$ty>::from_f64(scalar.as_f64())
+            }
+        }
+        impl From<$ty> for Scalar {
+            fn from(value: $ty) -> Self {
+                value.to_scalar()
+            }
+        }
+    )*};
+}
+
+half_elements! { f16, F16; bf16, BF16; }
+
+/// Runs an expression with `$t` standing for the Rust type of a dtype.
+#[macro_export]
+macro_rules! with_element {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        match $dtype {
+            $crate::tensor::DType::Bool => {
+                type $t = bool;
+                $body
+            }
+            $crate::tensor::DType::I8 => {
+                type $t = i8;
+                $body
+            }
+            $crate::tensor::DType::I16 => {
+                type $t = i16;
+                $body
+            }
+            $crate::tensor::DType::I32 => {
+                type $t = i32;
+                $body
+            }
+            $crate::tensor::DType::I64 => {
+                type $t = i64;
+                $body
+            }
+            $crate::tensor::DType::U8 => {
+                type $t = u8;
+                $body
+            }
+            $crate::tensor::DType::U16 => {
+                type $t = u16;
+                $body
+            }
+            $crate::tensor::DType::U32 => {
+                type $t = u32;
+                $body
+            }
+            $crate::tensor::DType::U64 => {
+                type $t = u64;
+                $body
+            }
+            $crate::tensor::DType::F16 => {
+                type $t = ::half::f16;
+                $body
+            }
+            $crate::tensor::DType::BF16 => {
+                type $t = ::half::bf16;
+                $body
+            }
+            $crate::tensor::DType::F32 => {
+                type $t = f32;
+                $body
+            }
+            $crate::tensor::DType::F64 => {
+                type $t = f64;
+                $body
+            }
+        }
+    };
+}
+use with_element;

@@ -1,0 +1,305 @@
+//! Shapes, strides and the index arithmetic of views.
+
+use crate::error::{Code, Error, Result};
+use smallvec::SmallVec;
+
+/// Sizes of the dimensions, outermost first.
+pub type Shape = SmallVec<[usize; 4]>;
+
+/// Steps between neighbours along each dimension, in elements; zero repeats, negative runs backwards.
+pub type Strides = SmallVec<[isize; 4]>;
+
+/// Where the elements of an array lie in its storage.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Layout {
+    shape: Shape,
+    strides: Strides,
+    offset: usize,
+}
+
+impl Layout {
+    /// Row-major without gaps, from the first element of the storage.
+    pub fn contiguous(shape: &[usize]) -> Self {
+        Self { strides: contiguous_strides(shape), shape: shape.into(), offset: 0 }
+    }
+
+    /// A layout from its parts; as many strides as dimensions.
+    pub fn new(shape: Shape, strides: Strides, offset: usize) -> Self {
+        debug_assert_eq!(shape.len(), strides.len());
+        Self { shape, strides, offset }
+    }
+
+    /// Sizes of the dimensions.
+    #[inline]
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Steps in elements.
+    #[inline]
+    pub fn strides(&self) -> &[isize] {
+        &self.strides
+    }
+
+    /// The place of element `[0, 0, ...]`, in elements.
+    #[inline]
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Number of dimensions.
+    #[inline]
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+
+    /// Number of elements.
+    #[inline]
+    pub fn numel(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Whether elements lie in row-major order without gaps (sizes of one may have any stride).
+    pub fn is_contiguous(&self) -> bool {
+        let mut step = 1;
+        for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
+            if size != 1 && stride != step {
+                return size == 0 || self.numel() == 0;
+            }
+            step *= size as isize;
+        }
+        true
+    }
+
+    /// The layout of the same storage seen with more dimensions or repeated ones, by NumPy's rules.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when `shape` is no broadcast of this one.
+    pub fn broadcast_to(&self, shape: &[usize]) -> Result<Self> {
+        let refuse = || Error::new(Code::Shape, format!("shape {:?} does not broadcast to {shape:?}", self.shape()));
+        let extra = shape.len().checked_sub(self.rank()).ok_or_else(refuse)?;
+        let mut strides: Strides = SmallVec::from_elem(0, extra);
+        for (axis, &size) in shape[extra..].iter().enumerate() {
+            match self.shape[axis] {
+                it if it == size => strides.push(self.strides[axis]),
+                1 => strides.push(0),
+                _ => return Err(refuse()),
+            }
+        }
+        Ok(Self { shape: shape.into(), strides, offset: self.offset })
+    }
+
+    /// The dimensions in the order of `axes`, which is a permutation.
+    pub fn permute(&self, axes: &[usize]) -> Self {
+        Self {
+            shape: axes.iter().map(|&axis| self.shape[axis]).collect(),
+            strides: axes.iter().map(|&axis| self.strides[axis]).collect(),
+            offset: self.offset,
+        }
+    }
+
+    /// `size` elements along `axis` from `start`, `step` apart (`step` may be negative).
+    pub fn slice(&self, axis: usize, start: usize, size: usize, step: isize) -> Self {
+        let mut out = self.clone();
+        if size > 0 {
+            out.offset = (out.offset as isize + start as isize * self.strides[axis]) as usize;
+        }
+        out.shape[axis] = size;
+        out.strides[axis] *= step;
+        out
+    }
+
+    /// The same elements in row-major order under another shape, if no copy is needed for that.
+    pub fn reshape(&self, shape: &[usize]) -> Option<Self> {
+        if self.numel() == 0 {
+            return Some(Self { offset: self.offset, ..Self::contiguous(shape) });
+        }
+        // Merge runs of dimensions that lie densely, then split them as the new shape asks.
+        let mut runs: SmallVec<[(usize, isize); 4]> = SmallVec::new();
+        for (&size, &stride) in self.shape.iter().zip(&self.strides) {
+            if size == 1 {
+                continue;
+            }
+            match runs.last_mut() {
+                Some((total, inner)) if *inner == stride * size as isize => {
+                    *total *= size;
+                    *inner = stride;
+                }
+                _ => runs.push((size, stride)),
+            }
+        }
+        let mut strides: Strides = SmallVec::from_elem(0, shape.len());
+        let mut axis = shape.len();
+        for &(total, stride) in runs.iter().rev() {
+            let mut left = total;
+            let mut step = stride;
+            while left > 1 {
+                axis = axis.checked_sub(1)?;
+                let size = shape[axis];
+                strides[axis] = step;
+                if left % size != 0 {
+                    return None;
+                }
+                left /= size;
+                step *= size as isize;
+            }
+        }
+        Some(Self { shape: shape.into(), strides, offset: self.offset })
+    }
+
+    /// The places of all elements in row-major order.
+    pub fn offsets(&self) -> Offsets<'_> {
+        Offsets {
+            layout: self,
+            index: SmallVec::from_elem(0, self.rank()),
+            at: self.offset as isize,
+            left: self.numel(),
+        }
+    }
+}
+
+/// The iterator of [`Layout::offsets`].
+pub struct Offsets<'a> {
+    layout: &'a Layout,
+    index: Shape,
+    at: isize,
+    left: usize,
+}
+
+impl Iterator for Offsets<'_> {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let here = self.at;
+        for axis in (0..self.index.len()).rev() {
+            self.index[axis] += 1;
+            self.at += self.layout.strides[axis];
+            if self.index[axis] < self.layout.shape[axis] {
+                break;
+            }
+            self.at -= self.layout.strides[axis] * self.layout.shape[axis] as isize;
+            self.index[axis] = 0;
+        }
+        Some(here as usize)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Offsets<'_> {}
+
+/// Strides of a row-major array without gaps.
+pub fn contiguous_strides(shape: &[usize]) -> Strides {
+    let mut strides: Strides = SmallVec::from_elem(1, shape.len());
+    for axis in (1..shape.len()).rev() {
+        strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
+    }
+    strides
+}
+
+/// The shape of an elementwise op on two shapes, by NumPy's rules.
+///
+/// # Errors
+/// [`Code::Shape`] when sizes differ and neither is one.
+pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Shape> {
+    let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
+    let extra = long.len() - short.len();
+    let mut out: Shape = long.into();
+    for (axis, &size) in short.iter().enumerate() {
+        let other = &mut out[extra + axis];
+        if *other == 1 {
+            *other = size;
+        } else if size != 1 && size != *other {
+            return Err(Error::new(Code::Shape, format!("shapes {a:?} and {b:?} do not broadcast"))
+                .help("sizes must be equal or one, counted from the last axis"));
+        }
+    }
+    Ok(out)
+}
+
+/// What can stand for a shape: arrays, slices and vectors of `usize`, one `usize`, and `()`.
+pub trait IntoShape {
+    /// The shape.
+    fn into_shape(self) -> Shape;
+}
+
+impl IntoShape for &[usize] {
+    fn into_shape(self) -> Shape {
+        self.into()
+    }
+}
+
+impl<const N: usize> IntoShape for [usize; N] {
+    fn into_shape(self) -> Shape {
+        Shape::from_slice(&self)
+    }
+}
+
+impl<const N: usize> IntoShape for &[usize; N] {
+    fn into_shape(self) -> Shape {
+        Shape::from_slice(self)
+    }
+}
+
+impl IntoShape for Vec<usize> {
+    fn into_shape(self) -> Shape {
+        Shape::from_vec(self)
+    }
+}
+
+impl IntoShape for &Vec<usize> {
+    fn into_shape(self) -> Shape {
+        Shape::from_slice(self)
+    }
+}
+
+impl IntoShape for Shape {
+    fn into_shape(self) -> Shape {
+        self
+    }
+}
+
+impl IntoShape for &Shape {
+    fn into_shape(self) -> Shape {
+        self.clone()
+    }
+}
+
+impl IntoShape for usize {
+    fn into_shape(self) -> Shape {
+        Shape::from_slice(&[self])
+    }
+}
+
+impl IntoShape for () {
+    fn into_shape(self) -> Shape {
+        Shape::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reshape_keeps_order_or_refuses() {
+        let base = Layout::contiguous(&[4, 6]);
+        assert_eq!(base.reshape(&[2, 2, 6]).map(|it| it.offsets().collect::<Vec<_>>()), Some((0..24).collect()));
+        assert!(base.permute(&[1, 0]).reshape(&[24]).is_none());
+        assert!(base.slice(1, 0, 3, 1).reshape(&[4, 3, 1]).is_some());
+        assert!(base.slice(1, 0, 3, 1).reshape(&[12]).is_none());
+        assert_eq!(base.slice(0, 1, 2, 1).reshape(&[12]).map(|it| it.offset()), Some(6));
+    }
+
+    #[test]
+    fn broadcasting() {
+        assert_eq!(broadcast_shapes(&[2, 1], &[3]).ok().as_deref(), Some(&[2, 3][..]));
+        assert_eq!(broadcast_shapes(&[], &[0]).ok().as_deref(), Some(&[0][..]));
+        assert!(broadcast_shapes(&[2, 3], &[4]).is_err());
+        let layout = Layout::contiguous(&[3]).broadcast_to(&[2, 3]).ok();
+        assert_eq!(layout.map(|it| it.offsets().collect::<Vec<_>>()), Some(vec![0, 1, 2, 0, 1, 2]));
+    }
+}

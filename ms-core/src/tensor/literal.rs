@@ -1,0 +1,60 @@
+//! Constant data that is compared and hashed by content.
+
+use super::array::Array;
+use super::dtype::DType;
+use super::element::Scalar;
+use super::layout::Shape;
+use std::sync::Arc;
+
+/// A constant array as plain bytes, row-major.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Literal {
+    dtype: DType,
+    shape: Shape,
+    bytes: Arc<[u8]>,
+}
+
+impl Literal {
+    /// The content of `array`.
+    pub fn from_array(array: &Array) -> Self {
+        Self { dtype: array.dtype(), shape: array.shape_owned(), bytes: array.to_bytes().into() }
+    }
+
+    /// A zero-dimensional constant.
+    pub fn scalar(value: Scalar, dtype: DType) -> Self {
+        let bits = value.to_bits(dtype).to_le_bytes();
+        Self { dtype, shape: Shape::new(), bytes: bits[..dtype.size()].into() }
+    }
+
+    /// A fresh array with this content.
+    pub fn to_array(&self) -> Array {
+        Array::from_bytes(&self.shape, self.dtype, &self.bytes)
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Sizes of the dimensions.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// The raw bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The value that every element has, if they are all of one bit pattern (and there is one).
+    pub fn splat(&self) -> Option<Scalar> {
+        let size = self.dtype.size();
+        let first = self.bytes.get(..size)?;
+        if !self.bytes.chunks_exact(size).all(|it| it == first) {
+            return None;
+        }
+        let mut bits = [0; 8];
+        bits[..size].copy_from_slice(first);
+        Some(Scalar::from_bits(u64::from_le_bytes(bits), self.dtype))
+    }
+}

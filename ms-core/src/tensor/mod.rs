@@ -1,0 +1,27 @@
+//! Arrays on the host, tensors that are arrays or traced values, parameters, and the
+//! [`Dispatcher`] through which every op is applied.
+
+mod array;
+mod dispatch;
+mod dtype;
+mod element;
+mod layout;
+mod literal;
+mod op;
+mod parameter;
+mod storage;
+#[allow(clippy::module_inception)]
+mod tensor;
+mod types;
+
+pub use array::Array;
+pub use dispatch::{Dispatcher, EagerDispatcher, OpCall, Outputs, apply, apply1, dispatcher, with_dispatcher};
+pub use dtype::{DType, Kind, promote};
+pub use element::{Element, Scalar};
+pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes};
+pub use literal::Literal;
+pub use op::{Attr, Attrs, Op, OpInfo};
+pub use parameter::{Parameter, SlotId};
+pub use storage::Storage;
+pub use tensor::{AsTensor, Tensor, Traced};
+pub use types::{Dim, Dims, Type};

@@ -1,0 +1,221 @@
+//! What identifies an op in a call: its stable number and its attributes.
+
+use super::dtype::DType;
+use super::literal::Literal;
+use smallvec::SmallVec;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+/// The identity of a primitive. Behaviour lives with its definition in `ops`.
+#[derive(Debug)]
+pub struct OpInfo {
+    /// The stable number, part of stored keys; never reused.
+    pub number: u16,
+    /// The name in text and in messages.
+    pub name: &'static str,
+    /// Names of the attributes, in the order in which [`Attrs`] holds them.
+    pub attrs: &'static [&'static str],
+}
+
+/// A handle of an [`OpInfo`], compared and hashed by number.
+#[derive(Clone, Copy)]
+pub struct Op(pub &'static OpInfo);
+
+impl Op {
+    /// The stable number.
+    #[inline]
+    pub fn number(self) -> u16 {
+        self.0.number
+    }
+
+    /// The name.
+    pub fn name(self) -> &'static str {
+        self.0.name
+    }
+}
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.number == other.0.number
+    }
+}
+
+impl Eq for Op {}
+
+impl Hash for Op {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.number.hash(state);
+    }
+}
+
+impl fmt::Debug for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
+
+/// One attribute of a node: a host value that is part of the program.
+#[derive(Clone, Debug)]
+pub enum Attr {
+    /// A flag.
+    Bool(bool),
+    /// An integer.
+    Int(i64),
+    /// A float, compared by bits.
+    Float(f64),
+    /// A list of integers: axes, sizes, permutations.
+    Ints(SmallVec<[i64; 4]>),
+    /// A dtype.
+    DType(DType),
+    /// A word.
+    Str(Arc<str>),
+    /// Constant data.
+    Literal(Literal),
+}
+
+impl PartialEq for Attr {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Bool(a), Self::Bool(b)) => a == b,
+            (Self::Int(a), Self::Int(b)) => a == b,
+            (Self::Float(a), Self::Float(b)) => a.to_bits() == b.to_bits(),
+            (Self::Ints(a), Self::Ints(b)) => a == b,
+            (Self::DType(a), Self::DType(b)) => a == b,
+            (Self::Str(a), Self::Str(b)) => a == b,
+            (Self::Literal(a), Self::Literal(b)) => a == b,
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Attr {}
+
+impl Hash for Attr {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        std::mem::discriminant(self).hash(state);
+        match self {
+            Self::Bool(it) => it.hash(state),
+            Self::Int(it) => it.hash(state),
+            Self::Float(it) => it.to_bits().hash(state),
+            Self::Ints(it) => it.hash(state),
+            Self::DType(it) => it.hash(state),
+            Self::Str(it) => it.hash(state),
+            Self::Literal(it) => it.hash(state),
+        }
+    }
+}
+
+/// The attributes of a node, in the order of [`OpInfo::attrs`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Attrs(SmallVec<[Attr; 2]>);
+
+impl Attrs {
+    /// No attributes.
+    #[inline]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Attributes in their order.
+    pub fn new(attrs: impl IntoIterator<Item = Attr>) -> Self {
+        Self(attrs.into_iter().collect())
+    }
+
+    /// All of them.
+    #[inline]
+    pub fn as_slice(&self) -> &[Attr] {
+        &self.0
+    }
+
+    /// The flag at `i`. Panics, as its siblings do, when the op's own constructor was by-passed.
+    pub fn bool(&self, i: usize) -> bool {
+        match &self.0[i] {
+            Attr::Bool(it) => *it,
+            other => unreachable!("attribute {i} is a flag, not {other:?}"),
+        }
+    }
+
+    /// The integer at `i`.
+    pub fn int(&self, i: usize) -> i64 {
+        match &self.0[i] {
+            Attr::Int(it) => *it,
+            other => unreachable!("attribute {i} is an integer, not {other:?}"),
+        }
+    }
+
+    /// The float at `i`.
+    pub fn float(&self, i: usize) -> f64 {
+        match &self.0[i] {
+            Attr::Float(it) => *it,
+            other => unreachable!("attribute {i} is a float, not {other:?}"),
+        }
+    }
+
+    /// The list at `i`.
+    pub fn ints(&self, i: usize) -> &[i64] {
+        match &self.0[i] {
+            Attr::Ints(it) => it,
+            other => unreachable!("attribute {i} is a list, not {other:?}"),
+        }
+    }
+
+    /// The list at `i` as sizes or axes, which are not negative.
+    pub fn sizes(&self, i: usize) -> SmallVec<[usize; 4]> {
+        self.ints(i).iter().map(|&it| it as usize).collect()
+    }
+
+    /// The dtype at `i`.
+    pub fn dtype(&self, i: usize) -> DType {
+        match &self.0[i] {
+            Attr::DType(it) => *it,
+            other => unreachable!("attribute {i} is a dtype, not {other:?}"),
+        }
+    }
+
+    /// The word at `i`.
+    pub fn str(&self, i: usize) -> &str {
+        match &self.0[i] {
+            Attr::Str(it) => it,
+            other => unreachable!("attribute {i} is a word, not {other:?}"),
+        }
+    }
+
+    /// The data at `i`.
+    pub fn literal(&self, i: usize) -> &Literal {
+        match &self.0[i] {
+            Attr::Literal(it) => it,
+            other => unreachable!("attribute {i} is data, not {other:?}"),
+        }
+    }
+}
+
+macro_rules! attr_from {
+    ($($ty:ty => $variant:ident),* $(,)?) => {$(
+        impl From<$ty> for Attr {
+            fn from(value: $ty) -> Self {
+                Self::$variant(value.into())
+            }
+        }
+    )*};
+}
+
+attr_from! { bool => Bool, i64 => Int, f64 => Float, DType => DType, &str => Str, Literal => Literal }
+
+impl From<usize> for Attr {
+    fn from(value: usize) -> Self {
+        Self::Int(value as i64)
+    }
+}
+
+impl From<&[usize]> for Attr {
+    fn from(value: &[usize]) -> Self {
+        Self::Ints(value.iter().map(|&it| it as i64).collect())
+    }
+}
+
+impl From<&[i64]> for Attr {
+    fn from(value: &[i64]) -> Self {
+        Self::Ints(value.into())
+    }
+}

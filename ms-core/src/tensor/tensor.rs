@@ -1,0 +1,271 @@
+//! The one tensor type: an array, or a value of the trace that is being built.
+
+use super::array::Array;
+use super::dispatch::dispatcher;
+use super::dtype::DType;
+use super::element::{Element, Scalar};
+use super::layout::{IntoShape, Shape};
+use super::parameter::Parameter;
+use super::types::{Dim, Type};
+use crate::error::{Code, Error, OrRaise, Result, raise};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// An n-dimensional array, or a value of the graph that is being traced.
+///
+/// Two words wide and cheap to clone: clones share memory. Ops give new tensors and never
+/// write into their operands.
+#[derive(Clone)]
+pub struct Tensor(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Array(Arc<Array>),
+    Traced(Arc<Traced>),
+}
+
+/// A value of a graph under construction.
+#[derive(Debug)]
+pub struct Traced {
+    /// The trace; numbers are never reused in a process.
+    pub trace: u64,
+    /// The graph of the trace's stack that defines the value.
+    pub frame: u32,
+    /// The value in that graph.
+    pub value: u32,
+    /// Its type.
+    pub ty: Type,
+    /// The constant shape, if it is constant.
+    pub shape: Option<Shape>,
+    /// Set on the results of ops that were refused: ops on them are not reported again.
+    pub poisoned: bool,
+}
+
+impl Tensor {
+    /// A tensor of an array.
+    #[inline]
+    pub fn from_array(array: Array) -> Self {
+        Self(Repr::Array(Arc::new(array)))
+    }
+
+    /// A traced value.
+    pub fn from_traced(traced: Traced) -> Self {
+        Self(Repr::Traced(Arc::new(traced)))
+    }
+
+    /// The array, if this is no traced value.
+    #[inline]
+    pub fn as_array(&self) -> Option<&Array> {
+        match &self.0 {
+            Repr::Array(array) => Some(array),
+            Repr::Traced(_) => None,
+        }
+    }
+
+    /// The traced value, if this is one.
+    #[inline]
+    pub fn as_traced(&self) -> Option<&Traced> {
+        match &self.0 {
+            Repr::Array(_) => None,
+            Repr::Traced(traced) => Some(traced),
+        }
+    }
+
+    /// Whether this is a value of a graph under construction.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        self.as_traced().is_some()
+    }
+
+    /// The address that all clones of this tensor share while one of them lives.
+    pub fn identity(&self) -> usize {
+        match &self.0 {
+            Repr::Array(array) => Arc::as_ptr(array) as usize,
+            Repr::Traced(traced) => Arc::as_ptr(traced) as usize,
+        }
+    }
+
+    /// The same elements under an identity of their own.
+    pub fn fresh(&self) -> Self {
+        match &self.0 {
+            Repr::Array(array) => Self::from_array((**array).clone()),
+            Repr::Traced(_) => self.clone(),
+        }
+    }
+
+    /// A tensor of `data` in row-major order.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when the shape does not have as many elements as `data`.
+    pub fn try_from_slice<T: Element>(shape: impl IntoShape, data: &[T]) -> Result<Self> {
+        let shape = shape.into_shape();
+        if shape.iter().product::<usize>() != data.len() {
+            return Err(Error::new(Code::Shape, format!("{} elements do not fill shape {shape:?}", data.len())));
+        }
+        Ok(Self::from_array(Array::from_slice(&shape, data)))
+    }
+
+    /// A tensor of `data` in row-major order; raises [`Code::Shape`] when the shape does not fit.
+    #[track_caller]
+    pub fn from_slice<T: Element>(shape: impl IntoShape, data: &[T]) -> Self {
+        Self::try_from_slice(shape, data).or_raise()
+    }
+
+    /// A zero-dimensional tensor; Rust's unsuffixed floats become f32.
+    pub fn scalar(value: impl Into<Scalar>) -> Self {
+        let value = value.into();
+        Self::from_array(Array::full(&[], value, value.default_dtype()))
+    }
+
+    /// The element type.
+    #[inline]
+    pub fn dtype(&self) -> DType {
+        match &self.0 {
+            Repr::Array(array) => array.dtype(),
+            Repr::Traced(traced) => traced.ty.dtype,
+        }
+    }
+
+    /// The sizes of all dimensions. Raises [`Code::TracedValue`] for a symbolic dimension; use
+    /// [`Tensor::dim`] there.
+    #[track_caller]
+    #[inline]
+    pub fn shape(&self) -> &[usize] {
+        match &self.0 {
+            Repr::Array(array) => array.shape(),
+            Repr::Traced(traced) => match &traced.shape {
+                Some(shape) if !traced.poisoned => shape,
+                _ => dispatcher(|it| it.refuse_shape(traced)),
+            },
+        }
+    }
+
+    /// Number of dimensions.
+    #[track_caller]
+    pub fn rank(&self) -> usize {
+        match &self.0 {
+            Repr::Array(array) => array.layout().rank(),
+            Repr::Traced(traced) if traced.poisoned => dispatcher(|it| it.refuse_shape(traced)),
+            Repr::Traced(traced) => traced.ty.rank(),
+        }
+    }
+
+    /// The size of one dimension, constant or symbolic; a negative axis counts from the end.
+    #[track_caller]
+    pub fn dim(&self, axis: isize) -> Dim {
+        let rank = self.rank();
+        let at = if axis < 0 { axis + rank as isize } else { axis };
+        if at < 0 || at >= rank as isize {
+            raise(Error::new(Code::OutOfRange, format!("axis {axis} of a tensor of rank {rank}")).with_op("dim"));
+        }
+        match &self.0 {
+            Repr::Array(array) => Dim::new(array.shape()[at as usize]),
+            Repr::Traced(traced) => traced.ty.dims[at as usize],
+        }
+    }
+
+    /// Number of elements.
+    #[track_caller]
+    pub fn numel(&self) -> usize {
+        self.shape().iter().product()
+    }
+
+    /// The type: dtype and dimensions.
+    pub fn ty(&self) -> Type {
+        match &self.0 {
+            Repr::Array(array) => array.ty(),
+            Repr::Traced(traced) => traced.ty.clone(),
+        }
+    }
+
+    /// The array behind the tensor.
+    ///
+    /// # Errors
+    /// [`Code::TracedValue`] while tracing.
+    #[track_caller]
+    pub fn try_array(&self) -> Result<Array> {
+        match &self.0 {
+            Repr::Array(array) => Ok((**array).clone()),
+            Repr::Traced(traced) => Err(dispatcher(|it| it.refuse_read(traced))),
+        }
+    }
+
+    /// The elements in row-major order. Raises [`Code::DType`] when `T` is not the element
+    /// type, and [`Code::TracedValue`] while tracing.
+    #[track_caller]
+    pub fn to_vec<T: Element>(&self) -> Vec<T> {
+        self.try_to_vec().or_raise()
+    }
+
+    /// The elements in row-major order.
+    ///
+    /// # Errors
+    /// [`Code::DType`] when `T` is not the element type, [`Code::TracedValue`] while tracing.
+    #[track_caller]
+    pub fn try_to_vec<T: Element>(&self) -> Result<Vec<T>> {
+        let array = self.try_array()?;
+        if array.dtype() != T::DTYPE {
+            let message = format!("elements are {}, not {}", array.dtype(), T::DTYPE);
+            return Err(Error::new(Code::DType, message)
+                .with_op("to_vec")
+                .help(format!("cast first: `.cast(DType::{:?})`", T::DTYPE)));
+        }
+        Ok(array.iter().collect())
+    }
+
+    /// The only element, in its dtype. Raises [`Code::Shape`] unless there is exactly one,
+    /// [`Code::DType`] when `T` is not the element type, [`Code::TracedValue`] while tracing.
+    #[track_caller]
+    pub fn item<T: Element>(&self) -> T {
+        self.try_item().or_raise()
+    }
+
+    /// The only element.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] unless there is exactly one element, [`Code::DType`] when `T` is not the
+    /// element type, [`Code::TracedValue`] while tracing.
+    #[track_caller]
+    pub fn try_item<T: Element>(&self) -> Result<T> {
+        let all = self.try_to_vec()?;
+        match all[..] {
+            [one] => Ok(one),
+            _ => Err(Error::new(Code::Shape, format!("one element expected, not {}", all.len()))
+                .with_op("item")
+                .with_operands([self.ty().to_string()])),
+        }
+    }
+}
+
+/// What an op takes for a tensor: tensors, parameters (read at that point), and references to them.
+pub trait AsTensor {
+    /// The tensor.
+    fn as_tensor(&self) -> Cow<'_, Tensor>;
+}
+
+impl AsTensor for Tensor {
+    #[inline]
+    fn as_tensor(&self) -> Cow<'_, Tensor> {
+        Cow::Borrowed(self)
+    }
+}
+
+impl AsTensor for Parameter {
+    fn as_tensor(&self) -> Cow<'_, Tensor> {
+        Cow::Owned(self.value())
+    }
+}
+
+impl<T: AsTensor + ?Sized> AsTensor for &T {
+    #[inline]
+    fn as_tensor(&self) -> Cow<'_, Tensor> {
+        (**self).as_tensor()
+    }
+}
+
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Tensor>();
+    shared::<Parameter>();
+    assert!(size_of::<Tensor>() == 16);
+};

@@ -1,0 +1,103 @@
+//! Types of values: dtype and dimensions.
+
+use super::dtype::DType;
+use smallvec::SmallVec;
+use std::fmt;
+
+/// The size of one dimension: a constant, or an expression of symbols that a call fixes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dim(i64);
+
+/// The dimensions of a type, outermost first.
+pub type Dims = SmallVec<[Dim; 4]>;
+
+impl Dim {
+    /// A constant size.
+    pub const fn new(size: usize) -> Self {
+        Self(size as i64)
+    }
+
+    /// The size, if it is a constant.
+    pub const fn as_const(self) -> Option<usize> {
+        if self.0 >= 0 { Some(self.0 as usize) } else { None }
+    }
+}
+
+impl From<usize> for Dim {
+    fn from(size: usize) -> Self {
+        Self::new(size)
+    }
+}
+
+impl PartialEq<usize> for Dim {
+    fn eq(&self, other: &usize) -> bool {
+        self.as_const() == Some(*other)
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The type of a value: `f32[64, 10]`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Type {
+    /// The element type.
+    pub dtype: DType,
+    /// The dimensions.
+    pub dims: Dims,
+}
+
+impl Type {
+    /// A type of constant dimensions.
+    pub fn of(dtype: DType, shape: &[usize]) -> Self {
+        Self { dtype, dims: shape.iter().map(|&size| Dim::new(size)).collect() }
+    }
+
+    /// A type from its parts.
+    pub fn new(dtype: DType, dims: Dims) -> Self {
+        Self { dtype, dims }
+    }
+
+    /// Number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.dims.len()
+    }
+
+    /// The constant shape, or nothing when a dimension is symbolic.
+    pub fn shape(&self) -> Option<super::layout::Shape> {
+        self.dims.iter().map(|dim| dim.as_const()).collect()
+    }
+
+    /// Number of elements, when every dimension is a constant.
+    pub fn numel(&self) -> Option<usize> {
+        self.dims.iter().map(|dim| dim.as_const()).product()
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[", self.dtype)?;
+        for (i, dim) in self.dims.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", ")?;
+            }
+            dim.fmt(f)?;
+        }
+        f.write_str("]")
+    }
+}
+
+impl fmt::Debug for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,1 @@
+//! From a Rust call to a graph.
