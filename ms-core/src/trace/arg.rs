@@ -1,0 +1,381 @@
+//! What compiled functions take and give: values that can be looked into.
+
+use crate::tensor::{Parameter, Tensor};
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A value that a compiled function can take: its tensors and parameters become inputs, its
+/// other content becomes part of the key.
+///
+/// Implemented for tensors, parameters, integers, floats, bools, strings and containers of
+/// them, by `#[cell]` for networks and by `#[derive(Tree)]` for structures of tensors.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be part of a compiled function or a cell",
+    label = "neither tensors nor a host value that can be hashed",
+    note = "derive `Tree` or `Static` for it, wrap it in `Frozen`, or mark the field `#[cell(skip)]`"
+)]
+pub trait Arg {
+    /// Shows everything inside to `sink`, always in the same order.
+    fn visit(&self, sink: &mut dyn Sink);
+
+    /// This value with other tensors inside; nothing where the value enters a trace as it is,
+    /// because its tensors are found by identity (cells) or there are none.
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        let _ = next;
+        None
+    }
+}
+
+/// A structure of tensors that can be rebuilt with other tensors in the same places.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a structure of tensors",
+    label = "not a tensor, nor a container or structure of tensors",
+    note = "derive `Tree` for it"
+)]
+pub trait Tree: Arg + Clone {
+    /// The same structure; each tensor is replaced by what `next` makes of it, in the order of
+    /// [`Arg::visit`].
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self;
+}
+
+/// Sees what is inside an [`Arg`].
+pub trait Sink {
+    /// A tensor.
+    fn tensor(&mut self, tensor: &Tensor);
+
+    /// A parameter.
+    fn parameter(&mut self, parameter: &Parameter);
+
+    /// A host value, or a part of one: number of elements, discriminant, bits.
+    fn fixed(&mut self, bits: u64);
+
+    /// Whether a cell trains.
+    fn training(&mut self, flag: &Training) {
+        self.fixed(flag.get() as u64);
+    }
+
+    /// A field, an element or a cell begins.
+    fn begin(&mut self, name: Name<'_>) {
+        let _ = name;
+    }
+
+    /// It ends.
+    fn end(&mut self) {}
+}
+
+/// The name of a part: `fc1`, or `[3]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name<'a> {
+    /// A field.
+    Field(&'a str),
+    /// An element.
+    Index(usize),
+}
+
+/// Whether a layer trains or evaluates, shared by its clones. Part of the key.
+#[derive(Clone, Debug)]
+pub struct Training(Arc<AtomicBool>);
+
+impl Training {
+    /// Whether it trains.
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether it trains.
+    pub fn set(&self, yes: bool) {
+        self.0.store(yes, Ordering::Relaxed);
+    }
+}
+
+impl Default for Training {
+    /// Training.
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Arg for Training {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.training(self);
+    }
+}
+
+/// A host value that never changes: hashed once, when it is made.
+#[derive(Clone, Debug)]
+pub struct Frozen<T> {
+    value: T,
+    hash: u64,
+}
+
+impl<T: std::hash::Hash> Frozen<T> {
+    /// Takes the value.
+    pub fn new(value: T) -> Self {
+        use std::hash::BuildHasher;
+        let hash = rustc_hash::FxBuildHasher.hash_one(&value);
+        Self { value, hash }
+    }
+}
+
+impl<T> Deref for Frozen<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Arg for Frozen<T> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.fixed(self.hash);
+    }
+}
+
+impl Arg for Tensor {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.tensor(self);
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        Some(Box::new(next(self)))
+    }
+}
+
+impl Tree for Tensor {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        next(self)
+    }
+}
+
+impl Arg for Parameter {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.parameter(self);
+    }
+}
+
+macro_rules! fixed {
+    ($($ty:ty => |$it:ident| $bits:expr;)*) => {$(
+        impl Arg for $ty {
+            #[inline]
+            fn visit(&self, sink: &mut dyn Sink) {
+                let $it = *self;
+                sink.fixed($bits);
+            }
+        }
+        impl Tree for $ty {
+            fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+                *self
+            }
+        }
+    )*};
+}
+
+fixed! {
+    bool => |it| it as u64;
+    char => |it| it as u64;
+    i8 => |it| it as u64;
+    i16 => |it| it as u64;
+    i32 => |it| it as u64;
+    i64 => |it| it as u64;
+    isize => |it| it as u64;
+    u8 => |it| it as u64;
+    u16 => |it| it as u64;
+    u32 => |it| it as u64;
+    u64 => |it| it;
+    usize => |it| it as u64;
+    f32 => |it| it.to_bits() as u64;
+    f64 => |it| it.to_bits();
+    crate::tensor::DType => |it| it as u64;
+    () => |_it| 0;
+}
+
+/// Shows a string: its length and its bytes, eight at a time.
+fn visit_str(text: &str, sink: &mut dyn Sink) {
+    sink.fixed(text.len() as u64);
+    for chunk in text.as_bytes().chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        sink.fixed(u64::from_le_bytes(word));
+    }
+}
+
+impl Arg for str {
+    fn visit(&self, sink: &mut dyn Sink) {
+        visit_str(self, sink);
+    }
+}
+
+impl Arg for &'static str {
+    fn visit(&self, sink: &mut dyn Sink) {
+        visit_str(self, sink);
+    }
+}
+
+impl Arg for String {
+    fn visit(&self, sink: &mut dyn Sink) {
+        visit_str(self, sink);
+    }
+}
+
+impl Tree for String {
+    fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        self.clone()
+    }
+}
+
+fn visit_all<'a, T: Arg + 'a>(items: impl ExactSizeIterator<Item = &'a T>, sink: &mut dyn Sink) {
+    sink.fixed(items.len() as u64);
+    for (i, item) in items.enumerate() {
+        sink.begin(Name::Index(i));
+        item.visit(sink);
+        sink.end();
+    }
+}
+
+/// Enters every item; nothing if the items enter as they are.
+fn enter_all<T: Arg>(items: &[T], next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Vec<T>> {
+    items.iter().map(|it| it.enter(next).map(|it| *it)).collect()
+}
+
+impl<T: Arg> Arg for [T] {
+    fn visit(&self, sink: &mut dyn Sink) {
+        visit_all(self.iter(), sink);
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        enter_all(self, next).map(Vec::into_boxed_slice)
+    }
+}
+
+impl<T: Arg> Arg for Vec<T> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        visit_all(self.iter(), sink);
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        enter_all(self, next).map(Box::new)
+    }
+}
+
+impl<T: Tree> Tree for Vec<T> {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        self.iter().map(|it| it.rebuild(next)).collect()
+    }
+}
+
+impl<T: Arg, const N: usize> Arg for [T; N] {
+    fn visit(&self, sink: &mut dyn Sink) {
+        visit_all(self.iter(), sink);
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        enter_all(self, next).and_then(|it| it.try_into().ok()).map(Box::new)
+    }
+}
+
+impl<T: Tree, const N: usize> Tree for [T; N] {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        std::array::from_fn(|i| self[i].rebuild(next))
+    }
+}
+
+impl<T: Arg> Arg for Option<T> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.fixed(self.is_some() as u64);
+        if let Some(it) = self {
+            it.visit(sink);
+        }
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        match self {
+            Some(it) => it.enter(next).map(|it| Box::new(Some(*it))),
+            None => Some(Box::new(None)),
+        }
+    }
+}
+
+impl<T: Tree> Tree for Option<T> {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        self.as_ref().map(|it| it.rebuild(next))
+    }
+}
+
+impl<T: Arg> Arg for Box<T> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        (**self).visit(sink);
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        (**self).enter(next).map(Box::new)
+    }
+}
+
+impl<T: Tree> Tree for Box<T> {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        Box::new((**self).rebuild(next))
+    }
+}
+
+impl<K: Arg + Clone + Ord, T: Arg> Arg for BTreeMap<K, T> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.fixed(self.len() as u64);
+        for (i, (key, item)) in self.iter().enumerate() {
+            key.visit(sink);
+            sink.begin(Name::Index(i));
+            item.visit(sink);
+            sink.end();
+        }
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        let entries = self.iter().map(|(key, it)| Some((key.clone(), *it.enter(next)?)));
+        entries.collect::<Option<Self>>().map(Box::new)
+    }
+}
+
+impl<K: Arg + Clone + Ord, T: Tree> Tree for BTreeMap<K, T> {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        self.iter().map(|(key, it)| (key.clone(), it.rebuild(next))).collect()
+    }
+}
+
+macro_rules! tuples {
+    ($(($($t:ident $i:tt),+);)*) => {$(
+        impl<$($t: Arg + Clone),+> Arg for ($($t,)+) {
+            fn visit(&self, sink: &mut dyn Sink) {
+                $(
+                    sink.begin(Name::Index($i));
+                    self.$i.visit(sink);
+                    sink.end();
+                )+
+            }
+
+            fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+                Some(Box::new(($(self.$i.enter(next).map_or_else(|| self.$i.clone(), |it| *it),)+)))
+            }
+        }
+        impl<$($t: Tree),+> Tree for ($($t,)+) {
+            fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+                ($(self.$i.rebuild(next),)+)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
+}

@@ -1,0 +1,108 @@
+//! Cells: networks as values, with their parameters found by the types of their fields.
+
+use super::arg::{Arg, Name, Sink, Training};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Parameter, Tensor};
+use rustc_hash::FxHashMap;
+
+/// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found
+/// by the types of its fields. `#[cell]` implements it.
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a cell", note = "annotate the struct with `#[cell]`")]
+pub trait Cell: Arg {
+    /// Every parameter with its path (`fc1.weight`, `blocks[0].attn.weight`), each slot once.
+    ///
+    /// # Errors
+    /// [`Code::DuplicateName`] when two parameters have the same name.
+    fn named_parameters(&self) -> Result<Vec<(String, Parameter)>> {
+        let mut found = Names { path: Vec::new(), found: Vec::new() };
+        self.visit(&mut found);
+        let mut slots: FxHashMap<u64, ()> = FxHashMap::default();
+        let mut names: FxHashMap<String, ()> = FxHashMap::default();
+        let mut out = Vec::new();
+        for (name, parameter) in found.found {
+            if slots.insert(parameter.id(), ()).is_some() {
+                continue;
+            }
+            if names.insert(name.clone(), ()).is_some() {
+                return Err(Error::new(Code::DuplicateName, format!("two parameters are named `{name}`"))
+                    .help("give one of them another name, or none: then its path stands for it"));
+            }
+            out.push((name, parameter));
+        }
+        Ok(out)
+    }
+
+    /// Every parameter, each slot once, in the order of the fields.
+    fn parameters(&self) -> Vec<Parameter> {
+        let mut found = Names { path: Vec::new(), found: Vec::new() };
+        self.visit(&mut found);
+        let mut slots: FxHashMap<u64, ()> = FxHashMap::default();
+        found.found.into_iter().map(|it| it.1).filter(|it| slots.insert(it.id(), ()).is_none()).collect()
+    }
+
+    /// The parameters that training changes.
+    fn trainable_parameters(&self) -> Vec<Parameter> {
+        self.parameters().into_iter().filter(Parameter::requires_grad).collect()
+    }
+
+    /// Sets train or eval mode in every layer inside.
+    fn set_train(&self, yes: bool) {
+        self.visit(&mut SetTraining(yes));
+    }
+}
+
+struct Names {
+    path: Vec<String>,
+    found: Vec<(String, Parameter)>,
+}
+
+impl Sink for Names {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        let name = match parameter.name() {
+            "" => join(&self.path),
+            given => given.to_owned(),
+        };
+        self.found.push((name, parameter.clone()));
+    }
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn begin(&mut self, name: Name<'_>) {
+        self.path.push(match name {
+            Name::Field(name) => name.to_owned(),
+            Name::Index(i) => format!("[{i}]"),
+        });
+    }
+
+    fn end(&mut self) {
+        self.path.pop();
+    }
+}
+
+/// `a`, `b`, `[0]`, `c` as `a.b[0].c`.
+fn join(path: &[String]) -> String {
+    let mut out = String::new();
+    for part in path {
+        if !out.is_empty() && !part.starts_with('[') {
+            out.push('.');
+        }
+        out.push_str(part);
+    }
+    out
+}
+
+struct SetTraining(bool);
+
+impl Sink for SetTraining {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, _: &Parameter) {}
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn training(&mut self, flag: &Training) {
+        flag.set(self.0);
+    }
+}
