@@ -1,1 +1,3 @@
-//! Under construction.
+//! The CPU backend: kernels to machine code, the interpreter, products, threads.
+
+pub mod interp;

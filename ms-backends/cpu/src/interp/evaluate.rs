@@ -1,0 +1,290 @@
+//! Instructions over a block of lanes.
+
+use super::frame::Frame;
+use super::memory;
+use super::number::{Convert, Float, Int, Number, is_number_op};
+use super::reduce;
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use ms_core::ir::{BinaryOp, Compare, Inst, UnaryOp, Val};
+use ms_core::tensor::DType;
+use std::ops::Range;
+
+/// The instruction set that the loops are compiled for. It decides the speed alone.
+#[derive(Clone, Copy, Debug)]
+pub enum Simd {
+    /// What every processor of the target has.
+    Baseline,
+    /// AVX2 and FMA.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 with its byte, word and doubleword parts.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Simd {
+    /// The best of this machine.
+    pub fn detect() -> Self {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::is_x86_feature_detected as has;
+            let avx2 = has!("avx2") && has!("fma") && has!("f16c");
+            if avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
+                return Self::Avx512;
+            }
+            if avx2 {
+                return Self::Avx2;
+            }
+        }
+        Self::Baseline
+    }
+
+    /// Runs instructions on the current block of lanes.
+    ///
+    /// # Safety
+    /// The frame is at a step whose addresses may be read and written as the kernel does, and
+    /// the instructions before the range have run as their stages ask.
+    pub unsafe fn evaluate(self, frame: &mut Frame<'_>, range: Range<usize>) {
+        match self {
+            // SAFETY: as the caller's.
+            Self::Baseline => unsafe { evaluate(frame, range) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as the caller's; `detect` has seen the features.
+            Self::Avx2 => unsafe { evaluate_avx2(frame, range) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as the caller's; `detect` has seen the features.
+            Self::Avx512 => unsafe { evaluate_avx512(frame, range) },
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c")]
+unsafe fn evaluate_avx2(frame: &mut Frame<'_>, range: Range<usize>) {
+    // SAFETY: as the caller's.
+    unsafe { evaluate(frame, range) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
+unsafe fn evaluate_avx512(frame: &mut Frame<'_>, range: Range<usize>) {
+    // SAFETY: as the caller's.
+    unsafe { evaluate(frame, range) }
+}
+
+/// Runs an expression with `$t` standing for the Rust type that holds a compute dtype.
+macro_rules! with_compute {
+    ($dtype:expr, $t:ident => $body:expr) => {
+        with_compute!(@match $dtype, $t => $body; F32 f32, F64 f64, I32 i32, I64 i64, U32 u32, U64 u64, Bool u8)
+    };
+    (@float $dtype:expr, $t:ident => $body:expr) => {
+        with_compute!(@match $dtype, $t => $body; F32 f32, F64 f64)
+    };
+    (@int $dtype:expr, $t:ident => $body:expr) => {
+        with_compute!(@match $dtype, $t => $body; I32 i32, I64 i64, U32 u32, U64 u64, Bool u8)
+    };
+    (@match $dtype:expr, $t:ident => $body:expr; $($variant:ident $ty:ident),*) => {
+        match $dtype {
+            $(ms_core::tensor::DType::$variant => {
+                type $t = $ty;
+                $body
+            })*
+            other => unreachable!("no instruction of this kind computes in {other}"),
+        }
+    };
+}
+pub(super) use with_compute;
+
+#[inline(always)]
+unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
+    for out in range {
+        let ty = frame.kernel.types[out];
+        // SAFETY: the values are live and of their dtypes, because the kernel is well formed
+        // and `Slots` follows it; addresses are the caller's matter.
+        unsafe {
+            match frame.kernel.insts[out] {
+                Inst::Const(_) => {}
+                Inst::Load(param) => memory::load(frame, out, param),
+                Inst::Store(param, value) => memory::store(frame, param, value),
+                Inst::Index(axis) => index(frame, out, axis),
+                Inst::Unary(op, a) => unary(frame, out, op, a),
+                Inst::Binary(op, a, b) if is_number_op(op) => {
+                    with_compute!(ty, T => number_op::<T>(frame, out, op, a, b));
+                }
+                Inst::Binary(op, a, b) => with_compute!(@int ty, T => int_op::<T>(frame, out, op, a, b)),
+                Inst::Fma(a, b, c) => with_compute!(@float ty, T => map3(frame, out, (a, b, c), T::fma)),
+                Inst::Compare(op, a, b) => with_compute!(frame.kernel.ty(a), T => compare::<T>(frame, out, op, a, b)),
+                Inst::Select(condition, a, b) => match ty.size() {
+                    1 => select::<u8>(frame, out, condition, a, b),
+                    4 => select::<u32>(frame, out, condition, a, b),
+                    _ => select::<u64>(frame, out, condition, a, b),
+                },
+                Inst::Cast { value, to } => {
+                    with_compute!(frame.kernel.ty(value), T => cast::<T>(frame, out, value, ty));
+                    narrow(frame, out, to);
+                }
+                Inst::Reduce(reducer, value) => reduce::fold(frame, out, reducer, value),
+            }
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn map1<A: Copy, R>(frame: &Frame<'_>, out: usize, a: Val, f: impl Fn(A) -> R) {
+    // SAFETY: as the caller's.
+    let (out, a) = unsafe { (frame.result::<R>(out), frame.value::<A>(a)) };
+    for (out, &a) in out.iter_mut().zip(a) {
+        *out = f(a);
+    }
+}
+
+#[inline(always)]
+unsafe fn map2<A: Copy, R>(frame: &Frame<'_>, out: usize, a: Val, b: Val, f: impl Fn(A, A) -> R) {
+    // SAFETY: as the caller's.
+    let (out, a, b) = unsafe { (frame.result::<R>(out), frame.value::<A>(a), frame.value::<A>(b)) };
+    for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
+        *out = f(a, b);
+    }
+}
+
+#[inline(always)]
+unsafe fn map3<A: Copy, R>(frame: &Frame<'_>, out: usize, (a, b, c): (Val, Val, Val), f: impl Fn(A, A, A) -> R) {
+    // SAFETY: as the caller's.
+    let (out, a) = unsafe { (frame.result::<R>(out), frame.value::<A>(a)) };
+    // SAFETY: as the caller's.
+    let (b, c) = unsafe { (frame.value::<A>(b), frame.value::<A>(c)) };
+    for (((out, &a), &b), &c) in out.iter_mut().zip(a).zip(b).zip(c) {
+        *out = f(a, b, c);
+    }
+}
+
+#[inline(always)]
+unsafe fn index(frame: &Frame<'_>, out: usize, axis: u8) {
+    let first = frame.position[axis as usize] as i64;
+    // SAFETY: as the caller's.
+    let out = unsafe { frame.result::<i64>(out) };
+    if axis == frame.kernel.par {
+        for (lane, out) in out.iter_mut().enumerate() {
+            *out = first + lane as i64;
+        }
+    } else {
+        out.fill(first);
+    }
+}
+
+#[inline(always)]
+unsafe fn unary(frame: &Frame<'_>, out: usize, op: UnaryOp, a: Val) {
+    let ty = frame.kernel.ty(a);
+    // SAFETY: as the caller's.
+    unsafe {
+        match op {
+            UnaryOp::Neg => with_compute!(ty, T => map1(frame, out, a, T::neg)),
+            UnaryOp::Abs => with_compute!(ty, T => map1(frame, out, a, <T as Number>::abs)),
+            UnaryOp::Not => with_compute!(@int ty, T => map1(frame, out, a, T::not)),
+            UnaryOp::Sqrt => with_compute!(@float ty, T => map1(frame, out, a, <T as Float>::sqrt)),
+            UnaryOp::Floor => with_compute!(@float ty, T => map1(frame, out, a, <T as Float>::floor)),
+            UnaryOp::Ceil => with_compute!(@float ty, T => map1(frame, out, a, <T as Float>::ceil)),
+            UnaryOp::Trunc => with_compute!(@float ty, T => map1(frame, out, a, <T as Float>::trunc)),
+            UnaryOp::RoundEven => with_compute!(@float ty, T => map1(frame, out, a, T::round_even)),
+            UnaryOp::Bitcast => match ty.size() {
+                4 => map1(frame, out, a, |it: u32| it),
+                _ => map1(frame, out, a, |it: u64| it),
+            },
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn number_op<T: Number>(frame: &Frame<'_>, out: usize, op: BinaryOp, a: Val, b: Val) {
+    // SAFETY: as the caller's.
+    unsafe {
+        match op {
+            BinaryOp::Add => map2(frame, out, a, b, T::add),
+            BinaryOp::Sub => map2(frame, out, a, b, T::sub),
+            BinaryOp::Mul => map2(frame, out, a, b, T::mul),
+            BinaryOp::Div => map2(frame, out, a, b, T::div),
+            BinaryOp::Min => map2(frame, out, a, b, T::min),
+            _ => map2(frame, out, a, b, T::max),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn int_op<T: Int>(frame: &Frame<'_>, out: usize, op: BinaryOp, a: Val, b: Val) {
+    // SAFETY: as the caller's.
+    unsafe {
+        match op {
+            BinaryOp::Rem => map2(frame, out, a, b, T::rem),
+            BinaryOp::And => map2(frame, out, a, b, T::and),
+            BinaryOp::Or => map2(frame, out, a, b, T::or),
+            BinaryOp::Xor => map2(frame, out, a, b, T::xor),
+            BinaryOp::Shl => map2(frame, out, a, b, T::shl),
+            _ => map2(frame, out, a, b, T::shr),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn compare<T: Number>(frame: &Frame<'_>, out: usize, op: Compare, a: Val, b: Val) {
+    // SAFETY: as the caller's.
+    unsafe {
+        match op {
+            Compare::Eq => map2(frame, out, a, b, |a: T, b: T| (a == b) as u8),
+            Compare::Ne => map2(frame, out, a, b, |a: T, b: T| (a != b) as u8),
+            Compare::Lt => map2(frame, out, a, b, |a: T, b: T| (a < b) as u8),
+            Compare::Le => map2(frame, out, a, b, |a: T, b: T| (a <= b) as u8),
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn select<T: Copy>(frame: &Frame<'_>, out: usize, condition: Val, a: Val, b: Val) {
+    // SAFETY: as the caller's; a selection moves bits and asks for no more than their number.
+    let (out, condition) = unsafe { (frame.result::<T>(out), frame.value::<u8>(condition)) };
+    // SAFETY: as the caller's.
+    let (a, b) = unsafe { (frame.value::<T>(a), frame.value::<T>(b)) };
+    for (((out, &condition), &a), &b) in out.iter_mut().zip(condition).zip(a).zip(b) {
+        *out = if condition != 0 { a } else { b };
+    }
+}
+
+/// Conversion to a compute dtype.
+#[inline(always)]
+unsafe fn cast<T>(frame: &Frame<'_>, out: usize, value: Val, to: DType)
+where
+    T: Copy + Convert<f32> + Convert<f64> + Convert<i32> + Convert<i64> + Convert<u32> + Convert<u64> + Convert<u8>,
+{
+    // SAFETY: as the caller's.
+    unsafe { with_compute!(to, R => map1(frame, out, value, |it: T| -> R { it.convert() })) }
+}
+
+/// Rounds or wraps a result to a narrow dtype and widens it again.
+#[inline(always)]
+unsafe fn narrow(frame: &Frame<'_>, out: usize, to: DType) {
+    #[inline(always)]
+    unsafe fn update<T: Copy>(frame: &Frame<'_>, out: usize, f: impl Fn(T) -> T) {
+        // SAFETY: as the caller's.
+        for it in unsafe { frame.result::<T>(out) } {
+            *it = f(*it);
+        }
+    }
+    // SAFETY: as the caller's; narrow integers are held as i32, narrow floats as f32.
+    unsafe {
+        match to {
+            DType::I8 => update(frame, out, |it: i32| it as i8 as i32),
+            DType::I16 => update(frame, out, |it: i32| it as i16 as i32),
+            DType::U8 => update(frame, out, |it: i32| it as u8 as i32),
+            DType::U16 => update(frame, out, |it: i32| it as u16 as i32),
+            DType::BF16 => update(frame, out, |it: f32| bf16::from_f32(it).to_f32()),
+            DType::F16 => {
+                let values = frame.result::<f32>(out);
+                let mut halves = [f16::ZERO; super::BLOCK];
+                let halves = &mut halves[..values.len()];
+                halves.convert_from_f32_slice(values);
+                halves.convert_to_f32_slice(values);
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! The state of one call: where the loops stand, and the values of the current block of lanes.
+
+use super::BLOCK;
+use super::slots::Slots;
+use ms_core::ir::{Kernel, Step, Val};
+use smallvec::SmallVec;
+use std::cell::Cell;
+use std::ops::Range;
+
+/// The state of one call.
+pub struct Frame<'a> {
+    /// The kernel.
+    pub kernel: &'a Kernel,
+    slots: &'a Slots,
+    scratch: *mut u8,
+    block: &'a [u64],
+    /// The address of each param at the current steps of the loops and the first lane.
+    pub address: SmallVec<[usize; 8]>,
+    /// Bytes between neighbouring lanes of each param.
+    pub lane_stride: SmallVec<[isize; 8]>,
+    /// The current step of each loop; of the lanes, the first of the block.
+    pub position: SmallVec<[u64; 8]>,
+    /// Lanes in the current block, 512 at most.
+    pub len: usize,
+}
+
+impl<'a> Frame<'a> {
+    /// A frame at the first step of all loops. `scratch` holds the slots.
+    pub fn new(kernel: &'a Kernel, slots: &'a Slots, scratch: *mut u8, block: &'a [u64]) -> Self {
+        let loops = kernel.loops();
+        let words = |param: usize| &block[loops + param * (1 + loops)..][..1 + loops];
+        let lane_stride = kernel.params.iter().enumerate().map(|(i, param)| match param.step {
+            Step::Unit => param.dtype.size() as isize,
+            Step::Zero => 0,
+            Step::Any => words(i)[1 + kernel.par as usize] as isize,
+        });
+        Self {
+            kernel,
+            slots,
+            scratch,
+            block,
+            address: (0..kernel.params.len()).map(|i| words(i)[0] as usize).collect(),
+            lane_stride: lane_stride.collect(),
+            position: SmallVec::from_elem(0, loops),
+            len: 0,
+        }
+    }
+
+    /// The slot of a value, for writing.
+    pub fn slot<T>(&self, value: usize) -> *mut T {
+        // The slot lies inside the scratch memory, see `Slots::bytes`.
+        self.scratch.wrapping_add(self.slots.offset(value)).cast()
+    }
+
+    /// The lanes of a value of an earlier instruction.
+    ///
+    /// # Safety
+    /// `T` is how the value's dtype is held, and the value is live.
+    #[inline(always)]
+    pub unsafe fn value<T>(&self, value: Val) -> &'a [T] {
+        // SAFETY: slots have room for a block of the widest dtype and were written by the
+        // defining instruction; nobody writes them while the value is live.
+        unsafe { std::slice::from_raw_parts(self.slot(value.0 as usize), self.len) }
+    }
+
+    /// The lanes of the instruction that is running.
+    ///
+    /// # Safety
+    /// `T` is how the value's dtype is held, and this is the only such slice.
+    #[inline(always)]
+    pub unsafe fn result<T>(&self, value: usize) -> &'a mut [T] {
+        // SAFETY: as in `value`; the slot of a result is no live value's.
+        unsafe { std::slice::from_raw_parts_mut(self.slot(value), self.len) }
+    }
+
+    /// Writes a bit pattern to all lanes of a value.
+    ///
+    /// # Safety
+    /// Nobody holds the value's lanes.
+    pub unsafe fn splat_bits(&mut self, value: usize, bits: u64) {
+        // SAFETY: as the caller's; dtypes of one size are held alike.
+        unsafe {
+            match self.kernel.types[value].size() {
+                1 => self.result::<u8>(value).fill(bits as u8),
+                4 => self.result::<u32>(value).fill(bits as u32),
+                _ => self.result::<u64>(value).fill(bits),
+            }
+        }
+    }
+
+    /// Copies the first lane of a value to the others.
+    ///
+    /// # Safety
+    /// Nobody holds the value's lanes.
+    pub unsafe fn splat_first(&mut self, value: usize) {
+        // SAFETY: as the caller's; the first lane has been written.
+        let bits = unsafe {
+            match self.kernel.types[value].size() {
+                1 => *self.slot::<u8>(value) as u64,
+                4 => *self.slot::<u32>(value) as u64,
+                _ => *self.slot::<u64>(value),
+            }
+        };
+        // SAFETY: as the caller's.
+        unsafe { self.splat_bits(value, bits) };
+    }
+
+    /// Moves to a block of lanes from the start of the lanes.
+    pub fn enter_lanes(&mut self, first: usize, len: usize) {
+        self.len = len;
+        self.move_lanes(first as isize);
+    }
+
+    /// Moves back to the start of the lanes.
+    pub fn leave_lanes(&mut self, first: usize) {
+        self.move_lanes(-(first as isize));
+    }
+
+    fn move_lanes(&mut self, by: isize) {
+        let lanes = self.kernel.par as usize;
+        self.position[lanes] = self.position[lanes].wrapping_add_signed(by as i64);
+        for (address, stride) in self.address.iter_mut().zip(&self.lane_stride) {
+            *address = address.wrapping_add_signed(by.wrapping_mul(*stride));
+        }
+    }
+
+    /// Runs `f` at every step of the reduced loops around the lanes, outermost first.
+    pub fn for_reduced_loops(&mut self, mut f: impl FnMut(&mut Self)) {
+        let loops = self.kernel.par as usize + 1..self.kernel.loops();
+        if self.block[loops.clone()].contains(&0) {
+            return;
+        }
+        let mut walk = Walk::new(loops);
+        loop {
+            f(self);
+            if !walk.advance(self) {
+                break;
+            }
+        }
+    }
+
+    /// Moves one loop by some steps.
+    fn move_loop(&mut self, axis: usize, by: i64) {
+        let loops = self.kernel.loops();
+        self.position[axis] = self.position[axis].wrapping_add_signed(by);
+        for (i, address) in self.address.iter_mut().enumerate() {
+            let stride = self.block[loops + i * (1 + loops) + 1 + axis] as i64;
+            *address = address.wrapping_add_signed(by.wrapping_mul(stride) as isize);
+        }
+    }
+}
+
+/// Steps through a range of loops like an odometer.
+pub struct Walk(Range<usize>);
+
+impl Walk {
+    /// A walk over these loops, none of which is empty.
+    pub fn new(loops: Range<usize>) -> Self {
+        Self(loops)
+    }
+
+    /// Moves the frame to the next step; after the last it stands at the first again, and the
+    /// answer is no.
+    pub fn advance(&mut self, frame: &mut Frame<'_>) -> bool {
+        for axis in self.0.clone().rev() {
+            let last = frame.block[axis] - 1;
+            if frame.position[axis] < last {
+                frame.move_loop(axis, 1);
+                return true;
+            }
+            frame.move_loop(axis, -(last as i64));
+        }
+        false
+    }
+}
+
+thread_local! {
+    /// Memory for slots, kept between calls.
+    static SCRATCH: Cell<Vec<CacheLine>> = const { Cell::new(Vec::new()) };
+}
+
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct CacheLine([u8; 64]);
+
+/// Runs `f` on at least `bytes` bytes of this thread's scratch memory.
+pub fn with_scratch<R>(bytes: usize, f: impl FnOnce(*mut u8) -> R) -> R {
+    let mut memory = SCRATCH.take();
+    let lines = bytes.div_ceil(64);
+    if memory.len() < lines {
+        memory.resize(lines, CacheLine([0; 64]));
+    }
+    let result = f(memory.as_mut_ptr().cast());
+    SCRATCH.set(memory);
+    result
+}
+
+const _: () = assert!(BLOCK.is_multiple_of(16), "a block holds whole groups of virtual lanes");

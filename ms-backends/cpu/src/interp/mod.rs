@@ -1,0 +1,148 @@
+//! The block interpreter of kernels: one loop per instruction over a block of lanes.
+//!
+//! It runs every kernel on every machine, and it is the oracle of generated code: both follow
+//! the contract of [`ms_core::ir::Kernel`] to the bit (nan payloads aside).
+
+mod evaluate;
+mod frame;
+mod memory;
+mod number;
+mod reduce;
+mod slots;
+#[cfg(test)]
+mod tests;
+
+use evaluate::Simd;
+use frame::{Frame, Walk};
+use ms_core::exec::KernelCode;
+use ms_core::ir::{Inst, Kernel, Lanes, Scope};
+use slots::Slots;
+
+/// Lanes per block: values of a block stay in the first-level cache.
+const BLOCK: usize = 512;
+
+/// Runs a kernel on the block of a call.
+///
+/// # Safety
+/// The contract of [`KernelCode::call`].
+pub unsafe fn run(kernel: &Kernel, block: &[u64]) {
+    // SAFETY: the caller's contract is the same.
+    unsafe { Interpreted::new(kernel.clone()).call(block) }
+}
+
+/// A kernel ready to be interpreted.
+pub struct Interpreted {
+    kernel: Kernel,
+    slots: Slots,
+    simd: Simd,
+}
+
+impl Interpreted {
+    /// Prepares a kernel.
+    pub fn new(kernel: Kernel) -> Self {
+        Self { slots: Slots::assign(&kernel), kernel, simd: Simd::detect() }
+    }
+}
+
+impl KernelCode for Interpreted {
+    unsafe fn call(&self, block: &[u64]) {
+        debug_assert_eq!(block.len(), self.kernel.call_words());
+        let kernel = &self.kernel;
+        let par = kernel.par as usize;
+        let extents = &block[..kernel.loops()];
+        let points = &extents[..par];
+        if points.contains(&0) || (kernel.lanes == Lanes::Parallel && extents[par] == 0) {
+            return;
+        }
+        frame::with_scratch(self.slots.bytes(), |scratch| {
+            let mut frame = Frame::new(kernel, &self.slots, scratch, block);
+            frame.len = BLOCK.min(extents[par] as usize).max(1);
+            // SAFETY: the scratch memory has a slot for every value.
+            unsafe { self.fill_constants(&mut frame) };
+            let mut walk = Walk::new(0..par);
+            loop {
+                // SAFETY: the caller's contract covers every address that the loops reach.
+                match kernel.lanes {
+                    Lanes::Parallel => unsafe { self.lanes_of_result(&mut frame, extents[par] as usize) },
+                    Lanes::Reduced => unsafe { self.row(&mut frame, extents[par] as usize) },
+                }
+                if !walk.advance(&mut frame) {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+impl Interpreted {
+    /// Writes the constants into their slots, where they stay for the whole call.
+    unsafe fn fill_constants(&self, frame: &mut Frame<'_>) {
+        for (i, inst) in self.kernel.insts.iter().enumerate() {
+            if let Inst::Const(bits) = *inst {
+                // SAFETY: as the caller's.
+                unsafe { frame.splat_bits(i, bits) };
+            }
+        }
+    }
+
+    /// All stages at one step of the parallel loops, where lanes are an axis of the result.
+    unsafe fn lanes_of_result(&self, frame: &mut Frame<'_>, lanes: usize) {
+        let mut first = 0;
+        while first < lanes {
+            let len = BLOCK.min(lanes - first);
+            frame.enter_lanes(first, len);
+            for (i, stage) in self.kernel.stages.iter().enumerate() {
+                let range = self.kernel.stage_range(i);
+                match stage.scope {
+                    // SAFETY: as the caller's.
+                    Scope::Point => unsafe { self.simd.evaluate(frame, range) },
+                    Scope::Loop => {
+                        // SAFETY: as the caller's.
+                        unsafe { reduce::start(frame, range.clone()) };
+                        // SAFETY: as the caller's.
+                        frame.for_reduced_loops(|frame| unsafe { self.simd.evaluate(frame, range.clone()) });
+                    }
+                }
+            }
+            frame.leave_lanes(first);
+            first += len;
+        }
+    }
+
+    /// All stages at one step of the parallel loops, where lanes are the innermost reduced axis.
+    unsafe fn row(&self, frame: &mut Frame<'_>, lanes: usize) {
+        for (i, stage) in self.kernel.stages.iter().enumerate() {
+            let range = self.kernel.stage_range(i);
+            match stage.scope {
+                Scope::Point => {
+                    frame.len = 1;
+                    // SAFETY: as the caller's.
+                    unsafe { self.simd.evaluate(frame, range.clone()) };
+                }
+                Scope::Loop => {
+                    // SAFETY: as the caller's.
+                    unsafe { reduce::start(frame, range.clone()) };
+                    frame.for_reduced_loops(|frame| {
+                        let mut first = 0;
+                        while first < lanes {
+                            let len = BLOCK.min(lanes - first);
+                            frame.enter_lanes(first, len);
+                            // SAFETY: as the caller's.
+                            unsafe { self.simd.evaluate(frame, range.clone()) };
+                            frame.leave_lanes(first);
+                            first += len;
+                        }
+                    });
+                    // SAFETY: as the caller's.
+                    unsafe { reduce::finish(frame, range.clone()) };
+                }
+            }
+            // What is one scalar per row is read by the lanes of later stages.
+            frame.len = BLOCK.min(lanes).max(1);
+            for value in range.filter(|&value| self.slots.spread(value)) {
+                // SAFETY: as the caller's.
+                unsafe { frame.splat_first(value) };
+            }
+        }
+    }
+}

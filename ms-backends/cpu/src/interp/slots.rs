@@ -1,0 +1,109 @@
+//! Which memory of the frame each value of a kernel lives in.
+
+use super::BLOCK;
+use ms_core::ir::{Inst, Kernel, Scope, Val};
+
+/// A slot of scratch memory for every value. Slots of values that are live together differ;
+/// so the result of an instruction never lies where its operands lie.
+pub struct Slots {
+    slot: Vec<u32>,
+    spread: Vec<bool>,
+    count: usize,
+    slot_bytes: usize,
+}
+
+impl Slots {
+    /// Assigns slots by one scan over the kernel.
+    pub fn assign(kernel: &Kernel) -> Self {
+        let len = kernel.insts.len();
+        let stages = stage_of(kernel);
+        let (ends, spread) = live_ranges(kernel, &stages);
+        let mut dying: Vec<Vec<u32>> = vec![Vec::new(); len];
+        let (mut slot, mut free, mut count) = (vec![0; len], Vec::new(), 0);
+        let mut take = |free: &mut Vec<u32>| {
+            free.pop().unwrap_or_else(|| {
+                count += 1;
+                count - 1
+            })
+        };
+        // Constants are written once for the whole call, before everything.
+        for (i, inst) in kernel.insts.iter().enumerate() {
+            if matches!(inst, Inst::Const(_)) {
+                slot[i] = take(&mut free);
+            }
+        }
+        for stage in 0..kernel.stages.len() {
+            let range = kernel.stage_range(stage);
+            // Accumulators live from the start of their stage.
+            for i in range.clone().filter(|&i| matches!(kernel.insts[i], Inst::Reduce(..))) {
+                slot[i] = take(&mut free);
+                dying[ends[i]].push(slot[i]);
+            }
+            for i in range {
+                if !matches!(kernel.insts[i], Inst::Const(_) | Inst::Reduce(..) | Inst::Store(..)) {
+                    slot[i] = take(&mut free);
+                    dying[ends[i]].push(slot[i]);
+                }
+                free.append(&mut dying[i]);
+            }
+        }
+        let widest = kernel.types.iter().map(|dtype| dtype.compute().size()).max().unwrap_or(1);
+        Self { slot, spread, count: count as usize, slot_bytes: widest * BLOCK }
+    }
+
+    /// Where a value lies, in bytes.
+    #[inline]
+    pub fn offset(&self, value: usize) -> usize {
+        self.slot[value] as usize * self.slot_bytes
+    }
+
+    /// Whether lanes of a later stage read the value, which is one scalar per row.
+    pub fn spread(&self, value: usize) -> bool {
+        self.spread[value]
+    }
+
+    /// Bytes of all slots.
+    pub fn bytes(&self) -> usize {
+        self.count * self.slot_bytes
+    }
+}
+
+/// The stage of every instruction.
+fn stage_of(kernel: &Kernel) -> Vec<usize> {
+    (0..kernel.stages.len()).flat_map(|stage| kernel.stage_range(stage).map(move |_| stage)).collect()
+}
+
+/// For every value the last instruction during which it is live, and whether a `Loop` stage
+/// after its own reads it.
+fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
+    let mut ends: Vec<usize> = (0..kernel.insts.len()).collect();
+    let mut spread = vec![false; kernel.insts.len()];
+    for (i, inst) in kernel.insts.iter().enumerate() {
+        // An accumulator is read and written until its stage ends.
+        if matches!(inst, Inst::Reduce(..)) {
+            ends[i] = ends[i].max(kernel.stage_range(stages[i]).end - 1);
+        }
+        for Val(operand) in operands(inst) {
+            let operand = operand as usize;
+            let crosses = stages[operand] != stages[i] && kernel.stages[stages[i]].scope == Scope::Loop;
+            // What a loop reads from outside is read again at its next step.
+            let end = if crosses { kernel.stage_range(stages[i]).end - 1 } else { i };
+            ends[operand] = ends[operand].max(end);
+            spread[operand] |= crosses && !matches!(kernel.insts[operand], Inst::Const(_));
+        }
+    }
+    (ends, spread)
+}
+
+/// The values that an instruction reads.
+fn operands(inst: &Inst) -> impl Iterator<Item = Val> {
+    let all = match *inst {
+        Inst::Load(_) | Inst::Const(_) | Inst::Index(_) => [None; 3],
+        Inst::Store(_, a) | Inst::Unary(_, a) | Inst::Cast { value: a, .. } | Inst::Reduce(_, a) => {
+            [Some(a), None, None]
+        }
+        Inst::Binary(_, a, b) | Inst::Compare(_, a, b) => [Some(a), Some(b), None],
+        Inst::Fma(a, b, c) | Inst::Select(a, b, c) => [Some(a), Some(b), Some(c)],
+    };
+    all.into_iter().flatten()
+}
