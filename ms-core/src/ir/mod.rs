@@ -2,6 +2,10 @@
 
 mod graph;
 mod kernel;
+#[cfg(test)]
+mod random;
+pub mod text;
+mod walk;
 
 pub use crate::tensor::{Dim, Dims, Type};
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
@@ -9,3 +13,5 @@ pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp,
     Val, virtual_lanes,
 };
+pub use text::parse;
+pub use walk::subgraphs;

@@ -7,6 +7,7 @@
 mod def;
 mod operand;
 pub mod rules;
+mod text;
 
 macro_rules! primitives {
     ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
@@ -28,6 +29,7 @@ primitives! {
 
 pub use def::{Cotangents, Derivative, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp};
 pub use operand::{IntoOperand, Operand};
+pub use text::parse_graph;
 
 use crate::tensor::Op;
 use std::sync::OnceLock;

@@ -4,6 +4,7 @@ use super::array::Array;
 use super::dtype::DType;
 use super::element::Scalar;
 use super::layout::Shape;
+use crate::error::{Code, Error, Result};
 use std::sync::Arc;
 
 /// A constant array as plain bytes, row-major.
@@ -24,6 +25,23 @@ impl Literal {
     pub fn scalar(value: Scalar, dtype: DType) -> Self {
         let bits = value.to_bits(dtype).to_le_bytes();
         Self { dtype, shape: Shape::new(), bytes: bits[..dtype.size()].into() }
+    }
+
+    /// A constant from the raw bytes of its elements, row-major.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] when the bytes do not fill the shape, or hold a bool that is
+    /// neither 0 nor 1.
+    pub fn from_bytes(shape: &[usize], dtype: DType, bytes: Vec<u8>) -> Result<Self> {
+        let wanted = shape.iter().try_fold(dtype.size(), |all, &size| all.checked_mul(size));
+        if wanted != Some(bytes.len()) {
+            let message = format!("{} bytes do not fill {dtype}{shape:?}", bytes.len());
+            return Err(Error::new(Code::Argument, message));
+        }
+        if dtype == DType::Bool && bytes.iter().any(|&it| it > 1) {
+            return Err(Error::new(Code::Argument, "a bool is 0 or 1"));
+        }
+        Ok(Self { dtype, shape: shape.into(), bytes: bytes.into() })
     }
 
     /// A fresh array with this content.

@@ -1,0 +1,175 @@
+use super::*;
+use crate::error::Code;
+use crate::ir::Graph;
+use crate::ir::random::{Random, random_graph, random_ops};
+use crate::tensor::{Attr, DType, Literal, Scalar};
+
+fn read(text: &str) -> Graph {
+    parse(text, &random_ops).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+#[test]
+fn random_graphs_come_back_exactly() {
+    for seed in 0..400 {
+        let graph = random_graph(&mut Random(seed), 3);
+        let text = graph.to_string();
+        let back = read(&text);
+        assert_eq!(back.to_string(), text, "seed {seed}");
+        assert_eq!(format!("{back:?}"), format!("{graph:?}"), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_shared_region_is_written_and_stored_once() {
+    let text = "\
+graph @inner(%0: f32[]) -> (f32[]) {
+  return %0
+}
+
+graph @outer(%0: f32[]) -> (f32[]) {
+  %1 = plain @inner %0 : f32[]
+  return %1
+}
+
+graph @outer#1(%0: f32[]) -> (f32[]) {
+  return %0
+}
+
+graph @main(%0: f32[]) -> (f32[], f32[]) {
+  %1, %2 = plain @inner @outer %0 : f32[], f32[]
+  plain @outer#1 @outer %2, %1 : ()
+  return %1, %2
+}
+";
+    let graph = read(text);
+    assert_eq!(graph.to_string(), text);
+    let regions: Vec<_> = graph.nodes().flat_map(|(_, node)| &node.regions).collect();
+    let [inner, outer, other, again] = regions[..] else { panic!("four regions") };
+    assert!(std::sync::Arc::ptr_eq(outer, again));
+    assert!(!std::sync::Arc::ptr_eq(outer, other));
+    let nested = outer.nodes().flat_map(|(_, node)| &node.regions).next().expect("`@inner`");
+    assert!(std::sync::Arc::ptr_eq(inner, nested));
+}
+
+#[test]
+fn names_of_values_are_free_and_space_has_no_meaning() {
+    let text = "graph@main(%x:f32[2],%y.1:f32[2])->(f32[2]){ // sum
+        %total=plain %x,%y.1:f32[2] return%total}";
+    let want = "\
+graph @main(%0: f32[2], %1: f32[2]) -> (f32[2]) {
+  %2 = plain %0, %1 : f32[2]
+  return %2
+}
+";
+    assert_eq!(read(text).to_string(), want);
+}
+
+#[test]
+fn literals_are_short_where_they_can_be() {
+    let floats = |values: &[f32]| {
+        let bytes = values.iter().flat_map(|it| it.to_le_bytes()).collect();
+        Literal::from_bytes(&[values.len()], DType::F32, bytes).expect("the bytes fill the shape")
+    };
+    let long: Vec<f32> = (0..17).map(|it| it as f32).collect();
+    let cases = [
+        (floats(&[]), "f32[0]()"),
+        (floats(&[0.1, -0.0, 1e-45]), "f32[3](0.1, -0.0, 1e-45)"),
+        (floats(&[f32::NAN, f32::INFINITY, f32::NEG_INFINITY]), "f32[3](nan, inf, -inf)"),
+        (floats(&[-f32::NAN, 0.0]), "f32[2](nan:0xffc00000, 0.0)"),
+        (floats(&[2.0; 100]), "f32[100](2.0, ..)"),
+        (floats(&long), "f32[17](0x000000000000803f000000400000404000008040"),
+        (Literal::scalar(Scalar::Float(0.1), DType::F16), "f16[](0.099975586)"),
+        (Literal::scalar(Scalar::UInt(u64::MAX), DType::U64), "u64[](18446744073709551615)"),
+        (Literal::scalar(Scalar::Bool(true), DType::Bool), "bool[](true)"),
+    ];
+    for (literal, want) in cases {
+        let mut text = String::new();
+        print::write_attr(&Attr::Literal(literal.clone()), &mut text).expect("a string takes any text");
+        assert!(text.starts_with(want), "{text} for {want}");
+        let graph = read(&format!("graph @f() -> () {{ one {{value = {text}}} : () return }}"));
+        let (_, node) = graph.nodes().next().expect("one node");
+        assert_eq!(*node.attrs.literal(0), literal, "{text}");
+    }
+}
+
+/// What is wrong with a text, and where.
+#[test]
+fn errors_say_what_was_expected() {
+    let cases = [
+        ("", "1, column 1: expected `graph`, found the end of the text"),
+        ("graph main", "1, column 7: expected the name of the graph, as `@name`, found `main`"),
+        ("graph @f(%0 f32[])", "1, column 13: expected `:` (the input's type), found `f32`"),
+        ("graph @f(%0: g32[])", "1, column 14: expected a type such as `f32[2, 3]`, found `g32`"),
+        ("graph @f(%0: f32[-1])", "1, column 14: a size is not negative, but -1 is"),
+        ("graph @f(%0: f32[0, 4611686018427387904])", "1, column 14: a value of this type does not fit"),
+        ("graph @f(%0: f32[x])", "1, column 18: expected an integer of 64 bits, found `x`"),
+        ("graph @f(%0: f32[], %0: f32[])", "1, column 21: `%0` is defined twice"),
+        ("graph @f() -> (f32[]) {\n  return\n}", "1, column 15: the graph returns (), not this"),
+        ("graph @f() -> () {\n  return %1\n}", "2, column 10: `%1` is not defined before this"),
+        ("graph @f() -> () {\n  %1 = dance : f32[]\n}", "2, column 8: there is no op `dance`"),
+        ("graph @f() -> () {\n  plain @g : ()", "2, column 9: there is no graph `@g` before this one"),
+        ("graph @f() -> () {\n  one : ()", "2, column 7: expected attribute `value` of `one`"),
+        ("graph @f() -> () { one {x = 1} : ()", "1, column 25: expected an attribute of `one`: `value`, found `x`"),
+        ("graph @f() -> () { one {value = 1, value = 1}", "an attribute of `one`: no more, found `value`"),
+        ("graph @f() -> () { one {value = q} : ()", "1, column 33: expected a value, found `q`"),
+        ("graph @f() -> () { one {value = \"q} : ()", "1, column 33: the string is not closed"),
+        ("graph @f() -> () { one {value = f32[2](1)}", "1, column 40: expected 2 elements of f32 in 8 bytes"),
+        ("graph @f() -> () { one {value = i8[](128)}", "1, column 38: expected an element of i8, found `128`"),
+        ("graph @f() -> () { one {value = f16[](1e9)}", "expected an element of f16, found `1e9`"),
+        ("graph @f() -> () { one {value = f32[](0x0)}", "expected an even number of digits"),
+        ("graph @f() -> () { one {value = bool[](0x02)}", "expected 1 elements of bool"),
+        ("graph @f() -> () { one {value = nan:0x1} : ()", "1, column 33: these are not the bits of a nan of f64"),
+        ("graph @f() -> () { one {value = f64[9, 9, 99999999](1, ..)}", "a literal of at most 1 GiB"),
+        ("graph @f() -> () { %1 = plain : f32[], f32[]", "expected as many types as results, 1, found 2"),
+        ("graph @f() -> () { return } graph @f", "1, column 35: `@f` is defined twice"),
+        ("graph @f() -> () { return } graph @g() -> () { return }", "1, column 7: no node uses this graph"),
+        ("graph @f() -> () { return } return", "1, column 29: expected `graph`, found `return`"),
+        ("graph @f() -> () {\n  é", "2, column 3: expected a node or `return`, found `é`"),
+    ];
+    for (text, want) in cases {
+        let error = parse(text, &random_ops).expect_err(text);
+        assert_eq!(error.code(), Code::Parse, "{text}");
+        assert!(error.to_string().contains(want), "{error}\n{text}\n{want}");
+    }
+}
+
+#[test]
+fn nesting_has_an_end() {
+    let mut text = "graph @g0() -> () { return }".to_string();
+    for level in 1..=1001 {
+        text += &format!("graph @g{level}() -> () {{ plain @g{} : () return }}", level - 1);
+    }
+    let error = parse(&text, &random_ops).expect_err("too deep");
+    assert!(error.to_string().contains("more than 1000 deep"), "{error}");
+}
+
+/// Broken text is refused or understood, never a panic.
+#[test]
+fn mutated_text_does_not_panic() {
+    let pieces =
+        ["%0", "@f", "f32[", "]", "(", ")", "..", "0x", "nan", "-inf", "\"", "\\u{", "é", "1e999", ":", "->", "#"];
+    for seed in 0..1500 {
+        let random = &mut Random(seed);
+        let mut text = random_graph(random, 2).to_string();
+        for _ in 0..=random.below(3) {
+            let place = |random: &mut Random, text: &str| {
+                let at = random.below(text.len() + 1);
+                (at..=text.len()).find(|&it| text.is_char_boundary(it)).unwrap_or(0)
+            };
+            let (a, b) = (place(random, &text), place(random, &text));
+            match random.below(4) {
+                0 => text.insert_str(a, random.pick(&pieces)),
+                1 => text.truncate(a),
+                2 => text.replace_range(a.min(b)..a.max(b), ""),
+                _ => {
+                    let copied = text[a.min(b)..a.max(b)].to_string();
+                    text.insert_str(a, &copied);
+                }
+            }
+        }
+        if let Ok(graph) = parse(&text, &random_ops) {
+            let printed = graph.to_string();
+            assert_eq!(read(&printed).to_string(), printed, "seed {seed}");
+        }
+    }
+}
