@@ -1,0 +1,342 @@
+//! Loop nests over concrete layouts: which loops a kernel runs, and how its operands move.
+//!
+//! Axes of size one vanish, and neighbouring axes along which every operand moves evenly
+//! become one loop. What is left maps to the loops of a [`Kernel`](crate::ir::Kernel).
+//!
+//! **Form of reductions.** The bits of a float sum depend on the order of its terms, so the
+//! order must not depend on layouts or on what is fused. It follows from the logical axes alone
+//! ([`reduction_lanes`]): when the last axes are reduced and have [`ROW`] elements or more
+//! together, those axes, flattened, are the lanes. Where layouts keep such a run from being one
+//! loop, its outer part may become a `seq` loop if the inner part is a multiple of the number
+//! of accumulators, which changes nothing; otherwise there is no nest and an operand must be
+//! copied first.
+
+use crate::ir::{Lanes, Step, virtual_lanes};
+use crate::tensor::{DType, Layout};
+use smallvec::SmallVec;
+
+/// The least number of reduced elements at the end of the axes that makes them the lanes.
+/// Half a register: the ten classes of a softmax belong in one.
+pub const ROW: usize = 8;
+
+/// An axis of an iteration space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Axis {
+    /// Its extent.
+    pub size: usize,
+    /// Whether the kernel folds over it.
+    pub reduced: bool,
+}
+
+/// An operand's way through memory: its element type, and how it moves along each axis of the
+/// iteration space.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Walk {
+    /// The element type.
+    pub dtype: DType,
+    /// Steps in elements, one for each axis.
+    pub strides: SmallVec<[isize; 4]>,
+}
+
+/// Loops with the strides of all operands: the words of a call's block but for the addresses.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Nest {
+    /// Which axis the lanes are.
+    pub lanes: Lanes,
+    /// Number of parallel loops outside the lanes.
+    pub par: u8,
+    /// Number of reduced loops besides the lanes.
+    pub seq: u8,
+    /// Extents: parallel loops, lanes, reduced loops.
+    pub extents: SmallVec<[usize; 4]>,
+    /// Steps in bytes: for each loop those of all operands.
+    strides: SmallVec<[i64; 16]>,
+    operands: usize,
+}
+
+/// Which axis becomes the lanes of a reduction over `axes`.
+pub fn reduction_lanes(axes: &[Axis]) -> Lanes {
+    let run = axes.iter().rev().filter(|it| it.size != 1).take_while(|it| it.reduced);
+    if run.map(|it| it.size).reduce(|a, b| a * b).is_some_and(|it| it >= ROW) {
+        Lanes::Reduced
+    } else {
+        Lanes::Parallel
+    }
+}
+
+/// Loops that are being gathered, outermost first.
+struct Loops {
+    operands: usize,
+    extents: SmallVec<[usize; 4]>,
+    strides: SmallVec<[i64; 16]>,
+}
+
+impl Loops {
+    fn new(operands: usize) -> Self {
+        Self { operands, extents: SmallVec::new(), strides: SmallVec::new() }
+    }
+
+    /// Whether a loop of `size` inside the last one continues it for all operands.
+    #[inline]
+    fn continues(&self, size: usize, stride: &impl Fn(usize) -> i64) -> bool {
+        let Some(start) = self.strides.len().checked_sub(self.operands) else { return false };
+        !self.extents.is_empty() && (0..self.operands).all(|op| self.strides[start + op] == stride(op) * size as i64)
+    }
+
+    /// Adds a loop inside the others, or widens the last one.
+    #[inline]
+    fn push(&mut self, size: usize, merge: bool, stride: impl Fn(usize) -> i64) {
+        if merge && self.continues(size, &stride) {
+            let start = self.strides.len() - self.operands;
+            for op in 0..self.operands {
+                self.strides[start + op] = stride(op);
+            }
+            *self.extents.last_mut().expect("a loop that can be continued is there") *= size;
+        } else {
+            self.extents.push(size);
+            self.strides.extend((0..self.operands).map(stride));
+        }
+    }
+}
+
+impl Nest {
+    /// The nest of an elementwise kernel of `shape`; layouts broadcast to it.
+    #[inline]
+    pub fn elementwise(shape: &[usize], operands: &[(&Layout, DType)]) -> Self {
+        let mut loops = Loops::new(operands.len());
+        for (axis, &size) in shape.iter().enumerate() {
+            if size != 1 {
+                loops.push(size, true, |op| {
+                    let (layout, dtype) = operands[op];
+                    match (axis + layout.rank()).checked_sub(shape.len()) {
+                        Some(axis) if layout.shape()[axis] != 1 => layout.strides()[axis] as i64 * dtype.size() as i64,
+                        _ => 0,
+                    }
+                });
+            }
+        }
+        if loops.extents.is_empty() {
+            loops.push(1, false, |op| operands[op].1.size() as i64);
+        }
+        Self {
+            lanes: Lanes::Parallel,
+            par: loops.extents.len() as u8 - 1,
+            seq: 0,
+            extents: loops.extents,
+            strides: loops.strides,
+            operands: operands.len(),
+        }
+    }
+
+    /// The nest of an iteration space whose operands walk as `walks` say. Loops do not merge
+    /// across the axes in `fences`, which lists the first axis of each unit.
+    ///
+    /// Gives nothing when reduced lanes cannot keep their order ([module](self)); `reduced` is
+    /// the dtype that is folded, if any is.
+    pub fn new(axes: &[Axis], walks: &[Walk], fences: &[usize], reduced: Option<DType>) -> Option<Self> {
+        let operands = walks.len();
+        let stride = |axis: usize| move |op: usize| walks[op].strides[axis] as i64 * walks[op].dtype.size() as i64;
+        let lanes = if reduced.is_some() { reduction_lanes(axes) } else { Lanes::Parallel };
+        let run = match lanes {
+            Lanes::Parallel => axes.len(),
+            Lanes::Reduced => axes.iter().rposition(|it| it.size != 1 && !it.reduced).map_or(0, |it| it + 1),
+        };
+        let (mut par, mut seq) = (Loops::new(operands), Loops::new(operands));
+        let (mut par_axis, mut seq_axis) = (None, None);
+        for (axis, it) in axes.iter().enumerate().filter(|(_, it)| it.size != 1) {
+            let (loops, last) = if it.reduced { (&mut seq, &mut seq_axis) } else { (&mut par, &mut par_axis) };
+            // The run at the end starts a loop of its own: its order is that of the lanes.
+            let mut fences = fences.iter().chain([&run]);
+            let fenced = fences.any(|fence| last.is_some_and(|last| last < *fence) && *fence <= axis);
+            loops.push(it.size, !fenced, stride(axis));
+            *last = Some(axis);
+        }
+        let (lane_extent, lane_strides) = match lanes {
+            Lanes::Parallel => match par.extents.pop() {
+                Some(extent) => (extent, par.strides.drain(par.strides.len() - operands..).collect()),
+                None => (1, walks.iter().map(|it| it.dtype.size() as i64).collect()),
+            },
+            Lanes::Reduced => {
+                let extent = seq.extents.pop()?;
+                let total: usize = axes[run..].iter().map(|it| it.size).product();
+                if extent != total && !extent.is_multiple_of(virtual_lanes(reduced?)) {
+                    return None;
+                }
+                (extent, seq.strides.drain(seq.strides.len() - operands..).collect::<SmallVec<[i64; 16]>>())
+            }
+        };
+        if reduced.is_some() && lanes == Lanes::Parallel && seq.extents.is_empty() {
+            seq.push(1, false, |_| 0);
+        }
+        let counts = (par.extents.len() as u8, seq.extents.len() as u8);
+        let (mut extents, mut strides) = (par.extents, par.strides);
+        extents.push(lane_extent);
+        extents.extend(seq.extents);
+        strides.extend(lane_strides);
+        strides.extend(seq.strides);
+        Some(Self { lanes, par: counts.0, seq: counts.1, extents, strides, operands })
+    }
+
+    /// The byte strides of an operand, in the order of the extents.
+    pub fn strides(&self, operand: usize) -> impl ExactSizeIterator<Item = i64> + '_ {
+        debug_assert!(operand < self.operands);
+        (0..self.extents.len()).map(move |i| self.strides[i * self.operands + operand])
+    }
+
+    /// How an operand of `dtype` moves along the lanes.
+    #[inline]
+    pub fn step(&self, operand: usize, dtype: DType) -> Step {
+        let lane = self.par as usize;
+        let stride = self.strides[lane * self.operands + operand];
+        if self.extents[lane] == 1 || stride == dtype.size() as i64 {
+            Step::Unit
+        } else if stride == 0 {
+            Step::Zero
+        } else {
+            Step::Any
+        }
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        let lane = if self.lanes == Lanes::Parallel { 1 } else { 0 };
+        self.extents[..self.par as usize + lane].contains(&0)
+    }
+
+    /// The block of a call (see [`crate::ir::Kernel`]) on operands that start at `addresses`.
+    #[inline]
+    pub fn block(&self, addresses: impl IntoIterator<Item = u64>) -> SmallVec<[u64; 24]> {
+        let mut block = SmallVec::new();
+        block.extend(self.extents.iter().map(|&it| it as u64));
+        for (operand, address) in addresses.into_iter().enumerate() {
+            block.push(address);
+            block.extend(self.strides(operand).map(|it| it as u64));
+        }
+        block
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Shape;
+
+    /// A small deterministic generator.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (self.0 >> 33) as usize % n
+        }
+    }
+
+    /// A random view of rank `shape.len()` that broadcasts to `shape`.
+    fn random_view(random: &mut Random, shape: &[usize]) -> Layout {
+        let skip = random.below(shape.len() + 1).min(random.below(3));
+        let own: Shape = shape[skip..].iter().map(|&size| if random.below(4) == 0 { 1 } else { size }).collect();
+        let mut order: Vec<usize> = (0..own.len()).collect();
+        if random.below(2) == 0 {
+            (0..own.len()).for_each(|i| order.swap(i, random.below(i + 1)));
+        }
+        let padded: Shape = order.iter().map(|&axis| own[axis] + random.below(3) / 2).collect();
+        let mut inverse = vec![0; own.len()];
+        order.iter().enumerate().for_each(|(i, &axis)| inverse[axis] = i);
+        let mut view = Layout::contiguous(&padded).permute(&inverse);
+        for (axis, &size) in own.iter().enumerate() {
+            view = view.slice(axis, view.shape()[axis] - size, size, 1);
+            if random.below(4) == 0 && size > 0 {
+                view = view.slice(axis, size - 1, size, -1);
+            }
+        }
+        view
+    }
+
+    /// All places that an operand visits, loop by loop.
+    fn visits(nest: &Nest, operand: usize, start: i64) -> Vec<i64> {
+        let strides: Vec<i64> = nest.strides(operand).collect();
+        // The lanes are the innermost loop when they are reduced.
+        let mut order: Vec<usize> = (0..nest.extents.len()).collect();
+        if nest.lanes == Lanes::Reduced {
+            let lane = order.remove(nest.par as usize);
+            order.push(lane);
+        }
+        let mut places = vec![start];
+        for i in order {
+            let (extent, stride) = (nest.extents[i] as i64, strides[i]);
+            places = places.into_iter().flat_map(|it| (0..extent).map(move |k| it + k * stride)).collect();
+        }
+        places
+    }
+
+    #[test]
+    fn elementwise_nests_visit_what_layouts_name() {
+        let mut random = Random(7);
+        for _ in 0..2000 {
+            let shape: Shape = (0..random.below(5)).map(|_| random.below(5)).collect();
+            let views: Vec<Layout> = (0..1 + random.below(3)).map(|_| random_view(&mut random, &shape)).collect();
+            let operands: Vec<_> = views.iter().map(|it| (it, DType::I16)).collect();
+            let nest = Nest::elementwise(&shape, &operands);
+            for (i, view) in views.iter().enumerate() {
+                let full = view.broadcast_to(&shape).expect("the view was made to broadcast");
+                let expected: Vec<i64> = full.offsets().map(|it| 2 * it as i64).collect();
+                assert_eq!(visits(&nest, i, 2 * view.offset() as i64), expected, "{shape:?} {views:?} {nest:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn reductions_visit_rows_in_order() {
+        let mut random = Random(11);
+        let mut refused = 0;
+        for _ in 0..2000 {
+            let axes: Vec<Axis> = (0..random.below(5))
+                .map(|_| Axis { size: [1, 2, 3, 5, 8, 16][random.below(6)], reduced: random.below(2) == 0 })
+                .collect();
+            let shape: Shape = axes.iter().map(|it| it.size).collect();
+            let view = random_view(&mut random, &shape).broadcast_to(&shape).expect("the view was made to broadcast");
+            let walks = [Walk { dtype: DType::F32, strides: view.strides().into() }];
+            let Some(nest) = Nest::new(&axes, &walks, &[], Some(DType::F32)) else {
+                refused += 1;
+                continue;
+            };
+            // Row by row: the kept axes outside, the reduced ones inside, each in their order.
+            let kept = (0..axes.len()).filter(|&it| !axes[it].reduced);
+            let order: Vec<usize> = kept.chain((0..axes.len()).filter(|&it| axes[it].reduced)).collect();
+            let expected: Vec<i64> = view.permute(&order).offsets().map(|it| 4 * it as i64).collect();
+            assert_eq!(visits(&nest, 0, 4 * view.offset() as i64), expected, "{axes:?} {nest:?}");
+        }
+        assert!(refused < 400, "{refused} of 2000 were refused");
+    }
+
+    #[test]
+    fn loops_and_steps() {
+        let cases: &[(&[usize], Layout, &[usize], Step)] = &[
+            (&[], Layout::contiguous(&[]), &[1], Step::Unit),
+            (&[1, 1], Layout::contiguous(&[1]), &[1], Step::Unit),
+            (&[4, 5, 6], Layout::contiguous(&[4, 5, 6]), &[120], Step::Unit),
+            (&[4, 6], Layout::contiguous(&[6]), &[4, 6], Step::Unit),
+            (&[4, 6], Layout::contiguous(&[4, 1]), &[4, 6], Step::Zero),
+            (&[4, 6], Layout::contiguous(&[]), &[24], Step::Zero),
+            (&[4, 6], Layout::contiguous(&[6, 4]).permute(&[1, 0]), &[4, 6], Step::Any),
+        ];
+        for (shape, layout, extents, step) in cases {
+            let out = Layout::contiguous(shape);
+            let nest = Nest::elementwise(shape, &[(layout, DType::F32), (&out, DType::F32)]);
+            assert_eq!((&*nest.extents, nest.step(0, DType::F32)), (*extents, *step), "{shape:?} {layout:?}");
+            assert_eq!(nest.step(1, DType::F32), Step::Unit);
+        }
+    }
+
+    #[test]
+    fn the_form_of_a_reduction_follows_from_its_axes() {
+        let lanes = |sizes: &[(usize, bool)]| {
+            reduction_lanes(&sizes.iter().map(|&(size, reduced)| Axis { size, reduced }).collect::<Vec<_>>())
+        };
+        assert_eq!(lanes(&[(64, false), (10, true)]), Lanes::Reduced);
+        assert_eq!(lanes(&[(64, false), (7, true)]), Lanes::Parallel);
+        assert_eq!(lanes(&[(64, false), (2, true), (1, false), (4, true)]), Lanes::Reduced);
+        assert_eq!(lanes(&[(64, true), (10, false)]), Lanes::Parallel);
+        assert_eq!(lanes(&[(64, true), (1, false)]), Lanes::Reduced);
+    }
+}

@@ -1,0 +1,213 @@
+//! Kernels of one op, for eager execution: a small key, the loops of a call, and the kernel.
+
+use super::nest::{Axis, Nest, Walk};
+use crate::ir::{Kernel, KernelBuilder, Lanes, Role, Scope, Step, Val};
+use crate::ops::{Lowering, OpDef, ReduceRule, definition};
+use crate::tensor::{Attrs, DType, Layout, Op, Shape, Strides, Type};
+use smallvec::SmallVec;
+
+/// What decides the kernel of one op. Extents and strides are no part of it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct KernelKey {
+    /// The op; a copy to row-major memory when there is none.
+    op: Option<Op>,
+    /// Its attributes, as far as the body depends on them.
+    attrs: Attrs,
+    /// The shape, where the body depends on it.
+    shape: Shape,
+    lanes: Lanes,
+    par: u8,
+    seq: u8,
+    /// Element types and steps along the lanes: operands, then the result.
+    params: SmallVec<[(DType, Step); 4]>,
+}
+
+/// One op on concrete operands: which kernel, on which loops.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The key of the kernel.
+    pub key: KernelKey,
+    /// The loops over operands and result, in this order.
+    pub nest: Nest,
+}
+
+/// The call of an op on operands of these layouts with a row-major result of type `out`.
+///
+/// Gives nothing for an op that is no single kernel (views, products, constants, library ops),
+/// for symbolic dimensions, and for a reduction whose operand must be row-major first
+/// ([`super::nest`]).
+#[inline]
+pub fn prepare(def: &'static OpDef, attrs: &Attrs, inputs: &[(&Layout, DType)], out: &Type) -> Option<Call> {
+    match &def.lowering {
+        Lowering::Map(_) => {
+            let shape = out.shape()?;
+            let result = Layout::contiguous(&shape);
+            let mut operands: SmallVec<[(&Layout, DType); 4]> = inputs.into();
+            operands.push((&result, out.dtype));
+            let nest = Nest::elementwise(&shape, &operands);
+            let dtypes = operands.iter().map(|it| it.1);
+            Some(Call { key: KernelKey::new(Some(def.op()), attrs.clone(), &nest, dtypes), nest })
+        }
+        Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype),
+        Lowering::Generate(_) => {
+            let shape = out.shape()?;
+            let axes: SmallVec<[Axis; 4]> = shape.iter().map(|&size| Axis { size, reduced: false }).collect();
+            let walk = Walk { dtype: out.dtype, strides: Layout::contiguous(&shape).strides().into() };
+            let fences: SmallVec<[usize; 4]> = (0..axes.len()).collect();
+            let nest = Nest::new(&axes, &[walk], &fences, None)?;
+            let mut key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, [out.dtype]);
+            key.shape = shape;
+            Some(Call { key, nest })
+        }
+        Lowering::View(_) | Lowering::Product | Lowering::Constant | Lowering::Library => None,
+    }
+}
+
+/// The call that copies a view to row-major memory.
+pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
+    let result = Layout::contiguous(layout.shape());
+    let nest = Nest::elementwise(layout.shape(), &[(layout, dtype), (&result, dtype)]);
+    Call { key: KernelKey::new(None, Attrs::none(), &nest, [dtype, dtype]), nest }
+}
+
+fn reduction(
+    def: &'static OpDef,
+    rule: &ReduceRule,
+    attrs: &Attrs,
+    input: (&Layout, DType),
+    out: DType,
+) -> Option<Call> {
+    let (layout, dtype) = input;
+    let folded = attrs.sizes(0);
+    let axes: SmallVec<[Axis; 4]> = (layout.shape().iter().enumerate())
+        .map(|(axis, &size)| Axis { size, reduced: folded.contains(&axis) })
+        .collect();
+    let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
+    let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
+    Some(Call { key: KernelKey::new(Some(def.op()), Attrs::none(), &nest, [dtype, out]), nest })
+}
+
+/// The strides of a row-major result over the axes that are kept; the others do not move it.
+pub fn kept_strides(axes: &[Axis]) -> Strides {
+    let mut strides: Strides = SmallVec::from_elem(0, axes.len());
+    let mut step = 1;
+    for (axis, it) in axes.iter().enumerate().rev().filter(|(_, it)| !it.reduced) {
+        strides[axis] = step;
+        step *= it.size.max(1) as isize;
+    }
+    strides
+}
+
+/// The kernel of a key.
+pub fn build(key: &KernelKey) -> Kernel {
+    let mut body = KernelBuilder::new(key.par, key.seq, key.lanes);
+    let (&(out_dtype, out_step), inputs) = key.params.split_last().expect("a key names its result");
+    let inputs: SmallVec<[_; 4]> = inputs.iter().map(|&(dtype, step)| body.param(dtype, Role::Input, step)).collect();
+    let out = body.param(out_dtype, Role::Output, out_step);
+    let values: SmallVec<[Val; 4]> = inputs.iter().map(|&it| body.load(it)).collect();
+    let value = match key.op.map(definition).map(|it| &it.lowering) {
+        None => values[0],
+        Some(Lowering::Map(map)) => map(&key.attrs, &mut body, &values),
+        Some(Lowering::Generate(generate)) => {
+            let position = indices(&mut body, &key.shape);
+            generate(&key.attrs, &mut body, &position, &Type::of(out_dtype, &key.shape))
+        }
+        Some(Lowering::Reduce(rule)) => {
+            let wide = body.cast(values[0], (rule.accumulate)(body.ty(values[0])));
+            let folded = body.reduce(rule.reducer, wide);
+            body.end_stage(Scope::Loop);
+            body.cast(folded, out_dtype)
+        }
+        Some(_) => unreachable!("`prepare` makes keys of other ops only"),
+    };
+    body.store(out, value);
+    body.end_stage(Scope::Point);
+    body.finish()
+}
+
+/// The position along each axis of `shape`: axes of size one have no loop.
+fn indices(body: &mut KernelBuilder, shape: &[usize]) -> SmallVec<[Val; 4]> {
+    let mut next = 0;
+    let mut index = |size: &usize| {
+        if *size == 1 {
+            return body.constant(0i64, DType::I64);
+        }
+        next += 1;
+        body.index(next - 1)
+    };
+    shape.iter().map(&mut index).collect()
+}
+
+impl KernelKey {
+    fn new(op: Option<Op>, attrs: Attrs, nest: &Nest, dtypes: impl IntoIterator<Item = DType>) -> Self {
+        let params = dtypes.into_iter().enumerate().map(|(i, dtype)| (dtype, nest.step(i, dtype)));
+        Self {
+            op,
+            attrs,
+            shape: Shape::new(),
+            lanes: nest.lanes,
+            par: nest.par,
+            seq: nest.seq,
+            params: params.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{BinaryOp, Inst, Reducer};
+    use crate::ops::{ADD, RESHAPE, SUM};
+    use crate::tensor::Attr;
+
+    #[test]
+    fn one_kernel_serves_all_shapes_of_a_class() {
+        let call = |shape: &[usize], b: &[usize]| {
+            let (a, b) = (Layout::contiguous(shape), Layout::contiguous(b));
+            prepare(&ADD, &Attrs::none(), &[(&a, DType::F32), (&b, DType::F32)], &Type::of(DType::F32, shape))
+                .expect("add is one kernel")
+        };
+        assert_eq!(call(&[3], &[3]).key, call(&[2, 4, 8], &[2, 4, 8]).key);
+        assert_eq!(call(&[3], &[3]).key, call(&[], &[]).key);
+        assert_ne!(call(&[3], &[3]).key, call(&[3], &[1]).key);
+        assert_ne!(call(&[2, 3], &[2, 3]).key, call(&[2, 3], &[3]).key);
+
+        let call = call(&[2, 3], &[3]);
+        let kernel = build(&call.key);
+        assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, Lanes::Parallel));
+        assert!(kernel.insts.contains(&Inst::Binary(BinaryOp::Add, Val(0), Val(1))));
+        let block = call.nest.block([1000, 2000, 3000]);
+        assert_eq!(&*block, &[2, 3, 1000, 12, 4, 2000, 0, 4, 3000, 12, 4]);
+        assert_eq!(block.len(), kernel.call_words());
+    }
+
+    #[test]
+    fn reductions_by_row_and_by_column() {
+        let call = |shape: &[usize], axes: &[usize]| {
+            let layout = Layout::contiguous(shape);
+            let attrs = Attrs::new([Attr::from(axes), false.into()]);
+            let out = (SUM.infer)(&attrs, &[&Type::of(DType::BF16, shape)]).expect("the axes exist").remove(0);
+            prepare(&SUM, &attrs, &[(&layout, DType::BF16)], &out).expect("a row-major operand needs no copy")
+        };
+        let rows = call(&[4, 32], &[1]);
+        let kernel = build(&rows.key);
+        assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, Lanes::Reduced));
+        assert_eq!(kernel.params[1].step, Step::Zero);
+        assert!(kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(Reducer::Sum, _))));
+        assert_eq!(&*rows.nest.block([8, 16]), &[4, 32, 8, 64, 2, 16, 2, 0]);
+
+        let columns = call(&[4, 32], &[0]);
+        assert_eq!((columns.nest.par, columns.nest.seq, columns.nest.lanes), (0, 1, Lanes::Parallel));
+        assert_eq!(&*columns.nest.block([8, 16]), &[32, 4, 8, 2, 64, 16, 2, 0]);
+        assert_eq!(&*call(&[2, 4, 8], &[0, 1, 2]).nest.extents, &[64]);
+    }
+
+    #[test]
+    fn views_are_no_kernels() {
+        let layout = Layout::contiguous(&[2]);
+        let out = Type::of(DType::F32, &[2]);
+        assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out).is_none());
+        let copy = prepare_copy(&Layout::contiguous(&[3, 2]).permute(&[1, 0]), DType::I8);
+        assert_eq!(build(&copy.key).insts.len(), 2);
+    }
+}
