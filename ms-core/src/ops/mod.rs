@@ -4,10 +4,18 @@
 //! (text form, verifier, eager execution, tracing, lowering, generated tests) reads the
 //! definition.
 
+mod axis;
+mod creation;
 mod def;
+mod index;
 mod operand;
 pub mod rules;
 mod text;
+mod shape;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 
 macro_rules! primitives {
     ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
@@ -23,13 +31,24 @@ primitives! {
     broadcast_to::{ BROADCAST_TO };
     cast::{ CAST };
     constant::{ CONSTANT };
+    eye::{ EYE };
+    full::{ FULL };
+    iota::{ IOTA };
+    linspace::{ LINSPACE };
+    matmul::{ MATMUL };
+    permute::{ PERMUTE };
     reshape::{ RESHAPE };
+    slice::{ SLICE };
+    slice_update::{ SLICE_UPDATE };
     sum::{ SUM };
 }
 
+pub use axis::{IntoAxes, normalize_axes, normalize_axis};
+pub use creation::*;
 pub use def::{Cotangents, Derivative, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp};
 pub use operand::{IntoOperand, Operand};
 pub use text::parse_graph;
+pub use shape::*;
 
 use crate::tensor::Op;
 use std::sync::OnceLock;

@@ -1,8 +1,9 @@
 //! `reshape`: the same elements in row-major order under another shape.
 
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
-use crate::error::{Code, Error};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoShape, OpInfo, Tensor, Type, apply1};
+use super::axis::named;
+use super::{Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
+use crate::error::{Code, Error, OrRaise};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// The operand under the shape of attribute 0.
@@ -28,13 +29,18 @@ pub static RESHAPE: OpDef = OpDef {
     },
 };
 
-/// The elements of `x` in row-major order under another shape.
+/// The elements of `x` in row-major order under another shape, in which one size may be -1.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when the numbers of elements differ.
 #[track_caller]
-pub fn reshape(x: impl AsTensor, shape: impl IntoShape) -> Tensor {
-    apply1(RESHAPE.op(), &Attrs::new([(&*shape.into_shape()).into()]), &[&*x.as_tensor()])
+pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
+    let x = x.as_tensor();
+    let shape = shape.new_shape(x.numel()).map_err(|it| named("reshape", &[&x], it)).or_raise();
+    if *shape == *x.shape() {
+        return x.into_owned();
+    }
+    apply1(RESHAPE.op(), &Attrs::new([(&*shape).into()]), &[&*x])
 }
 
 /// [`reshape`] to dimensions that may be symbolic.

@@ -2,13 +2,17 @@
 //! [`Dispatcher`] through which every op is applied.
 
 mod array;
+mod copy;
 mod dispatch;
 mod dtype;
 mod element;
+mod index;
 mod layout;
 mod literal;
+mod nested;
 mod op;
 mod parameter;
+mod print;
 mod storage;
 #[allow(clippy::module_inception)]
 mod tensor;
@@ -18,8 +22,10 @@ pub use array::Array;
 pub use dispatch::{Dispatcher, EagerDispatcher, OpCall, Outputs, apply, apply1, dispatcher, with_dispatcher};
 pub use dtype::{DType, Kind, promote};
 pub use element::{Element, Scalar};
+pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes};
 pub use literal::Literal;
+pub use nested::Nested;
 pub use op::{Attr, Attrs, Op, OpInfo};
 pub use parameter::{Parameter, SlotId};
 pub use storage::Storage;

@@ -1,0 +1,90 @@
+//! Axes as users give them, and the errors of ops that compositions raise themselves.
+
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Tensor, Type};
+use smallvec::SmallVec;
+
+/// An axis of a tensor of `rank`, counted from the end when negative.
+///
+/// # Errors
+/// [`Code::OutOfRange`] outside `-rank..rank`.
+pub fn normalize_axis(axis: isize, rank: usize) -> Result<usize> {
+    let at = if axis < 0 { axis + rank as isize } else { axis };
+    if at < 0 || at >= rank as isize {
+        let help = match rank {
+            0 => "a tensor without axes takes none".to_string(),
+            _ => format!("axes of this tensor go from -{rank} to {}", rank - 1),
+        };
+        return Err(Error::new(Code::OutOfRange, format!("axis {axis} of a tensor of rank {rank}")).help(help));
+    }
+    Ok(at as usize)
+}
+
+/// Distinct axes of a tensor of `rank`, in the order given.
+///
+/// # Errors
+/// [`Code::OutOfRange`] outside `-rank..rank`, [`Code::Argument`] for an axis given twice.
+pub fn normalize_axes(axes: &[isize], rank: usize) -> Result<SmallVec<[usize; 4]>> {
+    let mut out = SmallVec::new();
+    for &axis in axes {
+        let at = normalize_axis(axis, rank)?;
+        if out.contains(&at) {
+            return Err(Error::new(Code::Argument, format!("axis {axis} is given twice in {axes:?}")));
+        }
+        out.push(at);
+    }
+    Ok(out)
+}
+
+/// What can name axes: one, an array, a slice or a vector of them.
+pub trait IntoAxes {
+    /// The axes as given.
+    fn into_axes(self) -> SmallVec<[isize; 4]>;
+}
+
+macro_rules! axes_of {
+    ($($ty:ty)*) => {$(
+        impl IntoAxes for $ty {
+            fn into_axes(self) -> SmallVec<[isize; 4]> {
+                SmallVec::from_slice(&[self as isize])
+            }
+        }
+        impl<const N: usize> IntoAxes for [$ty; N] {
+            fn into_axes(self) -> SmallVec<[isize; 4]> {
+                self.into_iter().map(|it| it as isize).collect()
+            }
+        }
+        impl IntoAxes for &[$ty] {
+            fn into_axes(self) -> SmallVec<[isize; 4]> {
+                self.iter().map(|&it| it as isize).collect()
+            }
+        }
+        impl IntoAxes for Vec<$ty> {
+            fn into_axes(self) -> SmallVec<[isize; 4]> {
+                self.as_slice().into_axes()
+            }
+        }
+    )*};
+}
+
+axes_of! { isize usize i32 i64 }
+
+/// The error of `op` on these operands.
+#[cold]
+pub(crate) fn refusal(op: &str, operands: &[&Tensor], code: Code, message: impl Into<String>) -> Error {
+    named(op, operands, Error::new(code, message))
+}
+
+/// An error with the op and the operands that it happened in.
+#[cold]
+pub(crate) fn named(op: &str, operands: &[&Tensor], error: Error) -> Error {
+    error.with_op(op).with_operands(operands.iter().map(|it| it.ty().to_string()))
+}
+
+/// The constant shape of an operand's type.
+///
+/// # Errors
+/// [`Code::Shape`] when a dimension is symbolic.
+pub(crate) fn const_shape(ty: &Type) -> Result<crate::tensor::Shape> {
+    ty.shape().ok_or_else(|| Error::new(Code::Shape, format!("{ty} has symbolic dimensions")))
+}

@@ -1,0 +1,128 @@
+//! Tensors made from nothing; they are ops, and part of the graph while tracing.
+
+use super::axis::refusal;
+use super::iota::spaced;
+use super::{full, full_of};
+use crate::error::{Code, raise};
+use crate::tensor::{AsTensor, DType, IntoShape, Scalar, Tensor};
+
+/// Zeros in f32.
+pub fn zeros(shape: impl IntoShape) -> Tensor {
+    full_of(shape, 0.0, DType::F32)
+}
+
+/// Ones in f32.
+pub fn ones(shape: impl IntoShape) -> Tensor {
+    full_of(shape, 1.0, DType::F32)
+}
+
+/// Zeros of the shape and dtype of `x`.
+#[track_caller]
+pub fn zeros_like(x: impl AsTensor) -> Tensor {
+    full_like(x, 0)
+}
+
+/// Ones of the shape and dtype of `x`.
+#[track_caller]
+pub fn ones_like(x: impl AsTensor) -> Tensor {
+    full_like(x, 1)
+}
+
+/// `value` in the shape and dtype of `x`.
+#[track_caller]
+pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
+    let x = x.as_tensor();
+    full_of(x.shape(), value, x.dtype())
+}
+
+/// `0, 1, 2, ...` up to `stop` exclusive: integers give i64, floats f32.
+///
+/// ```
+/// # use ms_core::ops;
+/// let positions = ops::arange(10);
+/// ```
+#[track_caller]
+pub fn arange(stop: impl Into<Scalar>) -> Tensor {
+    let stop = stop.into();
+    let dtype = stop.default_dtype();
+    arange_of(Scalar::Int(0), stop, Scalar::Int(1), dtype)
+}
+
+/// `start, start + step, ...` up to `stop` exclusive, in `dtype`; computed in i64 when all
+/// three are integers, else in f64.
+///
+/// # Panics
+/// Raises [`Code::Argument`] when `step` is zero, or a bound is not finite.
+#[track_caller]
+pub fn arange_of(start: impl Into<Scalar>, stop: impl Into<Scalar>, step: impl Into<Scalar>, dtype: DType) -> Tensor {
+    let (start, stop, step) = (start.into(), stop.into(), step.into());
+    let count = ((stop.as_f64() - start.as_f64()) / step.as_f64()).ceil();
+    if !count.is_finite() {
+        let message = format!("no finite number of steps of {step} from {start} to {stop}");
+        raise(refusal("arange", &[], Code::Argument, message));
+    }
+    let float = [start, stop, step].iter().any(|it| matches!(it, Scalar::Float(_)));
+    let compute = if float && dtype.is_int() { DType::F64 } else { dtype };
+    super::cast(spaced([count.max(0.0) as usize], 0, start, step, compute), dtype)
+}
+
+impl Tensor {
+    /// Zeros in f32; [`Tensor::zeros_of`] for other dtypes.
+    pub fn zeros(shape: impl IntoShape) -> Self {
+        zeros(shape)
+    }
+
+    /// Zeros of a dtype.
+    pub fn zeros_of(shape: impl IntoShape, dtype: DType) -> Self {
+        full_of(shape, 0, dtype)
+    }
+
+    /// Ones in f32; [`Tensor::ones_of`] for other dtypes.
+    pub fn ones(shape: impl IntoShape) -> Self {
+        ones(shape)
+    }
+
+    /// Ones of a dtype.
+    pub fn ones_of(shape: impl IntoShape, dtype: DType) -> Self {
+        full_of(shape, 1, dtype)
+    }
+
+    /// One value everywhere; Rust's unsuffixed floats become f32, integers i64.
+    pub fn full(shape: impl IntoShape, value: impl Into<Scalar>) -> Self {
+        full(shape, value)
+    }
+
+    /// Zeros of the shape and dtype of `x`.
+    #[track_caller]
+    pub fn zeros_like(x: impl AsTensor) -> Self {
+        zeros_like(x)
+    }
+
+    /// Ones of the shape and dtype of `x`.
+    #[track_caller]
+    pub fn ones_like(x: impl AsTensor) -> Self {
+        ones_like(x)
+    }
+
+    /// `value` in the shape and dtype of `x`.
+    #[track_caller]
+    pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Self {
+        full_like(x, value)
+    }
+
+    /// `0, 1, 2, ...` up to `stop` exclusive.
+    #[track_caller]
+    pub fn arange(stop: impl Into<Scalar>) -> Self {
+        arange(stop)
+    }
+
+    /// `num` evenly spaced f32 values from `start` to `stop`, both included.
+    pub fn linspace(start: f64, stop: f64, num: usize) -> Self {
+        super::linspace(start, stop, num)
+    }
+
+    /// The `n` by `n` identity matrix in f32.
+    pub fn eye(n: usize) -> Self {
+        super::eye(n)
+    }
+}

@@ -1,0 +1,49 @@
+//! `eye`: ones on a diagonal.
+
+use super::{Derivative, Lowering, OpDef, Sample};
+use crate::ir::{BinaryOp, Compare};
+use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// An `n` by `m` matrix with ones where column minus row is `k`, zeros elsewhere.
+pub static EYE: OpDef = OpDef {
+    info: OpInfo { number: 355, name: "eye", attrs: &["n", "m", "k", "dtype"] },
+    infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(3), &[attrs.int(0) as usize, attrs.int(1) as usize])]),
+    eval: |attrs, _| {
+        let (n, m, k) = (attrs.int(0), attrs.int(1), attrs.int(2));
+        let mut out = Array::zeros(&[n as usize, m as usize], attrs.dtype(3));
+        with_element!(attrs.dtype(3), T => {
+            let elements = out.as_mut_slice::<T>();
+            for row in 0..n {
+                if (0..m).contains(&(row + k)) {
+                    elements[(row * m + row + k) as usize] = T::from_scalar(Scalar::Bool(true));
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Zero,
+    lowering: Lowering::Generate(|attrs, body, index, ty| {
+        let k = body.constant(attrs.int(2), DType::I64);
+        let diagonal = body.binary(BinaryOp::Add, index[0], k);
+        let hit = body.compare(Compare::Eq, diagonal, index[1]);
+        body.cast(hit, ty.dtype)
+    }),
+    samples: || {
+        let of = |k: i64| {
+            Sample::new([]).attrs(Attrs::new([3i64.into(), 5i64.into(), k.into(), DType::F32.into()]))
+        };
+        vec![of(0), of(1), of(-1)]
+    },
+};
+
+/// An `n` by `m` matrix of `dtype` with ones where column minus row is `k`.
+pub fn eye_of(n: usize, m: usize, k: isize, dtype: DType) -> Tensor {
+    apply1(EYE.op(), &Attrs::new([n.into(), m.into(), (k as i64).into(), dtype.into()]), &[])
+}
+
+/// The `n` by `n` identity matrix in f32.
+pub fn eye(n: usize) -> Tensor {
+    eye_of(n, n, 0, DType::F32)
+}

@@ -1,0 +1,38 @@
+//! `full`: one value everywhere.
+
+use super::{Derivative, Lowering, OpDef, Sample};
+use crate::tensor::{Array, Attr, Attrs, DType, IntoShape, Literal, OpInfo, Scalar, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+/// The zero-dimensional literal of attribute 0, at every place of the shape of attribute 1.
+pub static FULL: OpDef = OpDef {
+    info: OpInfo { number: 352, name: "full", attrs: &["value", "shape"] },
+    infer: |attrs, _| Ok(smallvec![Type::of(attrs.literal(0).dtype(), &attrs.sizes(1))]),
+    eval: |attrs, _| Ok(smallvec![Array::full(&attrs.sizes(1), value(attrs), attrs.literal(0).dtype())]),
+    derivative: Derivative::Zero,
+    lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(value(attrs), ty.dtype)),
+    samples: || {
+        let shape: Attr = (&[2usize, 3][..]).into();
+        let of = |value, dtype| Attrs::new([Attr::Literal(Literal::scalar(value, dtype)), shape.clone()]);
+        vec![
+            Sample::new([]).attrs(of(Scalar::Float(1.5), DType::F32)),
+            Sample::new([]).attrs(of(Scalar::Int(-3), DType::I8)),
+        ]
+    },
+};
+
+fn value(attrs: &Attrs) -> Scalar {
+    attrs.literal(0).splat().expect("a zero-dimensional literal has one value")
+}
+
+/// `value` at every place of `shape`; Rust's unsuffixed floats become f32, integers i64.
+pub fn full(shape: impl IntoShape, value: impl Into<Scalar>) -> Tensor {
+    let value = value.into();
+    full_of(shape, value, value.default_dtype())
+}
+
+/// `value`, converted to `dtype`, at every place of `shape`.
+pub fn full_of(shape: impl IntoShape, value: impl Into<Scalar>, dtype: DType) -> Tensor {
+    let literal = Attr::Literal(Literal::scalar(value.into(), dtype));
+    apply1(FULL.op(), &Attrs::new([literal, (&*shape.into_shape()).into()]), &[])
+}

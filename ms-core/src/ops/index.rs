@@ -1,0 +1,69 @@
+//! Indexing: `x.at(i)`, `x.i((.., 0..3, -1))`, and updates of what an expression selects.
+
+use super::axis::named;
+use super::slice::select_ranges;
+use super::{IntoOperand, broadcast_to, update};
+use crate::error::OrRaise;
+use crate::tensor::{IntoIndices, Selection, Tensor};
+
+impl Tensor {
+    /// The part at position `index` of the first axis, without that axis; a view.
+    ///
+    /// # Panics
+    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) outside the axis.
+    #[track_caller]
+    pub fn at(&self, index: impl IntoIndices) -> Self {
+        self.i(index)
+    }
+
+    /// What an index expression selects, as in NumPy; a view.
+    ///
+    /// Integers (negative ones count from the end) drop their axis; ranges, with
+    /// [`.step(n)`](crate::tensor::WithStep) if wanted, keep it;
+    /// [`NewAxis`](crate::tensor::NewAxis) adds one and [`Ellipsis`](crate::tensor::Ellipsis)
+    /// stands for the axes that are left over.
+    ///
+    /// # Panics
+    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer outside its axis.
+    ///
+    /// ```no_run
+    /// # use ms_core::{Tensor, tensor::{Ellipsis, WithStep}};
+    /// # let x = Tensor::zeros([4, 6, 3]);
+    /// x.i((.., 0..3, -1)); // shape [4, 3]
+    /// x.i((Ellipsis, (..).step(-1))); // the last axis reversed
+    /// ```
+    #[track_caller]
+    pub fn i(&self, indices: impl IntoIndices) -> Self {
+        let selection = self.selection("index", indices);
+        super::reshape(select_ranges(self, &selection), &selection.shape)
+    }
+
+    /// This tensor with `value`, broadcast, in the place of what an index expression selects.
+    ///
+    /// # Panics
+    /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer outside its axis, and
+    /// [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the selection.
+    #[track_caller]
+    pub fn set_at(&self, indices: impl IntoIndices, value: impl IntoOperand) -> Self {
+        let selection = self.selection("set_at", indices);
+        let value = value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)).or_raise();
+        let value = super::reshape(broadcast_to(value, &selection.shape), &selection.sizes);
+        let starts: Vec<i64> = selection.starts.iter().map(|&it| it as i64).collect();
+        let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
+        update(self, &value, &starts, &steps)
+    }
+
+    /// Replaces this tensor by [`Tensor::set_at`] of it; clones keep the old elements.
+    ///
+    /// # Panics
+    /// As [`Tensor::set_at`].
+    #[track_caller]
+    pub fn assign_at(&mut self, indices: impl IntoIndices, value: impl IntoOperand) {
+        *self = self.set_at(indices, value);
+    }
+
+    #[track_caller]
+    fn selection(&self, op: &str, indices: impl IntoIndices) -> Selection {
+        Selection::resolve(&indices.into_indices(), self.shape()).map_err(|it| named(op, &[self], it)).or_raise()
+    }
+}

@@ -1,0 +1,152 @@
+//! Changes of shape that are views: compositions of `reshape`, `slice` and `permute`.
+
+use super::axis::named;
+use super::slice::select_ranges;
+use super::{IntoAxes, normalize_axes, reshape};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::tensor::{AsTensor, Index, IntoShape, Selection, Shape, Tensor};
+
+/// What can stand for the shape of a reshape: shapes, and arrays of signed integers in which
+/// one `-1` takes what is left over.
+pub trait NewShape {
+    /// The shape for a number of elements.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for a second `-1` or another negative size, or when nothing fits it.
+    fn new_shape(self, numel: usize) -> Result<Shape>;
+}
+
+impl<S: IntoShape> NewShape for S {
+    fn new_shape(self, _: usize) -> Result<Shape> {
+        Ok(self.into_shape())
+    }
+}
+
+fn infer_size(sizes: &[i64], numel: usize) -> Result<Shape> {
+    let refuse = |message: String| Err(Error::new(Code::Argument, message));
+    let known: i64 = sizes.iter().filter(|&&it| it >= 0).product();
+    match sizes.iter().filter(|&&it| it < 0).count() {
+        0 => {}
+        1 if sizes.contains(&-1) => {
+            if known == 0 || numel as i64 % known != 0 {
+                return refuse(format!("no size fits -1 in {sizes:?} for {numel} elements"));
+            }
+        }
+        _ => return refuse(format!("{sizes:?} is no shape: one size may be -1")),
+    }
+    Ok(sizes.iter().map(|&it| if it < 0 { numel / known as usize } else { it as usize }).collect())
+}
+
+macro_rules! signed_shapes {
+    ($($ty:ty)*) => {$(
+        impl<const N: usize> NewShape for [$ty; N] {
+            fn new_shape(self, numel: usize) -> Result<Shape> {
+                infer_size(&self.map(|it| it as i64), numel)
+            }
+        }
+    )*};
+}
+
+signed_shapes! { i32 i64 isize }
+
+/// `x` without the axes `axes`, which have size one.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when one has another size, [`Code::OutOfRange`] when one does not exist.
+#[track_caller]
+pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let x = x.as_tensor();
+    let axes = normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)).or_raise();
+    let shape = x.shape();
+    if let Some(axis) = axes.iter().find(|&&axis| shape[axis] != 1) {
+        let error = Error::new(Code::Shape, format!("axis {axis} has size {}, not one", shape[*axis]));
+        Err(named("squeeze", &[&x], error)).or_raise()
+    }
+    let kept: Shape = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
+    reshape(&*x, kept)
+}
+
+/// `x` with new axes of size one, which stand at `axes` of the result.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for a place outside the result.
+#[track_caller]
+pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let (x, axes) = (x.as_tensor(), axes.into_axes());
+    let rank = x.rank() + axes.len();
+    let axes = normalize_axes(&axes, rank).map_err(|it| named("expand_dims", &[&x], it)).or_raise();
+    let mut sizes = x.shape().iter();
+    let size = |axis| if axes.contains(&axis) { Some(1) } else { sizes.next().copied() };
+    reshape(&*x, (0..rank).map_while(size).collect::<Shape>())
+}
+
+/// `x` with all axes from `start` on merged into one: `start = 1` keeps the batch.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] when `start` is above the rank.
+#[track_caller]
+pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
+    let x = x.as_tensor();
+    let shape = x.shape();
+    if start > shape.len() {
+        let error = Error::new(Code::OutOfRange, format!("no axis {start} in a tensor of rank {}", shape.len()));
+        Err(named("flatten", &[&x], error)).or_raise()
+    }
+    let mut merged: Shape = shape[..start].into();
+    merged.push(shape[start..].iter().product());
+    reshape(&*x, merged)
+}
+
+/// `x` backwards along `axes`, without a copy.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist.
+#[track_caller]
+pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let x = x.as_tensor();
+    let axes = normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("flip", &[&x], it)).or_raise();
+    let part = |axis| Index::Slice { start: None, stop: None, step: if axes.contains(&axis) { -1 } else { 1 } };
+    let parts: Vec<Index> = (0..x.rank()).map(part).collect();
+    select_ranges(&x, &Selection::resolve(&parts, x.shape()).or_raise())
+}
+
+impl Tensor {
+    /// The elements in row-major order under another shape; one size may be -1.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`] when the numbers of elements differ.
+    #[track_caller]
+    pub fn reshape(&self, shape: impl NewShape) -> Self {
+        reshape(self, shape)
+    }
+
+    /// Without the axes `axes`, which have size one; see [`squeeze`].
+    #[track_caller]
+    pub fn squeeze(&self, axes: impl IntoAxes) -> Self {
+        squeeze(self, axes)
+    }
+
+    /// With new axes of size one; see [`expand_dims`].
+    #[track_caller]
+    pub fn expand_dims(&self, axes: impl IntoAxes) -> Self {
+        expand_dims(self, axes)
+    }
+
+    /// All axes from `start` on merged into one; see [`flatten`].
+    #[track_caller]
+    pub fn flatten(&self, start: usize) -> Self {
+        flatten(self, start)
+    }
+
+    /// Backwards along `axes`, without a copy.
+    #[track_caller]
+    pub fn flip(&self, axes: impl IntoAxes) -> Self {
+        flip(self, axes)
+    }
+
+    /// Repeated to a shape, without a copy; see [`broadcast_to`](super::broadcast_to).
+    #[track_caller]
+    pub fn broadcast_to(&self, shape: impl IntoShape) -> Self {
+        super::broadcast_to(self, shape)
+    }
+}

@@ -1,0 +1,68 @@
+//! `slice`: evenly spaced positions along every axis.
+
+use super::axis::const_shape;
+use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Attrs, OpInfo, Selection, Strides, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+/// `sizes` positions along each axis from `starts`, `steps` apart, backwards where negative.
+pub static SLICE: OpDef = OpDef {
+    info: OpInfo { number: 357, name: "slice", attrs: &["starts", "sizes", "steps"] },
+    infer: |attrs, inputs| {
+        check_ranges(&const_shape(inputs[0])?, attrs.ints(0), attrs.ints(1), attrs.ints(2))?;
+        Ok(smallvec![Type::of(inputs[0].dtype, &attrs.sizes(1))])
+    },
+    eval: |attrs, inputs| {
+        let layout = inputs[0].layout().slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs));
+        Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
+    },
+    derivative: Derivative::Rule(|it| {
+        let zeros = super::zeros_like(&it.inputs[0]);
+        smallvec![Some(super::update(&zeros, it.cotangent(), it.attrs.ints(0), it.attrs.ints(2)))]
+    }),
+    lowering: Lowering::View(|attrs, layout| Some(layout.slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs)))),
+    samples: || {
+        let of = |starts: &[i64], sizes: &[i64], steps: &[i64]| {
+            let attrs = Attrs::new([starts.into(), sizes.into(), steps.into()]);
+            Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0)]).attrs(attrs)
+        };
+        vec![of(&[1, 0], &[2, 3], &[2, 3]), of(&[4, 6], &[5, 3], &[-1, -2]), of(&[0, 0], &[0, 7], &[1, 1])]
+    },
+};
+
+fn steps(attrs: &Attrs) -> Strides {
+    attrs.ints(2).iter().map(|&it| it as isize).collect()
+}
+
+/// Whether ranges lie inside `shape`.
+///
+/// # Errors
+/// [`Code::Shape`] when they are not one per axis, [`Code::OutOfRange`] when one leaves its axis.
+pub(super) fn check_ranges(shape: &[usize], starts: &[i64], sizes: &[i64], steps: &[i64]) -> Result<()> {
+    let rank = shape.len();
+    if [starts.len(), sizes.len(), steps.len()] != [rank; 3] {
+        return Err(Error::new(Code::Shape, format!("one range for each of {rank} axes is needed")));
+    }
+    for axis in 0..rank {
+        let (start, size, step) = (starts[axis], sizes[axis], steps[axis]);
+        let last = start + (size - 1) * step;
+        let inside = |it: i64| it >= 0 && it < shape[axis] as i64;
+        if size < 0 || step == 0 || (size > 0 && !(inside(start) && inside(last))) {
+            let message = format!("{size} positions from {start} by {step} leave axis {axis} of shape {shape:?}");
+            return Err(Error::new(Code::OutOfRange, message));
+        }
+    }
+    Ok(())
+}
+
+/// The part of `x` that a selection names, with all of its axes.
+#[track_caller]
+pub(super) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
+    if selection.is_whole(x.shape()) {
+        return x.clone();
+    }
+    let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
+    let attrs = Attrs::new([(&*selection.starts).into(), (&*selection.sizes).into(), (&*steps).into()]);
+    apply1(SLICE.op(), &attrs, &[x])
+}

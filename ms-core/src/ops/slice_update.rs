@@ -1,0 +1,52 @@
+//! `slice_update`: evenly spaced positions replaced.
+
+use super::axis::const_shape;
+use super::slice::{SLICE, check_ranges};
+use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::error::{Code, Error};
+use crate::tensor::{Attrs, OpInfo, Strides, Tensor, apply1};
+use smallvec::smallvec;
+
+/// The first operand with the second in the place of the positions from `starts`, `steps` apart.
+pub static SLICE_UPDATE: OpDef = OpDef {
+    info: OpInfo { number: 358, name: "slice_update", attrs: &["starts", "steps"] },
+    infer: |attrs, inputs| {
+        let (x, value) = (inputs[0], inputs[1]);
+        if x.dtype != value.dtype {
+            return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", x.dtype, value.dtype)));
+        }
+        let sizes: Vec<i64> = const_shape(value)?.iter().map(|&it| it as i64).collect();
+        check_ranges(&const_shape(x)?, attrs.ints(0), &sizes, attrs.ints(1))?;
+        Ok(smallvec![x.clone()])
+    },
+    eval: |attrs, inputs| {
+        let mut out = inputs[0].duplicate();
+        let steps: Strides = attrs.ints(1).iter().map(|&it| it as isize).collect();
+        let layout = out.layout().slice_all(&attrs.sizes(0), inputs[1].shape(), &steps);
+        out.assign(&layout, inputs[1]);
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (g, value) = (it.cotangent(), &it.inputs[1]);
+        let kept = it.needs[0].then(|| update(g, &super::zeros_like(value), it.attrs.ints(0), it.attrs.ints(1)));
+        let taken = it.needs[1].then(|| {
+            let attrs = Attrs::new([it.attrs.ints(0).into(), value.shape().into(), it.attrs.ints(1).into()]);
+            apply1(SLICE.op(), &attrs, &[g])
+        });
+        smallvec![kept, taken]
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {
+            Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0), SampleInput::f32(sizes, -2.0, 2.0)])
+                .attrs(Attrs::new([starts.into(), steps.into()]))
+        };
+        vec![of(&[2, 3], &[1, 0], &[2, 3]), of(&[5, 3], &[4, 6], &[-1, -2])]
+    },
+};
+
+/// `x` with `value` from `starts` on, `steps` apart.
+#[track_caller]
+pub(crate) fn update(x: &Tensor, value: &Tensor, starts: &[i64], steps: &[i64]) -> Tensor {
+    apply1(SLICE_UPDATE.op(), &Attrs::new([starts.into(), steps.into()]), &[x, value])
+}

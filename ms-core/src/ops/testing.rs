@@ -1,0 +1,137 @@
+//! What tests of ops share: an executor that applies the reference evaluation, and checks of
+//! every primitive in a range of numbers on its own samples.
+
+use super::{Cotangents, Derivative, Lowering, OpDef, PRIMITIVES, Sample, Vjp, definition};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{
+    Array, Attrs, DType, Dispatcher, Element, OpCall, Outputs, Parameter, Scalar, Tensor, with_dispatcher,
+};
+use crate::with_element;
+use std::rc::Rc;
+
+/// Applies every op by its reference evaluation, and holds the results to the inferred types.
+struct Reference;
+
+impl Dispatcher for Reference {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let def = definition(call.op);
+        let arrays: Vec<Array> = call.inputs.iter().map(|it| it.try_array()).collect::<Result<_>>()?;
+        let types: Vec<_> = arrays.iter().map(Array::ty).collect();
+        let wanted = (def.infer)(call.attrs, &types.iter().collect::<Vec<_>>())
+            .map_err(|it| it.with_op(def.name()).with_operands(types.iter().map(|it| it.to_string())))?;
+        let outputs = (def.eval)(call.attrs, &arrays.iter().collect::<Vec<_>>())?;
+        let got: Vec<_> = outputs.iter().map(Array::ty).collect();
+        assert_eq!(got, wanted.to_vec(), "`{}` gives what it infers", def.name());
+        assert!(outputs.iter().all(|it| it.layout().is_contiguous()), "`{}` gives row-major arrays", def.name());
+        Ok(outputs.into_iter().map(Tensor::from_array).collect())
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        Ok(parameter.load())
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        if parameter.load().ty() != value.ty() {
+            return Err(Error::new(Code::Shape, "the value is of another type than the slot"));
+        }
+        parameter.store(value.clone());
+        Ok(())
+    }
+}
+
+/// Runs `f` with the reference evaluation as executor.
+pub fn run<R>(f: impl FnOnce() -> R) -> R {
+    with_dispatcher(Rc::new(Reference), f)
+}
+
+/// The code of the error that `f` raises.
+pub fn refused<R>(f: impl FnOnce() -> R) -> Code {
+    match crate::catch(|| run(f)) {
+        Ok(_) => panic!("an error was expected"),
+        Err(error) => error.code(),
+    }
+}
+
+/// Evenly scattered values of a range, different for every `seed`.
+fn scattered(shape: &[usize], dtype: DType, low: f64, high: f64, seed: usize) -> Array {
+    let mut out = Array::uninit(shape, dtype);
+    with_element!(dtype, T => {
+        for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
+            // The golden ratio's multiples modulo one never come close to each other.
+            let unit = ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed as f64 * 0.37).fract();
+            *to = <T as Element>::from_scalar(match dtype.is_float() {
+                true => Scalar::Float(low + unit * (high - low)),
+                false => Scalar::Int((low + unit * (high - low + 1.0)).floor() as i64),
+            });
+        }
+    });
+    out
+}
+
+/// The sample's operands, floats widened to f64.
+fn operands(sample: &Sample) -> Vec<Tensor> {
+    let operand = |(seed, it): (usize, &super::SampleInput)| {
+        let dtype = if it.dtype.is_float() { DType::F64 } else { it.dtype };
+        Tensor::from_array(scattered(&it.shape, dtype, it.low, it.high, seed))
+    };
+    sample.inputs.iter().enumerate().map(operand).collect()
+}
+
+fn eval(def: &OpDef, attrs: &Attrs, inputs: &[Tensor]) -> Vec<Tensor> {
+    let arrays: Vec<&Array> = inputs.iter().map(|it| it.as_array().expect("not traced")).collect();
+    let outputs = (def.eval)(attrs, &arrays).unwrap_or_else(|it| panic!("{}: {it}", def.name()));
+    outputs.into_iter().map(Tensor::from_array).collect()
+}
+
+fn dot(a: &Tensor, b: &Tensor) -> f64 {
+    a.to_vec::<f64>().iter().zip(b.to_vec::<f64>()).map(|(a, b)| a * b).sum()
+}
+
+/// Holds the derivative rules of all primitives in a range of numbers to central differences,
+/// and their views to their evaluation.
+pub fn check_primitives(numbers: std::ops::Range<u16>) {
+    for def in PRIMITIVES.iter().filter(|it| numbers.contains(&it.info.number)) {
+        for sample in (def.samples)() {
+            run(|| check_sample(def, &sample));
+        }
+    }
+}
+
+fn check_sample(def: &'static OpDef, sample: &Sample) {
+    let inputs = operands(sample);
+    let types: Vec<_> = inputs.iter().map(Tensor::ty).collect();
+    let types = (def.infer)(&sample.attrs, &types.iter().collect::<Vec<_>>());
+    let types = types.unwrap_or_else(|it| panic!("{}: {it}", def.name()));
+    let outputs = eval(def, &sample.attrs, &inputs);
+    assert_eq!(outputs.iter().map(Tensor::ty).collect::<Vec<_>>(), types.to_vec(), "{}", def.name());
+    if let Lowering::View(view) = def.lowering {
+        let x = inputs[0].as_array().expect("not traced");
+        let layout = view(&sample.attrs, x.layout()).expect("a row-major operand has the view");
+        let seen = Tensor::from_array(x.with_layout(layout));
+        assert_eq!(seen.to_vec::<f64>(), outputs[0].to_vec::<f64>(), "{}", def.name());
+    }
+    let Derivative::Rule(rule) = def.derivative else { return };
+    let cotangents: Vec<Option<Tensor>> = outputs
+        .iter()
+        .map(|it| it.dtype().is_float().then(|| Tensor::from_array(scattered(it.shape(), DType::F64, -1.0, 1.0, 9))))
+        .collect();
+    let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();
+    let gradients: Cotangents =
+        rule(&Vjp { attrs: &sample.attrs, inputs: &inputs, outputs: &outputs, cotangents: &cotangents, needs: &needs });
+    for (at, gradient) in gradients.iter().enumerate().filter(|(at, _)| needs[*at]) {
+        let gradient = gradient.as_ref().unwrap_or_else(|| panic!("{} gives gradient {at}", def.name()));
+        assert_eq!(gradient.ty(), inputs[at].ty(), "gradient {at} of {}", def.name());
+        let direction = Tensor::from_array(scattered(inputs[at].shape(), DType::F64, -1.0, 1.0, 5));
+        let step = 1e-5;
+        let moved = |sign: f64| {
+            let elements = inputs[at].to_vec::<f64>().into_iter().zip(direction.to_vec::<f64>());
+            let elements: Vec<f64> = elements.map(|(x, d)| x + sign * step * d).collect();
+            let mut inputs = inputs.clone();
+            inputs[at] = Tensor::from_slice(inputs[at].shape(), &elements);
+            let outputs = eval(def, &sample.attrs, &inputs);
+            outputs.iter().zip(&cotangents).filter_map(|(y, g)| Some(dot(y, g.as_ref()?))).sum::<f64>()
+        };
+        let (want, got) = ((moved(1.0) - moved(-1.0)) / (2.0 * step), dot(gradient, &direction));
+        assert!((got - want).abs() <= 1e-6 * (1.0 + want.abs()), "gradient {at} of {}: {got}, not {want}", def.name());
+    }
+}

@@ -1,0 +1,128 @@
+//! Tests of movement, indexing and products against answers worked out by hand.
+
+use super::testing::{check_primitives, refused, run};
+use super::*;
+use crate::error::Code;
+use crate::tensor;
+use crate::tensor::{DType, Ellipsis, NewAxis, Tensor, WithStep};
+
+/// Holds a result to a shape and values.
+#[track_caller]
+fn check(got: Tensor, shape: &[usize], want: &[f64]) {
+    assert_eq!(got.shape(), shape);
+    let array = got.try_array().expect("an array");
+    let got: Vec<f64> = array.scalars().into_iter().map(|it| it.as_f64()).collect();
+    assert_eq!(got, want);
+}
+
+/// `0, 1, 2, ...` in a shape.
+fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
+    let numel = shape.iter().product::<usize>();
+    Tensor::from_slice(shape, &(0..numel).map(|it| it as f32).collect::<Vec<_>>())
+}
+
+#[test]
+fn derivatives_and_views_of_samples() {
+    check_primitives(350..700);
+}
+
+#[test]
+fn creation() {
+    run(|| {
+        check(Tensor::zeros([2]), &[2], &[0.0; 2]);
+        check(Tensor::ones(()), &[], &[1.0]);
+        check(Tensor::full([2], 3), &[2], &[3.0; 2]);
+        assert_eq!(Tensor::full([2], 3).dtype(), DType::I64);
+        assert_eq!(zeros_like(tensor![true]).dtype(), DType::Bool);
+        check(Tensor::arange(4), &[4], &[0.0, 1.0, 2.0, 3.0]);
+        check(arange_of(2, 17, 3, DType::I32), &[5], &[2.0, 5.0, 8.0, 11.0, 14.0]);
+        check(arange_of(0.0, 1.0, 0.25, DType::F32), &[4], &[0.0, 0.25, 0.5, 0.75]);
+        check(arange_of(0.0, 4.0, 1.5, DType::I64), &[3], &[0.0, 1.0, 3.0]);
+        check(arange_of(3, 0, 1, DType::I64), &[0], &[]);
+        check(Tensor::linspace(0.0, 1.0, 5), &[5], &[0.0, 0.25, 0.5, 0.75, 1.0]);
+        check(Tensor::linspace(2.0, 5.0, 1), &[1], &[2.0]);
+        check(Tensor::eye(2), &[2, 2], &[1.0, 0.0, 0.0, 1.0]);
+        check(eye_of(2, 3, 1, DType::I64), &[2, 3], &[0.0, 1.0, 0.0, 0.0, 0.0, 1.0]);
+        check(iota([2, 2], 0, DType::I32), &[2, 2], &[0.0, 0.0, 1.0, 1.0]);
+    });
+    assert_eq!(refused(|| arange_of(0, 1, 0, DType::I64)), Code::Argument);
+}
+
+#[test]
+fn views() {
+    run(|| {
+        let x = counted([2, 3]);
+        check(x.t(), &[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        check(x.transpose(-1, 0), &[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        check(move_axis(counted([2, 1, 3]), 0, -1), &[1, 3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        check(x.flip(1), &[2, 3], &[2.0, 1.0, 0.0, 5.0, 4.0, 3.0]);
+        check(x.reshape([3, -1]), &[3, 2], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        check(x.reshape([6]), &[6], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        check(x.at(-1), &[3], &[3.0, 4.0, 5.0]);
+        check(x.i((.., 0..2)), &[2, 2], &[0.0, 1.0, 3.0, 4.0]);
+        check(x.i((1, 2)), &[], &[5.0]);
+        check(x.i((Ellipsis, NewAxis, 1)), &[2, 1], &[1.0, 4.0]);
+        check(x.i((.., (..).step(-2))), &[2, 2], &[2.0, 0.0, 5.0, 3.0]);
+        check(x.expand_dims([0, -1]), &[1, 2, 3, 1], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        check(x.expand_dims(1).squeeze(1), &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        check(counted([2, 3, 1]).flatten(1), &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+        check(counted([0, 3]).i(..0), &[0, 3], &[]);
+    });
+    let x = counted([2, 3]);
+    assert_eq!(refused(|| x.at(2)), Code::OutOfRange);
+    assert_eq!(refused(|| x.i((0, 0, 0))), Code::OutOfRange);
+    assert_eq!(refused(|| x.reshape([4, 2])), Code::Shape);
+    assert_eq!(refused(|| x.reshape([4, -1])), Code::Argument);
+    assert_eq!(refused(|| x.reshape([-1, -1])), Code::Argument);
+    assert_eq!(refused(|| x.squeeze(0)), Code::Shape);
+    assert_eq!(refused(|| x.permute([0, 0])), Code::Argument);
+    assert_eq!(refused(|| x.permute([0])), Code::Argument);
+    assert_eq!(refused(|| x.transpose(0, 2)), Code::OutOfRange);
+}
+
+#[test]
+fn errors_name_op_operand_and_range() {
+    let error = crate::catch(|| run(|| counted([2, 3]).i((.., 5)))).expect_err("outside");
+    let text = error.to_string();
+    for part in ["MS102", "`index`", "index 5 is outside axis 1", "[2, 3]", "f32[2, 3]", "from -3 to 2", "tests.rs"] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn updates_of_slices() {
+    run(|| {
+        let mut x = counted([2, 3]);
+        let kept = x.clone();
+        check(x.set_at(0, 9.0), &[2, 3], &[9.0, 9.0, 9.0, 3.0, 4.0, 5.0]);
+        check(x.set_at((.., -1), tensor![7., 8.]), &[2, 3], &[0.0, 1.0, 7.0, 3.0, 4.0, 8.0]);
+        x.assign_at((.., (..).step(-1)), tensor![[1., 2., 3.]]);
+        check(x, &[2, 3], &[3.0, 2.0, 1.0, 3.0, 2.0, 1.0]);
+        check(kept, &[2, 3], &[0.0, 1.0, 2.0, 3.0, 4.0, 5.0]);
+    });
+    assert_eq!(refused(|| counted([2, 3]).set_at(0, tensor![1., 2.])), Code::Shape);
+    assert_eq!(refused(|| cast(counted([2, 3]), DType::I64).set_at(0, 1.5)), Code::DType);
+}
+
+#[test]
+fn products() {
+    run(|| {
+        let (a, b) = (counted([2, 3]), counted([3, 2]));
+        check(a.matmul(&b), &[2, 2], &[10.0, 13.0, 28.0, 40.0]);
+        check(matmul(tensor![1., 2., 3.], &b), &[2], &[16.0, 22.0]);
+        check(matmul(&a, tensor![1., 2., 3.]), &[2], &[8.0, 26.0]);
+        check(matmul(tensor![1., 2.], tensor![3., 4.]), &[], &[11.0]);
+        check(matmul(counted([2, 1, 3]), &b), &[2, 1, 2], &[10.0, 13.0, 28.0, 40.0]);
+        check(matmul(tensor![[1., 0., 0.]], counted([2, 3, 1])), &[2, 1, 1], &[0.0, 3.0]);
+        check(matmul(counted([2, 1, 1, 2]), counted([3, 2, 1])), &[2, 3, 1, 1], &[1.0, 3.0, 5.0, 3.0, 13.0, 23.0]);
+        check(matmul(tensor![[true, false]], tensor![[false], [true]]), &[1, 1], &[0.0]);
+        check(matmul(tensor![[250u8]], tensor![[2u8]]), &[1, 1], &[244.0]);
+        check(matmul(counted([2, 0]), counted([0, 2])), &[2, 2], &[0.0; 4]);
+        check(matmul(counted([0, 2]), counted([2, 3])), &[0, 3], &[]);
+        assert_eq!(matmul(tensor![[1]], tensor![[1.5]]).dtype(), DType::F32);
+        check(dense(tensor![[1., 2.]], tensor![[3., 4.], [5., 6.]], Some(&tensor![1., -1.])), &[1, 2], &[12.0, 16.0]);
+    });
+    assert_eq!(refused(|| matmul(counted([2, 3]), counted([2, 3]))), Code::Shape);
+    assert_eq!(refused(|| matmul(counted([2, 2, 3]), counted([3, 3, 1]))), Code::Shape);
+    assert_eq!(refused(|| matmul(counted([2]), Tensor::scalar(1.0))), Code::Shape);
+}

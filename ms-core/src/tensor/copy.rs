@@ -1,0 +1,82 @@
+//! Copies between strided arrays.
+
+use super::array::Array;
+use super::element::Element;
+use super::layout::{Layout, Shape, Strides};
+use crate::with_element;
+
+impl Array {
+    /// A row-major copy in memory of its own.
+    pub fn duplicate(&self) -> Self {
+        let mut out = Self::uninit(self.shape(), self.dtype());
+        let layout = out.layout().clone();
+        out.assign(&layout, self);
+        out
+    }
+
+    /// Writes the elements of `from` to the places of `layout`, a view of this array's memory
+    /// with the shape of `from`; panics when the memory is shared.
+    pub fn assign(&mut self, layout: &Layout, from: &Array) {
+        assert_eq!(layout.shape(), from.shape(), "source and target have one shape");
+        assert_eq!(self.dtype(), from.dtype(), "source and target have one dtype");
+        with_element!(self.dtype(), T => {
+            let source = from.storage().as_ptr().cast::<T>();
+            let target = self.as_mut_slice::<T>();
+            copy(target, layout, source, from.layout());
+        });
+    }
+}
+
+fn copy<T: Element>(target: &mut [T], to: &Layout, source: *const T, from: &Layout) {
+    if from.numel() == 0 {
+        return;
+    }
+    let (outer_to, size, step_to) = split_rows(to);
+    let (outer_from, _, step_from) = split_rows(from);
+    for (to, from) in outer_to.offsets().zip(outer_from.offsets()) {
+        if step_to == 1 && step_from == 1 {
+            // SAFETY: `from` and the elements after it are places of the source's layout, which
+            // lie in its storage.
+            let row = unsafe { std::slice::from_raw_parts(source.add(from), size) };
+            target[to..to + size].copy_from_slice(row);
+            continue;
+        }
+        let (mut to, mut from) = (to as isize, from as isize);
+        for _ in 0..size {
+            // SAFETY: `from` is a place of the source's layout, which lies in its storage.
+            target[to as usize] = unsafe { *source.offset(from) };
+            to += step_to;
+            from += step_from;
+        }
+    }
+}
+
+/// A layout without its innermost axis, and that axis' size and stride.
+fn split_rows(layout: &Layout) -> (Layout, usize, isize) {
+    match layout.rank() {
+        0 => (layout.clone(), 1, 1),
+        rank => {
+            let shape: Shape = layout.shape()[..rank - 1].into();
+            let strides: Strides = layout.strides()[..rank - 1].into();
+            let outer = Layout::new(shape, strides, layout.offset());
+            (outer, layout.shape()[rank - 1], layout.strides()[rank - 1])
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strided_views_are_copied_and_written_in_order() {
+        let base = Array::from_slice(&[2, 3], &[0i32, 1, 2, 3, 4, 5]);
+        let transposed = base.with_layout(base.layout().permute(&[1, 0]));
+        assert_eq!(transposed.duplicate().as_slice::<i32>().expect("dense"), [0, 3, 1, 4, 2, 5]);
+
+        let mut target = Array::zeros(&[2, 4], crate::DType::I32);
+        let backwards = target.layout().slice(1, 3, 3, -1);
+        target.assign(&backwards, &base);
+        assert_eq!(target.as_slice::<i32>().expect("dense"), [0, 2, 1, 0, 0, 5, 4, 3]);
+    }
+}

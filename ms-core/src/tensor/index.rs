@@ -1,0 +1,355 @@
+//! Index expressions: `x.i((.., 0..3, -1))`.
+
+use super::layout::{Layout, Shape, Strides};
+use crate::error::{Code, Error, Result};
+use smallvec::SmallVec;
+use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
+
+/// One part of an index expression.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Index {
+    /// One position, counted from the end when negative; the axis goes.
+    At(isize),
+    /// A range as in Python: bounds may be negative or open and are clamped; the axis stays.
+    Slice {
+        /// The first position.
+        start: Option<isize>,
+        /// One past the last position.
+        stop: Option<isize>,
+        /// The step, not zero; backwards when negative.
+        step: isize,
+    },
+    /// A new axis of size one.
+    NewAxis,
+    /// As many whole axes as the other parts leave over; at most one per expression.
+    Ellipsis,
+}
+
+/// A new axis of size one in an index expression.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NewAxis;
+
+/// All axes that the other parts of an index expression leave over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ellipsis;
+
+/// A range with a step, of [`WithStep::step`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stepped<R>(R, isize);
+
+/// Ranges that can have a step: `x.i((0..10).step(2))`, `x.i((..).step(-1))`.
+pub trait WithStep: Sized {
+    /// The range with a step: every `step`-th position, backwards when negative.
+    fn step(self, step: isize) -> Stepped<Self>;
+}
+
+/// What can be one part of an index expression.
+pub trait IntoIndex {
+    /// The part.
+    fn into_index(self) -> Index;
+}
+
+/// What can be a whole index expression: a part, a tuple of up to eight, a slice of them.
+pub trait IntoIndices {
+    /// The parts.
+    fn into_indices(self) -> SmallVec<[Index; 4]>;
+}
+
+impl IntoIndex for Index {
+    fn into_index(self) -> Index {
+        self
+    }
+}
+
+impl IntoIndex for NewAxis {
+    fn into_index(self) -> Index {
+        Index::NewAxis
+    }
+}
+
+impl IntoIndex for Ellipsis {
+    fn into_index(self) -> Index {
+        Index::Ellipsis
+    }
+}
+
+impl IntoIndex for RangeFull {
+    fn into_index(self) -> Index {
+        slice(None, None)
+    }
+}
+
+fn slice(start: Option<isize>, stop: Option<isize>) -> Index {
+    Index::Slice { start, stop, step: 1 }
+}
+
+/// One past an inclusive end; `-1` is the last position, past which lies no number.
+fn past(end: isize) -> Option<isize> {
+    (end != -1).then_some(end + 1)
+}
+
+macro_rules! integers {
+    ($($ty:ty)*) => {$(
+        impl IntoIndex for $ty {
+            fn into_index(self) -> Index {
+                Index::At(self as isize)
+            }
+        }
+        impl IntoIndex for Range<$ty> {
+            fn into_index(self) -> Index {
+                slice(Some(self.start as isize), Some(self.end as isize))
+            }
+        }
+        impl IntoIndex for RangeInclusive<$ty> {
+            fn into_index(self) -> Index {
+                slice(Some(*self.start() as isize), past(*self.end() as isize))
+            }
+        }
+        impl IntoIndex for RangeFrom<$ty> {
+            fn into_index(self) -> Index {
+                slice(Some(self.start as isize), None)
+            }
+        }
+        impl IntoIndex for RangeTo<$ty> {
+            fn into_index(self) -> Index {
+                slice(None, Some(self.end as isize))
+            }
+        }
+        impl IntoIndex for RangeToInclusive<$ty> {
+            fn into_index(self) -> Index {
+                slice(None, past(self.end as isize))
+            }
+        }
+        impl IntoIndices for $ty {
+            fn into_indices(self) -> SmallVec<[Index; 4]> {
+                SmallVec::from_slice(&[self.into_index()])
+            }
+        }
+    )*};
+}
+
+integers! { usize isize i32 i64 u32 }
+
+macro_rules! single_parts {
+    ($($ty:ty $(where $t:ident)?);* $(;)?) => {$(
+        impl$(<$t>)? IntoIndices for $ty where $ty: IntoIndex {
+            fn into_indices(self) -> SmallVec<[Index; 4]> {
+                SmallVec::from_slice(&[self.into_index()])
+            }
+        }
+    )*};
+}
+
+single_parts! {
+    Index; NewAxis; Ellipsis; RangeFull; Range<T> where T; RangeInclusive<T> where T; RangeFrom<T> where T;
+    RangeTo<T> where T; RangeToInclusive<T> where T; Stepped<T> where T;
+}
+
+macro_rules! stepped {
+    ($($ty:ty $(where $t:ident)?);* $(;)?) => {$(
+        impl$(<$t>)? WithStep for $ty where $ty: IntoIndex {
+            fn step(self, step: isize) -> Stepped<Self> {
+                Stepped(self, step)
+            }
+        }
+    )*};
+}
+
+stepped! {
+    RangeFull; Range<T> where T; RangeInclusive<T> where T; RangeFrom<T> where T; RangeTo<T> where T;
+    RangeToInclusive<T> where T;
+}
+
+impl<R: IntoIndex> IntoIndex for Stepped<R> {
+    fn into_index(self) -> Index {
+        match self.0.into_index() {
+            Index::Slice { start, stop, .. } => Index::Slice { start, stop, step: self.1 },
+            other => other,
+        }
+    }
+}
+
+impl IntoIndices for &[Index] {
+    fn into_indices(self) -> SmallVec<[Index; 4]> {
+        self.into()
+    }
+}
+
+impl IntoIndices for () {
+    fn into_indices(self) -> SmallVec<[Index; 4]> {
+        SmallVec::new()
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)+;)*) => {$(
+        impl<$($name: IntoIndex),+> IntoIndices for ($($name,)+) {
+            #[allow(non_snake_case)]
+            fn into_indices(self) -> SmallVec<[Index; 4]> {
+                let ($($name,)+) = self;
+                SmallVec::from_iter([$($name.into_index()),+])
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C D;
+    A B C D E;
+    A B C D E F;
+    A B C D E F G;
+    A B C D E F G H;
+}
+
+/// An index expression applied to a shape: a slice of every axis, then a reshape.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Selection {
+    /// The first position along each axis.
+    pub starts: Shape,
+    /// How many positions along each axis.
+    pub sizes: Shape,
+    /// From one position to the next along each axis.
+    pub steps: Strides,
+    /// The shape of the result: without the axes that an integer selects, with the new ones.
+    pub shape: Shape,
+}
+
+impl Selection {
+    /// What `indices` select from a tensor of `shape`.
+    ///
+    /// # Errors
+    /// [`Code::OutOfRange`] for an integer outside its axis or more parts than axes,
+    /// [`Code::Argument`] for a step of zero or a second ellipsis.
+    pub fn resolve(indices: &[Index], shape: &[usize]) -> Result<Self> {
+        let used = indices.iter().filter(|it| matches!(it, Index::At(_) | Index::Slice { .. })).count();
+        let Some(rest) = shape.len().checked_sub(used) else {
+            let message = format!("{used} indices for a tensor of {} axes, shape {shape:?}", shape.len());
+            return Err(Error::new(Code::OutOfRange, message));
+        };
+        if indices.iter().filter(|it| **it == Index::Ellipsis).count() > 1 {
+            return Err(Error::new(Code::Argument, "an index expression has one ellipsis at most"));
+        }
+        let mut out = Self { starts: Shape::new(), sizes: Shape::new(), steps: Strides::new(), shape: Shape::new() };
+        for index in indices {
+            match *index {
+                Index::At(at) => out.position(at, shape)?,
+                Index::Slice { start, stop, step } => out.range(start, stop, step, shape)?,
+                Index::NewAxis => out.shape.push(1),
+                Index::Ellipsis => out.whole(rest, shape),
+            }
+        }
+        out.whole(shape.len() - out.starts.len(), shape);
+        Ok(out)
+    }
+
+    fn position(&mut self, at: isize, shape: &[usize]) -> Result<()> {
+        let axis = self.starts.len();
+        let size = shape[axis] as isize;
+        if !(-size..size).contains(&at) {
+            let message = format!("index {at} is outside axis {axis} of shape {shape:?}");
+            return Err(Error::new(Code::OutOfRange, message).help(format!(
+                "indices of this axis go from {} to {}",
+                -size,
+                size - 1
+            )));
+        }
+        self.starts.push(if at < 0 { at + size } else { at } as usize);
+        self.sizes.push(1);
+        self.steps.push(1);
+        Ok(())
+    }
+
+    fn range(&mut self, start: Option<isize>, stop: Option<isize>, step: isize, shape: &[usize]) -> Result<()> {
+        if step == 0 {
+            return Err(Error::new(Code::Argument, "the step of a slice is not zero"));
+        }
+        let size = shape[self.starts.len()] as isize;
+        // Python's clamping: backwards slices may stop before the first position.
+        let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
+        let clamp = |bound: isize| if bound < 0 { bound.saturating_add(size).max(low) } else { bound.min(high) };
+        let start = start.map_or(if step > 0 { low } else { high }, clamp);
+        let stop = stop.map_or(if step > 0 { high } else { low }, clamp);
+        let distance = if step > 0 { stop - start } else { start - stop };
+        let count = if distance > 0 { (distance as usize).div_ceil(step.unsigned_abs()) } else { 0 };
+        self.starts.push(if count == 0 { 0 } else { start as usize });
+        self.sizes.push(count);
+        self.steps.push(step);
+        self.shape.push(count);
+        Ok(())
+    }
+
+    fn whole(&mut self, axes: usize, shape: &[usize]) {
+        for _ in 0..axes {
+            let size = shape[self.starts.len()];
+            self.starts.push(0);
+            self.sizes.push(size);
+            self.steps.push(1);
+            self.shape.push(size);
+        }
+    }
+
+    /// Whether every element is selected in its order.
+    pub fn is_whole(&self, shape: &[usize]) -> bool {
+        self.sizes[..] == *shape && self.steps.iter().zip(shape).all(|(&step, &size)| step == 1 || size <= 1)
+    }
+}
+
+impl Layout {
+    /// `sizes` elements along each axis from `starts`, `steps` apart.
+    pub fn slice_all(&self, starts: &[usize], sizes: &[usize], steps: &[isize]) -> Self {
+        (0..self.rank()).fold(self.clone(), |layout, axis| layout.slice(axis, starts[axis], sizes[axis], steps[axis]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The positions that an expression selects from `0..numel` in row-major order, and its shape.
+    fn select(shape: &[usize], indices: impl IntoIndices) -> Result<(Vec<usize>, Vec<usize>)> {
+        let it = Selection::resolve(&indices.into_indices(), shape)?;
+        let layout = Layout::contiguous(shape).slice_all(&it.starts, &it.sizes, &it.steps);
+        Ok((layout.offsets().collect(), it.shape.to_vec()))
+    }
+
+    fn check(shape: &[usize], indices: impl IntoIndices, places: &[usize], want: &[usize]) {
+        let (got, result) = select(shape, indices).expect("the expression is valid");
+        assert_eq!((got.as_slice(), result.as_slice()), (places, want));
+    }
+
+    #[test]
+    #[allow(clippy::reversed_empty_ranges)]
+    fn expressions_select_as_in_python() {
+        check(&[4], 1, &[1], &[]);
+        check(&[4], -1, &[3], &[]);
+        check(&[4], 1usize.., &[1, 2, 3], &[3]);
+        check(&[4], ..-1, &[0, 1, 2], &[3]);
+        check(&[4], ..=-1, &[0, 1, 2, 3], &[4]);
+        check(&[4], 1..=2, &[1, 2], &[2]);
+        check(&[4], 2..9, &[2, 3], &[2]);
+        check(&[4], -9..2, &[0, 1], &[2]);
+        check(&[4], 3..1, &[], &[0]);
+        check(&[4], (..).step(-1), &[3, 2, 1, 0], &[4]);
+        check(&[9], (-2..).step(-2), &[7, 5, 3, 1], &[4]);
+        check(&[10], (8..1).step(-3), &[8, 5, 2], &[3]);
+        check(&[2, 3], (.., 0..2, NewAxis), &[0, 1, 3, 4], &[2, 2, 1]);
+        check(&[2, 3], (Ellipsis, -1), &[2, 5], &[2]);
+        check(&[2, 3], (NewAxis, 1), &[3, 4, 5], &[1, 3]);
+        check(&[2, 2, 2], (1, Ellipsis, 0), &[4, 6], &[2]);
+        check(&[0, 3], (.., 1), &[], &[0]);
+    }
+
+    #[test]
+    fn what_lies_outside_is_refused() {
+        let code = |it: Result<_>| it.expect_err("refused").code();
+        assert_eq!(code(select(&[4], 4)), Code::OutOfRange);
+        assert_eq!(code(select(&[4], -5)), Code::OutOfRange);
+        assert_eq!(code(select(&[4], (0, 0))), Code::OutOfRange);
+        assert_eq!(code(select(&[0], 0)), Code::OutOfRange);
+        assert_eq!(code(select(&[4], (..).step(0))), Code::Argument);
+        assert_eq!(code(select(&[4], (Ellipsis, Ellipsis))), Code::Argument);
+    }
+}
