@@ -10,12 +10,12 @@ mod def;
 mod index;
 mod operand;
 pub mod rules;
-mod text;
 mod shape;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
+mod text;
 
 macro_rules! primitives {
     ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
@@ -47,8 +47,8 @@ pub use axis::{IntoAxes, normalize_axes, normalize_axis};
 pub use creation::*;
 pub use def::{Cotangents, Derivative, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp};
 pub use operand::{IntoOperand, Operand};
-pub use text::parse_graph;
 pub use shape::*;
+pub use text::parse_graph;
 
 use crate::tensor::Op;
 use std::sync::OnceLock;
