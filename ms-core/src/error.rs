@@ -68,7 +68,7 @@ pub struct Report {
     pub path: Option<String>,
     /// How to mend it.
     pub help: Option<String>,
-    /// The single errors of a [`Code::Trace`].
+    /// The single errors that this one sums up.
     pub related: Vec<Error>,
 }
 
@@ -129,14 +129,18 @@ impl Error {
         self
     }
 
+    /// Adds the single errors that this one sums up.
+    pub fn with_related(mut self, errors: Vec<Error>) -> Self {
+        self.0.related = errors;
+        self
+    }
+
     /// One error out of all that a trace collected; `errors` is not empty.
     pub fn collected(mut errors: Vec<Error>) -> Self {
         if errors.len() == 1 {
             return errors.remove(0);
         }
-        let mut all = Self::new(Code::Trace, format!("{} errors while tracing", errors.len()));
-        all.0.related = errors;
-        all
+        Self::new(Code::Trace, format!("{} errors while tracing", errors.len())).with_related(errors)
     }
 }
 

@@ -66,6 +66,24 @@ impl Graph {
         Self { name: name.into(), ..Self::default() }
     }
 
+    /// A graph of arenas as they were stored. Only [`verify_structure`](crate::ir::verify_structure)
+    /// says whether they form one.
+    pub fn from_parts(
+        name: impl Into<String>,
+        nodes: Vec<Node>,
+        values: Vec<ValueData>,
+        inputs: Vec<ValueId>,
+        outputs: Vec<ValueId>,
+    ) -> Self {
+        Self { name: name.into(), nodes, values, inputs, outputs }
+    }
+
+    /// A graph without content, with room for the nodes and values of `other`.
+    pub fn with_room_of(other: &Graph) -> Self {
+        let (nodes, values) = (Vec::with_capacity(other.nodes.len()), Vec::with_capacity(other.values.len()));
+        Self { name: other.name.clone(), nodes, values, ..Self::default() }
+    }
+
     /// The name in dumps and reports; no part of the graph's identity.
     pub fn name(&self) -> &str {
         &self.name
@@ -141,6 +159,13 @@ impl Graph {
         }
         self.nodes.push(node);
         id
+    }
+
+    /// Replaces every region, node by node.
+    pub fn map_regions(&mut self, mut f: impl FnMut(&Arc<Graph>) -> Arc<Graph>) {
+        for region in self.nodes.iter_mut().flat_map(|node| &mut node.regions) {
+            *region = f(region);
+        }
     }
 
     /// Sets the outputs.

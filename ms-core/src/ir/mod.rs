@@ -1,17 +1,23 @@
 //! The two representations of the compiler: graphs of tensor ops, and kernels of scalar ones.
 
+mod canonical;
+mod dot;
 mod graph;
 mod kernel;
 #[cfg(test)]
 mod random;
 pub mod text;
+mod verify;
 mod walk;
 
 pub use crate::tensor::{Dim, Dims, Type};
+pub use canonical::canonical_bytes;
+pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp,
     Val, virtual_lanes,
 };
 pub use text::parse;
+pub use verify::{defects, verify_structure};
 pub use walk::subgraphs;

@@ -59,7 +59,7 @@ pub fn prepare(def: &'static OpDef, attrs: &Attrs, inputs: &[(&Layout, DType)], 
             key.shape = shape;
             Some(Call { key, nest })
         }
-        Lowering::View(_) | Lowering::Product | Lowering::Constant | Lowering::Library => None,
+        Lowering::View(_) | Lowering::Product | Lowering::Constant | Lowering::Library | Lowering::Regions(_) => None,
     }
 }
 

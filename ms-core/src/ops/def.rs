@@ -1,12 +1,16 @@
 //! What an op is.
 
 use crate::error::Result;
-use crate::ir::{KernelBuilder, Reducer, Val};
+use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
 use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// The types of an op's results.
 pub type Types = SmallVec<[Type; 1]>;
+
+/// An op's results.
+pub type Arrays = SmallVec<[Array; 1]>;
 
 /// Gradients by input; nothing where none flows.
 pub type Cotangents = SmallVec<[Option<Tensor>; 3]>;
@@ -19,7 +23,7 @@ pub struct OpDef {
     pub infer: fn(&Attrs, &[&Type]) -> Result<Types>,
     /// The meaning, on arrays: slow, independent of the lowering, and the oracle of its tests.
     /// Operands have passed `infer`; results are row-major.
-    pub eval: fn(&Attrs, &[&Array]) -> Result<SmallVec<[Array; 1]>>,
+    pub eval: fn(&Attrs, &[&Array]) -> Result<Arrays>,
     /// The derivative.
     pub derivative: Derivative,
     /// How it becomes kernels.
@@ -78,6 +82,22 @@ pub enum Lowering {
     Constant,
     /// Run as a whole by the backend's library, or by `eval`.
     Library,
+    /// By the graphs that stand in the node as regions: calls and control flow. The
+    /// definition's own `infer` and `eval`, which see no regions, refuse.
+    Regions(RegionRule),
+}
+
+/// The graphs that stand in a node.
+pub type Regions = [Arc<Graph>];
+
+/// What an op that holds graphs is, given those graphs.
+pub struct RegionRule {
+    /// How many regions a node has.
+    pub count: usize,
+    /// Types of the results, or why the regions and operands do not fit each other.
+    pub infer: fn(&Attrs, &Regions, &[&Type]) -> Result<Types>,
+    /// The meaning, on arrays; operands have passed `infer`.
+    pub eval: fn(&Attrs, &Regions, &[&Array]) -> Result<Arrays>,
 }
 
 /// A fold over the axes in attribute 0; attribute 1 says whether they stay with size one.

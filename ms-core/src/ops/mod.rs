@@ -5,8 +5,10 @@
 //! definition.
 
 mod axis;
+mod check;
 mod creation;
 mod def;
+mod evaluate;
 mod index;
 mod operand;
 pub mod rules;
@@ -29,6 +31,7 @@ macro_rules! primitives {
 primitives! {
     add::{ ADD };
     broadcast_to::{ BROADCAST_TO };
+    call::{ CALL };
     cast::{ CAST };
     constant::{ CONSTANT };
     eye::{ EYE };
@@ -44,8 +47,12 @@ primitives! {
 }
 
 pub use axis::{IntoAxes, normalize_axes, normalize_axis};
+pub use check::{infer, verify};
 pub use creation::*;
-pub use def::{Cotangents, Derivative, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp};
+pub use def::{
+    Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, Types, Vjp,
+};
+pub use evaluate::{evaluate_graph, evaluate_node};
 pub use operand::{IntoOperand, Operand};
 pub use shape::*;
 pub use text::parse_graph;

@@ -46,3 +46,4 @@ mod tests;
 
 pub use parse::{Resolver, parse};
 pub use print::with_locations;
+pub(crate) use print::write_attr;

@@ -1,0 +1,306 @@
+//! Graphs to bytes that are equal when the graphs mean the same, node by node.
+
+use super::graph::{Def, Graph, Node, NodeId, ValueId};
+use crate::tensor::{Attr, DType, Type};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Changes whenever the bytes of some graph do, so that stored keys never meet by chance.
+const SCHEMA: u8 = 1;
+
+/// The canonical bytes of a graph, from which keys are made.
+///
+/// They are the same in every process and on every platform. Two graphs have the same bytes
+/// exactly when they have inputs of the same types, and compute their outputs by the same
+/// ops on the same attributes, operands and regions. Names, locations, the numbering of
+/// values, the order of nodes that do not depend on each other, nodes that no output needs,
+/// and whether equal regions are stored once make no difference. Nodes without results stand
+/// for what they do, and count.
+///
+/// ```text
+/// bytes = schema graph-count graph*            each graph once, after those it holds
+/// graph = length type* node* value*            inputs, nodes, outputs; lists with their length
+/// node  = op attr* graph-index* value* type*
+/// ```
+/// Numbers are unsigned LEB128; values count inputs first, then results in order.
+pub fn canonical_bytes(graph: &Graph) -> Vec<u8> {
+    let mut bodies = Bodies::default();
+    let mut open = vec![Frame::new(graph)];
+    while let Some(frame) = open.last_mut() {
+        match frame.regions.pop() {
+            Some(region) if bodies.indices.contains_key(&Arc::as_ptr(region)) => {}
+            Some(region) => open.push(Frame::new(region)),
+            None => {
+                bodies.add(frame.graph, &frame.order);
+                open.pop();
+            }
+        }
+    }
+    let mut out = vec![SCHEMA];
+    write_count(&mut out, bodies.all.len());
+    for body in bodies.in_order() {
+        write_count(&mut out, body.len());
+        out.extend_from_slice(body);
+    }
+    out
+}
+
+/// A graph whose regions are written before it.
+struct Frame<'a> {
+    graph: &'a Graph,
+    order: Vec<NodeId>,
+    /// Regions of nodes in order, the next one last.
+    regions: Vec<&'a Arc<Graph>>,
+}
+
+impl<'a> Frame<'a> {
+    fn new(graph: &'a Graph) -> Self {
+        let order = canonical_order(graph);
+        let mut regions: Vec<_> = order.iter().flat_map(|&id| &graph.node(id).regions).collect();
+        regions.reverse();
+        Self { graph, order, regions }
+    }
+}
+
+/// Distinct graphs as bytes.
+#[derive(Default)]
+struct Bodies {
+    all: HashMap<Vec<u8>, u32, rustc_hash::FxBuildHasher>,
+    indices: FxHashMap<*const Graph, u32>,
+}
+
+impl Bodies {
+    fn add(&mut self, graph: &Graph, order: &[NodeId]) {
+        let body = self.encode(graph, order);
+        let next = self.all.len() as u32;
+        let index = *self.all.entry(body).or_insert(next);
+        self.indices.insert(graph, index);
+    }
+
+    fn in_order(&self) -> Vec<&Vec<u8>> {
+        let mut all: Vec<_> = self.all.iter().collect();
+        all.sort_unstable_by_key(|(_, index)| **index);
+        all.into_iter().map(|(body, _)| body).collect()
+    }
+
+    fn encode(&self, graph: &Graph, order: &[NodeId]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24 * (order.len() + 1));
+        let mut numbers = vec![u32::MAX; graph.value_count()];
+        let mut next = 0;
+        let mut define = |ids: &[ValueId], numbers: &mut [u32]| {
+            for id in ids {
+                numbers[id.0 as usize] = next;
+                next += 1;
+            }
+        };
+        write_types(&mut out, graph, graph.inputs());
+        define(graph.inputs(), &mut numbers);
+        write_count(&mut out, order.len());
+        for &id in order {
+            let node = graph.node(id);
+            self.node(&mut out, graph, node, &numbers);
+            define(&node.outputs, &mut numbers);
+        }
+        write_values(&mut out, graph.outputs(), &numbers);
+        out
+    }
+
+    fn node(&self, out: &mut Vec<u8>, graph: &Graph, node: &Node, numbers: &[u32]) {
+        write_count(out, node.op.number() as usize);
+        write_count(out, node.attrs.as_slice().len());
+        for attr in node.attrs.as_slice() {
+            write_attr(out, attr);
+        }
+        write_count(out, node.regions.len());
+        for region in &node.regions {
+            write_count(out, self.indices[&Arc::as_ptr(region)] as usize);
+        }
+        write_values(out, &node.inputs, numbers);
+        write_types(out, graph, &node.outputs);
+    }
+}
+
+/// The nodes that count, each after its operands: those without results, then those that the
+/// outputs need. Depends on nothing but how nodes are connected.
+fn canonical_order(graph: &Graph) -> Vec<NodeId> {
+    let producer = |id: ValueId| match graph.value(id).def {
+        Def::Input(_) => None,
+        Def::Result(node, _) => Some(node),
+    };
+    let acting = graph.nodes().filter(|(_, node)| node.outputs.is_empty()).map(|(id, _)| id);
+    let roots: SmallVec<[NodeId; 8]> = acting.chain(graph.outputs().iter().filter_map(|&id| producer(id))).collect();
+    let mut order = Vec::with_capacity(graph.len());
+    let mut seen = vec![false; graph.len()];
+    let mut open: Vec<(NodeId, usize)> = Vec::new();
+    for root in roots {
+        if !std::mem::replace(&mut seen[root.0 as usize], true) {
+            open.push((root, 0));
+        }
+        while let Some((id, next)) = open.last_mut() {
+            let inputs = &graph.node(*id).inputs;
+            let Some(&input) = inputs.get(*next) else {
+                order.push(*id);
+                open.pop();
+                continue;
+            };
+            *next += 1;
+            if let Some(node) = producer(input).filter(|it| !seen[it.0 as usize]) {
+                seen[node.0 as usize] = true;
+                open.push((node, 0));
+            }
+        }
+    }
+    order
+}
+
+/// Writes a number as LEB128.
+fn write_count(out: &mut Vec<u8>, count: usize) {
+    let mut rest = count as u64;
+    while rest >= 0x80 {
+        out.push(rest as u8 | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest as u8);
+}
+
+fn write_values(out: &mut Vec<u8>, ids: &[ValueId], numbers: &[u32]) {
+    write_count(out, ids.len());
+    for id in ids {
+        write_count(out, numbers[id.0 as usize] as usize);
+    }
+}
+
+fn write_types(out: &mut Vec<u8>, graph: &Graph, ids: &[ValueId]) {
+    write_count(out, ids.len());
+    for &id in ids {
+        write_type(out, graph.ty(id));
+    }
+}
+
+fn write_type(out: &mut Vec<u8>, ty: &Type) {
+    let sizes = ty.dims.iter().map(|dim| dim.as_const().expect("symbolic dimensions do not occur yet"));
+    write_shape(out, ty.dtype, sizes);
+}
+
+fn write_shape(out: &mut Vec<u8>, dtype: DType, sizes: impl ExactSizeIterator<Item = usize>) {
+    out.push(dtype as u8);
+    write_count(out, sizes.len());
+    for size in sizes {
+        write_count(out, size);
+    }
+}
+
+fn write_attr(out: &mut Vec<u8>, attr: &Attr) {
+    match attr {
+        Attr::Bool(it) => out.extend([0, *it as u8]),
+        Attr::Int(it) => {
+            out.push(1);
+            out.extend(it.to_le_bytes());
+        }
+        Attr::Float(it) => {
+            out.push(2);
+            out.extend(it.to_bits().to_le_bytes());
+        }
+        Attr::Ints(all) => {
+            out.push(3);
+            write_count(out, all.len());
+            for it in all {
+                out.extend(it.to_le_bytes());
+            }
+        }
+        Attr::DType(it) => out.extend([4, *it as u8]),
+        Attr::Str(it) => {
+            out.push(5);
+            write_count(out, it.len());
+            out.extend(it.as_bytes());
+        }
+        Attr::Literal(it) => {
+            out.push(6);
+            write_shape(out, it.dtype(), it.shape().iter().copied());
+            out.extend(it.bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::parse;
+    use crate::ir::random::{Random, random_graph, random_ops};
+
+    fn bytes(text: &str) -> Vec<u8> {
+        canonical_bytes(&parse(text, &random_ops).expect(text))
+    }
+
+    /// Texts of one group have the same bytes, those of different groups have not.
+    #[test]
+    fn bytes_are_equal_where_graphs_are() {
+        let groups: [&[&str]; 9] = [
+            &[
+                "graph @f(%0: f32[], %1: f32[]) -> (f32[]) { %2 = plain %0, %1 : f32[] return %2 }",
+                // Another name, other numbers, a dead node before and one behind.
+                "graph @g(%9: f32[], %a: f32[]) -> (f32[]) {
+                   %d = plain %a : f32[3] %2 = plain %9, %a : f32[] %e = plain %2 : f32[] return %2 }",
+            ],
+            &["graph @f(%0: f32[], %1: f32[]) -> (f32[]) { %2 = plain %1, %0 : f32[] return %2 }"],
+            &["graph @f(%0: f32[], %1: f64[]) -> (f32[]) { %2 = plain %0, %1 : f32[] return %2 }"],
+            &["graph @f(%0: f32[], %1: f32[]) -> (f32[]) { %2 = return_ %0, %1 : f32[] return %2 }"],
+            &["graph @f(%0: f32[], %1: f32[]) -> (f32[], f32[]) { %2 = plain %0, %1 : f32[] return %2, %2 }"],
+            &["graph @f(%0: f32[], %1: f32[]) -> (f32[]) { plain %1 : () %2 = plain %0, %1 : f32[] return %2 }"],
+            &[
+                // The order of nodes that do not depend on each other.
+                "graph @f(%0: f32[]) -> (f32[]) {
+                   %1 = one {value = 1} : f32[] %2 = one {value = 2} : f32[] %3 = plain %1, %2 : f32[] return %3 }",
+                "graph @f(%0: f32[]) -> (f32[]) {
+                   %2 = one {value = 2} : f32[] %1 = one {value = 1} : f32[] %3 = plain %1, %2 : f32[] return %3 }",
+            ],
+            &["graph @f(%0: f32[]) -> (f32[]) {
+                   %1 = one {value = 1} : f32[] %2 = one {value = 2.0} : f32[] %3 = plain %1, %2 : f32[] return %3 }"],
+            &[
+                // Equal regions, stored once or twice.
+                "graph @a() -> () { return } graph @f() -> () { plain @a @a : () return }",
+                "graph @a() -> () { return } graph @b() -> () { return } graph @f() -> () { plain @b @a : () return }",
+            ],
+        ];
+        let groups: Vec<Vec<Vec<u8>>> = groups.iter().map(|it| it.iter().map(|text| bytes(text)).collect()).collect();
+        for (i, group) in groups.iter().enumerate() {
+            for (j, member) in group.iter().enumerate() {
+                assert_eq!(group[0], *member, "group {i}, member {j}");
+                for (k, other) in groups[..i].iter().enumerate() {
+                    assert_ne!(other[0], *member, "groups {i} and {k}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn random_graphs_keep_their_bytes_through_text() {
+        let mut seen = std::collections::HashSet::new();
+        for seed in 0..200 {
+            let graph = random_graph(&mut Random(seed), 3);
+            let bytes = canonical_bytes(&graph);
+            let back = parse(&graph.to_string(), &random_ops).expect("printed text");
+            assert_eq!(canonical_bytes(&back), bytes, "seed {seed}");
+            seen.insert(bytes);
+        }
+        assert!(seen.len() > 150, "most random graphs differ");
+    }
+
+    /// The very bytes: they are part of stored keys, so a change of them is a change of [`SCHEMA`].
+    #[test]
+    fn bytes_of_a_small_graph() {
+        let text = "graph @f(%0: f32[300]) -> (bool[]) { %1 = one {value = \"é\"} : i64[] %2 = plain %0, %1 : bool[] return %2 }";
+        #[rustfmt::skip]
+        let want = [
+            SCHEMA, 1, 28,
+            1, 11, 1, 0xac, 2,                          // one input, f32[300]
+            2,                                          // two nodes
+            2, 1, 5, 2, 0xc3, 0xa9, 0, 0, 1, 4, 0,      // one {value = "é"} : i64[]
+            1, 0, 0, 2, 0, 1, 1, 0, 0,                  // plain of values 0 and 1 : bool[]
+            1, 2,                                       // one output, value 2
+        ];
+        assert_eq!(bytes(text), want);
+    }
+}

@@ -1,0 +1,29 @@
+//! `call`: a graph applied to operands.
+
+use super::evaluate::evaluate_graph;
+use super::{Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
+use crate::tensor::OpInfo;
+
+/// The results of region 0 on the operands. Calls of one graph share it, so that it is
+/// optimised, differentiated and lowered once.
+pub static CALL: OpDef = OpDef {
+    info: OpInfo { number: 700, name: "call", attrs: &[] },
+    infer: |_, _| Err(Error::new(Code::Argument, "the types of a call are those of the graph that it calls")),
+    eval: |_, _| Err(Error::new(Code::Argument, "a call is evaluated with the graph that it calls")),
+    derivative: Derivative::None("its derivative is that of the graph that it calls"),
+    lowering: Lowering::Regions(RegionRule {
+        count: 1,
+        infer: |_, regions, inputs| {
+            let callee = &regions[0];
+            let wanted: Vec<_> = callee.inputs().iter().map(|&id| callee.ty(id)).collect();
+            if wanted != inputs {
+                let message = format!("`@{}` takes {wanted:?}, not {inputs:?}", callee.name());
+                return Err(Error::new(Code::Argument, message));
+            }
+            Ok(callee.outputs().iter().map(|&id| callee.ty(id).clone()).collect())
+        },
+        eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
+    }),
+    samples: Vec::new,
+};
