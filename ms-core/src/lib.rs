@@ -12,9 +12,13 @@ pub mod ops;
 
 pub mod trace;
 
+pub mod transform;
+
 pub mod lower;
 
 pub mod exec;
+
+pub mod session;
 
 pub use error::{Code, Error, Result, catch};
 pub use tensor::{DType, Parameter, Tensor};

@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::ir::Kernel;
 use crate::lower::Plan;
 use crate::tensor::{Array, Attrs, Op};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Turns plans into something that runs, on one kind of device.
 pub trait Backend: Send + Sync {
@@ -71,3 +71,9 @@ pub trait Executable: Send + Sync {
 pub struct BackendEntry(pub fn() -> Arc<dyn Backend>);
 
 inventory::collect!(BackendEntry);
+
+/// The backend of this process: the first one submitted; nothing where none is linked.
+pub fn backend() -> Option<&'static Arc<dyn Backend>> {
+    static BACKEND: OnceLock<Option<Arc<dyn Backend>>> = OnceLock::new();
+    BACKEND.get_or_init(|| inventory::iter::<BackendEntry>.into_iter().next().map(|entry| (entry.0)())).as_ref()
+}

@@ -173,6 +173,14 @@ impl Graph {
         self.outputs = outputs.into_iter().collect();
     }
 
+    /// Puts the inputs in another order: position `i` takes what stood at `order[i]`.
+    pub fn reorder_inputs(&mut self, order: &[usize]) {
+        self.inputs = order.iter().map(|&at| self.inputs[at]).collect();
+        for (at, &input) in self.inputs.iter().enumerate() {
+            self.values[input.0 as usize].def = Def::Input(at as u32);
+        }
+    }
+
     /// Sets the name.
     pub fn set_name(&mut self, name: impl Into<String>) {
         self.name = name.into();

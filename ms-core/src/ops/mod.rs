@@ -44,6 +44,7 @@ primitives! {
     slice::{ SLICE };
     slice_update::{ SLICE_UPDATE };
     sum::{ SUM };
+    value_and_grad::{ VALUE_AND_GRAD };
 }
 
 pub use axis::{IntoAxes, normalize_axes, normalize_axis};

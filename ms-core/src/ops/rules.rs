@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ops::Types;
-use crate::tensor::{Array, Attrs, DType, Dim, Dims, Element, Scalar, Tensor, Type, broadcast_shapes};
+use crate::tensor::{Array, Attrs, DType, Dim, Dims, Element, Literal, Scalar, Tensor, Type, broadcast_shapes};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
@@ -97,4 +97,17 @@ pub const fn sum_dtype(dtype: DType) -> DType {
         DType::F16 | DType::BF16 => DType::F32,
         other => other,
     }
+}
+
+/// The refusal of an op that exists only with its regions.
+pub fn region_only(name: &'static str) -> Error {
+    Error::new(Code::Verify, "the op is applied without its regions").with_op(name)
+}
+
+/// A tensor of one value, of the dtype and shape of another.
+#[track_caller]
+pub fn splat_like(value: f64, like: &Tensor) -> Tensor {
+    let ty = like.ty();
+    let one = super::constant(&Literal::scalar(Scalar::Float(value), ty.dtype));
+    super::expand_dims_to(&one, &ty.dims)
 }

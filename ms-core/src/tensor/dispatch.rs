@@ -5,6 +5,7 @@ use super::parameter::Parameter;
 use super::tensor::{Tensor, Traced};
 use crate::error::{Code, Error, Result, raise};
 use smallvec::SmallVec;
+use std::any::Any;
 use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
@@ -24,6 +25,17 @@ pub struct OpCall<'a> {
     pub inputs: &'a [&'a Tensor],
     /// The user's line.
     pub location: &'static Location<'static>,
+}
+
+/// What a dispatcher does with ops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DispatchMode {
+    /// Runs them.
+    Eager,
+    /// Runs them and records them.
+    Tape,
+    /// Records them only.
+    Trace,
 }
 
 /// Applies ops and reads values: implemented by eager execution, the tape, and tracing.
@@ -60,6 +72,12 @@ pub trait Dispatcher {
     fn refuse_shape(&self, traced: &Traced) -> ! {
         raise(escaped(traced, "shape"))
     }
+
+    /// What it does with ops.
+    fn mode(&self) -> DispatchMode;
+
+    /// This dispatcher as its own type, for the modules that define one.
+    fn as_any(self: Rc<Self>) -> Rc<dyn Any>;
 }
 
 #[track_caller]
@@ -89,7 +107,19 @@ pub fn dispatcher<R>(f: impl FnOnce(&dyn Dispatcher) -> R) -> R {
     }
 }
 
-fn eager() -> &'static dyn Dispatcher {
+/// What the dispatcher of this thread does with ops.
+#[inline]
+pub fn dispatch_mode() -> DispatchMode {
+    STACK.with(|stack| stack.borrow().last().map_or(DispatchMode::Eager, |it| it.mode()))
+}
+
+/// The dispatcher on top of this thread's stack; nothing where ops run eagerly.
+pub fn current_dispatcher() -> Option<Rc<dyn Dispatcher>> {
+    STACK.with(|stack| stack.borrow().last().cloned())
+}
+
+/// The executor that is used outside every trace.
+pub fn eager() -> &'static dyn Dispatcher {
     static EAGER: OnceLock<&'static (dyn Dispatcher + Sync)> = OnceLock::new();
     *EAGER.get_or_init(|| {
         inventory::iter::<EagerDispatcher>.into_iter().next().expect("`session` submits the eager executor").0
@@ -127,5 +157,31 @@ pub fn apply1(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
     match apply(op, attrs, inputs) {
         Ok(mut outputs) => outputs.pop().expect("the op has one result"),
         Err(error) => raise(error),
+    }
+}
+
+/// The eager executor as a dispatcher that can be pushed over others.
+pub struct Eagerly;
+
+impl Dispatcher for Eagerly {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        eager().apply(call)
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        eager().read_parameter(parameter)
+    }
+
+    #[track_caller]
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        eager().write_parameter(parameter, value)
+    }
+
+    fn mode(&self) -> DispatchMode {
+        DispatchMode::Eager
+    }
+
+    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
+        self
     }
 }

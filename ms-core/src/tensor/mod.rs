@@ -19,7 +19,10 @@ mod tensor;
 mod types;
 
 pub use array::Array;
-pub use dispatch::{Dispatcher, EagerDispatcher, OpCall, Outputs, apply, apply1, dispatcher, with_dispatcher};
+pub use dispatch::{
+    DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, apply, apply1, current_dispatcher,
+    dispatch_mode, dispatcher, eager, with_dispatcher,
+};
 pub use dtype::{DType, Kind, promote};
 pub use element::{Element, Scalar};
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
@@ -27,7 +30,7 @@ pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes};
 pub use literal::Literal;
 pub use nested::Nested;
 pub use op::{Attr, Attrs, Op, OpInfo};
-pub use parameter::{Parameter, SlotId};
+pub use parameter::{Created, Parameter, SlotId, with_created};
 pub use storage::Storage;
 pub use tensor::{AsTensor, Tensor, Traced};
 pub use types::{Dim, Dims, Type};

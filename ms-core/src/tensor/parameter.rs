@@ -1,9 +1,14 @@
 //! Named mutable slots.
 
-use super::dispatch::dispatcher;
+use super::dispatch::{Eagerly, dispatcher, with_dispatcher};
+use super::dtype::DType;
+use super::layout::IntoShape;
 use super::tensor::Tensor;
-use crate::error::{OrRaise, Result};
+use super::types::Type;
+use crate::error::{Code, Error, OrRaise, Result, raise};
+use std::cell::RefCell;
 use std::fmt;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -26,7 +31,77 @@ struct Slot {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
+/// The slots that a compiled function makes when it runs: the same ones at every run.
+pub struct Created {
+    slots: Vec<Parameter>,
+    taken: Vec<bool>,
+}
+
+impl Created {
+    /// The slots of the runs before, in order of creation.
+    pub fn new(slots: Vec<Parameter>) -> Self {
+        Self { taken: vec![false; slots.len()], slots }
+    }
+
+    /// All slots, those of this run included.
+    pub fn slots(&self) -> &[Parameter] {
+        &self.slots
+    }
+
+    /// The first slot of that name and type that this run has not met yet.
+    fn take(&mut self, name: &str, ty: &Type) -> Option<Parameter> {
+        let fits = |&at: &usize| !self.taken[at] && self.slots[at].name() == name && self.slots[at].load().ty() == *ty;
+        let at = (0..self.slots.len()).find(fits)?;
+        self.taken[at] = true;
+        Some(self.slots[at].clone())
+    }
+
+    fn push(&mut self, slot: Parameter) {
+        self.slots.push(slot);
+        self.taken.push(true);
+    }
+}
+
+thread_local! {
+    static CREATED: RefCell<Option<Rc<RefCell<Created>>>> = const { RefCell::new(None) };
+}
+
+/// Runs `f` so that [`Parameter::init`] gives the slots of `created` again before it makes new ones.
+pub fn with_created<R>(created: Rc<RefCell<Created>>, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Rc<RefCell<Created>>>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            CREATED.with(|it| *it.borrow_mut() = self.0.take());
+        }
+    }
+    let _restore = Restore(CREATED.with(|it| it.borrow_mut().replace(created)));
+    f()
+}
+
 impl Parameter {
+    /// A trainable slot whose first value `init` gives: eagerly, even while a function that makes
+    /// the slot is being traced, and once, however often that function runs.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and dtype.
+    #[track_caller]
+    pub fn init(name: &str, shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
+        let ty = Type::of(dtype, &shape.into_shape());
+        let scope = CREATED.with(|it| it.borrow().clone());
+        if let Some(known) = scope.as_ref().and_then(|it| it.borrow_mut().take(name, &ty)) {
+            return known;
+        }
+        let value = with_dispatcher(Rc::new(Eagerly), init);
+        if value.ty() != ty {
+            raise(Error::new(Code::Shape, format!("the initial value of a parameter of {ty} is {}", value.ty())));
+        }
+        let slot = Self::new(value, name);
+        if let Some(scope) = scope {
+            scope.borrow_mut().push(slot.clone());
+        }
+        slot
+    }
+
     /// A trainable slot that holds `value`. The name may be empty: its path in the cell stands for it.
     pub fn new(value: Tensor, name: impl Into<String>) -> Self {
         Self(Arc::new(Slot {

@@ -2,6 +2,24 @@
 
 mod arg;
 mod cell;
+mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Training, Tree};
 pub use cell::Cell;
+pub use tracer::{Binding, Region, Trace, TraceAbort, Tracer, build, run_nested, run_traced};
+
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Parameter, Tensor};
+
+/// Whether `value` may be written into `parameter`.
+///
+/// # Errors
+/// [`Code::Shape`] or [`Code::DType`] when it is of another type than the slot.
+pub fn check_write(parameter: &Parameter, value: &Tensor) -> Result<()> {
+    let (slot, new) = (parameter.load().ty(), value.ty());
+    if slot == new || value.as_traced().is_some_and(|it| it.poisoned) {
+        return Ok(());
+    }
+    let code = if slot.dtype == new.dtype { Code::Shape } else { Code::DType };
+    Err(Error::new(code, format!("a parameter of {slot} cannot take {new}")).with_op("assign"))
+}

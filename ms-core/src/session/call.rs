@@ -1,0 +1,324 @@
+//! Call sites of compiled functions: signatures, versions, tracing, running.
+
+use super::compiled::Compiled;
+use super::context::{self, Mode, Precision};
+use super::signature::{Signature, TypeKey};
+use crate::error::{Error, Result, raise};
+use crate::tensor::{Created, DispatchMode, Parameter, Tensor, dispatch_mode, with_created};
+use crate::trace::{Arg, Binding, Sink, Tracer, Tree, run_traced};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::Deref;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+/// A compiled function: a `static` at its definition, which the macros emit.
+pub struct JitFn {
+    name: &'static str,
+    file: &'static str,
+    line: u32,
+    source: u64,
+    /// Whether it compiles in graph mode only, as the `construct` of a cell does.
+    graph_mode_only: bool,
+    versions: RwLock<Option<FxHashMap<u64, SmallVec<[Arc<Version>; 1]>>>>,
+    created: Mutex<Vec<Parameter>>,
+}
+
+/// A compiled function for one signature.
+struct Version {
+    signature: Box<[u64]>,
+    compiled: Arc<Compiled>,
+    inputs: Vec<Source>,
+    writes: Vec<Parameter>,
+    /// The traced result, whose tensors are replaced by those of a run.
+    template: Box<dyn Any + Send + Sync>,
+    results: usize,
+}
+
+/// Where an input of a version comes from at a call.
+enum Source {
+    Argument(usize),
+    Slot(Parameter),
+    Captured(Tensor),
+}
+
+impl JitFn {
+    /// A function that compiles wherever it is called. `source` is a hash of its text.
+    pub const fn new(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
+        Self::with_mode(name, file, line, source, false)
+    }
+
+    /// A function that compiles in [`Mode::Graph`] only.
+    pub const fn cell(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
+        Self::with_mode(name, file, line, source, true)
+    }
+
+    const fn with_mode(name: &'static str, file: &'static str, line: u32, source: u64, graph_mode_only: bool) -> Self {
+        let versions = RwLock::new(None);
+        Self { name, file, line, source, graph_mode_only, versions, created: Mutex::new(Vec::new()) }
+    }
+
+    /// The name, for messages and reports.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// File, line and hash of the definition.
+    pub fn site(&self) -> (&'static str, u32, u64) {
+        (self.file, self.line, self.source)
+    }
+
+    /// Number of compiled versions.
+    pub fn versions(&self) -> usize {
+        let versions = self.versions.read().unwrap_or_else(PoisonError::into_inner);
+        versions.as_ref().map_or(0, |it| it.values().map(SmallVec::len).sum())
+    }
+
+    /// Drops all compiled versions, so that host values are read anew.
+    pub fn retrace(&self) {
+        *self.versions.write().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Begins a call: `sign` shows all arguments to its sink.
+    #[track_caller]
+    #[inline]
+    pub fn begin(&'static self, monomorph: TypeKey, sign: impl FnOnce(&mut dyn Sink)) -> Call {
+        let location = Location::caller();
+        let mode = dispatch_mode();
+        let (precision, compiles) = context::read(|it| {
+            (it.precision, mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph))
+        });
+        if !compiles {
+            let state = if mode == DispatchMode::Trace { State::Inline } else { State::Eager };
+            return Call { function: self, location, precision, signature: Signature::default(), state };
+        }
+        let mut signature = Signature::new(monomorph, precision);
+        sign(&mut signature);
+        let state = match self.find(&signature) {
+            Some(version) => State::Ready(version),
+            None => {
+                let tracer = Tracer::new(self.name);
+                signature.tensors().iter().for_each(|it| tracer.argument(it));
+                State::Trace(tracer)
+            }
+        };
+        Call { function: self, location, precision, signature, state }
+    }
+
+    fn find(&self, signature: &Signature) -> Option<Arc<Version>> {
+        let versions = self.versions.read().unwrap_or_else(PoisonError::into_inner);
+        let bucket = versions.as_ref()?.get(&signature.hash())?;
+        bucket.iter().find(|it| *it.signature == *signature.words()).cloned()
+    }
+
+    fn insert(&self, signature: &Signature, version: Arc<Version>) {
+        let mut versions = self.versions.write().unwrap_or_else(PoisonError::into_inner);
+        versions.get_or_insert_default().entry(signature.hash()).or_default().push(version);
+    }
+
+    /// Runs `body` so that the parameters it makes are the same at every call.
+    fn with_created<R>(&self, body: impl FnOnce() -> R) -> R {
+        let known = self.created.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let created = Rc::new(RefCell::new(Created::new(known)));
+        let result = with_created(created.clone(), body);
+        let all = created.borrow().slots().to_vec();
+        let mut known = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() > known.len() {
+            *known = all;
+        }
+        result
+    }
+}
+
+/// A call of a compiled function between its begin and its result.
+pub struct Call {
+    function: &'static JitFn,
+    location: &'static Location<'static>,
+    precision: Precision,
+    signature: Signature,
+    state: State,
+}
+
+enum State {
+    /// The body runs as plain Rust with eager ops.
+    Eager,
+    /// The body runs inside the trace of its caller.
+    Inline,
+    /// A version exists.
+    Ready(Arc<Version>),
+    /// The body is traced.
+    Trace(Rc<Tracer>),
+}
+
+/// An argument as the body sees it.
+pub enum Entered<'a, T: ?Sized> {
+    /// The caller's own value.
+    Given(&'a T),
+    /// A copy with traced tensors.
+    Traced(Box<T>),
+}
+
+impl<T: ?Sized> Deref for Entered<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        match self {
+            Self::Given(it) => it,
+            Self::Traced(it) => it,
+        }
+    }
+}
+
+/// What a compiled function can give: a [`Tree`], or a `Result` of one.
+pub trait JitReturn: Sized {
+    /// The structure of tensors inside.
+    type Tree: Tree + Send + Sync + 'static;
+
+    /// The structure, or the whole value where there is none (an error of the user's).
+    ///
+    /// # Errors
+    /// The value itself.
+    fn split(self) -> Result<Self::Tree, Self>;
+
+    /// The value of a structure.
+    fn join(tree: Self::Tree) -> Self;
+
+    /// The value of a refusal, or a panic with its text.
+    #[track_caller]
+    fn refuse(error: Error) -> Self;
+}
+
+impl<T: Tree + Send + Sync + 'static> JitReturn for T {
+    type Tree = T;
+
+    fn split(self) -> Result<T, Self> {
+        Ok(self)
+    }
+
+    fn join(tree: T) -> Self {
+        tree
+    }
+
+    #[track_caller]
+    fn refuse(error: Error) -> Self {
+        raise(error)
+    }
+}
+
+impl<T: Tree + Send + Sync + 'static, E: From<Error>> JitReturn for Result<T, E> {
+    type Tree = T;
+
+    fn split(self) -> Result<T, Self> {
+        self.map_err(Err)
+    }
+
+    fn join(tree: T) -> Self {
+        Ok(tree)
+    }
+
+    fn refuse(error: Error) -> Self {
+        Err(error.into())
+    }
+}
+
+/// The tensors of a structure, in order.
+pub fn leaves(tree: &impl Arg) -> Vec<Tensor> {
+    struct Leaves(Vec<Tensor>);
+    impl Sink for Leaves {
+        fn tensor(&mut self, tensor: &Tensor) {
+            self.0.push(tensor.clone());
+        }
+        fn parameter(&mut self, _: &Parameter) {}
+        fn fixed(&mut self, _: u64) {}
+    }
+    let mut found = Leaves(Vec::new());
+    tree.visit(&mut found);
+    found.0
+}
+
+impl Call {
+    /// The result of a version that exists already.
+    #[track_caller]
+    pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
+        let State::Ready(version) = &self.state else { return None };
+        Some(self.run(version).unwrap_or_else(|error| R::refuse(error)))
+    }
+
+    /// An argument as the body has to see it.
+    #[track_caller]
+    pub fn enter<'a, T: Arg + ?Sized>(&mut self, arg: &'a T) -> Entered<'a, T> {
+        let State::Trace(tracer) = &self.state else { return Entered::Given(arg) };
+        let mut next = |it: &Tensor| match tracer.value(it) {
+            Ok(value) => value,
+            Err(error) => raise(error),
+        };
+        arg.enter(&mut next).map_or(Entered::Given(arg), Entered::Traced)
+    }
+
+    /// The result of running `body`: traced and compiled, or as it stands.
+    #[track_caller]
+    pub fn finish<R: JitReturn>(self, body: impl FnOnce() -> R) -> R {
+        let tracer = match &self.state {
+            State::Inline => return body(),
+            State::Eager => return self.function.with_created(body),
+            State::Ready(version) => return self.run(version).unwrap_or_else(|error| R::refuse(error)),
+            State::Trace(tracer) => tracer.clone(),
+        };
+        let result = self.function.with_created(|| run_traced(&tracer, body));
+        let template = match result.map(R::split) {
+            Some(Ok(tree)) => Some(tree),
+            Some(Err(refused)) => return refused,
+            None => None,
+        };
+        match self.compile::<R>(&tracer, template) {
+            Ok(version) => self.run(&version).unwrap_or_else(|error| R::refuse(error)),
+            Err(error) => R::refuse(error.at(self.location)),
+        }
+    }
+
+    fn compile<R: JitReturn>(&self, tracer: &Tracer, template: Option<R::Tree>) -> Result<Arc<Version>> {
+        let results = template.as_ref().map(leaves).unwrap_or_default();
+        let trace = tracer.finish(&results)?;
+        let template = template.expect("a trace without errors has a result");
+        let inputs = trace.bindings.into_iter().map(|it| match it {
+            Binding::Argument(at) => Source::Argument(at),
+            Binding::Slot(parameter) => Source::Slot(parameter),
+            Binding::Captured(tensor) => Source::Captured(tensor),
+            Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
+        });
+        let version = Arc::new(Version {
+            signature: self.signature.words().into(),
+            inputs: inputs.collect(),
+            compiled: Compiled::new(&trace.graph, self.precision)?,
+            writes: trace.writes,
+            template: Box::new(template),
+            results: results.len(),
+        });
+        self.function.insert(&self.signature, version.clone());
+        Ok(version)
+    }
+
+    #[track_caller]
+    fn run<R: JitReturn>(&self, version: &Version) -> Result<R> {
+        let mut inputs: SmallVec<[Tensor; 8]> = SmallVec::with_capacity(version.inputs.len());
+        for source in &version.inputs {
+            inputs.push(match source {
+                Source::Argument(at) => self.signature.tensors()[*at].clone(),
+                Source::Slot(parameter) => parameter.value(),
+                Source::Captured(tensor) => tensor.clone(),
+            });
+        }
+        let outputs = version.compiled.call(&inputs)?;
+        drop(inputs);
+        let (results, written) = outputs.split_at(version.results);
+        for (parameter, value) in version.writes.iter().zip(written) {
+            parameter.try_set(value)?;
+        }
+        let template = version.template.downcast_ref::<R::Tree>().expect("the signature holds the result's type");
+        let mut next = results.iter();
+        Ok(R::join(template.rebuild(&mut |_| next.next().expect("as many results as the template has").clone())))
+    }
+}

@@ -1,0 +1,108 @@
+//! Graphs that can be called: compiled when they first are, once per content.
+
+use super::context::Precision;
+use super::tape::Tape;
+use crate::error::{Error, Result};
+use crate::exec::{self, Executable};
+use crate::ir::Graph;
+use crate::tensor::{Array, Tensor};
+use crate::transform;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// A graph and what it compiles to: itself, and its derivatives.
+pub struct Compiled {
+    graph: Graph,
+    precision: Precision,
+    executable: OnceLock<Result<Arc<dyn Executable>>>,
+    derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
+}
+
+/// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
+pub struct Derivative {
+    /// Gives the results, then what the backward part needs.
+    pub forward: Arc<Compiled>,
+    /// Takes that and the cotangents of the results `seeds`; gives the gradients.
+    pub backward: Arc<Compiled>,
+    /// Results that take a cotangent.
+    pub seeds: Vec<usize>,
+}
+
+impl Compiled {
+    /// A graph to be called, whose transforms are expanded here; code is made at the first call.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) and its like, from expanding transforms.
+    pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
+        let graph = transform::expand(graph)?.into_owned();
+        Ok(Arc::new(Self { graph, precision, executable: OnceLock::new(), derivatives: Mutex::default() }))
+    }
+
+    /// The optimised graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+
+    /// Number of outputs.
+    pub fn results(&self) -> usize {
+        self.graph.outputs().len()
+    }
+
+    /// Calls the graph through the current dispatcher: recorded as one step if that is a tape.
+    ///
+    /// # Errors
+    /// What lowering or an op refuses.
+    pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        match Tape::current() {
+            Some(tape) => tape.call(self, inputs),
+            None => self.run(inputs),
+        }
+    }
+
+    /// Runs the graph on arrays.
+    ///
+    /// # Errors
+    /// What lowering or an op refuses.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let executable = self.executable()?;
+        let mut arrays: SmallVec<[&Array; 8]> = SmallVec::with_capacity(inputs.len());
+        let mut strided = false;
+        for input in inputs {
+            let array = input.as_array().ok_or_else(|| super::eager::not_an_array(input))?;
+            strided |= !array.layout().is_contiguous();
+            arrays.push(array);
+        }
+        let outputs = if strided {
+            let dense: SmallVec<[Array; 8]> = arrays.iter().map(|it| it.to_contiguous()).collect();
+            executable.run(&dense.iter().collect::<SmallVec<[&Array; 8]>>())?
+        } else {
+            executable.run(&arrays)?
+        };
+        Ok(outputs.into_iter().map(Tensor::from_array).collect())
+    }
+
+    fn executable(&self) -> Result<&Arc<dyn Executable>> {
+        let make = || Ok(exec::reference(self.graph.clone()));
+        self.executable.get_or_init(make).as_ref().map_err(Error::clone)
+    }
+
+    /// The derivative with respect to the inputs `wrt`, made once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn derivative(&self, wrt: &[usize]) -> Result<Arc<Derivative>> {
+        let mut made = self.derivatives.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made.get(wrt) {
+            return Ok(known.clone());
+        }
+        let parts = transform::differentiate(&self.graph, wrt)?;
+        let derivative = Arc::new(Derivative {
+            forward: Self::new(&parts.forward, self.precision)?,
+            backward: Self::new(&parts.backward, self.precision)?,
+            seeds: parts.seeds,
+        });
+        made.insert(wrt.to_vec(), derivative.clone());
+        Ok(derivative)
+    }
+}

@@ -1,0 +1,91 @@
+//! How code runs: settings of the process, overridden per thread.
+
+use std::cell::RefCell;
+use std::sync::{OnceLock, PoisonError, RwLock};
+
+/// What a call of a cell does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Mode {
+    /// Ops run one by one; only `#[jit]` compiles. The default.
+    #[default]
+    PyNative,
+    /// Every call of a cell is compiled as a whole.
+    Graph,
+}
+
+/// What compiled arithmetic may do to the bits of a result.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Precision {
+    /// Every op rounds as it does eagerly: compiled and eager results are equal bit for bit.
+    Strict,
+    /// As exact as f32 arithmetic; products and sums may contract.
+    #[default]
+    Highest,
+}
+
+/// The settings.
+///
+/// ```
+/// use ms_core::session::{Context, Mode, context, set_context};
+/// set_context(Context { mode: Mode::Graph, ..context() });
+/// # set_context(Context { mode: Mode::PyNative, ..context() });
+/// ```
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// What a call of a cell does.
+    pub mode: Mode,
+    /// What compiled arithmetic may do.
+    pub precision: Precision,
+    /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
+    pub jit: bool,
+}
+
+impl Default for Context {
+    fn default() -> Self {
+        let jit = std::env::var_os("MS_JIT").is_none_or(|it| it != "0");
+        Self { mode: Mode::default(), precision: Precision::default(), jit }
+    }
+}
+
+fn process() -> &'static RwLock<Context> {
+    static PROCESS: OnceLock<RwLock<Context>> = OnceLock::new();
+    PROCESS.get_or_init(RwLock::default)
+}
+
+thread_local! {
+    static THREAD: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The settings that hold here.
+pub fn context() -> Context {
+    read(Context::clone)
+}
+
+/// Looks at the settings that hold here.
+pub(crate) fn read<R>(f: impl FnOnce(&Context) -> R) -> R {
+    THREAD.with(|stack| match stack.borrow().last() {
+        Some(context) => f(context),
+        None => f(&process().read().unwrap_or_else(PoisonError::into_inner)),
+    })
+}
+
+/// Sets the settings of the process, or those of the innermost [`with_context`] of this thread.
+pub fn set_context(context: Context) {
+    THREAD.with(|stack| match stack.borrow_mut().last_mut() {
+        Some(innermost) => *innermost = context,
+        None => *process().write().unwrap_or_else(PoisonError::into_inner) = context,
+    });
+}
+
+/// Runs `f` with settings of its own on this thread.
+pub fn with_context<R>(context: Context, f: impl FnOnce() -> R) -> R {
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            THREAD.with(|stack| stack.borrow_mut().pop());
+        }
+    }
+    THREAD.with(|stack| stack.borrow_mut().push(context));
+    let _pop = Pop;
+    f()
+}

@@ -1,0 +1,97 @@
+//! Eager execution: one op at a time, through the same kernels as compiled graphs.
+
+use crate::error::{Code, Error, Result};
+use crate::exec;
+use crate::ops::{self, Lowering, OpDef, Types};
+use crate::tensor::{Array, DispatchMode, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
+use crate::trace::check_write;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// Runs ops as they come.
+struct Eager;
+
+inventory::submit! { EagerDispatcher(&Eager) }
+
+/// Why a traced value cannot be an operand of an eager op.
+pub(super) fn not_an_array(tensor: &Tensor) -> Error {
+    Error::new(Code::Escaped, "a traced value is used outside the function that made it")
+        .with_operands([tensor.ty().to_string()])
+        .help("return it from that function, and use the result")
+}
+
+type Operands<'a> = SmallVec<[&'a Array; 3]>;
+
+fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
+    let types: SmallVec<[Type; 3]> = operands.iter().map(|it| it.ty()).collect();
+    (def.infer)(call.attrs, &types.iter().collect::<SmallVec<[&Type; 3]>>())
+}
+
+/// The result as an array that nobody else writes.
+fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<SmallVec<[Array; 1]>> {
+    let types = infer(def, call, operands)?;
+    match &def.lowering {
+        Lowering::Constant => return Ok(SmallVec::from_iter([call.attrs.literal(0).to_array()])),
+        Lowering::View(view) => {
+            let dense;
+            let (array, layout) = match view(call.attrs, operands[0].layout()) {
+                Some(layout) => (operands[0], layout),
+                None => {
+                    dense = operands[0].to_contiguous();
+                    let layout = view(call.attrs, dense.layout()).expect("a row-major operand has every view");
+                    (&dense, layout)
+                }
+            };
+            return Ok(SmallVec::from_iter([array.with_layout(layout)]));
+        }
+        _ => {}
+    }
+    let Some(backend) = exec::backend() else {
+        return (def.eval)(call.attrs, operands);
+    };
+    let shape = |ty: &Type| ty.shape().expect("arrays have constant shapes");
+    let outputs: SmallVec<[Array; 1]> = types.iter().map(|ty| Array::uninit(&shape(ty), ty.dtype)).collect();
+    backend.library(call.op, call.attrs, operands, &outputs)?;
+    Ok(outputs)
+}
+
+impl Dispatcher for Eager {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let def = ops::definition(call.op);
+        let mut operands = Operands::new();
+        for input in call.inputs {
+            operands.push(input.as_array().ok_or_else(|| not_an_array(input).with_op(def.name()).at(call.location))?);
+        }
+        match run(def, &call, &operands) {
+            Ok(outputs) => Ok(outputs.into_iter().map(Tensor::from_array).collect()),
+            Err(error) => {
+                let operands = operands.iter().map(|it| it.ty().to_string());
+                Err(error.with_op(def.name()).with_operands(operands).at(call.location))
+            }
+        }
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        Ok(parameter.load())
+    }
+
+    #[track_caller]
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        if value.is_traced() {
+            return Err(not_an_array(value).with_op("assign").at(Location::caller()));
+        }
+        check_write(parameter, value).map_err(|it| it.at(Location::caller()))?;
+        parameter.store(value.clone());
+        Ok(())
+    }
+
+    fn mode(&self) -> DispatchMode {
+        DispatchMode::Eager
+    }
+
+    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
+        self
+    }
+}

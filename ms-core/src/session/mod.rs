@@ -1,0 +1,17 @@
+//! Call sites, eager execution, the tape, gradients, settings: the only module that sees all the
+//! others.
+
+mod call;
+mod compiled;
+mod context;
+mod eager;
+mod grad;
+mod signature;
+mod tape;
+
+pub use call::{Call, Entered, JitFn, JitReturn, leaves};
+pub use compiled::{Compiled, Derivative};
+pub use context::{Context, Mode, Precision, context, set_context, with_context};
+pub use grad::{Differentiable, Function, Gradients, Transformed, Wrt, differentiate, grad, value_and_grad};
+pub use signature::{Signature, TypeKey, type_key};
+pub use tape::Tape;

@@ -1,0 +1,214 @@
+//! The eager tape: ops are run and recorded, so that gradients can be pulled back through them.
+
+use super::compiled::{Compiled, Derivative};
+use crate::error::Result;
+use crate::ops::rules::splat_like;
+use crate::ops::{self, Cotangents};
+use crate::tensor::{
+    DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, SlotId, Tensor, current_dispatcher, with_dispatcher,
+};
+use crate::transform::{Gradients, Pullback, RuleEntry, Slot, pull_all};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Runs ops through the dispatcher below it and records those that a watched tensor reaches.
+pub struct Tape {
+    below: Rc<dyn Dispatcher>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Slots of watched tensors by identity. The steps keep the tensors, and so their addresses, alive.
+    slots: FxHashMap<usize, Slot>,
+    kept: Vec<Tensor>,
+    steps: Vec<Box<dyn Pullback>>,
+    /// Watched parameters, until they are written.
+    parameters: FxHashMap<SlotId, Tensor>,
+    next: Slot,
+}
+
+impl State {
+    fn watch(&mut self, tensor: &Tensor) -> Slot {
+        let slot = self.next;
+        self.next += 1;
+        self.slots.insert(tensor.identity(), slot);
+        self.kept.push(tensor.clone());
+        slot
+    }
+
+    fn slot(&self, tensor: &Tensor) -> Option<Slot> {
+        self.slots.get(&tensor.identity()).copied()
+    }
+}
+
+impl Tape {
+    /// A tape over the current dispatcher.
+    pub fn new() -> Rc<Self> {
+        let below = current_dispatcher().unwrap_or_else(|| Rc::new(Eagerly));
+        Rc::new(Self { below, state: RefCell::default() })
+    }
+
+    /// The tape that is the current dispatcher of this thread, if there is one.
+    pub fn current() -> Option<Rc<Self>> {
+        let top = current_dispatcher()?;
+        if top.mode() != DispatchMode::Tape {
+            return None;
+        }
+        top.as_any().downcast::<Self>().ok()
+    }
+
+    /// Starts recording what happens to `tensor`: gives the same elements under an identity of
+    /// their own.
+    pub fn watch(&self, tensor: &Tensor) -> Tensor {
+        let watched = tensor.fresh();
+        self.state.borrow_mut().watch(&watched);
+        watched
+    }
+
+    /// Starts recording what happens to the value of `parameter`; reads of it give the result.
+    ///
+    /// # Errors
+    /// When the parameter cannot be read here.
+    pub fn watch_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        let watched = self.watch(&self.below.read_parameter(parameter)?);
+        self.state.borrow_mut().parameters.insert(parameter.id(), watched.clone());
+        Ok(watched)
+    }
+
+    /// Runs `f` and records its ops.
+    pub fn record<R>(self: &Rc<Self>, f: impl FnOnce() -> R) -> R {
+        with_dispatcher(self.clone(), f)
+    }
+
+    /// Runs `f` with the dispatcher below the tape.
+    pub fn below<R>(&self, f: impl FnOnce() -> R) -> R {
+        with_dispatcher(self.below.clone(), f)
+    }
+
+    /// The gradients of the sum of `results` with respect to watched tensors; zeros where none
+    /// arrives.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn gradients(&self, results: &[Tensor], watched: &[Tensor]) -> Result<Vec<Tensor>> {
+        let state = std::mem::take(&mut *self.state.borrow_mut());
+        let mut gradients = Gradients::new(state.next as usize);
+        for result in results {
+            if let Some(slot) = state.slot(result) {
+                gradients.add(slot, splat_like(1.0, result));
+            }
+        }
+        pull_all(state.steps.iter().map(|it| &**it), &mut gradients)?;
+        let gradient = |it: &Tensor| match state.slot(it).and_then(|slot| gradients.get(slot)) {
+            Some(gradient) => gradient.clone(),
+            None => splat_like(0.0, it),
+        };
+        Ok(watched.iter().map(gradient).collect())
+    }
+
+    /// Calls a compiled graph and records it as one step.
+    pub(super) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let input_slots: Vec<Option<Slot>> = {
+            let state = self.state.borrow();
+            inputs.iter().map(|it| state.slot(it).filter(|_| it.dtype().is_float())).collect()
+        };
+        let wrt: Vec<usize> = (0..inputs.len()).filter(|&i| input_slots[i].is_some()).collect();
+        if wrt.is_empty() {
+            return self.below(|| compiled.call(inputs));
+        }
+        let derivative = compiled.derivative(&wrt)?;
+        let mut outputs = self.below(|| derivative.forward.call(inputs))?;
+        let residuals = outputs.split_off(compiled.results());
+        let mut state = self.state.borrow_mut();
+        let outputs: Vec<Tensor> = outputs;
+        let output_slots = derivative.seeds.iter().map(|&i| Some(state.watch(&outputs[i]))).collect();
+        let templates = derivative.seeds.iter().map(|&i| outputs[i].clone()).collect();
+        let input_slots = wrt.iter().map(|&i| input_slots[i]).collect();
+        state.steps.push(Box::new(CallEntry { derivative, residuals, templates, input_slots, output_slots }));
+        Ok(outputs)
+    }
+}
+
+/// A step that is a compiled graph.
+struct CallEntry {
+    derivative: Arc<Derivative>,
+    residuals: Vec<Tensor>,
+    /// The results, for the shapes of absent cotangents.
+    templates: Vec<Tensor>,
+    input_slots: Vec<Option<Slot>>,
+    output_slots: Vec<Option<Slot>>,
+}
+
+impl Pullback for CallEntry {
+    fn inputs(&self) -> &[Option<Slot>] {
+        &self.input_slots
+    }
+
+    fn outputs(&self) -> &[Option<Slot>] {
+        &self.output_slots
+    }
+
+    fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+        let given = cotangents.iter().zip(&self.templates);
+        let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| splat_like(0.0, like)));
+        let inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
+        Ok(self.derivative.backward.call(&inputs)?.into_iter().map(Some).collect())
+    }
+}
+
+impl Dispatcher for Tape {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let mut outputs = self.below.apply(call)?;
+        let mut state = self.state.borrow_mut();
+        let slots: SmallVec<[Option<Slot>; 3]> = call.inputs.iter().map(|it| state.slot(it)).collect();
+        if slots.iter().all(Option::is_none)
+            || matches!(ops::definition(call.op).derivative, ops::Derivative::Zero)
+            || !outputs.iter().any(|it| it.dtype().is_float())
+        {
+            return Ok(outputs);
+        }
+        // An op may hand an operand through; its result must be a value of its own here.
+        for output in &mut outputs {
+            if state.slot(output).is_some() {
+                *output = output.fresh();
+            }
+        }
+        let output_slots = outputs.iter().map(|it| it.dtype().is_float().then(|| state.watch(it))).collect();
+        state.steps.push(Box::new(RuleEntry {
+            op: call.op,
+            attrs: call.attrs.clone(),
+            inputs: call.inputs.iter().map(|&it| it.clone()).collect(),
+            outputs: outputs.clone(),
+            input_slots: slots,
+            output_slots,
+            location: call.location,
+        }));
+        Ok(outputs)
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        if let Some(watched) = self.state.borrow().parameters.get(&parameter.id()) {
+            return Ok(watched.clone());
+        }
+        self.below.read_parameter(parameter)
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        // The new value is a constant to the gradient: an identity that nothing recorded.
+        self.state.borrow_mut().parameters.remove(&parameter.id());
+        self.below.write_parameter(parameter, &value.fresh())
+    }
+
+    fn mode(&self) -> DispatchMode {
+        DispatchMode::Tape
+    }
+
+    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
+        self
+    }
+}

@@ -1,0 +1,498 @@
+//! The tracer: a stack of graphs under construction, and the dispatcher that fills them.
+
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, Type, ValueId};
+use crate::ops;
+use crate::tensor::{Attrs, DispatchMode, Dispatcher, Literal, Op, OpCall, Outputs, Parameter, SlotId, Tensor, Traced};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Captured tensors up to this many bytes become constants; larger ones become inputs.
+const CONSTANT_BYTES: usize = 64 << 10;
+
+/// How many poisoned results a refused op gives: more than any op has.
+const POISONED_RESULTS: usize = 8;
+
+/// What a graph input stands for.
+#[derive(Clone)]
+pub enum Binding {
+    /// The argument of that position.
+    Argument(usize),
+    /// The value of a parameter when the call starts.
+    Slot(Parameter),
+    /// A large tensor that the function captured.
+    Captured(Tensor),
+    /// A value of the graph around a region.
+    Outer(ValueId),
+}
+
+/// A finished trace.
+pub struct Trace {
+    /// The graph: outputs are the results, then the final values of `writes`.
+    pub graph: Graph,
+    /// What its inputs stand for.
+    pub bindings: Vec<Binding>,
+    /// The parameters that were written.
+    pub writes: Vec<Parameter>,
+}
+
+/// A finished sub-graph of a trace.
+pub struct Region {
+    /// The graph: outputs are the results, then the final values of `writes`. Its inputs are
+    /// those that were declared, then one for each of `captures`.
+    pub graph: Arc<Graph>,
+    /// The values of the graph around it that it uses.
+    pub captures: Vec<Tensor>,
+    /// The parameters that it writes.
+    pub writes: Vec<Parameter>,
+}
+
+/// Builds graphs from the ops that a function applies.
+pub struct Tracer {
+    id: u64,
+    state: RefCell<State>,
+}
+
+struct State {
+    frames: Vec<Frame>,
+    arguments: FxHashMap<usize, (Tensor, ValueId)>,
+    errors: Vec<Error>,
+}
+
+/// One graph under construction.
+struct Frame {
+    serial: u32,
+    graph: Graph,
+    bindings: Vec<Binding>,
+    outer: FxHashMap<ValueId, ValueId>,
+    /// Captured arrays by identity, kept alive so that the address stays theirs.
+    captured: FxHashMap<usize, (Tensor, ValueId)>,
+    slots: Vec<SlotState>,
+    slot_of: FxHashMap<SlotId, usize>,
+}
+
+struct SlotState {
+    parameter: Parameter,
+    value: ValueId,
+    written: bool,
+}
+
+/// The payload with which a trace is left early; its errors have been recorded.
+pub struct TraceAbort;
+
+static TRACES: AtomicU64 = AtomicU64::new(1);
+static FRAMES: AtomicU32 = AtomicU32::new(1);
+
+impl Frame {
+    fn new(name: &str) -> Self {
+        Self {
+            serial: FRAMES.fetch_add(1, Ordering::Relaxed),
+            graph: Graph::new(name),
+            bindings: Vec::new(),
+            outer: FxHashMap::default(),
+            captured: FxHashMap::default(),
+            slots: Vec::new(),
+            slot_of: FxHashMap::default(),
+        }
+    }
+
+    fn input(&mut self, ty: Type, binding: Binding) -> ValueId {
+        self.bindings.push(binding);
+        self.graph.add_input(ty)
+    }
+
+    fn set_slot(&mut self, parameter: &Parameter, value: ValueId, written: bool) {
+        match self.slot_of.get(&parameter.id()) {
+            Some(&at) => {
+                self.slots[at].value = value;
+                self.slots[at].written |= written;
+            }
+            None => {
+                self.slot_of.insert(parameter.id(), self.slots.len());
+                self.slots.push(SlotState { parameter: parameter.clone(), value, written });
+            }
+        }
+    }
+
+    fn written(&self) -> impl Iterator<Item = &SlotState> {
+        self.slots.iter().filter(|it| it.written)
+    }
+}
+
+impl State {
+    fn top(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a trace has a frame until it is finished")
+    }
+
+    /// A value of frame `depth` as a value of the innermost frame.
+    fn import(&mut self, depth: usize, mut value: ValueId) -> ValueId {
+        for inner in depth + 1..self.frames.len() {
+            value = match self.frames[inner].outer.get(&value) {
+                Some(&known) => known,
+                None => {
+                    let ty = self.frames[inner - 1].graph.ty(value).clone();
+                    let known = self.frames[inner].input(ty, Binding::Outer(value));
+                    self.frames[inner].outer.insert(value, known);
+                    known
+                }
+            };
+        }
+        value
+    }
+}
+
+impl Tracer {
+    /// A tracer with one empty graph.
+    pub fn new(name: &str) -> Rc<Self> {
+        Rc::new(Self {
+            id: TRACES.fetch_add(1, Ordering::Relaxed),
+            state: RefCell::new(State {
+                frames: vec![Frame::new(name)],
+                arguments: FxHashMap::default(),
+                errors: Vec::new(),
+            }),
+        })
+    }
+
+    /// The tracer that is the current dispatcher of this thread, if there is one.
+    pub fn current() -> Option<Rc<Self>> {
+        crate::tensor::current_dispatcher().and_then(|it| it.as_any().downcast::<Self>().ok())
+    }
+
+    fn wrap(&self, frame: &Frame, value: ValueId) -> Tensor {
+        let ty = frame.graph.ty(value).clone();
+        let shape = ty.shape();
+        Tensor::from_traced(Traced { trace: self.id, frame: frame.serial, value: value.0, ty, shape, poisoned: false })
+    }
+
+    fn poison(&self, frame: &Frame, ty: Type) -> Tensor {
+        let shape = ty.shape();
+        Tensor::from_traced(Traced { trace: self.id, frame: frame.serial, value: u32::MAX, ty, shape, poisoned: true })
+    }
+
+    /// Declares an argument: wherever `tensor` itself is met while tracing, it is this input.
+    pub fn argument(&self, tensor: &Tensor) {
+        let mut state = self.state.borrow_mut();
+        let index = state.top().bindings.len();
+        let value = state.top().input(tensor.ty(), Binding::Argument(index));
+        state.arguments.entry(tensor.identity()).or_insert((tensor.clone(), value));
+    }
+
+    /// The traced value that stands for an argument or for any other tensor.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`] for a value of another trace.
+    pub fn value(&self, tensor: &Tensor) -> Result<Tensor> {
+        if tensor.as_traced().is_some_and(|it| it.poisoned) {
+            return Ok(tensor.clone());
+        }
+        let mut state = self.state.borrow_mut();
+        let value = self.resolve(&mut state, tensor)?;
+        Ok(self.wrap(state.top(), value))
+    }
+
+    /// Declares an input of the innermost region.
+    pub fn input(&self, ty: Type) -> Tensor {
+        let mut state = self.state.borrow_mut();
+        let index = state.top().bindings.len();
+        let value = state.top().input(ty, Binding::Argument(index));
+        self.wrap(state.top(), value)
+    }
+
+    /// Makes `parameter` read as `value` in the innermost region.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`] for a value of another trace.
+    pub fn bind_slot(&self, parameter: &Parameter, value: &Tensor, written: bool) -> Result<()> {
+        let mut state = self.state.borrow_mut();
+        let value = self.resolve(&mut state, value)?;
+        state.top().set_slot(parameter, value, written);
+        Ok(())
+    }
+
+    /// Begins a region: ops go into a sub-graph until [`Tracer::pop`].
+    pub fn push(&self, name: &str) {
+        self.state.borrow_mut().frames.push(Frame::new(name));
+    }
+
+    /// Ends the innermost region with these results.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`] for a result of another trace.
+    pub fn pop(&self, results: &[Tensor]) -> Result<Region> {
+        let mut state = self.state.borrow_mut();
+        let outputs = self.outputs(&mut state, results);
+        let mut frame = state.frames.pop().expect("`push` opened the region");
+        let outer = state.top();
+        let captures = frame.bindings.iter().filter_map(|it| match it {
+            Binding::Outer(value) => Some(self.wrap(outer, *value)),
+            _ => None,
+        });
+        let captures = captures.collect();
+        frame.graph.set_outputs(outputs?);
+        let mut graph = frame.graph;
+        // Declared inputs stand before captured ones, in whatever order they were met.
+        let order: Vec<usize> = {
+            let (given, outer): (Vec<_>, Vec<_>) =
+                (0..frame.bindings.len()).partition(|&i| !matches!(frame.bindings[i], Binding::Outer(_)));
+            given.into_iter().chain(outer).collect()
+        };
+        graph.reorder_inputs(&order);
+        let writes = frame.slots.into_iter().filter(|it| it.written).map(|it| it.parameter).collect();
+        Ok(Region { graph: Arc::new(graph), captures, writes })
+    }
+
+    /// Leaves the innermost region without a result.
+    pub fn abandon(&self) {
+        self.state.borrow_mut().frames.pop();
+    }
+
+    /// Adds a node with regions to the innermost graph.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`] for an operand of another trace.
+    pub fn region_node(
+        &self,
+        op: Op,
+        attrs: Attrs,
+        regions: SmallVec<[Arc<Graph>; 1]>,
+        inputs: &[Tensor],
+        types: Vec<Type>,
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>> {
+        let mut state = self.state.borrow_mut();
+        let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
+        let mut node = Node::new(op, attrs, inputs?);
+        node.regions = regions;
+        node.location = Some(location);
+        let frame = state.top();
+        let id = frame.graph.add_node(node, types);
+        let outputs = frame.graph.node(id).outputs.clone();
+        Ok(outputs.into_iter().map(|value| self.wrap(frame, value)).collect())
+    }
+
+    /// Ends the trace with these results.
+    ///
+    /// # Errors
+    /// Everything that was refused while tracing, at once.
+    pub fn finish(&self, results: &[Tensor]) -> Result<Trace> {
+        let mut state = self.state.borrow_mut();
+        let outputs = if state.errors.is_empty() { self.outputs(&mut state, results) } else { Ok(Vec::new()) };
+        if !state.errors.is_empty() {
+            return Err(Error::collected(std::mem::take(&mut state.errors)));
+        }
+        let mut frame = state.frames.pop().expect("a trace is finished once");
+        frame.graph.set_outputs(outputs?);
+        let writes = frame.written().map(|it| it.parameter.clone()).collect();
+        Ok(Trace { graph: frame.graph, bindings: frame.bindings, writes })
+    }
+
+    /// Records an error that ends up with the others at the boundary of the trace.
+    pub fn report(&self, error: Error) {
+        self.state.borrow_mut().errors.push(error);
+    }
+
+    fn outputs(&self, state: &mut State, results: &[Tensor]) -> Result<Vec<ValueId>> {
+        let mut outputs: Vec<ValueId> = Vec::with_capacity(results.len());
+        for result in results {
+            outputs.push(self.resolve(state, result)?);
+        }
+        outputs.extend(state.top().written().map(|it| it.value));
+        Ok(outputs)
+    }
+
+    /// The value of the innermost graph that `tensor` is.
+    fn resolve(&self, state: &mut State, tensor: &Tensor) -> Result<ValueId> {
+        if let Some(traced) = tensor.as_traced() {
+            let depth = state.frames.iter().position(|it| it.serial == traced.frame);
+            return match depth {
+                Some(depth) if traced.trace == self.id => Ok(state.import(depth, ValueId(traced.value))),
+                _ => Err(Error::new(Code::Escaped, "a traced value is used outside the function that made it")
+                    .with_operands([traced.ty.to_string()])
+                    .help("return it from that function, or pass it as an argument")),
+            };
+        }
+        let identity = tensor.identity();
+        if let Some((_, value)) = state.arguments.get(&identity) {
+            let value = *value;
+            return Ok(state.import(0, value));
+        }
+        if let Some((_, value)) = state.top().captured.get(&identity) {
+            return Ok(*value);
+        }
+        let array = tensor.as_array().expect("a tensor that is not traced is an array");
+        let value = if array.numel() * array.dtype().size() <= CONSTANT_BYTES {
+            let attrs = Attrs::new([Literal::from_array(array).into()]);
+            let node = Node::new(ops::CONSTANT.op(), attrs, []);
+            let graph = &mut state.top().graph;
+            let id = graph.add_node(node, [array.ty()]);
+            graph.node(id).outputs[0]
+        } else {
+            let known = state.frames[0].captured.get(&identity).map(|it| it.1);
+            let value = known.unwrap_or_else(|| {
+                let value = state.frames[0].input(array.ty(), Binding::Captured(tensor.clone()));
+                state.frames[0].captured.insert(identity, (tensor.clone(), value));
+                value
+            });
+            state.import(0, value)
+        };
+        state.top().captured.insert(identity, (tensor.clone(), value));
+        Ok(value)
+    }
+
+    fn try_apply(&self, state: &mut State, call: &OpCall<'_>) -> Result<Outputs> {
+        let mut inputs: SmallVec<[ValueId; 3]> = SmallVec::new();
+        for input in call.inputs {
+            inputs.push(self.resolve(state, input)?);
+        }
+        let frame = state.top();
+        let results = {
+            let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| frame.graph.ty(it)).collect();
+            (ops::definition(call.op).infer)(call.attrs, &types)?
+        };
+        let mut node = Node::new(call.op, call.attrs.clone(), inputs);
+        node.location = Some(call.location);
+        let id = frame.graph.add_node(node, results);
+        let outputs = frame.graph.node(id).outputs.clone();
+        Ok(outputs.into_iter().map(|value| self.wrap(frame, value)).collect())
+    }
+}
+
+impl Dispatcher for Tracer {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let mut state = self.state.borrow_mut();
+        let poisoned = call.inputs.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned));
+        if !poisoned {
+            match self.try_apply(&mut state, &call) {
+                Ok(outputs) => return Ok(outputs),
+                Err(error) => {
+                    let operands = call.inputs.iter().map(|it| it.ty().to_string());
+                    state.errors.push(error.with_op(call.op.name()).with_operands(operands).at(call.location));
+                }
+            }
+        }
+        let guess = call.inputs.first().map_or_else(|| Type::of(crate::tensor::DType::F32, &[]), |it| it.ty());
+        let frame = state.top();
+        Ok((0..POISONED_RESULTS).map(|_| self.poison(frame, guess.clone())).collect())
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        let mut state = self.state.borrow_mut();
+        let known = (0..state.frames.len()).rev().find_map(|depth| {
+            let frame = &state.frames[depth];
+            frame.slot_of.get(&parameter.id()).map(|&at| (depth, frame.slots[at].value))
+        });
+        let (depth, value) = match known {
+            Some(known) => known,
+            None => {
+                let frame = &mut state.frames[0];
+                let value = frame.input(parameter.load().ty(), Binding::Slot(parameter.clone()));
+                frame.set_slot(parameter, value, false);
+                (0, value)
+            }
+        };
+        let value = state.import(depth, value);
+        Ok(self.wrap(state.top(), value))
+    }
+
+    #[track_caller]
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        let checked = super::check_write(parameter, value).map_err(|it| it.at(Location::caller()));
+        let mut state = self.state.borrow_mut();
+        if value.as_traced().is_some_and(|it| it.poisoned) {
+            return Ok(());
+        }
+        match checked.and_then(|()| self.resolve(&mut state, value)) {
+            Ok(value) => state.top().set_slot(parameter, value, true),
+            Err(error) => state.errors.push(error),
+        }
+        Ok(())
+    }
+
+    #[track_caller]
+    fn refuse_read(&self, traced: &Traced) -> Error {
+        if !traced.poisoned {
+            self.report(
+                Error::new(Code::TracedValue, format!("the value of a traced `{}` is not known yet", traced.ty))
+                    .at(Location::caller())
+                    .help("return the tensor and read it outside, or keep the computation on tensors"),
+            );
+        }
+        std::panic::resume_unwind(Box::new(TraceAbort))
+    }
+
+    #[track_caller]
+    fn refuse_shape(&self, traced: &Traced) -> ! {
+        if !traced.poisoned {
+            self.report(
+                Error::new(Code::TracedValue, format!("`{}` has a dimension that is not known yet", traced.ty))
+                    .at(Location::caller())
+                    .help("use `.dim(axis)`, which may be symbolic"),
+            );
+        }
+        std::panic::resume_unwind(Box::new(TraceAbort))
+    }
+
+    fn mode(&self) -> DispatchMode {
+        DispatchMode::Trace
+    }
+
+    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
+        self
+    }
+}
+
+/// Runs `body` with `tracer` as the dispatcher; an early leave gives nothing, its errors being
+/// recorded in the tracer.
+pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
+    let run = || crate::tensor::with_dispatcher(tracer.clone(), body);
+    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
+        Ok(result) => Some(result),
+        Err(payload) if payload.is::<TraceAbort>() => None,
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
+}
+
+/// Runs `body`, which gives a value and the results of a region, inside a region of `tracer`.
+///
+/// # Errors
+/// What `body` gives, and [`Code::Escaped`] for a result of another trace.
+pub fn run_nested<R>(
+    tracer: &Tracer,
+    name: &str,
+    body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
+) -> Result<(R, Region)> {
+    /// Leaves the region when `body` unwinds.
+    struct Leave<'a>(Option<&'a Tracer>);
+    impl Drop for Leave<'_> {
+        fn drop(&mut self) {
+            if let Some(tracer) = self.0 {
+                tracer.abandon();
+            }
+        }
+    }
+    tracer.push(name);
+    let mut leave = Leave(Some(tracer));
+    let (value, results) = body()?;
+    leave.0 = None;
+    Ok((value, tracer.pop(&results)?))
+}
+
+/// Builds a graph by running `body` on traced inputs of the given types.
+///
+/// # Errors
+/// Everything that was refused while tracing.
+pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
+    let tracer = Tracer::new(name);
+    let inputs: Vec<Tensor> = inputs.iter().map(|ty| tracer.input(ty.clone())).collect();
+    match run_traced(&tracer, || body(&inputs)) {
+        Some(results) => Ok(tracer.finish(&results?)?.graph),
+        None => Err(tracer.finish(&[]).err().expect("an early leave records its error")),
+    }
+}

@@ -1,0 +1,7 @@
+//! Graph to graph: derivatives.
+
+mod expand;
+mod reverse;
+
+pub use expand::expand;
+pub use reverse::{Differentiated, Gradients, Pullback, RuleEntry, Slot, differentiate, pull_all, value_and_grad};
