@@ -1,14 +1,18 @@
 //! Eager execution: one op at a time, through the same kernels as compiled graphs.
 
 use crate::error::{Code, Error, Result};
-use crate::exec;
+use crate::exec::{self, Backend, KernelCode};
+use crate::lower::single::{self, KernelKey};
 use crate::ops::{self, Lowering, OpDef, Types};
 use crate::tensor::{Array, DispatchMode, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
 use crate::trace::check_write;
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::cell::RefCell;
 use std::panic::Location;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Runs ops as they come.
 struct Eager;
@@ -53,8 +57,69 @@ fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Resul
     };
     let shape = |ty: &Type| ty.shape().expect("arrays have constant shapes");
     let outputs: SmallVec<[Array; 1]> = types.iter().map(|ty| Array::uninit(&shape(ty), ty.dtype)).collect();
-    backend.library(call.op, call.attrs, operands, &outputs)?;
+    match &def.lowering {
+        Lowering::Map(_) | Lowering::Reduce(_) | Lowering::Generate(_) => {
+            kernel(&**backend, def, call, operands, &outputs[0])?;
+        }
+        Lowering::Product => backend.product(operands[0], operands[1], &outputs[0])?,
+        _ => backend.library(call.op, call.attrs, operands, &outputs)?,
+    }
     Ok(outputs)
+}
+
+/// Runs an op that is one kernel.
+fn kernel(
+    backend: &dyn Backend,
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    operands: &Operands<'_>,
+    out: &Array,
+) -> Result<()> {
+    let described = |operands: &Operands<'_>| {
+        let described: SmallVec<[_; 3]> = operands.iter().map(|it| (it.layout(), it.dtype())).collect();
+        single::prepare(def, call.attrs, &described, &out.ty())
+    };
+    match described(operands) {
+        Some(prepared) => launch(backend, prepared, operands, out),
+        None => {
+            // Some reductions need a row-major operand to keep their order of terms.
+            let dense: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_contiguous()).collect();
+            let dense: Operands<'_> = dense.iter().collect();
+            let prepared = described(&dense).expect("row-major operands have a nest");
+            launch(backend, prepared, &dense, out)
+        }
+    }
+}
+
+/// Kernels kept per thread before the table is emptied.
+const KEPT: usize = 4096;
+
+thread_local! {
+    static KERNELS: RefCell<FxHashMap<KernelKey, Arc<dyn KernelCode>>> = RefCell::default();
+}
+
+fn launch(backend: &dyn Backend, prepared: single::Call, operands: &Operands<'_>, out: &Array) -> Result<()> {
+    let known = KERNELS.with(|it| it.borrow().get(&prepared.key).cloned());
+    let code = match known {
+        Some(code) => code,
+        None => {
+            let code = backend.kernel(&single::build(&prepared.key))?;
+            KERNELS.with(|it| {
+                let mut table = it.borrow_mut();
+                if table.len() >= KEPT {
+                    table.clear();
+                }
+                table.insert(prepared.key, code.clone());
+            });
+            code
+        }
+    };
+    let addresses = operands.iter().map(|it| it.as_ptr() as u64).chain([out.as_mut_ptr() as u64]);
+    let block = prepared.nest.block(addresses);
+    // SAFETY: the nest was made from the layouts of these arrays, which live during the call and
+    // lie inside their storages; `out` is fresh, so that nobody else reads or writes it.
+    unsafe { code.call(&block) };
+    Ok(())
 }
 
 impl Dispatcher for Eager {
