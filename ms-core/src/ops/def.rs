@@ -80,9 +80,6 @@ pub enum Lowering {
     Product,
     /// Constant data: attribute 0.
     Constant,
-    /// A node with regions: expanded or lowered as control flow, and typed by whoever makes it.
-    /// Such an op has no samples.
-    Region,
     /// Run as a whole by the backend's library, or by `eval`.
     Library,
     /// By the graphs that stand in the node as regions: calls and control flow. The

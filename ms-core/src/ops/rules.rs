@@ -99,11 +99,6 @@ pub const fn sum_dtype(dtype: DType) -> DType {
     }
 }
 
-/// The refusal of an op that exists only with its regions.
-pub fn region_only(name: &'static str) -> Error {
-    Error::new(Code::Verify, "the op is applied without its regions").with_op(name)
-}
-
 /// A tensor of one value, of the dtype and shape of another.
 #[track_caller]
 pub fn splat_like(value: f64, like: &Tensor) -> Tensor {

@@ -1,16 +1,33 @@
-//! `value_and_grad`: a sub-graph with its gradients, until it is expanded.
+//! `value_and_grad`: a graph with its gradients, until it is expanded.
 
-use super::rules::region_only;
-use super::{Derivative, Lowering, OpDef};
+use super::{Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
 
-/// The outputs of the region on the operands, then the gradients of the sum of its first
-/// `results` outputs with respect to the operands `wrt`. Typed by whoever makes the node.
+fn refuse(message: &str) -> Error {
+    Error::new(Code::Argument, message).with_op("value_and_grad")
+}
+
+/// The outputs of region 0 on the operands, then the gradients of the sum of its first `results`
+/// outputs with respect to the operands `wrt`.
 pub static VALUE_AND_GRAD: OpDef = OpDef {
     info: OpInfo { number: 701, name: "value_and_grad", attrs: &["wrt", "results"] },
-    infer: |_, _| Err(region_only("value_and_grad")),
-    eval: |_, _| Err(region_only("value_and_grad")),
+    infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
+    eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
-    lowering: Lowering::Region,
+    lowering: Lowering::Regions(RegionRule {
+        count: 1,
+        infer: |attrs, regions, inputs| {
+            let body = &regions[0];
+            let wanted: Vec<_> = body.inputs().iter().map(|&id| body.ty(id)).collect();
+            if wanted != inputs {
+                return Err(refuse(&format!("`@{}` takes {wanted:?}, not {inputs:?}", body.name())));
+            }
+            let results = body.outputs().iter().map(|&id| body.ty(id).clone());
+            let gradients = attrs.sizes(0).into_iter().map(|at| inputs[at].clone());
+            Ok(results.chain(gradients).collect())
+        },
+        eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
+    }),
     samples: Vec::new,
 };

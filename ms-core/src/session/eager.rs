@@ -4,14 +4,12 @@ use crate::error::{Code, Error, Result};
 use crate::exec::{self, Backend, KernelCode};
 use crate::lower::single::{self, KernelKey};
 use crate::ops::{self, Lowering, OpDef, Types};
-use crate::tensor::{Array, DispatchMode, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
+use crate::tensor::{Array, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
 use crate::trace::check_write;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::any::Any;
 use std::cell::RefCell;
 use std::panic::Location;
-use std::rc::Rc;
 use std::sync::Arc;
 
 /// Runs ops as they come.
@@ -150,13 +148,5 @@ impl Dispatcher for Eager {
         check_write(parameter, value).map_err(|it| it.at(Location::caller()))?;
         parameter.store(value.clone());
         Ok(())
-    }
-
-    fn mode(&self) -> DispatchMode {
-        DispatchMode::Eager
-    }
-
-    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
-        self
     }
 }

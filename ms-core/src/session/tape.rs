@@ -59,7 +59,7 @@ impl Tape {
         if top.mode() != DispatchMode::Tape {
             return None;
         }
-        top.as_any().downcast::<Self>().ok()
+        top.as_any()?.downcast::<Self>().ok()
     }
 
     /// Starts recording what happens to `tensor`: gives the same elements under an identity of
@@ -208,7 +208,7 @@ impl Dispatcher for Tape {
         DispatchMode::Tape
     }
 
-    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
-        self
+    fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
+        Some(self)
     }
 }

@@ -74,10 +74,14 @@ pub trait Dispatcher {
     }
 
     /// What it does with ops.
-    fn mode(&self) -> DispatchMode;
+    fn mode(&self) -> DispatchMode {
+        DispatchMode::Eager
+    }
 
     /// This dispatcher as its own type, for the modules that define one.
-    fn as_any(self: Rc<Self>) -> Rc<dyn Any>;
+    fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
+        None
+    }
 }
 
 #[track_caller]
@@ -175,13 +179,5 @@ impl Dispatcher for Eagerly {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
         eager().write_parameter(parameter, value)
-    }
-
-    fn mode(&self) -> DispatchMode {
-        DispatchMode::Eager
-    }
-
-    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
-        self
     }
 }

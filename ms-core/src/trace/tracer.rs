@@ -162,7 +162,7 @@ impl Tracer {
 
     /// The tracer that is the current dispatcher of this thread, if there is one.
     pub fn current() -> Option<Rc<Self>> {
-        crate::tensor::current_dispatcher().and_then(|it| it.as_any().downcast::<Self>().ok())
+        crate::tensor::current_dispatcher().and_then(|it| it.as_any()?.downcast::<Self>().ok())
     }
 
     fn wrap(&self, frame: &Frame, value: ValueId) -> Tensor {
@@ -443,8 +443,8 @@ impl Dispatcher for Tracer {
         DispatchMode::Trace
     }
 
-    fn as_any(self: Rc<Self>) -> Rc<dyn Any> {
-        self
+    fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
+        Some(self)
     }
 }
 
