@@ -1,3 +1,15 @@
 //! The CPU backend: kernels to machine code, the interpreter, products, threads.
 
 pub mod interp;
+pub mod threads;
+
+mod artifact;
+mod backend;
+mod code;
+mod isa;
+mod library;
+mod parallel;
+mod product;
+
+pub use backend::CpuBackend;
+pub use isa::Isa;

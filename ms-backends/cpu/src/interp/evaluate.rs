@@ -4,58 +4,28 @@ use super::frame::Frame;
 use super::memory;
 use super::number::{Convert, Float, Int, Number, is_number_op};
 use super::reduce;
+use crate::isa::Isa;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use ms_core::ir::{BinaryOp, Compare, Inst, UnaryOp, Val};
 use ms_core::tensor::DType;
 use std::ops::Range;
 
-/// The instruction set that the loops are compiled for. It decides the speed alone.
-#[derive(Clone, Copy, Debug)]
-pub enum Simd {
-    /// What every processor of the target has.
-    Baseline,
-    /// AVX2 and FMA.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// AVX-512 with its byte, word and doubleword parts.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Simd {
-    /// The best of this machine.
-    pub fn detect() -> Self {
+/// Runs instructions on the current block of lanes. The instruction set decides the speed alone.
+///
+/// # Safety
+/// The machine has the instruction set. The frame is at a step whose addresses may be read and
+/// written as the kernel does, and the instructions before the range have run as their stages ask.
+pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
+    match isa {
         #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::is_x86_feature_detected as has;
-            let avx2 = has!("avx2") && has!("fma") && has!("f16c");
-            if avx2 && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") {
-                return Self::Avx512;
-            }
-            if avx2 {
-                return Self::Avx2;
-            }
-        }
-        Self::Baseline
-    }
-
-    /// Runs instructions on the current block of lanes.
-    ///
-    /// # Safety
-    /// The frame is at a step whose addresses may be read and written as the kernel does, and
-    /// the instructions before the range have run as their stages ask.
-    pub unsafe fn evaluate(self, frame: &mut Frame<'_>, range: Range<usize>) {
-        match self {
-            // SAFETY: as the caller's.
-            Self::Baseline => unsafe { evaluate(frame, range) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as the caller's; `detect` has seen the features.
-            Self::Avx2 => unsafe { evaluate_avx2(frame, range) },
-            #[cfg(target_arch = "x86_64")]
-            // SAFETY: as the caller's; `detect` has seen the features.
-            Self::Avx512 => unsafe { evaluate_avx512(frame, range) },
-        }
+        // SAFETY: as the caller's.
+        Isa::Avx2 => unsafe { evaluate_avx2(frame, range) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: as the caller's.
+        Isa::Avx512 => unsafe { evaluate_avx512(frame, range) },
+        // SAFETY: as the caller's.
+        _ => unsafe { evaluate(frame, range) },
     }
 }
 

@@ -6,13 +6,13 @@
 mod evaluate;
 mod frame;
 mod memory;
-mod number;
+pub(crate) mod number;
 mod reduce;
 mod slots;
 #[cfg(test)]
 mod tests;
 
-use evaluate::Simd;
+use crate::isa::Isa;
 use frame::{Frame, Walk};
 use ms_core::exec::KernelCode;
 use ms_core::ir::{Inst, Kernel, Lanes, Scope};
@@ -34,13 +34,13 @@ pub unsafe fn run(kernel: &Kernel, block: &[u64]) {
 pub struct Interpreted {
     kernel: Kernel,
     slots: Slots,
-    simd: Simd,
+    isa: Isa,
 }
 
 impl Interpreted {
     /// Prepares a kernel.
     pub fn new(kernel: Kernel) -> Self {
-        Self { slots: Slots::assign(&kernel), kernel, simd: Simd::detect() }
+        Self { slots: Slots::assign(&kernel), kernel, isa: Isa::detect() }
     }
 }
 
@@ -95,12 +95,12 @@ impl Interpreted {
                 let range = self.kernel.stage_range(i);
                 match stage.scope {
                     // SAFETY: as the caller's.
-                    Scope::Point => unsafe { self.simd.evaluate(frame, range) },
+                    Scope::Point => unsafe { evaluate::run(self.isa, frame, range) },
                     Scope::Loop => {
                         // SAFETY: as the caller's.
                         unsafe { reduce::start(frame, range.clone()) };
                         // SAFETY: as the caller's.
-                        frame.for_reduced_loops(|frame| unsafe { self.simd.evaluate(frame, range.clone()) });
+                        frame.for_reduced_loops(|frame| unsafe { evaluate::run(self.isa, frame, range.clone()) });
                     }
                 }
             }
@@ -117,7 +117,7 @@ impl Interpreted {
                 Scope::Point => {
                     frame.len = 1;
                     // SAFETY: as the caller's.
-                    unsafe { self.simd.evaluate(frame, range.clone()) };
+                    unsafe { evaluate::run(self.isa, frame, range.clone()) };
                 }
                 Scope::Loop => {
                     // SAFETY: as the caller's.
@@ -128,7 +128,7 @@ impl Interpreted {
                             let len = BLOCK.min(lanes - first);
                             frame.enter_lanes(first, len);
                             // SAFETY: as the caller's.
-                            unsafe { self.simd.evaluate(frame, range.clone()) };
+                            unsafe { evaluate::run(self.isa, frame, range.clone()) };
                             frame.leave_lanes(first);
                             first += len;
                         }

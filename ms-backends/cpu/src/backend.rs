@@ -1,0 +1,144 @@
+//! [`CpuBackend`]: plans and kernels on the processor.
+
+use crate::code::{CodeMemory, Compiled};
+use crate::interp::Interpreted;
+use crate::isa::Isa;
+use crate::parallel::Parallel;
+use crate::{artifact, library, product};
+use ms_core::error::{Code, Error, Result};
+use ms_core::exec::{Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
+use ms_core::ir::Kernel;
+use ms_core::lower::Plan;
+use ms_core::tensor::{Array, Attrs, Op};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Kernels that are kept ready at most. A full table starts anew; who holds a kernel keeps it.
+const MAX_KERNELS: usize = 4096;
+
+/// Runs plans on the processor: kernels as generated code or interpreted, products through the
+/// `gemm` crates.
+pub struct CpuBackend {
+    isa: Isa,
+    kernels: Mutex<FxHashMap<Kernel, Arc<dyn KernelCode>>>,
+}
+
+impl CpuBackend {
+    /// The backend for the instruction set that the environment variable `MS_CPU_ISA` names
+    /// (`avx512`, `avx2` or `interp`), or for the best of this machine. A name that is unknown or
+    /// not supported here is reported on standard error and ignored.
+    pub fn new() -> Self {
+        let asked = std::env::var("MS_CPU_ISA").ok().filter(|it| !it.is_empty());
+        let backend = asked.as_deref().map(|name| match Isa::from_name(name) {
+            Some(isa) => Self::with_isa(isa),
+            None => Err(Error::new(Code::Argument, format!("there is no instruction set `{name}`"))
+                .help("MS_CPU_ISA is avx512, avx2 or interp")),
+        });
+        match backend {
+            Some(Ok(backend)) => return backend,
+            Some(Err(error)) => eprintln!("{error}"),
+            None => {}
+        }
+        Self::of(Isa::detect())
+    }
+
+    /// The backend for one instruction set.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] when this machine does not have it.
+    pub fn with_isa(isa: Isa) -> Result<Self> {
+        if !isa.is_supported() {
+            return Err(Error::new(Code::Backend, format!("this machine does not run {isa}")));
+        }
+        Ok(Self::of(isa))
+    }
+
+    fn of(isa: Isa) -> Self {
+        Self { isa, kernels: Mutex::new(FxHashMap::default()) }
+    }
+
+    /// The instruction set.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+}
+
+impl Default for CpuBackend {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Backend for CpuBackend {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn fingerprint(&self) -> String {
+        format!("cpu {} {}", std::env::consts::ARCH, self.isa)
+    }
+
+    fn compile(&self, plan: &Plan) -> Result<Vec<u8>> {
+        Ok(artifact::encode(self.isa, plan.kernels.iter().map(|kernel| (kernel, None))))
+    }
+
+    fn load(&self, plan: Arc<Plan>, artifact: &[u8]) -> Result<Arc<dyn Executable>> {
+        let artifact = artifact::decode(self.isa, &plan.kernels, artifact)?;
+        let memory = CodeMemory::map(artifact.code);
+        let code = |(kernel, entry): (&Kernel, &Option<Range<usize>>)| match (entry, &memory) {
+            (Some(entry), Some(memory)) => {
+                // SAFETY: the artifact is of these kernels and of this instruction set.
+                let code = unsafe { Compiled::new(memory, entry.start) };
+                Ok(Arc::new(Parallel::new(kernel, Arc::new(code))) as Arc<dyn KernelCode>)
+            }
+            _ => self.kernel(kernel),
+        };
+        let codes = plan.kernels.iter().zip(&artifact.entries).map(code).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
+    }
+
+    fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
+        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(code) = kernels.get(kernel) {
+            return Ok(code.clone());
+        }
+        let code: Arc<dyn KernelCode> = Arc::new(Interpreted::new(kernel.clone()));
+        let code: Arc<dyn KernelCode> = Arc::new(Parallel::new(kernel, code));
+        if kernels.len() >= MAX_KERNELS {
+            kernels.clear();
+        }
+        kernels.insert(kernel.clone(), code.clone());
+        Ok(code)
+    }
+
+    fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()> {
+        if a.dtype() != out.dtype() || b.dtype() != out.dtype() {
+            let message = format!("dtypes {}, {} and {} of a product differ", a.dtype(), b.dtype(), out.dtype());
+            return Err(Error::new(Code::DType, message));
+        }
+        let product = MatrixProduct::new(out.dtype(), a.layout(), b.layout(), out.layout())?;
+        // SAFETY: layouts of arrays lie inside their storage, and nobody else uses the output's.
+        unsafe { product::run(&product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
+    }
+
+    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+        library::run(op, attrs, inputs, outputs)
+    }
+}
+
+/// What executables need of the backend while they run.
+struct Services;
+
+impl Host for Services {
+    unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { product::run(product, a, b, out) }
+    }
+
+    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+        library::run(op, attrs, inputs, outputs)
+    }
+}
+
+inventory::submit! { BackendEntry(|| Arc::new(CpuBackend::new())) }

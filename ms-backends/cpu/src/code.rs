@@ -1,0 +1,74 @@
+//! Memory that holds machine code: written first, then executable, never both.
+
+use memmap2::{Mmap, MmapMut};
+use ms_core::exec::KernelCode;
+use std::sync::Arc;
+
+/// The signature of a generated kernel: the block of a call.
+pub type Entry = unsafe extern "sysv64" fn(*const u64);
+
+/// Position-independent code in executable memory.
+pub struct CodeMemory(Mmap);
+
+impl CodeMemory {
+    /// Maps a copy of `code`; nothing where the system refuses executable memory, or when there
+    /// is no code.
+    pub fn map(code: &[u8]) -> Option<Arc<Self>> {
+        if code.is_empty() {
+            return None;
+        }
+        let mut memory = MmapMut::map_anon(code.len()).ok()?;
+        memory.copy_from_slice(code);
+        Some(Arc::new(Self(memory.make_exec().ok()?)))
+    }
+}
+
+/// A kernel as machine code.
+pub struct Compiled {
+    entry: Entry,
+    /// Keeps the code mapped.
+    _memory: Arc<CodeMemory>,
+}
+
+impl Compiled {
+    /// The kernel whose code starts at an offset.
+    ///
+    /// # Safety
+    /// A kernel's code for this machine starts there.
+    pub unsafe fn new(memory: &Arc<CodeMemory>, offset: usize) -> Self {
+        let code = memory.0[offset..].as_ptr();
+        // SAFETY: the caller vouches for the code, which lives as long as this value.
+        let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
+        Self { entry, _memory: memory.clone() }
+    }
+}
+
+impl KernelCode for Compiled {
+    unsafe fn call(&self, block: &[u64]) {
+        // SAFETY: the caller's contract is that of the kernel.
+        unsafe { (self.entry)(block.as_ptr()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_arch = "x86_64")]
+    #[test]
+    fn mapped_code_runs() {
+        // mov rax, [rdi]; inc qword ptr [rax]; ret
+        let code = [0xc3, 0x48, 0x8b, 0x07, 0x48, 0xff, 0x00, 0xc3];
+        let Some(memory) = CodeMemory::map(&code) else { return };
+        let mut count = 41u64;
+        let block = [&raw mut count as u64];
+        // SAFETY: the bytes above are a function of this signature that increments `count`.
+        unsafe { Compiled::new(&memory, 1).call(&block) };
+        assert_eq!(count, 42);
+    }
+
+    #[test]
+    fn no_code_is_no_memory() {
+        assert!(CodeMemory::map(&[]).is_none());
+    }
+}

@@ -1,0 +1,163 @@
+//! Kernel calls on several threads: one loop is cut, and every chunk is a call of its own.
+//!
+//! Only loops over the result are cut, so that no chunk changes what another computes, and the
+//! bits of the result do not depend on the cut.
+
+use crate::threads;
+use ms_core::exec::KernelCode;
+use ms_core::ir::{Inst, Kernel, Lanes};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Chunks of one call at most: several per thread even out uneven cores.
+const MAX_CHUNKS: usize = 64;
+
+/// Estimated nanoseconds per chunk at least.
+const CHUNK_NANOS: usize = 5_000;
+
+/// Lanes per chunk are a multiple of this, so that chunks start at whole cache lines.
+const LANE_GRAIN: usize = 64;
+
+/// The code of a kernel with what is needed to cut its calls.
+pub struct Parallel {
+    code: Arc<dyn KernelCode>,
+    params: usize,
+    loops: usize,
+    /// Loops that may be cut, outermost first.
+    cuttable: SmallVec<[usize; 4]>,
+    /// The loop of the lanes.
+    lanes: usize,
+    insts: usize,
+}
+
+impl Parallel {
+    /// The code of `kernel`.
+    pub fn new(kernel: &Kernel, code: Arc<dyn KernelCode>) -> Self {
+        let lanes = kernel.par as usize;
+        let points = lanes + usize::from(kernel.lanes == Lanes::Parallel);
+        // A call does not know where its chunk starts, so a loop whose position is read stays whole.
+        let is_read = |axis: usize| kernel.insts.contains(&Inst::Index(axis as u8));
+        Self {
+            code,
+            params: kernel.params.len(),
+            loops: kernel.loops(),
+            cuttable: (0..points).filter(|&axis| !is_read(axis)).collect(),
+            lanes,
+            insts: kernel.insts.len(),
+        }
+    }
+
+    /// The loop to cut: the outermost with enough steps, or the longest.
+    fn axis(&self, extents: &[u64]) -> Option<usize> {
+        let enough = self.cuttable.iter().copied().find(|&axis| {
+            let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
+            extents[axis] as usize >= 8 * grain
+        });
+        enough.or_else(|| self.cuttable.iter().copied().max_by_key(|&axis| extents[axis]))
+    }
+}
+
+impl KernelCode for Parallel {
+    unsafe fn call(&self, block: &[u64]) {
+        let extents = &block[..self.loops];
+        let points = extents.iter().fold(1usize, |all, &it| all.saturating_mul(it as usize));
+        // A wide vector takes about a nanosecond per instruction of 64 lanes.
+        let nanos = points.saturating_mul(self.insts) / 64;
+        if nanos < 2 * CHUNK_NANOS {
+            // SAFETY: the caller's contract is the same.
+            return unsafe { self.code.call(block) };
+        }
+        let Some(axis) = self.axis(extents) else {
+            // SAFETY: the caller's contract is the same.
+            return unsafe { self.code.call(block) };
+        };
+        let steps = extents[axis] as usize;
+        let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
+        let chunk = steps.div_ceil((nanos / CHUNK_NANOS).min(MAX_CHUNKS)).next_multiple_of(grain);
+        threads::for_each(steps.div_ceil(chunk), nanos, |i| {
+            let start = i * chunk;
+            let mut part: SmallVec<[u64; 64]> = SmallVec::from_slice(block);
+            part[axis] = chunk.min(steps - start) as u64;
+            for param in 0..self.params {
+                let words = &mut part[self.loops + param * (1 + self.loops)..][..1 + self.loops];
+                words[0] = words[0].wrapping_add((start as u64).wrapping_mul(words[1 + axis]));
+            }
+            // SAFETY: a part of the loops that the caller vouches for; parts write different
+            // elements, and read at other indices only what no part writes.
+            unsafe { self.code.call(&part) };
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::Interpreted;
+    use ms_core::ir::{BinaryOp, KernelBuilder, Reducer, Role, Scope, Step};
+    use ms_core::tensor::{Array, DType};
+
+    fn ramp(shape: &[usize]) -> Array {
+        let mut out = Array::uninit(shape, DType::F32);
+        for (i, it) in out.as_mut_slice::<f32>().iter_mut().enumerate() {
+            *it = (i as f32 * 0.7).sin();
+        }
+        out
+    }
+
+    /// Runs a kernel whole and cut, on buffers of its own.
+    #[track_caller]
+    fn check(kernel: &Kernel, extents: &[u64], buffers: &[(&Array, &[i64])], out: (&[usize], &[i64])) {
+        let run = |code: &dyn KernelCode| {
+            let result = Array::zeros(out.0, DType::F32);
+            let mut block = extents.to_vec();
+            for (array, strides) in buffers.iter().copied().chain([(&result, out.1)]) {
+                block.push(array.as_ptr() as u64);
+                block.extend(strides.iter().map(|&it| it as u64));
+            }
+            // SAFETY: the tests below give strides that stay inside their arrays.
+            unsafe { code.call(&block) };
+            result.to_bytes()
+        };
+        let whole: Arc<dyn KernelCode> = Arc::new(Interpreted::new(kernel.clone()));
+        let cut = Parallel::new(kernel, whole.clone());
+        let want = run(&*whole);
+        assert!(run(&cut) == want);
+        assert!(threads::serial(|| run(&cut)) == want);
+    }
+
+    #[test]
+    fn lanes_are_cut() {
+        let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
+        let x = builder.param(DType::F32, Role::Input, Step::Any);
+        let out = builder.param(DType::F32, Role::Output, Step::Unit);
+        let value = builder.load(x);
+        let sum = builder.binary(BinaryOp::Add, value, value);
+        builder.store(out, sum);
+        builder.end_stage(Scope::Point);
+        let len = 1_000_003;
+        check(&builder.finish(), &[len as u64], &[(&ramp(&[2 * len]), &[8])], (&[len], &[4]));
+    }
+
+    #[test]
+    fn rows_are_cut_and_positions_are_kept() {
+        let mut builder = KernelBuilder::new(2, 0, Lanes::Reduced);
+        let x = builder.param(DType::F32, Role::Input, Step::Unit);
+        let out = builder.param(DType::F32, Role::Output, Step::Zero);
+        let value = builder.load(x);
+        let row = builder.index(0);
+        let row = builder.cast(row, DType::F32);
+        let shifted = builder.binary(BinaryOp::Add, value, row);
+        let sum = builder.reduce(Reducer::Sum, shifted);
+        builder.end_stage(Scope::Loop);
+        builder.store(out, sum);
+        builder.end_stage(Scope::Point);
+        let (rows, columns, lanes) = (30usize, 50usize, 300usize);
+        let (c, r) = (4 * lanes as i64, 4 * (lanes * columns) as i64);
+        check(
+            &builder.finish(),
+            &[rows as u64, columns as u64, lanes as u64],
+            &[(&ramp(&[rows, columns, lanes]), &[r, c, 4])],
+            (&[rows, columns], &[4 * columns as i64, 4, 0]),
+        );
+    }
+}

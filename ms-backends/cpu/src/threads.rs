@@ -1,0 +1,350 @@
+//! Regions: short pieces of parallel work inside an op.
+//!
+//! A region is a number of chunks that any thread may claim. The caller takes part, and done
+//! chunks are counted, not threads: a thread that the system has put aside delays nobody
+//! unless it holds a chunk. Starting a region costs well under a microsecond while the workers
+//! are awake, which no work-stealing pool gives.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Regions of less estimated work run on the caller alone.
+const SERIAL_NANOS: usize = 5_000;
+
+/// Estimated work that justifies waking sleeping workers, which costs the caller some 15 µs.
+/// Regions below it add up.
+const WAKE_NANOS: usize = 60_000;
+
+/// How long an idle worker stays awake.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// Chunks of one region at most: their number has half a word.
+const MAX_CHUNKS: usize = u32::MAX as usize;
+
+thread_local! {
+    /// Set while this thread runs a chunk, or was asked to stay alone.
+    static SERIAL: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Threads of this process's pool, the caller's included: `MS_NUM_THREADS`, or what the machine
+/// has.
+pub fn count() -> usize {
+    static COUNT: OnceLock<usize> = OnceLock::new();
+    *COUNT.get_or_init(|| {
+        let asked = std::env::var("MS_NUM_THREADS").ok().and_then(|it| it.trim().parse().ok());
+        let machine = || std::thread::available_parallelism().map_or(1, |it| it.get());
+        asked.filter(|&it| it > 0).unwrap_or_else(machine).min(256)
+    })
+}
+
+/// Runs `f` on the numbers below `chunks`, on several threads when `nanos`, the estimated work
+/// of all together in nanoseconds, is worth it. Inside a chunk it runs on the caller alone.
+///
+/// # Panics
+/// When a chunk panicked, after all others are done.
+pub fn for_each(chunks: usize, nanos: usize, f: impl Fn(usize) + Sync) {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    if chunks <= 1 || nanos < SERIAL_NANOS || count() == 1 || SERIAL.get() {
+        return (0..chunks).for_each(f);
+    }
+    POOL.get_or_init(|| Pool::start(count() - 1)).run(chunks, nanos, &f);
+}
+
+/// Runs `f` with all regions of this thread on this thread alone.
+pub fn serial<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(bool);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SERIAL.set(self.0);
+        }
+    }
+    let _restore = Restore(SERIAL.replace(true));
+    f()
+}
+
+/// Worker threads that wait for regions.
+struct Pool {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// The number of the region in the upper half, its unclaimed chunks in the lower.
+    state: Line<AtomicU64>,
+    /// Chunks of the region that are done.
+    done: Line<AtomicUsize>,
+    /// Whether a region is running: there is one at a time.
+    busy: AtomicBool,
+    /// What the region does. Written by its caller before the region opens, read by those who
+    /// have claimed a chunk, which keeps the region from ending.
+    job: JobSlot,
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+    /// Workers that sleep.
+    asleep: AtomicUsize,
+    /// Estimated work of regions that found workers asleep and did not wake them.
+    missed: AtomicUsize,
+    lock: Mutex<()>,
+    wake: Condvar,
+    stop: AtomicBool,
+}
+
+/// A value on cache lines of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line<T>(T);
+
+#[derive(Default)]
+struct JobSlot(Cell<Option<Job>>);
+
+// SAFETY: see `Shared::job`: writing and reading are ordered by `Shared::state`.
+unsafe impl Sync for JobSlot {}
+// SAFETY: a job is shared by reference, and its function is `Sync`.
+unsafe impl Send for JobSlot {}
+
+/// A function on chunk numbers that outlives its region, and the number of chunks.
+#[derive(Clone, Copy)]
+struct Job {
+    f: *const (dyn Fn(usize) + Sync),
+    chunks: usize,
+}
+
+impl Pool {
+    /// A pool of so many workers; fewer where the system refuses threads.
+    fn start(workers: usize) -> Self {
+        let shared = Arc::new(Shared::default());
+        for i in 0..workers {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name(format!("ms-worker-{i}"));
+            // A thread less makes regions slower, not wrong.
+            drop(thread.spawn(move || shared.serve()));
+        }
+        Self { shared }
+    }
+
+    fn run(&self, chunks: usize, nanos: usize, f: &(dyn Fn(usize) + Sync)) {
+        let shared = &*self.shared;
+        let free = chunks <= MAX_CHUNKS && !shared.busy.swap(true, Ordering::Acquire);
+        if !free {
+            return (0..chunks).for_each(f);
+        }
+        // SAFETY: only the lifetime changes; the region ends before this call does.
+        let f = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(f) };
+        shared.job.0.set(Some(Job { f, chunks }));
+        shared.done.0.store(0, Ordering::Relaxed);
+        let region = (shared.state.0.load(Ordering::Relaxed) >> 32).wrapping_add(1) & u64::from(u32::MAX);
+        // Ordered with `asleep`, so that a worker either sees the region or is seen asleep.
+        shared.state.0.store(region << 32 | chunks as u64, Ordering::SeqCst);
+        if shared.asleep.load(Ordering::SeqCst) > 0 {
+            shared.consider_waking(nanos);
+        }
+        shared.work(region);
+        let mut spins = 0u32;
+        while shared.done.0.load(Ordering::Acquire) != chunks {
+            spins += 1;
+            if spins < 2000 {
+                std::hint::spin_loop();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+        shared.job.0.set(None);
+        let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        shared.busy.store(false, Ordering::Release);
+        if let Some(payload) = panic {
+            resume_unwind(payload);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::SeqCst);
+        drop(self.shared.lock.lock());
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    /// Claims and runs chunks of a region while there are any.
+    fn work(&self, region: u64) {
+        let mut state = self.state.0.load(Ordering::Acquire);
+        loop {
+            let left = state & u64::from(u32::MAX);
+            if state >> 32 != region || left == 0 {
+                return;
+            }
+            let claim = self.state.0.compare_exchange_weak(state, state - 1, Ordering::AcqRel, Ordering::Acquire);
+            if let Err(newer) = claim {
+                state = newer;
+                continue;
+            }
+            let job = self.job.0.get().expect("a region that has an unclaimed chunk is open");
+            // SAFETY: the region does not end before this chunk is counted as done.
+            let f = unsafe { &*job.f };
+            let chunk = job.chunks - left as usize;
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| serial(|| f(chunk)))) {
+                self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(payload);
+            }
+            self.done.0.fetch_add(1, Ordering::Release);
+            state = self.state.0.load(Ordering::Acquire);
+        }
+    }
+
+    /// The life of a worker.
+    fn serve(&self) {
+        let mut seen = 0;
+        let mut idle = Instant::now();
+        let mut spins = 0u32;
+        while !self.stop.load(Ordering::Relaxed) {
+            let region = self.state.0.load(Ordering::Acquire) >> 32;
+            if region != seen {
+                seen = region;
+                self.work(region);
+                idle = Instant::now();
+                continue;
+            }
+            std::hint::spin_loop();
+            spins = spins.wrapping_add(1);
+            // The clock is read now and then only: the loop is to notice a region at once.
+            if spins.is_multiple_of(64) && idle.elapsed() > SPIN {
+                self.sleep(seen);
+                idle = Instant::now();
+            }
+        }
+    }
+
+    fn sleep(&self, seen: u64) {
+        let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.asleep.fetch_add(1, Ordering::SeqCst);
+        let region = || self.state.0.load(Ordering::SeqCst) >> 32;
+        // A region that wakes nobody is left to its caller.
+        let mut woken = region() != seen;
+        while !woken && !self.stop.load(Ordering::SeqCst) {
+            guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            woken = region() != seen;
+        }
+        self.asleep.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn consider_waking(&self, nanos: usize) {
+        let missed = self.missed.load(Ordering::Relaxed).saturating_add(nanos);
+        let wake = missed >= WAKE_NANOS;
+        self.missed.store(if wake { 0 } else { missed }, Ordering::Relaxed);
+        if wake {
+            drop(self.lock.lock());
+            self.wake.notify_all();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU32;
+
+    const LARGE: usize = 1 << 30;
+
+    #[test]
+    fn every_chunk_runs_once() {
+        for workers in [0, 1, 3] {
+            let pool = Pool::start(workers);
+            for chunks in [1usize, 2, 7, 1000] {
+                for nanos in [1, LARGE] {
+                    let hits: Vec<AtomicU32> = (0..chunks).map(|_| AtomicU32::new(0)).collect();
+                    pool.run(chunks, nanos, &|i| {
+                        hits[i].fetch_add(1, Ordering::Relaxed);
+                    });
+                    assert!(hits.iter().all(|it| it.load(Ordering::Relaxed) == 1), "{workers} workers");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn regions_follow_one_another() {
+        let pool = Pool::start(2);
+        let sum = AtomicUsize::new(0);
+        for _ in 0..5000 {
+            pool.run(4, LARGE, &|i| {
+                sum.fetch_add(i, Ordering::Relaxed);
+            });
+        }
+        assert_eq!(sum.load(Ordering::Relaxed), 5000 * 6);
+    }
+
+    #[test]
+    fn workers_wake_from_sleep() {
+        let pool = Pool::start(1);
+        std::thread::sleep(Duration::from_millis(20));
+        let mut helped = false;
+        for _ in 0..50 {
+            let caller = std::thread::current().id();
+            let others = AtomicU32::new(0);
+            pool.run(20, LARGE, &|_| {
+                std::thread::sleep(Duration::from_micros(200));
+                others.fetch_add(u32::from(std::thread::current().id() != caller), Ordering::Relaxed);
+            });
+            helped |= others.load(Ordering::Relaxed) > 0;
+        }
+        assert!(helped, "a worker took chunks");
+    }
+
+    #[test]
+    fn nested_regions_run_inside_their_chunk() {
+        let total = AtomicUsize::new(0);
+        for_each(8, LARGE, |_| {
+            let caller = std::thread::current().id();
+            for_each(8, LARGE, |_| {
+                assert_eq!(std::thread::current().id(), caller);
+                total.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(total.load(Ordering::Relaxed), 64);
+    }
+
+    #[test]
+    fn concurrent_callers_do_not_wait_for_one_another() {
+        let pool = Pool::start(1);
+        let total = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        pool.run(5, LARGE, &|i| {
+                            total.fetch_add(i, Ordering::Relaxed);
+                        });
+                    }
+                });
+            }
+        });
+        assert_eq!(total.load(Ordering::Relaxed), 4 * 500 * 10);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_after_the_others_are_done() {
+        let pool = Pool::start(2);
+        for _ in 0..20 {
+            let done = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.run(16, LARGE, &|i| {
+                    if i == 3 {
+                        resume_unwind(Box::new("chunk three"));
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                });
+            }));
+            let payload = result.expect_err("the chunk's panic");
+            assert_eq!(payload.downcast_ref::<&str>(), Some(&"chunk three"));
+            assert_eq!(done.load(Ordering::Relaxed), 15);
+        }
+        let ran = AtomicUsize::new(0);
+        pool.run(4, LARGE, &|_| {
+            ran.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(ran.load(Ordering::Relaxed), 4);
+    }
+}

@@ -1,0 +1,197 @@
+//! Plans written by hand, run by the backend.
+
+use ms_core::error::Code;
+use ms_core::exec::{Backend, Executable};
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Role, Scope, Step, Type};
+use ms_core::lower::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, View};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
+use ms_core::{Error, ops};
+use ms_cpu::{CpuBackend, Isa};
+use std::sync::Arc;
+
+/// `out = a op b` along one axis.
+fn binary(op: BinaryOp) -> Kernel {
+    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let a = builder.param(DType::F32, Role::Input, Step::Unit);
+    let b = builder.param(DType::F32, Role::Input, Step::Any);
+    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let (a, b) = (builder.load(a), builder.load(b));
+    let value = builder.binary(op, a, b);
+    builder.store(out, value);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+fn argument(buffer: u32, offset: usize, stride: i64) -> Argument {
+    Argument { buffer: BufferId(buffer), offset, strides: [stride].into_iter().collect() }
+}
+
+fn call(kernel: u32, len: usize, args: [Argument; 3]) -> PlanStep {
+    PlanStep::Kernel {
+        kernel: KernelId(kernel),
+        extents: [len].into_iter().collect(),
+        args: args.into_iter().collect(),
+    }
+}
+
+fn buffer(bytes: usize, place: Place) -> Buffer {
+    Buffer { bytes, place }
+}
+
+fn view(buffer: u32, shape: &[usize]) -> View {
+    View { buffer: BufferId(buffer), dtype: DType::F32, layout: Layout::contiguous(shape) }
+}
+
+/// `(x + 10) * y` for `x` and `y` of four elements, through the arena, then
+/// `reshape([2, 2])` of it by the library and its product with itself.
+fn plan() -> Plan {
+    let vector = Type::of(DType::F32, &[4]);
+    let shape: Attr = (&[2usize, 2][..]).into();
+    Plan {
+        name: "by hand".into(),
+        inputs: vec![vector.clone(), vector],
+        outputs: vec![Type::of(DType::F32, &[2, 2]), Type::of(DType::F32, &[4])],
+        kernels: vec![binary(BinaryOp::Add), binary(BinaryOp::Mul)],
+        constants: vec![Literal::scalar(10.0.into(), DType::F32)],
+        buffers: vec![
+            buffer(16, Place::Input(0)),
+            buffer(16, Place::Input(1)),
+            buffer(4, Place::Constant(0)),
+            buffer(16, Place::Arena(0)),
+            buffer(16, Place::Output(1)),
+            buffer(16, Place::Arena(64)),
+            buffer(16, Place::Output(0)),
+        ],
+        arena_bytes: 128,
+        steps: vec![
+            call(0, 4, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
+            // The second operand runs backwards.
+            call(1, 4, [argument(3, 0, 4), argument(1, 12, -4), argument(4, 0, 4)]),
+            PlanStep::Library {
+                op: ops::RESHAPE.op(),
+                attrs: Attrs::new([shape]),
+                inputs: vec![view(4, &[4])],
+                outputs: vec![view(5, &[2, 2])],
+            },
+            PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 2]), out: view(6, &[2, 2]) },
+        ],
+    }
+}
+
+fn load(plan: Plan) -> Result<Arc<dyn Executable>, Error> {
+    let backend = CpuBackend::new();
+    let artifact = backend.compile(&plan)?;
+    backend.load(Arc::new(plan), &artifact)
+}
+
+fn vector(data: [f32; 4]) -> Array {
+    Array::from_slice(&[4], &data)
+}
+
+#[track_caller]
+fn check(executable: &dyn Executable, x: [f32; 4], y: [f32; 4]) {
+    let outputs = executable.run(&[&vector(x), &vector(y)]).expect("the inputs fit");
+    let v: [f32; 4] = std::array::from_fn(|i| (x[i] + 10.0) * y[3 - i]);
+    assert_eq!(outputs[1].as_slice::<f32>().expect("row-major"), v);
+    let square =
+        [v[0] * v[0] + v[1] * v[2], v[0] * v[1] + v[1] * v[3], v[2] * v[0] + v[3] * v[2], v[2] * v[1] + v[3] * v[3]];
+    assert_eq!(outputs[0].as_slice::<f32>().expect("row-major"), square);
+    assert_eq!(outputs[0].shape(), [2, 2]);
+}
+
+#[test]
+fn every_kind_of_step_and_place() {
+    let executable = load(plan()).expect("a well-formed plan");
+    check(&*executable, [1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 2.0, 4.0]);
+    check(&*executable, [0.0, -10.0, 5.0, 1.0], [3.0, 1.0, 2.0, 1.0]);
+}
+
+#[test]
+fn inputs_may_lie_inside_larger_arrays() {
+    let executable = load(plan()).expect("a well-formed plan");
+    let whole = Array::from_slice(&[3, 4], &(0..12).map(|i| i as f32).collect::<Vec<_>>());
+    let row = whole.with_layout(Layout::contiguous(&[3, 4]).slice(0, 1, 1, 1).reshape(&[4]).expect("a row is dense"));
+    let outputs = executable.run(&[&row, &vector([1.0; 4])]).expect("the inputs fit");
+    assert_eq!(outputs[1].as_slice::<f32>().expect("row-major"), [14.0, 15.0, 16.0, 17.0]);
+}
+
+#[test]
+fn concurrent_runs_have_an_arena_each() {
+    let executable = load(plan()).expect("a well-formed plan");
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let executable = &*executable;
+            scope.spawn(move || {
+                for i in 0..2000 {
+                    let at = (i % 7) as f32 + thread as f32;
+                    check(executable, [at, 1.0, -at, 2.0], [1.0, at, 2.0, 3.0]);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn inputs_are_checked() {
+    let executable = load(plan()).expect("a well-formed plan");
+    let fine = vector([0.0; 4]);
+    let reversed = fine.with_layout(fine.layout().slice(0, 3, 4, -1));
+    let wrong = [vec![&fine], vec![&fine, &reversed]];
+    for inputs in wrong {
+        let error = executable.run(&inputs).expect_err("the inputs do not fit");
+        assert_eq!(error.code(), Code::Argument);
+    }
+    let (long, ints) = (Array::zeros(&[5], DType::F32), Array::zeros(&[4], DType::I32));
+    for other in [&long, &ints] {
+        let error = executable.run(&[&fine, other]).expect_err("the inputs do not fit");
+        assert!(error.to_string().contains("(f32[4], f32[4])"), "{error}");
+    }
+}
+
+#[test]
+fn plans_that_reach_outside_are_refused() {
+    let broken: [fn(&mut Plan); 8] = [
+        |it| it.steps[0] = call(0, 5, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
+        |it| it.steps[0] = call(0, 4, [argument(0, 0, -4), argument(2, 0, 0), argument(3, 0, 4)]),
+        |it| it.steps[0] = call(2, 4, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
+        |it| it.steps[0] = call(0, 4, [argument(9, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
+        |it| it.steps[3] = PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 3]), out: view(6, &[2, 3]) },
+        |it| it.buffers[0].bytes = 20,
+        |it| it.buffers[5].place = Place::Arena(128),
+        |it| it.buffers[2].place = Place::Constant(1),
+    ];
+    for (i, damage) in broken.into_iter().enumerate() {
+        let mut plan = plan();
+        damage(&mut plan);
+        let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
+        assert_eq!(error.code(), Code::Verify, "case {i}");
+    }
+}
+
+#[test]
+fn empty_results() {
+    let empty = Type::of(DType::F32, &[0]);
+    let plan = Plan {
+        inputs: vec![empty.clone(), empty.clone()],
+        outputs: vec![empty],
+        kernels: vec![binary(BinaryOp::Add)],
+        buffers: vec![buffer(0, Place::Input(0)), buffer(0, Place::Input(1)), buffer(0, Place::Output(0))],
+        steps: vec![call(0, 0, [argument(0, 0, 4), argument(1, 0, 4), argument(2, 0, 4)])],
+        ..Plan::default()
+    };
+    let none = Array::zeros(&[0], DType::F32);
+    let outputs = load(plan).expect("a well-formed plan").run(&[&none, &none]).expect("the inputs fit");
+    assert_eq!(outputs[0].shape(), [0]);
+}
+
+#[test]
+fn artifacts_are_for_their_instruction_set_and_plan() {
+    let plan = Arc::new(plan());
+    let interp = CpuBackend::with_isa(Isa::Interp).expect("the interpreter runs everywhere");
+    let artifact = interp.compile(&plan).expect("every kernel compiles");
+    assert!(interp.load(plan.clone(), &artifact).is_ok());
+    let mut other = (*plan).clone();
+    other.kernels.swap(0, 1);
+    assert_eq!(interp.load(Arc::new(other), &artifact).err().map(|it| it.code()), Some(Code::Backend));
+    assert_ne!(interp.fingerprint(), CpuBackend::with_isa(Isa::detect()).expect("detected").fingerprint());
+}
