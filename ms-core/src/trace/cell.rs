@@ -4,6 +4,8 @@ use super::arg::{Arg, Name, Sink, Training};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
 use rustc_hash::FxHashMap;
+use std::any::Any;
+use std::hash::BuildHasher;
 
 /// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found
 /// by the types of its fields. `#[cell]` implements it.
@@ -104,5 +106,26 @@ impl Sink for SetTraining {
 
     fn training(&mut self, flag: &Training) {
         flag.set(self.0);
+    }
+}
+
+/// A cell that takes one tensor and gives one: what sequences of layers hold.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a layer",
+    note = "a layer is a cell whose `construct` takes one `&Tensor` and gives a `Tensor`"
+)]
+pub trait Layer: Any + Send + Sync {
+    /// Calls the cell.
+    fn forward(&self, x: &Tensor) -> Tensor;
+
+    /// [`Arg::visit`] of the cell.
+    fn visit_layer(&self, sink: &mut dyn Sink);
+}
+
+impl Arg for Box<dyn Layer> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        // Two layers of one structure and different code are different.
+        sink.fixed(rustc_hash::FxBuildHasher.hash_one((**self).type_id()));
+        self.visit_layer(sink);
     }
 }

@@ -5,7 +5,7 @@ mod cell;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Training, Tree};
-pub use cell::Cell;
+pub use cell::{Cell, Layer};
 pub use tracer::{Binding, Region, Trace, TraceAbort, Tracer, build, run_nested, run_traced};
 
 use crate::error::{Code, Error, Result};
