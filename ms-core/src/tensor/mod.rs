@@ -9,6 +9,7 @@ mod element;
 mod index;
 mod layout;
 mod literal;
+mod memory;
 mod nested;
 mod op;
 mod parameter;

@@ -1,11 +1,7 @@
 //! Memory that arrays share.
 
-use std::alloc::{Layout as AllocLayout, alloc, dealloc, handle_alloc_error};
+use super::memory;
 use std::ptr::NonNull;
-
-/// Every allocation starts at a multiple of this many bytes: one cache line and one
-/// AVX-512 register.
-pub const ALIGN: usize = 64;
 
 /// A block of host memory, freed when the last array that uses it is dropped.
 ///
@@ -27,18 +23,14 @@ impl Storage {
     /// A block of at least `bytes` bytes, all zero.
     pub fn zeroed(bytes: usize) -> Self {
         let storage = Self::uninit(bytes);
-        // SAFETY: the block was allocated with room for `capacity(bytes)` bytes.
-        unsafe { storage.ptr.as_ptr().write_bytes(0, capacity(bytes)) };
+        // SAFETY: the block has room for that many bytes.
+        unsafe { storage.ptr.as_ptr().write_bytes(0, bytes) };
         storage
     }
 
     /// A block whose content is up to the caller, who writes every element before any is read.
     pub fn uninit(bytes: usize) -> Self {
-        let layout = block(bytes);
-        // SAFETY: `layout` has a size above zero.
-        let ptr = unsafe { alloc(layout) };
-        let ptr = NonNull::new(ptr).unwrap_or_else(|| handle_alloc_error(layout));
-        Self { ptr, bytes }
+        Self { ptr: memory::allocate(bytes), bytes }
     }
 
     /// Usable bytes.
@@ -68,16 +60,7 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // SAFETY: allocated in `uninit` with the same layout, and dropped once.
-        unsafe { dealloc(self.ptr.as_ptr(), block(self.bytes)) };
+        // SAFETY: allocated in `uninit` for as many bytes, and dropped once.
+        unsafe { memory::release(self.ptr, self.bytes) };
     }
-}
-
-/// Bytes that are really allocated: whole cache lines, at least one.
-fn capacity(bytes: usize) -> usize {
-    bytes.max(1).next_multiple_of(ALIGN)
-}
-
-fn block(bytes: usize) -> AllocLayout {
-    AllocLayout::from_size_align(capacity(bytes), ALIGN).expect("a block is smaller than the address space")
 }

@@ -61,9 +61,10 @@ impl KernelCode for Interpreted {
             unsafe { self.fill_constants(&mut frame) };
             let mut walk = Walk::new(0..par);
             loop {
-                // SAFETY: the caller's contract covers every address that the loops reach.
                 match kernel.lanes {
+                    // SAFETY: the caller's contract covers every address that the loops reach.
                     Lanes::Parallel => unsafe { self.lanes_of_result(&mut frame, extents[par] as usize) },
+                    // SAFETY: as above.
                     Lanes::Reduced => unsafe { self.row(&mut frame, extents[par] as usize) },
                 }
                 if !walk.advance(&mut frame) {

@@ -1,0 +1,320 @@
+//! Blocks of host memory, kept after use: small ones by the thread that freed them, the others
+//! by the process.
+//!
+//! A block has one of a few sizes, so that freed ones fit later requests. What is kept is
+//! bounded; beyond that, memory goes back to the system. Large blocks are asked for as huge
+//! pages, and keeping them saves their page faults, which cost more than most ops on them.
+
+use memmap2::MmapMut;
+use rustc_hash::FxHashMap;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::cell::Cell;
+use std::ptr::NonNull;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Every block starts at a multiple of this many bytes: one cache line and one AVX-512 register.
+pub const ALIGN: usize = 64;
+
+/// Blocks up to this size are kept by threads.
+const LOCAL_BLOCK: usize = 64 << 10;
+
+/// Bytes that a thread keeps of each size.
+const LOCAL_BYTES: usize = 128 << 10;
+
+/// Blocks up to this size are kept at all.
+const KEPT_BLOCK: usize = 256 << 20;
+
+/// Bytes that the process keeps, threads' own not counted.
+const KEPT_BYTES: usize = 512 << 20;
+
+/// Blocks from this size on are mapped as huge pages.
+const MAPPED_BLOCK: usize = 4 << 20;
+
+/// Bytes of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
+
+const LOCAL_CLASSES: usize = class_of(LOCAL_BLOCK) + 1;
+const CLASSES: usize = class_of(KEPT_BLOCK) + 1;
+
+/// No block is larger than this class.
+const ADDRESS_SPACE: usize = class_of(isize::MAX as usize / 2);
+
+/// The number of the smallest block size that holds `bytes`: multiples of 64 up to 1024, then
+/// four sizes per power of two.
+const fn class_of(bytes: usize) -> usize {
+    if bytes <= 1024 {
+        return if bytes == 0 { 0 } else { (bytes - 1) / ALIGN };
+    }
+    let power = (bytes - 1).ilog2() as usize;
+    let quarter = ((bytes - 1) >> (power - 2)) - 4;
+    16 + (power - 10) * 4 + quarter
+}
+
+/// The bytes of blocks of a class.
+const fn class_bytes(class: usize) -> usize {
+    if class < 16 {
+        return (class + 1) * ALIGN;
+    }
+    let (power, quarter) = (10 + (class - 16) / 4, (class - 16) % 4);
+    (quarter + 5) << (power - 2)
+}
+
+/// A block of at least `bytes` bytes, at a multiple of [`ALIGN`].
+#[inline]
+pub fn allocate(bytes: usize) -> NonNull<u8> {
+    let class = class_of(bytes);
+    if class < LOCAL_CLASSES
+        && let Ok(Some(block)) = LOCAL.try_with(|it| it.pop(class))
+    {
+        return block;
+    }
+    allocate_shared(class)
+}
+
+/// Gives back a block that [`allocate`] made for `bytes` bytes.
+///
+/// # Safety
+/// Nobody uses the block any more, and it is given back once.
+#[inline]
+pub unsafe fn release(block: NonNull<u8>, bytes: usize) {
+    let class = class_of(bytes);
+    // SAFETY: a free block has room for the link of its list, and belongs to it now.
+    if class < LOCAL_CLASSES && LOCAL.try_with(|it| unsafe { it.push(class, block) }) == Ok(true) {
+        return;
+    }
+    // SAFETY: as the caller's.
+    unsafe { release_shared(block, class) };
+}
+
+thread_local! {
+    static LOCAL: Local = const { Local { lists: [const { List::new() }; LOCAL_CLASSES] } };
+}
+
+/// Free blocks of one thread.
+struct Local {
+    lists: [List; LOCAL_CLASSES],
+}
+
+/// Free blocks of one size; each begins with the address of the next.
+struct List {
+    head: Cell<Option<NonNull<u8>>>,
+    len: Cell<usize>,
+}
+
+impl List {
+    const fn new() -> Self {
+        Self { head: Cell::new(None), len: Cell::new(0) }
+    }
+}
+
+impl Local {
+    #[inline]
+    fn pop(&self, class: usize) -> Option<NonNull<u8>> {
+        let list = &self.lists[class];
+        let block = list.head.get()?;
+        // SAFETY: blocks of the list are free, and `push` has written their first word.
+        list.head.set(unsafe { block.cast::<Option<NonNull<u8>>>().read() });
+        list.len.set(list.len.get() - 1);
+        Some(block)
+    }
+
+    /// Keeps a block, unless enough are kept.
+    #[inline]
+    unsafe fn push(&self, class: usize, block: NonNull<u8>) -> bool {
+        let list = &self.lists[class];
+        if (list.len.get() + 1) * class_bytes(class) > LOCAL_BYTES {
+            return false;
+        }
+        // SAFETY: as the caller's.
+        unsafe { block.cast::<Option<NonNull<u8>>>().write(list.head.get()) };
+        list.head.set(Some(block));
+        list.len.set(list.len.get() + 1);
+        true
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        for class in 0..LOCAL_CLASSES {
+            while let Some(block) = self.pop(class) {
+                // SAFETY: the block was free and is in no list now.
+                unsafe { release_shared(block, class) };
+            }
+        }
+    }
+}
+
+/// Free blocks of the process, and the mappings behind large ones.
+struct Shared {
+    /// Addresses of free blocks by class.
+    free: Vec<Vec<usize>>,
+    /// Bytes of all free blocks.
+    bytes: usize,
+    /// Mappings by the addresses of their blocks, in use or free.
+    mapped: FxHashMap<usize, MmapMut>,
+}
+
+static SHARED: Mutex<Shared> =
+    Mutex::new(Shared { free: Vec::new(), bytes: 0, mapped: FxHashMap::with_hasher(rustc_hash::FxBuildHasher) });
+
+fn shared() -> MutexGuard<'static, Shared> {
+    SHARED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cold]
+fn allocate_shared(class: usize) -> NonNull<u8> {
+    assert!(class <= ADDRESS_SPACE, "a block is smaller than the address space");
+    let bytes = class_bytes(class);
+    let mut pool = shared();
+    if let Some(block) = pool.free.get_mut(class).and_then(Vec::pop) {
+        pool.bytes -= bytes;
+        return NonNull::new(block as *mut u8).expect("the pool holds addresses of blocks");
+    }
+    if bytes >= MAPPED_BLOCK
+        && let Some((block, mapping)) = map(bytes)
+    {
+        pool.mapped.insert(block.as_ptr() as usize, mapping);
+        return block;
+    }
+    drop(pool);
+    let layout = layout(bytes);
+    // SAFETY: the layout has a size above zero.
+    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+}
+
+#[cold]
+unsafe fn release_shared(block: NonNull<u8>, class: usize) {
+    let bytes = class_bytes(class);
+    let mut pool = shared();
+    if class < CLASSES && pool.bytes + bytes <= KEPT_BYTES {
+        if pool.free.is_empty() {
+            pool.free.resize_with(CLASSES, Vec::new);
+        }
+        pool.free[class].push(block.as_ptr() as usize);
+        pool.bytes += bytes;
+        return;
+    }
+    let mapping = pool.mapped.remove(&(block.as_ptr() as usize));
+    drop(pool);
+    if mapping.is_none() {
+        // SAFETY: a block that is not mapped was allocated with this layout.
+        unsafe { dealloc(block.as_ptr(), layout(bytes)) };
+    }
+}
+
+fn layout(bytes: usize) -> Layout {
+    Layout::from_size_align(bytes, ALIGN).expect("a block is smaller than the address space")
+}
+
+/// A mapping, and the start of `bytes` bytes in it that are whole huge pages.
+fn map(bytes: usize) -> Option<(NonNull<u8>, MmapMut)> {
+    let len = bytes.checked_next_multiple_of(HUGE_PAGE)?.checked_add(HUGE_PAGE)?;
+    let mut mapping = MmapMut::map_anon(len).ok()?;
+    let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
+    #[cfg(target_os = "linux")]
+    {
+        // Small pages serve as well, only slower.
+        mapping.advise_range(memmap2::Advice::HugePage, skip, bytes).ok();
+    }
+    let block = NonNull::new(mapping.as_mut_ptr().wrapping_add(skip))?;
+    Some((block, mapping))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_they_are_asked_for() {
+        let mut last = usize::MAX;
+        for bytes in (0..5000).chain([65_535, 65_536, 65_537, 1 << 20, (1 << 20) + 1, KEPT_BLOCK]) {
+            let class = class_of(bytes);
+            let size = class_bytes(class);
+            assert!(size >= bytes && size.is_multiple_of(ALIGN), "{bytes} in {size}");
+            assert!(size <= bytes.max(1024) + bytes / 4 || bytes <= 1024, "{bytes} in {size}");
+            assert!(class == 0 || class_bytes(class - 1) < bytes, "{bytes} fits a smaller block than {size}");
+            assert!(last == usize::MAX || class >= last);
+            last = class;
+        }
+    }
+
+    #[test]
+    fn a_freed_block_is_used_again() {
+        for bytes in [1, 64, 5000, 300 << 10, 8 << 20] {
+            let first = allocate(bytes);
+            assert!(first.as_ptr().cast::<u8>().align_offset(ALIGN) == 0);
+            // SAFETY: the block is this test's, and large enough.
+            unsafe {
+                first.as_ptr().write_bytes(7, bytes);
+                release(first, bytes);
+            }
+            // Other tests may take a shared block in between, never one of this thread's.
+            let second = allocate(bytes);
+            assert!(second == first || bytes > LOCAL_BLOCK);
+            // SAFETY: as above.
+            unsafe { release(second, bytes) };
+        }
+    }
+
+    #[test]
+    fn blocks_in_use_do_not_overlap() {
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                scope.spawn(move || {
+                    let mut held: Vec<(NonNull<u8>, usize, u8)> = Vec::new();
+                    let mut state = u32::from(thread) + 1;
+                    for i in 0..4000u32 {
+                        state = state.wrapping_mul(1664525).wrapping_add(1013904223);
+                        if held.len() > 40 || (state >> 20).is_multiple_of(3) && !held.is_empty() {
+                            let (block, bytes, mark) = held.swap_remove(state as usize % held.len());
+                            // SAFETY: the block is this thread's and was filled below.
+                            let content = unsafe { std::slice::from_raw_parts(block.as_ptr(), bytes) };
+                            assert!(content.iter().all(|&it| it == mark));
+                            // SAFETY: it left the list of held blocks.
+                            unsafe { release(block, bytes) };
+                        } else {
+                            let bytes = (state >> 8) as usize % (200 << (10 * (state as usize >> 30 & 1)));
+                            let block = allocate(bytes);
+                            let mark = (i % 251) as u8;
+                            // SAFETY: the block is this thread's and large enough.
+                            unsafe { block.as_ptr().write_bytes(mark, bytes) };
+                            held.push((block, bytes, mark));
+                        }
+                    }
+                    for (block, bytes, _) in held {
+                        // SAFETY: the block is this thread's and nobody uses it any more.
+                        unsafe { release(block, bytes) };
+                    }
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn blocks_move_between_threads() {
+        let blocks: Vec<usize> = (0..1000).map(|_| allocate(100).as_ptr() as usize).collect();
+        let other = std::thread::spawn(move || {
+            for block in blocks {
+                let block = NonNull::new(block as *mut u8).expect("an address of a block");
+                // SAFETY: the spawning thread has handed the block over.
+                unsafe { release(block, 100) };
+            }
+        });
+        other.join().expect("the other thread frees what it was given");
+    }
+
+    #[test]
+    fn more_than_is_kept_goes_back() {
+        let bytes = KEPT_BLOCK + 1;
+        for _ in 0..3 {
+            let block = allocate(bytes);
+            // SAFETY: the block is this test's; only its ends are touched.
+            unsafe {
+                block.as_ptr().write(1);
+                block.as_ptr().add(bytes - 1).write(1);
+                release(block, bytes);
+            }
+        }
+        assert!(shared().bytes <= KEPT_BYTES);
+    }
+}
