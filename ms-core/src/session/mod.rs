@@ -6,6 +6,7 @@ mod compiled;
 mod context;
 mod eager;
 mod grad;
+mod quick;
 mod signature;
 mod tape;
 
