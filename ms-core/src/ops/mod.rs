@@ -12,6 +12,8 @@ mod evaluate;
 mod host;
 mod index;
 mod operand;
+mod philox;
+pub mod random;
 mod repeat;
 pub mod rules;
 mod selection;
@@ -40,6 +42,7 @@ primitives! {
     concat::{ CONCAT };
     constant::{ CONSTANT };
     conv::{ CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD };
+    distribution::{ RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM };
     eye::{ EYE };
     full::{ FULL };
     gather::{ GATHER, INDEX_ADD };
