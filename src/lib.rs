@@ -1,4 +1,14 @@
 //! `ms`: one Rust source, run eagerly or compiled.
+
+extern crate self as ms;
+
+#[doc(hidden)]
+#[path = "rt.rs"]
+pub mod __rt;
+pub mod prelude;
+
+pub use ms_core::session::{Context, Mode, Precision, context, grad, jit, set_context, value_and_grad, with_context};
 pub use ms_core::*;
+pub use ms_macros::{Static, Tree, cell, jit_class, lazy_inline};
 // Linked for the backend that it submits.
 use ms_cpu as _;

@@ -21,5 +21,4 @@ pub mod exec;
 pub mod session;
 
 pub use error::{Code, Error, Result, catch};
-pub use ops::random;
 pub use tensor::{DType, Parameter, Tensor};

@@ -1,1 +1,102 @@
-//! Attribute macros of `ms`.
+//! Attribute macros of `ms`: Rust functions in, graph-building functions out.
+//!
+//! This file is the only one that touches `proc_macro`: everything else works on
+//! `proc_macro2` tokens and is tested as ordinary functions. The macros know the names of
+//! `ms::__rt` and nothing of the types behind them.
+
+mod args;
+mod diag;
+mod emit;
+mod fallback;
+mod fingerprint;
+mod names;
+mod print;
+
+use diag::Diags;
+use proc_macro::TokenStream;
+use proc_macro2::TokenStream as Tokens;
+
+/// Compiles a function or method: a call traces it once per signature, compiles the graph, and
+/// runs it.
+///
+/// Arguments: tensors and structures of tensors (`Tree`) are inputs; cells are inputs by their
+/// parameters; integers, floats, bools, strings and `Static` values are part of the key;
+/// `#[dynamic] lr: f32` makes a scalar an input, a 0-d tensor in the body; `&mut` structures are
+/// inputs and outputs. Results: a `Tree`, or a `Result` of one.
+///
+/// Options: `crate = path` where `ms` has another name.
+#[proc_macro_attribute]
+pub fn jit(args: TokenStream, item: TokenStream) -> TokenStream {
+    attribute(args, item, emit::func::expand)
+}
+
+/// Makes a struct a network, and an impl the code of one.
+///
+/// On a struct: implements `Arg` and `Cell`. Parameters, sub-cells, tensors and host fields are
+/// found by the types of the fields; `#[cell(skip)]` leaves a field out. A field whose type is a
+/// cell of one argument can be called: `self.fc1(&x)`.
+///
+/// On an impl: `construct` compiles as a whole in graph mode, or everywhere under `#[jit]`, and
+/// `call` of the same signature runs it.
+#[proc_macro_attribute]
+pub fn cell(args: TokenStream, item: TokenStream) -> TokenStream {
+    attribute(args, item, emit::cell::expand)
+}
+
+/// Makes a plain struct usable inside compiled functions, and its methods part of their graphs.
+///
+/// On a struct: implements `Arg`, so that it can be an argument or a field of a cell. On an
+/// impl: with a method `call`, a local `net` of this type is called as `net(&x, &y)`.
+#[proc_macro_attribute]
+pub fn jit_class(args: TokenStream, item: TokenStream) -> TokenStream {
+    attribute(args, item, emit::class::expand)
+}
+
+/// Marks a cell whose sub-graph is compiled once and shared by all its equal calls.
+///
+/// Stands on a `#[cell]` struct, or on `fn new` in a `#[cell]` impl.
+#[proc_macro_attribute]
+pub fn lazy_inline(args: TokenStream, item: TokenStream) -> TokenStream {
+    attribute(args, item, emit::lazy::expand)
+}
+
+/// A structure of tensors and host values: implements `Arg` and `Tree`. Needs `Clone`.
+#[proc_macro_derive(Tree)]
+pub fn derive_tree(item: TokenStream) -> TokenStream {
+    derive(item, emit::tree::expand_tree)
+}
+
+/// A host value that is part of the key as a whole: implements `Arg` and `Tree`. Needs `Clone`.
+#[proc_macro_derive(Static)]
+pub fn derive_static(item: TokenStream) -> TokenStream {
+    derive(item, emit::tree::expand_static)
+}
+
+type Attribute = fn(Tokens, Tokens, &mut Diags) -> Option<Tokens>;
+
+/// Expands an attribute; on any refusal the user's item is emitted beside the errors, so that
+/// editors keep working and rustc does not report uses of a missing item.
+fn attribute(args: TokenStream, item: TokenStream, expand: Attribute) -> TokenStream {
+    let mut diags = Diags::default();
+    let item = Tokens::from(item);
+    let expansion = expand(args.into(), item.clone(), &mut diags);
+    match (expansion, diags.into_errors()) {
+        (Some(expansion), None) => print::traced(expansion),
+        (_, errors) => {
+            let mut out = fallback::plain(item);
+            out.extend(errors);
+            out
+        }
+    }
+    .into()
+}
+
+fn derive(item: TokenStream, expand: fn(Tokens, &mut Diags) -> Option<Tokens>) -> TokenStream {
+    let mut diags = Diags::default();
+    let expansion = expand(item.into(), &mut diags);
+    match (expansion, diags.into_errors()) {
+        (Some(expansion), None) => print::traced(expansion),
+        (_, errors) => errors.unwrap_or_default(),
+    }
+    .into()
+}

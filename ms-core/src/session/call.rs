@@ -173,6 +173,12 @@ impl<T: ?Sized> Deref for Entered<'_, T> {
 }
 
 /// What a compiled function can give: a [`Tree`], or a `Result` of one.
+#[diagnostic::on_unimplemented(
+    message = "a compiled function cannot give `{Self}`",
+    label = "not a structure of tensors",
+    note = "results are tensors, host values, structures of them that derive `Tree`, or a `Result` of one whose error \
+            is `From<ms::Error>`"
+)]
 pub trait JitReturn: Sized {
     /// The structure of tensors inside.
     type Tree: Tree + Send + Sync + 'static;

@@ -239,7 +239,7 @@ fn in_trace<R: Tree>(
 }
 
 /// A function made by a transform: it is called like the function it was made from.
-pub struct Transformed<F: ?Sized>(Box<F>);
+pub struct Transformed<F: ?Sized>(pub(super) Box<F>);
 
 impl<F: ?Sized> Deref for Transformed<F> {
     type Target = F;

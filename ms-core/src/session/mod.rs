@@ -6,7 +6,7 @@ mod compiled;
 mod context;
 mod eager;
 mod grad;
-mod quick;
+mod jit;
 mod signature;
 mod tape;
 
@@ -14,5 +14,6 @@ pub use call::{Call, Entered, JitFn, JitReturn, leaves};
 pub use compiled::{Compiled, Derivative};
 pub use context::{Context, Mode, Precision, context, set_context, with_context};
 pub use grad::{Differentiable, Function, Gradients, Transformed, Wrt, differentiate, grad, value_and_grad};
+pub use jit::{Jittable, jit};
 pub use signature::{Signature, TypeKey, type_key};
 pub use tape::Tape;

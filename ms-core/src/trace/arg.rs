@@ -2,6 +2,7 @@
 
 use crate::tensor::{Parameter, Tensor};
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -207,10 +208,21 @@ impl Arg for str {
     }
 }
 
-impl Arg for &'static str {
+impl<T: Arg + ?Sized> Arg for &T {
     fn visit(&self, sink: &mut dyn Sink) {
-        visit_str(self, sink);
+        (**self).visit(sink);
     }
+}
+
+/// A value in two places: its tensors and parameters are found by identity in both.
+impl<T: Arg + ?Sized> Arg for Arc<T> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        (**self).visit(sink);
+    }
+}
+
+impl<T: ?Sized> Arg for PhantomData<T> {
+    fn visit(&self, _: &mut dyn Sink) {}
 }
 
 impl Arg for String {
@@ -303,7 +315,7 @@ impl<T: Tree> Tree for Option<T> {
     }
 }
 
-impl<T: Arg> Arg for Box<T> {
+impl<T: Arg + ?Sized> Arg for Box<T> {
     fn visit(&self, sink: &mut dyn Sink) {
         (**self).visit(sink);
     }

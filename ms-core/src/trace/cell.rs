@@ -122,10 +122,10 @@ pub trait Layer: Any + Send + Sync {
     fn visit_layer(&self, sink: &mut dyn Sink);
 }
 
-impl Arg for Box<dyn Layer> {
+impl Arg for dyn Layer {
     fn visit(&self, sink: &mut dyn Sink) {
         // Two layers of one structure and different code are different.
-        sink.fixed(rustc_hash::FxBuildHasher.hash_one((**self).type_id()));
+        sink.fixed(rustc_hash::FxBuildHasher.hash_one(self.type_id()));
         self.visit_layer(sink);
     }
 }

@@ -1,10 +1,12 @@
 //! From a Rust call to a graph: what calls take and give, and the tracer.
 
 mod arg;
+mod callable;
 mod cell;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Training, Tree};
+pub use callable::{Apply, Callable, LazyInline};
 pub use cell::{Cell, Layer};
 pub use tracer::{Binding, Region, Trace, TraceAbort, Tracer, build, run_nested, run_traced};
 

@@ -1,0 +1,119 @@
+//! What can be called: cells as fields, and everything that is called through a local name.
+
+use super::arg::Sink;
+use super::cell::{Cell, Layer};
+use crate::tensor::Tensor;
+use std::sync::Arc;
+
+/// A cell of one argument, as a field of another cell: what `self.fc1(&x)` calls.
+///
+/// `#[cell]` implements it on an impl whose `construct` takes one argument. The lifetime is that
+/// of a borrowed argument.
+#[diagnostic::on_unimplemented(
+    message = "a field of type `{Self}` cannot be called with one argument",
+    label = "not a cell of one argument",
+    note = "a field is called when its type is a cell whose `construct` takes one argument; with other numbers of \
+            arguments write `self.field.call(..)`"
+)]
+pub trait Apply<'a> {
+    /// The argument.
+    type Argument;
+    /// The result.
+    type Output;
+
+    /// Calls the cell.
+    fn apply(&self, argument: Self::Argument) -> Self::Output;
+}
+
+/// What a name can stand for in a call `name(x, y)` inside compiled functions: functions,
+/// closures, cells, and types with `#[jit_class]` whose impl has a method `call`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` has no `call` method",
+    label = "called here with `{Args}`",
+    note = "write `#[jit_class]` on an impl with `fn call(&self, ..)` that takes these arguments"
+)]
+pub trait Callable<Args> {
+    /// The result.
+    type Output;
+
+    /// Calls it with a tuple of arguments.
+    fn call_with(&self, arguments: Args) -> Self::Output;
+}
+
+macro_rules! functions {
+    ($(($($arg:ident $i:tt),*);)*) => {$(
+        impl<F: Fn($($arg),*) -> R, R, $($arg),*> Callable<($($arg,)*)> for F {
+            type Output = R;
+
+            #[track_caller]
+            #[inline]
+            fn call_with(&self, arguments: ($($arg,)*)) -> R {
+                let _ = &arguments;
+                self($(arguments.$i),*)
+            }
+        }
+    )*};
+}
+
+functions! {
+    ();
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, G 5);
+}
+
+/// Whether all equal calls of a cell share one sub-graph. `#[lazy_inline]` gives the type a
+/// constant of its own of this name, which stands before this one.
+pub trait LazyInline {
+    /// Not marked.
+    const LAZY_INLINE: bool = false;
+}
+
+impl<T: Cell + ?Sized> LazyInline for T {}
+
+impl<T> Layer for T
+where
+    T: Cell + Send + Sync + 'static + for<'a> Apply<'a, Argument = &'a Tensor, Output = Tensor>,
+{
+    #[track_caller]
+    fn forward(&self, x: &Tensor) -> Tensor {
+        self.apply(x)
+    }
+
+    fn visit_layer(&self, sink: &mut dyn Sink) {
+        self.visit(sink);
+    }
+}
+
+macro_rules! pointers {
+    ($($pointer:ident),*) => {$(
+        impl<T: Cell + ?Sized> Cell for $pointer<T> {}
+
+        impl<'a, T: Apply<'a> + ?Sized> Apply<'a> for $pointer<T> {
+            type Argument = T::Argument;
+            type Output = T::Output;
+
+            #[track_caller]
+            fn apply(&self, argument: T::Argument) -> T::Output {
+                (**self).apply(argument)
+            }
+        }
+    )*};
+}
+
+pointers!(Box, Arc);
+
+impl Cell for dyn Layer {}
+
+impl<'a> Apply<'a> for dyn Layer {
+    type Argument = &'a Tensor;
+    type Output = Tensor;
+
+    #[track_caller]
+    fn apply(&self, x: &'a Tensor) -> Tensor {
+        self.forward(x)
+    }
+}

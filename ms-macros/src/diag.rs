@@ -1,0 +1,95 @@
+//! Refusals: collected, each with a code, a place in the user's code, and a way out.
+
+use proc_macro2::{Span, TokenStream};
+use quote::ToTokens;
+use std::fmt;
+
+/// The stable number of a refusal; `docs/errors/MSxxx.md` explains each.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u16)]
+pub enum Code {
+    /// The attribute does not belong on this kind of item.
+    Item = 1,
+    /// `async`, `const`, `unsafe` or `extern` functions.
+    Modifier = 2,
+    /// An option that the attribute does not have.
+    UnknownOption = 3,
+    /// A result that borrows.
+    BorrowedResult = 4,
+    /// A result of type `impl Trait`.
+    OpaqueResult = 5,
+    /// A receiver that is neither `self`, `&self` nor `&mut self`.
+    Receiver = 6,
+    /// `#[jit_class]` on a cell.
+    ClassOnCell = 7,
+    /// A `construct` that cannot be called as a layer.
+    Construct = 8,
+    /// Code that is not Rust.
+    Syntax = 9,
+    /// `#[lazy_inline]` on something that is no cell.
+    LazyInline = 11,
+}
+
+impl Code {
+    /// Every code, for the test that each is explained.
+    #[cfg(test)]
+    pub const ALL: &[Self] = &[
+        Self::Item,
+        Self::Modifier,
+        Self::UnknownOption,
+        Self::BorrowedResult,
+        Self::OpaqueResult,
+        Self::Receiver,
+        Self::ClassOnCell,
+        Self::Construct,
+        Self::Syntax,
+        Self::LazyInline,
+    ];
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MS{:03}", *self as u16)
+    }
+}
+
+/// All refusals of one expansion.
+#[derive(Default)]
+pub struct Diags(Vec<syn::Error>);
+
+impl Diags {
+    /// Refuses the tokens `at`: one sentence without a full stop, and what to do instead.
+    pub fn refuse(&mut self, code: Code, at: impl ToTokens, message: impl fmt::Display, help: impl fmt::Display) {
+        self.0.push(syn::Error::new_spanned(at, text(code, message, help)));
+    }
+
+    /// Refuses the token at `span`.
+    pub fn refuse_at(&mut self, code: Code, span: Span, message: impl fmt::Display, help: impl fmt::Display) {
+        self.0.push(syn::Error::new(span, text(code, message, help)));
+    }
+
+    /// The tree of `tokens`, or a refusal of what does not parse.
+    pub fn parse<T: syn::parse::Parse>(&mut self, tokens: TokenStream) -> Option<T> {
+        match syn::parse2(tokens) {
+            Ok(tree) => Some(tree),
+            Err(errors) => {
+                for error in errors {
+                    self.refuse_at(Code::Syntax, error.span(), &error, "mend the syntax here");
+                }
+                None
+            }
+        }
+    }
+
+    /// One `compile_error!` for each refusal.
+    pub fn into_errors(self) -> Option<TokenStream> {
+        if self.0.is_empty() {
+            return None;
+        }
+        Some(self.0.iter().map(syn::Error::to_compile_error).collect())
+    }
+}
+
+fn text(code: Code, message: impl fmt::Display, help: impl fmt::Display) -> String {
+    format!("{code}: {message}\n\nhelp: {help}")
+}

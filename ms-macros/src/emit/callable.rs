@@ -1,0 +1,230 @@
+//! Calling cells: `self.fc1(&x)`, `net.call(&x, &y)`, `net(&x, &y)`.
+
+use crate::names::Names;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    Field, FnArg, GenericParam, Ident as Name, ImplItemFn, ItemImpl, ItemStruct, Lifetime, ReceiverKind, ReturnType,
+    Signature, Type,
+};
+
+/// Methods of `Arg`, `Cell` and `Clone`: a field of such a name cannot be called like a method.
+const TAKEN: &[&str] = &[
+    "visit",
+    "enter",
+    "named_parameters",
+    "parameters",
+    "trainable_parameters",
+    "set_train",
+    "clone",
+    "call",
+    "apply",
+];
+
+/// One method for each named field, of the field's name, which calls the cell in the field.
+///
+/// They stand in a hidden trait, so that methods that the user writes win. The bound on each
+/// mentions a lifetime of the method, hence rustc checks it at the call only: fields that are
+/// no cells have a method that cannot be called.
+pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenStream) -> Option<TokenStream> {
+    let fields: Vec<(&Name, &Type)> = fields
+        .iter()
+        .filter_map(|(_, field)| Some((field.ident.as_ref()?, &field.ty)))
+        .filter(|it| TAKEN.iter().all(|taken| it.0 != taken))
+        .collect();
+    if fields.is_empty() {
+        return None;
+    }
+    let (params, arguments, bounds) = item.generics.split_for_impl();
+    let name = &item.ident;
+    let methods = format_ident!("__{}Fields", name);
+    let lifetime = lifetime();
+    let declared = fields.iter().map(|(field, ty)| {
+        quote! {
+            fn #field<#lifetime>(
+                &self,
+                argument: <#ty as #rt::Apply<#lifetime>>::Argument,
+            ) -> <#ty as #rt::Apply<#lifetime>>::Output
+            where
+                #ty: #rt::Apply<#lifetime>;
+        }
+    });
+    let defined = fields.iter().map(|(field, ty)| {
+        quote! {
+            #[inline]
+            #[track_caller]
+            fn #field<#lifetime>(
+                &self,
+                argument: <#ty as #rt::Apply<#lifetime>>::Argument,
+            ) -> <#ty as #rt::Apply<#lifetime>>::Output
+            where
+                #ty: #rt::Apply<#lifetime>,
+            {
+                #rt::Apply::apply(&self.#field, argument)
+            }
+        }
+    });
+    Some(quote! {
+        #[doc(hidden)]
+        #[allow(dead_code, non_camel_case_types)]
+        trait #methods #params #bounds {
+            #(#declared)*
+        }
+
+        #[automatically_derived]
+        impl #params #methods #arguments for #name #arguments #bounds {
+            #(#defined)*
+        }
+    })
+}
+
+/// `call` of the signature of `construct`, and what makes the cell callable by others.
+pub fn call(construct: &ImplItemFn, item: &ItemImpl, names: &Names) -> TokenStream {
+    let rt = names.rt();
+    let (params, _, bounds) = item.generics.split_for_impl();
+    let ty = &item.self_ty;
+    let mut sig = construct.sig.clone();
+    sig.ident = Name::new("call", construct.sig.ident.span());
+    let arguments = plain_arguments(&mut sig);
+    let apply = apply(&construct.sig, item, &rt);
+    let callable = callable(&sig, item, &rt);
+    quote! {
+        impl #params #ty #bounds {
+            /// Runs the cell: see `construct`.
+            #[inline]
+            #[track_caller]
+            #[allow(dead_code)]
+            pub #sig {
+                self.construct(#(#arguments),*)
+            }
+        }
+
+        #apply
+        #callable
+    }
+}
+
+/// Gives every parameter a plain name and lists the names.
+fn plain_arguments(sig: &mut Signature) -> Vec<Ident> {
+    let mut names = Vec::new();
+    for (i, input) in sig.inputs.iter_mut().enumerate() {
+        if let FnArg::Typed(typed) = input {
+            typed.attrs.clear();
+            let name = match &*typed.pat {
+                syn::Pat::Ident(it) => it.ident.clone(),
+                _ => format_ident!("argument{i}"),
+            };
+            *typed.pat = syn::parse_quote!(#name);
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The impl of `Apply`, for a cell of one argument.
+fn apply(construct: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<TokenStream> {
+    let types = argument_types(construct)?;
+    let [argument] = &types[..] else { return None };
+    let (params, bounds) = with_lifetime(item);
+    let ty = &item.self_ty;
+    let output = output(construct);
+    let lifetime = lifetime();
+    Some(quote! {
+        #[automatically_derived]
+        impl #params #rt::Apply<#lifetime> for #ty #bounds {
+            type Argument = #argument;
+            type Output = #output;
+
+            #[inline]
+            #[track_caller]
+            fn apply(&self, argument: #argument) -> #output {
+                self.construct(argument)
+            }
+        }
+    })
+}
+
+/// The impl of `Callable` by way of `call`, whose signature this is.
+pub fn callable(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<TokenStream> {
+    let types = argument_types(call)?;
+    let (params, bounds) = with_lifetime(item);
+    let ty = &item.self_ty;
+    let output = output(call);
+    let indices = (0..types.len()).map(syn::Index::from);
+    Some(quote! {
+        #[automatically_derived]
+        impl #params #rt::Callable<(#(#types,)*)> for #ty #bounds {
+            type Output = #output;
+
+            #[inline]
+            #[track_caller]
+            fn call_with(&self, arguments: (#(#types,)*)) -> #output {
+                self.call(#(arguments.#indices),*)
+            }
+        }
+    })
+}
+
+/// The lifetime of borrowed arguments.
+fn lifetime() -> Lifetime {
+    Lifetime::new("'__a", Span::call_site())
+}
+
+/// The types of the arguments, borrowed for [`lifetime`]; nothing for signatures that cannot be
+/// written as a trait's: without `&self`, with type parameters, or with `impl Trait`.
+fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
+    let shared = matches!(sig.receiver()?.kind, ReceiverKind::Reference(_, _, None));
+    let simple = sig.generics.params.iter().all(|it| matches!(it, GenericParam::Lifetime(_)));
+    let mut borrow = Borrow { opaque: false };
+    let types = sig.inputs.iter().filter_map(|input| match input {
+        FnArg::Typed(typed) => {
+            let mut ty = (*typed.ty).clone();
+            borrow.visit_type_mut(&mut ty);
+            Some(ty)
+        }
+        FnArg::Receiver(_) => None,
+    });
+    let types = types.collect();
+    (shared && simple && !borrow.opaque).then_some(types)
+}
+
+/// Gives every reference the one lifetime.
+struct Borrow {
+    opaque: bool,
+}
+
+impl VisitMut for Borrow {
+    fn visit_type_reference_mut(&mut self, it: &mut syn::TypeReference) {
+        if it.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static") {
+            it.lifetime = Some(lifetime());
+        }
+        visit_mut::visit_type_reference_mut(self, it);
+    }
+
+    fn visit_lifetime_mut(&mut self, it: &mut Lifetime) {
+        if it.ident != "static" {
+            *it = lifetime();
+        }
+    }
+
+    fn visit_type_impl_trait_mut(&mut self, _: &mut syn::TypeImplTrait) {
+        self.opaque = true;
+    }
+}
+
+fn output(sig: &Signature) -> TokenStream {
+    match &sig.output {
+        ReturnType::Default => quote!(()),
+        ReturnType::Type(_, ty) => quote!(#ty),
+    }
+}
+
+/// The generics of the impl with [`lifetime`] added: parameters and bounds.
+fn with_lifetime(item: &ItemImpl) -> (TokenStream, TokenStream) {
+    let mut generics = item.generics.clone();
+    let lifetime = lifetime();
+    generics.params.insert(0, syn::parse_quote!(#lifetime));
+    let (params, _, bounds) = generics.split_for_impl();
+    (quote!(#params), quote!(#bounds))
+}

@@ -1,0 +1,240 @@
+//! `#[jit]`: a function whose calls are signed, traced, compiled and run.
+//!
+//! ```text
+//! fn f(x: &Tensor, n: usize) -> Tensor {
+//!     static FUNCTION: JitFn = JitFn::new(..);
+//!     let mut call = FUNCTION.begin(type_key(&|| {}), |sink| { Arg::visit(x, sink); Arg::visit(&n, sink) });
+//!     if let Some(result) = call.cached::<Tensor>() { return result }
+//!     let (arg0, arg1) = (call.enter(x), call.enter(&n));
+//!     call.finish(move || -> Tensor { let x = &*arg0; let n = arg1.clone(); { the body } })
+//! }
+//! ```
+//!
+//! The body stays inside its function, so that `Self`, type parameters and bounds mean there
+//! what the user wrote, in free functions, methods and trait methods alike.
+
+use super::param::{Param, params};
+use super::receiver;
+use crate::args::ItemArgs;
+use crate::diag::{Code, Diags};
+use crate::fingerprint;
+use crate::names::{Names, own};
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::visit::{self, Visit};
+use syn::{Attribute, Block, Item, ReturnType, Safety, Signature, Type, Visibility};
+
+/// A function or a method with a body.
+pub struct Func {
+    /// Attributes but our own.
+    pub attrs: Vec<Attribute>,
+    /// Visibility.
+    pub vis: Visibility,
+    /// Signature.
+    pub sig: Signature,
+    /// Body.
+    pub block: Block,
+}
+
+/// When a function compiles.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Compiles {
+    /// Wherever it is called.
+    Always,
+    /// In graph mode.
+    InGraphMode,
+}
+
+/// Expands `#[jit]`.
+pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
+    let args = ItemArgs::parse(args, diags);
+    let func = parse(item, diags)?;
+    let name = func.sig.ident.to_string();
+    Some(emit(func, &name, Compiles::Always, &args.names(), diags))
+}
+
+fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
+    // Methods have receivers, which items have not.
+    if let Ok(it) = syn::parse2::<syn::ImplItemFn>(item.clone()) {
+        return Some(Func { attrs: it.attrs, vis: it.vis, sig: it.sig, block: it.block });
+    }
+    if let Ok(it) = syn::parse2::<syn::TraitItemFn>(item.clone()) {
+        let help = "write `#[jit]` on the method in each impl";
+        diags.refuse(Code::Item, &it.sig, "`#[jit]` compiles functions with a body", help);
+        return None;
+    }
+    let (at, what, help) = match diags.parse::<Item>(item)? {
+        Item::Struct(it) => (
+            it.struct_token.into_token_stream(),
+            "a struct",
+            "write `#[cell]` on the struct and on its impl, and `#[jit]` on the methods that are to be compiled",
+        ),
+        Item::Enum(it) => (it.enum_token.into_token_stream(), "an enum", "derive `Static` or `Tree` for it"),
+        Item::Impl(it) => {
+            (it.impl_token.into_token_stream(), "an impl", "write `#[jit]` on its methods, or `#[cell]` on the impl")
+        }
+        Item::Trait(it) => (it.trait_token.into_token_stream(), "a trait", "write `#[jit]` on the method in each impl"),
+        Item::Mod(it) => (it.mod_token.into_token_stream(), "a module", "write `#[jit]` on its functions"),
+        other => (other.into_token_stream(), "this item", "write `#[jit]` on a function or a method"),
+    };
+    diags.refuse(Code::Item, at, format!("`#[jit]` compiles functions and methods, not {what}"), help);
+    None
+}
+
+/// The function around its traced body; `name` is for messages and reports.
+pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags: &mut Diags) -> TokenStream {
+    check_modifiers(&func.sig, diags);
+    check_result(&func.sig.output, diags);
+    let hash = fingerprint::of(&func.sig.to_token_stream()) ^ fingerprint::of(&func.block.to_token_stream());
+    let rt = names.rt();
+    let (function, call, sink) = (own("FUNCTION"), own("call"), own("sink"));
+    let params = params(&mut func.sig, &rt, &call, &sink, diags);
+    if func.sig.receiver().is_some() {
+        receiver::rename(&mut func.block);
+    }
+
+    let constructor = match compiles {
+        Compiles::Always => quote!(new),
+        Compiles::InGraphMode => quote!(cell),
+    };
+    let line = quote_spanned!(func.sig.ident.span()=> ::core::line!());
+    let prepare = params.iter().map(|it| &it.prepare);
+    let visits = params.iter().map(|it| &it.visit);
+    let run = run(&func, &params, &rt, &call);
+    let track = (!func.attrs.iter().any(|it| it.path().is_ident("track_caller"))).then(|| quote!(#[track_caller]));
+    let Func { attrs, vis, sig, .. } = &func;
+    quote! {
+        #(#attrs)*
+        #track
+        #vis #sig {
+            static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash);
+            #(#prepare)*
+            let mut #call = #function.begin(#rt::type_key(&|| {}), |#sink| { #(#visits)* });
+            #run
+        }
+    }
+}
+
+/// Runs the version that exists, or the body.
+fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenStream {
+    let block = &func.block;
+    let output = match &func.sig.output {
+        ReturnType::Default => quote!(()),
+        ReturnType::Type(_, ty) => quote!(#ty),
+    };
+    let enters = params.iter().map(|it| &it.enter);
+    let binds = params.iter().map(|it| &it.bind);
+    let (result, error) = (own("result"), own("error"));
+    let (places, copies): (Vec<_>, Vec<_>) = params.iter().filter_map(|it| it.written.clone()).unzip();
+    if places.is_empty() {
+        return quote! {
+            if let ::core::option::Option::Some(#result) = #call.cached::<#output>() {
+                return #result;
+            }
+            #(#enters)*
+            #call.finish(move || -> #output { #(#binds)* #block })
+        };
+    }
+    // What `&mut` arguments become is a result as well.
+    let body = quote!(#rt::body(|| -> #output { #(#binds)* #block }));
+    let both = quote!((#result, (#(#copies,)*)));
+    if is_result(&func.sig.output) {
+        let (ok, err) = (quote!(::core::result::Result::Ok), quote!(::core::result::Result::Err));
+        return quote! {
+            match #call.cached() {
+                ::core::option::Option::Some(#ok(#both)) => {
+                    #(#places = #copies;)*
+                    return #ok(#result);
+                }
+                ::core::option::Option::Some(#err(#error)) => return #err(#error),
+                ::core::option::Option::None => {}
+            }
+            #(#enters)*
+            match #call.finish(move || match #body {
+                #ok(#result) => #ok(#both),
+                #err(#error) => #err(#error),
+            }) {
+                #ok(#both) => {
+                    #(#places = #copies;)*
+                    #ok(#result)
+                }
+                #err(#error) => #err(#error),
+            }
+        };
+    }
+    quote! {
+        if let ::core::option::Option::Some(#both) = #call.cached() {
+            #(#places = #copies;)*
+            return #result;
+        }
+        #(#enters)*
+        let #both = #call.finish(move || { let #result = #body; #both });
+        #(#places = #copies;)*
+        #result
+    }
+}
+
+/// Whether the result is written as a `Result`.
+fn is_result(output: &ReturnType) -> bool {
+    match output {
+        ReturnType::Type(_, ty) => {
+            matches!(&**ty, Type::Path(it) if it.path.segments.last().is_some_and(|last| last.ident == "Result"))
+        }
+        ReturnType::Default => false,
+    }
+}
+
+fn check_modifiers(sig: &Signature, diags: &mut Diags) {
+    let mut refuse = |at: TokenStream, what: &str, help: &str| {
+        diags.refuse(Code::Modifier, at, format!("`{what}` functions cannot be compiled"), help);
+    };
+    if let Some(it) = &sig.asyncness {
+        refuse(it.to_token_stream(), "async", "call a plain compiled function from the async one");
+    }
+    if let Some(it) = &sig.constness {
+        refuse(it.to_token_stream(), "const", "remove `const`: compilation happens at run time");
+    }
+    if let Safety::Unsafe(it) = &sig.safety {
+        refuse(it.to_token_stream(), "unsafe", "compile a safe function and call it from the unsafe one");
+    }
+    if let Some(it) = &sig.abi {
+        refuse(it.to_token_stream(), "extern", "compile a Rust function and call it from the extern one");
+    }
+}
+
+fn check_result(output: &ReturnType, diags: &mut Diags) {
+    struct Find<'a>(&'a mut Diags);
+    impl Visit<'_> for Find<'_> {
+        fn visit_type_reference(&mut self, it: &syn::TypeReference) {
+            let message = "a compiled function cannot give a reference: its results are made anew at every call";
+            self.0.refuse(Code::BorrowedResult, it, message, "give the value itself; cloning a tensor copies no data");
+        }
+
+        fn visit_type_impl_trait(&mut self, it: &syn::TypeImplTrait) {
+            let message = "the result of a compiled function needs a named type";
+            self.0.refuse(Code::OpaqueResult, it, message, "write the type, a structure of tensors, instead of `impl`");
+        }
+
+        fn visit_type_path(&mut self, it: &syn::TypePath) {
+            if let Some(lifetime) = lifetime(it) {
+                let message = "a compiled function cannot give a value that borrows";
+                self.0.refuse(Code::BorrowedResult, lifetime, message, "give an owned structure of tensors");
+            }
+            visit::visit_type_path(self, it);
+        }
+    }
+    if let ReturnType::Type(_, ty) = output {
+        Find(diags).visit_type(ty);
+    }
+}
+
+/// A lifetime argument of the path that is not `'static`.
+fn lifetime(path: &syn::TypePath) -> Option<&syn::Lifetime> {
+    path.path.segments.iter().find_map(|segment| match &segment.arguments {
+        syn::PathArguments::AngleBracketed(arguments) => arguments.args.iter().find_map(|it| match it {
+            syn::GenericArgument::Lifetime(lifetime) if lifetime.ident != "static" => Some(lifetime),
+            _ => None,
+        }),
+        _ => None,
+    })
+}

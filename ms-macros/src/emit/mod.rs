@@ -1,0 +1,11 @@
+//! What each attribute emits.
+
+mod callable;
+pub mod cell;
+pub mod class;
+mod fields;
+pub mod func;
+pub mod lazy;
+mod param;
+mod receiver;
+pub mod tree;

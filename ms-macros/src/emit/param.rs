@@ -1,0 +1,147 @@
+//! The parameters of a compiled function: how each is signed, entered and seen by the body.
+
+use super::receiver;
+use crate::args::take_flag;
+use crate::diag::{Code, Diags};
+use crate::names::own_nth;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{ToTokens, quote};
+use syn::spanned::Spanned;
+use syn::{FnArg, Pat, Receiver, ReceiverKind, Signature, Type};
+
+/// One parameter.
+pub struct Param {
+    /// Before the call begins.
+    pub prepare: TokenStream,
+    /// Shows the argument to the signature.
+    pub visit: TokenStream,
+    /// Makes what the body sees.
+    pub enter: TokenStream,
+    /// Binds it under the user's name, inside the body.
+    pub bind: TokenStream,
+    /// For `&mut`: the caller's place, and the body's copy that is written back to it.
+    pub written: Option<(TokenStream, Ident)>,
+}
+
+/// How a parameter is declared.
+enum Mode {
+    Owned,
+    Shared,
+    Mutable,
+    Dynamic,
+}
+
+/// Reads the parameters, and leaves plain names in the signature.
+pub fn params(sig: &mut Signature, rt: &TokenStream, call: &Ident, sink: &Ident, diags: &mut Diags) -> Vec<Param> {
+    let emit = Emit { rt, call, sink };
+    let params = sig.inputs.iter_mut().enumerate().filter_map(|(i, input)| match input {
+        FnArg::Receiver(receiver) => emit.receiver(i, receiver, diags),
+        FnArg::Typed(typed) => {
+            let dynamic = take_flag(&mut typed.attrs, "dynamic", diags);
+            let mode = match &*typed.ty {
+                _ if dynamic => Mode::Dynamic,
+                Type::Reference(it) if it.mutability.is_some() => Mode::Mutable,
+                Type::Reference(_) => Mode::Shared,
+                _ => Mode::Owned,
+            };
+            let pat = typed.pat.to_token_stream();
+            let name = plain_name(&mut typed.pat, i);
+            let at = typed.ty.span();
+            Some(emit.param(i, &name.to_token_stream(), &pat, mode, at))
+        }
+    });
+    params.collect()
+}
+
+/// The parameter's name; a pattern is taken out and a name of our own put in its place.
+fn plain_name(pat: &mut Box<Pat>, i: usize) -> Ident {
+    if let Pat::Ident(it) = &mut **pat
+        && it.by_ref.is_none()
+        && it.subpat.is_none()
+    {
+        it.mutability = None;
+        return it.ident.clone();
+    }
+    let name = own_nth("param", i);
+    **pat = syn::parse_quote!(#name);
+    name
+}
+
+struct Emit<'a> {
+    rt: &'a TokenStream,
+    call: &'a Ident,
+    sink: &'a Ident,
+}
+
+impl Emit<'_> {
+    fn receiver(&self, i: usize, receiver: &mut Receiver, diags: &mut Diags) -> Option<Param> {
+        let mode = match &receiver.kind {
+            ReceiverKind::Value => Mode::Owned,
+            ReceiverKind::Reference(_, _, None) => Mode::Shared,
+            ReceiverKind::Reference(_, _, Some(_)) => Mode::Mutable,
+            ReceiverKind::Typed(_, ty) if matches!(&**ty, Type::Reference(it) if it.mutability.is_none()) => {
+                Mode::Shared
+            }
+            _ => {
+                let message = "the receiver of a compiled method is `self`, `&self` or `&mut self`";
+                diags.refuse(Code::Receiver, receiver, message, "write `&self`");
+                return None;
+            }
+        };
+        let at = receiver.self_token.span;
+        let mutability = receiver.mutability.take();
+        let name = receiver::renamed(at);
+        Some(self.param(i, &receiver.self_token.to_token_stream(), &quote!(#mutability #name), mode, at))
+    }
+
+    /// `value` names the argument outside the body, `pat` inside; refusals of its type stand at `at`.
+    fn param(&self, i: usize, value: &TokenStream, pat: &TokenStream, mode: Mode, at: Span) -> Param {
+        let Self { rt, call, sink } = self;
+        let entered = own_nth("arg", i);
+        let scalar = own_nth("scalar", i);
+        let shared = respan(
+            match mode {
+                Mode::Owned => quote!(&#value),
+                Mode::Shared => quote!(#value),
+                Mode::Mutable => quote!(&*#value),
+                Mode::Dynamic => quote!(&#scalar),
+            },
+            at,
+        );
+        let clone = quote!(::core::clone::Clone::clone(&*#entered));
+        let mut param = Param {
+            prepare: TokenStream::new(),
+            visit: quote!(#rt::Arg::visit(#shared, #sink);),
+            enter: quote!(let #entered = #call.enter(#shared);),
+            bind: quote!(let #pat = #clone;),
+            written: None,
+        };
+        match mode {
+            Mode::Owned => {}
+            Mode::Shared => param.bind = quote!(let #pat = &*#entered;),
+            Mode::Dynamic => {
+                let argument = respan(value.clone(), at);
+                param.prepare = quote!(let #scalar = #rt::dynamic(#argument););
+            }
+            Mode::Mutable => {
+                let copy = own_nth("copy", i);
+                let inner = quote!(&*#call.enter(#shared));
+                param.enter = quote!(let mut #copy = ::core::clone::Clone::clone(#inner););
+                param.bind = quote!(let #pat = &mut #copy;);
+                param.written = Some((quote!(*#value), copy));
+            }
+        }
+        param
+    }
+}
+
+/// The same names, shown at `at` in messages.
+fn respan(tokens: TokenStream, at: Span) -> TokenStream {
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(at.resolved_at(token.span()));
+            token
+        })
+        .collect()
+}

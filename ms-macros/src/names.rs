@@ -1,0 +1,33 @@
+//! Names that expansions use.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::Path;
+
+/// Where the expansion finds the library.
+pub struct Names {
+    root: TokenStream,
+}
+
+impl Names {
+    /// `::ms`, or what the option `crate = path` says.
+    pub fn new(root: Option<&Path>) -> Self {
+        Self { root: root.map_or_else(|| quote!(::ms), |path| quote!(#path)) }
+    }
+
+    /// The hidden module that holds what macros call.
+    pub fn rt(&self) -> TokenStream {
+        let root = &self.root;
+        quote!(#root::__rt)
+    }
+}
+
+/// A name of the expansion's own, invisible to the user's code.
+pub fn own(name: &str) -> Ident {
+    Ident::new(&format!("__{name}"), Span::mixed_site())
+}
+
+/// A name of the expansion's own, one of several.
+pub fn own_nth(name: &str, n: usize) -> Ident {
+    format_ident!("__{name}{n}", span = Span::mixed_site())
+}

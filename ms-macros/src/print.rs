@@ -1,0 +1,36 @@
+//! `MS_EXPAND=name` prints the expansions of the items of that name while compiling.
+
+use proc_macro2::{TokenStream, TokenTree};
+
+/// Prints the expansion if it is asked for.
+pub fn traced(expansion: TokenStream) -> TokenStream {
+    // rustc does not rebuild for a changed variable: `touch` the file to see an expansion.
+    if let Some(name) = std::env::var("MS_EXPAND").ok().filter(|it| !it.is_empty())
+        && defines(&expansion, &name)
+    {
+        eprintln!("{}", pretty(&expansion));
+    }
+    expansion
+}
+
+/// Whether a `fn`, `struct` or other item of that name is defined, or implemented (`impl name`).
+fn defines(tokens: &TokenStream, name: &str) -> bool {
+    let mut after_keyword = false;
+    tokens.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(ident) => {
+            let found = after_keyword && ident == name;
+            after_keyword = ["fn", "struct", "enum", "impl", "for"].iter().any(|keyword| ident == keyword);
+            found
+        }
+        TokenTree::Group(group) => defines(&group.stream(), name),
+        _ => false,
+    })
+}
+
+/// The tokens as rustfmt would set them, or as they are if they are no file.
+pub fn pretty(tokens: &TokenStream) -> String {
+    match syn::parse2(tokens.clone()) {
+        Ok(file) => prettyplease::unparse(&file),
+        Err(_) => tokens.to_string(),
+    }
+}

@@ -1,0 +1,17 @@
+//! What the expansions of the macros call. No part of the interface.
+
+pub use ms_core::session::{Differentiable, JitFn, Wrt, type_key};
+pub use ms_core::tensor::{Element, Tensor};
+pub use ms_core::trace::{Apply, Arg, Callable, Cell, LazyInline, Name, Sink, Tree};
+
+/// Runs a body, so that `return` inside leaves the body and not the function around it.
+#[track_caller]
+#[inline]
+pub fn body<R>(body: impl FnOnce() -> R) -> R {
+    body()
+}
+
+/// A `#[dynamic]` argument: a tensor without dimensions, of the argument's own dtype.
+pub fn dynamic<T: Element>(value: T) -> Tensor {
+    Tensor::from_slice([0usize; 0], &[value])
+}
