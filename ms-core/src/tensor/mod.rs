@@ -10,6 +10,8 @@ mod index;
 mod layout;
 mod literal;
 mod memory;
+#[cfg(feature = "ndarray")]
+mod ndarray;
 mod nested;
 mod op;
 mod parameter;
