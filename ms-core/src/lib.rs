@@ -21,4 +21,5 @@ pub mod exec;
 pub mod session;
 
 pub use error::{Code, Error, Result, catch};
+pub use ops::random;
 pub use tensor::{DType, Parameter, Tensor};

@@ -155,7 +155,7 @@ fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
     let batch = broadcast_shapes(batch_a, batch_b)?;
     let full = |x: &Tensor, matrix: &[usize]| {
         let shape: Shape = batch.iter().chain(matrix).copied().collect();
-        if *x.shape() == *shape { x.clone() } else { broadcast_to(x, shape) }
+        broadcast_to(x, shape)
     };
     Ok(product_of(&full(a, rows), &full(b, columns)))
 }

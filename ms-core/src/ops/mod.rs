@@ -9,15 +9,21 @@ mod check;
 mod creation;
 mod def;
 mod evaluate;
+mod host;
 mod index;
 mod operand;
+mod philox;
+pub mod random;
+mod repeat;
 pub mod rules;
+mod selection;
 mod shape;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
+mod window;
 
 macro_rules! primitives {
     ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
@@ -33,16 +39,24 @@ primitives! {
     broadcast_to::{ BROADCAST_TO };
     call::{ CALL };
     cast::{ CAST };
+    concat::{ CONCAT };
     constant::{ CONSTANT };
+    conv::{ CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD };
+    distribution::{ RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM };
     eye::{ EYE };
     full::{ FULL };
+    gather::{ GATHER, INDEX_ADD };
+    gather_nd::{ GATHER_ND, SCATTER_ND_ADD };
     iota::{ IOTA };
     linspace::{ LINSPACE };
     matmul::{ MATMUL };
     permute::{ PERMUTE };
+    pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD, MAX_POOL, MAX_POOL_GRAD, MAX_POOL_TAKE };
     reshape::{ RESHAPE };
+    scatter::{ SCATTER_ADD, TAKE_ALONG_AXIS };
     slice::{ SLICE };
     slice_update::{ SLICE_UPDATE };
+    sort::{ SORT };
     sum::{ SUM };
     value_and_grad::{ VALUE_AND_GRAD };
 }
@@ -55,8 +69,11 @@ pub use def::{
 };
 pub use evaluate::{evaluate_graph, evaluate_node};
 pub use operand::{IntoOperand, Operand};
+pub use repeat::*;
+pub use selection::*;
 pub use shape::*;
 pub use text::parse_graph;
+pub use window::{PerAxis, Window};
 
 use crate::tensor::Op;
 use std::sync::OnceLock;

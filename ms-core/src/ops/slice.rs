@@ -66,3 +66,17 @@ pub(super) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
     let attrs = Attrs::new([(&*selection.starts).into(), (&*selection.sizes).into(), (&*steps).into()]);
     apply1(SLICE.op(), &attrs, &[x])
 }
+
+/// `size` positions of one axis from `start`.
+#[track_caller]
+pub(crate) fn narrow(x: &Tensor, axis: usize, start: usize, size: usize) -> Tensor {
+    let shape = x.shape();
+    if size == shape[axis] {
+        return x.clone();
+    }
+    let mut starts = vec![0i64; shape.len()];
+    let mut sizes: Vec<i64> = shape.iter().map(|&it| it as i64).collect();
+    (starts[axis], sizes[axis]) = (start as i64, size as i64);
+    let attrs = Attrs::new([(&*starts).into(), (&*sizes).into(), (&*vec![1i64; shape.len()]).into()]);
+    apply1(SLICE.op(), &attrs, &[x])
+}

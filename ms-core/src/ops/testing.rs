@@ -119,7 +119,9 @@ fn check_sample(def: &'static OpDef, sample: &Sample) {
     let gradients: Cotangents =
         rule(&Vjp { attrs: &sample.attrs, inputs: &inputs, outputs: &outputs, cotangents: &cotangents, needs: &needs });
     for (at, gradient) in gradients.iter().enumerate().filter(|(at, _)| needs[*at]) {
-        let gradient = gradient.as_ref().unwrap_or_else(|| panic!("{} gives gradient {at}", def.name()));
+        // A rule leaves out an operand whose changes do not reach the result.
+        let none = || super::zeros_like(&inputs[at]);
+        let gradient = &gradient.clone().unwrap_or_else(none);
         assert_eq!(gradient.ty(), inputs[at].ty(), "gradient {at} of {}", def.name());
         let direction = Tensor::from_array(scattered(inputs[at].shape(), DType::F64, -1.0, 1.0, 5));
         let step = 1e-5;

@@ -126,3 +126,108 @@ fn products() {
     assert_eq!(refused(|| matmul(counted([2, 2, 3]), counted([3, 3, 1]))), Code::Shape);
     assert_eq!(refused(|| matmul(counted([2]), Tensor::scalar(1.0))), Code::Shape);
 }
+
+#[test]
+fn joining_and_repeating() {
+    run(|| {
+        let (a, b) = (tensor![[1., 2.], [3., 4.]], tensor![[5., 6.]]);
+        check(concat(&[&a, &b], 0), &[3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        check(concat(&[a.t(), tensor![[7], [8]]], -1), &[2, 3], &[1.0, 3.0, 7.0, 2.0, 4.0, 8.0]);
+        check(stack(&[tensor![1, 2], tensor![3, 4]], 1), &[2, 2], &[1.0, 3.0, 2.0, 4.0]);
+        let parts = split_sizes(counted([2, 3]), &[1, 2], 1);
+        check(parts[1].clone(), &[2, 2], &[1.0, 2.0, 4.0, 5.0]);
+        assert_eq!(split(counted([6, 1]), 3, 0).len(), 3);
+        check(tile(tensor![1, 2], &[2, 2]), &[2, 4], &[1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+        check(repeat(tensor![[1, 2]], 2, 1), &[1, 4], &[1.0, 1.0, 2.0, 2.0]);
+        check(repeat_each(tensor![1, 2, 3], &[1, 0, 2], 0), &[3], &[1.0, 3.0, 3.0]);
+        check(roll(tensor![1, 2, 3, 4], &[1], 0), &[4], &[4.0, 1.0, 2.0, 3.0]);
+        check(roll(tensor![1, 2, 3, 4], &[-5], 0), &[4], &[2.0, 3.0, 4.0, 1.0]);
+        let x = tensor![1, 2, 3];
+        check(pad(&x, &[(1, 2)], PadMode::Constant(9.into())), &[6], &[9.0, 1.0, 2.0, 3.0, 9.0, 9.0]);
+        check(pad(&x, &[(2, 2)], PadMode::Reflect), &[7], &[3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]);
+        check(pad(&x, &[(1, 1)], PadMode::Edge), &[5], &[1.0, 1.0, 2.0, 3.0, 3.0]);
+        check(pad(&x, &[(1, 1)], PadMode::Wrap), &[5], &[3.0, 1.0, 2.0, 3.0, 1.0]);
+    });
+    assert_eq!(refused(|| concat::<Tensor>(&[], 0)), Code::Argument);
+    assert_eq!(refused(|| concat(&[counted([2, 3]), counted([3, 2])], 0)), Code::Shape);
+    assert_eq!(refused(|| split(counted([5]), 2, 0)), Code::Argument);
+    assert_eq!(refused(|| pad(counted([0]), &[(1, 0)], PadMode::Edge)), Code::Argument);
+}
+
+#[test]
+fn gathering_and_scattering() {
+    run(|| {
+        let x = counted([2, 3]);
+        check(gather(&x, tensor![2, 0, -1], 1), &[2, 3], &[2.0, 0.0, 2.0, 5.0, 3.0, 5.0]);
+        check(gather(&x, tensor![[1], [0]], 0), &[2, 1, 3], &[3.0, 4.0, 5.0, 0.0, 1.0, 2.0]);
+        check(gather(&x, Tensor::from(1u8), 0), &[3], &[3.0, 4.0, 5.0]);
+        check(
+            index_add(&x, tensor![0, 0], tensor![[1.], [2.]].broadcast_to([2, 3]), 0),
+            &[2, 3],
+            &[3.0, 4.0, 5.0, 3.0, 4.0, 5.0],
+        );
+        check(take_along_axis(&x, tensor![[2], [0]], 1), &[2, 1], &[2.0, 3.0]);
+        check(take_along_axis(&x, tensor![[1, 0, 1]], 0), &[1, 3], &[3.0, 1.0, 5.0]);
+        check(
+            scatter_add(&x, tensor![[0, 0], [1, 2]], tensor![[1., 1.], [1., 1.]], 1),
+            &[2, 3],
+            &[2.0, 1.0, 2.0, 3.0, 5.0, 6.0],
+        );
+        check(gather_nd(&x, tensor![[1, 2], [0, -3]]), &[2], &[5.0, 0.0]);
+        check(one_hot(tensor![2, 0], 3), &[2, 3], &[0.0, 0.0, 1.0, 1.0, 0.0, 0.0]);
+        check(nonzero(tensor![[0, 5], [7, 0]]), &[2, 2], &[0.0, 1.0, 1.0, 0.0]);
+        check(nonzero(Tensor::from(1i64)), &[1, 0], &[]);
+        check(masked_select(&x, tensor![true, false, true]), &[4], &[0.0, 2.0, 3.0, 5.0]);
+    });
+    let x = counted([2, 3]);
+    assert_eq!(refused(|| gather(&x, tensor![3], 1)), Code::OutOfRange);
+    assert_eq!(refused(|| gather(&x, tensor![0.5], 1)), Code::DType);
+    assert_eq!(refused(|| one_hot(tensor![-4], 3)), Code::OutOfRange);
+    assert_eq!(refused(|| gather_nd(&x, tensor![[0, 0, 0]])), Code::Shape);
+    assert_eq!(refused(|| masked_select(&x, tensor![1, 0, 1])), Code::DType);
+    assert_eq!(refused(|| index_add(&x, tensor![0], counted([2, 3]), 0)), Code::Shape);
+}
+
+#[test]
+fn sorting() {
+    run(|| {
+        let (values, places) = sort(tensor![3., f32::NAN, 1., 3.], 0, false);
+        assert_eq!(values.to_vec::<f32>()[..3], [1.0, 3.0, 3.0]);
+        check(places, &[4], &[2.0, 0.0, 3.0, 1.0]);
+        check(argsort(tensor![[2, 9], [5, 9]], 0, true), &[2, 2], &[1.0, 0.0, 0.0, 1.0]);
+        let (values, places) = topk(tensor![[1, 4, 2]], 2, -1, true);
+        check(values, &[1, 2], &[4.0, 2.0]);
+        check(places, &[1, 2], &[1.0, 2.0]);
+        check(sort(tensor![true, false], 0, false).0, &[2], &[0.0, 1.0]);
+    });
+    assert_eq!(refused(|| topk(tensor![1, 2], 3, 0, true)), Code::Argument);
+}
+
+#[test]
+fn convolution_and_pooling() {
+    run(|| {
+        let x = counted([1, 1, 3, 3]);
+        let ones = Tensor::from_slice([1, 1, 2, 2], &[1.0f32; 4]);
+        check(conv2d(&x, &ones, None, &ConvOptions::new(2)), &[1, 1, 2, 2], &[8.0, 12.0, 20.0, 24.0]);
+        let strided = ConvOptions::new(2).stride(2).padding(1);
+        check(conv2d(&x, &ones, Some(&tensor![0.5]), &strided), &[1, 1, 2, 2], &[0.5, 3.5, 9.5, 24.5]);
+        let up = conv_transpose2d(tensor![[[[1., 2.]]]], &ones, None, &ConvOptions::new(2).stride(2), 0);
+        check(up, &[1, 1, 2, 4], &[1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0]);
+        check(max_pool2d(counted([1, 1, 4, 4]), 2), &[1, 1, 2, 2], &[5.0, 7.0, 13.0, 15.0]);
+        check(avg_pool2d(counted([1, 1, 4, 4]), 2), &[1, 1, 2, 2], &[2.5, 4.5, 10.5, 12.5]);
+        let over = PoolOptions::new(2, 2).ceil_mode(true);
+        check(max_pool(&x, &over), &[1, 1, 2, 2], &[4.0, 5.0, 7.0, 8.0]);
+        check(avg_pool(&x, &over), &[1, 1, 2, 2], &[2.0, 3.5, 6.5, 8.0]);
+        let padded = PoolOptions::new(2, 2).padding(1);
+        check(avg_pool(&x, &padded), &[1, 1, 2, 2], &[0.0, 0.75, 2.25, 6.0]);
+        check(avg_pool(&x, &padded.count_include_pad(false)), &[1, 1, 2, 2], &[0.0, 1.5, 4.5, 6.0]);
+        check(adaptive_avg_pool2d(&x, [1, 2]), &[1, 1, 1, 2], &[3.5, 4.5]);
+    });
+    let x = counted([1, 2, 3, 3]);
+    let weight = counted([1, 1, 2, 2]);
+    assert_eq!(refused(|| conv2d(&x, &weight, None, &ConvOptions::new(2))), Code::Shape);
+    assert_eq!(refused(|| conv2d(counted([3, 3]), &weight, None, &ConvOptions::new(2))), Code::Shape);
+    assert_eq!(refused(|| conv2d(counted([1, 1, 1, 1]), &weight, None, &ConvOptions::new(2))), Code::Shape);
+    assert_eq!(refused(|| max_pool(&x, &PoolOptions::new(2, 2).padding(2))), Code::Argument);
+    assert_eq!(refused(|| max_pool2d(&x, 4)), Code::Shape);
+}

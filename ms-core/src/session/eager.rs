@@ -1,5 +1,6 @@
 //! Eager execution: one op at a time, through the same kernels as compiled graphs.
 
+use super::quick;
 use crate::error::{Code, Error, Result};
 use crate::exec::{self, Backend, KernelCode};
 use crate::lower::single::{self, KernelKey};
@@ -33,6 +34,11 @@ fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
 
 /// The result as an array that nobody else writes.
 fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<SmallVec<[Array; 1]>> {
+    if let (Lowering::Map(_), Some(backend)) = (&def.lowering, exec::backend())
+        && let Some(out) = quick::map(&**backend, def, call, operands)
+    {
+        return Ok(SmallVec::from_buf([out?]));
+    }
     let types = infer(def, call, operands)?;
     match &def.lowering {
         Lowering::Constant => return Ok(SmallVec::from_iter([call.attrs.literal(0).to_array()])),

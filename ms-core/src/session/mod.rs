@@ -7,6 +7,7 @@ mod context;
 mod eager;
 mod grad;
 mod jit;
+mod quick;
 mod signature;
 mod tape;
 

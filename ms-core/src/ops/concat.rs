@@ -1,0 +1,140 @@
+//! `concat`: tensors one after the other along an axis.
+
+use super::axis::{const_shape, named, refusal};
+use super::slice::narrow;
+use super::{Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis};
+use crate::error::{Code, Error, OrRaise, raise};
+use crate::tensor::{Array, AsTensor, Attrs, OpInfo, Strides, Tensor, Type, apply1};
+use smallvec::smallvec;
+use std::borrow::Cow;
+
+/// The operands one after the other along attribute 0; their other sizes and dtypes are equal.
+pub static CONCAT: OpDef = OpDef {
+    info: OpInfo { number: 360, name: "concat", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        let axis = attrs.int(0) as usize;
+        let Some(first) = inputs.first() else {
+            return Err(Error::new(Code::Argument, "at least one tensor is needed"));
+        };
+        let mut shape = const_shape(first)?;
+        normalize_axis(axis as isize, shape.len())?;
+        for other in &inputs[1..] {
+            if other.dtype != first.dtype {
+                return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", first.dtype, other.dtype)));
+            }
+            let sizes = const_shape(other)?;
+            let fits = sizes.len() == shape.len() && (0..shape.len()).all(|it| it == axis || sizes[it] == shape[it]);
+            if !fits {
+                return Err(Error::new(Code::Shape, format!("{first} and {other} differ off axis {axis}")));
+            }
+            shape[axis] += sizes[axis];
+        }
+        Ok(smallvec![Type::of(first.dtype, &shape)])
+    },
+    eval: |attrs, inputs| {
+        let axis = attrs.int(0) as usize;
+        let mut shape = inputs[0].shape_owned();
+        shape[axis] = inputs.iter().map(|it| it.shape()[axis]).sum();
+        let mut out = Array::uninit(&shape, inputs[0].dtype());
+        let steps: Strides = smallvec![1; shape.len()];
+        let mut starts = smallvec::SmallVec::<[usize; 4]>::from_elem(0, shape.len());
+        for input in inputs {
+            let part = out.layout().slice_all(&starts, input.shape(), &steps);
+            out.assign(&part, input);
+            starts[axis] += input.shape()[axis];
+        }
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let axis = it.attrs.int(0) as usize;
+        let mut start = 0;
+        let mut part = |(x, &needed): (&Tensor, &bool)| {
+            let (from, size) = (start, x.shape()[axis]);
+            start += size;
+            needed.then(|| narrow(it.cotangent(), axis, from, size))
+        };
+        it.inputs.iter().zip(it.needs).map(&mut part).collect()
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, shapes: &[&[usize]]| {
+            let inputs = shapes.iter().map(|shape| SampleInput::f32(shape, -2.0, 2.0));
+            Sample::new(inputs).attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[&[2, 3], &[4, 3]]), of(1, &[&[2, 3], &[2, 0], &[2, 1]]), of(0, &[&[3]])]
+    },
+};
+
+/// The tensors one after the other along `axis`; dtypes promote.
+///
+/// # Panics
+/// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when sizes off the axis differ,
+/// [`Code::OutOfRange`] for an axis that does not exist.
+#[track_caller]
+pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
+    let tensors = unified("concat", tensors);
+    let axis = normalize_axis(axis, tensors[0].rank()).map_err(|it| named("concat", &[&tensors[0]], it)).or_raise();
+    match &tensors[..] {
+        [one] => one.clone(),
+        all => apply1(CONCAT.op(), &Attrs::new([axis.into()]), &all.iter().collect::<Vec<_>>()),
+    }
+}
+
+/// The tensors, which have one shape, along a new axis that stands at `axis` of the result.
+///
+/// # Panics
+/// As [`concat`].
+#[track_caller]
+pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
+    let tensors = unified("stack", tensors);
+    let rank = tensors[0].rank() + 1;
+    let axis = normalize_axis(axis, rank).map_err(|it| named("stack", &[&tensors[0]], it)).or_raise();
+    let parts: Vec<Tensor> = tensors.iter().map(|it| expand_dims(it, axis)).collect();
+    concat(&parts, axis as isize)
+}
+
+#[track_caller]
+fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Vec<Tensor> {
+    let tensors: Vec<Cow<'_, Tensor>> = tensors.iter().map(AsTensor::as_tensor).collect();
+    let dtype = tensors.iter().map(|it| it.dtype()).reduce(crate::tensor::promote);
+    let Some(dtype) = dtype else {
+        raise(refusal(op, &[], Code::Argument, "at least one tensor is needed"));
+    };
+    tensors.iter().map(|it| super::cast(&**it, dtype)).collect()
+}
+
+/// `x` in `sections` equal parts along `axis`, without copies.
+///
+/// # Panics
+/// Raises [`Code::Argument`] when `sections` does not divide the size.
+#[track_caller]
+pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
+    let x = x.as_tensor();
+    let at = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
+    let size = x.shape()[at];
+    if sections == 0 || !size.is_multiple_of(sections) {
+        let message = format!("axis {at} of size {size} has no {sections} equal parts");
+        raise(refusal("split", &[&x], Code::Argument, message));
+    }
+    split_sizes(&*x, &vec![size / sections; sections], axis)
+}
+
+/// `x` in parts of the given sizes along `axis`, without copies.
+///
+/// # Panics
+/// Raises [`Code::Argument`] when the sizes do not add up to that of the axis.
+#[track_caller]
+pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor> {
+    let x = x.as_tensor();
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
+    if sizes.iter().sum::<usize>() != x.shape()[axis] {
+        let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.shape()[axis]);
+        raise(refusal("split", &[&x], Code::Argument, message));
+    }
+    let mut start = 0;
+    let mut part = |&size: &usize| {
+        start += size;
+        narrow(&x, axis, start - size, size)
+    };
+    sizes.iter().map(&mut part).collect()
+}

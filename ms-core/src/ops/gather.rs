@@ -1,0 +1,177 @@
+//! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
+
+use super::axis::{const_shape, named};
+use super::host::{Axis, dense, elements, plus, positions, replace_axis};
+use super::{Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis, reshape};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::tensor::{Array, AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// The slices of the first operand at the positions that the second one names along attribute
+/// 0, whose place the axes of the second take: NumPy's `take`. Positions count from the end
+/// when negative; one outside the axis is an error of the run.
+pub static GATHER: OpDef = OpDef {
+    info: OpInfo { number: 380, name: "gather", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        let (x, index, axis) = (inputs[0], inputs[1], attrs.int(0) as usize);
+        check_index(index)?;
+        normalize_axis(axis as isize, x.rank())?;
+        let dims = x.dims[..axis].iter().chain(&index.dims).chain(&x.dims[axis + 1..]).copied().collect();
+        Ok(smallvec![Type::new(x.dtype, dims)])
+    },
+    eval: |attrs, inputs| {
+        let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, x.shape())?;
+        let whole = Axis::of(x.shape(), axis);
+        let mut out = Array::uninit(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
+        with_element!(x.dtype(), T => {
+            let (x, mut rows) = (elements::<T>(&x), out.as_mut_slice::<T>());
+            for outer in 0..whole.outer {
+                for &at in &index {
+                    let from = (outer * whole.size + at) * whole.inner;
+                    let (row, rest) = rows.split_at_mut(whole.inner);
+                    row.copy_from_slice(&x[from..from + whole.inner]);
+                    rows = rest;
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (x, index, axis) = (&it.inputs[0], &it.inputs[1], it.attrs.int(0) as usize);
+        let flat = replace_axis(x.shape(), axis, &[index.numel()]);
+        let source = reshape(it.cotangent(), flat);
+        let index = reshape(index, [index.numel()]);
+        smallvec![Some(apply1(INDEX_ADD.op(), it.attrs, &[&super::zeros_like(x), &index, &source])), None]
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let last = x[axis] as f64 - 1.0;
+            let index = SampleInput::of(DType::I64, index, -last - 1.0, last);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[5]), of(1, &[2, 5, 3], &[2, 2]), of(0, &[3], &[]), of(1, &[2, 3], &[0])]
+    },
+};
+
+/// The first operand with the slices of the third added at the positions along attribute 0
+/// that the second one names; a position named twice gets both.
+pub static INDEX_ADD: OpDef = OpDef {
+    info: OpInfo { number: 381, name: "index_add", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        let (x, index, source, axis) = (inputs[0], inputs[1], inputs[2], attrs.int(0) as usize);
+        check_index(index)?;
+        check_dtypes(x, source)?;
+        normalize_axis(axis as isize, x.rank())?;
+        let wanted = replace_axis(&const_shape(x)?, axis, &const_shape(index)?);
+        if index.rank() != 1 || const_shape(source)? != wanted {
+            return Err(Error::new(Code::Shape, format!("{source} holds no slices of {x} along axis {axis} for {index}")));
+        }
+        Ok(smallvec![x.clone()])
+    },
+    eval: |attrs, inputs| {
+        let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, out.shape())?;
+        let whole = Axis::of(out.shape(), axis);
+        with_element!(out.dtype(), T => {
+            let (out, mut rows) = (out.as_mut_slice::<T>(), elements::<T>(&source));
+            for outer in 0..whole.outer {
+                for &at in &index {
+                    let to = (outer * whole.size + at) * whole.inner;
+                    let (row, rest) = rows.split_at(whole.inner);
+                    out[to..to + whole.inner].iter_mut().zip(row).for_each(|(to, &it)| *to = plus(*to, it));
+                    rows = rest;
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let g = it.cotangent();
+        let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
+        smallvec![Some(g.clone()), None, source]
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, x: &[usize], count: usize| {
+            let source = replace_axis(x, axis, &[count]);
+            let index = SampleInput::of(DType::I64, &[count], 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index, SampleInput::f32(&source, -2.0, 2.0)])
+                .attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], 6), of(1, &[2, 3, 2], 5)]
+    },
+};
+
+/// Whether a type can name positions.
+///
+/// # Errors
+/// [`Code::DType`] unless it is of integers.
+pub(super) fn check_index(index: &Type) -> Result<()> {
+    if index.dtype.is_int() {
+        return Ok(());
+    }
+    Err(Error::new(Code::DType, format!("positions are integers, not {}", index.dtype)))
+}
+
+/// Whether two operands have one dtype.
+///
+/// # Errors
+/// [`Code::DType`] when they differ.
+pub(super) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)))
+}
+
+/// The slices of `x` at positions along `axis`: NumPy's `take(x, index, axis)`. The axes of
+/// `index` take the place of the axis; negative positions count from the end.
+///
+/// # Panics
+/// Raises [`Code::DType`] unless `index` holds integers, [`Code::OutOfRange`] for a position
+/// or an axis that does not exist.
+#[track_caller]
+pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index) = (x.as_tensor(), index.as_tensor());
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)).or_raise();
+    apply1(GATHER.op(), &Attrs::new([axis.into()]), &[&x, &index])
+}
+
+/// [`gather`] at the positions of a one-dimensional index.
+///
+/// # Panics
+/// As [`gather`], and [`Code::Shape`] unless `index` has one axis.
+#[track_caller]
+pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
+    let index = index.as_tensor();
+    if index.rank() != 1 {
+        let error = Error::new(Code::Shape, "the index has one axis");
+        Err(named("index_select", &[&x.as_tensor(), &index], error)).or_raise()
+    }
+    gather(x, &*index, axis)
+}
+
+/// `x` with the slices of `source` added at the positions along `axis` that the
+/// one-dimensional `index` names; a position named twice gets both.
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless `source` has one slice for each position, and as [`gather`].
+#[track_caller]
+pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)).or_raise();
+    apply1(INDEX_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+}
+
+/// The row of an identity matrix of `classes` rows that each element of `index` names: a new
+/// last axis with 1 at that place and 0 elsewhere, in f32.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for a class outside `0..classes`.
+#[track_caller]
+pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
+    gather(super::eye(classes), index, 0)
+}

@@ -1,0 +1,95 @@
+//! What the evaluations of data movement share: positions, sums of elements, walks along an axis.
+
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, Element, Kind, Scalar, Shape};
+use crate::with_element;
+
+/// The positions that an integer array names along an axis of `size`; negative ones count from the end.
+///
+/// # Errors
+/// [`Code::OutOfRange`] for a position outside the axis.
+pub(crate) fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usize>> {
+    let size = shape[axis];
+    let wide: Vec<i64> =
+        with_element!(index.dtype(), T => index.iter::<T>().map(|it| it.to_scalar().as_i64()).collect());
+    let position = |at: i64| {
+        let wrapped = if at < 0 { at + size as i64 } else { at };
+        if wrapped < 0 || wrapped >= size as i64 {
+            return Err(Error::new(Code::OutOfRange, format!("index {at} is outside axis {axis} of shape {shape:?}"))
+                .help(format!("indices of this axis go from {} to {}", -(size as i64), size as i64 - 1)));
+        }
+        Ok(wrapped as usize)
+    };
+    wide.into_iter().map(position).collect()
+}
+
+/// `a + b` in the dtype: floats rounded, integers wrapped, bools or-ed.
+#[inline]
+pub(crate) fn plus<T: Element>(a: T, b: T) -> T {
+    let (a, b) = (a.to_scalar(), b.to_scalar());
+    T::from_scalar(match T::DTYPE.kind() {
+        Kind::Float => Scalar::Float(a.as_f64() + b.as_f64()),
+        Kind::Int => Scalar::Int(a.as_i64().wrapping_add(b.as_i64())),
+        Kind::Bool => Scalar::Bool(a.as_bool() || b.as_bool()),
+    })
+}
+
+/// The elements of `array` in row-major order, copied only if it is strided.
+pub(crate) fn dense(array: &Array) -> Array {
+    array.to_contiguous()
+}
+
+/// The elements of a dense array.
+pub(crate) fn elements<T: Element>(array: &Array) -> &[T] {
+    array.as_slice().expect("a dense array of this dtype")
+}
+
+/// The elements of a float array as f64, in row-major order.
+pub(crate) fn wide_floats(array: &Array) -> Vec<f64> {
+    with_element!(array.dtype(), T => array.iter::<T>().map(|it| it.to_scalar().as_f64()).collect())
+}
+
+/// A row-major array of f64 values rounded to `dtype`.
+pub(crate) fn narrow_floats(values: &[f64], shape: &[usize], dtype: crate::DType) -> Array {
+    let mut out = Array::uninit(shape, dtype);
+    with_element!(dtype, T => {
+        for (to, &from) in out.as_mut_slice::<T>().iter_mut().zip(values) {
+            *to = T::from_scalar(Scalar::Float(from));
+        }
+    });
+    out
+}
+
+/// A row-major shape seen as `[outer, size, inner]` around one axis.
+#[derive(Clone, Copy)]
+pub(crate) struct Axis {
+    pub outer: usize,
+    pub size: usize,
+    pub inner: usize,
+}
+
+impl Axis {
+    pub fn of(shape: &[usize], axis: usize) -> Self {
+        Self { outer: shape[..axis].iter().product(), size: shape[axis], inner: shape[axis + 1..].iter().product() }
+    }
+
+    /// Visits each element of an array that names positions along this axis (`index`, of the
+    /// shape `[outer, count, inner]`): its own place, and the place it names.
+    pub fn walk(self, index: &[usize], mut visit: impl FnMut(usize, usize)) {
+        let count = index.len().checked_div(self.outer * self.inner).unwrap_or(0);
+        let mut at = 0;
+        for outer in 0..self.outer {
+            for _ in 0..count {
+                for inner in 0..self.inner {
+                    visit(at, (outer * self.size + index[at]) * self.inner + inner);
+                    at += 1;
+                }
+            }
+        }
+    }
+}
+
+/// `shape` with other sizes in the place of one axis.
+pub(crate) fn replace_axis(shape: &[usize], axis: usize, sizes: &[usize]) -> Shape {
+    shape[..axis].iter().chain(sizes).chain(&shape[axis + 1..]).copied().collect()
+}

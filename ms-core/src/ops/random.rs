@@ -1,0 +1,244 @@
+//! Random tensors. The same seed gives the same numbers eagerly, compiled, and for every number
+//! of threads.
+//!
+//! A [`Generator`] holds its state, a seed and a counter, in a slot like that of a parameter:
+//! each draw reads it, and writes it back with the counter advanced. Inside a compiled
+//! function it is an input and an output of the graph, so that each call draws new numbers.
+
+use super::distribution::{RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM};
+use super::{OpDef, add, argsort};
+use crate::tensor::{Attr, Attrs, DType, IntoShape, Parameter, Shape, Tensor, apply1};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// A source of random tensors with a state of its own.
+#[derive(Debug)]
+pub struct Generator {
+    state: Parameter,
+    /// Held while a draw reads and advances the state, so that no two threads draw the same.
+    drawing: Mutex<()>,
+}
+
+impl Generator {
+    /// A generator that starts from a seed.
+    pub fn new(seed: u64) -> Self {
+        let state = Parameter::new(Tensor::from([seed, 0]), "random.state");
+        state.set_requires_grad(false);
+        Self { state, drawing: Mutex::new(()) }
+    }
+
+    /// Starts again from a seed.
+    #[track_caller]
+    pub fn set_seed(&self, seed: u64) {
+        self.state.set(&Tensor::from([seed, 0]));
+    }
+
+    /// The slot of the state: u64 `[seed, counter]`.
+    pub fn state(&self) -> &Parameter {
+        &self.state
+    }
+
+    /// Uniform f32 numbers from `low` up to `high`.
+    #[track_caller]
+    pub fn uniform(&self, shape: impl IntoShape, low: f64, high: f64) -> Tensor {
+        self.uniform_of(shape, low, high, DType::F32)
+    }
+
+    /// Uniform numbers of a float dtype from `low` up to `high`.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats.
+    #[track_caller]
+    pub fn uniform_of(&self, shape: impl IntoShape, low: f64, high: f64, dtype: DType) -> Tensor {
+        self.draw(&RANDOM_UNIFORM, shape, dtype, [low.into(), high.into()])
+    }
+
+    /// Normal f32 numbers of a mean and a standard deviation.
+    #[track_caller]
+    pub fn normal(&self, shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
+        self.normal_of(shape, mean, std, DType::F32)
+    }
+
+    /// Normal numbers of a float dtype, of a mean and a standard deviation.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats.
+    #[track_caller]
+    pub fn normal_of(&self, shape: impl IntoShape, mean: f64, std: f64, dtype: DType) -> Tensor {
+        self.draw(&RANDOM_NORMAL, shape, dtype, [mean.into(), std.into()])
+    }
+
+    /// Standard normal f32 numbers.
+    #[track_caller]
+    pub fn randn(&self, shape: impl IntoShape) -> Tensor {
+        self.normal(shape, 0.0, 1.0)
+    }
+
+    /// Uniform i64 numbers from `low` up to `high` exclusive.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`](crate::Code::Argument) unless `low` is below `high`.
+    #[track_caller]
+    pub fn randint(&self, shape: impl IntoShape, low: i64, high: i64) -> Tensor {
+        self.draw(&RANDOM_INTEGERS, shape, DType::I64, [low.into(), high.into()])
+    }
+
+    /// Bools that are true with `probability`.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`](crate::Code::Argument) unless it is from 0 to 1.
+    #[track_caller]
+    pub fn bernoulli(&self, shape: impl IntoShape, probability: f64) -> Tensor {
+        self.draw(&RANDOM_BERNOULLI, shape, DType::Bool, [probability.into()])
+    }
+
+    /// Uniform bits: u32 or u64.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`](crate::Code::DType) for another dtype.
+    #[track_caller]
+    pub fn bits(&self, shape: impl IntoShape, dtype: DType) -> Tensor {
+        self.draw(&RANDOM_BITS, shape, dtype, [])
+    }
+
+    /// The numbers `0..n` in random order, as i64.
+    #[track_caller]
+    pub fn permutation(&self, n: usize) -> Tensor {
+        argsort(self.bits(n, DType::U64), 0, false)
+    }
+
+    /// Applies a distribution to the state, and advances the state by one draw.
+    #[track_caller]
+    fn draw<const N: usize>(
+        &self,
+        def: &'static OpDef,
+        shape: impl IntoShape,
+        dtype: DType,
+        parameters: [Attr; N],
+    ) -> Tensor {
+        let shape: Shape = shape.into_shape();
+        let attrs = Attrs::new([(&*shape).into(), dtype.into()].into_iter().chain(parameters));
+        let _drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.value();
+        let out = apply1(def.op(), &attrs, &[&state]);
+        self.state.set(&add(&state, Tensor::from([0u64, 1])));
+        out
+    }
+}
+
+/// The generator that the functions of this module draw from; it starts from seed 0.
+pub fn default_generator() -> &'static Generator {
+    static DEFAULT: OnceLock<Generator> = OnceLock::new();
+    DEFAULT.get_or_init(|| Generator::new(0))
+}
+
+/// Starts the default generator again from a seed.
+#[track_caller]
+pub fn set_seed(seed: u64) {
+    default_generator().set_seed(seed);
+}
+
+/// Uniform f32 numbers from `low` up to `high`; see [`Generator::uniform`].
+#[track_caller]
+pub fn uniform(shape: impl IntoShape, low: f64, high: f64) -> Tensor {
+    default_generator().uniform(shape, low, high)
+}
+
+/// Normal f32 numbers of a mean and a standard deviation; see [`Generator::normal`].
+#[track_caller]
+pub fn normal(shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
+    default_generator().normal(shape, mean, std)
+}
+
+/// Standard normal f32 numbers; see [`Generator::randn`].
+#[track_caller]
+pub fn randn(shape: impl IntoShape) -> Tensor {
+    default_generator().randn(shape)
+}
+
+/// Uniform i64 numbers from `low` up to `high` exclusive; see [`Generator::randint`].
+#[track_caller]
+pub fn randint(shape: impl IntoShape, low: i64, high: i64) -> Tensor {
+    default_generator().randint(shape, low, high)
+}
+
+/// Bools that are true with `probability`: the mask of a dropout is `bernoulli(shape, keep)`.
+#[track_caller]
+pub fn bernoulli(shape: impl IntoShape, probability: f64) -> Tensor {
+    default_generator().bernoulli(shape, probability)
+}
+
+/// The numbers `0..n` in random order, as i64; see [`Generator::permutation`].
+#[track_caller]
+pub fn permutation(n: usize) -> Tensor {
+    default_generator().permutation(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+    use crate::ops::testing::{refused, run};
+
+    /// Mean and variance.
+    fn moments(values: &[f64]) -> (f64, f64) {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        (mean, values.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / values.len() as f64)
+    }
+
+    #[test]
+    fn an_element_depends_on_seed_counter_and_place() {
+        run(|| {
+            let (a, b) = (Generator::new(7), Generator::new(7));
+            let first = a.normal_of([3, 100], 0.0, 1.0, DType::F64).to_vec::<f64>();
+            assert_eq!(b.normal_of(10, 0.0, 1.0, DType::F64).to_vec::<f64>(), first[..10]);
+            assert_ne!(a.randn(10).to_vec::<f32>(), a.randn(10).to_vec::<f32>());
+            assert_eq!(a.state().value().to_vec::<u64>(), [7, 3]);
+            assert_eq!(b.state().value().to_vec::<u64>(), [7, 1]);
+            a.set_seed(8);
+            assert_ne!(a.normal_of(10, 0.0, 1.0, DType::F64).to_vec::<f64>(), first[..10]);
+            assert_eq!(
+                Generator::new(0).bits(4, DType::U32).to_vec::<u32>(),
+                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+            );
+        });
+    }
+
+    #[test]
+    fn moments_of_the_distributions() {
+        run(|| {
+            let it = Generator::new(1);
+            let n = 20_000;
+            let near = |got: f64, want: f64| assert!((got - want).abs() < 0.03, "{got}, not {want}");
+            for dtype in [DType::F32, DType::F64] {
+                let wide = |x: Tensor| crate::ops::cast(x, DType::F64).to_vec::<f64>();
+                let uniform = wide(it.uniform_of(n, -1.0, 3.0, dtype));
+                assert!(uniform.iter().all(|it| (-1.0..3.0).contains(it)));
+                near(moments(&uniform).0, 1.0);
+                near(moments(&uniform).1, 16.0 / 12.0);
+                let (mean, variance) = moments(&wide(it.normal_of(n, 0.5, 1.0, dtype)));
+                near(mean, 0.5);
+                near(variance, 1.0);
+            }
+            let dice = it.randint(n, 1, 7).to_vec::<i64>();
+            for side in 1..7 {
+                near(dice.iter().filter(|&&it| it == side).count() as f64 / n as f64, 1.0 / 6.0);
+            }
+            assert!(dice.iter().all(|it| (1..7).contains(it)));
+            near(it.bernoulli(n, 0.3).to_vec::<bool>().iter().filter(|it| **it).count() as f64 / n as f64, 0.3);
+            let mut order = it.permutation(50).to_vec::<i64>();
+            assert_ne!(order, (0..50).collect::<Vec<_>>());
+            order.sort();
+            assert_eq!(order, (0..50).collect::<Vec<_>>());
+            assert_eq!(it.randn([0, 3]).shape(), [0, 3]);
+        });
+    }
+
+    #[test]
+    fn parameters_outside_their_domain() {
+        let it = Generator::new(1);
+        assert_eq!(refused(|| it.randint(3, 2, 2)), Code::Argument);
+        assert_eq!(refused(|| it.bernoulli(3, 1.5)), Code::Argument);
+        assert_eq!(refused(|| it.bits(3, DType::F32)), Code::DType);
+        assert_eq!(refused(|| it.uniform_of(3, 0.0, 1.0, DType::I32)), Code::DType);
+    }
+}

@@ -1,0 +1,149 @@
+//! Repetition, rotation and padding: compositions of views, `concat` and `gather`.
+
+use super::axis::{named, refusal};
+use super::slice::narrow;
+use super::{IntoAxes, broadcast_to, concat, flatten, full_of, gather, normalize_axis, reshape, update};
+use crate::error::{Code, OrRaise, raise};
+use crate::tensor::{AsTensor, Scalar, Shape, Tensor};
+
+/// `x` side by side `reps[i]` times along each axis: NumPy's `tile`.
+#[track_caller]
+pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
+    let x = x.as_tensor();
+    let rank = x.rank().max(reps.len());
+    let pad = |it: &[usize]| -> Shape { std::iter::repeat_n(1, rank - it.len()).chain(it.iter().copied()).collect() };
+    let (shape, reps) = (pad(x.shape()), pad(reps));
+    // Each axis becomes a pair: copies outside, the axis itself inside.
+    let pairs = |sizes: &dyn Fn(usize) -> [usize; 2]| (0..rank).flat_map(sizes).collect::<Shape>();
+    let single = reshape(&*x, pairs(&|axis| [1, shape[axis]]));
+    let repeated = broadcast_to(single, pairs(&|axis| [reps[axis], shape[axis]]));
+    reshape(repeated, (0..rank).map(|axis| reps[axis] * shape[axis]).collect::<Shape>())
+}
+
+/// Each position along `axis` `repeats` times in a row: NumPy's `repeat`.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist.
+#[track_caller]
+pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
+    let x = x.as_tensor();
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("repeat", &[&x], it)).or_raise();
+    let mut shape: Shape = x.shape().into();
+    shape.insert(axis + 1, 1);
+    let single = reshape(&*x, &shape);
+    shape[axis + 1] = repeats;
+    let repeated = broadcast_to(single, &shape);
+    let count = shape.remove(axis + 1);
+    shape[axis] *= count;
+    reshape(repeated, shape)
+}
+
+/// Each position along `axis` as often in a row as `repeats` says.
+///
+/// # Panics
+/// Raises [`Code::Argument`] unless there is one count for each position.
+#[track_caller]
+pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
+    let x = x.as_tensor();
+    let at = normalize_axis(axis, x.rank()).map_err(|it| named("repeat", &[&x], it)).or_raise();
+    if repeats.len() != x.shape()[at] {
+        let message = format!("{} counts for {} positions along axis {at}", repeats.len(), x.shape()[at]);
+        raise(refusal("repeat", &[&x], Code::Argument, message));
+    }
+    let counted = repeats.iter().enumerate();
+    let positions: Vec<i64> = counted.flat_map(|(i, &count)| std::iter::repeat_n(i as i64, count)).collect();
+    gather(&*x, Tensor::from(positions), axis)
+}
+
+/// The elements moved by `shifts[i]` places along `axes[i]`; what leaves at one end enters at the other.
+///
+/// # Panics
+/// Raises [`Code::Argument`] unless there is one shift for each axis.
+#[track_caller]
+pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
+    let x = x.as_tensor();
+    let axes = axes.into_axes();
+    if shifts.len() != axes.len() {
+        let message = format!("{} shifts for {} axes", shifts.len(), axes.len());
+        raise(refusal("roll", &[&x], Code::Argument, message));
+    }
+    let mut out = x.into_owned();
+    for (&shift, &axis) in shifts.iter().zip(&axes) {
+        let axis = normalize_axis(axis, out.rank()).map_err(|it| named("roll", &[&out], it)).or_raise();
+        let size = out.shape()[axis];
+        let shift = if size == 0 { 0 } else { shift.rem_euclid(size as isize) as usize };
+        if shift > 0 {
+            let (head, tail) = (narrow(&out, axis, 0, size - shift), narrow(&out, axis, size - shift, shift));
+            out = concat(&[tail, head], axis as isize);
+        }
+    }
+    out
+}
+
+/// What stands in the places that padding adds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum PadMode {
+    /// One value.
+    Constant(Scalar),
+    /// The elements mirrored at the border, which is not repeated.
+    Reflect,
+    /// The border's element.
+    Edge,
+    /// The elements from the other end.
+    Wrap,
+}
+
+impl PadMode {
+    /// The place along an axis of `size` that place `at` of the padded axis shows.
+    fn source(self, at: isize, size: isize) -> isize {
+        match self {
+            Self::Edge => at.clamp(0, size - 1),
+            Self::Wrap => at.rem_euclid(size),
+            _ if size == 1 => 0,
+            _ => {
+                let phase = at.rem_euclid(2 * (size - 1));
+                phase.min(2 * (size - 1) - phase)
+            }
+        }
+    }
+}
+
+/// `x` with `pads[i] = (before, after)` more places along each axis.
+///
+/// # Panics
+/// Raises [`Code::Argument`] unless there is one pair for each axis, or when an axis without
+/// elements would have to give some.
+#[track_caller]
+pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
+    let x = x.as_tensor();
+    let shape: Shape = x.shape().into();
+    if pads.len() != shape.len() {
+        let message = format!("{} pairs of widths for {} axes", pads.len(), shape.len());
+        raise(refusal("pad", &[&x], Code::Argument, message));
+    }
+    if pads.iter().all(|&it| it == (0, 0)) {
+        return x.into_owned();
+    }
+    if let PadMode::Constant(value) = mode {
+        let padded: Shape = shape.iter().zip(pads).map(|(size, (before, after))| before + size + after).collect();
+        let starts: Vec<i64> = pads.iter().map(|it| it.0 as i64).collect();
+        return update(&full_of(padded, value, x.dtype()), &x, &starts, &vec![1; shape.len()]);
+    }
+    let mut out = x.clone().into_owned();
+    for (axis, &(before, after)) in pads.iter().enumerate().filter(|(_, it)| **it != (0, 0)) {
+        let size = shape[axis] as isize;
+        if size == 0 {
+            raise(refusal("pad", &[&x], Code::Argument, format!("axis {axis} has no element to pad with")));
+        }
+        let places = -(before as isize)..size + after as isize;
+        let index: Vec<i64> = places.map(|at| mode.source(at, size) as i64).collect();
+        out = gather(&out, Tensor::from(index), axis as isize);
+    }
+    out
+}
+
+/// [`tile`], [`repeat`] over the flattened elements.
+#[track_caller]
+pub fn repeat_flat(x: impl AsTensor, repeats: usize) -> Tensor {
+    repeat(flatten(x, 0), repeats, 0)
+}

@@ -1,0 +1,136 @@
+//! `take_along_axis` and `scatter_add`: single elements read from, and added to, positions
+//! along an axis.
+
+use super::axis::{const_shape, named};
+use super::gather::{check_dtypes, check_index};
+use super::host::{Axis, dense, elements, plus, positions};
+use super::{Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::tensor::{Array, AsTensor, Attrs, DType, OpInfo, Shape, Tensor, Type, apply1, broadcast_shapes};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// For each element of the second operand the element of the first at that position along
+/// attribute 0, and at the same place along the other axes, whose sizes are equal.
+pub static TAKE_ALONG_AXIS: OpDef = OpDef {
+    info: OpInfo { number: 382, name: "take_along_axis", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        check_along(inputs[0], inputs[1], attrs.int(0) as usize)?;
+        Ok(smallvec![Type::new(inputs[0].dtype, inputs[1].dims.clone())])
+    },
+    eval: |attrs, inputs| {
+        let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, x.shape())?;
+        let mut out = Array::uninit(inputs[1].shape(), x.dtype());
+        with_element!(x.dtype(), T => {
+            let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
+            Axis::of(x.shape(), axis).walk(&index, |at, named| to[at] = from[named]);
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let zeros = super::zeros_like(&it.inputs[0]);
+        smallvec![Some(apply1(SCATTER_ADD.op(), it.attrs, &[&zeros, &it.inputs[1], it.cotangent()])), None]
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let index = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2])]
+    },
+};
+
+/// The first operand with each element of the third added at the position along attribute 0
+/// that the second one names for it.
+pub static SCATTER_ADD: OpDef = OpDef {
+    info: OpInfo { number: 383, name: "scatter_add", attrs: &["axis"] },
+    infer: |attrs, inputs| infer_scatter(attrs, inputs),
+    eval: |attrs, inputs| {
+        let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, out.shape())?;
+        let whole = Axis::of(out.shape(), axis);
+        with_element!(out.dtype(), T => {
+            let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
+            whole.walk(&index, |at, named| to[named] = plus(to[named], from[at]));
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let g = it.cotangent();
+        let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
+        smallvec![Some(g.clone()), None, source]
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), named, SampleInput::f32(index, -2.0, 2.0)])
+                .attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2])]
+    },
+};
+
+/// Whether `index` names positions along an axis of `x` and has its other sizes.
+fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
+    check_index(index)?;
+    normalize_axis(axis as isize, x.rank())?;
+    let fits = index.rank() == x.rank() && (0..x.rank()).all(|it| it == axis || index.dims[it] == x.dims[it]);
+    if !fits {
+        let message = format!("the index {index} does not have the sizes of {x} off axis {axis}");
+        return Err(Error::new(Code::Shape, message));
+    }
+    Ok(())
+}
+
+pub(super) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<super::Types> {
+    let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
+    check_along(x, index, attrs.int(0) as usize)?;
+    check_dtypes(x, source)?;
+    if const_shape(index)? != const_shape(source)? {
+        return Err(Error::new(Code::Shape, format!("the index {index} does not have the shape of the source {source}")));
+    }
+    Ok(smallvec![x.clone()])
+}
+
+/// For each element of `index` the element of `x` at that position along `axis`: NumPy's
+/// `take_along_axis`. The other axes broadcast.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when they do not, [`Code::DType`] unless `index` holds integers,
+/// [`Code::OutOfRange`] for a position or an axis that does not exist.
+#[track_caller]
+pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index) = (x.as_tensor(), index.as_tensor());
+    let fail = |it| named("take_along_axis", &[&x, &index], it);
+    let axis = normalize_axis(axis, x.rank()).map_err(fail).or_raise();
+    if index.rank() != x.rank() {
+        let error = Error::new(Code::Shape, "the index has as many axes as the tensor");
+        Err(fail(error)).or_raise()
+    }
+    let common = |from: &[usize], other: &[usize]| -> Result<Shape> {
+        let mut open: Shape = other.into();
+        open[axis] = from[axis];
+        broadcast_shapes(from, &open)
+    };
+    let (x_shape, index_shape) = (x.shape(), index.shape());
+    let wide = broadcast_to(&*x, common(x_shape, index_shape).map_err(fail).or_raise());
+    let index_wide = broadcast_to(&*index, common(index_shape, x_shape).map_err(fail).or_raise());
+    apply1(TAKE_ALONG_AXIS.op(), &Attrs::new([axis.into()]), &[&wide, &index_wide])
+}
+
+/// `x` with each element of `source` added at the position along `axis` that `index` names for
+/// it; a place named twice gets both.
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless `index` and `source` have one shape, that of `x` off the axis;
+/// and as [`take_along_axis`].
+#[track_caller]
+pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+    let axis =
+        normalize_axis(axis, x.rank()).map_err(|it| named("scatter_add", &[&x, &index, &source], it)).or_raise();
+    apply1(SCATTER_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+}
