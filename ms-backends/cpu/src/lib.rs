@@ -1,5 +1,6 @@
 //! The CPU backend: kernels to machine code, the interpreter, products, threads.
 
+pub mod codegen;
 pub mod interp;
 pub mod threads;
 

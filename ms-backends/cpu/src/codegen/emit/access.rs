@@ -1,0 +1,210 @@
+//! Reading and writing buffers, accumulators and loop positions.
+
+use super::super::alloc::scratch;
+use super::super::rows::{self, Row};
+use super::super::target::{Target, Width};
+use super::super::vinst::AccId;
+use super::asm::{Mem, Operand};
+use super::frame::Home;
+use super::{Emitter, Mode, fixed, resized, width_of};
+use iced_x86::{Code, Register};
+use ms_core::ir::{Lanes, ParamId, Step};
+
+impl Emitter<'_> {
+    /// A register with the pointer of a buffer.
+    pub fn pointer(&mut self, param: ParamId) -> Register {
+        match self.frame.home(param.0 as usize) {
+            Home::Register(register) => register,
+            Home::Stack(mem) => {
+                self.asm.op(Code::Mov_r64_rm64, &[Operand::Reg(fixed::SCRATCH), Operand::Mem(mem)]);
+                fixed::SCRATCH
+            }
+        }
+    }
+
+    /// The address of the element of a buffer at the current lane.
+    fn element(&mut self, param: ParamId, size: u8) -> Mem {
+        match self.kernel.params[param.0 as usize].step {
+            Step::Unit => Mem::indexed(self.pointer(param), fixed::LANE, size.into()),
+            Step::Zero => Mem::at(self.pointer(param), 0),
+            Step::Any => {
+                let stride = self.frame.stride(param.0 as usize, self.kernel.par as usize);
+                let (offset, lane) = (Operand::Reg(fixed::SCRATCH2), Operand::Reg(fixed::LANE));
+                self.asm.op(Code::Mov_r64_rm64, &[offset, lane]);
+                self.asm.op(Code::Imul_r64_rm64, &[offset, Operand::Mem(stride)]);
+                Mem::indexed(self.pointer(param), fixed::SCRATCH2, 1)
+            }
+        }
+    }
+
+    /// The mask of the lanes that exist in a tail.
+    pub fn tail_mask(&self) -> Register {
+        Width::Mask.register(scratch::TAIL_MASK)
+    }
+
+    pub fn load(&mut self, param: ParamId, size: u8, splat: bool, result: Option<Register>, mode: Mode) {
+        let result = result.expect("a load has a result");
+        let mem = Operand::Mem(self.element(param, size));
+        self.load_at(mem, size, splat, result, mode);
+    }
+
+    fn load_at(&mut self, mem: Operand, size: u8, splat: bool, result: Register, mode: Mode) {
+        let width = width_of(result);
+        if splat || mode == Mode::One {
+            return self.row(splat_row(size), width, &[Operand::Reg(result), mem]);
+        }
+        let operands = [Operand::Reg(result), mem];
+        if mode == Mode::Tail {
+            let row =
+                by_size(size, [rows::LOAD_MASKED_B, rows::LOAD_MASKED_W, rows::LOAD_MASKED_D, rows::LOAD_MASKED_Q]);
+            return self.asm.masked(row.code(self.target, width), &operands, self.tail_mask(), true);
+        }
+        let row = match self.program.lanes * size as usize {
+            4 => rows::LOAD_4,
+            8 => rows::LOAD_8,
+            _ => rows::MOVE,
+        };
+        self.row(row, width, &operands);
+    }
+
+    pub fn store(&mut self, param: ParamId, size: u8, value: Register, mode: Mode) {
+        let mem = Operand::Mem(self.element(param, size));
+        self.store_at(mem, size, value, mode);
+    }
+
+    fn store_at(&mut self, mem: Operand, size: u8, value: Register, mode: Mode) {
+        let width = width_of(value);
+        match mode {
+            Mode::One => {
+                let value = Operand::Reg(resized(value, Width::Xmm));
+                let row = by_size(size, [rows::STORE_LANE_B, rows::STORE_LANE_W, rows::STORE_4, rows::STORE_8]);
+                let lane = [mem, value, Operand::Imm8(0)];
+                self.row(row, Width::Xmm, if size < 4 { &lane } else { &lane[..2] });
+            }
+            Mode::Tail => {
+                let row = by_size(
+                    size,
+                    [rows::STORE_MASKED_B, rows::STORE_MASKED_W, rows::STORE_MASKED_D, rows::STORE_MASKED_Q],
+                );
+                let code = row.code(self.target, width);
+                self.asm.masked(code, &[mem, Operand::Reg(value)], self.tail_mask(), false);
+            }
+            Mode::Full => {
+                let row = match self.program.lanes * size as usize {
+                    4 => rows::STORE_4,
+                    8 => rows::STORE_8,
+                    _ => rows::STORE,
+                };
+                self.row(row, width, &[mem, Operand::Reg(value)]);
+            }
+        }
+    }
+
+    pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
+        let result = result.expect("a gather has a result");
+        let mem = self.element(param, size);
+        if mode == Mode::One {
+            return self.load_at(Operand::Mem(mem), size, true, result, mode);
+        }
+        let code = Code::Lea_r64_m;
+        self.asm.op(code, &[Operand::Reg(fixed::SCRATCH), Operand::Mem(mem)]);
+        let offsets = self.frame.gather(param);
+        let last = self.target.vector_registers() - 1;
+        let per_gather = self.target.vector_bytes() / 8;
+        let parts = self.program.lanes / per_gather;
+        for part in 0..parts {
+            let index = Mem::at(fixed::STACK, offsets + (part * self.target.vector_bytes()) as i32);
+            let part_width = Width::of_bytes(per_gather * size as usize);
+            let target = if part == 0 { resized(result, part_width) } else { part_width.register(last - 1) };
+            self.gather_part(index, size, target, part, mode);
+            if part > 0 {
+                let row = if self.target == Target::Avx512 { rows::INSERT_HIGH_YMM } else { rows::INSERT_HIGH_XMM };
+                let result = Operand::Reg(result);
+                self.row(row, Width::Xmm, &[result, result, Operand::Reg(target), Operand::Imm8(1)]);
+            }
+        }
+    }
+
+    /// Gathers one vector of offsets' worth of lanes, from `rax`.
+    fn gather_part(&mut self, index: Mem, size: u8, target: Register, part: usize, mode: Mode) {
+        let last = self.target.vector_registers() - 1;
+        let wide = Width::of_bytes(self.target.vector_bytes());
+        let offsets = wide.register(last);
+        self.row(rows::MOVE, wide, &[Operand::Reg(offsets), Operand::Mem(index)]);
+        let mem = Operand::Mem(Mem::indexed(fixed::SCRATCH, offsets, 1));
+        let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
+        let width = width_of(target);
+        let target = Operand::Reg(target);
+        // What the lanes held before is not to be waited for.
+        self.row(rows::XOR_D, width, &[target, target, target]);
+        match self.target {
+            Target::Avx512 => {
+                let mask = Width::Mask.register(scratch::GATHER_MASK);
+                let k = Operand::Reg(mask);
+                match (mode, part) {
+                    (Mode::Tail, 0) => self.row(rows::K_MOVE, wide, &[k, Operand::Reg(self.tail_mask())]),
+                    (Mode::Tail, _) => {
+                        let shift = [k, Operand::Reg(self.tail_mask()), Operand::Imm8(8)];
+                        self.row(rows::K_SHIFT_RIGHT, wide, &shift);
+                    }
+                    _ => self.row(rows::K_XNOR, wide, &[k, k, k]),
+                }
+                self.asm.masked(row.code(self.target, wide), &[target, mem], mask, false);
+            }
+            Target::Avx2 => {
+                let mask = Operand::Reg(width.register(last - 2));
+                self.row(rows::CMPEQ_D, width, &[mask, mask, mask]);
+                self.row(row, wide, &[target, mem, mask]);
+            }
+        }
+    }
+
+    pub fn index(&mut self, axis: u8, result: Option<Register>, mode: Mode) {
+        let result = result.expect("a position has a result");
+        let width = width_of(result);
+        let counter = Operand::Mem(self.frame.counter(axis as usize));
+        let lanes = axis == self.kernel.par;
+        if lanes {
+            self.asm.op(Code::Mov_rm64_r64, &[counter, Operand::Reg(fixed::LANE)]);
+        }
+        let result = Operand::Reg(result);
+        self.row(rows::SPLAT_Q, width, &[result, counter]);
+        if lanes && mode != Mode::One {
+            self.row(rows::ADD_Q, width, &[result, result, Operand::Iota]);
+        }
+    }
+
+    /// The accumulators of the current lanes.
+    fn acc_at(&mut self, id: AccId) -> (Mem, u8) {
+        let array = self.program.arrays[id.0 as usize];
+        debug_assert_eq!(self.kernel.lanes, Lanes::Reduced, "with parallel lanes an array has no order");
+        let turn = Operand::Reg(fixed::SCRATCH_32);
+        self.asm.op(Code::Mov_r32_rm32, &[turn, Operand::Reg(fixed::LANE_32)]);
+        self.asm.op(Code::And_rm32_imm32, &[turn, Operand::Imm32(array.count as i32 - 1)]);
+        let mem =
+            Mem { base: fixed::STACK, index: fixed::SCRATCH, scale: array.size as u32, offset: self.frame.acc(id) };
+        (mem, array.size as u8)
+    }
+
+    pub fn acc_load(&mut self, id: AccId, result: Option<Register>, mode: Mode) {
+        let result = result.expect("accumulators have a result");
+        let (mem, size) = self.acc_at(id);
+        // In a tail the lanes past the end are read too, but not written.
+        let mode = if mode == Mode::Tail { Mode::Full } else { mode };
+        self.load_at(Operand::Mem(mem), size, false, result, mode);
+    }
+
+    pub fn acc_store(&mut self, id: AccId, value: Register, mode: Mode) {
+        let (mem, size) = self.acc_at(id);
+        self.store_at(Operand::Mem(mem), size, value, mode);
+    }
+}
+
+/// The one of four rows for elements of 1, 2, 4 or 8 bytes.
+fn by_size(size: u8, rows: [Row; 4]) -> Row {
+    rows[size.trailing_zeros() as usize]
+}
+
+fn splat_row(size: u8) -> Row {
+    by_size(size, [rows::SPLAT_B, rows::SPLAT_W, rows::SPLAT_D, rows::SPLAT_Q])
+}

@@ -1,0 +1,122 @@
+//! The stack frame and where the parts of a call's block are.
+
+use super::super::alloc::Allocation;
+use super::super::vinst::{AccId, Op, Program};
+use super::asm::Mem;
+use super::fixed;
+use iced_x86::Register;
+use ms_core::ir::{Kernel, ParamId};
+
+/// The largest frame; a kernel that needs more is left to the interpreter.
+pub const LARGEST: usize = 256 * 1024;
+
+/// Where the pointer of a buffer is.
+#[derive(Clone, Copy, Debug)]
+pub enum Home {
+    Register(Register),
+    Stack(Mem),
+}
+
+/// Offsets from `rsp`, which is aligned to 64 bytes inside the kernel.
+///
+/// In order: the caller's `rsp`; a counter for each loop; pointers that have no register;
+/// offsets of gathered lanes; accumulators; spilled values.
+pub struct Frame {
+    /// Bytes of the whole frame.
+    pub bytes: usize,
+    loops: usize,
+    homes: Vec<Home>,
+    gathers: Vec<Option<usize>>,
+    accs: Vec<usize>,
+    spills: usize,
+}
+
+impl Frame {
+    pub fn new(kernel: &Kernel, program: &Program, allocation: &Allocation) -> Self {
+        let loops = kernel.loops();
+        let mut bytes = 8 + loops * 8;
+        let homes = (0..kernel.params.len())
+            .map(|i| match fixed::POINTERS.get(i) {
+                Some(&register) => Home::Register(register),
+                None => {
+                    bytes += 8;
+                    Home::Stack(Mem::at(fixed::STACK, bytes as i32 - 8))
+                }
+            })
+            .collect();
+        bytes = bytes.next_multiple_of(64);
+        let mut gathers = vec![None; kernel.params.len()];
+        for inst in &program.insts {
+            if let Op::Gather { param, .. } = inst.op
+                && gathers[param.0 as usize].is_none()
+            {
+                gathers[param.0 as usize] = Some(bytes);
+                bytes += (program.lanes * 8).next_multiple_of(64);
+            }
+        }
+        let accs = (program.arrays.iter())
+            .map(|array| {
+                let offset = bytes;
+                bytes += (array.count * array.size).next_multiple_of(64);
+                offset
+            })
+            .collect();
+        let spills = bytes;
+        bytes = (bytes + allocation.slot_bytes as usize).next_multiple_of(64);
+        Self { bytes, loops, homes, gathers, accs, spills }
+    }
+
+    /// The counter of a loop.
+    pub fn counter(&self, axis: usize) -> Mem {
+        Mem::at(fixed::STACK, 8 + 8 * axis as i32)
+    }
+
+    pub fn home(&self, param: usize) -> Home {
+        self.homes[param]
+    }
+
+    /// How many pointers have a register.
+    pub fn pointer_registers(&self) -> usize {
+        self.homes.len().min(fixed::POINTERS.len())
+    }
+
+    /// The offsets of the lanes of a gathered buffer.
+    pub fn gather(&self, param: ParamId) -> i32 {
+        self.gathers[param.0 as usize].expect("a gathered buffer has its offsets") as i32
+    }
+
+    /// The buffers that are gathered.
+    pub fn gathered(&self) -> Vec<usize> {
+        (0..self.gathers.len()).filter(|&it| self.gathers[it].is_some()).collect()
+    }
+
+    /// An array of accumulators.
+    pub fn acc(&self, id: AccId) -> i32 {
+        self.accs[id.0 as usize] as i32
+    }
+
+    /// One vector of an array of accumulators.
+    pub fn acc_part(&self, program: &Program, id: AccId, part: u8) -> Mem {
+        let bytes = program.lanes * program.arrays[id.0 as usize].size;
+        Mem::at(fixed::STACK, self.acc(id) + (part as usize * bytes) as i32)
+    }
+
+    pub fn spill(&self, offset: u32) -> Mem {
+        Mem::at(fixed::STACK, (self.spills + offset as usize) as i32)
+    }
+
+    /// The extent of a loop, in the block of the call.
+    pub fn extent(&self, axis: usize) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * axis as i32)
+    }
+
+    /// The address of a buffer, in the block of the call.
+    pub fn address(&self, param: usize) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * (self.loops + param * (1 + self.loops)) as i32)
+    }
+
+    /// The stride of a buffer along a loop, in the block of the call.
+    pub fn stride(&self, param: usize, axis: usize) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * (self.loops + param * (1 + self.loops) + 1 + axis) as i32)
+    }
+}

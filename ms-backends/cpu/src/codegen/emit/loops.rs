@@ -1,0 +1,223 @@
+//! The loop nest around the body, entry and exit.
+
+use super::super::rows;
+use super::super::target::{Target, Width};
+use super::asm::{Mem, Operand};
+use super::frame::Home;
+use super::{Emitter, Mode, fixed};
+use iced_x86::{Code, Register};
+use ms_core::ir::{Lanes, Scope};
+
+/// Bytes below the stack that the guard page surely covers.
+const GUARD: usize = 4096;
+
+impl Emitter<'_> {
+    /// The whole function.
+    pub fn kernel(&mut self) {
+        self.enter();
+        let all: Vec<usize> = (0..self.kernel.params.len()).collect();
+        let axes: Vec<usize> = (0..self.kernel.par as usize).collect();
+        self.nest(&axes, &all, &mut |it| it.point());
+        self.leave();
+    }
+
+    fn reg(&mut self, code: Code, a: Register, b: Register) {
+        self.asm.op(code, &[Operand::Reg(a), Operand::Reg(b)]);
+    }
+
+    fn load_reg(&mut self, code: Code, register: Register, mem: Mem) {
+        self.asm.op(code, &[Operand::Reg(register), Operand::Mem(mem)]);
+    }
+
+    fn store_reg(&mut self, code: Code, mem: Mem, register: Register) {
+        self.asm.op(code, &[Operand::Mem(mem), Operand::Reg(register)]);
+    }
+
+    /// Registers that the caller wants back.
+    fn saved(&self) -> &'static [Register] {
+        let used = self.frame.pointer_registers();
+        &fixed::POINTERS[fixed::VOLATILE.min(used)..used]
+    }
+
+    fn enter(&mut self) {
+        for &register in self.saved() {
+            self.asm.op(Code::Push_r64, &[Operand::Reg(register)]);
+        }
+        let (stack, scratch) = (fixed::STACK, fixed::SCRATCH);
+        self.reg(Code::Mov_r64_rm64, scratch, stack);
+        self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(stack), Operand::Imm32(-64)]);
+        // Every page is touched in turn, so that a stack that is too small ends in its guard.
+        let mut left = self.frame.bytes;
+        while left > 0 {
+            let step = left.min(GUARD);
+            self.asm.op(Code::Sub_rm64_imm32, &[Operand::Reg(stack), Operand::Imm32(step as i32)]);
+            left -= step;
+            self.store_reg(Code::Mov_rm64_r64, Mem::at(stack, 0), scratch);
+        }
+        for param in 0..self.kernel.params.len() {
+            let address = self.frame.address(param);
+            match self.frame.home(param) {
+                Home::Register(register) => self.load_reg(Code::Mov_r64_rm64, register, address),
+                Home::Stack(mem) => {
+                    self.load_reg(Code::Mov_r64_rm64, scratch, address);
+                    self.store_reg(Code::Mov_rm64_r64, mem, scratch);
+                }
+            }
+        }
+        self.gather_offsets();
+    }
+
+    /// Writes the offsets of the lanes of each gathered buffer.
+    fn gather_offsets(&mut self) {
+        for param in self.frame.gathered() {
+            let stride = self.frame.stride(param, self.kernel.par as usize);
+            let offsets = self.frame.gather(ms_core::ir::ParamId(param as u32));
+            self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
+            for lane in 0..self.program.lanes {
+                let mem = Mem::at(fixed::STACK, offsets + 8 * lane as i32);
+                self.store_reg(Code::Mov_rm64_r64, mem, fixed::SCRATCH);
+                self.load_reg(Code::Add_r64_rm64, fixed::SCRATCH, stride);
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        self.load_reg(Code::Mov_r64_rm64, fixed::STACK, Mem::at(fixed::STACK, 0));
+        for &register in self.saved().iter().rev() {
+            self.asm.op(Code::Pop_r64, &[Operand::Reg(register)]);
+        }
+        self.asm.op(Code::VEX_Vzeroupper, &[]);
+        self.asm.op(Code::Retnq, &[]);
+    }
+
+    /// Loops over `axes`, the first outermost, that move the pointers of `params`.
+    fn nest(&mut self, axes: &[usize], params: &[usize], body: &mut dyn FnMut(&mut Self)) {
+        let Some((&axis, inner)) = axes.split_first() else { return body(self) };
+        let (extent, counter) = (self.frame.extent(axis), self.frame.counter(axis));
+        let (head, end) = (self.asm.label(), self.asm.label());
+        self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
+        self.store_reg(Code::Mov_rm64_r64, counter, fixed::SCRATCH);
+        self.load_reg(Code::Cmp_r64_rm64, fixed::SCRATCH, extent);
+        self.asm.jump(Code::Jae_rel32_64, end);
+        self.asm.place(head);
+        self.nest(inner, params, body);
+        for &param in params {
+            let stride = self.frame.stride(param, axis);
+            match self.frame.home(param) {
+                Home::Register(register) => self.load_reg(Code::Add_r64_rm64, register, stride),
+                Home::Stack(mem) => {
+                    self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, stride);
+                    self.store_reg(Code::Add_rm64_r64, mem, fixed::SCRATCH);
+                }
+            }
+        }
+        self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, counter);
+        self.asm.op(Code::Inc_rm64, &[Operand::Reg(fixed::SCRATCH)]);
+        self.store_reg(Code::Mov_rm64_r64, counter, fixed::SCRATCH);
+        self.load_reg(Code::Cmp_r64_rm64, fixed::SCRATCH, extent);
+        self.asm.jump(Code::Jb_rel32_64, head);
+        for &param in params {
+            self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, self.frame.stride(param, axis));
+            self.reg(Code::Imul_r64_rm64, fixed::SCRATCH2, fixed::SCRATCH);
+            match self.frame.home(param) {
+                Home::Register(register) => self.reg(Code::Sub_r64_rm64, register, fixed::SCRATCH2),
+                Home::Stack(mem) => self.store_reg(Code::Sub_rm64_r64, mem, fixed::SCRATCH2),
+            }
+        }
+        self.asm.place(end);
+    }
+
+    /// One step of the parallel loops outside the lanes.
+    fn point(&mut self) {
+        match self.kernel.lanes {
+            Lanes::Parallel => self.lanes(&mut |it, mode| {
+                for i in 0..it.program.blocks.len() {
+                    it.stage_block(i, mode);
+                }
+            }),
+            Lanes::Reduced => {
+                for i in 0..self.program.blocks.len() {
+                    self.stage_block(i, Mode::One);
+                }
+            }
+        }
+    }
+
+    /// Block `i`, with the reduced loops around it if it is in a loop stage.
+    fn stage_block(&mut self, i: usize, mode: Mode) {
+        let reduced = self.kernel.lanes == Lanes::Reduced;
+        if self.program.blocks[i].scope == Scope::Point {
+            if reduced {
+                self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
+            }
+            return self.block(i, mode);
+        }
+        let params = self.params_of(i);
+        let first = self.kernel.par as usize + 1;
+        let axes: Vec<usize> = (first..self.kernel.loops()).collect();
+        self.nest(&axes, &params, &mut |it| {
+            if reduced {
+                it.lanes(&mut |it, mode| it.block(i, mode));
+            } else {
+                it.block(i, mode);
+            }
+        });
+    }
+
+    /// The buffers that block `i` reads or writes.
+    fn params_of(&self, i: usize) -> Vec<usize> {
+        use super::Op;
+        let mut params: Vec<usize> = (self.program.insts[self.program.block_range(i)].iter())
+            .filter_map(|inst| match inst.op {
+                Op::Load { param, .. } | Op::Gather { param, .. } | Op::Store { param, .. } => Some(param.0 as usize),
+                _ => None,
+            })
+            .collect();
+        params.sort_unstable();
+        params.dedup();
+        params
+    }
+
+    /// The loop over the lanes: whole steps, then what is left.
+    fn lanes(&mut self, body: &mut dyn FnMut(&mut Self, Mode)) {
+        let extent = self.frame.extent(self.kernel.par as usize);
+        let step = self.program.lanes as i32;
+        let (lane, end) = (fixed::LANE, fixed::LANES_END);
+        let (tail, done) = (self.asm.label(), self.asm.label());
+        self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
+        if !self.program.one_lane {
+            let head = self.asm.label();
+            self.load_reg(Code::Mov_r64_rm64, end, extent);
+            self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(end), Operand::Imm32(-step)]);
+            self.asm.jump(Code::Je_rel32_64, tail);
+            self.asm.place(head);
+            body(self, Mode::Full);
+            self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(lane), Operand::Imm32(step)]);
+            self.reg(Code::Cmp_r64_rm64, lane, end);
+            self.asm.jump(Code::Jb_rel32_64, head);
+        }
+        self.asm.place(tail);
+        if self.target == Target::Avx512 && !self.program.one_lane {
+            self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, extent);
+            self.reg(Code::Sub_r64_rm64, fixed::SCRATCH2, lane);
+            self.asm.jump(Code::Je_rel32_64, done);
+            // 2^count - 1
+            self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
+            self.reg(Code::Bts_rm32_r32, fixed::SCRATCH_32, fixed::SCRATCH2_32);
+            let mask = Operand::Reg(fixed::SCRATCH_32);
+            self.asm.op(Code::Dec_rm32, &[mask]);
+            self.row(rows::K_FROM_GPR, Width::Mask, &[Operand::Reg(self.tail_mask()), mask]);
+            body(self, Mode::Tail);
+        } else {
+            let head = self.asm.label();
+            self.load_reg(Code::Cmp_r64_rm64, lane, extent);
+            self.asm.jump(Code::Jae_rel32_64, done);
+            self.asm.place(head);
+            body(self, Mode::One);
+            self.asm.op(Code::Inc_rm64, &[Operand::Reg(lane)]);
+            self.load_reg(Code::Cmp_r64_rm64, lane, extent);
+            self.asm.jump(Code::Jb_rel32_64, head);
+        }
+        self.asm.place(done);
+    }
+}

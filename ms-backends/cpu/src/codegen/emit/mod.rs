@@ -1,0 +1,240 @@
+//! From allocated instructions to machine code.
+//!
+//! Registers: `rdi` is the block of the call, `rcx` the position along the lanes, `rsi` the end
+//! of the whole steps of the lanes; `rax` and `rdx` are scratch. Pointers of the buffers are in
+//! the other registers, and on the stack when there are more of them.
+
+mod access;
+mod asm;
+mod frame;
+mod loops;
+
+use super::alloc::{Allocation, Place, Step, scratch};
+use super::rows::{self, Row};
+use super::target::{Target, Width};
+use super::vinst::{Machine, Op, Program, VReg, View};
+use asm::{Asm, Operand};
+use frame::Frame;
+use iced_x86::Register;
+use ms_core::ir::Kernel;
+use smallvec::SmallVec;
+
+/// How many lanes a copy of the body works on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mode {
+    /// All lanes of the registers.
+    Full,
+    /// Those in the tail mask, of AVX-512.
+    Tail,
+    /// One; every lane of a register holds the same.
+    One,
+}
+
+/// The machine code of an allocated kernel; nothing if its stack frame would be too large.
+pub fn emit(kernel: &Kernel, target: Target, program: &Program, allocation: &Allocation) -> Option<Vec<u8>> {
+    let frame = Frame::new(kernel, program, allocation);
+    if frame.bytes > frame::LARGEST {
+        return None;
+    }
+    let mut emitter = Emitter { kernel, target, program, allocation, frame, asm: Asm::new(target) };
+    emitter.kernel();
+    Some(emitter.asm.finish())
+}
+
+struct Emitter<'a> {
+    kernel: &'a Kernel,
+    target: Target,
+    program: &'a Program,
+    allocation: &'a Allocation,
+    frame: Frame,
+    asm: Asm,
+}
+
+impl Emitter<'_> {
+    fn width(&self, reg: VReg) -> Width {
+        self.program.info(reg).width
+    }
+
+    fn register(&self, reg: VReg, index: u8) -> Register {
+        self.width(reg).register(index)
+    }
+
+    /// A row in the form for `width`.
+    fn row(&mut self, row: Row, width: Width, operands: &[Operand]) {
+        self.asm.op(row.code(self.target, width), operands);
+    }
+
+    /// The steps of block `i`, on the lanes of `mode`.
+    fn block(&mut self, i: usize, mode: Mode) {
+        let start = if i == 0 { 0 } else { self.allocation.blocks[i - 1] };
+        let steps = &self.allocation.steps[start..self.allocation.blocks[i]];
+        for step in steps {
+            match step {
+                Step::Run { inst, row, dst, srcs } => self.run(*inst, *row, *dst, srcs, mode),
+                Step::Copy { reg, from, to } => {
+                    let width = self.width(*reg);
+                    self.copy(width, *from, *to);
+                }
+                Step::Reload { reg, to } => self.reload(*reg, *to),
+            }
+        }
+    }
+
+    fn copy(&mut self, width: Width, from: u8, to: u8) {
+        let row = if width == Width::Mask { rows::K_MOVE } else { rows::MOVE };
+        self.row(row, width, &[Operand::Reg(width.register(to)), Operand::Reg(width.register(from))]);
+    }
+
+    fn slot(&self, reg: VReg) -> Option<Operand> {
+        self.allocation.slots[reg.0 as usize].map(|offset| Operand::Mem(self.frame.spill(offset)))
+    }
+
+    fn reload(&mut self, reg: VReg, to: u8) {
+        let info = self.program.info(reg);
+        let to = Operand::Reg(info.width.register(to));
+        if let Some(constant) = info.constant {
+            let row = if constant.size == 8 { rows::SPLAT_Q } else { rows::SPLAT_D };
+            return self.row(row, info.width, &[to, Operand::Scalar(constant)]);
+        }
+        let slot = self.slot(reg).expect("what is brought back was stored");
+        let row = if info.width == Width::Mask { rows::K_MOVE } else { rows::MOVE };
+        self.row(row, info.width, &[to, slot]);
+    }
+
+    /// Stores a value that is evicted somewhere, right after its definition.
+    fn store_spilled(&mut self, reg: VReg, from: u8) {
+        if let Some(slot) = self.slot(reg) {
+            let width = self.width(reg);
+            let row = if width == Width::Mask { rows::K_STORE } else { rows::STORE };
+            self.row(row, width, &[slot, Operand::Reg(width.register(from))]);
+        }
+    }
+
+    fn run(&mut self, inst: usize, row: Option<Row>, dst: Option<u8>, srcs: &[Place], mode: Mode) {
+        let inst = &self.program.insts[inst];
+        let result = inst.dst.zip(dst).map(|(reg, index)| self.register(reg, index));
+        let source = |i: usize| match srcs[i] {
+            Place::Reg(reg, index) => self.register(reg, index),
+            Place::Pool(..) => unreachable!("only machine instructions read constants from memory"),
+        };
+        match inst.op {
+            Op::Machine(machine) => {
+                self.machine(Machine { row: row.unwrap_or(machine.row), ..machine }, inst.dst, dst, srcs, mode);
+            }
+            Op::Load { param, size, splat } => self.load(param, size, splat, result, mode),
+            Op::Gather { param, size } => self.gather(param, size, result, mode),
+            Op::Store { param, size } => {
+                let value = source(0);
+                self.store(param, size, value, mode);
+            }
+            Op::Index(axis) => self.index(axis, result, mode),
+            Op::MaskConst(set) => {
+                let row = if set { rows::K_XNOR } else { rows::K_XOR };
+                let result = Operand::Reg(result.expect("a constant has a result"));
+                self.row(row, Width::Mask, &[result, result, result]);
+            }
+            Op::AccLoad(id) => self.acc_load(id, result, mode),
+            Op::AccStore(id) => {
+                let value = source(0);
+                self.acc_store(id, value, mode);
+            }
+            Op::AccRead(id, part) => {
+                let result = result.expect("a read has a result");
+                let mem = self.frame.acc_part(self.program, id, part);
+                self.row(rows::MOVE, width_of(result), &[Operand::Reg(result), Operand::Mem(mem)]);
+            }
+            Op::AccWrite(id, part) => {
+                let value = source(0);
+                let mem = self.frame.acc_part(self.program, id, part);
+                self.row(rows::STORE, width_of(value), &[Operand::Mem(mem), Operand::Reg(value)]);
+            }
+        }
+        if let Some((reg, index)) = inst.dst.zip(dst) {
+            self.store_spilled(reg, index);
+        }
+    }
+
+    fn machine(&mut self, machine: Machine, reg: Option<VReg>, dst: Option<u8>, srcs: &[Place], mode: Mode) {
+        let viewed = |width: Width, source: bool| match machine.view {
+            View::LowAll => Width::Xmm,
+            View::LowSources if source => Width::Xmm,
+            _ => width,
+        };
+        let (srcs, mut mask) = match srcs {
+            [rest @ .., Place::Reg(mask, index)] if machine.masked => (rest, self.register(*mask, *index)),
+            _ => (srcs, Register::None),
+        };
+        let mut widest = Width::Mask;
+        let mut operands: SmallVec<[Operand; 5]> = SmallVec::new();
+        if let Some((reg, index)) = reg.zip(dst) {
+            let width = viewed(self.width(reg), false);
+            widest = widest.max(width);
+            operands.push(Operand::Reg(width.register(index)));
+        }
+        for place in srcs {
+            let (Place::Reg(reg, _) | Place::Pool(reg, _)) = *place;
+            let width = viewed(self.width(reg), true);
+            widest = widest.max(width);
+            operands.push(match *place {
+                Place::Reg(_, index) => Operand::Reg(width.register(index)),
+                Place::Pool(_, constant) if self.target == Target::Avx512 => Operand::Splat(constant),
+                Place::Pool(_, constant) => Operand::Filled(constant, width),
+            });
+        }
+        if machine.view == View::LowSources {
+            widest = reg.map_or(widest, |it| self.width(it));
+        }
+        operands.extend(machine.imm.map(Operand::Imm8));
+        if machine.merge && mode == Mode::Tail {
+            mask = Width::Mask.register(scratch::TAIL_MASK);
+        }
+        self.asm.masked(machine.row.code(self.target, widest), &operands, mask, machine.zeroing);
+    }
+}
+
+/// The width of a vector register.
+fn width_of(register: Register) -> Width {
+    if register.is_zmm() {
+        Width::Zmm
+    } else if register.is_ymm() {
+        Width::Ymm
+    } else {
+        Width::Xmm
+    }
+}
+
+/// The register of the same number and another width.
+fn resized(register: Register, width: Width) -> Register {
+    width.register((register as u32 - width_of(register).register(0) as u32) as u8)
+}
+
+/// `rsp` and the registers with a fixed use.
+mod fixed {
+    use iced_x86::Register;
+
+    pub const BLOCK: Register = Register::RDI;
+    pub const LANE: Register = Register::RCX;
+    pub const LANE_32: Register = Register::ECX;
+    pub const LANES_END: Register = Register::RSI;
+    pub const SCRATCH: Register = Register::RAX;
+    pub const SCRATCH_32: Register = Register::EAX;
+    pub const SCRATCH2: Register = Register::RDX;
+    pub const SCRATCH2_32: Register = Register::EDX;
+    pub const STACK: Register = Register::RSP;
+
+    /// Registers for pointers; those that the caller wants back come last.
+    pub const POINTERS: [Register; 10] = [
+        Register::R8,
+        Register::R9,
+        Register::R10,
+        Register::R11,
+        Register::RBX,
+        Register::RBP,
+        Register::R12,
+        Register::R13,
+        Register::R14,
+        Register::R15,
+    ];
+    /// How many of them the caller does not want back.
+    pub const VOLATILE: usize = 4;
+}

@@ -1,0 +1,77 @@
+//! Machine code for kernels, on x86-64.
+//!
+//! A kernel becomes virtual instructions (`select`), which get registers (`alloc`) and are then
+//! encoded inside the loop nest (`emit`). The code is one function
+//! `extern "C" fn(block: *const u64)`, followed by its constants; it refers to nothing outside
+//! itself, so that its bytes may be stored, joined with others at 64-byte boundaries, and
+//! mapped anywhere.
+//!
+//! Results are those of the interpreter to the bit, except for the payload of a nan.
+
+mod alloc;
+mod emit;
+mod pool;
+mod rows;
+mod select;
+mod target;
+mod vinst;
+
+#[cfg(test)]
+mod tests;
+
+use crate::isa::Isa;
+use ms_core::ir::Kernel;
+use std::borrow::Cow;
+use std::fmt;
+use target::Target;
+
+/// A kernel's machine code.
+#[derive(Clone, Debug)]
+pub struct Code {
+    /// The function, entered at the first byte, and its constants. The first byte must be at a
+    /// multiple of 64.
+    pub bytes: Vec<u8>,
+    /// Number of values that have a place on the stack for want of registers.
+    pub spills: usize,
+}
+
+/// Why a kernel is left to the interpreter.
+///
+/// That is the case for quotients and remainders of integers; conversions between u64 and
+/// floats, and from floats to u32, on AVX2; and for values that would fill the stack.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unsupported {
+    what: Cow<'static, str>,
+}
+
+impl Unsupported {
+    fn new(what: impl Into<Cow<'static, str>>) -> Self {
+        Self { what: what.into() }
+    }
+}
+
+impl fmt::Display for Unsupported {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "no machine code is generated for {}", self.what)
+    }
+}
+
+impl std::error::Error for Unsupported {}
+
+/// Compiles a kernel for an instruction set.
+///
+/// # Errors
+/// When the kernel holds something that is left to the interpreter, or the instruction set is
+/// the interpreter itself.
+pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
+    let target = match isa {
+        Isa::Interp => return Err(Unsupported::new("the interpreter")),
+        Isa::Avx2 => Target::Avx2,
+        Isa::Avx512 => Target::Avx512,
+    };
+    let program = select::select(kernel, target)?;
+    let allocation = alloc::allocate(&program, target);
+    let bytes = emit::emit(kernel, target, &program, &allocation)
+        .ok_or_else(|| Unsupported::new("more values at once than the stack should hold"))?;
+    Ok(Code { bytes, spills: allocation.spills })
+}

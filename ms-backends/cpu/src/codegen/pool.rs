@@ -1,0 +1,72 @@
+//! The constants that stand behind a kernel's code.
+
+use super::target::{Target, Width};
+use super::vinst::Constant;
+use rustc_hash::FxHashMap;
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Entry {
+    /// `bytes` of copies of a constant.
+    Repeated(Constant, usize),
+    /// 0, 1, 2.. as 64-bit integers.
+    Iota(usize),
+}
+
+impl Entry {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Repeated(_, bytes) => bytes,
+            Self::Iota(lanes) => lanes * 8,
+        }
+    }
+}
+
+/// The constants; equal ones are one.
+#[derive(Default)]
+pub struct Pool {
+    entries: Vec<Entry>,
+    numbers: FxHashMap<Entry, usize>,
+}
+
+impl Pool {
+    fn add(&mut self, entry: Entry) -> usize {
+        *self.numbers.entry(entry).or_insert_with(|| {
+            self.entries.push(entry);
+            self.entries.len() - 1
+        })
+    }
+
+    /// The entry of one lane.
+    pub fn scalar(&mut self, constant: Constant) -> usize {
+        self.add(Entry::Repeated(constant, constant.size as usize))
+    }
+
+    /// The entry of a vector whose lanes are all equal.
+    pub fn filled(&mut self, constant: Constant, width: Width) -> usize {
+        self.add(Entry::Repeated(constant, width.bytes()))
+    }
+
+    /// The entry of the positions in a vector of 64-bit lanes.
+    pub fn iota(&mut self, target: Target) -> usize {
+        self.add(Entry::Iota(target.vector_bytes() / 8))
+    }
+
+    /// Appends the constants to `out` and gives the offset of each.
+    pub fn write(&self, out: &mut Vec<u8>) -> Vec<usize> {
+        let mut offsets = vec![0; self.entries.len()];
+        // The larger ones first, so that each is aligned to its size.
+        let mut order: Vec<usize> = (0..self.entries.len()).collect();
+        order.sort_by_key(|&it| std::cmp::Reverse(self.entries[it].bytes()));
+        for at in order {
+            offsets[at] = out.len();
+            match self.entries[at] {
+                Entry::Repeated(constant, bytes) => {
+                    let lane = &constant.bits.to_le_bytes()[..constant.size as usize];
+                    out.extend(lane.iter().copied().cycle().take(bytes));
+                }
+                Entry::Iota(lanes) => out.extend((0..lanes as u64).flat_map(u64::to_le_bytes)),
+            }
+        }
+        offsets
+    }
+}

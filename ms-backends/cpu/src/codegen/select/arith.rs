@@ -1,0 +1,355 @@
+//! Arithmetic, comparison and selection.
+
+use super::super::Unsupported;
+use super::super::rows::{self, Row};
+use super::super::vinst::{Machine, Tie, VReg};
+use super::Select;
+use ms_core::ir::{BinaryOp, Compare, UnaryOp};
+use ms_core::tensor::DType;
+
+/// Immediates of the instructions that compare floats.
+mod predicate {
+    /// Equal; false with nan.
+    pub const EQ: u8 = 0x00;
+    /// Less; false with nan, quietly.
+    pub const LT: u8 = 0x11;
+    /// Less or equal; false with nan, quietly.
+    pub const LE: u8 = 0x12;
+    /// Different; true with nan.
+    pub const NE: u8 = 0x04;
+    /// Greater or equal; false with nan, quietly.
+    pub const GE: u8 = 0x1d;
+    /// Either is nan.
+    pub const UNORDERED: u8 = 0x03;
+    /// Neither is nan.
+    pub const ORDERED: u8 = 0x07;
+}
+
+/// How a comparison of floats is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum FloatTest {
+    /// One of the kernel's comparisons.
+    Compare(Compare),
+    /// Greater or equal.
+    Ge,
+    /// Either operand is nan.
+    Unordered,
+    /// Neither operand is nan.
+    Ordered,
+}
+
+impl Select<'_> {
+    pub fn unary(&mut self, op: UnaryOp, ty: DType, a: VReg) -> Result<VReg, Unsupported> {
+        let size = self.size(ty);
+        let sign = 1 << (size * 8 - 1);
+        Ok(match (op, ty) {
+            (UnaryOp::Bitcast, _) => a,
+            (UnaryOp::Not, DType::Bool) if self.avx512() => self.mask_op(rows::K_NOT, &[a]),
+            (UnaryOp::Not, _) if !ty.is_float() => {
+                let ones = self.constant(!0, size);
+                self.op2(Self::sized(size, rows::XOR_D, rows::XOR_Q), a, ones)
+            }
+            (UnaryOp::Neg, _) if ty.is_float() => {
+                let sign = self.constant(sign, size);
+                self.op2(Self::sized(size, rows::XOR_D, rows::XOR_Q), a, sign)
+            }
+            (UnaryOp::Abs, _) if ty.is_float() => {
+                let rest = self.constant(sign - 1, size);
+                self.op2(Self::sized(size, rows::AND_D, rows::AND_Q), a, rest)
+            }
+            (UnaryOp::Neg, _) if ty.is_int() => {
+                let zero = self.constant(0, size);
+                self.op2(Self::sized(size, rows::SUB_D, rows::SUB_Q), zero, a)
+            }
+            (UnaryOp::Abs, DType::U32 | DType::U64) => a,
+            (UnaryOp::Abs, DType::I32) => self.op1(rows::ABS_D, 4, a),
+            (UnaryOp::Abs, DType::I64) if self.avx512() => self.op1(rows::ABS_Q, 8, a),
+            (UnaryOp::Abs, DType::I64) => {
+                let negative = self.negative_q(a);
+                let flipped = self.op2(rows::XOR_Q, a, negative);
+                self.op2(rows::SUB_Q, flipped, negative)
+            }
+            (UnaryOp::Sqrt, _) if ty.is_float() => self.op1(Self::sized(size, rows::SQRT_PS, rows::SQRT_PD), size, a),
+            (UnaryOp::RoundEven, _) if ty.is_float() => self.round(size, a, 0x8),
+            (UnaryOp::Floor, _) if ty.is_float() => self.round(size, a, 0x9),
+            (UnaryOp::Ceil, _) if ty.is_float() => self.round(size, a, 0xa),
+            (UnaryOp::Trunc, _) if ty.is_float() => self.round(size, a, 0xb),
+            _ => return Err(Unsupported::new(format!("{op:?} of {ty}"))),
+        })
+    }
+
+    /// Rounds to an integer, in the direction of the immediate, without raising flags.
+    pub fn round(&mut self, size: usize, a: VReg, imm: u8) -> VReg {
+        self.op1_imm(Self::sized(size, rows::ROUND_PS, rows::ROUND_PD), size, a, imm)
+    }
+
+    /// On AVX2, all ones in the 64-bit lanes that are negative.
+    fn negative_q(&mut self, a: VReg) -> VReg {
+        let zero = self.constant(0, 8);
+        self.op2(rows::CMPGT_Q, zero, a)
+    }
+
+    pub fn binary(&mut self, op: BinaryOp, ty: DType, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
+        match ty {
+            DType::Bool => self.binary_bool(op, a, b),
+            DType::F32 | DType::F64 => self.binary_float(op, ty.size(), a, b),
+            _ => self.binary_int(op, ty, a, b),
+        }
+    }
+
+    fn binary_bool(&mut self, op: BinaryOp, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
+        let (mask, lanes) = match op {
+            BinaryOp::And | BinaryOp::Min => (rows::K_AND, rows::AND_D),
+            BinaryOp::Or | BinaryOp::Max => (rows::K_OR, rows::OR_D),
+            BinaryOp::Xor => (rows::K_XOR, rows::XOR_D),
+            _ => return Err(Unsupported::new(format!("{op:?} of bool"))),
+        };
+        Ok(if self.avx512() { self.mask_op(mask, &[a, b]) } else { self.op2_commutative(lanes, a, b) })
+    }
+
+    fn binary_float(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
+        let row = |ps, pd| Self::sized(size, ps, pd);
+        Ok(match op {
+            BinaryOp::Add => self.op2_commutative(row(rows::ADD_PS, rows::ADD_PD), a, b),
+            BinaryOp::Sub => self.op2(row(rows::SUB_PS, rows::SUB_PD), a, b),
+            BinaryOp::Mul => self.op2_commutative(row(rows::MUL_PS, rows::MUL_PD), a, b),
+            BinaryOp::Div => self.op2(row(rows::DIV_PS, rows::DIV_PD), a, b),
+            BinaryOp::Min | BinaryOp::Max if self.avx512() => self.extremum_range(op, size, a, b),
+            BinaryOp::Min | BinaryOp::Max => self.extremum_twice(op, size, a, b),
+            _ => return Err(Unsupported::new(format!("{op:?} of floats"))),
+        })
+    }
+
+    /// The smaller or larger of two floats: `vrange` orders zeros but prefers numbers to nan,
+    /// so that lanes with a nan are replaced by the sum.
+    fn extremum_range(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> VReg {
+        let row = |ps, pd| Self::sized(size, ps, pd);
+        // The low bits choose min or max; the next two take the sign from the result.
+        let imm = if op == BinaryOp::Min { 0b0100 } else { 0b0101 };
+        let (a, b) = if self.is_constant(a) { (b, a) } else { (a, b) };
+        let range = self.vector(size);
+        self.machine(Machine::new(row(rows::RANGE_PS, rows::RANGE_PD)).imm(imm).fold(), range, &[a, b]);
+        let unordered = self.float_test(FloatTest::Unordered, size, a, b);
+        let sum = Machine::new(row(rows::ADD_PS, rows::ADD_PD)).tie(Tie::First).masked().fold();
+        let dst = self.vector(size);
+        self.machine(sum, dst, &[range, a, b, unordered])
+    }
+
+    /// The same on AVX2, where `min(a, b)` gives `b` if they are equal zeros or either is nan:
+    /// both orders together tell these cases.
+    fn extremum_twice(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> VReg {
+        let row = |ps, pd| Self::sized(size, ps, pd);
+        let pick = if op == BinaryOp::Min { row(rows::MIN_PS, rows::MIN_PD) } else { row(rows::MAX_PS, rows::MAX_PD) };
+        let one = self.op2(pick, a, b);
+        let other = self.op2(pick, b, a);
+        if op == BinaryOp::Min {
+            // A sign bit in either gives the negative zero; a nan keeps its exponent.
+            return self.op2(rows::OR_D, one, other);
+        }
+        let both = self.op2(rows::AND_D, one, other);
+        let unordered = self.float_lanes(predicate::UNORDERED, size, a, b);
+        self.op2(rows::OR_D, both, unordered)
+    }
+
+    fn binary_int(&mut self, op: BinaryOp, ty: DType, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
+        let size = ty.size();
+        let signed = ty.is_signed_int();
+        let wide_avx2 = size == 8 && !self.avx512();
+        let row = |d, q| Self::sized(size, d, q);
+        Ok(match op {
+            BinaryOp::Add => self.op2_commutative(row(rows::ADD_D, rows::ADD_Q), a, b),
+            BinaryOp::Sub => self.op2(row(rows::SUB_D, rows::SUB_Q), a, b),
+            BinaryOp::Mul if wide_avx2 => self.multiply_q(a, b),
+            BinaryOp::Mul => self.op2_commutative(row(rows::MULL_D, rows::MULL_Q), a, b),
+            BinaryOp::Min | BinaryOp::Max if wide_avx2 => {
+                let greater = self.greater_lanes(ty, a, b);
+                let (then, other) = if op == BinaryOp::Max { (a, b) } else { (b, a) };
+                self.blend_lanes(8, greater, then, other)
+            }
+            BinaryOp::Min if signed => self.op2_commutative(row(rows::MINS_D, rows::MINS_Q), a, b),
+            BinaryOp::Min => self.op2_commutative(row(rows::MINU_D, rows::MINU_Q), a, b),
+            BinaryOp::Max if signed => self.op2_commutative(row(rows::MAXS_D, rows::MAXS_Q), a, b),
+            BinaryOp::Max => self.op2_commutative(row(rows::MAXU_D, rows::MAXU_Q), a, b),
+            BinaryOp::And => self.op2_commutative(row(rows::AND_D, rows::AND_Q), a, b),
+            BinaryOp::Or => self.op2_commutative(row(rows::OR_D, rows::OR_Q), a, b),
+            BinaryOp::Xor => self.op2_commutative(row(rows::XOR_D, rows::XOR_Q), a, b),
+            // The hardware shifts out everything when the amount, taken as unsigned, is not
+            // below the width.
+            BinaryOp::Shl => self.op2(row(rows::SLLV_D, rows::SLLV_Q), a, b),
+            BinaryOp::Shr if !signed => self.op2(row(rows::SRLV_D, rows::SRLV_Q), a, b),
+            BinaryOp::Shr if wide_avx2 => {
+                let negative = self.negative_q(a);
+                let flipped = self.op2(rows::XOR_Q, a, negative);
+                let shifted = self.op2(rows::SRLV_Q, flipped, b);
+                self.op2(rows::XOR_Q, shifted, negative)
+            }
+            BinaryOp::Shr => self.op2(row(rows::SRAV_D, rows::SRAV_Q), a, b),
+            BinaryOp::Div | BinaryOp::Rem => return Err(Unsupported::new(format!("{op:?} of {ty}"))),
+        })
+    }
+
+    /// The low halves of 64-bit products on AVX2, from 32-bit ones.
+    fn multiply_q(&mut self, a: VReg, b: VReg) -> VReg {
+        let swapped = self.op1_imm(rows::SHUFFLE_D, 8, b, 0xb1);
+        let cross = self.op2(rows::MULL_D, a, swapped);
+        let upper = self.op1_imm(rows::SRL_Q, 8, cross, 32);
+        let sum = self.op2(rows::ADD_D, cross, upper);
+        let high = self.op1_imm(rows::SLL_Q, 8, sum, 32);
+        let low = self.op2(rows::MULU_DQ, a, b);
+        self.op2(rows::ADD_Q, low, high)
+    }
+
+    pub fn fma(&mut self, ty: DType, operands: [VReg; 3]) -> Result<VReg, Unsupported> {
+        let forms = match ty {
+            DType::F32 => [rows::FMA132_PS, rows::FMA213_PS, rows::FMA231_PS],
+            DType::F64 => [rows::FMA132_PD, rows::FMA213_PD, rows::FMA231_PD],
+            _ => return Err(Unsupported::new(format!("Fma of {ty}"))),
+        };
+        let dst = self.vector(ty.size());
+        Ok(self.machine(Machine::new(forms[0]).tie(Tie::Fma(forms)).fold(), dst, &operands))
+    }
+
+    pub fn compare(&mut self, op: Compare, ty: DType, a: VReg, b: VReg) -> VReg {
+        match ty {
+            DType::Bool => self.compare_bool(op, a, b),
+            DType::F32 | DType::F64 => self.float_test(FloatTest::Compare(op), ty.size(), a, b),
+            _ if self.avx512() => {
+                let row = match ty {
+                    DType::I32 => rows::CMP_D,
+                    DType::U32 => rows::CMP_UD,
+                    DType::I64 => rows::CMP_Q,
+                    _ => rows::CMP_UQ,
+                };
+                let imm = match op {
+                    Compare::Eq => 0,
+                    Compare::Lt => 1,
+                    Compare::Le => 2,
+                    Compare::Ne => 4,
+                };
+                let dst = self.mask();
+                self.machine(Machine::new(row).imm(imm).fold(), dst, &[a, b])
+            }
+            _ => {
+                let size = ty.size();
+                let lanes = match op {
+                    Compare::Eq | Compare::Ne => {
+                        self.op2_commutative(Self::sized(size, rows::CMPEQ_D, rows::CMPEQ_Q), a, b)
+                    }
+                    Compare::Lt => self.greater_lanes(ty, b, a),
+                    Compare::Le => self.greater_lanes(ty, a, b),
+                };
+                let inverted = matches!(op, Compare::Ne | Compare::Le);
+                let mask = self.mask_from_lanes(lanes, size);
+                if !inverted {
+                    return mask;
+                }
+                let ones = self.constant(!0, self.bool_size());
+                self.op2(rows::XOR_D, mask, ones)
+            }
+        }
+    }
+
+    fn compare_bool(&mut self, op: Compare, a: VReg, b: VReg) -> VReg {
+        if self.avx512() {
+            match op {
+                Compare::Eq => self.mask_op(rows::K_XNOR, &[a, b]),
+                Compare::Ne => self.mask_op(rows::K_XOR, &[a, b]),
+                Compare::Lt => self.mask_op(rows::K_ANDN, &[a, b]),
+                Compare::Le => {
+                    let not = self.mask_op(rows::K_NOT, &[a]);
+                    self.mask_op(rows::K_OR, &[not, b])
+                }
+            }
+        } else {
+            let ones = self.constant(!0, self.bool_size());
+            match op {
+                Compare::Eq => {
+                    let differ = self.op2_commutative(rows::XOR_D, a, b);
+                    self.op2(rows::XOR_D, differ, ones)
+                }
+                Compare::Ne => self.op2_commutative(rows::XOR_D, a, b),
+                Compare::Lt => self.op2(rows::ANDN, a, b),
+                Compare::Le => {
+                    let not = self.op2(rows::XOR_D, a, ones);
+                    self.op2(rows::OR_D, not, b)
+                }
+            }
+        }
+    }
+
+    /// On AVX2, all ones in the lanes where `a > b`.
+    fn greater_lanes(&mut self, ty: DType, a: VReg, b: VReg) -> VReg {
+        let size = ty.size();
+        let greater = Self::sized(size, rows::CMPGT_D, rows::CMPGT_Q);
+        if ty.is_signed_int() {
+            return self.op2(greater, a, b);
+        }
+        let sign = self.constant(1 << (size * 8 - 1), size);
+        let flip = Self::sized(size, rows::XOR_D, rows::XOR_Q);
+        let (a, b) = (self.op2_commutative(flip, a, sign), self.op2_commutative(flip, b, sign));
+        self.op2(greater, a, b)
+    }
+
+    /// A comparison of floats, as lanes of AVX2.
+    pub fn float_lanes(&mut self, predicate: u8, size: usize, a: VReg, b: VReg) -> VReg {
+        let dst = self.vector(size);
+        let row = Self::sized(size, rows::CMP_PS, rows::CMP_PD);
+        self.machine(Machine::new(row).imm(predicate).fold(), dst, &[a, b])
+    }
+
+    /// A comparison of floats, as lanes of AVX2 of the operands' size.
+    pub fn float_test_lanes(&mut self, test: FloatTest, size: usize, a: VReg, b: VReg) -> VReg {
+        self.float_lanes(predicate_of(test), size, a, b)
+    }
+
+    /// A comparison of floats, as a truth value.
+    pub fn float_test(&mut self, test: FloatTest, size: usize, a: VReg, b: VReg) -> VReg {
+        if !self.avx512() {
+            let lanes = self.float_test_lanes(test, size, a, b);
+            return self.mask_from_lanes(lanes, size);
+        }
+        let dst = self.mask();
+        let row = Self::sized(size, rows::CMP_PS, rows::CMP_PD);
+        self.machine(Machine::new(row).imm(predicate_of(test)).fold(), dst, &[a, b])
+    }
+
+    pub fn select(&mut self, ty: DType, condition: VReg, then: VReg, other: VReg) -> VReg {
+        if ty == DType::Bool && self.avx512() {
+            let chosen = self.mask_op(rows::K_AND, &[condition, then]);
+            let rest = self.mask_op(rows::K_ANDN, &[condition, other]);
+            return self.mask_op(rows::K_OR, &[chosen, rest]);
+        }
+        let size = self.size(ty);
+        if self.avx512() {
+            return self.blend_masked(size, condition, then, other);
+        }
+        let lanes = self.mask_lanes(condition, size);
+        self.blend_lanes(size, lanes, then, other)
+    }
+
+    /// On AVX-512, `then` in the lanes of the mask, else `other`.
+    pub fn blend_masked(&mut self, size: usize, mask: VReg, then: VReg, other: VReg) -> VReg {
+        let dst = self.vector(size);
+        let row = Self::sized(size, rows::BLENDM_PS, rows::BLENDM_PD);
+        self.machine(Machine::new(row).masked().fold(), dst, &[other, then, mask])
+    }
+
+    /// On AVX2, `then` in the lanes that are all ones, else `other`.
+    pub fn blend_lanes(&mut self, size: usize, lanes: VReg, then: VReg, other: VReg) -> VReg {
+        let dst = self.vector(size);
+        let row: Row = Self::sized(size, rows::BLENDV_PS, rows::BLENDV_PD);
+        self.machine(Machine::new(row), dst, &[other, then, lanes])
+    }
+}
+
+const fn predicate_of(test: FloatTest) -> u8 {
+    match test {
+        FloatTest::Compare(Compare::Eq) => predicate::EQ,
+        FloatTest::Compare(Compare::Ne) => predicate::NE,
+        FloatTest::Compare(Compare::Lt) => predicate::LT,
+        FloatTest::Compare(Compare::Le) => predicate::LE,
+        FloatTest::Ge => predicate::GE,
+        FloatTest::Unordered => predicate::UNORDERED,
+        FloatTest::Ordered => predicate::ORDERED,
+    }
+}

@@ -1,0 +1,204 @@
+//! Reductions: accumulators, their steps, and the tree that ends them.
+
+use super::super::Unsupported;
+use super::super::rows;
+use super::super::target::{Target, Width};
+use super::super::vinst::{AccArray, AccId, Machine, Op, Tie, VReg, View};
+use super::Select;
+use ms_core::ir::{BinaryOp, Lanes, Reducer, virtual_lanes};
+use ms_core::tensor::{DType, Scalar};
+
+/// A reduction of one loop stage.
+pub struct Fold {
+    /// The instruction.
+    pub at: usize,
+    /// How two accumulators are combined.
+    op: BinaryOp,
+    /// The dtype of the accumulators; truth values are folded as integers that are all ones or zeros.
+    ty: DType,
+    /// Whether truth values are folded.
+    truth: bool,
+    place: Place,
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    /// One register of accumulators, one for each lane.
+    Register(VReg),
+    /// An array on the stack, of which each step takes a part in turn.
+    Array(AccId),
+    /// An array on the stack with one accumulator for each lane.
+    Whole(AccId),
+}
+
+impl Select<'_> {
+    /// Chooses a place for the accumulators and sets them to the identity.
+    pub fn begin_fold(&mut self, at: usize, reducer: Reducer, folds: usize) -> Result<Fold, Unsupported> {
+        let dtype = self.kernel.types[at];
+        let truth = dtype == DType::Bool;
+        let op = match reducer {
+            Reducer::All => BinaryOp::And,
+            Reducer::Any => BinaryOp::Or,
+            Reducer::Min if truth => BinaryOp::And,
+            Reducer::Max if truth => BinaryOp::Or,
+            Reducer::Sum | Reducer::Prod if truth => return Err(Unsupported::new("a sum of truth values")),
+            Reducer::Sum => BinaryOp::Add,
+            Reducer::Prod => BinaryOp::Mul,
+            Reducer::Min => BinaryOp::Min,
+            Reducer::Max => BinaryOp::Max,
+        };
+        let ty = match (truth, self.avx512() || self.bool_size() == 4) {
+            (false, _) => dtype,
+            (true, true) => DType::I32,
+            (true, false) => DType::I64,
+        };
+        let identity = if truth { if op == BinaryOp::And { !0 } else { 0 } } else { identity(reducer, ty).to_bits(ty) };
+        let reduced = self.kernel.lanes == Lanes::Reduced;
+        // Truth values may be folded in any order and any number of times.
+        let count = if truth || !reduced { self.program.lanes } else { virtual_lanes(ty) };
+        let in_registers = folds <= register_accumulators(self.target);
+        let one_by_one = self.program.one_lane && reduced && !truth;
+        let identity = self.constant(identity, ty.size());
+        let place = if in_registers && count == self.program.lanes && !one_by_one {
+            let acc = self.vector(ty.size());
+            self.machine(Machine::new(rows::MOVE), acc, &[identity]);
+            self.program.accumulators.push(acc);
+            Place::Register(acc)
+        } else {
+            let id = AccId(self.program.arrays.len() as u32);
+            self.program.arrays.push(AccArray { count, size: ty.size() });
+            for part in 0..count / self.program.lanes {
+                self.push(Op::AccWrite(id, part as u8), None, &[identity]);
+            }
+            if reduced && !truth { Place::Array(id) } else { Place::Whole(id) }
+        };
+        Ok(Fold { at, op, ty, truth, place })
+    }
+
+    /// Folds the lanes' `value`.
+    pub fn step_fold(&mut self, fold: &Fold, value: VReg) -> Result<(), Unsupported> {
+        let value = if fold.truth && self.avx512() { self.op1(rows::M2D, 4, value) } else { value };
+        match fold.place {
+            Place::Register(acc) => {
+                let sum = self.binary(fold.op, fold.ty, acc, value)?;
+                self.retarget(fold.ty.size(), sum, acc);
+            }
+            Place::Array(id) => {
+                let acc = self.vector(fold.ty.size());
+                self.push(Op::AccLoad(id), Some(acc), &[]);
+                let sum = self.binary(fold.op, fold.ty, acc, value)?;
+                self.push(Op::AccStore(id), None, &[sum]);
+            }
+            Place::Whole(id) => {
+                let acc = self.vector(fold.ty.size());
+                self.push(Op::AccRead(id, 0), Some(acc), &[]);
+                let sum = self.binary(fold.op, fold.ty, acc, value)?;
+                let kept = if self.avx512() && self.kernel.lanes == Lanes::Reduced {
+                    let kept = self.reg(self.program.info(acc).width);
+                    let row = Self::sized(fold.ty.size(), rows::MOVE, rows::MOVE_Q);
+                    self.machine(Machine::new(row).tie(Tie::First).merge(), kept, &[acc, sum])
+                } else {
+                    sum
+                };
+                self.push(Op::AccWrite(id, 0), None, &[kept]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes `acc` the result of the instruction just pushed, whose result is `sum`, in the
+    /// lanes that exist.
+    fn retarget(&mut self, size: usize, sum: VReg, acc: VReg) {
+        let last = self.program.insts.last_mut().expect("the fold has pushed an instruction");
+        if let Op::Machine(machine) = &mut last.op
+            && last.dst == Some(sum)
+            && machine.tie == Tie::Free
+            && !machine.masked
+        {
+            last.dst = Some(acc);
+            *machine = machine.merge();
+        } else {
+            let row = Self::sized(size, rows::MOVE, rows::MOVE_Q);
+            self.machine(Machine::new(row).merge(), acc, &[sum]);
+        }
+    }
+
+    /// Combines the accumulators to the result.
+    pub fn end_fold(&mut self, fold: &Fold) -> Result<VReg, Unsupported> {
+        let size = fold.ty.size();
+        let all = match fold.place {
+            Place::Register(acc) => {
+                let dst = self.vector(size);
+                self.machine(Machine::new(rows::MOVE), dst, &[acc])
+            }
+            Place::Array(id) | Place::Whole(id) => {
+                let parts = self.program.arrays[id.0 as usize].count / self.program.lanes;
+                let mut all = Vec::with_capacity(parts);
+                for part in 0..parts {
+                    let dst = self.vector(size);
+                    self.push(Op::AccRead(id, part as u8), Some(dst), &[]);
+                    all.push(dst);
+                }
+                while all.len() > 1 {
+                    let high = all.split_off(all.len() / 2);
+                    for (low, high) in all.iter_mut().zip(high) {
+                        *low = self.binary(fold.op, fold.ty, *low, high)?;
+                    }
+                }
+                all[0]
+            }
+        };
+        let one = if self.kernel.lanes == Lanes::Reduced { self.fold_lanes(fold, all)? } else { all };
+        Ok(if fold.truth && self.avx512() { self.mask_op(rows::D2M, &[one]) } else { one })
+    }
+
+    /// Combines the lanes by halves, and gives the result to every lane.
+    fn fold_lanes(&mut self, fold: &Fold, mut all: VReg) -> Result<VReg, Unsupported> {
+        let size = fold.ty.size();
+        let width = self.program.info(all).width;
+        let mut bytes = self.program.lanes * size / 2;
+        while bytes >= size {
+            let dst = self.reg(width);
+            let high = match (bytes, width) {
+                (32, _) => self.machine(Machine::new(rows::SHUFFLE_ZMM_128).imm(0x0e), dst, &[all, all]),
+                (16, Width::Zmm) => self.machine(Machine::new(rows::SHUFFLE_ZMM_128).imm(0x01), dst, &[all, all]),
+                (16, _) => self.machine(Machine::new(rows::PERMUTE_YMM_Q).imm(0x0e), dst, &[all]),
+                (8, _) => self.machine(Machine::new(rows::SHUFFLE_D).imm(0x0e), dst, &[all]),
+                _ => self.machine(Machine::new(rows::SHUFFLE_D).imm(0x01), dst, &[all]),
+            };
+            all = self.binary(fold.op, fold.ty, all, high)?;
+            bytes /= 2;
+        }
+        let dst = self.reg(width);
+        let row = Self::sized(size, rows::SPLAT_D, rows::SPLAT_Q);
+        Ok(self.machine(Machine::new(row).view(View::LowSources), dst, &[all]))
+    }
+}
+
+/// The most accumulators of one stage that stay in registers.
+const fn register_accumulators(target: Target) -> usize {
+    match target {
+        Target::Avx2 => 5,
+        Target::Avx512 => 12,
+    }
+}
+
+/// What a fold of numbers starts from.
+fn identity(reducer: Reducer, ty: DType) -> Scalar {
+    match reducer {
+        Reducer::Prod => Scalar::Int(1),
+        Reducer::Max if ty.is_float() => Scalar::Float(f64::NEG_INFINITY),
+        Reducer::Min if ty.is_float() => Scalar::Float(f64::INFINITY),
+        Reducer::Max => match ty {
+            DType::I32 => Scalar::Int(i32::MIN.into()),
+            DType::I64 => Scalar::Int(i64::MIN),
+            _ => Scalar::UInt(0),
+        },
+        Reducer::Min => match ty {
+            DType::I32 => Scalar::Int(i32::MAX.into()),
+            DType::I64 => Scalar::Int(i64::MAX),
+            _ => Scalar::UInt(u64::MAX),
+        },
+        Reducer::Sum | Reducer::All | Reducer::Any => Scalar::Int(0),
+    }
+}

@@ -1,0 +1,117 @@
+//! Loads and stores with their conversion to and from the compute dtype.
+
+use super::super::rows;
+use super::super::target::Width;
+use super::super::vinst::{Machine, Op, VReg, View};
+use super::Select;
+use ms_core::ir::{ParamId, Step};
+use ms_core::tensor::DType;
+
+impl Select<'_> {
+    /// The elements of a buffer, widened.
+    pub fn load(&mut self, id: ParamId) -> VReg {
+        let param = self.kernel.params[id.0 as usize];
+        let size = param.dtype.size();
+        let raw = self.vector(size);
+        let op = match param.step {
+            Step::Any if size >= 4 => Op::Gather { param: id, size: size as u8 },
+            step => Op::Load { param: id, size: size as u8, splat: step == Step::Zero },
+        };
+        self.push(op, Some(raw), &[]);
+        match param.dtype {
+            DType::F16 => self.op1(rows::CVT_PH_PS, 4, raw),
+            DType::BF16 => {
+                let wide = self.op1(rows::ZX_W_D, 4, raw);
+                self.op1_imm(rows::SLL_D, 4, wide, 16)
+            }
+            DType::I8 => self.op1(rows::SX_B_D, 4, raw),
+            DType::U8 => self.op1(rows::ZX_B_D, 4, raw),
+            DType::I16 => self.op1(rows::SX_W_D, 4, raw),
+            DType::U16 => self.op1(rows::ZX_W_D, 4, raw),
+            DType::Bool if self.avx512() => self.mask_op(rows::TEST_B, &[raw, raw]),
+            DType::Bool => {
+                let size = self.bool_size();
+                let wide = self.op1(Self::sized(size, rows::ZX_B_D, rows::ZX_B_Q), size, raw);
+                let zero = self.constant(0, size);
+                self.op2(Self::sized(size, rows::CMPGT_D, rows::CMPGT_Q), wide, zero)
+            }
+            _ => raw,
+        }
+    }
+
+    /// Narrows `value`, which the buffer's dtype holds exactly, and writes it.
+    pub fn store(&mut self, id: ParamId, value: VReg) {
+        let dtype = self.kernel.params[id.0 as usize].dtype;
+        let size = dtype.size();
+        let raw = match dtype {
+            DType::F16 => self.op1_imm(rows::CVT_PS_PH, 2, value, 0),
+            DType::BF16 => {
+                let high = self.op1_imm(rows::SRL_D, 4, value, 16);
+                self.narrow_ints(DType::U16, high)
+            }
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 => self.narrow_ints(dtype, value),
+            DType::Bool => {
+                let bytes = if self.avx512() {
+                    self.op1(rows::M2B, 1, value)
+                } else {
+                    let mask = self.mask_lanes(value, 4);
+                    self.narrow_ints(DType::I8, mask)
+                };
+                self.op1(rows::ABS_B, 1, bytes)
+            }
+            _ => value,
+        };
+        self.push(Op::Store { param: id, size: size as u8 }, None, &[raw]);
+    }
+
+    /// 32-bit integers that `to` holds, as integers of 8 or 16 bits side by side.
+    fn narrow_ints(&mut self, to: DType, value: VReg) -> VReg {
+        if self.avx512() {
+            let row = if to.size() == 1 { rows::TRUNC_D_B } else { rows::TRUNC_D_W };
+            return self.op1(row, to.size(), value);
+        }
+        let low = |row| Machine::new(row).view(View::LowAll);
+        let high = self.high_half(value);
+        let signed = to.is_signed_int();
+        // Bytes are packed from signed words, whatever their own sign.
+        let row = if signed || to.size() == 1 { rows::PACKSS_D_W } else { rows::PACKUS_D_W };
+        let words = self.reg(Width::Xmm);
+        self.machine(low(row), words, &[value, high]);
+        if to.size() == 2 {
+            return words;
+        }
+        let row = if signed { rows::PACKSS_W_B } else { rows::PACKUS_W_B };
+        let bytes = self.reg(Width::Xmm);
+        self.machine(low(row), bytes, &[words, words])
+    }
+
+    /// The upper 128 bits of a 256-bit register; of a 128-bit one itself.
+    pub fn high_half(&mut self, value: VReg) -> VReg {
+        if self.program.info(value).width == Width::Xmm {
+            return value;
+        }
+        let dst = self.reg(Width::Xmm);
+        self.machine(Machine::new(rows::EXTRACT_HIGH_XMM).imm(1), dst, &[value])
+    }
+
+    /// A truth value of AVX2 in lanes of `size` bytes.
+    pub fn mask_lanes(&mut self, mask: VReg, size: usize) -> VReg {
+        match (self.bool_size(), size) {
+            (8, 4) => self.low_words(mask),
+            (4, 8) => unreachable!("truth values are as wide as the widest value"),
+            _ => mask,
+        }
+    }
+
+    /// The low 32 bits of each 64-bit lane, on AVX2.
+    pub fn low_words(&mut self, value: VReg) -> VReg {
+        let high = self.high_half(value);
+        let dst = self.reg(Width::Xmm);
+        self.machine(Machine::new(rows::SHUFFLE2_PS).imm(0x88).view(View::LowAll), dst, &[value, high])
+    }
+
+    /// A truth value of AVX2 from a comparison in lanes of `size` bytes.
+    pub fn mask_from_lanes(&mut self, lanes: VReg, size: usize) -> VReg {
+        if self.bool_size() == 8 && size == 4 { self.op1(rows::SX_D_Q, 8, lanes) } else { lanes }
+    }
+}

@@ -1,0 +1,275 @@
+//! Instruction selection: a kernel's body as virtual instructions.
+
+mod arith;
+mod convert;
+mod fold;
+mod memory;
+
+use super::Unsupported;
+use super::rows::Row;
+use super::target::{Target, Width};
+use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, VInst, VReg};
+use ms_core::ir::{Inst, Kernel, Lanes, Role, Scope, Step, Val};
+use ms_core::tensor::DType;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// Selects instructions of `target` for `kernel`.
+pub fn select(kernel: &Kernel, target: Target) -> Result<Program, Unsupported> {
+    let mut select = Select::new(kernel, target);
+    for i in 0..kernel.stages.len() {
+        select.stage(i)?;
+    }
+    select.close(Scope::Point);
+    Ok(select.program)
+}
+
+struct Select<'k> {
+    kernel: &'k Kernel,
+    target: Target,
+    program: Program,
+    /// The register of each value that has been selected.
+    values: Vec<Option<VReg>>,
+    constants: FxHashMap<Constant, VReg>,
+    scope: Scope,
+}
+
+impl<'k> Select<'k> {
+    fn new(kernel: &'k Kernel, target: Target) -> Self {
+        let dtypes = kernel.types.iter().copied().chain(kernel.params.iter().map(|it| it.dtype));
+        let widest = if dtypes.into_iter().any(|it| it.size() == 8) { 8 } else { 4 };
+        let program = Program {
+            lanes: target.vector_bytes() / widest,
+            one_lane: kernel.stages.iter().enumerate().any(|(i, it)| needs_one_lane(kernel, i, it.scope)),
+            insts: Vec::with_capacity(kernel.insts.len() * 2),
+            ..Program::default()
+        };
+        Self {
+            kernel,
+            target,
+            program,
+            values: vec![None; kernel.insts.len()],
+            constants: FxHashMap::default(),
+            scope: Scope::Point,
+        }
+    }
+
+    /// Ends a block; an empty one is dropped.
+    fn close(&mut self, scope: Scope) {
+        let end = self.program.insts.len();
+        if self.program.blocks.last().map_or(0, |it| it.end) < end {
+            self.program.blocks.push(Block { scope, end });
+        }
+    }
+
+    fn stage(&mut self, i: usize) -> Result<(), Unsupported> {
+        let range = self.kernel.stage_range(i);
+        self.scope = self.kernel.stages[i].scope;
+        if self.scope == Scope::Point {
+            return range.into_iter().try_for_each(|at| self.instruction(at));
+        }
+        let mut folds = Vec::new();
+        let count = range.clone().filter(|&at| matches!(self.kernel.insts[at], Inst::Reduce(..))).count();
+        for at in range.clone() {
+            if let Inst::Reduce(reducer, _) = self.kernel.insts[at] {
+                folds.push(self.begin_fold(at, reducer, count)?);
+            }
+        }
+        self.close(Scope::Point);
+        let mut next = 0;
+        for at in range {
+            if let Inst::Reduce(_, value) = self.kernel.insts[at] {
+                let value = self.value(value);
+                self.step_fold(&folds[next], value)?;
+                next += 1;
+            } else {
+                self.instruction(at)?;
+            }
+        }
+        self.close(Scope::Loop);
+        for fold in &folds {
+            let result = self.end_fold(fold)?;
+            self.values[fold.at] = Some(result);
+        }
+        Ok(())
+    }
+
+    fn instruction(&mut self, at: usize) -> Result<(), Unsupported> {
+        let ty = self.kernel.types[at];
+        let result = match self.kernel.insts[at] {
+            Inst::Load(param) => self.load(param),
+            Inst::Store(param, value) => {
+                let value = self.value(value);
+                self.store(param, value);
+                return Ok(());
+            }
+            Inst::Const(bits) => self.scalar(bits, ty),
+            Inst::Index(axis) => {
+                let dst = self.vector(8);
+                self.push(Op::Index(axis), Some(dst), &[]);
+                dst
+            }
+            Inst::Unary(op, a) => {
+                let from = self.kernel.ty(a);
+                let a = self.value(a);
+                self.unary(op, from, a)?
+            }
+            Inst::Binary(op, a, b) => {
+                let (a, b) = (self.value(a), self.value(b));
+                self.binary(op, ty, a, b)?
+            }
+            Inst::Fma(a, b, c) => {
+                let operands = [self.value(a), self.value(b), self.value(c)];
+                self.fma(ty, operands)?
+            }
+            Inst::Compare(op, a, b) => {
+                let from = self.kernel.ty(a);
+                let (a, b) = (self.value(a), self.value(b));
+                self.compare(op, from, a, b)
+            }
+            Inst::Select(condition, then, other) => {
+                let (condition, then, other) = (self.value(condition), self.value(then), self.value(other));
+                self.select(ty, condition, then, other)
+            }
+            Inst::Cast { value, to } => {
+                let from = self.kernel.ty(value);
+                let value = self.value(value);
+                self.cast(from, to, value)?
+            }
+            Inst::Reduce(..) => return Err(Unsupported::new("a reduction outside a loop stage")),
+        };
+        self.values[at] = Some(result);
+        Ok(())
+    }
+
+    fn value(&self, val: Val) -> VReg {
+        self.values[val.0 as usize].expect("operands stand before their users")
+    }
+
+    // ---- registers ----
+
+    fn avx512(&self) -> bool {
+        self.target == Target::Avx512
+    }
+
+    fn reg(&mut self, width: Width) -> VReg {
+        self.program.regs.push(RegInfo { width, constant: None });
+        VReg(self.program.regs.len() as u32 - 1)
+    }
+
+    /// A register for lanes of `size` bytes.
+    fn vector(&mut self, size: usize) -> VReg {
+        self.reg(Width::of_bytes(self.program.lanes * size))
+    }
+
+    /// A mask register, of AVX-512.
+    fn mask(&mut self) -> VReg {
+        self.reg(Width::Mask)
+    }
+
+    /// Bytes of a lane of a truth value on AVX2, where it is all ones or all zeros.
+    fn bool_size(&self) -> usize {
+        self.target.vector_bytes() / self.program.lanes
+    }
+
+    /// Bytes of a lane of a dtype; on AVX-512 truth values have no lanes in bytes.
+    fn size(&self, ty: DType) -> usize {
+        if ty == DType::Bool { self.bool_size() } else { ty.size() }
+    }
+
+    /// A constant in every lane of `size` bytes.
+    fn constant(&mut self, bits: u64, size: usize) -> VReg {
+        let constant = Constant { bits: if size == 8 { bits } else { bits & 0xffff_ffff }, size: size as u8 };
+        if let Some(&reg) = self.constants.get(&constant) {
+            return reg;
+        }
+        let reg = self.vector(size);
+        self.program.regs[reg.0 as usize].constant = Some(constant);
+        self.constants.insert(constant, reg);
+        reg
+    }
+
+    /// A constant of a dtype.
+    fn scalar(&mut self, bits: u64, ty: DType) -> VReg {
+        if ty != DType::Bool {
+            return self.constant(bits, ty.size());
+        }
+        let set = bits & 1 == 1;
+        if self.avx512() {
+            let dst = self.mask();
+            self.push(Op::MaskConst(set), Some(dst), &[]);
+            dst
+        } else {
+            self.constant(if set { !0 } else { 0 }, self.bool_size())
+        }
+    }
+
+    fn is_constant(&self, reg: VReg) -> bool {
+        self.program.info(reg).constant.is_some()
+    }
+
+    // ---- instructions ----
+
+    fn push(&mut self, op: Op, dst: Option<VReg>, srcs: &[VReg]) {
+        self.program.insts.push(VInst { op, dst, srcs: SmallVec::from_slice(srcs) });
+    }
+
+    /// A machine instruction into `dst`.
+    fn machine(&mut self, machine: Machine, dst: VReg, srcs: &[VReg]) -> VReg {
+        self.push(Op::Machine(machine), Some(dst), srcs);
+        dst
+    }
+
+    /// An instruction of one operand whose result has lanes of `size` bytes.
+    fn op1(&mut self, row: Row, size: usize, a: VReg) -> VReg {
+        let dst = self.vector(size);
+        self.machine(Machine::new(row), dst, &[a])
+    }
+
+    /// An instruction of one operand and an immediate, whose result has lanes of `size` bytes.
+    fn op1_imm(&mut self, row: Row, size: usize, a: VReg, imm: u8) -> VReg {
+        let dst = self.vector(size);
+        self.machine(Machine::new(row).imm(imm), dst, &[a])
+    }
+
+    /// An instruction of two operands like its result.
+    fn op2(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
+        let dst = self.reg(self.program.info(a).width);
+        self.machine(Machine::new(row).fold(), dst, &[a, b])
+    }
+
+    /// The same, where the operands may be exchanged: a constant goes last.
+    fn op2_commutative(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
+        if self.is_constant(a) && !self.is_constant(b) { self.op2(row, b, a) } else { self.op2(row, a, b) }
+    }
+
+    /// An instruction on masks.
+    fn mask_op(&mut self, row: Row, srcs: &[VReg]) -> VReg {
+        let dst = self.mask();
+        self.machine(Machine::new(row), dst, srcs)
+    }
+
+    /// The row for lanes of `size` bytes.
+    fn sized(size: usize, d: Row, q: Row) -> Row {
+        if size == 8 { q } else { d }
+    }
+}
+
+/// Whether a stage can't take several lanes at once: narrow elements at any stride, or one
+/// element that all lanes write.
+fn needs_one_lane(kernel: &Kernel, stage: usize, scope: Scope) -> bool {
+    if kernel.lanes == Lanes::Reduced && scope == Scope::Point {
+        return false;
+    }
+    kernel.insts[kernel.stage_range(stage)].iter().any(|inst| match *inst {
+        Inst::Load(param) | Inst::Store(param, _) => {
+            let param = kernel.params[param.0 as usize];
+            match param.step {
+                Step::Unit => false,
+                Step::Zero => param.role == Role::Output,
+                Step::Any => param.role == Role::Output || param.dtype.size() < 4,
+            }
+        }
+        _ => false,
+    })
+}

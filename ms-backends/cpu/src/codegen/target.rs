@@ -1,0 +1,86 @@
+//! What code is generated for: instruction sets and their registers.
+
+use iced_x86::Register;
+
+/// An instruction set that code is generated for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Target {
+    /// AVX2 with FMA and F16C.
+    Avx2,
+    /// AVX-512 F, BW, DQ and VL.
+    Avx512,
+}
+
+impl Target {
+    /// Bytes of the widest vector register.
+    pub const fn vector_bytes(self) -> usize {
+        match self {
+            Self::Avx2 => 32,
+            Self::Avx512 => 64,
+        }
+    }
+
+    /// Number of vector registers.
+    pub const fn vector_registers(self) -> u8 {
+        match self {
+            Self::Avx2 => 16,
+            Self::Avx512 => 32,
+        }
+    }
+}
+
+/// The kind and size of a register.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Width {
+    /// A mask register of AVX-512.
+    Mask,
+    /// 128 bits.
+    Xmm,
+    /// 256 bits.
+    Ymm,
+    /// 512 bits.
+    Zmm,
+}
+
+impl Width {
+    /// The smallest vector register of at least `bytes`.
+    pub const fn of_bytes(bytes: usize) -> Self {
+        match bytes {
+            0..=16 => Self::Xmm,
+            17..=32 => Self::Ymm,
+            _ => Self::Zmm,
+        }
+    }
+
+    /// Bytes that the register takes on the stack.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Mask => 8,
+            Self::Xmm => 16,
+            Self::Ymm => 32,
+            Self::Zmm => 64,
+        }
+    }
+
+    /// The register of this width with number `index`.
+    pub fn register(self, index: u8) -> Register {
+        let first = match self {
+            Self::Mask => Register::K0,
+            Self::Xmm => Register::XMM0,
+            Self::Ymm => Register::YMM0,
+            Self::Zmm => Register::ZMM0,
+        };
+        first + u32::from(index)
+    }
+
+    /// The name: `xmm`.
+    #[cfg(test)]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Mask => "k",
+            Self::Xmm => "xmm",
+            Self::Ymm => "ymm",
+            Self::Zmm => "zmm",
+        }
+    }
+}

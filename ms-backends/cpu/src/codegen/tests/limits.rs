@@ -1,0 +1,114 @@
+//! Large kernels, and how long things take.
+
+use super::super::compile;
+use super::harness::{check, targets};
+use crate::isa::Isa;
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Role, Scope, Step, Val};
+use ms_core::tensor::DType;
+
+/// `count` values made of one input, all of which live until the last.
+fn live(count: usize, dtype: DType) -> Kernel {
+    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let input = builder.param(dtype, Role::Input, Step::Unit);
+    let out = builder.param(dtype, Role::Output, Step::Unit);
+    let x = builder.load(input);
+    let mut values: Vec<Val> = vec![x];
+    for i in 1..count {
+        values.push(builder.binary(BinaryOp::Add, values[i - 1], x));
+    }
+    // From the first on, so that the furthest next use changes all the time.
+    let product = values.iter().copied().reduce(|a, b| builder.binary(BinaryOp::Max, a, b)).expect("some values");
+    builder.store(out, product);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+fn chain(count: usize) -> Kernel {
+    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let inputs = [0, 1].map(|_| builder.param(DType::F32, Role::Input, Step::Unit));
+    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let [mut sum, x] = inputs.map(|it| builder.load(it));
+    for _ in 0..count {
+        sum = builder.binary(BinaryOp::Add, sum, x);
+    }
+    builder.store(out, sum);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+#[test]
+fn many_live_values_spill() {
+    for isa in targets() {
+        for dtype in [DType::F32, DType::F64, DType::I32, DType::F16] {
+            for count in [20, 41, 60, 700] {
+                let spills = check(&format!("{count} values"), &live(count, dtype), isa, &[vec![1], vec![37]])
+                    .unwrap_or_else(|error| panic!("{count} values of {dtype} on {isa}: {error}"));
+                let registers = if isa == Isa::Avx2 { 16 } else { 32 };
+                assert_eq!(spills > 0, count > registers, "{count} values of {dtype} on {isa}: {spills} spills");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_live_masks_spill() {
+    use ms_core::ir::Compare;
+    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let input = builder.param(DType::F32, Role::Input, Step::Unit);
+    let out = builder.param(DType::Bool, Role::Output, Step::Unit);
+    let x = builder.load(input);
+    let masks: Vec<Val> = (0..40)
+        .map(|i| {
+            let limit = builder.constant_like(f64::from(i) * 0.25 - 3.0, x);
+            builder.compare(Compare::Lt, x, limit)
+        })
+        .collect();
+    let parity = masks.into_iter().reduce(|a, b| builder.binary(BinaryOp::Xor, a, b)).expect("some masks");
+    builder.store(out, parity);
+    builder.end_stage(Scope::Point);
+    let kernel = builder.finish();
+    for isa in targets() {
+        let spills = check("masks", &kernel, isa, &[vec![1], vec![37]]).expect("nothing unusual");
+        assert!(spills > 0, "{isa}");
+    }
+}
+
+#[test]
+fn many_buffers() {
+    // More than there are registers for pointers.
+    for count in [9, 10, 11, 30] {
+        let mut builder = KernelBuilder::new(1, 1, Lanes::Parallel);
+        let params: Vec<_> = (0..count)
+            .map(|i| builder.param(DType::F32, Role::Input, [Step::Unit, Step::Zero, Step::Any][i % 3]))
+            .collect();
+        let out = builder.param(DType::F32, Role::Output, Step::Unit);
+        let values: Vec<Val> = params.iter().map(|&it| builder.load(it)).collect();
+        let sum = values.into_iter().reduce(|a, b| builder.binary(BinaryOp::Sub, a, b)).expect("some buffers");
+        builder.store(out, sum);
+        builder.end_stage(Scope::Loop);
+        let kernel = builder.finish();
+        for isa in targets() {
+            check(&format!("{count} buffers"), &kernel, isa, &[vec![2, 37, 2]]).expect("nothing unusual");
+        }
+    }
+}
+
+#[test]
+fn more_values_than_the_stack_holds_are_refused() {
+    for isa in targets() {
+        let error = compile(&live(20_000, DType::F32), isa).map(|it| it.spills).expect_err("too many values");
+        assert!(error.to_string().contains("stack"), "{error}");
+    }
+}
+
+#[test]
+fn the_interpreter_has_no_code() {
+    assert!(compile(&chain(1), Isa::Interp).is_err());
+}
+
+#[test]
+fn long_chains() {
+    for isa in targets() {
+        check("a chain", &chain(600), isa, &[vec![0], vec![1], vec![100]]).expect("nothing unusual");
+    }
+}

@@ -1,0 +1,8 @@
+//! Generated code against the interpreter, bit for bit (nan payloads aside), on every
+//! instruction set that this machine has.
+
+mod harness;
+mod instructions;
+mod limits;
+mod random;
+mod reductions;

@@ -1,0 +1,190 @@
+//! Reductions, staged rows, and loops around them.
+
+use super::harness::{LANES, check, targets};
+use ms_core::ir::{BinaryOp, Compare, Kernel, KernelBuilder, Lanes, Reducer, Role, Scope, Step};
+use ms_core::tensor::DType;
+
+/// The extents of `loops` loops with the lanes at `at`, for each number of lanes.
+fn sizes(par: usize, seq: usize) -> Vec<Vec<usize>> {
+    let mut sizes = Vec::new();
+    for lanes in LANES {
+        for other in [1, 3] {
+            let mut extents = vec![2; par];
+            extents.push(lanes);
+            extents.extend(vec![other; seq]);
+            sizes.push(extents);
+        }
+    }
+    if seq > 0 {
+        let mut empty = sizes[4].clone();
+        *empty.last_mut().expect("at least the lanes") = 0;
+        sizes.push(empty);
+    }
+    sizes
+}
+
+#[track_caller]
+fn all(what: &str, kernel: &Kernel) {
+    for isa in targets() {
+        let sizes = sizes(kernel.par as usize, kernel.seq as usize);
+        if let Err(error) = check(what, kernel, isa, &sizes) {
+            panic!("{what} on {isa}: {error}");
+        }
+    }
+}
+
+fn output_step(lanes: Lanes) -> Step {
+    if lanes == Lanes::Parallel { Step::Unit } else { Step::Zero }
+}
+
+/// A fold of one buffer.
+fn fold(dtype: DType, reducer: Reducer, lanes: Lanes, seq: u8, step: Step, wide: bool) -> Kernel {
+    let mut builder = KernelBuilder::new(1, seq, lanes);
+    let input = builder.param(dtype, Role::Input, step);
+    let value = builder.load(input);
+    let sum = builder.reduce(reducer, value);
+    let count = wide.then(|| {
+        let one = builder.index(1);
+        builder.reduce(Reducer::Max, one)
+    });
+    builder.end_stage(Scope::Loop);
+    let result = builder.cast(sum, dtype.compute());
+    let out = builder.param(dtype.compute(), Role::Output, output_step(lanes));
+    builder.store(out, result);
+    if let Some(count) = count {
+        let out = builder.param(DType::I64, Role::Output, output_step(lanes));
+        builder.store(out, count);
+    }
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+#[test]
+fn every_reducer() {
+    for dtype in DType::ALL {
+        let reducers: &[Reducer] = match dtype {
+            DType::Bool => &[Reducer::All, Reducer::Any],
+            _ => &[Reducer::Sum, Reducer::Prod, Reducer::Max, Reducer::Min],
+        };
+        for &reducer in reducers {
+            for lanes in [Lanes::Parallel, Lanes::Reduced] {
+                for (seq, step, wide) in [
+                    (0, Step::Unit, false),
+                    (0, Step::Unit, true),
+                    (1, Step::Unit, false),
+                    (2, Step::Any, false),
+                    (1, Step::Any, true),
+                    (1, Step::Zero, false),
+                ] {
+                    let kernel = fold(dtype, reducer, lanes, seq, step, wide);
+                    all(&format!("{reducer:?} of {dtype}, {lanes:?}, {step:?}"), &kernel);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn staged_rows() {
+    // Softmax without its exponential: the rows are read three times.
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        for step in [Step::Unit, Step::Any] {
+            let mut builder = KernelBuilder::new(1, 0, Lanes::Reduced);
+            let input = builder.param(dtype, Role::Input, step);
+            let scale = builder.param(dtype, Role::Input, Step::Zero);
+            let out = builder.param(dtype, Role::Output, Step::Unit);
+            let factor = builder.load(scale);
+            builder.end_stage(Scope::Point);
+            let x = builder.load(input);
+            let x = builder.binary(BinaryOp::Mul, x, factor);
+            let max = builder.reduce(Reducer::Max, x);
+            builder.end_stage(Scope::Loop);
+            let half = builder.constant_like(0.5, max);
+            let middle = builder.binary(BinaryOp::Mul, max, half);
+            builder.end_stage(Scope::Point);
+            let x = builder.load(input);
+            let x = builder.binary(BinaryOp::Sub, x, middle);
+            let sum = builder.reduce(Reducer::Sum, x);
+            builder.end_stage(Scope::Loop);
+            let x = builder.load(input);
+            let x = builder.binary(BinaryOp::Sub, x, middle);
+            let sum = builder.cast(sum, dtype);
+            let x = builder.binary(BinaryOp::Div, x, sum);
+            builder.store(out, x);
+            builder.end_stage(Scope::Loop);
+            all(&format!("rows of {dtype}, {step:?}"), &builder.finish());
+        }
+    }
+}
+
+#[test]
+fn many_accumulators() {
+    // More than registers hold, with values from outside the loop besides.
+    for lanes in [Lanes::Parallel, Lanes::Reduced] {
+        for dtype in [DType::F32, DType::F64, DType::I32] {
+            for count in [1, 5, 6, 12, 13, 40] {
+                let mut builder = KernelBuilder::new(1, 1, lanes);
+                let row = builder.param(dtype, Role::Input, output_step(lanes));
+                let input = builder.param(dtype, Role::Input, Step::Unit);
+                let base = builder.load(row);
+                let mut outside = vec![base];
+                for i in 1..count {
+                    let last = outside[i - 1];
+                    outside.push(builder.binary(BinaryOp::Add, last, base));
+                }
+                builder.end_stage(Scope::Point);
+                let x = builder.load(input);
+                let mut sums = Vec::new();
+                for (i, &other) in outside.iter().enumerate() {
+                    let y = builder.binary(BinaryOp::Add, x, other);
+                    let reducer = [Reducer::Sum, Reducer::Max, Reducer::Min][i % 3];
+                    sums.push(builder.reduce(reducer, y));
+                }
+                builder.end_stage(Scope::Loop);
+                for (&sum, &other) in sums.iter().zip(&outside) {
+                    let y = builder.binary(BinaryOp::Sub, sum, other);
+                    let out = builder.param(dtype, Role::Output, output_step(lanes));
+                    builder.store(out, y);
+                }
+                builder.end_stage(Scope::Point);
+                all(&format!("{count} folds of {dtype}, {lanes:?}"), &builder.finish());
+            }
+        }
+    }
+}
+
+#[test]
+fn truth_of_a_row() {
+    // A fold of truth values decides what later stages do.
+    for lanes in [Lanes::Parallel, Lanes::Reduced] {
+        for dtype in [DType::F32, DType::I64] {
+            let mut builder = KernelBuilder::new(2, 1, lanes);
+            let input = builder.param(dtype, Role::Input, Step::Unit);
+            let out = builder.param(dtype, Role::Output, Step::Unit);
+            let x = builder.load(input);
+            let zero = builder.constant_like(0.0, x);
+            let positive = builder.compare(Compare::Lt, zero, x);
+            let any = builder.reduce(Reducer::Any, positive);
+            let all_positive = builder.reduce(Reducer::All, positive);
+            builder.end_stage(Scope::Loop);
+            let x = builder.load(input);
+            let zero = builder.constant_like(0.0, x);
+            let y = builder.select(all_positive, x, zero);
+            let z = builder.select(any, y, x);
+            builder.store(out, z);
+            builder.end_stage(Scope::Loop);
+            all(&format!("truth of {dtype}, {lanes:?}"), &builder.finish());
+        }
+    }
+}
+
+#[test]
+fn one_element_for_all_lanes_keeps_the_last() {
+    let mut builder = KernelBuilder::new(1, 0, Lanes::Parallel);
+    let input = builder.param(DType::F32, Role::Input, Step::Unit);
+    let out = builder.param(DType::F32, Role::Output, Step::Zero);
+    let x = builder.load(input);
+    builder.store(out, x);
+    builder.end_stage(Scope::Point);
+    all("the last lane", &builder.finish());
+}

@@ -1,0 +1,207 @@
+//! Virtual instructions: machine instructions over as many registers as one likes.
+
+use super::rows::Row;
+use super::target::Width;
+use ms_core::ir::{ParamId, Scope};
+use smallvec::SmallVec;
+
+/// A virtual register. All but accumulators are defined once.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct VReg(pub u32);
+
+/// A constant, of which the pool holds one copy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Constant {
+    /// The bits of one lane.
+    pub bits: u64,
+    /// Bytes of one lane: 4 or 8.
+    pub size: u8,
+}
+
+/// What is known of a virtual register.
+#[derive(Clone, Copy, Debug)]
+pub struct RegInfo {
+    /// The register it needs.
+    pub width: Width,
+    /// Its value, if that is constant: it is made anew wherever it is needed, and has no
+    /// defining instruction.
+    pub constant: Option<Constant>,
+}
+
+/// Whether an instruction overwrites an operand.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tie {
+    /// No: the result has a register of its own.
+    Free,
+    /// The result takes the register of the first source.
+    First,
+    /// A fused multiply-add of sources `a * b + c`, whose result takes the register of any of
+    /// them; the rows are the forms 132, 213 and 231.
+    Fma([Row; 3]),
+}
+
+/// Under which names an instruction sees its operands' registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum View {
+    /// In their own width.
+    Whole,
+    /// The low 128 bits of all.
+    LowAll,
+    /// The low 128 bits of the sources; the result is whole.
+    LowSources,
+}
+
+/// A machine instruction.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine {
+    /// Which.
+    pub row: Row,
+    /// Its immediate operand.
+    pub imm: Option<u8>,
+    /// Whether it overwrites a source.
+    pub tie: Tie,
+    /// How it sees the registers.
+    pub view: View,
+    /// Whether its last source may be a constant in memory, broadcast on AVX-512.
+    pub fold: bool,
+    /// Whether the last source is the mask register that governs the lanes.
+    pub masked: bool,
+    /// Whether lanes without their mask bit become zero.
+    pub zeroing: bool,
+    /// Whether lanes past the end of a loop keep what the result's register held.
+    pub merge: bool,
+}
+
+impl Machine {
+    /// The plain use of an instruction.
+    pub const fn new(row: Row) -> Self {
+        Self {
+            row,
+            imm: None,
+            tie: Tie::Free,
+            view: View::Whole,
+            fold: false,
+            masked: false,
+            zeroing: false,
+            merge: false,
+        }
+    }
+
+    pub const fn imm(self, imm: u8) -> Self {
+        Self { imm: Some(imm), ..self }
+    }
+
+    pub const fn tie(self, tie: Tie) -> Self {
+        Self { tie, ..self }
+    }
+
+    pub const fn view(self, view: View) -> Self {
+        Self { view, ..self }
+    }
+
+    pub const fn fold(self) -> Self {
+        Self { fold: true, ..self }
+    }
+
+    pub const fn masked(self) -> Self {
+        Self { masked: true, ..self }
+    }
+
+    pub const fn zeroing(self) -> Self {
+        Self { zeroing: true, ..self }
+    }
+
+    pub const fn merge(self) -> Self {
+        Self { merge: true, ..self }
+    }
+}
+
+/// The number of an array of accumulators on the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccId(pub u32);
+
+/// An array of accumulators on the stack.
+#[derive(Clone, Copy, Debug)]
+pub struct AccArray {
+    /// Number of accumulators.
+    pub count: usize,
+    /// Bytes of one.
+    pub size: usize,
+}
+
+/// What a virtual instruction does.
+#[derive(Clone, Copy, Debug)]
+pub enum Op {
+    /// A machine instruction.
+    Machine(Machine),
+    /// Reads the lanes' elements, of `size` bytes, side by side. `splat`: one element for all lanes.
+    Load { param: ParamId, size: u8, splat: bool },
+    /// Reads the lanes' elements, of 4 or 8 bytes, by the stride of the call.
+    Gather { param: ParamId, size: u8 },
+    /// Writes the lanes' elements, of `size` bytes, side by side.
+    Store { param: ParamId, size: u8 },
+    /// The position along a loop.
+    Index(u8),
+    /// A mask with all bits alike.
+    MaskConst(bool),
+    /// Reads the accumulators of the lanes.
+    AccLoad(AccId),
+    /// Writes the accumulators of the lanes.
+    AccStore(AccId),
+    /// Reads the `n`-th vector of accumulators.
+    AccRead(AccId, u8),
+    /// Writes the `n`-th vector of accumulators.
+    AccWrite(AccId, u8),
+}
+
+/// A virtual instruction.
+#[derive(Clone, Debug)]
+pub struct VInst {
+    /// What it does.
+    pub op: Op,
+    /// Its result.
+    pub dst: Option<VReg>,
+    /// Its operands.
+    pub srcs: SmallVec<[VReg; 4]>,
+}
+
+/// A run of virtual instructions: those from the end of the block before up to `end`.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// [`Scope::Loop`]: it runs for every step of the reduced loops.
+    pub scope: Scope,
+    /// One past its last instruction.
+    pub end: usize,
+}
+
+/// The body of a kernel as virtual instructions.
+#[derive(Clone, Default, Debug)]
+pub struct Program {
+    /// Of each virtual register.
+    pub regs: Vec<RegInfo>,
+    /// All instructions, in order.
+    pub insts: Vec<VInst>,
+    /// The blocks, in order.
+    pub blocks: Vec<Block>,
+    /// Registers that keep a value from one step of the reduced loops to the next.
+    pub accumulators: Vec<VReg>,
+    /// Arrays of accumulators.
+    pub arrays: Vec<AccArray>,
+    /// Lanes of one step of the lanes' loop.
+    pub lanes: usize,
+    /// Whether the lanes are taken one by one throughout.
+    pub one_lane: bool,
+}
+
+impl Program {
+    /// The range of block `i`.
+    pub fn block_range(&self, i: usize) -> std::ops::Range<usize> {
+        let start = if i == 0 { 0 } else { self.blocks[i - 1].end };
+        start..self.blocks[i].end
+    }
+
+    /// What is known of a register.
+    pub fn info(&self, reg: VReg) -> RegInfo {
+        self.regs[reg.0 as usize]
+    }
+}
