@@ -4,7 +4,7 @@ use crate::code::{CodeMemory, Compiled};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::parallel::Parallel;
-use crate::{artifact, library, product};
+use crate::{artifact, codegen, library, product};
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
 use ms_core::ir::Kernel;
@@ -58,6 +58,11 @@ impl CpuBackend {
         Self { isa, kernels: Mutex::new(FxHashMap::default()) }
     }
 
+    /// The machine code of a kernel; nothing where the interpreter runs it.
+    fn machine_code(&self, kernel: &Kernel) -> Option<Vec<u8>> {
+        codegen::compile(kernel, self.isa).ok().map(|it| it.bytes)
+    }
+
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
@@ -80,7 +85,9 @@ impl Backend for CpuBackend {
     }
 
     fn compile(&self, plan: &Plan) -> Result<Vec<u8>> {
-        Ok(artifact::encode(self.isa, plan.kernels.iter().map(|kernel| (kernel, None))))
+        let codes: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(|it| self.machine_code(it)).collect();
+        let codes = codes.iter().map(Option::as_deref);
+        Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
     }
 
     fn load(&self, plan: Arc<Plan>, artifact: &[u8]) -> Result<Arc<dyn Executable>> {
@@ -103,7 +110,12 @@ impl Backend for CpuBackend {
         if let Some(code) = kernels.get(kernel) {
             return Ok(code.clone());
         }
-        let code: Arc<dyn KernelCode> = Arc::new(Interpreted::new(kernel.clone()));
+        let memory = self.machine_code(kernel).and_then(|it| CodeMemory::map(&it));
+        let code: Arc<dyn KernelCode> = match &memory {
+            // SAFETY: the memory holds this kernel's code for an instruction set of this machine.
+            Some(memory) => Arc::new(unsafe { Compiled::new(memory, 0) }),
+            None => Arc::new(Interpreted::new(kernel.clone())),
+        };
         let code: Arc<dyn KernelCode> = Arc::new(Parallel::new(kernel, code));
         if kernels.len() >= MAX_KERNELS {
             kernels.clear();

@@ -66,7 +66,7 @@ impl Select<'_> {
         let avx512 = self.avx512();
         Ok(match (from, to) {
             _ if from == to => a,
-            (Bool, _) => self.from_bool(a, to),
+            (Bool, _) => self.bool_to(a, to),
             (_, Bool) => {
                 let zero = self.constant(0, from.size());
                 self.compare(Compare::Ne, from, a, zero)
@@ -101,10 +101,10 @@ impl Select<'_> {
                 let clamped = self.op2(rows::MIN_PD, number, largest);
                 self.op1(rows::CVTT_PD_D, 4, clamped)
             }
-            (F32, U32) if avx512 => self.to_unsigned(rows::CVTT_PS_UD, 4, 4, a),
-            (F64, U32) if avx512 => self.to_unsigned(rows::CVTT_PD_UD, 8, 4, a),
-            (F32, U64) if avx512 => self.to_unsigned(rows::CVTT_PS_UQ, 4, 8, a),
-            (F64, U64) if avx512 => self.to_unsigned(rows::CVTT_PD_UQ, 8, 8, a),
+            (F32, U32) if avx512 => self.unsigned_from_float(rows::CVTT_PS_UD, 4, 4, a),
+            (F64, U32) if avx512 => self.unsigned_from_float(rows::CVTT_PD_UD, 8, 4, a),
+            (F32, U64) if avx512 => self.unsigned_from_float(rows::CVTT_PS_UQ, 4, 8, a),
+            (F64, U64) if avx512 => self.unsigned_from_float(rows::CVTT_PD_UQ, 8, 8, a),
             (F32, I64) if avx512 => {
                 let wide = self.op1(rows::CVT_PS_PD, 8, a);
                 self.f64_to_i64_masked(wide)
@@ -120,7 +120,7 @@ impl Select<'_> {
     }
 
     /// One in the lanes that are true.
-    fn from_bool(&mut self, a: VReg, to: DType) -> VReg {
+    fn bool_to(&mut self, a: VReg, to: DType) -> VReg {
         let size = to.size();
         let one = match to {
             DType::F32 => 1.0_f32.to_bits().into(),
@@ -175,7 +175,7 @@ impl Select<'_> {
 
     /// To unsigned integers on AVX-512, which gives the largest for what is too large:
     /// negative numbers and nan become zero beforehand.
-    fn to_unsigned(&mut self, row: rows::Row, from: usize, to: usize, a: VReg) -> VReg {
+    fn unsigned_from_float(&mut self, row: rows::Row, from: usize, to: usize, a: VReg) -> VReg {
         let zero = self.constant(0, from);
         let clamped = self.op2(Self::sized(from, rows::MAX_PS, rows::MAX_PD), a, zero);
         self.op1(row, to, clamped)

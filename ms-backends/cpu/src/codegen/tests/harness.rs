@@ -124,7 +124,7 @@ impl Buffer {
             let stride = match info.step {
                 Step::Unit => size,
                 Step::Zero => 0,
-                Step::Any if param % 2 == 0 => 3 * size,
+                Step::Any if param.is_multiple_of(2) => 3 * size,
                 Step::Any => -2 * size,
             };
             reach = axis(&mut strides, lanes, stride);
