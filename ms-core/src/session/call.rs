@@ -298,7 +298,7 @@ impl Call {
         let version = Arc::new(Version {
             signature: self.signature.words().into(),
             inputs: inputs.collect(),
-            compiled: Compiled::new(&trace.graph, self.precision)?,
+            compiled: Compiled::shared(&trace.graph, self.precision)?,
             writes: trace.writes,
             template: Box::new(template),
             results: results.len(),

@@ -4,12 +4,13 @@ use super::context::Precision;
 use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Executable};
-use crate::ir::Graph;
+use crate::ir::{Graph, canonical_bytes};
 use crate::tensor::{Array, Tensor};
 use crate::transform;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 /// A graph and what it compiles to: itself, and its derivatives.
 pub struct Compiled {
@@ -37,6 +38,26 @@ impl Compiled {
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
         let graph = transform::expand(graph)?.into_owned();
         Ok(Arc::new(Self { graph, precision, executable: OnceLock::new(), derivatives: Mutex::default() }))
+    }
+
+    /// [`Compiled::new`], or what it gave before for a graph of the same content that is still in
+    /// use.
+    ///
+    /// # Errors
+    /// As for [`Compiled::new`].
+    pub fn shared(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
+        static MADE: Mutex<BTreeMap<Vec<u8>, Weak<Compiled>>> = Mutex::new(BTreeMap::new());
+        let mut key = canonical_bytes(graph);
+        key.push(precision as u8);
+        let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(&key).and_then(Weak::upgrade) {
+            return Ok(known);
+        }
+        let made = Self::new(graph, precision)?;
+        let mut table = lock();
+        table.retain(|_, it| it.strong_count() > 0);
+        table.insert(key, Arc::downgrade(&made));
+        Ok(made)
     }
 
     /// The optimised graph.

@@ -155,6 +155,11 @@ impl Wrt {
         self.tensors.extend(leaves(tree));
     }
 
+    /// How many tensors of arguments there are; parameters are not counted.
+    pub(super) fn tensor_count(&self) -> usize {
+        self.tensors.len()
+    }
+
     /// Refuses what has no gradient.
     fn check(&self) -> Result<()> {
         let dtypes = self.tensors.iter().map(Tensor::dtype).chain(self.parameters.iter().map(|it| it.load().dtype()));
@@ -240,6 +245,12 @@ fn in_trace<R: Tree>(
 
 /// A function made by a transform: it is called like the function it was made from.
 pub struct Transformed<F: ?Sized>(pub(super) Box<F>);
+
+impl<F: ?Sized> Transformed<F> {
+    pub(super) fn new(function: Box<F>) -> Self {
+        Self(function)
+    }
+}
 
 impl<F: ?Sized> Deref for Transformed<F> {
     type Target = F;
