@@ -11,6 +11,8 @@ mod fallback;
 mod fingerprint;
 mod names;
 mod print;
+#[cfg(test)]
+mod tests;
 
 use diag::Diags;
 use proc_macro::TokenStream;

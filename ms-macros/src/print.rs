@@ -14,7 +14,7 @@ pub fn traced(expansion: TokenStream) -> TokenStream {
 }
 
 /// Whether a `fn`, `struct` or other item of that name is defined, or implemented (`impl name`).
-fn defines(tokens: &TokenStream, name: &str) -> bool {
+pub fn defines(tokens: &TokenStream, name: &str) -> bool {
     let mut after_keyword = false;
     tokens.clone().into_iter().any(|token| match token {
         TokenTree::Ident(ident) => {

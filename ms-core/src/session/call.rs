@@ -197,6 +197,7 @@ pub trait JitReturn: Sized {
     fn refuse(error: Error) -> Self;
 }
 
+#[diagnostic::do_not_recommend]
 impl<T: Tree + Send + Sync + 'static> JitReturn for T {
     type Tree = T;
 

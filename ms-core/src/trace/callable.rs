@@ -74,6 +74,7 @@ pub trait LazyInline {
 
 impl<T: Cell + ?Sized> LazyInline for T {}
 
+#[diagnostic::do_not_recommend]
 impl<T> Layer for T
 where
     T: Cell + Send + Sync + 'static + for<'a> Apply<'a, Argument = &'a Tensor, Output = Tensor>,
@@ -92,6 +93,7 @@ macro_rules! pointers {
     ($($pointer:ident),*) => {$(
         impl<T: Cell + ?Sized> Cell for $pointer<T> {}
 
+        #[diagnostic::do_not_recommend]
         impl<'a, T: Apply<'a> + ?Sized> Apply<'a> for $pointer<T> {
             type Argument = T::Argument;
             type Output = T::Output;
@@ -108,6 +110,7 @@ pointers!(Box, Arc);
 
 impl Cell for dyn Layer {}
 
+#[diagnostic::do_not_recommend]
 impl<'a> Apply<'a> for dyn Layer {
     type Argument = &'a Tensor;
     type Output = Tensor;

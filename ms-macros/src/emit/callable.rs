@@ -132,6 +132,7 @@ fn apply(construct: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<Tok
     let lifetime = lifetime();
     Some(quote! {
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Apply<#lifetime> for #ty #bounds {
             type Argument = #argument;
             type Output = #output;

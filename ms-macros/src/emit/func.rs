@@ -132,7 +132,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
                 return #result;
             }
             #(#enters)*
-            #call.finish(move || -> #output { #(#binds)* #block })
+            #call.finish::<#output>(move || -> #output { #(#binds)* #block })
         };
     }
     // What `&mut` arguments become is a result as well.

@@ -1,0 +1,53 @@
+#[track_caller]
+fn step(&mut self, __param1: (Tensor, bool)) -> Result<Tensor, Error> {
+    static __FUNCTION: ::ms::__rt::JitFn = ::ms::__rt::JitFn::new(
+        "step",
+        ::core::file!(),
+        ::core::line!(),
+        15409869192214342530u64,
+    );
+    let mut __call = __FUNCTION
+        .begin(
+            ::ms::__rt::type_key(&|| {}),
+            |__sink| {
+                ::ms::__rt::Arg::visit(&*self, __sink);
+                ::ms::__rt::Arg::visit(&__param1, __sink);
+            },
+        );
+    match __call.cached() {
+        ::core::option::Option::Some(
+            ::core::result::Result::Ok((__result, (__copy0,))),
+        ) => {
+            *self = __copy0;
+            return ::core::result::Result::Ok(__result);
+        }
+        ::core::option::Option::Some(::core::result::Result::Err(__error)) => {
+            return ::core::result::Result::Err(__error);
+        }
+        ::core::option::Option::None => {}
+    }
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(&*self));
+    let __arg1 = __call.enter(&__param1);
+    match __call
+        .finish(move || match ::ms::__rt::body(|| -> Result<Tensor, Error> {
+            let __self = &mut __copy0;
+            let (a, b) = ::core::clone::Clone::clone(&*__arg1);
+            {
+                println!("{}", __self.name);
+                __self.value = a;
+                self::helper(b)
+            }
+        }) {
+            ::core::result::Result::Ok(__result) => {
+                ::core::result::Result::Ok((__result, (__copy0,)))
+            }
+            ::core::result::Result::Err(__error) => ::core::result::Result::Err(__error),
+        })
+    {
+        ::core::result::Result::Ok((__result, (__copy0,))) => {
+            *self = __copy0;
+            ::core::result::Result::Ok(__result)
+        }
+        ::core::result::Result::Err(__error) => ::core::result::Result::Err(__error),
+    }
+}

@@ -1,0 +1,88 @@
+#[automatically_derived]
+impl<T: ::ms::__rt::Tree> ::ms::__rt::Arg for State<T> {
+    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+        match self {
+            Self { value: __field0, step: __field1 } => {
+                __sink.begin(::ms::__rt::Name::Field("value"));
+                <T as ::ms::__rt::Arg>::visit(__field0, __sink);
+                __sink.end();
+                __sink.begin(::ms::__rt::Name::Field("step"));
+                <i64 as ::ms::__rt::Arg>::visit(__field1, __sink);
+                __sink.end();
+            }
+        }
+    }
+    fn enter(
+        &self,
+        next: &mut dyn FnMut(&::ms::__rt::Tensor) -> ::ms::__rt::Tensor,
+    ) -> ::core::option::Option<::std::boxed::Box<Self>> {
+        ::core::option::Option::Some(
+            ::std::boxed::Box::new(::ms::__rt::Tree::rebuild(self, next)),
+        )
+    }
+}
+#[automatically_derived]
+impl<T: ::ms::__rt::Tree> ::ms::__rt::Tree for State<T> {
+    fn rebuild(
+        &self,
+        __next: &mut dyn FnMut(&::ms::__rt::Tensor) -> ::ms::__rt::Tensor,
+    ) -> Self {
+        match self {
+            Self { value: __field0, step: __field1 } => {
+                Self {
+                    value: <T as ::ms::__rt::Tree>::rebuild(__field0, __next),
+                    step: <i64 as ::ms::__rt::Tree>::rebuild(__field1, __next),
+                }
+            }
+        }
+    }
+}
+#[automatically_derived]
+impl<T: ::ms::__rt::Tree> ::ms::__rt::Differentiable for State<T> {
+    type Gradient = Self;
+    fn collect(&self, wrt: &mut ::ms::__rt::Wrt) {
+        wrt.tree(self);
+    }
+    fn substitute(
+        &self,
+        next: &mut dyn FnMut(&::ms::__rt::Tensor) -> ::ms::__rt::Tensor,
+    ) -> ::core::option::Option<::std::boxed::Box<Self>> {
+        ::core::option::Option::Some(
+            ::std::boxed::Box::new(::ms::__rt::Tree::rebuild(self, next)),
+        )
+    }
+    fn gradient(&self, next: &mut dyn FnMut() -> ::ms::__rt::Tensor) -> Self {
+        ::ms::__rt::Tree::rebuild(self, &mut |_| next())
+    }
+}
+#[automatically_derived]
+impl ::ms::__rt::Arg for Plan {
+    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+        match self {
+            Self::Keep {} => {
+                __sink.fixed(0u64);
+            }
+            Self::Repeat { 0: __field0 } => {
+                __sink.fixed(1u64);
+                __sink.begin(::ms::__rt::Name::Index(0usize));
+                <usize as ::ms::__rt::Arg>::visit(__field0, __sink);
+                __sink.end();
+            }
+            Self::Named { name: __field0 } => {
+                __sink.fixed(2u64);
+                __sink.begin(::ms::__rt::Name::Field("name"));
+                <String as ::ms::__rt::Arg>::visit(__field0, __sink);
+                __sink.end();
+            }
+        }
+    }
+}
+#[automatically_derived]
+impl ::ms::__rt::Tree for Plan {
+    fn rebuild(
+        &self,
+        _: &mut dyn FnMut(&::ms::__rt::Tensor) -> ::ms::__rt::Tensor,
+    ) -> Self {
+        ::core::clone::Clone::clone(self)
+    }
+}

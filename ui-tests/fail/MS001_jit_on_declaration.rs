@@ -1,0 +1,8 @@
+use ms::prelude::*;
+
+trait Model {
+    #[jit]
+    fn predict(&self, x: &Tensor) -> Tensor;
+}
+
+fn main() {}

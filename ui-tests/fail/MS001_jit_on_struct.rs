@@ -1,0 +1,8 @@
+use ms::prelude::*;
+
+#[jit]
+struct Net {
+    weight: Parameter,
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+use ms::prelude::*;
+
+struct Opaque;
+
+#[jit]
+fn f(x: &Tensor, how: &Opaque) -> Tensor {
+    x.clone()
+}
+
+fn main() {}

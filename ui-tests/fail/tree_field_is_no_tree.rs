@@ -1,0 +1,9 @@
+use ms::prelude::*;
+
+#[derive(Clone, Tree)]
+struct State {
+    value: Tensor,
+    thread: std::thread::ThreadId,
+}
+
+fn main() {}

@@ -1,0 +1,21 @@
+use ms::prelude::*;
+
+#[jit]
+fn f(x: &Tensor, n: usize) -> Tensor {
+    let y: f32 = n;
+    x.missing()
+}
+
+#[cell]
+struct Net {
+    size: usize,
+}
+
+#[cell]
+impl Net {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.sizes
+    }
+}
+
+fn main() {}

@@ -1,0 +1,16 @@
+//! A local named otherwise than a static leaves the static alone (P10).
+use ms::prelude::*;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+static VALUE: AtomicI64 = AtomicI64::new(5);
+
+#[jit]
+fn f(x: &Tensor) -> Tensor {
+    let value = 1.0f32;
+    ops::add(x, &Tensor::scalar(value))
+}
+
+fn main() {
+    assert_eq!(f(&Tensor::scalar(1.0)).item::<f32>(), 2.0);
+    assert_eq!(VALUE.load(Ordering::Relaxed), 5);
+}
