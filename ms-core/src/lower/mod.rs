@@ -1,7 +1,23 @@
 //! From a graph to a [`Plan`]: fusion groups, kernels, layouts, memory.
+//!
+//! [`lower`] goes from the graph to ops without views (`flatten`), moves elementwise ops
+//! through views (`sink`), forms fusion groups (`group`, over the axes of a `domain`), makes the
+//! kernel of each (`stage`, `emit`, `simplify`), and lays out memory (`memory`, `assemble`).
+//! Eager execution makes kernels of one op each ([`single`]) over the same loops ([`nest`]).
 
+mod assemble;
+mod display;
+mod domain;
+mod emit;
+mod flatten;
+mod group;
+mod memory;
 pub mod nest;
 mod plan;
+mod simplify;
 pub mod single;
+mod sink;
+mod stage;
 
+pub use assemble::{LowerOptions, lower};
 pub use plan::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, View};

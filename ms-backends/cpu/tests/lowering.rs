@@ -1,0 +1,207 @@
+//! Graphs lowered to plans and run: with and without fusion, and against the reference.
+
+use ms_core::exec::{Backend, reference};
+use ms_core::ir::{Graph, Node, Type, ValueId};
+use ms_core::lower::{LowerOptions, Plan, lower};
+use ms_core::ops::by_name;
+use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
+use ms_cpu::{CpuBackend, Isa};
+use std::sync::Arc;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.bits() % end as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+
+    fn array(&mut self, ty: &Type) -> Array {
+        let shape = ty.shape().expect("the dimensions are constants");
+        let data: Vec<f32> = (0..shape.iter().product()).map(|_| self.below(4001) as f32 / 1000.0 - 2.0).collect();
+        let array = Array::from_slice(&shape, &data);
+        if ty.dtype == DType::F32 {
+            return array;
+        }
+        let cast = by_name("cast").expect("cast is a primitive");
+        (cast.eval)(&Attrs::new([ty.dtype.into()]), &[&array]).expect("anything casts").remove(0)
+    }
+}
+
+fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
+    let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
+    let artifact = backend.compile(&plan).expect("the plan compiles");
+    let text = plan.display().to_string();
+    let executable = backend.load(Arc::new(plan), &artifact).unwrap_or_else(|error| panic!("{error}\n{text}"));
+    executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn close(a: Scalar, b: Scalar, tolerance: f64) -> bool {
+    let (a, b) = (a.as_f64(), b.as_f64());
+    a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + a.abs().max(b.abs()))
+}
+
+/// Runs a graph in every way, and gives the fused plan.
+fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
+    let mut random = Random(seed);
+    let arrays: Vec<Array> = graph.inputs().iter().map(|&it| random.array(graph.ty(it))).collect();
+    let inputs: Vec<&Array> = arrays.iter().collect();
+    let plan = |fuse| {
+        let options = LowerOptions { fuse, contract: false };
+        lower(graph, &options).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+    };
+    let fused = plan(true);
+    let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");
+    let (together, apart) = (run(fused.clone(), Isa::Interp, &inputs), run(plan(false), Isa::Interp, &inputs));
+    let generated = run(fused.clone(), Isa::detect(), &inputs);
+    for (i, ((together, apart), expected)) in together.iter().zip(&apart).zip(&expected).enumerate() {
+        let context = || format!("output {i}, seed {seed}\n{graph}\n{}", fused.display());
+        assert_eq!(together.shape(), expected.shape(), "{}", context());
+        assert!(together.to_bytes() == apart.to_bytes(), "fusion changes bits of {}", context());
+        assert!(together.to_bytes() == generated[i].to_bytes(), "generated code differs in {}", context());
+        for (at, (a, b)) in together.scalars().into_iter().zip(expected.scalars()).enumerate() {
+            assert!(close(a, b, tolerance), "{a} is not {b} at {at} of {}", context());
+        }
+    }
+    fused
+}
+
+/// Builds graphs op by op.
+struct Builder {
+    graph: Graph,
+}
+
+impl Builder {
+    fn apply(&mut self, op: &str, attrs: Attrs, inputs: &[ValueId]) -> Option<ValueId> {
+        let def = by_name(op)?;
+        let types: Vec<Type> = inputs.iter().map(|&it| self.graph.ty(it).clone()).collect();
+        let types = (def.infer)(&attrs, &types.iter().collect::<Vec<_>>()).ok()?;
+        let node = self.graph.add_node(Node::new(def.op(), attrs, inputs.iter().copied()), types);
+        Some(self.graph.node(node).outputs[0])
+    }
+
+    fn shape(&self, value: ValueId) -> Vec<usize> {
+        self.graph.ty(value).shape().expect("the dimensions are constants").to_vec()
+    }
+}
+
+fn sizes(of: &[usize]) -> Attr {
+    of.into()
+}
+
+/// One random op on random values, if it fits them.
+fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> Option<ValueId> {
+    // Later values are likelier, so that chains grow.
+    let near = |random: &mut Random| {
+        let back = random.below(values.len()).min(random.below(values.len()));
+        values[values.len() - 1 - back]
+    };
+    let x = near(random);
+    let shape = builder.shape(x);
+    let axes = |random: &mut Random| (0..shape.len()).filter(|_| random.below(2) == 0).collect::<Vec<_>>();
+    let none = Attrs::none;
+    match random.below(12) {
+        0..=3 => {
+            let y = near(random);
+            builder.apply(random.pick(&["add", "sub", "mul", "maximum"]), none(), &[x, y])
+        }
+        4 => builder.apply(random.pick(&["neg", "tanh", "abs"]), none(), &[x]),
+        5 | 6 => {
+            let attrs = Attrs::new([sizes(&axes(random)), (random.below(2) == 0).into()]);
+            builder.apply(random.pick(&["sum", "max"]), attrs, &[x])
+        }
+        7 => {
+            let mut order: Vec<usize> = (0..shape.len()).collect();
+            (0..order.len()).for_each(|i| order.swap(i, random.below(i + 1)));
+            builder.apply("permute", Attrs::new([sizes(&order)]), &[x])
+        }
+        8 => {
+            let mut to = shape.clone();
+            match random.below(3) {
+                0 => to = vec![to.iter().product()],
+                1 => to.insert(random.below(to.len() + 1), 1),
+                _ => {
+                    let at = random.below(to.len().max(1));
+                    let size = *to.get(at)?;
+                    let factor = [2, 3, 5].into_iter().find(|it| size % it == 0)?;
+                    to[at] = factor;
+                    to.insert(at + 1, size / factor);
+                }
+            }
+            (to.len() < 5).then(|| builder.apply("reshape", Attrs::new([sizes(&to)]), &[x]))?
+        }
+        9 => {
+            let mut to: Vec<usize> =
+                shape.iter().map(|&it| if it == 1 { random.pick(&[1, 3, 16]) } else { it }).collect();
+            if random.below(2) == 0 && to.len() < 4 {
+                to.insert(0, random.pick(&[2, 4]));
+            }
+            (to.iter().product::<usize>() < 5000)
+                .then(|| builder.apply("broadcast_to", Attrs::new([sizes(&to)]), &[x]))?
+        }
+        10 => {
+            let y = near(random);
+            builder.apply("matmul", none(), &[x, y])
+        }
+        _ => {
+            let value = Attr::Literal(ms_core::tensor::Literal::scalar(Scalar::Float(0.5), builder.graph.ty(x).dtype));
+            let half = builder.apply("constant", Attrs::new([value]), &[])?;
+            builder.apply("mul", none(), &[x, half])
+        }
+    }
+}
+
+fn random_graph(seed: u64, ops: usize, dtype: DType) -> Graph {
+    let mut random = Random(seed);
+    let mut builder = Builder { graph: Graph::new("random") };
+    let sizes = [1, 2, 3, 4, 6, 10, 16, 17];
+    let base: Vec<usize> = (0..1 + random.below(3)).map(|_| random.pick(&sizes)).collect();
+    let mut values = Vec::new();
+    for i in 0..3 {
+        let shape: Vec<usize> = match i {
+            0 => base.clone(),
+            1 => base.iter().map(|&it| if random.below(3) == 0 { 1 } else { it }).collect(),
+            _ => base[random.below(base.len() + 1)..].to_vec(),
+        };
+        values.push(builder.graph.add_input(Type::of(dtype, &shape)));
+    }
+    for _ in 0..ops {
+        let size = |builder: &Builder, it: ValueId| builder.shape(it).iter().product::<usize>();
+        if let Some(value) = random_op(&mut random, &mut builder, &values)
+            && size(&builder, value) < 20_000
+        {
+            values.push(value);
+        }
+    }
+    let outputs: Vec<ValueId> = (0..1 + random.below(3)).map(|_| values[random.below(values.len())]).collect();
+    builder.graph.set_outputs(outputs.into_iter().chain(values.last().copied()));
+    builder.graph
+}
+
+#[test]
+fn random_graphs_of_f32() {
+    for seed in 0..400 {
+        check(&random_graph(seed, 4 + seed as usize % 30, DType::F32), seed, 1e-3);
+    }
+}
+
+#[test]
+fn random_graphs_of_other_dtypes() {
+    for (i, dtype) in [DType::F64, DType::I32, DType::I64].into_iter().enumerate() {
+        for seed in 0..60 {
+            let seed = 1000 * (i as u64 + 1) + seed;
+            check(&random_graph(seed, 4 + seed as usize % 20, dtype), seed, 1e-3);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! From fusion groups to a [`Plan`]: steps, buffers, memory.
+
+use super::emit::{Arg, Emitted, emit};
+use super::flatten::{Access, Flat, FlatNode, FlatValue, Kind, NodeIndex, Origin, ValueIndex};
+use super::group::Groups;
+use super::memory::{self, Lifetime};
+use super::nest::Nest;
+use super::plan::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, View};
+use super::sink::sink;
+use crate::error::Result;
+use crate::ir::{Graph, Kernel, Role, Scope};
+use crate::tensor::Layout;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// How a graph is lowered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LowerOptions {
+    /// Whether ops share kernels. It changes no bit of a result.
+    pub fuse: bool,
+    /// Whether `a * b + c` within a kernel may be rounded once.
+    pub contract: bool,
+}
+
+impl Default for LowerOptions {
+    fn default() -> Self {
+        Self { fuse: true, contract: false }
+    }
+}
+
+/// Lowers a graph to a plan.
+///
+/// # Errors
+/// [`Code::Backend`](crate::Code::Backend) for regions that are not expanded and for symbolic
+/// dimensions.
+pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
+    let mut flat = Flat::new(graph)?;
+    if options.fuse {
+        sink(&mut flat);
+    }
+    let groups = Groups::new(&flat, options.fuse);
+    let stored = groups.stored(&flat);
+    let mut steps = Vec::with_capacity(groups.list.len());
+    for group in &groups.list {
+        steps.push(match group.domain {
+            Some(_) => Draft::Kernel(Box::new(emit(&mut flat, &groups, group, &stored, options.contract)?)),
+            None => Draft::Whole(group.nodes[0]),
+        });
+    }
+    let mut assembly = Assembly { flat: &flat, plan: Plan::default(), buffers: FxHashMap::default() };
+    assembly.plan.name = graph.name().to_owned();
+    assembly.plan.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
+    assembly.plan.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
+    assembly.place(&steps);
+    assembly.steps(steps);
+    Ok(assembly.plan)
+}
+
+/// A step whose buffers have no place yet.
+enum Draft {
+    Kernel(Box<Emitted>),
+    /// A product or a library op.
+    Whole(NodeIndex),
+}
+
+/// A value that a step touches.
+struct Use {
+    value: ValueIndex,
+    /// A value that the step reads and may overwrite with this one.
+    over: Option<ValueIndex>,
+}
+
+impl Draft {
+    fn uses(&self, flat: &Flat) -> Vec<Use> {
+        match self {
+            Self::Kernel(emitted) => {
+                let over = |arg: &Arg| if arg.role == Role::Output { emitted.overwritten(flat, arg) } else { None };
+                emitted.args.iter().map(|it| Use { value: it.value, over: over(it) }).collect()
+            }
+            Self::Whole(node) => {
+                let node = &flat.nodes[*node];
+                let values = node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied());
+                values.map(|value| Use { value, over: None }).collect()
+            }
+        }
+    }
+}
+
+impl Emitted {
+    /// An operand that `result` may be written over: both are walked through in the same order,
+    /// and every element is read before it is written.
+    fn overwritten(&self, flat: &Flat, result: &Arg) -> Option<ValueIndex> {
+        let elementwise = self.kernel.stages.iter().all(|it| it.scope == Scope::Point);
+        let size = |arg: &Arg| flat.values[arg.value].dtype.size();
+        let reads = |value| self.args.iter().filter(move |it| it.role == Role::Input && it.value == value).count();
+        let fits =
+            |arg: &&Arg| arg.role == Role::Input && arg.dense && size(arg) == size(result) && reads(arg.value) == 1;
+        let first = self.args.iter().position(|it| it.value == result.value && it.role == Role::Output)?;
+        // Several results take several operands.
+        let skip = self.args[..first].iter().filter(|it| it.role == Role::Output).count();
+        if !elementwise || !result.dense {
+            return None;
+        }
+        let candidates: SmallVec<[ValueIndex; 4]> =
+            self.args.iter().filter(fits).map(|it| it.value).filter(|&it| flat.producer(it).is_some()).collect();
+        candidates.get(skip).or(candidates.first()).copied()
+    }
+}
+
+struct Assembly<'a> {
+    flat: &'a Flat,
+    plan: Plan,
+    buffers: FxHashMap<ValueIndex, BufferId>,
+}
+
+impl Assembly<'_> {
+    /// Gives every value that a step touches a buffer.
+    fn place(&mut self, steps: &[Draft]) {
+        let outputs: FxHashMap<ValueIndex, u32> =
+            self.flat.outputs.iter().enumerate().map(|(i, &value)| (value, i as u32)).collect();
+        let mut lifetimes: Vec<Lifetime> = Vec::new();
+        let mut intermediates: FxHashMap<ValueIndex, usize> = FxHashMap::default();
+        for (step, draft) in steps.iter().enumerate() {
+            for it in draft.uses(self.flat) {
+                if let Some(&known) = intermediates.get(&it.value) {
+                    lifetimes[known].last = step;
+                } else if !self.buffers.contains_key(&it.value) {
+                    let place = match (outputs.get(&it.value), self.flat.values[it.value].origin) {
+                        (Some(&output), _) => Place::Output(output),
+                        (None, Origin::Input(input)) => Place::Input(input),
+                        (None, Origin::Constant(constant)) => self.constant(constant),
+                        (None, Origin::Node(_)) => {
+                            let over = it.over.and_then(|it| intermediates.get(&it).copied());
+                            intermediates.insert(it.value, lifetimes.len());
+                            lifetimes.push(Lifetime { bytes: self.bytes(it.value), first: step, last: step, over });
+                            Place::Arena(0)
+                        }
+                    };
+                    self.buffer(it.value, place);
+                }
+            }
+        }
+        let arena = memory::plan(&lifetimes);
+        for (value, index) in intermediates {
+            let buffer = self.buffers[&value];
+            self.plan.buffers[buffer.0 as usize].place = Place::Arena(arena.offsets[index]);
+        }
+        self.plan.arena_bytes = arena.bytes;
+    }
+
+    fn bytes(&self, value: ValueIndex) -> usize {
+        self.flat.numel(value) * self.flat.values[value].dtype.size()
+    }
+
+    fn buffer(&mut self, value: ValueIndex, place: Place) {
+        self.buffers.insert(value, BufferId(self.plan.buffers.len() as u32));
+        self.plan.buffers.push(Buffer { bytes: self.bytes(value), place });
+    }
+
+    /// Takes constant data into the plan.
+    fn constant(&mut self, index: u32) -> Place {
+        let literal = &self.flat.constants[index as usize];
+        let known = self.plan.constants.iter().position(|it| it == literal);
+        let at = known.unwrap_or_else(|| {
+            self.plan.constants.push(literal.clone());
+            self.plan.constants.len() - 1
+        });
+        Place::Constant(at as u32)
+    }
+
+    fn steps(&mut self, steps: Vec<Draft>) {
+        let mut kernels: FxHashMap<Kernel, KernelId> = FxHashMap::default();
+        for draft in steps {
+            let step = match draft {
+                Draft::Kernel(emitted) => {
+                    let Emitted { kernel, nest, args } = *emitted;
+                    let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, &nest)).collect();
+                    let next = KernelId(kernels.len() as u32);
+                    let kernel = *kernels.entry(kernel).or_insert_with_key(|kernel| {
+                        self.plan.kernels.push(kernel.clone());
+                        next
+                    });
+                    PlanStep::Kernel { kernel, extents: nest.extents, args }
+                }
+                Draft::Whole(node) => self.whole(&self.flat.nodes[node]),
+            };
+            self.plan.steps.push(step);
+        }
+    }
+
+    fn argument(&self, index: usize, arg: &Arg, nest: &Nest) -> Argument {
+        let offset = arg.offset * self.flat.values[arg.value].dtype.size();
+        Argument { buffer: self.buffers[&arg.value], offset, strides: nest.strides(index).collect() }
+    }
+
+    fn whole(&self, node: &FlatNode) -> PlanStep {
+        let mut inputs = node.inputs.iter().map(|it| self.operand(it));
+        let mut outputs = node.outputs.iter().map(|&it| self.result(it));
+        match node.kind {
+            Kind::Library(op) => PlanStep::Library {
+                op,
+                attrs: node.attrs.clone(),
+                inputs: inputs.collect(),
+                outputs: outputs.collect(),
+            },
+            Kind::Product => {
+                let mut next = || inputs.next().expect("a product has two operands");
+                let (a, b) = (next(), next());
+                PlanStep::Product { a, b, out: outputs.next().expect("a product has a result") }
+            }
+            _ => unreachable!("other ops are kernels"),
+        }
+    }
+
+    fn operand(&self, access: &Access) -> View {
+        let value = access.value().expect("operands of whole steps are in memory");
+        View { buffer: self.buffers[&value], dtype: access.dtype, layout: access.layout.clone() }
+    }
+
+    fn result(&self, value: ValueIndex) -> View {
+        let FlatValue { dtype, shape, .. } = &self.flat.values[value];
+        View { buffer: self.buffers[&value], dtype: *dtype, layout: Layout::contiguous(shape) }
+    }
+}

@@ -1,0 +1,225 @@
+//! Iteration domains: the axes that the members of a fusion group share.
+//!
+//! Members may have different shapes as long as they count through the same elements in the
+//! same order: the domain is then the coarsest shape that refines all of theirs, with axes of
+//! size one dropped. `[6, 4]` and `[2, 3, 4]` share the domain `[2, 3, 4]`.
+
+use super::nest::{Axis, reduction_lanes};
+use super::single::kept_strides;
+use crate::ir::Lanes;
+use crate::tensor::{Layout, Shape, Strides};
+use smallvec::SmallVec;
+
+/// Which axes of a domain a member runs over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Part {
+    /// All of them.
+    All,
+    /// Those that are not reduced.
+    Kept,
+}
+
+/// The axes of a fusion group, none of size one, none empty.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Domain {
+    axes: SmallVec<[Axis; 4]>,
+}
+
+/// Sizes that refine two shapes of equal extent, each with its axis in either.
+type Factors = SmallVec<[(usize, usize, usize); 8]>;
+
+/// The coarsest common refinement of two shapes.
+fn factors(a: &[usize], b: &[usize]) -> Option<Factors> {
+    let mut out = Factors::new();
+    let (mut i, mut j) = (a.len(), b.len());
+    let (mut x, mut y) = (1, 1);
+    loop {
+        while x == 1 && i > 0 {
+            i -= 1;
+            x = a[i];
+        }
+        while y == 1 && j > 0 {
+            j -= 1;
+            y = b[j];
+        }
+        if x == 1 && y == 1 {
+            out.reverse();
+            return Some(out);
+        }
+        let size = x.min(y);
+        if size <= 1 || x % size != 0 || y % size != 0 {
+            return None;
+        }
+        out.push((size, i, j));
+        (x, y) = (x / size, y / size);
+    }
+}
+
+impl Domain {
+    /// The domain of a shape without empty axes.
+    pub fn of(shape: &[usize]) -> Self {
+        let axes = shape.iter().filter(|&&size| size != 1).map(|&size| Axis { size, reduced: false });
+        Self { axes: axes.collect() }
+    }
+
+    /// The domain of a reduction by itself; it may hold axes of size one, and empty ones.
+    pub fn of_reduction(shape: &[usize], folded: &[usize]) -> Self {
+        let axes = shape.iter().enumerate().map(|(axis, &size)| Axis { size, reduced: folded.contains(&axis) });
+        Self { axes: axes.collect() }
+    }
+
+    /// The axes.
+    pub fn axes(&self) -> &[Axis] {
+        &self.axes
+    }
+
+    /// Whether the group folds over an axis.
+    pub fn is_reduced(&self) -> bool {
+        self.axes.iter().any(|it| it.reduced)
+    }
+
+    /// Number of elements of a part.
+    pub fn numel(&self, part: Part) -> usize {
+        self.sizes(part).iter().product()
+    }
+
+    /// The part over which a value of that many elements runs.
+    pub fn part(&self, numel: usize) -> Option<Part> {
+        [Part::All, Part::Kept].into_iter().find(|&part| self.numel(part) == numel)
+    }
+
+    /// Whether rows are reduced that are too short to be the lanes: what runs over all axes
+    /// then has no unit step along the lanes, and cannot be stored.
+    pub fn has_short_rows(&self) -> bool {
+        self.axes.last().is_some_and(|it| it.reduced) && reduction_lanes(&self.axes) == Lanes::Parallel
+    }
+
+    fn sizes(&self, part: Part) -> Shape {
+        self.axes.iter().filter(|it| part == Part::All || !it.reduced).map(|it| it.size).collect()
+    }
+
+    /// The domain with its axes split where `shape` asks for it.
+    pub fn refine(&self, part: Part, shape: &[usize]) -> Option<Self> {
+        let splits = factors(&self.sizes(part), shape)?;
+        let mut axes = SmallVec::new();
+        let mut at = 0;
+        for axis in &self.axes {
+            if part == Part::Kept && axis.reduced {
+                axes.push(*axis);
+                continue;
+            }
+            axes.extend(splits.iter().filter(|it| it.1 == at).map(|it| Axis { size: it.0, ..*axis }));
+            at += 1;
+        }
+        Some(Self { axes })
+    }
+
+    /// The domain of a group that this one joins to fold the axes `folded` of `shape`.
+    pub fn reduce(&self, shape: &[usize], folded: &[usize]) -> Option<Self> {
+        let fixed = self.is_reduced();
+        let splits = factors(&self.sizes(Part::All), shape)?;
+        if fixed && splits.iter().any(|&(_, own, axis)| self.axes[own].reduced != folded.contains(&axis)) {
+            return None;
+        }
+        let axes = splits.iter().map(|&(size, _, axis)| Axis { size, reduced: folded.contains(&axis) });
+        Some(Self { axes: axes.collect() })
+    }
+
+    /// The domain of two groups that become one.
+    pub fn unify(&self, other: &Self) -> Option<Self> {
+        match (self.is_reduced(), other.is_reduced()) {
+            (true, true) => {
+                let sizes = other.sizes(Part::All);
+                let folded: SmallVec<[usize; 4]> = (0..sizes.len()).filter(|&it| other.axes[it].reduced).collect();
+                self.reduce(&sizes, &folded)
+            }
+            (false, true) => other.unify(self),
+            (_, false) => {
+                let part = self.part(other.numel(Part::All))?;
+                self.refine(part, &other.sizes(Part::All))
+            }
+        }
+    }
+
+    /// How a view of a part's shape moves along all axes, in elements.
+    pub fn walk(&self, part: Part, layout: &Layout) -> Option<Strides> {
+        let view = layout.reshape(&self.sizes(part))?;
+        if part == Part::All {
+            return Some(view.strides().into());
+        }
+        let mut strides = view.strides().iter();
+        let stride = |axis: &Axis| if axis.reduced { Some(0) } else { strides.next().copied() };
+        self.axes.iter().map(stride).collect()
+    }
+
+    /// How a row-major value of a part's shape moves.
+    pub fn dense(&self, part: Part) -> Strides {
+        match part {
+            Part::All => Layout::contiguous(&self.sizes(Part::All)).strides().into(),
+            Part::Kept => kept_strides(&self.axes),
+        }
+    }
+
+    /// Whether an operand that moves so can be read by reduced lanes: the last axes are one
+    /// run, or part where `accumulators` divides what is inside.
+    pub fn run_fits(&self, strides: &[isize], accumulators: usize) -> bool {
+        if reduction_lanes(&self.axes) == Lanes::Parallel {
+            return true;
+        }
+        let (mut inner, mut next) = (1usize, None);
+        for (axis, &stride) in self.axes.iter().zip(strides).rev().filter(|it| it.0.size != 1) {
+            if !axis.reduced {
+                break;
+            }
+            if next.is_some_and(|it| it != stride) && !inner.is_multiple_of(accumulators) {
+                return false;
+            }
+            inner *= axis.size;
+            next = Some(stride * axis.size as isize);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sizes(domain: Option<Domain>) -> Option<Vec<usize>> {
+        domain.map(|it| it.axes.iter().map(|it| it.size).collect())
+    }
+
+    #[test]
+    fn refinement() {
+        type Sizes = &'static [usize];
+        let cases: [(Sizes, Sizes, Option<Sizes>); 7] = [
+            (&[6, 4], &[2, 3, 4], Some(&[2, 3, 4])),
+            (&[24], &[1, 6, 1, 4], Some(&[6, 4])),
+            (&[2, 12], &[2, 3, 4], Some(&[2, 3, 4])),
+            (&[2, 6], &[4, 3], Some(&[2, 2, 3])),
+            (&[6, 4], &[4, 6], None),
+            (&[4], &[3], None),
+            (&[1], &[], Some(&[])),
+        ];
+        for (a, b, expected) in cases {
+            let refined = sizes(Domain::of(a).refine(Part::All, b));
+            assert_eq!(refined.as_deref(), expected, "{a:?} {b:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_a_reduced_domain() {
+        let rows = Domain::of(&[6, 4]).reduce(&[6, 4], &[1]).expect("the shape is the domain's");
+        assert_eq!((rows.numel(Part::All), rows.numel(Part::Kept)), (24, 6));
+        assert_eq!(&*rows.dense(Part::All), &[4, 1]);
+        assert_eq!(&*rows.dense(Part::Kept), &[1, 0]);
+        let finer = rows.refine(Part::Kept, &[2, 3]).expect("six is two by three");
+        assert_eq!(&*finer.dense(Part::All), &[12, 4, 1]);
+        let column = Layout::contiguous(&[2, 3, 1]).broadcast_to(&[2, 3, 4]).expect("ones repeat");
+        assert_eq!(finer.walk(Part::All, &column), Some(finer.dense(Part::Kept)));
+        assert!(rows.has_short_rows());
+        assert_eq!(sizes(rows.unify(&Domain::of(&[3, 2]))), Some(vec![3, 2, 4]));
+        assert_eq!(sizes(rows.unify(&Domain::of(&[6, 2, 2]))), Some(vec![6, 2, 2]));
+        assert_eq!(rows.reduce(&[6, 4], &[0]), None);
+    }
+}

@@ -1,0 +1,362 @@
+//! The kernel of a fusion group: its operands, loops and body.
+
+use super::domain::{Domain, Part};
+use super::flatten::{Access, Flat, FlatNode, Kind, NodeIndex, Source, ValueIndex};
+use super::group::{Group, Groups, operand_part, result_part};
+use super::nest::{Nest, Walk};
+use super::simplify::simplify;
+use super::stage::Stages;
+use crate::error::{Code, Error, Result};
+use crate::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, ParamId, Role, Scope, Val};
+use crate::ops::{Lowering, definition};
+use crate::tensor::{DType, Strides, Type};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// The kernel of a group, and what it is called on.
+pub(super) struct Emitted {
+    pub kernel: Kernel,
+    pub nest: Nest,
+    /// The buffers, in the order of the kernel's params.
+    pub args: Vec<Arg>,
+}
+
+/// A buffer of a call.
+pub(super) struct Arg {
+    pub value: ValueIndex,
+    pub role: Role,
+    /// The first element, in elements.
+    pub offset: usize,
+    /// Whether the kernel walks through the whole value in the order of its domain.
+    pub dense: bool,
+}
+
+/// What a node costs.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Weight {
+    /// Instructions of its body.
+    pub insts: usize,
+    /// Whether it touches 8-byte elements.
+    pub wide: bool,
+}
+
+/// What a node costs, found by building its body.
+pub(super) fn weigh(flat: &Flat, node: &FlatNode) -> Weight {
+    let mut body = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let values: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| body.constant(0i64, it.dtype)).collect();
+    match node.kind {
+        Kind::Generate(_) => {
+            let position: SmallVec<[Val; 4]> =
+                flat.values[node.outputs[0]].shape.iter().map(|_| body.constant(0i64, DType::I64)).collect();
+            apply(flat, node, &mut body, &position);
+        }
+        Kind::Reduce(rule) => {
+            body.cast(values[0], (rule.accumulate)(node.inputs[0].dtype));
+        }
+        _ => {
+            apply(flat, node, &mut body, &values);
+        }
+    }
+    body.end_stage(Scope::Point);
+    let kernel = body.finish();
+    let insts = kernel.insts.len() - values.len();
+    Weight { insts: insts.max(1), wide: kernel.types.iter().any(|it| it.size() == 8) }
+}
+
+/// The body of an elementwise or generated node.
+fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, values: &[Val]) -> Val {
+    match node.kind {
+        Kind::Copy => values[0],
+        Kind::Map(op) => match &definition(op).lowering {
+            Lowering::Map(map) => map(&node.attrs, body, values),
+            _ => unreachable!("the kind of a node follows from its op"),
+        },
+        Kind::Generate(op) => match &definition(op).lowering {
+            Lowering::Generate(generate) => {
+                let out = &flat.values[node.outputs[0]];
+                generate(&node.attrs, body, values, &Type::of(out.dtype, &out.shape))
+            }
+            _ => unreachable!("the kind of a node follows from its op"),
+        },
+        Kind::Reduce(_) | Kind::Product | Kind::Library(_) => unreachable!("folds and whole steps have no body"),
+    }
+}
+
+/// The kernel of a group. `stored` says which of its values are written.
+///
+/// Adds values to `flat` for what the kernel keeps in memory between its loops.
+pub(super) fn emit(
+    flat: &mut Flat,
+    groups: &Groups,
+    group: &Group,
+    stored: &[bool],
+    contract: bool,
+) -> Result<Emitted> {
+    let stages = Stages::new(flat, groups, group, stored);
+    let operands = Operands::gather(flat, group, &stages, stored)?;
+    let domain = group.domain.as_ref().expect("only kernels are emitted");
+    let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);
+    let generates = nodes.clone().any(|it| matches!(it.kind, Kind::Generate(_)));
+    let fences: SmallVec<[usize; 4]> = (0..if generates { domain.axes().len() } else { 0 }).collect();
+    // Folds that share a kernel have equally many accumulators.
+    let folded = nodes.clone().find_map(|it| match it.kind {
+        Kind::Reduce(rule) => Some((rule.accumulate)(it.inputs[0].dtype)),
+        _ => None,
+    });
+    let nest = Nest::new(domain.axes(), &operands.walks, &fences, folded)
+        .ok_or_else(|| Error::new(Code::Verify, "a fusion group's operands fit its reduction"))?;
+    let mut body = KernelBuilder::new(nest.par, nest.seq, nest.lanes);
+    for (i, (arg, walk)) in operands.args.iter().zip(&operands.walks).enumerate() {
+        body.param(walk.dtype, arg.role, nest.step(i, walk.dtype));
+    }
+    let emitter = Emitter {
+        flat,
+        domain,
+        operands: &operands,
+        members: group.nodes.iter().copied().collect(),
+        body,
+        points: FxHashMap::default(),
+        folds: FxHashMap::default(),
+    };
+    let kernel = simplify(emitter.run(&stages), contract);
+    Ok(Emitted { kernel, nest, args: operands.args })
+}
+
+/// The buffers of a kernel and how they move over the domain.
+#[derive(Default)]
+struct Operands {
+    args: Vec<Arg>,
+    walks: Vec<Walk>,
+    /// Params that are read: by value, first element, and strides.
+    read: FxHashMap<(ValueIndex, usize, Strides), ParamId>,
+    written: FxHashMap<ValueIndex, ParamId>,
+    /// Params through which a value of an earlier loop comes back.
+    reloaded: FxHashMap<ValueIndex, ParamId>,
+}
+
+impl Operands {
+    fn gather(flat: &mut Flat, group: &Group, stages: &Stages, stored: &[bool]) -> Result<Self> {
+        let domain = group.domain.as_ref().expect("only kernels are emitted");
+        let mut out = Self::default();
+        let misfit = || Error::new(Code::Verify, "a fusion group's operands fit its domain");
+        let inside = |value: ValueIndex| flat.producer(value).is_some_and(|it| group.nodes.binary_search(&it).is_ok());
+        for &index in &group.nodes {
+            let node = &flat.nodes[index];
+            let part = operand_part(flat, node, domain).ok_or_else(misfit)?;
+            for access in &node.inputs {
+                let Some(value) = access.value().filter(|&it| !inside(it)) else { continue };
+                let strides = walk(domain, part, access).ok_or_else(misfit)?;
+                let key = (value, access.layout.offset(), strides);
+                if out.read.contains_key(&key) {
+                    continue;
+                }
+                let dense = access.layout.offset() == 0
+                    && flat.numel(value) == domain.numel(Part::All)
+                    && key.2 == domain.dense(Part::All);
+                let arg = Arg { value, role: Role::Input, offset: access.layout.offset(), dense };
+                let param = out.push(arg, access.dtype, key.2.clone());
+                out.read.insert(key, param);
+            }
+        }
+        let results = group.nodes.iter().flat_map(|&it| flat.nodes[it].outputs.iter().copied());
+        for value in results.filter(|&it| stored[it]).collect::<Vec<_>>() {
+            let part = result_part(flat, value, domain).ok_or_else(misfit)?;
+            let arg = Arg { value, role: Role::Output, offset: 0, dense: part == Part::All };
+            let param = out.push(arg, flat.values[value].dtype, domain.dense(part));
+            out.written.insert(value, param);
+        }
+        out.place_scratch(flat, domain, stages);
+        let back = stages.rounds.iter().flat_map(|it| &it.reloaded).copied();
+        for value in back.collect::<std::collections::BTreeSet<_>>() {
+            let place = out.args[out.written[&value].0 as usize].value;
+            let arg = Arg { value: place, role: Role::Input, offset: 0, dense: true };
+            let param = out.push(arg, flat.values[value].dtype, domain.dense(Part::All));
+            out.reloaded.insert(value, param);
+        }
+        Ok(out)
+    }
+
+    /// Finds memory for what goes from loop to loop: a result that is written only after the
+    /// last reading, or a buffer of its own.
+    fn place_scratch(&mut self, flat: &mut Flat, domain: &Domain, stages: &Stages) {
+        let mut hosts: Vec<ValueIndex> = Vec::new();
+        for &value in &stages.scratch {
+            let dtype = flat.values[value].dtype;
+            let last = stages.last_reload(value);
+            let results = stages.rounds.iter().flat_map(|it| &it.stored).copied();
+            let host = results.into_iter().find(|&it| {
+                !stages.scratch.contains(&it)
+                    && !hosts.contains(&it)
+                    && flat.values[it].dtype == dtype
+                    && stages.stored_in(it) >= last
+            });
+            if let Some(host) = host {
+                hosts.push(host);
+                let param = self.written[&host];
+                self.written.insert(value, param);
+                continue;
+            }
+            let (shape, origin) = (flat.values[value].shape.clone(), flat.values[value].origin);
+            let place = flat.add_value(dtype, shape, origin);
+            let arg = Arg { value: place, role: Role::Output, offset: 0, dense: true };
+            let param = self.push(arg, dtype, domain.dense(Part::All));
+            self.written.insert(value, param);
+        }
+    }
+
+    fn push(&mut self, arg: Arg, dtype: DType, strides: Strides) -> ParamId {
+        self.args.push(arg);
+        self.walks.push(Walk { dtype, strides });
+        ParamId(self.args.len() as u32 - 1)
+    }
+}
+
+/// How an operand moves over the domain of a group.
+fn walk(domain: &Domain, part: Part, access: &Access) -> Option<Strides> {
+    // A fold of single elements has axes of size one, which a reshape would lose.
+    if access.layout.shape().iter().copied().eq(domain.axes().iter().map(|it| it.size)) {
+        return Some(access.layout.strides().into());
+    }
+    domain.walk(part, &access.layout)
+}
+
+struct Emitter<'a> {
+    flat: &'a Flat,
+    domain: &'a Domain,
+    operands: &'a Operands,
+    members: rustc_hash::FxHashSet<NodeIndex>,
+    body: KernelBuilder,
+    /// What is visible in all later stages.
+    points: FxHashMap<Key, Val>,
+    /// Folds whose results are still in the dtype of their accumulators.
+    folds: FxHashMap<NodeIndex, Val>,
+}
+
+/// What a value of the body stands for.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Key {
+    /// The result of a member.
+    Result(ValueIndex),
+    /// An element of a buffer.
+    Load(ParamId),
+}
+
+impl Emitter<'_> {
+    fn run(mut self, stages: &Stages) -> Kernel {
+        for (level, points) in stages.points.iter().enumerate() {
+            self.point(points);
+            if let Some(round) = stages.rounds.get(level) {
+                let mut local = FxHashMap::default();
+                for value in &round.reloaded {
+                    let val = self.body.load(self.operands.reloaded[value]);
+                    local.insert(Key::Result(*value), val);
+                }
+                for &index in &round.computed {
+                    self.node(index, Part::All, &mut local);
+                }
+                for value in &round.stored {
+                    let val = local[&Key::Result(*value)];
+                    self.body.store(self.operands.written[value], val);
+                }
+                self.body.end_stage(Scope::Loop);
+            }
+        }
+        self.body.finish()
+    }
+
+    /// What runs once per point: the results of the loop before, then the members.
+    fn point(&mut self, members: &[NodeIndex]) {
+        let mut finished: Vec<(NodeIndex, Val)> = self.folds.drain().collect();
+        finished.sort_unstable_by_key(|it| it.0);
+        let mut results = Vec::new();
+        for (index, val) in finished {
+            let value = self.flat.nodes[index].outputs[0];
+            let val = self.body.cast(val, self.flat.values[value].dtype);
+            self.points.insert(Key::Result(value), val);
+            results.push(value);
+        }
+        let mut points = std::mem::take(&mut self.points);
+        for &index in members {
+            self.node(index, Part::Kept, &mut points);
+            results.push(self.flat.nodes[index].outputs[0]);
+        }
+        self.points = points;
+        for value in results {
+            if let Some(&param) = self.operands.written.get(&value) {
+                let val = self.points[&Key::Result(value)];
+                self.body.store(param, val);
+            }
+        }
+        self.body.end_stage(Scope::Point);
+    }
+
+    /// Emits one member; `local` holds what the stage has.
+    fn node(&mut self, index: NodeIndex, stage: Part, local: &mut FxHashMap<Key, Val>) {
+        let node = &self.flat.nodes[index];
+        let result = node.outputs[0];
+        let part = operand_part(self.flat, node, self.domain).expect("members fit the domain");
+        let values: SmallVec<[Val; 4]> = match node.kind {
+            Kind::Generate(_) => self.position(result),
+            _ => node.inputs.iter().map(|it| self.operand(it, part, stage, local)).collect(),
+        };
+        if let Kind::Reduce(rule) = node.kind {
+            let wide = self.body.cast(values[0], (rule.accumulate)(node.inputs[0].dtype));
+            let folded = self.body.reduce(rule.reducer, wide);
+            self.folds.insert(index, folded);
+            return;
+        }
+        let val = apply(self.flat, node, &mut self.body, &values);
+        local.insert(Key::Result(result), val);
+    }
+
+    fn operand(&mut self, access: &Access, part: Part, stage: Part, local: &mut FxHashMap<Key, Val>) -> Val {
+        let value = match access.source {
+            Source::Splat(scalar) => return self.body.constant(scalar, access.dtype),
+            Source::Value(value) => value,
+        };
+        let inside = self.flat.producer(value).is_some_and(|it| self.members.contains(&it));
+        let key = if inside {
+            Key::Result(value)
+        } else {
+            let strides = walk(self.domain, part, access).expect("the operand was gathered with this walk");
+            Key::Load(self.operands.read[&(value, access.layout.offset(), strides)])
+        };
+        if let Some(&val) = local.get(&key).or_else(|| self.points.get(&key)) {
+            return val;
+        }
+        let Key::Load(param) = key else { unreachable!("a member comes after those that it reads") };
+        debug_assert!(stage == Part::All || part == Part::Kept || !self.domain.is_reduced());
+        let val = self.body.load(param);
+        local.insert(key, val);
+        val
+    }
+
+    /// The position along each axis of a generated value, whose group has one loop per axis.
+    fn position(&mut self, value: ValueIndex) -> SmallVec<[Val; 4]> {
+        let shape = &self.flat.values[value].shape;
+        let axes = self.domain.axes();
+        let mut next = axes.len();
+        let mut position: SmallVec<[Val; 4]> = SmallVec::new();
+        for &size in shape.iter().rev() {
+            let (mut index, mut inner) = (None, 1);
+            while inner < size {
+                next -= 1;
+                let loop_index = self.body.index(next as u8);
+                let scaled = if inner == 1 {
+                    loop_index
+                } else {
+                    let factor = self.body.constant(inner as i64, DType::I64);
+                    self.body.binary(BinaryOp::Mul, loop_index, factor)
+                };
+                index = Some(match index {
+                    Some(index) => self.body.binary(BinaryOp::Add, index, scaled),
+                    None => scaled,
+                });
+                inner *= axes[next].size;
+            }
+            position.push(index.unwrap_or_else(|| self.body.constant(0i64, DType::I64)));
+        }
+        position.reverse();
+        position
+    }
+}

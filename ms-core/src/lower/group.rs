@@ -1,0 +1,436 @@
+//! Fusion groups: which ops share a kernel.
+//!
+//! Nodes are visited in running order, and each joins the groups of its operands where it
+//! counts through their elements in their order ([`Domain`]). A group becomes one kernel:
+//! members that others read are stored. Groups hold positions in the order of steps; a node may
+//! join a group only if its other operands come before, and a group that nobody reads yet may
+//! move to the end. That keeps the order free of cycles without looking at paths, so that the
+//! time is linear in the number of nodes.
+
+use super::domain::{Domain, Part};
+use super::emit::{Weight, weigh};
+use super::flatten::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
+use crate::ir::virtual_lanes;
+use smallvec::SmallVec;
+
+/// Instructions of one kernel at most.
+const MAX_INSTS: usize = 6000;
+
+/// Buffers that one kernel reads at most.
+const MAX_INPUTS: usize = 48;
+
+/// Stages with loops of one kernel at most.
+const MAX_LEVELS: u32 = 8;
+
+/// The number of accumulators of any fold divides this.
+const MOST_ACCUMULATORS: usize = 16;
+
+/// A row that several stages go over has at most this many elements: it stays in the
+/// second-level cache, and longer ones are better shared out among threads.
+const MAX_STAGED_ROW: usize = 1 << 16;
+
+/// A step of the plan to be: one node, or several in one kernel.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The members, in running order.
+    pub nodes: Vec<NodeIndex>,
+    /// The axes of the kernel; none for what runs as a whole.
+    pub domain: Option<Domain>,
+}
+
+/// The groups of a graph.
+#[derive(Debug)]
+pub(super) struct Groups {
+    /// In an order in which they can run.
+    pub list: Vec<Group>,
+    /// The group of each node; none for one that has nothing to compute.
+    pub of: Vec<Option<usize>>,
+    /// For each node how many rounds of reduced loops of its kernel come before its result.
+    pub levels: Vec<u32>,
+}
+
+/// A group that is being gathered.
+struct Draft {
+    nodes: Vec<NodeIndex>,
+    domain: Option<Domain>,
+    /// The place in the order of steps.
+    position: usize,
+    /// A bound below the positions of the groups that read this one.
+    first_use: usize,
+    /// Groups that this one reads.
+    reads: SmallVec<[usize; 4]>,
+    /// Values that it reads.
+    inputs: SmallVec<[ValueIndex; 8]>,
+    insts: usize,
+    /// The number of accumulators of its folds.
+    folds: Option<usize>,
+    /// Whether a member that runs over all axes touches 8-byte elements.
+    wide: bool,
+    /// Whether bodies depend on the position.
+    generates: bool,
+    /// Whether nothing may join.
+    closed: bool,
+}
+
+struct Grouper<'a> {
+    flat: &'a Flat,
+    fuse: bool,
+    drafts: Vec<Draft>,
+    /// Union-find over drafts.
+    parent: Vec<usize>,
+    of: Vec<Option<usize>>,
+    levels: Vec<u32>,
+    uses: Vec<u32>,
+    next: usize,
+}
+
+impl Groups {
+    /// Groups the nodes; without `fuse` each is a group of its own.
+    pub fn new(flat: &Flat, fuse: bool) -> Self {
+        let mut uses = vec![0; flat.values.len()];
+        let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(|it| it.value());
+        read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+        let mut grouper = Grouper {
+            flat,
+            fuse,
+            drafts: Vec::new(),
+            parent: Vec::new(),
+            of: vec![None; flat.nodes.len()],
+            levels: vec![0; flat.nodes.len()],
+            uses,
+            next: 0,
+        };
+        (0..flat.nodes.len()).for_each(|it| grouper.place(it));
+        grouper.finish()
+    }
+
+    /// Whether a value must be in memory: others than its group read it, or it is an output.
+    pub fn stored(&self, flat: &Flat) -> Vec<bool> {
+        let mut stored = vec![false; flat.values.len()];
+        flat.outputs.iter().for_each(|&it| stored[it] = true);
+        for (index, node) in flat.nodes.iter().enumerate() {
+            for value in node.inputs.iter().filter_map(|it| it.value()) {
+                let apart = flat.producer(value).is_none_or(|it| self.of[it] != self.of[index]);
+                stored[value] |= apart;
+            }
+        }
+        for group in self.list.iter().filter(|it| it.domain.is_none()) {
+            group.nodes.iter().flat_map(|&it| &flat.nodes[it].outputs).for_each(|&it| stored[it] = true);
+        }
+        stored
+    }
+}
+
+/// What a node by itself is.
+enum Own {
+    /// A kernel over a domain, which others may join.
+    Open(Domain),
+    /// A kernel of its own: a fold of nothing, or of single elements.
+    Closed(Domain),
+    /// A step that is no kernel.
+    Whole,
+}
+
+impl Own {
+    fn of(flat: &Flat, node: &FlatNode) -> Self {
+        match node.kind {
+            Kind::Map(_) | Kind::Copy | Kind::Generate(_) => {
+                Self::Open(Domain::of(&flat.values[node.outputs[0]].shape))
+            }
+            Kind::Reduce(_) => {
+                let (shape, folded) = (node.inputs[0].layout.shape(), node.attrs.sizes(0));
+                let count: usize = folded.iter().map(|&axis| shape[axis]).product();
+                match Domain::of(shape).reduce(shape, &folded) {
+                    Some(domain) if count > 1 => Self::Open(domain),
+                    _ => Self::Closed(Domain::of_reduction(shape, &folded)),
+                }
+            }
+            Kind::Product | Kind::Library(_) => Self::Whole,
+        }
+    }
+}
+
+/// Two groups that may become one, and the node that reads the second.
+#[derive(Clone, Copy)]
+struct Pair<'a> {
+    /// The group of the node.
+    own: usize,
+    /// A group that the node reads.
+    source: usize,
+    index: NodeIndex,
+    node: &'a FlatNode,
+    /// All groups that the node reads.
+    sources: &'a [usize],
+}
+
+impl<'a> Grouper<'a> {
+    /// The group that a draft was merged into.
+    fn root(&self, mut draft: usize) -> usize {
+        while self.parent[draft] != draft {
+            draft = self.parent[draft];
+        }
+        draft
+    }
+
+    /// The group that computes the value.
+    fn group_of(&self, value: ValueIndex) -> Option<usize> {
+        self.of[self.flat.producer(value)?].map(|it| self.root(it))
+    }
+
+    fn place(&mut self, index: NodeIndex) {
+        let flat = self.flat;
+        let node = &flat.nodes[index];
+        if !node.outputs.is_empty() && node.outputs.iter().all(|&it| flat.numel(it) == 0) {
+            return;
+        }
+        // The latest first: merging with it leaves most of the others before the result.
+        let mut sources: SmallVec<[usize; 4]> = SmallVec::new();
+        for value in node.inputs.iter().filter_map(Access::value) {
+            sources.extend(self.group_of(value).filter(|it| !sources.contains(it)));
+        }
+        sources.sort_unstable_by_key(|&it| std::cmp::Reverse(self.drafts[it].position));
+        let own = Own::of(flat, node);
+        let joins = self.fuse && matches!(own, Own::Open(_));
+        let mut group = self.start(index, node, own);
+        if joins {
+            for &source in &sources {
+                group = self.merge(Pair { own: group, source, index, node, sources: &sources }).unwrap_or(group);
+            }
+        }
+        for source in sources {
+            let source = self.root(source);
+            if source != group && !self.drafts[group].reads.contains(&source) {
+                self.drafts[group].reads.push(source);
+            }
+        }
+        self.tell_sources(group);
+    }
+
+    /// Lets the groups that a group reads know where it stands.
+    fn tell_sources(&mut self, group: usize) {
+        let position = self.drafts[group].position;
+        for i in 0..self.drafts[group].reads.len() {
+            let source = self.root(self.drafts[group].reads[i]);
+            let first_use = &mut self.drafts[source].first_use;
+            *first_use = position.min(*first_use);
+        }
+    }
+
+    /// Starts a group with a node, after all others.
+    fn start(&mut self, index: NodeIndex, node: &FlatNode, own: Own) -> usize {
+        let draft = self.drafts.len();
+        let closed = !self.fuse || !matches!(own, Own::Open(_));
+        let (domain, weight) = match own {
+            Own::Open(domain) | Own::Closed(domain) => (Some(domain), weigh(self.flat, node)),
+            Own::Whole => (None, Weight::default()),
+        };
+        let folds = match node.kind {
+            Kind::Reduce(rule) => Some(virtual_lanes((rule.accumulate)(node.inputs[0].dtype))),
+            _ => None,
+        };
+        self.drafts.push(Draft {
+            nodes: vec![index],
+            domain,
+            position: self.next,
+            first_use: usize::MAX,
+            reads: SmallVec::new(),
+            inputs: node.inputs.iter().filter_map(Access::value).collect(),
+            insts: weight.insts,
+            folds,
+            wide: weight.wide,
+            generates: matches!(node.kind, Kind::Generate(_)),
+            closed,
+        });
+        self.parent.push(draft);
+        self.of[index] = Some(draft);
+        self.levels[index] = u32::from(folds.is_some());
+        self.next += 1;
+        draft
+    }
+
+    /// Merges two groups, if that is possible and worth it.
+    fn merge(&mut self, pair: Pair<'_>) -> Option<usize> {
+        let Pair { own, source, index, .. } = pair;
+        let position = self.common_position(pair)?;
+        let (a, b) = (&self.drafts[own], &self.drafts[source]);
+        let folds = a.folds.or(b.folds);
+        if b.closed
+            || a.insts + b.insts > MAX_INSTS
+            || b.folds.is_some_and(|it| folds != Some(it))
+            || (folds.is_some() && (a.generates || b.generates))
+        {
+            return None;
+        }
+        let (mine, theirs) = (a.domain.as_ref()?, b.domain.as_ref()?);
+        let domain = mine.unify(theirs)?;
+        let level = self.level(pair);
+        if !self.operands_fit(pair, &domain) || !self.is_row_worth_staging(pair.node, &domain, level) {
+            return None;
+        }
+        let mut wide = false;
+        for draft in [own, source] {
+            let own_domain = self.drafts[draft].domain.as_ref()?;
+            if own_domain.is_reduced() || !domain.is_reduced() {
+                wide |= self.drafts[draft].wide;
+            } else if domain.part(own_domain.numel(Part::All))? == Part::All {
+                wide |= self.drafts[draft].wide;
+                if !self.may_loop(draft, pair, &domain) {
+                    return None;
+                }
+            }
+        }
+        // The reduction loop of 4-byte elements works on registers of 16 lanes.
+        if wide && folds == Some(16) {
+            return None;
+        }
+        let inputs = self.joint_inputs(own, source)?;
+        self.levels[index] = level;
+        Some(self.join(own, source, |draft| {
+            draft.position = position;
+            draft.domain = Some(domain);
+            draft.folds = folds;
+            draft.wide = wide;
+            draft.inputs = inputs;
+        }))
+    }
+
+    /// A place in the order of steps where both groups can run as one: that of the later one
+    /// if nobody reads the earlier one before, or that of the earlier one if all that the later
+    /// one reads comes before.
+    fn common_position(&self, pair: Pair<'_>) -> Option<usize> {
+        let Pair { own, source, sources, .. } = pair;
+        // What older members read of the other group they could not be merged with.
+        if self.drafts[own].reads.iter().any(|&it| self.root(it) == source) {
+            return None;
+        }
+        let own_is_later = self.drafts[own].position > self.drafts[source].position;
+        let (later, earlier) = if own_is_later { (own, source) } else { (source, own) };
+        let (last, first) = (self.drafts[later].position, self.drafts[earlier].position);
+        if self.drafts[earlier].first_use > last {
+            return Some(last);
+        }
+        let read = self.drafts[later].reads.iter().chain(if own_is_later { sources } else { &[] });
+        let mut read = read.map(|&it| self.root(it)).filter(|&it| it != own && it != source);
+        read.all(|it| self.drafts[it].position < first).then_some(first)
+    }
+
+    /// The level of the node in the common group.
+    fn level(&self, pair: Pair<'_>) -> u32 {
+        let values = pair.node.inputs.iter().filter_map(Access::value);
+        let inside = values.filter(|&it| self.group_of(it).is_some_and(|it| it == pair.own || it == pair.source));
+        let level = inside.filter_map(|it| self.flat.producer(it)).map(|it| self.levels[it]).max().unwrap_or(0);
+        level + u32::from(matches!(pair.node.kind, Kind::Reduce(_)))
+    }
+
+    /// Whether the node reads members of both groups at the very element that it computes,
+    /// and others in a way that reduced lanes can follow.
+    fn operands_fit(&self, pair: Pair<'_>, domain: &Domain) -> bool {
+        let Some(part) = operand_part(self.flat, pair.node, domain) else { return false };
+        pair.node.inputs.iter().all(|access| {
+            let Some(value) = access.value() else { return true };
+            let Some(strides) = domain.walk(part, &access.layout) else { return false };
+            if self.group_of(value).is_some_and(|it| it == pair.own || it == pair.source) {
+                let part = result_part(self.flat, value, domain);
+                return access.layout.offset() == 0 && part.is_some_and(|part| strides == domain.dense(part));
+            }
+            part == Part::Kept || domain.run_fits(&strides, MOST_ACCUMULATORS)
+        })
+    }
+
+    /// Whether one more stage may go over the rows, if the node needs it.
+    fn is_row_worth_staging(&self, node: &FlatNode, domain: &Domain, level: u32) -> bool {
+        let stage = match node.kind {
+            Kind::Reduce(_) => level - 1,
+            _ if domain.part(self.flat.numel(node.outputs[0])) == Some(Part::All) => level,
+            _ => 0,
+        };
+        let row = domain.numel(Part::All) / domain.numel(Part::Kept).max(1);
+        stage == 0 || (row <= MAX_STAGED_ROW && stage < MAX_LEVELS)
+    }
+
+    /// Whether what ran over a domain without folds may run in loops that fold.
+    fn may_loop(&self, draft: usize, pair: Pair<'_>, domain: &Domain) -> bool {
+        let fits = |access: &Access| {
+            domain.walk(Part::All, &access.layout).is_some_and(|it| domain.run_fits(&it, MOST_ACCUMULATORS))
+        };
+        let members = || self.drafts[draft].nodes.iter().map(|&it| &self.flat.nodes[it]);
+        if !members().flat_map(|it| &it.inputs).filter(|it| it.value().is_some()).all(fits) {
+            return false;
+        }
+        if !domain.has_short_rows() {
+            return true;
+        }
+        // Nothing of it may need memory, so that nobody else may read it.
+        let mut inside = rustc_hash::FxHashMap::default();
+        for &node in self.drafts[pair.own].nodes.iter().chain(&self.drafts[pair.source].nodes) {
+            for value in self.flat.nodes[node].inputs.iter().filter_map(Access::value) {
+                *inside.entry(value).or_insert(0) += 1;
+            }
+        }
+        members().flat_map(|it| &it.outputs).all(|it| inside.get(it) == Some(&self.uses[*it]))
+    }
+
+    /// What both groups read of others, unless it is too much.
+    fn joint_inputs(&self, own: usize, source: usize) -> Option<SmallVec<[ValueIndex; 8]>> {
+        let mut inputs = self.drafts[source].inputs.clone();
+        for &value in &self.drafts[own].inputs {
+            let inside = self.group_of(value).is_some_and(|it| it == own || it == source);
+            if !inside && !inputs.contains(&value) {
+                inputs.push(value);
+            }
+        }
+        (inputs.len() <= MAX_INPUTS).then_some(inputs)
+    }
+
+    /// Makes one group of two; the smaller one is added to the larger one.
+    fn join(&mut self, a: usize, b: usize, set: impl FnOnce(&mut Draft)) -> usize {
+        let (to, from) = if self.drafts[a].nodes.len() > self.drafts[b].nodes.len() { (a, b) } else { (b, a) };
+        self.parent[from] = to;
+        let nodes = std::mem::take(&mut self.drafts[from].nodes);
+        let reads = std::mem::take(&mut self.drafts[from].reads);
+        let (first_use, insts) = (self.drafts[from].first_use, self.drafts[from].insts);
+        let generates = self.drafts[from].generates;
+        let draft = &mut self.drafts[to];
+        draft.nodes.extend(nodes);
+        for read in reads {
+            if !draft.reads.contains(&read) {
+                draft.reads.push(read);
+            }
+        }
+        draft.first_use = draft.first_use.min(first_use);
+        draft.insts += insts;
+        draft.generates |= generates;
+        set(draft);
+        to
+    }
+
+    fn finish(mut self) -> Groups {
+        let mut order: Vec<usize> = (0..self.drafts.len()).filter(|&it| self.parent[it] == it).collect();
+        order.sort_unstable_by_key(|&it| self.drafts[it].position);
+        let mut of = vec![None; self.flat.nodes.len()];
+        let mut list = Vec::with_capacity(order.len());
+        for (i, draft) in order.into_iter().enumerate() {
+            let mut nodes = std::mem::take(&mut self.drafts[draft].nodes);
+            nodes.sort_unstable();
+            nodes.iter().for_each(|&it| of[it] = Some(i));
+            list.push(Group { nodes, domain: self.drafts[draft].domain.take() });
+        }
+        Groups { list, of, levels: self.levels }
+    }
+}
+
+/// The axes over which a node reads its operands.
+pub(super) fn operand_part(flat: &Flat, node: &FlatNode, domain: &Domain) -> Option<Part> {
+    match node.kind {
+        Kind::Reduce(_) => Some(Part::All),
+        _ => domain.part(flat.numel(node.outputs[0])),
+    }
+}
+
+/// The axes over which a value of the group is computed.
+pub(super) fn result_part(flat: &Flat, value: ValueIndex, domain: &Domain) -> Option<Part> {
+    match flat.producer(value).map(|it| &flat.nodes[it].kind) {
+        Some(Kind::Reduce(_)) => Some(Part::Kept),
+        _ => domain.part(flat.numel(value)),
+    }
+}

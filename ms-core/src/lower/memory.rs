@@ -1,0 +1,153 @@
+//! The arena: where intermediate values live, and for how long.
+
+use std::collections::BTreeMap;
+
+/// Every buffer starts at a multiple of this many bytes.
+pub(super) const ALIGN: usize = 64;
+
+/// The steps during which a value of the arena is needed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Lifetime {
+    /// Its length in bytes.
+    pub bytes: usize,
+    /// The step that writes it.
+    pub first: usize,
+    /// The last step that needs it.
+    pub last: usize,
+    /// The value over which it may be written: one that the writing step reads, element by
+    /// element as it writes, and nobody later.
+    pub over: Option<usize>,
+}
+
+/// Places of values in the arena.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Arena {
+    /// The first byte of each value.
+    pub offsets: Vec<usize>,
+    /// The length of the arena.
+    pub bytes: usize,
+}
+
+/// Gives each value a place that no other value has at the same time: the smallest free block
+/// that holds it, or new space at the end. Values come in the order of their first step.
+pub(super) fn plan(values: &[Lifetime]) -> Arena {
+    debug_assert!(values.is_sorted_by_key(|it| it.first));
+    let mut arena = Arena { offsets: Vec::with_capacity(values.len()), bytes: 0 };
+    // Free blocks by their first byte; none touch.
+    let mut free: BTreeMap<usize, usize> = BTreeMap::new();
+    // Blocks in use by their last step: first byte and length.
+    let mut ends: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+    let block = |bytes: usize| bytes.max(1).next_multiple_of(ALIGN);
+    for value in values {
+        while let Some(entry) = ends.first_entry().filter(|it| *it.key() < value.first) {
+            entry.remove().into_iter().for_each(|(at, bytes)| release(&mut free, at, bytes));
+        }
+        let bytes = block(value.bytes);
+        let over = value.over.filter(|&it| values[it].last == value.first && block(values[it].bytes) == bytes);
+        let at = match over.and_then(|it| take_over(&mut ends, value.first, arena.offsets[it])) {
+            Some(at) => at,
+            None => match best_fit(&free, bytes) {
+                Some((at, room)) => {
+                    free.remove(&at);
+                    if room > bytes {
+                        free.insert(at + bytes, room - bytes);
+                    }
+                    at
+                }
+                None => extend(&mut free, &mut arena.bytes, bytes),
+            },
+        };
+        arena.offsets.push(at);
+        ends.entry(value.last).or_default().push((at, bytes));
+    }
+    arena
+}
+
+fn best_fit(free: &BTreeMap<usize, usize>, bytes: usize) -> Option<(usize, usize)> {
+    free.iter().map(|(&at, &room)| (at, room)).filter(|it| it.1 >= bytes).min_by_key(|it| it.1)
+}
+
+/// Space at the end, from the free block there if there is one.
+fn extend(free: &mut BTreeMap<usize, usize>, end: &mut usize, bytes: usize) -> usize {
+    let at = match free.last_key_value() {
+        Some((&at, &room)) if at + room == *end => {
+            free.remove(&at);
+            at
+        }
+        _ => *end,
+    };
+    *end = at + bytes;
+    at
+}
+
+fn release(free: &mut BTreeMap<usize, usize>, mut at: usize, mut bytes: usize) {
+    if let Some(room) = free.remove(&(at + bytes)) {
+        bytes += room;
+    }
+    if let Some((&before, &room)) = free.range(..at).next_back()
+        && before + room == at
+    {
+        (at, bytes) = (before, bytes + room);
+    }
+    free.insert(at, bytes);
+}
+
+/// Ends the claim of a block that the step `last` would free; gives it once only.
+fn take_over(ends: &mut BTreeMap<usize, Vec<(usize, usize)>>, last: usize, at: usize) -> Option<usize> {
+    let blocks = ends.get_mut(&last)?;
+    let found = blocks.iter().position(|it| it.0 == at)?;
+    Some(blocks.swap_remove(found).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(bytes: usize, first: usize, last: usize) -> Lifetime {
+        Lifetime { bytes, first, last, over: None }
+    }
+
+    #[test]
+    fn blocks_are_used_again() {
+        let values = [value(100, 0, 1), value(64, 1, 2), value(128, 2, 3), value(10, 3, 4)];
+        let arena = plan(&values);
+        assert_eq!(arena.offsets, [0, 128, 0, 128]);
+        assert_eq!(arena.bytes, 192);
+    }
+
+    #[test]
+    fn writing_in_place() {
+        let mut values = [value(100, 0, 1), value(100, 1, 2), value(100, 1, 3)];
+        values[1].over = Some(0);
+        values[2].over = Some(0);
+        assert_eq!(plan(&values).offsets, [0, 0, 128]);
+    }
+
+    #[test]
+    fn values_of_one_time_never_overlap() {
+        let mut seed = 1u64;
+        let mut below = |n: usize| {
+            seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (seed >> 33) as usize % n
+        };
+        let mut step = 0;
+        let values: Vec<Lifetime> = (0..500)
+            .map(|_| {
+                step += below(2);
+                value(below(1000), step, step + below(12))
+            })
+            .collect();
+        let arena = plan(&values);
+        let end = |i: usize| arena.offsets[i] + values[i].bytes;
+        for i in 0..values.len() {
+            assert!(arena.offsets[i].is_multiple_of(ALIGN) && end(i) <= arena.bytes);
+            for j in 0..i {
+                let together = values[j].last >= values[i].first && values[i].last >= values[j].first;
+                let overlap = arena.offsets[i] < end(j) && arena.offsets[j] < end(i);
+                assert!(!(together && overlap), "{:?} {:?}", values[i], values[j]);
+            }
+        }
+        let total: usize = values.iter().map(|it| it.bytes).sum();
+        assert!(arena.bytes * 4 < total, "{} of {total} bytes", arena.bytes);
+    }
+}

@@ -1,0 +1,169 @@
+//! Clean-up of a kernel's body: equal values are computed once, unused ones not at all, and,
+//! where rounding may differ from op by op, products with a sum become one instruction.
+
+use crate::ir::{BinaryOp, Inst, Kernel, Scope, Val};
+use crate::tensor::DType;
+use rustc_hash::FxHashMap;
+
+/// The kernel with a shorter body; `contract` allows `a * b + c` to be rounded once.
+pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
+    share(&mut kernel);
+    if contract {
+        fuse_products(&mut kernel);
+    }
+    prune(kernel)
+}
+
+/// The values that an instruction reads, for rewriting.
+fn operands(inst: &mut Inst) -> [Option<&mut Val>; 3] {
+    match inst {
+        Inst::Load(_) | Inst::Const(_) | Inst::Index(_) => [None, None, None],
+        Inst::Store(_, a) | Inst::Unary(_, a) | Inst::Cast { value: a, .. } | Inst::Reduce(_, a) => {
+            [Some(a), None, None]
+        }
+        Inst::Binary(_, a, b) | Inst::Compare(_, a, b) => [Some(a), Some(b), None],
+        Inst::Fma(a, b, c) | Inst::Select(a, b, c) => [Some(a), Some(b), Some(c)],
+    }
+}
+
+/// Lets readers of a value that was computed before read the earlier one.
+fn share(kernel: &mut Kernel) {
+    let mut same: Vec<Val> = (0..kernel.insts.len() as u32).map(Val).collect();
+    // What a point computes is visible later, what a loop computes only there.
+    let mut points: FxHashMap<(Inst, DType), Val> = FxHashMap::default();
+    for stage in 0..kernel.stages.len() {
+        let mut local = FxHashMap::default();
+        let in_loop = kernel.stages[stage].scope == Scope::Loop;
+        for i in kernel.stage_range(stage) {
+            let inst = &mut kernel.insts[i];
+            operands(inst).into_iter().flatten().for_each(|it| *it = same[it.0 as usize]);
+            // Memory may change between two loads; constants cost nothing where they are.
+            if matches!(inst, Inst::Load(_) | Inst::Store(..)) {
+                continue;
+            }
+            let key = (*inst, kernel.types[i]);
+            let shared = if matches!(inst, Inst::Const(_)) { None } else { points.get(&key) };
+            if let Some(&earlier) = shared.or_else(|| local.get(&key)) {
+                same[i] = earlier;
+            } else {
+                local.insert(key, Val(i as u32));
+            }
+        }
+        if !in_loop {
+            points.extend(local);
+        }
+    }
+}
+
+/// Turns sums of a product that nobody else reads into [`Inst::Fma`].
+fn fuse_products(kernel: &mut Kernel) {
+    let uses = uses(kernel);
+    for stage in 0..kernel.stages.len() {
+        let range = kernel.stage_range(stage);
+        for i in range.clone() {
+            let Inst::Binary(BinaryOp::Add, a, b) = kernel.insts[i] else { continue };
+            if !kernel.types[i].is_float() {
+                continue;
+            }
+            for (product, addend) in [(a, b), (b, a)] {
+                let at = product.0 as usize;
+                if let Inst::Binary(BinaryOp::Mul, x, y) = kernel.insts[at]
+                    && uses[at] == 1
+                    && range.contains(&at)
+                {
+                    kernel.insts[i] = Inst::Fma(x, y, addend);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+fn uses(kernel: &Kernel) -> Vec<u32> {
+    let mut uses = vec![0; kernel.insts.len()];
+    for inst in &kernel.insts {
+        let mut inst = *inst;
+        operands(&mut inst).into_iter().flatten().for_each(|it| uses[it.0 as usize] += 1);
+    }
+    uses
+}
+
+/// Drops instructions on which no store depends.
+fn prune(mut kernel: Kernel) -> Kernel {
+    let mut live = vec![false; kernel.insts.len()];
+    for i in (0..kernel.insts.len()).rev() {
+        let mut inst = kernel.insts[i];
+        live[i] |= matches!(inst, Inst::Store(..));
+        if live[i] {
+            operands(&mut inst).into_iter().flatten().for_each(|it| live[it.0 as usize] = true);
+        }
+    }
+    let mut number = vec![Val(u32::MAX); live.len()];
+    let (mut insts, mut types) = (Vec::new(), Vec::new());
+    let mut stages = std::mem::take(&mut kernel.stages);
+    let mut start = 0;
+    for stage in &mut stages {
+        for i in start..stage.end as usize {
+            if live[i] {
+                let mut inst = kernel.insts[i];
+                operands(&mut inst).into_iter().flatten().for_each(|it| *it = number[it.0 as usize]);
+                number[i] = Val(insts.len() as u32);
+                insts.push(inst);
+                types.push(kernel.types[i]);
+            }
+        }
+        start = std::mem::replace(&mut stage.end, insts.len() as u32) as usize;
+    }
+    let mut end = 0;
+    stages.retain(|stage| std::mem::replace(&mut end, stage.end) < stage.end);
+    Kernel { insts, types, stages, ..kernel }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{KernelBuilder, Lanes, Role, Step};
+
+    fn kernel() -> Kernel {
+        let mut body = KernelBuilder::new(0, 0, Lanes::Parallel);
+        let x = body.param(DType::F32, Role::Input, Step::Unit);
+        let out = body.param(DType::F32, Role::Output, Step::Unit);
+        let x = body.load(x);
+        let unused = body.index(0);
+        body.cast(unused, DType::F32);
+        let (one, again) = (body.constant(1.0, DType::F32), body.constant(1.0, DType::F32));
+        let product = body.binary(BinaryOp::Mul, x, one);
+        let twice = body.binary(BinaryOp::Mul, x, again);
+        let sum = body.binary(BinaryOp::Add, product, x);
+        let sum = body.binary(BinaryOp::Add, sum, twice);
+        body.store(out, sum);
+        body.end_stage(Scope::Point);
+        body.finish()
+    }
+
+    #[test]
+    fn shares_and_prunes() {
+        let exact = simplify(kernel(), false);
+        // load, constant, product, two sums, store: the product is shared.
+        assert_eq!(exact.insts.len(), 6);
+        assert_eq!(exact.stages.last().map(|it| it.end), Some(6));
+        assert!(!exact.insts.iter().any(|it| matches!(it, Inst::Fma(..) | Inst::Index(_))));
+    }
+
+    #[test]
+    fn contracts_only_when_allowed() {
+        let mut body = KernelBuilder::new(0, 0, Lanes::Parallel);
+        let params: Vec<_> = (0..2).map(|_| body.param(DType::F32, Role::Input, Step::Unit)).collect();
+        let out = body.param(DType::F32, Role::Output, Step::Unit);
+        let (x, y) = (body.load(params[0]), body.load(params[1]));
+        let product = body.binary(BinaryOp::Mul, x, y);
+        let sum = body.binary(BinaryOp::Add, y, product);
+        body.store(out, sum);
+        body.end_stage(Scope::Point);
+        let kernel = body.finish();
+        assert_eq!(simplify(kernel.clone(), false), kernel);
+        let contracted = simplify(kernel, true);
+        assert_eq!(contracted.insts[2], Inst::Fma(x, y, y));
+        assert_eq!(contracted.insts.len(), 4);
+    }
+}

@@ -1,0 +1,129 @@
+//! Moving elementwise ops through views to the op that reads them.
+//!
+//! An elementwise result that is read once, and that through a view which is not the whole of
+//! it in order, would have to be written first. Instead the op is computed at the elements that
+//! the view names: its own operands are read through the view.
+
+use super::emit::weigh;
+use super::flatten::{Access, Flat, Kind, NodeIndex};
+use crate::tensor::{Layout, Shape, Strides};
+use smallvec::SmallVec;
+
+/// An op that is computed for more elements than it has costs at most this many instructions.
+const CHEAP: usize = 3;
+
+/// Moves what can be moved, readers before what they read.
+pub(super) fn sink(flat: &mut Flat) {
+    let mut uses: Vec<u32> = vec![0; flat.values.len()];
+    let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
+    read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+    for reader in (0..flat.nodes.len()).rev() {
+        if !matches!(flat.nodes[reader].kind, Kind::Map(_) | Kind::Copy | Kind::Reduce(_)) {
+            continue;
+        }
+        for i in 0..flat.nodes[reader].inputs.len() {
+            let access = &flat.nodes[reader].inputs[i];
+            let Some(value) = access.value().filter(|&it| uses[it] == 1) else { continue };
+            let Some(producer) = flat.producer(value) else { continue };
+            if !flat.is_whole(access)
+                && let Some(inputs) = moved(flat, producer, access)
+            {
+                let (dtype, shape): (_, Shape) = (access.dtype, access.layout.shape().into());
+                flat.nodes[reader].inputs[i] = Access { layout: Layout::contiguous(&shape), ..*access };
+                debug_assert_eq!(flat.values[value].dtype, dtype);
+                flat.values[value].shape = shape;
+                flat.nodes[producer].inputs = inputs;
+            }
+        }
+    }
+}
+
+/// The operands with which a node computes what `view` names of its result.
+fn moved(flat: &Flat, node: NodeIndex, view: &Access) -> Option<SmallVec<[Access; 3]>> {
+    let node = &flat.nodes[node];
+    if !matches!(node.kind, Kind::Map(_) | Kind::Copy) {
+        return None;
+    }
+    let shape = &flat.values[node.outputs[0]].shape;
+    let grows = view.layout.numel() > shape.iter().product();
+    if grows && weigh(flat, node).insts > CHEAP {
+        return None;
+    }
+    let steps = Steps::of(&view.layout, shape)?;
+    Some(node.inputs.iter().map(|it| Access { layout: steps.through(&it.layout), ..*it }).collect())
+}
+
+/// How a view moves along the axes of the row-major array that it views.
+struct Steps {
+    shape: Shape,
+    /// The element at which it starts, by axis of the array.
+    start: Strides,
+    /// For each axis of the view the axis of the array, and how far it moves there.
+    axes: SmallVec<[(usize, isize); 4]>,
+}
+
+impl Steps {
+    /// The moves of `view` over a row-major array of `shape`, if each stays within one axis.
+    fn of(view: &Layout, shape: &[usize]) -> Option<Self> {
+        if view.numel() == 0 {
+            return None;
+        }
+        let dense = Layout::contiguous(shape);
+        let mut left = view.offset() as isize;
+        let mut start = Strides::new();
+        for &stride in dense.strides() {
+            start.push(left / stride);
+            left %= stride;
+        }
+        let (mut low, mut high) = (start.clone(), start.clone());
+        let mut axes = SmallVec::new();
+        for (&size, &stride) in view.shape().iter().zip(view.strides()) {
+            if size == 1 || stride == 0 {
+                axes.push((0, 0));
+                continue;
+            }
+            // The outermost axis whose stride divides the step.
+            let axis = (0..shape.len()).find(|&it| shape[it] != 1 && stride % dense.strides()[it] == 0)?;
+            let step = stride / dense.strides()[axis];
+            axes.push((axis, step));
+            let reach = step * (size as isize - 1);
+            low[axis] += reach.min(0);
+            high[axis] += reach.max(0);
+        }
+        let inside = |axis: usize| low[axis] >= 0 && high[axis] < shape[axis] as isize;
+        (0..shape.len()).all(inside).then(|| Self { shape: view.shape().into(), start, axes })
+    }
+
+    /// The view of an operand that the array was computed from, element by element.
+    fn through(&self, operand: &Layout) -> Layout {
+        let offset: isize = self.start.iter().zip(operand.strides()).map(|(at, stride)| at * stride).sum();
+        let strides = self.axes.iter().map(|&(axis, step)| if step == 0 { 0 } else { step * operand.strides()[axis] });
+        let strides = strides.collect();
+        Layout::new(self.shape.clone(), strides, (operand.offset() as isize + offset) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn views_compose_where_moves_stay_within_axes() {
+        let array = Layout::contiguous(&[4, 6]);
+        let operand = Layout::contiguous(&[6]).broadcast_to(&[4, 6]).expect("rows repeat");
+        let views = [
+            array.permute(&[1, 0]),
+            array.slice(1, 5, 3, -2),
+            array.slice(0, 1, 2, 1).permute(&[1, 0]),
+            array.reshape(&[2, 2, 3, 2]).expect("a row-major array takes any shape"),
+            array.slice(0, 2, 1, 1).broadcast_to(&[5, 6]).expect("ones repeat"),
+        ];
+        let places: Vec<usize> = operand.offsets().collect();
+        for view in views {
+            let through = Steps::of(&view, &[4, 6]).expect("each move stays within an axis").through(&operand);
+            let expected: Vec<usize> = view.offsets().map(|it| places[it]).collect();
+            assert_eq!(through.offsets().collect::<Vec<_>>(), expected, "{view:?}");
+        }
+        assert!(Steps::of(&array.reshape(&[24]).expect("row-major"), &[4, 6]).is_none());
+    }
+}
