@@ -69,6 +69,29 @@ macro_rules! axes_of {
 
 axes_of! { isize usize i32 i64 }
 
+/// What can name the axes of a reduction: what names axes, or `()` for all of them.
+pub trait ReduceAxes {
+    /// The axes of a tensor of `rank`, in ascending order.
+    ///
+    /// # Errors
+    /// Those of [`normalize_axes`].
+    fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>>;
+}
+
+impl ReduceAxes for () {
+    fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>> {
+        Ok((0..rank).collect())
+    }
+}
+
+impl<T: IntoAxes> ReduceAxes for T {
+    fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>> {
+        let mut axes = normalize_axes(&self.into_axes(), rank)?;
+        axes.sort_unstable();
+        Ok(axes)
+    }
+}
+
 /// The error of `op` on these operands.
 #[cold]
 pub(crate) fn refusal(op: &str, operands: &[&Tensor], code: Code, message: impl Into<String>) -> Error {

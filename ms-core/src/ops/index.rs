@@ -47,7 +47,7 @@ impl Tensor {
     pub fn set_at(&self, indices: impl IntoIndices, value: impl IntoOperand) -> Self {
         let selection = self.selection("set_at", indices);
         let value = value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)).or_raise();
-        let value = super::reshape(broadcast_to(value, &selection.shape), &selection.sizes);
+        let value = super::reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
         let starts: Vec<i64> = selection.starts.iter().map(|&it| it as i64).collect();
         let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
         update(self, &value, &starts, &steps)

@@ -5,15 +5,22 @@
 //! definition.
 
 mod axis;
+pub mod body;
 mod check;
 mod creation;
 mod def;
+pub mod elementwise;
 mod evaluate;
+#[cfg(test)]
+mod generated_tests;
 mod host;
 mod index;
+pub mod math;
 mod operand;
+mod operators;
 mod philox;
 pub mod random;
+pub mod reference;
 mod repeat;
 pub mod rules;
 mod selection;
@@ -35,40 +42,52 @@ macro_rules! primitives {
 }
 
 primitives! {
-    add::{ ADD };
+    arithmetic::{ ABS, ADD, MUL, NEG, SIGN, SQUARE, SUB };
+    bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
     broadcast_to::{ BROADCAST_TO };
     call::{ CALL };
     cast::{ CAST };
+    comparison::{ EQUAL, GREATER, GREATER_EQUAL, ISFINITE, ISINF, ISNAN, LESS, LESS_EQUAL, NOT_EQUAL };
     concat::{ CONCAT };
     constant::{ CONSTANT };
     conv::{ CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD };
     distribution::{ RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM };
+    division::{ DIV, FLOOR_DIV, FMOD, RECIPROCAL, REMAINDER };
+    erf::{ ERF, ERFC };
+    exponential::{ EXP, EXPM1, LOG, LOG1P, RSQRT, SIGMOID, SQRT };
+    extrema::{ MAXIMUM, MINIMUM, RELU };
     eye::{ EYE };
     full::{ FULL };
     gather::{ GATHER, INDEX_ADD };
     gather_nd::{ GATHER_ND, SCATTER_ND_ADD };
+    hyperbolic::{ ACOSH, ASINH, ATANH, COSH, SINH, TANH };
     iota::{ IOTA };
     linspace::{ LINSPACE };
+    logical::{ LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, LOGICAL_XOR };
     matmul::{ MATMUL };
     permute::{ PERMUTE };
     pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD, MAX_POOL, MAX_POOL_GRAD, MAX_POOL_TAKE };
+    reduction::{ ALL, ANY, MAX, MIN, PROD, SUM };
     reshape::{ RESHAPE };
+    rounding::{ CEIL, FLOOR, ROUND, TRUNC };
     scatter::{ SCATTER_ADD, TAKE_ALONG_AXIS };
+    select::{ SELECT };
     slice::{ SLICE };
     slice_update::{ SLICE_UPDATE };
     sort::{ SORT };
-    sum::{ SUM };
+    trigonometric::{ ACOS, ASIN, ATAN, ATAN2, COS, HYPOT, SIN, TAN };
     value_and_grad::{ VALUE_AND_GRAD };
 }
 
-pub use axis::{IntoAxes, normalize_axes, normalize_axis};
+pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use check::{infer, verify};
 pub use creation::*;
 pub use def::{
     Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, Types, Vjp,
 };
+pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
-pub use operand::{IntoOperand, Operand};
+pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use repeat::*;
 pub use selection::*;
 pub use shape::*;

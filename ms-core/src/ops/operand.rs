@@ -1,9 +1,10 @@
 //! What ops take: tensors, parameters, and weak scalars.
 
+use super::{CONSTANT, Domain};
 use crate::error::{Code, Error, Result};
-use crate::ops::CONSTANT;
 use crate::tensor::{AsTensor, Attr, Attrs, DType, Literal, Parameter, Scalar, Tensor, apply, promote};
 use std::borrow::Cow;
+use std::fmt;
 
 /// An operand of an op: a tensor, or a scalar that takes the dtype of the tensor it meets.
 pub enum Operand<'a> {
@@ -52,7 +53,7 @@ macro_rules! scalar_operands {
 
 scalar_operands! { bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64 half::f16 half::bf16 }
 
-impl Operand<'_> {
+impl<'a> Operand<'a> {
     /// The dtype, if this is a tensor.
     pub fn dtype(&self) -> Option<DType> {
         match self {
@@ -61,15 +62,23 @@ impl Operand<'_> {
         }
     }
 
+    /// The number, if this is a scalar.
+    pub fn scalar(&self) -> Option<Scalar> {
+        match self {
+            Self::Tensor(_) => None,
+            Self::Scalar(scalar) => Some(*scalar),
+        }
+    }
+
     /// The operand as a tensor of `dtype`.
     ///
     /// # Errors
     /// [`Code::DType`] for a scalar of a higher kind than `dtype`.
     #[track_caller]
-    pub fn into_tensor(self, dtype: DType) -> Result<Tensor> {
+    pub fn into_tensor(self, dtype: DType) -> Result<Cow<'a, Tensor>> {
         match self {
-            Self::Tensor(tensor) if tensor.dtype() == dtype => Ok(tensor.into_owned()),
-            Self::Tensor(tensor) => Ok(super::cast(&*tensor, dtype)),
+            Self::Tensor(tensor) if tensor.dtype() == dtype => Ok(tensor),
+            Self::Tensor(tensor) => Ok(Cow::Owned(super::cast(&*tensor, dtype))),
             Self::Scalar(scalar) => {
                 if scalar.kind() > dtype.kind() {
                     let message = format!("the scalar {scalar} does not fit a tensor of {dtype}");
@@ -77,25 +86,51 @@ impl Operand<'_> {
                         .help("cast the tensor first: scalars never change a tensor's kind"));
                 }
                 let literal = Attrs::new([Attr::Literal(Literal::scalar(scalar, dtype))]);
-                Ok(apply(CONSTANT.op(), &literal, &[])?.remove(0))
+                Ok(Cow::Owned(apply(CONSTANT.op(), &literal, &[])?.remove(0)))
             }
         }
     }
 }
 
-/// Two operands in their common dtype: tensors promote, scalars follow.
+impl fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tensor(tensor) => tensor.ty().fmt(f),
+            Self::Scalar(scalar) => scalar.fmt(f),
+        }
+    }
+}
+
+/// The common dtype of operands: tensors promote, scalars follow.
+pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
+    let tensors = operands.iter().filter_map(Operand::dtype).reduce(promote);
+    let scalars = || operands.iter().filter_map(Operand::scalar).map(Scalar::default_dtype).reduce(promote);
+    tensors.or_else(scalars).expect("there is an operand")
+}
+
+/// The operands of the op `name` as tensors of their common dtype, converted to the op's domain.
 ///
 /// # Errors
-/// [`Code::DType`] for a scalar of a higher kind than the tensor.
+/// [`Code::DType`] for a scalar of a higher kind than the tensors, or a dtype the op does not take.
 #[track_caller]
-pub fn unify(a: Operand<'_>, b: Operand<'_>) -> Result<(Tensor, Tensor)> {
-    let dtype = match (&a, &b) {
-        (Operand::Scalar(a), Operand::Scalar(b)) => promote(a.default_dtype(), b.default_dtype()),
-        _ => match (a.dtype(), b.dtype()) {
-            (Some(a), Some(b)) => promote(a, b),
-            (Some(it), None) | (None, Some(it)) => it,
-            (None, None) => unreachable!("one of the two is a tensor"),
-        },
-    };
-    Ok((a.into_tensor(dtype)?, b.into_tensor(dtype)?))
+pub fn operands<'a, const N: usize>(
+    name: &str,
+    domain: Domain,
+    operands: [Operand<'a>; N],
+) -> Result<[Cow<'a, Tensor>; N]> {
+    let dtype = domain.convert(common_dtype(&operands)).map_err(|error| {
+        let types = operands.iter().map(|it| it.to_string());
+        error.with_op(name).with_operands(types)
+    })?;
+    let mut failed = None;
+    let tensors = operands.map(|it| {
+        it.into_tensor(dtype).unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            Cow::Owned(Tensor::scalar(false))
+        })
+    });
+    match failed {
+        Some(error) => Err(error.with_op(name)),
+        None => Ok(tensors),
+    }
 }

@@ -1,10 +1,8 @@
-//! Rules that many ops share: shapes, reference evaluation, gradients of broadcasting.
+//! Rules that many ops share: shapes, and gradients of broadcasting.
 
 use crate::error::{Code, Error, Result};
-use crate::ops::Types;
-use crate::tensor::{Array, Attrs, DType, Dim, Dims, Element, Literal, Scalar, Tensor, Type, broadcast_shapes};
-use crate::with_element;
-use smallvec::{SmallVec, smallvec};
+use crate::tensor::{AsTensor, DType, Dim, Dims, Literal, Scalar, Shape, Tensor, broadcast_shapes};
+use smallvec::SmallVec;
 
 /// The dimensions of an elementwise op on two types, by NumPy's rules.
 ///
@@ -26,68 +24,26 @@ pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     Ok(out)
 }
 
-/// The type of an elementwise op whose operands have one dtype: that dtype, broadcast.
+/// The shape to which all of `shapes` broadcast, by NumPy's rules.
 ///
 /// # Errors
-/// [`Code::DType`] when dtypes differ, [`Code::Shape`] when shapes do not broadcast.
-pub fn same_dtype(_: &Attrs, inputs: &[&Type]) -> Result<Types> {
-    let mut dims = inputs[0].dims.clone();
-    for other in &inputs[1..] {
-        if other.dtype != inputs[0].dtype {
-            return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", inputs[0].dtype, other.dtype)));
-        }
-        dims = broadcast_dims(&dims, &other.dims)?;
-    }
-    Ok(smallvec![Type::new(inputs[0].dtype, dims)])
-}
-
-/// Reference evaluation of an elementwise op on two arrays of one dtype through f64 (floats)
-/// or i128 (integers, which wrap).
-pub fn eval_binary(
-    inputs: &[&Array],
-    float: impl Fn(f64, f64) -> f64,
-    int: impl Fn(i128, i128) -> i128,
-) -> Result<SmallVec<[Array; 1]>> {
-    let (a, b) = (inputs[0], inputs[1]);
-    let shape = broadcast_shapes(a.shape(), b.shape())?;
-    let a = a.with_layout(a.layout().broadcast_to(&shape)?);
-    let b = b.with_layout(b.layout().broadcast_to(&shape)?);
-    let mut out = Array::uninit(&shape, a.dtype());
-    with_element!(a.dtype(), T => {
-        for ((to, a), b) in out.as_mut_slice::<T>().iter_mut().zip(a.iter::<T>()).zip(b.iter::<T>()) {
-            *to = combine(a, b, &float, &int);
-        }
-    });
-    Ok(smallvec![out])
-}
-
-fn combine<T: Element>(a: T, b: T, float: &impl Fn(f64, f64) -> f64, int: &impl Fn(i128, i128) -> i128) -> T {
-    let (a, b) = (a.to_scalar(), b.to_scalar());
-    T::from_scalar(if T::DTYPE.is_float() {
-        Scalar::Float(float(a.as_f64(), b.as_f64()))
-    } else {
-        Scalar::Int(int(wide(a), wide(b)) as i64)
-    })
-}
-
-/// An integer scalar without loss.
-pub fn wide(scalar: Scalar) -> i128 {
-    match scalar {
-        Scalar::UInt(it) => it as i128,
-        other => other.as_i64() as i128,
-    }
+/// [`Code::Shape`] when sizes differ and neither is one.
+pub fn broadcast_shape<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Shape> {
+    shapes.into_iter().try_fold(Shape::new(), |all, shape| broadcast_shapes(&all, shape))
 }
 
 /// The gradient of a broadcast operand: summed over the axes that were repeated.
-pub fn sum_to(gradient: &Tensor, like: &Tensor) -> Tensor {
+#[track_caller]
+pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
+    let gradient = gradient.as_tensor();
     let (from, to) = (gradient.ty(), like.ty());
     if from.dims == to.dims {
-        return gradient.clone();
+        return gradient.into_owned();
     }
     let extra = from.rank() - to.rank();
     let axes: SmallVec<[usize; 4]> =
         (0..from.rank()).filter(|&axis| axis < extra || (to.dims[axis - extra] == 1 && from.dims[axis] != 1)).collect();
-    let summed = super::sum_axes(gradient, &axes, true);
+    let summed = super::sum_axes(&gradient, &axes, true);
     if extra == 0 { summed } else { super::reshape_dims(&summed, &to.dims) }
 }
 

@@ -1,0 +1,231 @@
+//! Bodies of kernels as formulas: values with operators.
+
+use crate::ir::{BinaryOp, Compare, KernelBuilder, UnaryOp, Val};
+use crate::tensor::{DType, Scalar};
+use std::cell::RefCell;
+use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
+
+/// A value of the body that is being built; an operator appends an instruction.
+///
+/// Numbers stand for constants of the dtype of the value they meet.
+#[derive(Clone, Copy)]
+pub struct Expr<'s> {
+    builder: &'s RefCell<&'s mut KernelBuilder>,
+    val: Val,
+}
+
+/// What can stand beside an [`Expr`]: another one, or a number.
+pub trait Term<'s> {
+    /// The value, of the dtype of `like`.
+    fn beside(self, like: Expr<'s>) -> Expr<'s>;
+}
+
+impl<'s> Term<'s> for Expr<'s> {
+    fn beside(self, _: Expr<'s>) -> Expr<'s> {
+        self
+    }
+}
+
+impl<'s> Term<'s> for Scalar {
+    fn beside(self, like: Expr<'s>) -> Expr<'s> {
+        like.build(|it, val| it.constant_like(self, val))
+    }
+}
+
+macro_rules! numbers {
+    ($($ty:ty)*) => {$(
+        impl<'s> Term<'s> for $ty {
+            fn beside(self, like: Expr<'s>) -> Expr<'s> {
+                Scalar::from(self).beside(like)
+            }
+        }
+    )*};
+}
+
+numbers! { bool i64 f64 }
+
+/// Builds a body from operands in their own dtypes.
+pub fn body<const N: usize>(
+    builder: &mut KernelBuilder,
+    operands: &[Val],
+    formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
+) -> Val {
+    let builder = RefCell::new(builder);
+    let operands: [Val; N] = operands.try_into().expect("the op has as many operands as its formula");
+    formula(operands.map(|val| Expr { builder: &builder, val })).val
+}
+
+/// Builds a body whose f16 and bf16 operands are widened to f32, and the result rounded back:
+/// one rounding for the whole formula.
+pub fn wide_body<const N: usize>(
+    builder: &mut KernelBuilder,
+    operands: &[Val],
+    formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
+) -> Val {
+    let dtype = builder.ty(operands[0]);
+    if !matches!(dtype, DType::F16 | DType::BF16) {
+        return body(builder, operands, formula);
+    }
+    body::<N>(builder, operands, |all| {
+        let out = formula(all.map(|it| it.cast(DType::F32)));
+        if out.dtype() == DType::F32 { out.cast(dtype) } else { out }
+    })
+}
+
+impl<'s> Expr<'s> {
+    fn build(self, f: impl FnOnce(&mut KernelBuilder, Val) -> Val) -> Self {
+        let val = f(&mut self.builder.borrow_mut(), self.val);
+        Self { val, ..self }
+    }
+
+    fn unary(self, op: UnaryOp) -> Self {
+        self.build(|it, val| it.unary(op, val))
+    }
+
+    fn binary(self, op: BinaryOp, other: impl Term<'s>) -> Self {
+        let other = other.beside(self);
+        self.build(|it, val| it.binary(op, val, other.val))
+    }
+
+    fn compare(self, op: Compare, other: impl Term<'s>) -> Self {
+        let other = other.beside(self);
+        self.build(|it, val| it.compare(op, val, other.val))
+    }
+
+    /// The dtype.
+    pub fn dtype(self) -> DType {
+        self.builder.borrow().ty(self.val)
+    }
+
+    /// A constant of this value's dtype.
+    pub fn constant(self, value: impl Term<'s>) -> Self {
+        value.beside(self)
+    }
+
+    /// `self * b + c`, rounded once.
+    pub fn mul_add(self, b: impl Term<'s>, c: impl Term<'s>) -> Self {
+        let (b, c) = (b.beside(self), c.beside(self));
+        self.build(|it, val| it.fma(val, b.val, c.val))
+    }
+
+    /// The magnitude.
+    pub fn abs(self) -> Self {
+        self.unary(UnaryOp::Abs)
+    }
+
+    /// The square root.
+    pub fn sqrt(self) -> Self {
+        self.unary(UnaryOp::Sqrt)
+    }
+
+    /// Rounded down.
+    pub fn floor(self) -> Self {
+        self.unary(UnaryOp::Floor)
+    }
+
+    /// Rounded up.
+    pub fn ceil(self) -> Self {
+        self.unary(UnaryOp::Ceil)
+    }
+
+    /// Rounded towards zero.
+    pub fn trunc(self) -> Self {
+        self.unary(UnaryOp::Trunc)
+    }
+
+    /// Rounded to the nearest integer, halves to even.
+    pub fn round_even(self) -> Self {
+        self.unary(UnaryOp::RoundEven)
+    }
+
+    /// The bits of a float as an integer of its width, or back.
+    pub fn bitcast(self) -> Self {
+        self.build(|it, val| it.bitcast(val))
+    }
+
+    /// Conversion to another dtype.
+    pub fn cast(self, to: DType) -> Self {
+        self.build(|it, val| it.cast(val, to))
+    }
+
+    /// The smaller; nan if either is nan.
+    pub fn min(self, other: impl Term<'s>) -> Self {
+        self.binary(BinaryOp::Min, other)
+    }
+
+    /// The larger; nan if either is nan.
+    pub fn max(self, other: impl Term<'s>) -> Self {
+        self.binary(BinaryOp::Max, other)
+    }
+
+    /// Whether the two are equal.
+    pub fn eq(self, other: impl Term<'s>) -> Self {
+        self.compare(Compare::Eq, other)
+    }
+
+    /// Whether the two differ, or one is nan.
+    pub fn ne(self, other: impl Term<'s>) -> Self {
+        self.compare(Compare::Ne, other)
+    }
+
+    /// Whether this is less.
+    pub fn lt(self, other: impl Term<'s>) -> Self {
+        self.compare(Compare::Lt, other)
+    }
+
+    /// Whether this is less or equal.
+    pub fn le(self, other: impl Term<'s>) -> Self {
+        self.compare(Compare::Le, other)
+    }
+
+    /// Whether this is greater.
+    pub fn gt(self, other: impl Term<'s>) -> Self {
+        other.beside(self).lt(self)
+    }
+
+    /// Whether this is greater or equal.
+    pub fn ge(self, other: impl Term<'s>) -> Self {
+        other.beside(self).le(self)
+    }
+
+    /// `then` where this bool is true, else `other`; one of the two may be a number.
+    pub fn select(self, then: Self, other: impl Term<'s>) -> Self {
+        let other = other.beside(then);
+        self.build(|it, val| it.select(val, then.val, other.val))
+    }
+
+    /// This value where `condition` is false, else `then`.
+    pub fn replace(self, condition: Self, then: impl Term<'s>) -> Self {
+        condition.select(then.beside(self), self)
+    }
+}
+
+macro_rules! operators {
+    ($($op:ident $method:ident $inst:ident)*) => {$(
+        impl<'s, T: Term<'s>> $op<T> for Expr<'s> {
+            type Output = Self;
+            fn $method(self, other: T) -> Self {
+                self.binary(BinaryOp::$inst, other)
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add Add  Sub sub Sub  Mul mul Mul  Div div Div  Rem rem Rem
+    Shl shl Shl  Shr shr Shr  BitAnd bitand And  BitOr bitor Or  BitXor bitxor Xor
+}
+
+impl Neg for Expr<'_> {
+    type Output = Self;
+    fn neg(self) -> Self {
+        self.unary(UnaryOp::Neg)
+    }
+}
+
+impl Not for Expr<'_> {
+    type Output = Self;
+    fn not(self) -> Self {
+        self.unary(UnaryOp::Not)
+    }
+}

@@ -1,0 +1,51 @@
+//! The error function.
+
+use super::elementwise::{elementwise, float1};
+use super::math;
+use std::f64::consts::FRAC_2_SQRT_PI;
+
+elementwise! {
+    /// The error function `2 / sqrt(pi)` times the integral of `e^(-t^2)` from zero to `x`.
+    ERF = 200: erf(x), Float -> same;
+    eval |v| float1(v, erf_f64);
+    vjp |g, y| { x: g * ((-x.square()).exp() * FRAC_2_SQRT_PI) };
+    lower wide_body |[x]| math::erf(x);
+    samples [(-3.0, 3.0)];
+}
+
+elementwise! {
+    /// `1 - erf(x)` without cancellation.
+    ERFC = 201: erfc(x), Float -> same;
+    eval |v| float1(v, erfc_f64);
+    vjp |g, y| { x: -(g * ((-x.square()).exp() * FRAC_2_SQRT_PI)) };
+    lower wide_body |[x]| math::erfc(x);
+    samples [(-3.0, 3.0)];
+}
+
+/// By the series of positive terms `2 / sqrt(pi) e^(-x^2) sum 2^n x^(2n+1) / (2n+1)!!`
+/// (DLMF 7.6.2), or the complement where that is small.
+fn erf_f64(x: f64) -> f64 {
+    if x.abs() > 2.0 {
+        return (1.0 - erfc_f64(x.abs())).copysign(x);
+    }
+    let (mut term, mut sum) = (x, x);
+    for n in 1..60 {
+        term *= 2.0 * x * x / (2 * n + 1) as f64;
+        sum += term;
+    }
+    FRAC_2_SQRT_PI * (-x * x).exp() * sum
+}
+
+/// By the continued fraction `e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / ..)))`
+/// (DLMF 7.9.1), which takes the more terms the smaller `x > 1/2` is.
+fn erfc_f64(x: f64) -> f64 {
+    if x.is_nan() || x <= 0.5 {
+        return 1.0 - erf_f64(x);
+    }
+    let terms = 40 + (400.0 / (x * x)) as usize;
+    let fraction = (1..=terms).rev().fold(x, |rest, n| x + 0.5 * n as f64 / rest);
+    // The square in two parts: e^-x^2 magnifies what rounding takes from it.
+    let square = x * x;
+    let lost = x.mul_add(x, -square);
+    FRAC_2_SQRT_PI / 2.0 * (-square).exp() * (1.0 - lost) / fraction
+}

@@ -1,0 +1,40 @@
+//! Logic of truth values.
+
+use super::elementwise::elementwise;
+use crate::tensor::Scalar;
+
+elementwise! {
+    /// Whether both are true; numbers are true unless zero.
+    LOGICAL_AND = 140: logical_and(a, b), Logical -> bool;
+    eval |v| Scalar::Bool(v[0].as_bool() & v[1].as_bool());
+    vjp none "truth values have no gradient";
+    lower body |[a, b]| a & b;
+    samples [(0.0, 1.0), (0.0, 1.0)];
+}
+
+elementwise! {
+    /// Whether at least one is true; numbers are true unless zero.
+    LOGICAL_OR = 141: logical_or(a, b), Logical -> bool;
+    eval |v| Scalar::Bool(v[0].as_bool() | v[1].as_bool());
+    vjp none "truth values have no gradient";
+    lower body |[a, b]| a | b;
+    samples [(0.0, 1.0), (0.0, 1.0)];
+}
+
+elementwise! {
+    /// Whether exactly one is true; numbers are true unless zero.
+    LOGICAL_XOR = 142: logical_xor(a, b), Logical -> bool;
+    eval |v| Scalar::Bool(v[0].as_bool() ^ v[1].as_bool());
+    vjp none "truth values have no gradient";
+    lower body |[a, b]| a ^ b;
+    samples [(0.0, 1.0), (0.0, 1.0)];
+}
+
+elementwise! {
+    /// Whether `x` is false, or zero.
+    LOGICAL_NOT = 143: logical_not(x), Logical -> bool;
+    eval |v| Scalar::Bool(!v[0].as_bool());
+    vjp none "truth values have no gradient";
+    lower body |[x]| !x;
+    samples [(0.0, 1.0)];
+}

@@ -1,0 +1,139 @@
+//! Transcendental functions as formulas of basic instructions, in f32 and f64.
+//!
+//! Backends run these formulas as they stand, so that eager execution, compiled kernels, the
+//! interpreter and every instruction set agree bit for bit. Error bounds stand at the
+//! functions and are those that the tests in this folder measure.
+//!
+//! The methods are those of the classic libraries (Cody and Waite 1980; the FreeBSD msun
+//! library, from whose structure the reductions of `log`, `log1p` and `expm1` are taken);
+//! the coefficients are this project's own (`minimax.py`).
+
+// Several fits come near famous constants.
+#[allow(clippy::approx_constant)]
+mod coefficients;
+mod erf;
+mod exponential;
+mod logarithm;
+mod trigonometric;
+
+pub use erf::{erf, erfc};
+pub use exponential::{cosh, exp, expm1, sigmoid, sinh, tanh};
+pub use logarithm::{acosh, asinh, atanh, log, log1p};
+pub use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
+
+use super::body::Expr;
+use crate::tensor::DType;
+use std::f64::consts;
+
+/// Polynomial coefficients in both formats, lowest power first.
+struct Series {
+    f32: &'static [f32],
+    f64: &'static [f64],
+}
+
+impl Series {
+    /// The polynomial at `x`, by Horner's rule.
+    fn at<'s>(&self, x: Expr<'s>) -> Expr<'s> {
+        match Format::of(x) {
+            Format::F32 => horner(x, self.f32.iter().map(|&it| it as f64)),
+            Format::F64 => horner(x, self.f64.iter().copied()),
+        }
+    }
+}
+
+/// A constant as an unevaluated sum of numbers of the format, the largest first.
+struct Parts {
+    f32: &'static [f64],
+    f64: &'static [f64],
+}
+
+/// `ln 2`.
+const LN_2: Parts = Parts { f32: &[consts::LN_2, -1.9046542e-9], f64: &[consts::LN_2, 2.3190468138462996e-17] };
+
+impl Parts {
+    fn of(&self, format: Format) -> &'static [f64] {
+        format.pick(self.f32, self.f64)
+    }
+
+    /// `x` less `n` times the constant, each step rounded once.
+    fn subtract<'s>(&self, x: Expr<'s>, n: Expr<'s>) -> Expr<'s> {
+        self.of(Format::of(x)).iter().fold(x, |rest, &part| n.mul_add(-part, rest))
+    }
+}
+
+fn horner<'s>(x: Expr<'s>, coefficients: impl DoubleEndedIterator<Item = f64>) -> Expr<'s> {
+    let mut rest = coefficients.rev();
+    let last = x.constant(rest.next().expect("a polynomial has a coefficient"));
+    rest.fold(last, |sum, coefficient| sum.mul_add(x, coefficient))
+}
+
+/// The two formats in which functions are evaluated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Format {
+    F32,
+    F64,
+}
+
+impl Format {
+    fn of(x: Expr<'_>) -> Self {
+        match x.dtype() {
+            DType::F32 => Self::F32,
+            DType::F64 => Self::F64,
+            other => unreachable!("functions are evaluated in f32 and f64, not {other}"),
+        }
+    }
+
+    /// One of two numbers.
+    fn pick<T>(self, f32: T, f64: T) -> T {
+        match self {
+            Self::F32 => f32,
+            Self::F64 => f64,
+        }
+    }
+
+    /// Explicit bits of the significand.
+    fn fraction_bits(self) -> i64 {
+        self.pick(23, 52)
+    }
+
+    /// The exponent field of one.
+    fn bias(self) -> i64 {
+        self.pick(127, 1023)
+    }
+
+    /// `1.5 * 2^fraction_bits`: adding it rounds a small number to an integer, which then
+    /// stands in the low bits.
+    fn shifter(self) -> f64 {
+        1.5 * (1i64 << self.fraction_bits()) as f64
+    }
+
+    /// The bits of [`Format::shifter`].
+    fn shifter_bits(self) -> i64 {
+        self.pick((self.shifter() as f32).to_bits() as i64, self.shifter().to_bits() as i64)
+    }
+}
+
+/// The nearest integer to a small number, as a float and as an integer.
+fn nearest<'s>(x: Expr<'s>) -> (Expr<'s>, Expr<'s>) {
+    let format = Format::of(x);
+    let shifted = x + format.shifter();
+    (shifted - format.shifter(), shifted.bitcast() - format.shifter_bits())
+}
+
+/// A small integer as a float.
+fn to_float(n: Expr<'_>) -> Expr<'_> {
+    let format = if n.dtype() == DType::I32 { Format::F32 } else { Format::F64 };
+    (n + format.shifter_bits()).bitcast() - format.shifter()
+}
+
+/// `2^n` of an integer in the range of normal numbers.
+fn power_of_two(n: Expr<'_>) -> Expr<'_> {
+    let format = if n.dtype() == DType::I32 { Format::F32 } else { Format::F64 };
+    ((n + format.bias()) << format.fraction_bits()).bitcast()
+}
+
+/// `magnitude` with the sign of `sign`; `magnitude` is not negative.
+fn with_sign<'s>(magnitude: Expr<'s>, sign: Expr<'s>) -> Expr<'s> {
+    let mask = Format::of(sign).pick(i32::MIN as i64, i64::MIN);
+    (magnitude.bitcast() | (sign.bitcast() & mask)).bitcast()
+}

@@ -1,0 +1,44 @@
+//! Rounding to whole numbers; integers stay as they are.
+
+use super::body::Expr;
+use super::elementwise::{elementwise, number1};
+
+elementwise! {
+    /// `x` rounded down.
+    FLOOR = 160: floor(x), Numeric -> same;
+    eval |v| number1(v, f64::floor, |x| x);
+    vjp zero;
+    lower body |[x]| rounded(x, Expr::floor);
+    samples [(-9.0, 9.0)];
+}
+
+elementwise! {
+    /// `x` rounded up.
+    CEIL = 161: ceil(x), Numeric -> same;
+    eval |v| number1(v, f64::ceil, |x| x);
+    vjp zero;
+    lower body |[x]| rounded(x, Expr::ceil);
+    samples [(-9.0, 9.0)];
+}
+
+elementwise! {
+    /// `x` rounded to the nearest whole number, halves to the even one.
+    ROUND = 162: round(x), Numeric -> same;
+    eval |v| number1(v, f64::round_ties_even, |x| x);
+    vjp zero;
+    lower body |[x]| rounded(x, Expr::round_even);
+    samples [(-9.0, 9.0)];
+}
+
+elementwise! {
+    /// `x` rounded towards zero.
+    TRUNC = 163: trunc(x), Numeric -> same;
+    eval |v| number1(v, f64::trunc, |x| x);
+    vjp zero;
+    lower body |[x]| rounded(x, Expr::trunc);
+    samples [(-9.0, 9.0)];
+}
+
+fn rounded<'s>(x: Expr<'s>, round: impl FnOnce(Expr<'s>) -> Expr<'s>) -> Expr<'s> {
+    if x.dtype().is_float() { round(x) } else { x }
+}
