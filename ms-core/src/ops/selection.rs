@@ -13,7 +13,8 @@ use crate::with_element;
 #[track_caller]
 pub fn nonzero(x: impl AsTensor) -> Tensor {
     let x = x.as_tensor();
-    let array = x.try_array().map_err(|it| it.with_op("nonzero")).or_raise();
+    refuse_traced("nonzero", &x);
+    let array = x.try_array().or_raise();
     let hits: Vec<usize> = with_element!(array.dtype(), T => {
         let hit = |(at, it): (usize, T)| it.to_scalar().as_bool().then_some(at);
         array.iter::<T>().enumerate().filter_map(hit).collect()
@@ -38,6 +39,7 @@ pub fn nonzero(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
     let (x, mask) = (x.as_tensor(), mask.as_tensor());
+    refuse_traced("masked_select", &mask);
     if mask.dtype() != crate::DType::Bool {
         let message = format!("a mask holds bools, not {}", mask.dtype());
         raise(refusal("masked_select", &[&x, &mask], Code::DType, message));
@@ -47,4 +49,12 @@ pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
         .or_raise();
     let places = nonzero(reshape(broadcast_to(&*mask, &shape), [-1]));
     gather(reshape(broadcast_to(&*x, &shape), [-1]), reshape(places, [-1]), 0)
+}
+
+#[track_caller]
+fn refuse_traced(op: &str, x: &Tensor) {
+    if x.is_traced() {
+        let error = refusal(op, &[x], Code::TracedValue, "the size of the result depends on data");
+        raise(error.help("call it outside the compiled function, or keep the shape and use a mask with `select`"));
+    }
 }

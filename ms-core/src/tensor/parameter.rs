@@ -1,6 +1,6 @@
 //! Named mutable slots.
 
-use super::dispatch::{Eagerly, dispatcher, with_dispatcher};
+use super::dispatch::{Eagerly, current_dispatcher, dispatcher, eager, with_dispatcher};
 use super::dtype::DType;
 use super::layout::IntoShape;
 use super::tensor::Tensor;
@@ -151,7 +151,10 @@ impl Parameter {
     /// [`Code::Shape`](crate::Code::Shape) or [`Code::DType`](crate::Code::DType) when it is of another type.
     #[track_caller]
     pub fn try_set(&self, value: &Tensor) -> Result<()> {
-        dispatcher(|it| it.write_parameter(self, value))
+        match current_dispatcher() {
+            Some(top) => top.write_parameter(self, value),
+            None => eager().write_parameter(self, value),
+        }
     }
 
     /// What the slot holds, by-passing the dispatcher.

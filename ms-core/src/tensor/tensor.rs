@@ -1,7 +1,7 @@
 //! The one tensor type: an array, or a value of the trace that is being built.
 
 use super::array::Array;
-use super::dispatch::dispatcher;
+use super::dispatch::{current_dispatcher, eager};
 use super::dtype::DType;
 use super::element::{Element, Scalar};
 use super::layout::{IntoShape, Shape};
@@ -135,7 +135,7 @@ impl Tensor {
             Repr::Array(array) => array.shape(),
             Repr::Traced(traced) => match &traced.shape {
                 Some(shape) if !traced.poisoned => shape,
-                _ => dispatcher(|it| it.refuse_shape(traced)),
+                _ => refuse_shape(traced),
             },
         }
     }
@@ -145,7 +145,7 @@ impl Tensor {
     pub fn rank(&self) -> usize {
         match &self.0 {
             Repr::Array(array) => array.layout().rank(),
-            Repr::Traced(traced) if traced.poisoned => dispatcher(|it| it.refuse_shape(traced)),
+            Repr::Traced(traced) if traced.poisoned => refuse_shape(traced),
             Repr::Traced(traced) => traced.ty.rank(),
         }
     }
@@ -186,7 +186,7 @@ impl Tensor {
     pub fn try_array(&self) -> Result<Array> {
         match &self.0 {
             Repr::Array(array) => Ok((**array).clone()),
-            Repr::Traced(traced) => Err(dispatcher(|it| it.refuse_read(traced))),
+            Repr::Traced(traced) => Err(refuse_read(traced)),
         }
     }
 
@@ -234,6 +234,26 @@ impl Tensor {
                 .with_op("item")
                 .with_operands([self.ty().to_string()])),
         }
+    }
+}
+
+// Both call the dispatcher directly: in a closure the user's line would be lost.
+
+#[track_caller]
+#[cold]
+fn refuse_shape(traced: &Traced) -> ! {
+    match current_dispatcher() {
+        Some(top) => top.refuse_shape(traced),
+        None => eager().refuse_shape(traced),
+    }
+}
+
+#[track_caller]
+#[cold]
+fn refuse_read(traced: &Traced) -> Error {
+    match current_dispatcher() {
+        Some(top) => top.refuse_read(traced),
+        None => eager().refuse_read(traced),
     }
 }
 
