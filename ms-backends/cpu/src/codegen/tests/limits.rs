@@ -23,7 +23,8 @@ fn live(count: usize, dtype: DType) -> Kernel {
     builder.finish()
 }
 
-fn chain(count: usize) -> Kernel {
+/// `count` sums that each wait for the one before.
+pub fn chain(count: usize) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
     let inputs = [0, 1].map(|_| builder.param(DType::F32, Role::Input, Step::Unit));
     let out = builder.param(DType::F32, Role::Output, Step::Unit);

@@ -6,3 +6,4 @@ mod instructions;
 mod limits;
 mod random;
 mod reductions;
+mod speed;

@@ -1,0 +1,131 @@
+//! How long compiling and running take. Bounds are generous: they catch a change of order,
+//! not of percents. `cargo test --release -p ms-cpu speed -- --nocapture` prints the numbers.
+
+use super::super::compile;
+use super::harness::{mapped, targets};
+use super::limits::chain;
+use ms_core::exec::KernelCode;
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Reducer, Role, Scope, Step, UnaryOp, Val};
+use ms_core::tensor::DType;
+use std::time::Instant;
+
+/// The least time of one of several rounds, in nanoseconds per call.
+fn nanos(calls: usize, mut call: impl FnMut()) -> f64 {
+    let round = |_| {
+        let start = Instant::now();
+        (0..calls).for_each(|_| call());
+        start.elapsed().as_secs_f64() * 1e9 / calls as f64
+    };
+    (0..9).map(round).fold(f64::INFINITY, f64::min)
+}
+
+/// e to the power of `x`, for moderate `x`.
+fn exp(builder: &mut KernelBuilder, x: Val) -> Val {
+    let constant = |it: &mut KernelBuilder, value: f64| it.constant(value, DType::F32);
+    let scale = constant(builder, std::f64::consts::LOG2_E);
+    let scaled = builder.binary(BinaryOp::Mul, x, scale);
+    let whole = builder.unary(UnaryOp::RoundEven, scaled);
+    let (upper, lower) = (constant(builder, -0.693_359_375), constant(builder, 2.121_944_4e-4));
+    let rest = builder.fma(whole, upper, x);
+    let rest = builder.fma(whole, lower, rest);
+    let mut sum = constant(builder, 1.0 / 720.0);
+    for factor in [1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5, 1.0, 1.0] {
+        let factor = constant(builder, factor);
+        sum = builder.fma(sum, rest, factor);
+    }
+    let exponent = builder.cast(whole, DType::I32);
+    let (bias, shift) = (builder.constant(127, DType::I32), builder.constant(23, DType::I32));
+    let biased = builder.binary(BinaryOp::Add, exponent, bias);
+    let bits = builder.binary(BinaryOp::Shl, biased, shift);
+    let power = builder.bitcast(bits);
+    builder.binary(BinaryOp::Mul, sum, power)
+}
+
+/// `relu(a * s + b) / (1 + exp(-c))`.
+fn gated() -> Kernel {
+    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let params = [Step::Unit, Step::Zero, Step::Unit, Step::Unit].map(|it| builder.param(DType::F32, Role::Input, it));
+    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let [a, s, b, c] = params.map(|it| builder.load(it));
+    let (zero, one) = (builder.constant_like(0.0, a), builder.constant_like(1.0, a));
+    let product = builder.binary(BinaryOp::Mul, a, s);
+    let sum = builder.binary(BinaryOp::Add, product, b);
+    let relu = builder.binary(BinaryOp::Max, sum, zero);
+    let minus = builder.unary(UnaryOp::Neg, c);
+    let power = exp(&mut builder, minus);
+    let divisor = builder.binary(BinaryOp::Add, one, power);
+    let value = builder.binary(BinaryOp::Div, relu, divisor);
+    builder.store(out, value);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+fn sum(reducer: Reducer, lanes: Lanes) -> Kernel {
+    let (par, seq) = if lanes == Lanes::Parallel { (0, 1) } else { (1, 0) };
+    let mut builder = KernelBuilder::new(par, seq, lanes);
+    let input = builder.param(DType::F32, Role::Input, Step::Unit);
+    let out =
+        builder.param(DType::F32, Role::Output, if lanes == Lanes::Parallel { Step::Unit } else { Step::Zero });
+    let value = builder.load(input);
+    let total = builder.reduce(reducer, value);
+    builder.end_stage(Scope::Loop);
+    builder.store(out, total);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+fn transposed() -> Kernel {
+    let mut builder = KernelBuilder::new(1, 0, Lanes::Parallel);
+    let input = builder.param(DType::F32, Role::Input, Step::Any);
+    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let value = builder.load(input);
+    builder.store(out, value);
+    builder.end_stage(Scope::Point);
+    builder.finish()
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "times optimised code")]
+fn compiling() {
+    for isa in targets() {
+        for (name, kernel, limit) in [("gated", gated(), 100e3), ("chain of 600", chain(600), 1e6)] {
+            let time = nanos(20, || {
+                compile(&kernel, isa).expect("nothing unusual");
+            });
+            println!("{isa}: {name} compiles in {:.1} us", time / 1e3);
+            assert!(time < limit, "{name} on {isa}: {time} ns");
+        }
+    }
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "times optimised code")]
+fn running() {
+    let data = vec![0.5f32; 1 << 20];
+    let mut result = vec![0f32; 1 << 20];
+    let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
+    for isa in targets() {
+        let mut time = |name: &str, kernel: &Kernel, block: &[u64], elements: usize, limit: f64| {
+            let Some(code) = mapped(&compile(kernel, isa).expect("nothing unusual").bytes) else { return };
+            // SAFETY: the blocks below stay inside `data` and `result`.
+            let time = nanos((1 << 18) / elements + 1, || unsafe { code.call(block) });
+            println!("{isa}: {name} runs in {time:.0} ns, {:.3} per element", time / elements as f64);
+            assert!(time < limit * elements as f64, "{name} on {isa}: {time} ns for {elements} elements");
+        };
+        for n in [4096, 262_144] {
+            let block = [n as u64, from, 4, from, 0, from, 4, from, 4, to, 4];
+            time(&format!("gated of {n}"), &gated(), &block, n, 3.0);
+        }
+        time("chain of 600 on one element", &chain(600), &[1, from, 4, from, 4, to, 4], 1, 4000.0);
+        time("chain of 1 on one element", &chain(1), &[1, from, 4, from, 4, to, 4], 1, 200.0);
+        time("chain of 1 on 4096", &chain(1), &[4096, from, 4, from, 4, to, 4], 4096, 1.0);
+        for (name, reducer) in [("sum", Reducer::Sum), ("max", Reducer::Max)] {
+            let block = [64, 1024, from, 4096, 4, to, 4, 0];
+            time(&format!("{name} of 64 rows of 1024"), &sum(reducer, Lanes::Reduced), &block, 64 * 1024, 2.0);
+            let block = [1024, 64, from, 4, 4096, to, 4, 0];
+            time(&format!("{name} of 1024 columns of 64"), &sum(reducer, Lanes::Parallel), &block, 64 * 1024, 2.0);
+        }
+        let block = [256, 256, from, 4, 1024, to, 1024, 4];
+        time("transpose of 256 x 256", &transposed(), &block, 65536, 5.0);
+    }
+}
