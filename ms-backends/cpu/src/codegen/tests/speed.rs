@@ -64,8 +64,7 @@ fn sum(reducer: Reducer, lanes: Lanes) -> Kernel {
     let (par, seq) = if lanes == Lanes::Parallel { (0, 1) } else { (1, 0) };
     let mut builder = KernelBuilder::new(par, seq, lanes);
     let input = builder.param(DType::F32, Role::Input, Step::Unit);
-    let out =
-        builder.param(DType::F32, Role::Output, if lanes == Lanes::Parallel { Step::Unit } else { Step::Zero });
+    let out = builder.param(DType::F32, Role::Output, if lanes == Lanes::Parallel { Step::Unit } else { Step::Zero });
     let value = builder.load(input);
     let total = builder.reduce(reducer, value);
     builder.end_stage(Scope::Loop);
