@@ -9,13 +9,16 @@ pub mod body;
 mod check;
 mod creation;
 mod def;
+mod einsum;
 pub mod elementwise;
 mod evaluate;
 #[cfg(test)]
 mod generated_tests;
 mod host;
 mod index;
+mod interpolate;
 pub mod math;
+mod nn;
 mod operand;
 mod operators;
 mod philox;
@@ -30,6 +33,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
+mod triangle;
 mod window;
 
 macro_rules! primitives {
@@ -70,7 +74,7 @@ primitives! {
     reduction::{ ALL, ANY, MAX, MIN, PROD, SUM };
     reshape::{ RESHAPE };
     rounding::{ CEIL, FLOOR, ROUND, TRUNC };
-    scatter::{ SCATTER_ADD, TAKE_ALONG_AXIS };
+    scatter::{ SCATTER, SCATTER_ADD, TAKE_ALONG_AXIS };
     select::{ SELECT };
     slice::{ SLICE };
     slice_update::{ SLICE_UPDATE };
@@ -85,13 +89,17 @@ pub use creation::*;
 pub use def::{
     Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, Types, Vjp,
 };
+pub use einsum::einsum;
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
+pub use interpolate::{Interpolation, interpolate};
+pub use nn::*;
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use repeat::*;
 pub use selection::*;
 pub use shape::*;
 pub use text::parse_graph;
+pub use triangle::{diag, masked_fill, tril, triu};
 pub use window::{PerAxis, Window};
 
 use crate::tensor::Op;

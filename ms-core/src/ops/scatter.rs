@@ -1,5 +1,5 @@
-//! `take_along_axis` and `scatter_add`: single elements read from, and added to, positions
-//! along an axis.
+//! `take_along_axis`, `scatter` and `scatter_add`: single elements read from, and written to,
+//! positions along an axis.
 
 use super::axis::{const_shape, named};
 use super::gather::{check_dtypes, check_index};
@@ -73,6 +73,46 @@ pub static SCATTER_ADD: OpDef = OpDef {
     },
 };
 
+/// The first operand with each element of the third written at the position along attribute 0
+/// that the second one names for it; of several at one place the last in row-major order stays.
+pub static SCATTER: OpDef = OpDef {
+    info: OpInfo { number: 384, name: "scatter", attrs: &["axis"] },
+    infer: |attrs, inputs| infer_scatter(attrs, inputs),
+    eval: |attrs, inputs| {
+        let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, out.shape())?;
+        let whole = Axis::of(out.shape(), axis);
+        with_element!(out.dtype(), T => {
+            let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
+            whole.walk(&index, |at, named| to[named] = from[at]);
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
+        let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &super::zeros_like(source)]));
+        // An element that another one overwrote has no part in the result.
+        let written = it.needs[2].then(|| {
+            let own = super::reshape(super::arange(source.numel()), source.shape());
+            let none = super::full_of(g.shape(), -1, DType::I64);
+            let winner = apply1(SCATTER.op(), it.attrs, &[&none, index, &own]);
+            let winner = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[&winner, index]);
+            let taken = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, index]);
+            super::select(super::equal(winner, own), &taken, super::zeros_like(&taken))
+        });
+        smallvec![kept, None, written]
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), named, SampleInput::f32(index, -2.0, 2.0)])
+                .attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[3, 3]), of(1, &[2, 3, 2], &[2, 2, 2])]
+    },
+};
+
 /// Whether `index` names positions along an axis of `x` and has its other sizes.
 fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
     check_index(index)?;
@@ -133,4 +173,16 @@ pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor
     let axis =
         normalize_axis(axis, x.rank()).map_err(|it| named("scatter_add", &[&x, &index, &source], it)).or_raise();
     apply1(SCATTER_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+}
+
+/// `x` with each element of `source` written at the position along `axis` that `index` names
+/// for it; of several at one place the last in row-major order stays, and alone has a gradient.
+///
+/// # Panics
+/// As [`scatter_add`].
+#[track_caller]
+pub fn scatter(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("scatter", &[&x, &index, &source], it)).or_raise();
+    apply1(SCATTER.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
 }

@@ -231,3 +231,64 @@ fn convolution_and_pooling() {
     assert_eq!(refused(|| max_pool(&x, &PoolOptions::new(2, 2).padding(2))), Code::Argument);
     assert_eq!(refused(|| max_pool2d(&x, 4)), Code::Shape);
 }
+
+#[test]
+fn triangles_and_diagonals() {
+    run(|| {
+        let x = counted([2, 3]);
+        check(tril(&x, 0), &[2, 3], &[0.0, 0.0, 0.0, 3.0, 4.0, 0.0]);
+        check(triu(&x, 1), &[2, 3], &[0.0, 1.0, 2.0, 0.0, 0.0, 5.0]);
+        check(tril(counted([2, 1, 2]), -1), &[2, 1, 2], &[0.0; 4]);
+        check(diag(tensor![1, 2], 0), &[2, 2], &[1.0, 0.0, 0.0, 2.0]);
+        check(diag(tensor![1], -1), &[2, 2], &[0.0, 0.0, 1.0, 0.0]);
+        check(diag(&x, 0), &[2], &[0.0, 4.0]);
+        check(diag(&x, 2), &[1], &[2.0]);
+        check(diag(&x, 3), &[0], &[]);
+        check(masked_fill(&x, tensor![true, false, true], -1.0), &[2, 3], &[-1.0, 1.0, -1.0, -1.0, 4.0, -1.0]);
+    });
+    assert_eq!(refused(|| tril(counted([3]), 0)), Code::Shape);
+    assert_eq!(refused(|| masked_fill(tensor![1, 2], tensor![true, false], 0.5)), Code::DType);
+}
+
+#[test]
+fn sums_of_products() {
+    run(|| {
+        let (a, b) = (counted([2, 3]), counted([3, 2]));
+        check(einsum("ij,jk->ik", &[&a, &b]), &[2, 2], &[10.0, 13.0, 28.0, 40.0]);
+        check(einsum("ij,jk", &[&a, &b]), &[2, 2], &[10.0, 13.0, 28.0, 40.0]);
+        check(einsum("ij->ji", &[&a]), &[3, 2], &[0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+        check(einsum("ii", &[counted([2, 2])]), &[], &[3.0]);
+        check(einsum("ii->i", &[counted([2, 2])]), &[2], &[0.0, 3.0]);
+        check(einsum("i,j->ij", &[tensor![1, 2], tensor![3, 4]]), &[2, 2], &[3.0, 4.0, 6.0, 8.0]);
+        check(einsum("ij,ij->i", &[&a, &a]), &[2], &[5.0, 50.0]);
+        check(einsum("...j,j->...", &[&a, &tensor![1., 1., 1.]]), &[2], &[3.0, 12.0]);
+        check(einsum("...i,...i", &[a.reshape([2, 1, 3]), a.reshape([1, 2, 3])]), &[2, 2], &[5.0, 14.0, 14.0, 50.0]);
+        check(einsum("ab,bc,cd->", &[&a, &b, &a]), &[], &[750.0]);
+    });
+    let a = counted([2, 3]);
+    assert_eq!(refused(|| einsum("ij,jk->ik", &[&a])), Code::Argument);
+    assert_eq!(refused(|| einsum("ijk->i", &[&a])), Code::Argument);
+    assert_eq!(refused(|| einsum("ij->ik", &[&a])), Code::Argument);
+    assert_eq!(refused(|| einsum("ij,ij->i", &[&a, &counted([3, 2])])), Code::Shape);
+}
+
+#[test]
+fn the_last_of_several_scattered_elements_stays() {
+    run(|| {
+        let (x, index) = (counted([3]), tensor![1, 1]);
+        check(scatter(&x, &index, tensor![8., 9.], 0), &[3], &[0.0, 9.0, 2.0]);
+        check(scatter(&x, tensor![-1], tensor![7.], 0), &[3], &[0.0, 1.0, 7.0]);
+    });
+    assert_eq!(refused(|| scatter(counted([3]), tensor![3], tensor![1.], 0)), Code::OutOfRange);
+}
+
+#[test]
+fn pictures_in_another_size() {
+    run(|| {
+        let x = tensor![[[[0., 4.]]]];
+        let linear = |align_corners| Interpolation::Linear { align_corners };
+        check(interpolate(&x, &[1, 4], Interpolation::Nearest), &[1, 1, 1, 4], &[0.0, 0.0, 4.0, 4.0]);
+        check(interpolate(&x, &[1, 4], linear(false)), &[1, 1, 1, 4], &[0.0, 1.0, 3.0, 4.0]);
+        check(interpolate(&x, &[2, 3], linear(true)), &[1, 1, 2, 3], &[0.0, 2.0, 4.0, 0.0, 2.0, 4.0]);
+    });
+}

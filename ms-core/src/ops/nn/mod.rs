@@ -1,0 +1,5 @@
+//! Compositions that networks are made of.
+
+mod recurrent;
+
+pub use recurrent::{gru, lstm};

@@ -1,0 +1,73 @@
+//! Recurrent layers, one step after the other.
+
+use crate::error::{Code, Error, OrRaise};
+use crate::ops::{add, dense, mul, sigmoid, split, stack, sub, tanh};
+use crate::tensor::{AsTensor, Tensor};
+
+/// A long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]`
+/// from states `h` and `c` `[batch, hidden]`, with weights `[4 hidden, in]` and `[4 hidden,
+/// hidden]` and biases `[4 hidden]` in the order input, forget, cell, output gate:
+///
+/// `c' = f c + i g`, `h' = o tanh(c')`. Gives all `h'` `[time, batch, hidden]`, and the last states.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when shapes do not fit.
+#[track_caller]
+pub fn lstm(
+    x: impl AsTensor,
+    (h, c): (&Tensor, &Tensor),
+    (w_ih, w_hh): (&Tensor, &Tensor),
+    bias: Option<(&Tensor, &Tensor)>,
+) -> (Tensor, Tensor, Tensor) {
+    let inputs = steps("lstm", &x.as_tensor(), w_ih, bias.map(|it| it.0));
+    let (mut h, mut c, mut outputs) = (h.clone(), c.clone(), Vec::with_capacity(inputs.len()));
+    for input in &inputs {
+        let gates = split(add(input, dense(&h, w_hh, bias.map(|it| it.1))), 4, -1);
+        let [i, f, g, o] = [sigmoid(&gates[0]), sigmoid(&gates[1]), tanh(&gates[2]), sigmoid(&gates[3])];
+        c = add(mul(f, &c), mul(i, g));
+        h = mul(o, tanh(&c));
+        outputs.push(h.clone());
+    }
+    (stack(&outputs, 0), h, c)
+}
+
+/// Gated recurrent units (Cho et al., 2014) over `x` `[time, batch, in]` from the state `h`
+/// `[batch, hidden]`, with weights `[3 hidden, in]` and `[3 hidden, hidden]` and biases `[3
+/// hidden]` in the order reset, update, new gate:
+///
+/// `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`, `h' = (1 - z) n + z h`. Gives all `h'`
+/// `[time, batch, hidden]`, and the last one.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when shapes do not fit.
+#[track_caller]
+pub fn gru(
+    x: impl AsTensor,
+    h: &Tensor,
+    (w_ih, w_hh): (&Tensor, &Tensor),
+    bias: Option<(&Tensor, &Tensor)>,
+) -> (Tensor, Tensor) {
+    let inputs = steps("gru", &x.as_tensor(), w_ih, bias.map(|it| it.0));
+    let (mut h, mut outputs) = (h.clone(), Vec::with_capacity(inputs.len()));
+    for input in &inputs {
+        let from_input = split(input, 3, -1);
+        let from_state = split(dense(&h, w_hh, bias.map(|it| it.1)), 3, -1);
+        let r = sigmoid(add(&from_input[0], &from_state[0]));
+        let z = sigmoid(add(&from_input[1], &from_state[1]));
+        let n = tanh(add(&from_input[2], mul(r, &from_state[2])));
+        h = add(&n, mul(z, sub(&h, &n)));
+        outputs.push(h.clone());
+    }
+    (stack(&outputs, 0), h)
+}
+
+/// What the gates of each step get from the input: one product for all steps.
+#[track_caller]
+fn steps(op: &str, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Vec<Tensor> {
+    if x.rank() != 3 || x.shape()[0] == 0 {
+        let error = Error::new(Code::Shape, "an input of time, batch and features is needed, of one step at least");
+        Err(error.with_op(op).with_operands([x.ty().to_string()])).or_raise()
+    }
+    let gates = dense(x, weight, bias);
+    (0..x.shape()[0]).map(|step| gates.at(step)).collect()
+}
