@@ -5,7 +5,11 @@ extern crate self as ms;
 #[doc(hidden)]
 #[path = "rt.rs"]
 pub mod __rt;
+pub mod data;
+pub mod nn;
+pub mod optim;
 pub mod prelude;
+pub mod train;
 
 pub use ms_core::session::{Context, Mode, Precision, context, grad, jit, set_context, value_and_grad, with_context};
 pub use ms_core::*;

@@ -28,6 +28,7 @@ mod repeat;
 pub mod rules;
 mod selection;
 mod shape;
+mod statistics;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -46,6 +47,7 @@ macro_rules! primitives {
 }
 
 primitives! {
+    arg_extrema::{ ARGMAX, ARGMIN };
     arithmetic::{ ABS, ADD, MUL, NEG, SIGN, SQUARE, SUB };
     bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
     broadcast_to::{ BROADCAST_TO };
@@ -79,6 +81,7 @@ primitives! {
     slice::{ SLICE };
     slice_update::{ SLICE_UPDATE };
     sort::{ SORT };
+    stop_gradient::{ STOP_GRADIENT };
     trigonometric::{ ACOS, ASIN, ATAN, ATAN2, COS, HYPOT, SIN, TAN };
     value_and_grad::{ VALUE_AND_GRAD };
 }
@@ -98,6 +101,7 @@ pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use repeat::*;
 pub use selection::*;
 pub use shape::*;
+pub use statistics::*;
 pub use text::parse_graph;
 pub use triangle::{diag, masked_fill, tril, triu};
 pub use window::{PerAxis, Window};

@@ -1,5 +1,15 @@
-//! Compositions that networks are made of.
+//! Compositions that networks are made of: activations, softmax, losses, dropout, recurrence.
 
+mod activation;
+mod dropout;
+mod loss;
 mod recurrent;
+mod softmax;
 
+pub use activation::{
+    elu, gelu, gelu_tanh, hsigmoid, hswish, leaky_relu, logsigmoid, mish, relu6, silu, softplus, softsign,
+};
+pub use dropout::dropout;
+pub use loss::{CrossEntropy, Reduction, cross_entropy, l1_loss, mse_loss};
 pub use recurrent::{gru, lstm};
+pub use softmax::{log_softmax, logsumexp, softmax};

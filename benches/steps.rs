@@ -1,0 +1,82 @@
+//! What a call costs: one-element ops, the unrolled loop of 200 iterations, the training step of
+//! the digits MLP. `cargo bench --bench steps`; `peers/steps.py` measures the same on PyTorch.
+
+use ms::prelude::*;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Repetitions whose medians are printed; the variants of a line take turns.
+const ROUNDS: usize = 31;
+
+/// The median time of one call of each of `bodies`, of which `calls` are timed at once.
+fn medians<const N: usize>(calls: usize, mut bodies: [&mut dyn FnMut(); N]) -> [Duration; N] {
+    let mut times: [Vec<Duration>; N] = std::array::from_fn(|_| Vec::new());
+    for round in 0..ROUNDS + 3 {
+        for (body, times) in bodies.iter_mut().zip(&mut times) {
+            let start = Instant::now();
+            (0..calls).for_each(|_| body());
+            if round >= 3 {
+                times.push(start.elapsed() / calls as u32);
+            }
+        }
+    }
+    times.map(|mut it| {
+        it.sort();
+        it[it.len() / 2]
+    })
+}
+
+#[jit]
+fn add(x: &Tensor, y: &Tensor) -> Tensor {
+    x + y
+}
+
+#[jit]
+fn unrolled(input_x: &Tensor, input_y: &Tensor) -> Tensor {
+    let mut output = input_x.clone();
+    for _ in 0..200 {
+        output = input_x + input_x * input_y + output;
+    }
+    output
+}
+
+#[cell]
+struct Mlp {
+    fc1: nn::Dense,
+    fc2: nn::Dense,
+}
+
+#[cell]
+impl Mlp {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.fc2(&self.fc1(x).relu())
+    }
+}
+
+fn main() {
+    let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
+    let [eager, compiled] =
+        medians(10_000, [&mut || drop(black_box(ops::add(&x, &y))), &mut || drop(black_box(add(&x, &y)))]);
+    println!("add, one element          eager {eager:>10.1?}   #[jit] {compiled:>10.1?}");
+
+    let start = Instant::now();
+    let result = unrolled(&x, &y).item::<f32>();
+    let first = start.elapsed();
+    let [later] = medians(1000, [&mut || drop(black_box(unrolled(&x, &y)))]);
+    println!("200 iterations unrolled   first {first:>10.1?}   later  {later:>10.1?}   (= {result})");
+
+    let net = || Mlp { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) };
+    let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
+    let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(&net.call(x), y);
+    let (a, b) = ((net(), Adam::new(1e-3)), (net(), Adam::new(1e-3)));
+    let [eager, compiled] = medians(
+        50,
+        [&mut || drop(black_box(a.1.step_eagerly(&a.0, &batch, loss))), &mut || {
+            drop(black_box(b.1.step(&b.0, &batch, loss)))
+        }],
+    );
+    println!(
+        "digits MLP training step  eager {eager:>10.1?}   compiled {compiled:>8.1?}   ratio {:.2}",
+        eager.as_secs_f64() / compiled.as_secs_f64()
+    );
+}

@@ -1,0 +1,117 @@
+//! Trains an MLP and a small convolutional network on handwritten digits, op by op and with the
+//! whole training step compiled as one graph, and compares the two.
+//!
+//! `cargo run --release --example digits`
+
+use ms::prelude::*;
+use std::time::{Duration, Instant};
+
+const EPOCHS: usize = 30;
+const BATCH: usize = 64;
+const TRAIN: usize = 1437;
+
+#[cell]
+struct Mlp {
+    fc1: nn::Dense,
+    fc2: nn::Dense,
+}
+
+#[cell]
+impl Mlp {
+    fn new() -> Self {
+        Self { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) }
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.fc2(&self.fc1(x).relu())
+    }
+}
+
+#[cell]
+struct ConvNet {
+    conv1: nn::Conv2d,
+    conv2: nn::Conv2d,
+    pool: nn::MaxPool2d,
+    fc: nn::Dense,
+}
+
+#[cell]
+impl ConvNet {
+    fn new() -> Self {
+        Self {
+            conv1: nn::Conv2d::new(1, 16, 3).padding(1),
+            conv2: nn::Conv2d::new(16, 32, 3).padding(1),
+            pool: nn::MaxPool2d::new(2),
+            fc: nn::Dense::new(32 * 2 * 2, 10),
+        }
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        let x = x.reshape([x.shape()[0], 1, 8, 8]);
+        let x = self.pool(&self.conv1(&x).relu());
+        let x = self.pool(&self.conv2(&x).relu());
+        self.fc(&x.flatten(1))
+    }
+}
+
+/// 64 pixels from 0 to 1 for each image, and its class.
+fn digits() -> ms::Result<Dataset> {
+    let table = read_csv(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv"))?;
+    let (pixels, classes) = (table.i((.., 0..64)), table.i((.., 64)));
+    Ok(Dataset::new(pixels / 16.0, classes.cast(DType::I64)))
+}
+
+/// Time of a training run: the first step, which compiles, and the median of the others.
+struct Timing {
+    first: Duration,
+    median: Duration,
+}
+
+fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compiled: bool) -> Timing {
+    let (train, test) = data;
+    let opt = Adam::new(1e-3);
+    let mut times = Vec::new();
+    for epoch in 1..=EPOCHS {
+        let mut mean = Mean::default();
+        let batches = train.shuffled_batches(BATCH);
+        let mut bar = Progress::new(format!("{name} epoch {epoch:2}"), batches.len());
+        for batch in batches {
+            let loss = |net: &N, (x, y): &Batch| ops::cross_entropy(&net.forward(x), y);
+            let start = Instant::now();
+            let loss = if compiled { opt.step(net, &batch, loss) } else { opt.step_eagerly(net, &batch, loss) };
+            times.push(start.elapsed());
+            mean.add(loss.item(), batch.0.shape()[0]);
+            bar.step(&format!("loss {:.4}", mean.get()));
+        }
+        bar.clear();
+        let accuracy: f32 = accuracy(&net.forward(test.inputs()), test.targets()).item();
+        println!("{name} epoch {epoch:2}  loss {:.4}  test accuracy {:5.1} %", mean.get(), 100.0 * accuracy);
+    }
+    let first = times.remove(0);
+    times.sort();
+    Timing { first, median: times[times.len() / 2] }
+}
+
+fn compare<N: Cell + Layer>(name: &str, make: fn() -> N, data: &(Dataset, Dataset)) {
+    let run = |compiled: bool| {
+        ms::random::set_seed(1);
+        let label = format!("{name} {}", if compiled { "compiled" } else { "eager   " });
+        train(&label, &make(), data, compiled)
+    };
+    let (eager, compiled) = (run(false), run(true));
+    println!(
+        "{name}: compiled in {:.1?}; a step takes {:.1?} eagerly and {:.1?} compiled: {:.2} times faster\n",
+        compiled.first,
+        eager.median,
+        compiled.median,
+        eager.median.as_secs_f64() / compiled.median.as_secs_f64()
+    );
+}
+
+fn main() -> ms::Result<()> {
+    let data = digits()?.split(TRAIN);
+    println!("{} training and {} test images\n", data.0.len(), data.1.len());
+    compare("MLP", Mlp::new, &data);
+    compare("ConvNet", ConvNet::new, &data);
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Activations.
+
+use crate::ops::{clamp, clamp_min, erf, exp, expm1, log1p, maximum, select, sigmoid, tanh};
+use crate::tensor::{AsTensor, Tensor};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+
+/// `x Φ(x)` with the normal distribution function (Hendrycks and Gimpel 2016, "Gaussian Error
+/// Linear Units").
+#[track_caller]
+pub fn gelu(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    0.5 * x * (1.0 + erf(x * FRAC_1_SQRT_2))
+}
+
+/// [`gelu`] with the same paper's approximation by tanh.
+#[track_caller]
+pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    let inner = FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
+    0.5 * x * (1.0 + tanh(inner))
+}
+
+/// `x / (1 + e^-x)`.
+#[track_caller]
+pub fn silu(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x * sigmoid(x)
+}
+
+/// `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds `threshold`.
+#[track_caller]
+pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    let scaled = x * beta;
+    let linear = scaled.gt(threshold);
+    // The branch that is not taken must not overflow into the gradient.
+    let safe = select(&linear, 0.0, &scaled);
+    select(&linear, x, log1p(exp(safe)) / beta)
+}
+
+/// `log(1 / (1 + e^-x))`, without overflow.
+#[track_caller]
+pub fn logsigmoid(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    crate::ops::minimum(x, 0.0) - log1p(exp(-x.abs()))
+}
+
+/// `x tanh(log(1 + e^x))` (Misra 2019, "Mish").
+#[track_caller]
+pub fn mish(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x * tanh(softplus(x, 1.0, 20.0))
+}
+
+/// `x` where it is positive, else `alpha (e^x - 1)`.
+#[track_caller]
+pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    select(x.gt(0.0), x, alpha * expm1(crate::ops::minimum(x, 0.0)))
+}
+
+/// `x` where it is positive, else `slope x`.
+#[track_caller]
+pub fn leaky_relu(x: impl AsTensor, slope: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    select(x.gt(0.0), x, x * slope)
+}
+
+/// `min(max(x, 0), 6)`.
+#[track_caller]
+pub fn relu6(x: impl AsTensor) -> Tensor {
+    clamp(x, 0.0, 6.0)
+}
+
+/// `min(max(x + 3, 0), 6) / 6`.
+#[track_caller]
+pub fn hsigmoid(x: impl AsTensor) -> Tensor {
+    clamp(&*x.as_tensor() + 3.0, 0.0, 6.0) / 6.0
+}
+
+/// `x hsigmoid(x)`.
+#[track_caller]
+pub fn hswish(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x * hsigmoid(x)
+}
+
+/// `x / (1 + |x|)`.
+#[track_caller]
+pub fn softsign(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x / (1.0 + maximum(clamp_min(x, 0.0), -x))
+}

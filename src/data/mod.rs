@@ -1,0 +1,7 @@
+//! Input pipelines: data sets in memory, shuffled batches.
+
+mod batches;
+mod csv;
+
+pub use batches::{Batch, Batches, Dataset};
+pub use csv::read_csv;

@@ -1,0 +1,51 @@
+//! Convolution layers.
+
+use super::init::he_uniform_parameter;
+use crate::prelude::*;
+
+/// Cross-correlation of `x: [n, in, h, w]` with `weight: [out, in, kh, kw]`, plus a bias.
+#[cell]
+pub struct Conv2d {
+    /// `[out, in, kh, kw]`.
+    pub weight: Parameter,
+    /// `[out]`, or nothing.
+    pub bias: Option<Parameter>,
+    stride: usize,
+    padding: usize,
+}
+
+#[cell]
+impl Conv2d {
+    /// A layer with a square kernel, stride one, no padding, and a bias; weight and bias are
+    /// uniform in `±1/sqrt(in kh kw)`.
+    pub fn new(inputs: usize, outputs: usize, kernel: usize) -> Self {
+        let fan_in = inputs * kernel * kernel;
+        Self {
+            weight: he_uniform_parameter(&[outputs, inputs, kernel, kernel], fan_in),
+            bias: Some(he_uniform_parameter(&[outputs], fan_in)),
+            stride: 1,
+            padding: 0,
+        }
+    }
+
+    /// The same layer with another stride.
+    pub fn stride(self, stride: usize) -> Self {
+        Self { stride, ..self }
+    }
+
+    /// The same layer with that many zeros on every side.
+    pub fn padding(self, padding: usize) -> Self {
+        Self { padding, ..self }
+    }
+
+    /// The same layer without its bias.
+    pub fn without_bias(self) -> Self {
+        Self { bias: None, ..self }
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        let options = ops::ConvOptions::new(2).stride(self.stride).padding(self.padding);
+        let bias = self.bias.as_ref().map(Parameter::value);
+        ops::conv2d(x, &self.weight, bias.as_ref(), &options)
+    }
+}

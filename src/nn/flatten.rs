@@ -1,0 +1,20 @@
+//! Flattening.
+
+use crate::prelude::*;
+
+/// `[n, a, b, ..]` to `[n, a b ..]`.
+#[cell]
+#[derive(Clone, Default)]
+pub struct Flatten {}
+
+#[cell]
+impl Flatten {
+    /// The layer.
+    pub fn new() -> Self {
+        Self {}
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x.flatten(1)
+    }
+}

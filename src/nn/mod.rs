@@ -1,0 +1,23 @@
+//! Layers: cells with parameters, written in the project's own language.
+
+mod activation;
+mod conv;
+mod dense;
+mod dropout;
+mod flatten;
+pub mod init;
+mod loss;
+mod pool;
+mod sequential;
+
+pub use activation::{Gelu, LogSoftmax, Relu, Sigmoid, Softmax, Tanh};
+pub use conv::Conv2d;
+pub use dense::Dense;
+pub use dropout::Dropout;
+pub use flatten::Flatten;
+pub use loss::{CrossEntropyLoss, MSELoss};
+pub use pool::{AvgPool2d, MaxPool2d};
+pub use sequential::Sequential;
+
+#[doc(inline)]
+pub use crate::sequential;

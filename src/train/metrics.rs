@@ -1,0 +1,30 @@
+//! Metrics.
+
+use ms_core::{DType, Tensor, ops};
+
+/// The share of rows of `logits: [n, classes]` whose largest entry is at the class in `target: [n]`.
+#[track_caller]
+pub fn accuracy(logits: &Tensor, target: &Tensor) -> Tensor {
+    let hits = ops::equal(&ops::argmax(logits, -1), target);
+    ops::mean(&ops::cast(&hits, DType::F32), (), false)
+}
+
+/// A mean over batches of different sizes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mean {
+    sum: f64,
+    weight: f64,
+}
+
+impl Mean {
+    /// Adds the mean of `count` examples.
+    pub fn add(&mut self, value: f32, count: usize) {
+        self.sum += value as f64 * count as f64;
+        self.weight += count as f64;
+    }
+
+    /// The mean so far; nan before the first value.
+    pub fn get(&self) -> f64 {
+        self.sum / self.weight
+    }
+}
