@@ -3,7 +3,7 @@
 use ms_core::exec::{Backend, reference};
 use ms_core::ir::{Graph, Node, Type, ValueId};
 use ms_core::lower::{LowerOptions, Plan, lower};
-use ms_core::ops::by_name;
+use ms_core::ops::{by_name, parse_graph};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::{CpuBackend, Isa};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ struct Builder {
 
 impl Builder {
     fn apply(&mut self, op: &str, attrs: Attrs, inputs: &[ValueId]) -> Option<ValueId> {
-        let def = by_name(op)?;
+        let def = by_name(op).unwrap_or_else(|| panic!("there is no op `{op}`"));
         let types: Vec<Type> = inputs.iter().map(|&it| self.graph.ty(it).clone()).collect();
         let types = (def.infer)(&attrs, &types.iter().collect::<Vec<_>>()).ok()?;
         let node = self.graph.add_node(Node::new(def.op(), attrs, inputs.iter().copied()), types);
@@ -111,7 +111,7 @@ fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> 
     let shape = builder.shape(x);
     let axes = |random: &mut Random| (0..shape.len()).filter(|_| random.below(2) == 0).collect::<Vec<_>>();
     let none = Attrs::none;
-    match random.below(12) {
+    match random.below(16) {
         0..=3 => {
             let y = near(random);
             builder.apply(random.pick(&["add", "sub", "mul", "maximum"]), none(), &[x, y])
@@ -153,6 +153,36 @@ fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> 
         10 => {
             let y = near(random);
             builder.apply("matmul", none(), &[x, y])
+        }
+        11 => {
+            let y = near(random);
+            let condition = builder.apply(random.pick(&["less", "equal", "greater_equal"]), none(), &[x, y])?;
+            builder.apply("select", none(), &[condition, x, y])
+        }
+        12 => {
+            let lows: Vec<usize> = shape.iter().map(|&it| random.below(it)).collect();
+            let counts: Vec<usize> = shape.iter().zip(&lows).map(|(it, low)| 1 + random.below(it - low)).collect();
+            let backwards = random.below(2) == 0;
+            let starts: Vec<usize> =
+                if backwards { lows.iter().zip(&counts).map(|(low, count)| low + count - 1).collect() } else { lows };
+            let steps: Vec<i64> = vec![if backwards { -1 } else { 1 }; shape.len()];
+            builder.apply("slice", Attrs::new([sizes(&starts), sizes(&counts), (&steps[..]).into()]), &[x])
+        }
+        13 => {
+            let axis = random.below(shape.len().max(1));
+            shape.get(axis)?;
+            let dtype = builder.graph.ty(x).dtype;
+            let number = |it: i64| if dtype.is_float() { Attr::Float(it as f64) } else { Attr::Int(it) };
+            let attrs = [sizes(&shape), axis.into(), number(1), number(2), dtype.into()];
+            let position = builder.apply("iota", Attrs::new(attrs), &[])?;
+            builder.apply("add", none(), &[position, x])
+        }
+        14 => {
+            let dtype = builder.graph.ty(x).dtype;
+            let to = random.pick(&[DType::F16, DType::BF16, DType::I32, DType::I64, DType::F64]);
+            let narrow = builder.apply("cast", Attrs::new([to.into()]), &[x])?;
+            let twice = builder.apply("add", none(), &[narrow, narrow])?;
+            builder.apply("cast", Attrs::new([dtype.into()]), &[twice])
         }
         _ => {
             let value = Attr::Literal(ms_core::tensor::Literal::scalar(Scalar::Float(0.5), builder.graph.ty(x).dtype));
@@ -204,4 +234,21 @@ fn random_graphs_of_other_dtypes() {
             check(&random_graph(seed, 4 + seed as usize % 20, dtype), seed, 1e-3);
         }
     }
+}
+
+/// The graphs whose plans are written down in `ms-core/tests/lower`.
+#[test]
+fn graphs_with_known_plans() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ms-core/tests/lower");
+    let mut cases = 0;
+    for entry in std::fs::read_dir(folder).expect("the folder of cases is part of the workspace") {
+        let path = entry.expect("the folder can be read").path();
+        if path.extension().is_some_and(|it| it == "msir") {
+            let text = std::fs::read_to_string(&path).expect("a case can be read");
+            let graph = parse_graph(&text).unwrap_or_else(|error| panic!("{}\n{error}", path.display()));
+            check(&graph, cases, 1e-5);
+            cases += 1;
+        }
+    }
+    assert!(cases > 5, "{cases} cases were found");
 }

@@ -45,9 +45,13 @@ fn moved(flat: &Flat, node: NodeIndex, view: &Access) -> Option<SmallVec<[Access
         return None;
     }
     let shape = &flat.values[node.outputs[0]].shape;
-    let grows = view.layout.numel() > shape.iter().product();
-    if grows && weigh(flat, node).insts > CHEAP {
-        return None;
+    if view.layout.numel() > shape.iter().product() {
+        // What is computed from other results may share their kernel as it stands, as the
+        // statistics of rows do.
+        let leaf = node.inputs.iter().filter_map(Access::value).all(|it| flat.producer(it).is_none());
+        if !leaf || weigh(flat, node).insts > CHEAP {
+            return None;
+        }
     }
     let steps = Steps::of(&view.layout, shape)?;
     Some(node.inputs.iter().map(|it| Access { layout: steps.through(&it.layout), ..*it }).collect())
