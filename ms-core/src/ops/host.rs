@@ -1,7 +1,7 @@
 //! What the evaluations of data movement share: positions, sums of elements, walks along an axis.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Element, Kind, Scalar, Shape};
+use crate::tensor::{Array, Element, Kind, Layout, Scalar, Shape};
 use crate::with_element;
 
 /// The positions that an integer array names along an axis of `size`; negative ones count from the end.
@@ -72,20 +72,22 @@ impl Axis {
     pub fn of(shape: &[usize], axis: usize) -> Self {
         Self { outer: shape[..axis].iter().product(), size: shape[axis], inner: shape[axis + 1..].iter().product() }
     }
+}
 
-    /// Visits each element of an array that names positions along this axis (`index`, of the
-    /// shape `[outer, count, inner]`): its own place, and the place it names.
-    pub fn walk(self, index: &[usize], mut visit: impl FnMut(usize, usize)) {
-        let count = index.len().checked_div(self.outer * self.inner).unwrap_or(0);
-        let mut at = 0;
-        for outer in 0..self.outer {
-            for _ in 0..count {
-                for inner in 0..self.inner {
-                    visit(at, (outer * self.size + index[at]) * self.inner + inner);
-                    at += 1;
-                }
-            }
-        }
+/// Visits each element of an index array whose elements are positions along an axis of a
+/// row-major array of `shape`: with its own place, and the place in that array that it names.
+pub(crate) fn walk_named(
+    shape: &[usize],
+    axis: usize,
+    index_shape: &[usize],
+    index: &[usize],
+    mut visit: impl FnMut(usize, usize),
+) {
+    let mut strides = Layout::contiguous(shape).strides().to_vec();
+    let step = std::mem::replace(&mut strides[axis], 0) as usize;
+    let lines = Layout::new(index_shape.into(), strides.into(), 0);
+    for (at, (line, position)) in lines.offsets().zip(index).enumerate() {
+        visit(at, line + position * step);
     }
 }
 

@@ -3,15 +3,15 @@
 
 use super::axis::{const_shape, named};
 use super::gather::{check_dtypes, check_index};
-use super::host::{Axis, dense, elements, plus, positions};
+use super::host::{dense, elements, plus, positions, walk_named};
 use super::{Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{Array, AsTensor, Attrs, DType, OpInfo, Shape, Tensor, Type, apply1, broadcast_shapes};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Shape, Tensor, Type, apply1, broadcast_shapes};
 use crate::with_element;
 use smallvec::smallvec;
 
 /// For each element of the second operand the element of the first at that position along
-/// attribute 0, and at the same place along the other axes, whose sizes are equal.
+/// attribute 0, and at the same place along the other axes, where the second may be smaller.
 pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     info: OpInfo { number: 382, name: "take_along_axis", attrs: &["axis"] },
     infer: |attrs, inputs| {
@@ -24,7 +24,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         let mut out = Array::uninit(inputs[1].shape(), x.dtype());
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            Axis::of(x.shape(), axis).walk(&index, |at, named| to[at] = from[named]);
+            walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
         });
         Ok(smallvec![out])
     },
@@ -38,7 +38,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
             let index = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
             Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(Attrs::new([axis.into()]))
         };
-        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2])]
+        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
     },
 };
 
@@ -50,10 +50,10 @@ pub static SCATTER_ADD: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
         let index = positions(inputs[1], axis, out.shape())?;
-        let whole = Axis::of(out.shape(), axis);
+        let shape = out.shape_owned();
         with_element!(out.dtype(), T => {
             let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
-            whole.walk(&index, |at, named| to[named] = plus(to[named], from[at]));
+            walk_named(&shape, axis, inputs[1].shape(), &index, |at, named| to[named] = plus(to[named], from[at]));
         });
         Ok(smallvec![out])
     },
@@ -69,7 +69,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
             Sample::new([SampleInput::f32(x, -2.0, 2.0), named, SampleInput::f32(index, -2.0, 2.0)])
                 .attrs(Attrs::new([axis.into()]))
         };
-        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2])]
+        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
     },
 };
 
@@ -81,10 +81,10 @@ pub static SCATTER: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
         let index = positions(inputs[1], axis, out.shape())?;
-        let whole = Axis::of(out.shape(), axis);
+        let shape = out.shape_owned();
         with_element!(out.dtype(), T => {
             let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
-            whole.walk(&index, |at, named| to[named] = from[at]);
+            walk_named(&shape, axis, inputs[1].shape(), &index, |at, named| to[named] = from[at]);
         });
         Ok(smallvec![out])
     },
@@ -113,13 +113,17 @@ pub static SCATTER: OpDef = OpDef {
     },
 };
 
-/// Whether `index` names positions along an axis of `x` and has its other sizes.
+/// Whether `index` names positions along an axis of `x`, and is no larger along the others.
 fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
     check_index(index)?;
     normalize_axis(axis as isize, x.rank())?;
-    let fits = index.rank() == x.rank() && (0..x.rank()).all(|it| it == axis || index.dims[it] == x.dims[it]);
+    let fit = |index: Dim, size: Dim| match (index.as_const(), size.as_const()) {
+        (Some(index), Some(size)) => index <= size,
+        _ => index == size,
+    };
+    let fits = index.rank() == x.rank() && (0..x.rank()).all(|it| it == axis || fit(index.dims[it], x.dims[it]));
     if !fits {
-        let message = format!("the index {index} does not have the sizes of {x} off axis {axis}");
+        let message = format!("the index {index} does not lie inside {x} off axis {axis}");
         return Err(Error::new(Code::Shape, message));
     }
     Ok(())
@@ -165,7 +169,7 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
 /// it; a place named twice gets both.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] unless `index` and `source` have one shape, that of `x` off the axis;
+/// Raises [`Code::Shape`] unless `index` and `source` have one shape, inside that of `x` off the axis;
 /// and as [`take_along_axis`].
 #[track_caller]
 pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
