@@ -58,6 +58,12 @@ impl fmt::Display for Unsupported {
 
 impl std::error::Error for Unsupported {}
 
+/// A kernel's body with its registers.
+struct Body {
+    program: vinst::Program,
+    allocation: alloc::Allocation,
+}
+
 /// Compiles a kernel for an instruction set.
 ///
 /// # Errors
@@ -69,9 +75,13 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
         Isa::Avx2 => Target::Avx2,
         Isa::Avx512 => Target::Avx512,
     };
-    let program = select::select(kernel, target)?;
-    let allocation = alloc::allocate(&program, target);
-    let bytes = emit::emit(kernel, target, &program, &allocation)
+    let allocated = |program| {
+        let allocation = alloc::allocate(&program, target);
+        Body { program, allocation }
+    };
+    let body = allocated(select::select(kernel, target)?);
+    let strip = select::select_strip(kernel, target).map(allocated);
+    let bytes = emit::emit(kernel, target, &body, strip.as_ref())
         .ok_or_else(|| Unsupported::new("more values at once than the stack should hold"))?;
-    Ok(Code { bytes, spills: allocation.spills })
+    Ok(Code { bytes, spills: body.allocation.spills })
 }

@@ -134,12 +134,13 @@ pub struct AccArray {
 pub enum Op {
     /// A machine instruction.
     Machine(Machine),
-    /// Reads the lanes' elements, of `size` bytes, side by side. `splat`: one element for all lanes.
-    Load { param: ParamId, size: u8, splat: bool },
+    /// Reads the lanes' elements, of `size` bytes, side by side, for one copy of the body.
+    /// `splat`: one element for all lanes.
+    Load { param: ParamId, size: u8, splat: bool, copy: u8 },
     /// Reads the lanes' elements, of 4 or 8 bytes, by the stride of the call.
     Gather { param: ParamId, size: u8 },
-    /// Writes the lanes' elements, of `size` bytes, side by side.
-    Store { param: ParamId, size: u8 },
+    /// Writes the lanes' elements, of `size` bytes, side by side, for one copy of the body.
+    Store { param: ParamId, size: u8, copy: u8 },
     /// The position along a loop.
     Index(u8),
     /// A mask with all bits alike.
@@ -187,8 +188,10 @@ pub struct Program {
     pub accumulators: Vec<VReg>,
     /// Arrays of accumulators.
     pub arrays: Vec<AccArray>,
-    /// Lanes of one step of the lanes' loop.
+    /// Lanes of one vector.
     pub lanes: usize,
+    /// Copies of the body, each on the next vector of lanes.
+    pub copies: usize,
     /// Whether the lanes are taken one by one throughout.
     pub one_lane: bool,
 }

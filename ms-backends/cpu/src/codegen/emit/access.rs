@@ -23,9 +23,12 @@ impl Emitter<'_> {
     }
 
     /// The address of the element of a buffer at the current lane.
-    fn element(&mut self, param: ParamId, size: u8) -> Mem {
+    fn element(&mut self, param: ParamId, size: u8, copy: u8) -> Mem {
         match self.kernel.params[param.0 as usize].step {
-            Step::Unit => Mem::indexed(self.pointer(param), fixed::LANE, size.into()),
+            Step::Unit => {
+                let offset = (copy as usize * self.program.lanes * size as usize) as i32;
+                Mem { offset, ..Mem::indexed(self.pointer(param), fixed::LANE, size.into()) }
+            }
             Step::Zero => Mem::at(self.pointer(param), 0),
             Step::Any => {
                 let stride = self.frame.stride(param.0 as usize, self.kernel.par as usize);
@@ -42,9 +45,9 @@ impl Emitter<'_> {
         Width::Mask.register(scratch::TAIL_MASK)
     }
 
-    pub fn load(&mut self, param: ParamId, size: u8, splat: bool, result: Option<Register>, mode: Mode) {
+    pub fn load(&mut self, param: ParamId, size: u8, splat: bool, copy: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a load has a result");
-        let mem = Operand::Mem(self.element(param, size));
+        let mem = Operand::Mem(self.element(param, size, copy));
         self.load_at(mem, size, splat, result, mode);
     }
 
@@ -67,8 +70,8 @@ impl Emitter<'_> {
         self.row(row, width, &operands);
     }
 
-    pub fn store(&mut self, param: ParamId, size: u8, value: Register, mode: Mode) {
-        let mem = Operand::Mem(self.element(param, size));
+    pub fn store(&mut self, param: ParamId, size: u8, copy: u8, value: Register, mode: Mode) {
+        let mem = Operand::Mem(self.element(param, size, copy));
         self.store_at(mem, size, value, mode);
     }
 
@@ -102,7 +105,7 @@ impl Emitter<'_> {
 
     pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a gather has a result");
-        let mem = self.element(param, size);
+        let mem = self.element(param, size, 0);
         if mode == Mode::One {
             return self.load_at(Operand::Mem(mem), size, true, result, mode);
         }

@@ -1,6 +1,6 @@
 //! The stack frame and where the parts of a call's block are.
 
-use super::super::alloc::Allocation;
+use super::super::Body;
 use super::super::vinst::{AccId, Op, Program};
 use super::asm::Mem;
 use super::fixed;
@@ -32,7 +32,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    pub fn new(kernel: &Kernel, program: &Program, allocation: &Allocation) -> Self {
+    pub fn new(kernel: &Kernel, body: &Body, strip: Option<&Body>) -> Self {
+        let program = &body.program;
         let loops = kernel.loops();
         let mut bytes = 8 + loops * 8;
         let homes = (0..kernel.params.len())
@@ -62,7 +63,8 @@ impl Frame {
             })
             .collect();
         let spills = bytes;
-        bytes = (bytes + allocation.slot_bytes as usize).next_multiple_of(64);
+        let slots = |it: &Body| it.allocation.slot_bytes as usize;
+        bytes = (bytes + slots(body).max(strip.map_or(0, slots))).next_multiple_of(64);
         Self { bytes, loops, homes, gathers, accs, spills }
     }
 

@@ -4,14 +4,14 @@ use super::super::rows;
 use super::super::target::{Target, Width};
 use super::asm::{Mem, Operand};
 use super::frame::Home;
-use super::{Emitter, Mode, fixed};
+use super::{Body, Emitter, Mode, fixed};
 use iced_x86::{Code, Register};
 use ms_core::ir::{Lanes, Scope};
 
 /// Bytes below the stack that the guard page surely covers.
 const GUARD: usize = 4096;
 
-impl Emitter<'_> {
+impl<'a> Emitter<'a> {
     /// The whole function.
     pub fn kernel(&mut self) {
         self.enter();
@@ -130,7 +130,7 @@ impl Emitter<'_> {
     /// One step of the parallel loops outside the lanes.
     fn point(&mut self) {
         match self.kernel.lanes {
-            Lanes::Parallel => self.lanes(&mut |it, mode| {
+            Lanes::Parallel => self.lanes(self.strip, &mut |it, mode| {
                 for i in 0..it.program.blocks.len() {
                     it.stage_block(i, mode);
                 }
@@ -157,7 +157,7 @@ impl Emitter<'_> {
         let axes: Vec<usize> = (first..self.kernel.loops()).collect();
         self.nest(&axes, &params, &mut |it| {
             if reduced {
-                it.lanes(&mut |it, mode| it.block(i, mode));
+                it.lanes(None, &mut |it, mode| it.block(i, mode));
             } else {
                 it.block(i, mode);
             }
@@ -178,25 +178,22 @@ impl Emitter<'_> {
         params
     }
 
-    /// The loop over the lanes: whole steps, then what is left.
-    fn lanes(&mut self, body: &mut dyn FnMut(&mut Self, Mode)) {
+    /// The loop over the lanes: whole strips, if there is a body for them; whole vectors; then
+    /// what is left.
+    fn lanes(&mut self, strip: Option<&'a Body>, body: &mut dyn FnMut(&mut Self, Mode)) {
         let extent = self.frame.extent(self.kernel.par as usize);
-        let step = self.program.lanes as i32;
-        let (lane, end) = (fixed::LANE, fixed::LANES_END);
-        let (tail, done) = (self.asm.label(), self.asm.label());
+        let lane = fixed::LANE;
+        let done = self.asm.label();
         self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
-        if !self.program.one_lane {
-            let head = self.asm.label();
-            self.load_reg(Code::Mov_r64_rm64, end, extent);
-            self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(end), Operand::Imm32(-step)]);
-            self.asm.jump(Code::Je_rel32_64, tail);
-            self.asm.place(head);
-            body(self, Mode::Full);
-            self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(lane), Operand::Imm32(step)]);
-            self.reg(Code::Cmp_r64_rm64, lane, end);
-            self.asm.jump(Code::Jb_rel32_64, head);
+        if let Some(strip) = strip {
+            let one = (self.program, self.allocation);
+            (self.program, self.allocation) = (&strip.program, &strip.allocation);
+            self.whole_steps(extent, &mut *body);
+            (self.program, self.allocation) = one;
         }
-        self.asm.place(tail);
+        if !self.program.one_lane {
+            self.whole_steps(extent, &mut *body);
+        }
         if self.target == Target::Avx512 && !self.program.one_lane {
             self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, extent);
             self.reg(Code::Sub_r64_rm64, fixed::SCRATCH2, lane);
@@ -218,6 +215,23 @@ impl Emitter<'_> {
             self.load_reg(Code::Cmp_r64_rm64, lane, extent);
             self.asm.jump(Code::Jb_rel32_64, head);
         }
+        self.asm.place(done);
+    }
+
+    /// Steps of the lanes' loop while as many lanes are left as the body takes.
+    fn whole_steps(&mut self, extent: Mem, body: &mut dyn FnMut(&mut Self, Mode)) {
+        let step = (self.program.lanes * self.program.copies) as i32;
+        let (lane, end) = (fixed::LANE, fixed::LANES_END);
+        let (head, done) = (self.asm.label(), self.asm.label());
+        self.load_reg(Code::Mov_r64_rm64, end, extent);
+        self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(end), Operand::Imm32(-step)]);
+        self.reg(Code::Cmp_r64_rm64, lane, end);
+        self.asm.jump(Code::Jae_rel32_64, done);
+        self.asm.place(head);
+        body(self, Mode::Full);
+        self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(lane), Operand::Imm32(step)]);
+        self.reg(Code::Cmp_r64_rm64, lane, end);
+        self.asm.jump(Code::Jb_rel32_64, head);
         self.asm.place(done);
     }
 }

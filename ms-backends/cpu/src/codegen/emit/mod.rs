@@ -9,6 +9,7 @@ mod asm;
 mod frame;
 mod loops;
 
+use super::Body;
 use super::alloc::{Allocation, Place, Step, scratch};
 use super::rows::{self, Row};
 use super::target::{Target, Width};
@@ -31,12 +32,14 @@ pub enum Mode {
 }
 
 /// The machine code of an allocated kernel; nothing if its stack frame would be too large.
-pub fn emit(kernel: &Kernel, target: Target, program: &Program, allocation: &Allocation) -> Option<Vec<u8>> {
-    let frame = Frame::new(kernel, program, allocation);
+/// `strip` is a body of several copies, for as many vectors of lanes as are whole.
+pub fn emit(kernel: &Kernel, target: Target, body: &Body, strip: Option<&Body>) -> Option<Vec<u8>> {
+    let frame = Frame::new(kernel, body, strip);
     if frame.bytes > frame::LARGEST {
         return None;
     }
-    let mut emitter = Emitter { kernel, target, program, allocation, frame, asm: Asm::new(target) };
+    let Body { program, allocation } = body;
+    let mut emitter = Emitter { kernel, target, program, allocation, strip, frame, asm: Asm::new(target) };
     emitter.kernel();
     Some(emitter.asm.finish())
 }
@@ -44,8 +47,10 @@ pub fn emit(kernel: &Kernel, target: Target, program: &Program, allocation: &All
 struct Emitter<'a> {
     kernel: &'a Kernel,
     target: Target,
+    /// Of the body that is being emitted.
     program: &'a Program,
     allocation: &'a Allocation,
+    strip: Option<&'a Body>,
     frame: Frame,
     asm: Asm,
 }
@@ -121,11 +126,11 @@ impl Emitter<'_> {
             Op::Machine(machine) => {
                 self.machine(Machine { row: row.unwrap_or(machine.row), ..machine }, inst.dst, dst, srcs, mode);
             }
-            Op::Load { param, size, splat } => self.load(param, size, splat, result, mode),
+            Op::Load { param, size, splat, copy } => self.load(param, size, splat, copy, result, mode),
             Op::Gather { param, size } => self.gather(param, size, result, mode),
-            Op::Store { param, size } => {
+            Op::Store { param, size, copy } => {
                 let value = source(0);
-                self.store(param, size, value, mode);
+                self.store(param, size, copy, value, mode);
             }
             Op::Index(axis) => self.index(axis, result, mode),
             Op::MaskConst(set) => {

@@ -176,7 +176,7 @@ impl Select<'_> {
 }
 
 /// The most accumulators of one stage that stay in registers.
-const fn register_accumulators(target: Target) -> usize {
+pub const fn register_accumulators(target: Target) -> usize {
     match target {
         Target::Avx2 => 5,
         Target::Avx512 => 12,

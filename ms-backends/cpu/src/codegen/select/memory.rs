@@ -15,7 +15,7 @@ impl Select<'_> {
         let raw = self.vector(size);
         let op = match param.step {
             Step::Any if size >= 4 => Op::Gather { param: id, size: size as u8 },
-            step => Op::Load { param: id, size: size as u8, splat: step == Step::Zero },
+            step => Op::Load { param: id, size: size as u8, splat: step == Step::Zero, copy: self.copy as u8 },
         };
         self.push(op, Some(raw), &[]);
         match param.dtype {
@@ -61,7 +61,7 @@ impl Select<'_> {
             }
             _ => value,
         };
-        self.push(Op::Store { param: id, size: size as u8 }, None, &[raw]);
+        self.push(Op::Store { param: id, size: size as u8, copy: self.copy as u8 }, None, &[raw]);
     }
 
     /// 32-bit integers that `to` holds, as integers of 8 or 16 bits side by side.

@@ -9,15 +9,36 @@ use super::Unsupported;
 use super::rows::Row;
 use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, VInst, VReg};
-use ms_core::ir::{Inst, Kernel, Lanes, Role, Scope, Step, Val};
+use ms_core::ir::{Inst, Kernel, Lanes, Reducer, Role, Scope, Step, Val};
 use ms_core::tensor::DType;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 /// Selects instructions of `target` for `kernel`.
 pub fn select(kernel: &Kernel, target: Target) -> Result<Program, Unsupported> {
-    let mut select = Select::new(kernel, target);
-    for i in 0..kernel.stages.len() {
+    run(Select::new(kernel, target, 1))
+}
+
+/// The same for several vectors of lanes at once, where that pays and all accumulators have
+/// registers: a fold down columns then reads whole runs of each row.
+pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
+    /// Vectors side by side.
+    const COPIES: usize = 4;
+    /// Larger bodies keep the machine busy by themselves.
+    const MOST_INSTS: usize = 48;
+    let folds = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
+    let fits = kernel.lanes == Lanes::Parallel
+        && kernel.seq > 0
+        && (1..=fold::register_accumulators(target) / COPIES).contains(&folds)
+        && kernel.insts.len() <= MOST_INSTS
+        && kernel.params.iter().all(|it| it.step != Step::Any)
+        && !kernel.insts.contains(&Inst::Index(kernel.par));
+    let select = fits.then(|| Select::new(kernel, target, COPIES)).filter(|it| !it.program.one_lane)?;
+    run(select).ok()
+}
+
+fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
+    for i in 0..select.kernel.stages.len() {
         select.stage(i)?;
     }
     select.close(Scope::Point);
@@ -28,18 +49,20 @@ struct Select<'k> {
     kernel: &'k Kernel,
     target: Target,
     program: Program,
-    /// The register of each value that has been selected.
-    values: Vec<Option<VReg>>,
+    /// For each copy of the body, the register of each value that has been selected.
+    values: Vec<Vec<Option<VReg>>>,
+    /// The copy that is being selected.
+    copy: usize,
     constants: FxHashMap<Constant, VReg>,
-    scope: Scope,
 }
 
 impl<'k> Select<'k> {
-    fn new(kernel: &'k Kernel, target: Target) -> Self {
+    fn new(kernel: &'k Kernel, target: Target, copies: usize) -> Self {
         let dtypes = kernel.types.iter().copied().chain(kernel.params.iter().map(|it| it.dtype));
         let widest = if dtypes.into_iter().any(|it| it.size() == 8) { 8 } else { 4 };
         let program = Program {
             lanes: target.vector_bytes() / widest,
+            copies,
             one_lane: kernel.stages.iter().enumerate().any(|(i, it)| needs_one_lane(kernel, i, it.scope)),
             insts: Vec::with_capacity(kernel.insts.len() * 2),
             ..Program::default()
@@ -48,9 +71,9 @@ impl<'k> Select<'k> {
             kernel,
             target,
             program,
-            values: vec![None; kernel.insts.len()],
+            values: vec![vec![None; kernel.insts.len()]; copies],
+            copy: 0,
             constants: FxHashMap::default(),
-            scope: Scope::Point,
         }
     }
 
@@ -64,32 +87,44 @@ impl<'k> Select<'k> {
 
     fn stage(&mut self, i: usize) -> Result<(), Unsupported> {
         let range = self.kernel.stage_range(i);
-        self.scope = self.kernel.stages[i].scope;
-        if self.scope == Scope::Point {
-            return range.into_iter().try_for_each(|at| self.instruction(at));
+        let copies = self.program.copies;
+        if self.kernel.stages[i].scope == Scope::Point {
+            for copy in 0..copies {
+                self.copy = copy;
+                range.clone().try_for_each(|at| self.instruction(at))?;
+            }
+            return Ok(());
         }
-        let mut folds = Vec::new();
-        let count = range.clone().filter(|&at| matches!(self.kernel.insts[at], Inst::Reduce(..))).count();
-        for at in range.clone() {
-            if let Inst::Reduce(reducer, _) = self.kernel.insts[at] {
-                folds.push(self.begin_fold(at, reducer, count)?);
+        let reduces: Vec<(usize, Reducer)> = (range.clone())
+            .filter_map(|at| match self.kernel.insts[at] {
+                Inst::Reduce(reducer, _) => Some((at, reducer)),
+                _ => None,
+            })
+            .collect();
+        let mut folds = Vec::with_capacity(reduces.len() * copies);
+        for copy in 0..copies {
+            for &(at, reducer) in &reduces {
+                folds.push((copy, self.begin_fold(at, reducer, reduces.len() * copies)?));
             }
         }
         self.close(Scope::Point);
-        let mut next = 0;
-        for at in range {
-            if let Inst::Reduce(_, value) = self.kernel.insts[at] {
-                let value = self.value(value);
-                self.step_fold(&folds[next], value)?;
-                next += 1;
-            } else {
-                self.instruction(at)?;
+        let mut next = folds.iter();
+        for copy in 0..copies {
+            self.copy = copy;
+            for at in range.clone() {
+                if let Inst::Reduce(_, value) = self.kernel.insts[at] {
+                    let (_, fold) = next.next().expect("a fold was begun for every reduction");
+                    let value = self.value(value);
+                    self.step_fold(fold, value)?;
+                } else {
+                    self.instruction(at)?;
+                }
             }
         }
         self.close(Scope::Loop);
-        for fold in &folds {
+        for (copy, fold) in &folds {
             let result = self.end_fold(fold)?;
-            self.values[fold.at] = Some(result);
+            self.values[*copy][fold.at] = Some(result);
         }
         Ok(())
     }
@@ -138,16 +173,17 @@ impl<'k> Select<'k> {
             }
             Inst::Reduce(..) => return Err(Unsupported::new("a reduction outside a loop stage")),
         };
-        self.values[at] = Some(result);
+        self.values[self.copy][at] = Some(result);
         Ok(())
     }
 
     fn value(&self, val: Val) -> VReg {
-        self.values[val.0 as usize].expect("operands stand before their users")
+        self.values[self.copy][val.0 as usize].expect("operands stand before their users")
     }
+}
 
-    // ---- registers ----
-
+/// Registers and constants.
+impl Select<'_> {
     fn avx512(&self) -> bool {
         self.target == Target::Avx512
     }
@@ -207,9 +243,10 @@ impl<'k> Select<'k> {
     fn is_constant(&self, reg: VReg) -> bool {
         self.program.info(reg).constant.is_some()
     }
+}
 
-    // ---- instructions ----
-
+/// Instructions.
+impl Select<'_> {
     fn push(&mut self, op: Op, dst: Option<VReg>, srcs: &[VReg]) {
         self.program.insts.push(VInst { op, dst, srcs: SmallVec::from_slice(srcs) });
     }

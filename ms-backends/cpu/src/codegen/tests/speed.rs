@@ -104,7 +104,7 @@ fn running() {
     let mut result = vec![0f32; 1 << 20];
     let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
     for isa in targets() {
-        let mut time = |name: &str, kernel: &Kernel, block: &[u64], elements: usize, limit: f64| {
+        let time = |name: &str, kernel: &Kernel, block: &[u64], elements: usize, limit: f64| {
             let Some(code) = mapped(&compile(kernel, isa).expect("nothing unusual").bytes) else { return };
             // SAFETY: the blocks below stay inside `data` and `result`.
             let time = nanos((1 << 18) / elements + 1, || unsafe { code.call(block) });
