@@ -1,0 +1,47 @@
+//! Attention: values averaged by how well their keys match a query.
+
+use crate::ops::iota::spaced;
+use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, select, softmax, transpose};
+use crate::tensor::{AsTensor, DType, Scalar, Tensor};
+
+/// How scores become weights.
+#[derive(Clone, Default, Debug)]
+pub struct AttentionOptions {
+    /// Of bools: which keys take part for which query. Of numbers: added to the scores.
+    pub mask: Option<Tensor>,
+    /// Whether a query sees only keys that stand at most at its own place.
+    pub causal: bool,
+    /// What scores are multiplied by: one over the square root of the features without it.
+    pub scale: Option<f64>,
+}
+
+/// `softmax(q kᵀ * scale + mask) v` with `q` `[.., queries, features]`, `k` `[.., keys,
+/// features]` and `v` `[.., keys, values]`: Vaswani et al., "Attention is all you need", 2017.
+///
+/// # Panics
+/// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not fit.
+#[track_caller]
+pub fn scaled_dot_product_attention(
+    q: impl AsTensor,
+    k: impl AsTensor,
+    v: impl AsTensor,
+    options: &AttentionOptions,
+) -> Tensor {
+    let (q, k) = (q.as_tensor(), k.as_tensor());
+    let features = q.shape().last().copied().unwrap_or(1);
+    let scale = options.scale.unwrap_or_else(|| 1.0 / (features as f64).sqrt());
+    let mut scores = mul(matmul(&*q, transpose(&*k, -2, -1)), scale);
+    let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
+    if options.causal {
+        let [.., queries, keys] = *scores.shape() else { unreachable!("a product of matrices has two axes") };
+        let rows = spaced([queries, 1], 0, Scalar::Int(0), Scalar::Int(1), DType::I64);
+        let seen = greater_equal(rows, iota([1, keys], 1, DType::I64));
+        scores = select(seen, &scores, &excluded);
+    }
+    match &options.mask {
+        Some(mask) if mask.dtype() == DType::Bool => scores = select(mask, &scores, &excluded),
+        Some(mask) => scores = add(&scores, mask),
+        None => {}
+    }
+    matmul(softmax(&scores, -1), v)
+}
