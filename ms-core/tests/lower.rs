@@ -49,6 +49,7 @@ fn numbers_of_steps() {
         ("views", 1, include_str!("lower/views.msir")),
         ("reshapes", 1, include_str!("lower/reshapes.msir")),
         ("loss", 1, include_str!("lower/loss.msir")),
+        ("calls", 1, include_str!("lower/calls.msir")),
         ("short_rows", 2, include_str!("lower/short_rows.msir")),
     ];
     for (name, steps, text) in cases {

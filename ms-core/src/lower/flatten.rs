@@ -1,12 +1,11 @@
-//! A graph without views: what is left are ops that compute, and accesses that say where their
+//! A graph without views and calls: what is left are ops that compute, and accesses that say where their
 //! operands lie in row-major values.
 
 use super::domain::Domain;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Inst, KernelBuilder, Lanes, Node, Scope, Val, ValueId, virtual_lanes};
-use crate::ops::{Lowering, ReduceRule, definition};
+use crate::ops::{CALL, Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
-use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
 /// A number of a [`FlatValue`].
@@ -104,30 +103,16 @@ impl Access {
 }
 
 impl Flat {
-    /// The graph without views. Nodes on which no output depends are left out, unless they
-    /// have no results: those are there for their effect.
+    /// The graph without views and calls. Nodes on which no output depends are left out, unless
+    /// they have no results: those are there for their effect.
     pub fn new(graph: &Graph) -> Result<Self> {
-        let mut flatten = Flatten { graph, flat: Self::default(), accesses: FxHashMap::default(), copies: Vec::new() };
-        let mut live = vec![false; graph.value_count()];
-        graph.outputs().iter().for_each(|it| live[it.0 as usize] = true);
-        let mut nodes = Vec::with_capacity(graph.len());
-        for (_, node) in graph.nodes().rev() {
-            if node.outputs.is_empty() || node.outputs.iter().any(|it| live[it.0 as usize]) {
-                node.inputs.iter().for_each(|it| live[it.0 as usize] = true);
-                nodes.push(node);
-            }
+        let mut flatten = Flatten { flat: Self::default(), copies: Vec::new() };
+        let inputs = graph.inputs().iter().enumerate();
+        let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
+        let inputs = inputs.collect::<Result<Accesses>>()?;
+        for output in flatten.graph(graph, inputs, |_| true)? {
+            flatten.output(&output.expect("all outputs are wanted"));
         }
-        for (i, &input) in graph.inputs().iter().enumerate() {
-            let access = flatten.value(graph.ty(input), Origin::Input(i as u32))?;
-            flatten.accesses.insert(input, access);
-        }
-        for node in nodes.into_iter().rev() {
-            flatten.node(node).map_err(|error| match node.location {
-                Some(location) => error.with_op(node.op.name()).at(location),
-                None => error.with_op(node.op.name()),
-            })?;
-        }
-        flatten.outputs();
         Ok(flatten.flat)
     }
 
@@ -157,6 +142,9 @@ impl Flat {
     }
 }
 
+/// A view of another layout.
+type ViewRule = fn(&Attrs, &Layout) -> Option<Layout>;
+
 /// The body of a generated op.
 type Generate = fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val;
 
@@ -173,88 +161,113 @@ fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     }
 }
 
-struct Flatten<'a> {
-    graph: &'a Graph,
+/// Operands or results.
+type Accesses = SmallVec<[Access; 3]>;
+
+/// Results, as far as they are wanted.
+type Results = SmallVec<[Option<Access>; 1]>;
+
+struct Flatten {
     flat: Flat,
-    accesses: FxHashMap<ValueId, Access>,
     /// Row-major copies that were made, by what they copy.
     copies: Vec<(Access, ValueIndex)>,
 }
 
-impl Flatten<'_> {
+fn shape(ty: &Type) -> Result<Shape> {
+    let symbolic = || Error::new(Code::Backend, format!("{ty} has symbolic dimensions, which cannot be lowered yet"));
+    ty.shape().ok_or_else(symbolic)
+}
+
+impl Flatten {
     fn value(&mut self, ty: &Type, origin: Origin) -> Result<Access> {
-        let shape = ty.shape().ok_or_else(|| {
-            Error::new(Code::Backend, format!("{ty} has symbolic dimensions, which cannot be lowered yet"))
-        })?;
+        let shape = shape(ty)?;
         let access = Access::whole(self.flat.values.len(), ty.dtype, &shape);
         self.flat.add_value(ty.dtype, shape, origin);
         Ok(access)
     }
 
-    fn push(&mut self, node: &Node, kind: Kind, inputs: SmallVec<[Access; 3]>) -> Result<()> {
-        let index = self.flat.nodes.len();
-        let mut outputs = SmallVec::new();
-        for &id in &node.outputs {
-            outputs.push(self.flat.values.len());
-            let access = self.value(self.graph.ty(id), Origin::Node(index))?;
-            self.accesses.insert(id, access);
+    /// The nodes of a graph on these inputs; gives the outputs that are wanted.
+    fn graph(&mut self, graph: &Graph, inputs: Accesses, wanted: impl Fn(usize) -> bool) -> Result<Results> {
+        let mut live = vec![false; graph.value_count()];
+        let outputs = || graph.outputs().iter().enumerate().filter(|it| wanted(it.0));
+        outputs().for_each(|(_, it)| live[it.0 as usize] = true);
+        for (_, node) in graph.nodes().rev() {
+            if node.outputs.is_empty() || node.outputs.iter().any(|it| live[it.0 as usize]) {
+                node.inputs.iter().for_each(|it| live[it.0 as usize] = true);
+            }
         }
-        self.flat.nodes.push(FlatNode { kind, attrs: node.attrs.clone(), inputs, outputs });
-        Ok(())
+        let mut known: Vec<Option<Access>> = vec![None; graph.value_count()];
+        for (id, access) in graph.inputs().iter().zip(inputs) {
+            known[id.0 as usize] = Some(access);
+        }
+        for (_, node) in graph.nodes() {
+            if !node.outputs.is_empty() && !node.outputs.iter().any(|it| live[it.0 as usize]) {
+                continue;
+            }
+            let inputs = node.inputs.iter().map(|it| known[it.0 as usize].clone().expect("operands come first"));
+            let inputs = inputs.collect();
+            let results = self.node(graph, node, inputs, &live).map_err(|error| match node.location {
+                Some(location) => error.with_op(node.op.name()).at(location),
+                None => error.with_op(node.op.name()),
+            })?;
+            for (id, result) in node.outputs.iter().zip(results) {
+                known[id.0 as usize] = result;
+            }
+        }
+        let known = |(i, id): (usize, &ValueId)| if wanted(i) { known[id.0 as usize].clone() } else { None };
+        Ok(graph.outputs().iter().enumerate().map(known).collect())
     }
 
-    fn node(&mut self, node: &Node) -> Result<()> {
-        if !node.regions.is_empty() {
-            return Err(Error::new(Code::Backend, "ops with regions must be expanded before lowering"));
-        }
-        let inputs: SmallVec<[Access; 3]> = node.inputs.iter().map(|it| self.accesses[it].clone()).collect();
+    /// Adds a node; gives its results.
+    fn push(&mut self, graph: &Graph, node: &Node, kind: Kind, inputs: Accesses) -> Result<Results> {
+        let origin = Origin::Node(self.flat.nodes.len());
+        let results = node.outputs.iter().map(|&id| self.value(graph.ty(id), origin).map(Some));
+        let results = results.collect::<Result<Results>>()?;
+        let outputs = results.iter().flatten().filter_map(Access::value).collect();
+        self.flat.nodes.push(FlatNode { kind, attrs: node.attrs.clone(), inputs, outputs });
+        Ok(results)
+    }
+
+    fn node(&mut self, graph: &Graph, node: &Node, inputs: Accesses, live: &[bool]) -> Result<Results> {
+        let one = |access| Ok(smallvec![Some(access)]);
         match &definition(node.op).lowering {
             Lowering::Map(_) => {
-                let shape = self.shape(node.outputs[0])?;
+                let shape = shape(graph.ty(node.outputs[0]))?;
                 let broadcast = |it: Access| Ok(it.with_layout(it.layout.broadcast_to(&shape)?));
                 let inputs = inputs.into_iter().map(broadcast).collect::<Result<_>>()?;
-                self.push(node, Kind::Map(node.op), inputs)
+                self.push(graph, node, Kind::Map(node.op), inputs)
             }
-            Lowering::Generate(rule) => match splat(node, *rule, self.graph.ty(node.outputs[0])) {
-                Some(scalar) => {
-                    let (dtype, shape) = (self.graph.ty(node.outputs[0]).dtype, self.shape(node.outputs[0])?);
-                    let layout = Layout::contiguous(&shape);
-                    self.accesses.insert(node.outputs[0], Access { source: Source::Splat(scalar), dtype, layout });
-                    Ok(())
+            Lowering::Generate(rule) => {
+                let ty = graph.ty(node.outputs[0]);
+                match splat(node, *rule, ty) {
+                    Some(scalar) => {
+                        let layout = Layout::contiguous(&shape(ty)?);
+                        one(Access { source: Source::Splat(scalar), dtype: ty.dtype, layout })
+                    }
+                    None => self.push(graph, node, Kind::Generate(node.op), inputs),
                 }
-                None => self.push(node, Kind::Generate(node.op), inputs),
-            },
+            }
             Lowering::Reduce(rule) => {
                 let inputs = inputs.iter().map(|it| self.foldable(it, rule, &node.attrs.sizes(0))).collect();
-                self.push(node, Kind::Reduce(rule), inputs)
+                self.push(graph, node, Kind::Reduce(rule), inputs)
             }
-            Lowering::View(rule) => {
-                let view = self.view(node, *rule, &inputs[0])?;
-                self.accesses.insert(node.outputs[0], view);
-                Ok(())
-            }
-            Lowering::Constant => {
-                let constant = self.constant(node.attrs.literal(0));
-                self.accesses.insert(node.outputs[0], constant);
-                Ok(())
-            }
+            Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
+            Lowering::Constant => one(self.constant(node.attrs.literal(0))),
             Lowering::Product => {
-                let out = self.shape(node.outputs[0])?;
+                let out = shape(graph.ty(node.outputs[0]))?;
                 let batch = &out[..out.len() - 2];
                 let inputs = inputs.iter().map(|it| self.matrix(it, batch)).collect::<Result<_>>()?;
-                self.push(node, Kind::Product, inputs)
+                self.push(graph, node, Kind::Product, inputs)
             }
-            Lowering::Regions(_) => unreachable!("nodes with regions are refused above"),
             Lowering::Library => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
-                self.push(node, Kind::Library(node.op), inputs)
+                self.push(graph, node, Kind::Library(node.op), inputs)
             }
+            Lowering::Regions(_) if node.op == CALL.op() => {
+                self.graph(&node.regions[0], inputs, |i| live[node.outputs[i].0 as usize])
+            }
+            Lowering::Regions(_) => Err(Error::new(Code::Backend, "ops with regions must be expanded before lowering")),
         }
-    }
-
-    fn shape(&self, id: ValueId) -> Result<Shape> {
-        let ty = self.graph.ty(id);
-        ty.shape().ok_or_else(|| Error::new(Code::Backend, format!("{ty} has symbolic dimensions")))
     }
 
     fn constant(&mut self, literal: &Literal) -> Access {
@@ -272,17 +285,16 @@ impl Flatten<'_> {
         self.flat.add_value(dtype, shape, origin)
     }
 
-    fn view(&mut self, node: &Node, rule: fn(&Attrs, &Layout) -> Option<Layout>, input: &Access) -> Result<Access> {
+    fn view(&mut self, ty: &Type, attrs: &Attrs, rule: ViewRule, input: &Access) -> Result<Access> {
         if input.value().is_none() {
-            let shape = self.shape(node.outputs[0])?;
-            return Ok(input.with_layout(Layout::contiguous(&shape)));
+            return Ok(input.with_layout(Layout::contiguous(&shape(ty)?)));
         }
-        if let Some(layout) = rule(&node.attrs, &input.layout) {
+        if let Some(layout) = rule(attrs, &input.layout) {
             return Ok(input.with_layout(layout));
         }
         let copy = self.copy(input);
-        let layout = rule(&node.attrs, &copy.layout)
-            .ok_or_else(|| Error::new(Code::Verify, "the view rule refuses a row-major operand"))?;
+        let refused = || Error::new(Code::Verify, "the view rule refuses a row-major operand");
+        let layout = rule(attrs, &copy.layout).ok_or_else(refused)?;
         Ok(copy.with_layout(layout))
     }
 
@@ -338,17 +350,13 @@ impl Flatten<'_> {
         Ok(access.with_layout(access.layout.broadcast_to(&shape)?))
     }
 
-    /// Gives every output a value of its own.
-    fn outputs(&mut self) {
-        for &id in self.graph.outputs() {
-            let access = self.accesses[&id].clone();
-            let own = access.value().filter(|&value| {
-                self.flat.is_whole(&access)
-                    && self.flat.producer(value).is_some()
-                    && !self.flat.outputs.contains(&value)
-            });
-            let value = own.unwrap_or_else(|| self.fresh_copy(&access));
-            self.flat.outputs.push(value);
-        }
+    /// Gives an output a value of its own.
+    fn output(&mut self, access: &Access) {
+        let flat = &self.flat;
+        let own = access
+            .value()
+            .filter(|&value| flat.is_whole(access) && flat.producer(value).is_some() && !flat.outputs.contains(&value));
+        let value = own.unwrap_or_else(|| self.fresh_copy(access));
+        self.flat.outputs.push(value);
     }
 }
