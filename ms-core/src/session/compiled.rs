@@ -5,6 +5,7 @@ use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Executable};
 use crate::ir::{Graph, canonical_bytes};
+use crate::lower::{LowerOptions, lower};
 use crate::tensor::{Array, Tensor};
 use crate::transform;
 use rustc_hash::FxHashMap;
@@ -104,7 +105,14 @@ impl Compiled {
     }
 
     fn executable(&self) -> Result<&Arc<dyn Executable>> {
-        let make = || Ok(exec::reference(self.graph.clone()));
+        let make = || match exec::backend() {
+            Some(backend) => {
+                let plan = Arc::new(lower(&self.graph, &LowerOptions::default())?);
+                let artifact = backend.compile(&plan)?;
+                backend.load(plan, &artifact)
+            }
+            None => Ok(exec::reference(self.graph.clone())),
+        };
         self.executable.get_or_init(make).as_ref().map_err(Error::clone)
     }
 
