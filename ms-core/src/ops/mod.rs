@@ -7,6 +7,8 @@
 mod axis;
 pub mod body;
 mod check;
+mod conv_geometry;
+mod convolution;
 mod creation;
 mod def;
 mod einsum;
@@ -22,6 +24,7 @@ mod nn;
 mod operand;
 mod operators;
 mod philox;
+mod pooling;
 pub mod random;
 pub mod reference;
 mod repeat;
@@ -49,6 +52,7 @@ macro_rules! primitives {
 primitives! {
     arg_extrema::{ ARGMAX, ARGMIN };
     arithmetic::{ ABS, ADD, MUL, NEG, SIGN, SQUARE, SUB };
+    avg_pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD };
     bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
     broadcast_to::{ BROADCAST_TO };
     call::{ CALL };
@@ -71,8 +75,8 @@ primitives! {
     linspace::{ LINSPACE };
     logical::{ LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, LOGICAL_XOR };
     matmul::{ MATMUL };
+    max_pool::{ MAX_POOL, MAX_POOL_GRAD, MAX_POOL_TAKE };
     permute::{ PERMUTE };
-    pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD, MAX_POOL, MAX_POOL_GRAD, MAX_POOL_TAKE };
     reduction::{ ALL, ANY, MAX, MIN, PROD, SUM };
     reshape::{ RESHAPE };
     rounding::{ CEIL, FLOOR, ROUND, TRUNC };
@@ -88,6 +92,7 @@ primitives! {
 
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use check::{infer, verify};
+pub use convolution::*;
 pub use creation::*;
 pub use def::{
     Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, Types, Vjp,
@@ -98,6 +103,7 @@ pub use evaluate::{evaluate_graph, evaluate_node};
 pub use interpolate::{Interpolation, interpolate};
 pub use nn::*;
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
+pub use pooling::PoolOptions;
 pub use repeat::*;
 pub use selection::*;
 pub use shape::*;

@@ -1,0 +1,161 @@
+//! Convolutions as users call them: options, biases, and transposed ones.
+
+use super::axis::refusal;
+use super::conv::conv_attrs;
+use super::window::{PerAxis, Window};
+use super::{CONV, CONV_INPUT_GRAD, add, reshape};
+use crate::error::{Code, raise};
+use crate::tensor::{AsTensor, Shape, Tensor, apply1};
+use smallvec::smallvec;
+
+/// How a convolution is laid: strides, padding on both sides, dilation, groups.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConvOptions {
+    /// From one window to the next, by spatial axis.
+    pub stride: Shape,
+    /// Zeros on both sides, by spatial axis.
+    pub padding: Shape,
+    /// From one tap to the next, by spatial axis.
+    pub dilation: Shape,
+    /// Channels are cut into this many groups that do not see each other.
+    pub groups: usize,
+}
+
+impl ConvOptions {
+    /// Stride and dilation one, no padding, one group, along `rank` spatial axes.
+    pub fn new(rank: usize) -> Self {
+        Self { stride: 1.per_axis(rank), padding: 0.per_axis(rank), dilation: 1.per_axis(rank), groups: 1 }
+    }
+
+    /// With a stride: one number, or one for each spatial axis.
+    pub fn stride(mut self, stride: impl PerAxis) -> Self {
+        self.stride = stride.per_axis(self.stride.len());
+        self
+    }
+
+    /// With padding on both sides: one number, or one for each spatial axis.
+    pub fn padding(mut self, padding: impl PerAxis) -> Self {
+        self.padding = padding.per_axis(self.padding.len());
+        self
+    }
+
+    /// With a dilation: one number, or one for each spatial axis.
+    pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
+        self.dilation = dilation.per_axis(self.dilation.len());
+        self
+    }
+
+    /// With groups of channels.
+    pub fn groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
+        self
+    }
+
+    fn window(&self) -> Window {
+        Window {
+            stride: self.stride.clone(),
+            dilation: self.dilation.clone(),
+            before: self.padding.clone(),
+            after: self.padding.clone(),
+        }
+    }
+}
+
+/// Cross-correlation of `x` `[n, c, spatial..]` with `weight` `[o, c / groups, kernel..]`, plus
+/// `bias` `[o]`, over one to three spatial axes.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when shapes do not fit, [`Code::DType`] unless the operands are of one
+/// float dtype, [`Code::Argument`] for a zero stride.
+#[track_caller]
+pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    let (x, weight) = (x.as_tensor(), weight.as_tensor());
+    let out = apply1(CONV.op(), &conv_attrs(&options.window(), options.groups, &[]), &[&x, &weight]);
+    with_bias(out, bias)
+}
+
+/// [`conv`] over one spatial axis: `[n, c, length]`.
+#[track_caller]
+pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    ranked("conv1d", &x.as_tensor(), 1);
+    conv(x, weight, bias, options)
+}
+
+/// [`conv`] over two spatial axes: `[n, c, height, width]`.
+#[track_caller]
+pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    ranked("conv2d", &x.as_tensor(), 2);
+    conv(x, weight, bias, options)
+}
+
+/// [`conv`] over three spatial axes: `[n, c, depth, height, width]`.
+#[track_caller]
+pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    ranked("conv3d", &x.as_tensor(), 3);
+    conv(x, weight, bias, options)
+}
+
+/// The transposed convolution of `x` `[n, c, spatial..]` with `weight` `[c, o / groups,
+/// kernel..]`: the gradient of [`conv`] for its input. The result has
+/// `(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding` places
+/// along each spatial axis.
+///
+/// # Panics
+/// As [`conv`], and [`Code::Argument`] when `output_padding` is not below the stride or no
+/// place is left.
+#[track_caller]
+pub fn conv_transpose(
+    x: impl AsTensor,
+    weight: impl AsTensor,
+    bias: Option<&Tensor>,
+    options: &ConvOptions,
+    output_padding: impl PerAxis,
+) -> Tensor {
+    let (x, weight) = (x.as_tensor(), weight.as_tensor());
+    let refuse = |code, message: String| -> ! { raise(refusal("conv_transpose", &[&x, &weight], code, message)) };
+    let rank = options.stride.len();
+    let extra = output_padding.per_axis(rank);
+    if x.rank() != rank + 2 || weight.rank() != rank + 2 || extra.len() != rank {
+        refuse(Code::Shape, format!("operands of rank {} are needed for {rank} spatial axes", rank + 2));
+    }
+    let size = |axis: usize| {
+        let reach = options.dilation[axis] * weight.shape()[axis + 2].saturating_sub(1) + 1 + extra[axis];
+        let full = x.shape()[axis + 2].saturating_sub(1) * options.stride[axis] + reach;
+        match full.checked_sub(2 * options.padding[axis]) {
+            Some(size) if size > 0 && extra[axis] < options.stride[axis].max(options.dilation[axis]) => size,
+            _ => refuse(Code::Argument, format!("padding {:?} and {extra:?} fit no result", options.padding)),
+        }
+    };
+    let sizes: Shape = (0..rank).map(size).collect();
+    let attrs = conv_attrs(&options.window(), options.groups, &sizes);
+    with_bias(apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]), bias)
+}
+
+/// [`conv_transpose`] over two spatial axes.
+#[track_caller]
+pub fn conv_transpose2d(
+    x: impl AsTensor,
+    weight: impl AsTensor,
+    bias: Option<&Tensor>,
+    options: &ConvOptions,
+    output_padding: impl PerAxis,
+) -> Tensor {
+    ranked("conv_transpose2d", &x.as_tensor(), 2);
+    conv_transpose(x, weight, bias, options, output_padding)
+}
+
+#[track_caller]
+pub(super) fn ranked(op: &str, x: &Tensor, rank: usize) {
+    if x.rank() != rank + 2 {
+        let message = format!("a batch, a channel and {rank} spatial axes are needed");
+        raise(refusal(op, &[x], Code::Shape, message));
+    }
+}
+
+#[track_caller]
+fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
+    let Some(bias) = bias else { return out };
+    let mut shape: Shape = smallvec![1; out.rank() - 1];
+    shape[0] = bias.numel();
+    add(&out, reshape(bias, shape))
+}

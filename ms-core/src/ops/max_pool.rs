@@ -1,0 +1,195 @@
+//! `max_pool`: the largest element of each window, and its gradients.
+
+use super::axis::{const_shape, named};
+use super::convolution::ranked;
+use super::host::{narrow_floats, wide_floats};
+use super::pooling::{check_pooled, pooled_shape};
+use super::window::{PerAxis, Spatial, Window, spatial};
+use super::{Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Shape, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+/// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.
+pub static MAX_POOL: OpDef = OpDef {
+    info: OpInfo { number: 430, name: "max_pool", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    infer: |attrs, inputs| Ok(smallvec![Type::of(inputs[0].dtype, &Pooled::new(attrs, inputs[0])?.output_shape)]),
+    eval: |attrs, inputs| {
+        let x = inputs[0];
+        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
+        let out: Vec<f64> = pooled.largest(&from).into_iter().map(|at| from[at]).collect();
+        Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        smallvec![Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+    }),
+    lowering: Lowering::Library,
+    samples: || max_samples(|x, _| vec![x]),
+};
+
+/// The gradient of [`MAX_POOL`]: the second operand, of the shape of its result, added where
+/// the largest elements of the first one stand (the first of equal ones).
+pub static MAX_POOL_GRAD: OpDef = OpDef {
+    info: OpInfo { number: 431, name: "max_pool_grad", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    infer: |attrs, inputs| {
+        let pooled = Pooled::new(attrs, inputs[0])?;
+        holds_shape(inputs[1], &pooled.output_shape)?;
+        Ok(smallvec![inputs[0].clone()])
+    },
+    eval: |attrs, inputs| {
+        let (x, g) = (inputs[0], wide_floats(inputs[1]));
+        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
+        let mut out = vec![0.0; from.len()];
+        pooled.largest(&from).into_iter().zip(g).for_each(|(at, g)| out[at] += g);
+        Ok(smallvec![narrow_floats(&out, x.shape(), x.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        smallvec![None, Some(apply1(MAX_POOL_TAKE.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+    }),
+    lowering: Lowering::Library,
+    samples: || max_samples(|x, y| vec![x, y]),
+};
+
+/// The elements of the second operand where the largest ones of each window of the first
+/// stand; both have one shape.
+pub static MAX_POOL_TAKE: OpDef = OpDef {
+    info: OpInfo { number: 432, name: "max_pool_take", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    infer: |attrs, inputs| {
+        holds_shape(inputs[1], &const_shape(inputs[0])?)?;
+        Ok(smallvec![Type::of(inputs[0].dtype, &Pooled::new(attrs, inputs[0])?.output_shape)])
+    },
+    eval: |attrs, inputs| {
+        let (x, h) = (inputs[0], wide_floats(inputs[1]));
+        let pooled = Pooled::new(attrs, &x.ty())?;
+        let out: Vec<f64> = pooled.largest(&wide_floats(x)).into_iter().map(|at| h[at]).collect();
+        Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        smallvec![None, Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+    }),
+    lowering: Lowering::Library,
+    samples: || max_samples(|x, _| vec![x.clone(), x]),
+};
+
+fn max_attrs(kernel: &[usize], window: &Window) -> Attrs {
+    let lists = [kernel, &window.stride, &window.dilation, &window.before, &window.after];
+    Attrs::new(lists.into_iter().map(Attr::from))
+}
+
+fn max_samples(operands: fn(SampleInput, SampleInput) -> Vec<SampleInput>) -> Vec<Sample> {
+    let of = |x: &[usize], y: &[usize], kernel: &[usize], stride: usize, padding: usize| {
+        let all = |value: usize| value.per_axis(kernel.len());
+        let window = Window { stride: all(stride), before: all(padding), after: all(padding), ..Window::new(kernel.len()) };
+        let (x, y) = (SampleInput::f32(x, -2.0, 2.0), SampleInput::f32(y, -2.0, 2.0));
+        Sample::new(operands(x, y)).attrs(max_attrs(kernel, &window))
+    };
+    vec![
+        of(&[2, 2, 6, 4], &[2, 2, 3, 2], &[2, 2], 2, 0),
+        of(&[1, 2, 7, 5], &[1, 2, 4, 3], &[3, 3], 2, 1),
+        of(&[2, 1, 5], &[2, 1, 4], &[2], 1, 0),
+    ]
+}
+
+fn holds_shape(ty: &Type, shape: &[usize]) -> Result<()> {
+    if *const_shape(ty)? == *shape {
+        return Ok(());
+    }
+    Err(Error::new(Code::Shape, format!("{ty} does not have the shape {shape:?}")))
+}
+
+/// The windows of a [`MAX_POOL`], with three spatial axes.
+struct Pooled {
+    output_shape: Shape,
+    planes: usize,
+    input: Spatial,
+    kernel: Spatial,
+    output: Spatial,
+    stride: Spatial,
+    dilation: Spatial,
+    before: Spatial,
+}
+
+impl Pooled {
+    fn new(attrs: &Attrs, x: &Type) -> Result<Self> {
+        let (kernel, window) = (attrs.sizes(0), Window::of(attrs, 1));
+        let shape = check_pooled(x, kernel.len())?;
+        let counts = window.counts(&shape[2..], &kernel)?;
+        for axis in 0..kernel.len() {
+            let reach = window.dilation[axis] * (kernel[axis] - 1) + 1;
+            if window.before[axis] > reach / 2 || shape[axis + 2] == 0 {
+                let message = format!("padding {:?} leaves windows of {kernel:?} without an element", window.before);
+                return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
+            }
+        }
+        Ok(Self {
+            output_shape: pooled_shape(&shape, &counts),
+            planes: shape[0] * shape[1],
+            input: spatial(&shape[2..], 1),
+            kernel: spatial(&kernel, 1),
+            output: spatial(&counts, 1),
+            stride: spatial(&window.stride, 1),
+            dilation: spatial(&window.dilation, 1),
+            before: spatial(&window.before, 0),
+        })
+    }
+
+    /// Where the largest element of each window stands: the first of equal ones, or a nan.
+    fn largest(&self, x: &[f64]) -> Vec<usize> {
+        let plane: usize = self.input.iter().product();
+        let windows: usize = self.output.iter().product();
+        let mut out = Vec::with_capacity(self.planes * windows);
+        for base in (0..self.planes).map(|it| it * plane) {
+            for window in 0..windows {
+                let (rest, at2) = (window / self.output[2], window % self.output[2]);
+                let at = [rest / self.output[1], rest % self.output[1], at2];
+                out.push(base + self.largest_of(&x[base..base + plane], at));
+            }
+        }
+        out
+    }
+
+    fn largest_of(&self, plane: &[f64], window: Spatial) -> usize {
+        let mut best = None;
+        for at0 in self.taps(0, window[0]) {
+            for at1 in self.taps(1, window[1]) {
+                for at2 in self.taps(2, window[2]) {
+                    let at = (at0 * self.input[1] + at1) * self.input[2] + at2;
+                    let above = best.is_none_or(|it: usize| {
+                        plane[at] > plane[it] || (plane[at].is_nan() && !plane[it].is_nan())
+                    });
+                    if above {
+                        best = Some(at);
+                    }
+                }
+            }
+        }
+        best.expect("padding is at most half of the window, so that each has an element")
+    }
+
+    /// The elements under a window along one axis.
+    fn taps(&self, axis: usize, window: usize) -> impl Iterator<Item = usize> + '_ {
+        let place = move |tap: usize| {
+            (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])
+        };
+        (0..self.kernel[axis]).filter_map(place).filter(move |&at| at < self.input[axis])
+    }
+}
+
+/// The largest element of each window of `x` `[n, c, spatial..]`; nan if one is nan.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when a window does not fit, [`Code::Argument`] when padding is more
+/// than half of a window, [`Code::DType`] unless `x` is of floats.
+#[track_caller]
+pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
+    let x = x.as_tensor();
+    ranked("max_pool", &x, options.kernel.len());
+    let (window, _) = options.window(&x.shape()[2..]).map_err(|it| named("max_pool", &[&x], it)).or_raise();
+    apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
+}
+
+/// [`max_pool`] over two spatial axes, windows side by side: `[n, c, height, width]`.
+#[track_caller]
+pub fn max_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
+    max_pool(x, &PoolOptions::new(2, kernel))
+}

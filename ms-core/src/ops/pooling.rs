@@ -1,0 +1,110 @@
+//! What poolings share: their options, and the shapes of their results.
+
+use super::axis::const_shape;
+use super::window::{PerAxis, Window};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Shape, Type};
+
+/// How a pooling is laid: kernel, stride, padding, and whether a last window may hang over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolOptions {
+    /// Sizes of the window, by spatial axis.
+    pub kernel: Shape,
+    /// From one window to the next, by spatial axis.
+    pub stride: Shape,
+    /// Places on both sides that count as absent, by spatial axis.
+    pub padding: Shape,
+    /// From one tap to the next, by spatial axis; of `max_pool` only.
+    pub dilation: Shape,
+    /// Whether a last window may hang over the end.
+    pub ceil_mode: bool,
+    /// Whether the mean counts padding in its divisor.
+    pub count_include_pad: bool,
+}
+
+impl PoolOptions {
+    /// Windows of `kernel` side by side over `rank` spatial axes.
+    pub fn new(rank: usize, kernel: impl PerAxis) -> Self {
+        let kernel = kernel.per_axis(rank);
+        Self {
+            stride: kernel.clone(),
+            padding: 0.per_axis(rank),
+            dilation: 1.per_axis(rank),
+            ceil_mode: false,
+            count_include_pad: true,
+            kernel,
+        }
+    }
+
+    /// With a stride: one number, or one for each spatial axis.
+    pub fn stride(mut self, stride: impl PerAxis) -> Self {
+        self.stride = stride.per_axis(self.kernel.len());
+        self
+    }
+
+    /// With padding on both sides: one number, or one for each spatial axis.
+    pub fn padding(mut self, padding: impl PerAxis) -> Self {
+        self.padding = padding.per_axis(self.kernel.len());
+        self
+    }
+
+    /// With a dilation: one number, or one for each spatial axis.
+    pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
+        self.dilation = dilation.per_axis(self.kernel.len());
+        self
+    }
+
+    /// With a last window that may hang over the end.
+    pub fn ceil_mode(mut self, yes: bool) -> Self {
+        self.ceil_mode = yes;
+        self
+    }
+
+    /// With or without padding in the divisor of means.
+    pub fn count_include_pad(mut self, yes: bool) -> Self {
+        self.count_include_pad = yes;
+        self
+    }
+
+    /// The windows over `sizes`: in ceil mode padded so that a last one that starts on an
+    /// element, or on the padding before, fits.
+    pub(super) fn window(&self, sizes: &[usize]) -> Result<(Window, Shape)> {
+        let mut window = Window {
+            stride: self.stride.clone(),
+            dilation: self.dilation.clone(),
+            before: self.padding.clone(),
+            after: self.padding.clone(),
+        };
+        let counts = window.counts(sizes, &self.kernel)?;
+        if !self.ceil_mode {
+            return Ok((window, counts));
+        }
+        for axis in 0..sizes.len() {
+            let (stride, before) = (self.stride[axis], self.padding[axis]);
+            let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
+            let covered = (counts[axis] - 1) * stride + reach;
+            let padded = sizes[axis] + 2 * before;
+            if covered < padded && counts[axis] * stride < sizes[axis] + before {
+                window.after[axis] += covered + stride - padded;
+            }
+        }
+        let counts = window.counts(sizes, &self.kernel)?;
+        Ok((window, counts))
+    }
+}
+
+pub(super) fn check_pooled(x: &Type, rank: usize) -> Result<Shape> {
+    let shape = const_shape(x)?;
+    if shape.len() != rank + 2 || rank == 0 || rank > 3 {
+        return Err(Error::new(Code::Shape, format!("{x} does not have a batch, a channel and {rank} spatial axes")));
+    }
+    if !x.dtype.is_float() {
+        return Err(Error::new(Code::DType, format!("pooling is of floats, not {}", x.dtype)));
+    }
+    Ok(shape)
+}
+
+/// A shape with other spatial sizes.
+pub(super) fn pooled_shape(shape: &[usize], sizes: &[usize]) -> Shape {
+    shape[..2].iter().chain(sizes).copied().collect()
+}
