@@ -51,7 +51,7 @@ fn contract(equation: &str, tensors: &[Tensor]) -> Result<Tensor> {
         result = product(result, next, later);
     }
     let result = sum_out(result, |label| output.contains(label));
-    Ok(ordered(&result, &output).reshape(&output.iter().map(|it| sizes[it]).collect::<Shape>()))
+    Ok(ordered(&result, &output))
 }
 
 /// The labels of each operand, and those of the result.

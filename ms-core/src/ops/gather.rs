@@ -166,12 +166,15 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
     apply1(INDEX_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
 }
 
-/// The row of an identity matrix of `classes` rows that each element of `index` names: a new
-/// last axis with 1 at that place and 0 elsewhere, in f32.
+/// A new last axis of `classes` places with 1 at the place that each element of `index` names
+/// and 0 elsewhere, in f32; zeros for an element that names none, as in MindSpore.
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] for a class outside `0..classes`.
+/// Raises [`Code::DType`] unless `index` holds integers.
 #[track_caller]
 pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
-    gather(super::eye(classes), index, 0)
+    let index = index.as_tensor();
+    check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)).or_raise();
+    let places = super::iota([classes], 0, DType::I64);
+    super::cast(super::equal(super::expand_dims(&*index, -1), places), DType::F32)
 }

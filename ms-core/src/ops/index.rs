@@ -26,11 +26,12 @@ impl Tensor {
     /// # Panics
     /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer outside its axis.
     ///
-    /// ```no_run
-    /// # use ms_core::{Tensor, tensor::{Ellipsis, WithStep}};
-    /// # let x = Tensor::zeros([4, 6, 3]);
-    /// x.i((.., 0..3, -1)); // shape [4, 3]
-    /// x.i((Ellipsis, (..).step(-1))); // the last axis reversed
+    /// ```
+    /// # use ms_core::{Tensor, tensor, tensor::{Ellipsis, WithStep}};
+    /// let x = Tensor::zeros([4, 6, 3]);
+    /// assert_eq!(x.i((.., 0..3, -1)).shape(), [4, 3]);
+    /// assert_eq!(tensor![1, 2, 3].i((..).step(-1)).to_vec::<i64>(), [3, 2, 1]);
+    /// assert_eq!(x.i((Ellipsis, 0)).shape(), [4, 6]);
     /// ```
     #[track_caller]
     pub fn i(&self, indices: impl IntoIndices) -> Self {
