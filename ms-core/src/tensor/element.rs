@@ -254,11 +254,11 @@ macro_rules! with_element {
                 $body
             }
             $crate::tensor::DType::F16 => {
-                type $t = ::half::f16;
+                type $t = $crate::tensor::f16;
                 $body
             }
             $crate::tensor::DType::BF16 => {
-                type $t = ::half::bf16;
+                type $t = $crate::tensor::bf16;
                 $body
             }
             $crate::tensor::DType::F32 => {
