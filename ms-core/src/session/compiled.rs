@@ -5,7 +5,7 @@ use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Executable};
 use crate::ir::{Graph, canonical_bytes};
-use crate::lower::{LowerOptions, lower};
+use crate::lower::{self, LowerOptions};
 use crate::tensor::{Array, Tensor};
 use crate::transform;
 use rustc_hash::FxHashMap;
@@ -105,13 +105,14 @@ impl Compiled {
     }
 
     fn executable(&self) -> Result<&Arc<dyn Executable>> {
-        let make = || match exec::backend() {
-            Some(backend) => {
-                let plan = Arc::new(lower(&self.graph, &LowerOptions::default())?);
-                let artifact = backend.compile(&plan)?;
-                backend.load(plan, &artifact)
-            }
-            None => Ok(exec::reference(self.graph.clone())),
+        let make = || {
+            let Some(backend) = exec::backend() else {
+                return Ok(exec::reference(self.graph.clone()));
+            };
+            let options = LowerOptions { contract: self.precision != Precision::Strict, ..LowerOptions::default() };
+            let plan = lower::lower(&self.graph, &options)?;
+            let artifact = backend.compile(&plan)?;
+            backend.load(Arc::new(plan), &artifact)
         };
         self.executable.get_or_init(make).as_ref().map_err(Error::clone)
     }
