@@ -68,6 +68,7 @@ ONE = lambda z: mpf(1)
 DOCS = {
     "EXP": "`(e^r - 1 - r) / r^2` in `r`, for `|r| <= ln 2 / 2`",
     "LOG": "`(ln((1 + s) / (1 - s)) / s - 2) / z` in `z = s^2`, for `|s| <= 3 - 2 sqrt 2`",
+    "LOG_TAIL": "the series of `LOG` after its first term: `(LOG(z) - 2/3) / z`",
     "SIN": "`(sin r / r - 1) / z` in `z = r^2`, for `|r| <= pi / 4`",
     "COS": "`(cos r - 1 + z / 2) / z^2` in `z = r^2`, for `|r| <= pi / 4`",
     "ATAN": "`(atan t / t - 1) / z` in `z = t^2`, for `|t| <= sqrt 2 - 1`",
@@ -80,6 +81,7 @@ DOCS = {
 TABLE = [
     ("EXP", lambda r: at(r, lambda r: (expm1(r) - r) / r ** 2, mpf(1) / 2), lambda r: r ** 2 + mpf('1e-30'), (-HALF_LN2, HALF_LN2), (4, 9)),
     ("LOG", lambda z: at(z, lambda z: (log((1 + sqrt(z)) / (1 - sqrt(z))) / sqrt(z) - 2) / z, mpf(2) / 3), lambda z: z + mpf('1e-30'), (0, (3 - 2 * sqrt(mpf(2))) ** 2 * mpf('1.0005')), (2, 6)),
+    ("LOG_TAIL", lambda z: at(z, lambda z: ((log((1 + sqrt(z)) / (1 - sqrt(z))) / sqrt(z) - 2) / z - mpf(2) / 3) / z, mpf(2) / 5), lambda z: z ** 2 + mpf('1e-30'), (0, (3 - 2 * sqrt(mpf(2))) ** 2 * mpf('1.0005')), (1, 7)),
     ("SIN", lambda z: at(z, lambda z: (sin(sqrt(z)) / sqrt(z) - 1) / z, mpf(-1) / 6), lambda z: z + mpf('1e-30'), (0, (pi / 4) ** 2 * mpf('1.0002')), (2, 5)),
     ("COS", lambda z: at(z, lambda z: (cos(sqrt(z)) - 1 + z / 2) / z ** 2, mpf(1) / 24), lambda z: z ** 2 + mpf('1e-30'), (0, (pi / 4) ** 2 * mpf('1.0002')), (2, 5)),
     ("ATAN", lambda z: at(z, lambda z: (atan(sqrt(z)) / sqrt(z) - 1) / z, mpf(-1) / 3), lambda z: z + mpf('1e-30'), (0, (sqrt(mpf(2)) - 1) ** 2 * mpf('1.0002')), (4, 10)),

@@ -14,11 +14,13 @@ mod coefficients;
 mod erf;
 mod exponential;
 mod logarithm;
+mod power;
 mod trigonometric;
 
 pub use erf::{erf, erfc};
 pub use exponential::{cosh, exp, expm1, sigmoid, sinh, tanh};
 pub use logarithm::{acosh, asinh, atanh, log, log1p};
+pub use power::{pow, pow_int};
 pub use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
 
 use super::body::Expr;
