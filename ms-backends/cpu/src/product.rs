@@ -43,20 +43,37 @@ pub unsafe fn run(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut
 }
 
 /// An element type of the `gemm` crates.
-trait Gemm: Copy + Send + Sync {
-    /// `dst = a b` for non-negative strides of `dst`.
-    unsafe fn gemm(sizes: [usize; 3], dst: Matrix<*mut Self>, a: Matrix<*const Self>, b: Matrix<*const Self>);
+pub trait Gemm: Copy + Send + Sync + Default {
+    /// `out = a b`, or `out += a b`, for `[m, k, n]` and non-negative strides of `out`.
+    ///
+    /// # Safety
+    /// As [`run`].
+    unsafe fn gemm(
+        sizes: [usize; 3],
+        out: Matrix<*mut Self>,
+        accumulate: bool,
+        a: Matrix<*const Self>,
+        b: Matrix<*const Self>,
+    );
 }
 
 /// A matrix: its first element, and steps between rows and columns.
 #[derive(Clone, Copy)]
-struct Matrix<P> {
-    first: P,
-    steps: [isize; 2],
+pub struct Matrix<P> {
+    /// The first element.
+    pub first: P,
+    /// Steps between rows and between columns.
+    pub steps: [isize; 2],
 }
 
 impl<P> Matrix<P> {
-    fn transposed(self) -> Self {
+    /// A row-major matrix without gaps.
+    pub fn dense(first: P, columns: usize) -> Self {
+        Self { first, steps: [columns as isize, 1] }
+    }
+
+    /// The matrix with rows and columns exchanged.
+    pub fn transposed(self) -> Self {
         Self { first: self.first, steps: [self.steps[1], self.steps[0]] }
     }
 }
@@ -64,24 +81,37 @@ impl<P> Matrix<P> {
 macro_rules! gemm_types {
     ($($ty:ident, $module:path;)*) => {$(
         impl Gemm for $ty {
-            #[inline]
             unsafe fn gemm(
                 [m, k, n]: [usize; 3],
-                dst: Matrix<*mut Self>,
+                out: Matrix<*mut Self>,
+                accumulate: bool,
                 a: Matrix<*const Self>,
                 b: Matrix<*const Self>,
             ) {
                 use $module as kernels;
+                // The kernels prefer column-major results, which a transposed row-major one is.
+                if out.steps[1] < out.steps[0] {
+                    let (out, a, b) = (out.transposed(), a.transposed(), b.transposed());
+                    // SAFETY: as the caller's, of the transposed product.
+                    return unsafe {
+                        kernels::get_gemm_fn()(
+                            n, m, k,
+                            out.first, out.steps[1], out.steps[0], accumulate,
+                            b.first, b.steps[1], b.steps[0],
+                            a.first, a.steps[1], a.steps[0],
+                            1.0, 1.0, false, false, false, Parallelism::None,
+                        )
+                    };
+                }
                 // SAFETY: as the caller's.
                 unsafe {
                     kernels::get_gemm_fn()(
                         m, n, k,
-                        dst.first, dst.steps[1], dst.steps[0], false,
+                        out.first, out.steps[1], out.steps[0], accumulate,
                         a.first, a.steps[1], a.steps[0],
                         b.first, b.steps[1], b.steps[0],
-                        0.0, 1.0, false, false, false,
-                        Parallelism::None,
-                    );
+                        1.0, 1.0, false, false, false, Parallelism::None,
+                    )
                 }
             }
         }
@@ -94,7 +124,19 @@ gemm_types! {
 }
 
 /// Addresses that a region's threads share.
-struct Shared<P>(P);
+pub struct Shared<P>(P);
+
+impl<P: Copy> Shared<P> {
+    /// Addresses for a region whose threads write disjoint parts.
+    pub fn new(addresses: P) -> Self {
+        Self(addresses)
+    }
+
+    /// The addresses.
+    pub fn get(&self) -> P {
+        self.0
+    }
+}
 
 // SAFETY: threads write disjoint panels of the result and only read the operands.
 unsafe impl<P> Sync for Shared<P> {}
@@ -102,7 +144,7 @@ unsafe impl<P> Sync for Shared<P> {}
 unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) {
     let &MatrixProduct { m, k, n, .. } = product;
     let batch = product.batch_len();
-    let matrices = Shared((
+    let matrices = Shared::new((
         Matrix { first: a.cast::<T>(), steps: product.a },
         Matrix { first: b.cast::<T>(), steps: product.b },
         Matrix { first: out.cast::<T>(), steps: product.out },
@@ -115,8 +157,7 @@ unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, o
     let panel = side.div_ceil(panels).next_multiple_of(16);
     let panels = side.div_ceil(panel);
     let run = |chunk: usize| {
-        let matrices = &matrices;
-        let (mut a, mut b, mut out) = matrices.0;
+        let (mut a, mut b, mut out) = matrices.get();
         let offsets = product.batch_offsets(chunk / panels);
         let start = chunk % panels * panel;
         let len = panel.min(side - start);
@@ -128,15 +169,8 @@ unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, o
         a.first = a.first.wrapping_offset(rows * a.steps[0]);
         b.first = b.first.wrapping_offset(columns * b.steps[1]);
         out.first = out.first.wrapping_offset(rows * out.steps[0] + columns * out.steps[1]);
-        // SAFETY: the panel is part of the product that the caller vouches for. The kernels
-        // prefer column-major results, which a transposed row-major one is.
-        unsafe {
-            if out.steps[1] < out.steps[0] {
-                T::gemm([n, k, m], out.transposed(), b.transposed(), a.transposed());
-            } else {
-                T::gemm([m, k, n], out, a, b);
-            }
-        }
+        // SAFETY: the panel is part of the product that the caller vouches for.
+        unsafe { T::gemm([m, k, n], out, false, a, b) };
     };
     if side == 0 || m.min(n) == 0 {
         return;

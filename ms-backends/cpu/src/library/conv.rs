@@ -1,0 +1,202 @@
+//! Convolution and its gradients: windows laid out as columns of a matrix, and products.
+
+use super::elements;
+use super::window::Windows;
+use crate::product::{Gemm, Matrix, Shared};
+use crate::threads;
+use ms_core::tensor::{Array, Attrs, Element};
+use std::ops::AddAssign;
+
+/// Images per chunk of a region at most, so that partial sums of gradients stay few. Chunks
+/// depend on the shape alone.
+const MAX_CHUNKS: usize = 16;
+
+/// The sizes of one convolution. A group is a small convolution of its own on some channels.
+struct Conv {
+    batch: usize,
+    groups: usize,
+    /// Input channels of a group.
+    channels: usize,
+    /// Output channels of a group.
+    outputs: usize,
+    windows: Windows,
+}
+
+impl Conv {
+    /// From the shapes of input, weights and result.
+    fn new(attrs: &Attrs, input: &[usize], weight: &[usize], output: &[usize]) -> Self {
+        let groups = attrs.int(4) as usize;
+        Self {
+            batch: input[0],
+            groups,
+            channels: weight[1],
+            outputs: weight[0] / groups,
+            windows: Windows::new(attrs, 0, &input[2..], &weight[2..], &output[2..]),
+        }
+    }
+
+    /// Rows of the matrix of columns: the length of one filter.
+    fn filter_len(&self) -> usize {
+        self.channels * self.windows.taps()
+    }
+
+    /// Elements of one group of one image, of the input and of the result.
+    fn image_lens(&self) -> (usize, usize) {
+        (self.channels * self.windows.input_len(), self.outputs * self.windows.output_len())
+    }
+
+    /// The images of chunk `i`, of so many chunks.
+    fn chunks(&self) -> (usize, impl Fn(usize) -> std::ops::Range<usize> + Sync + use<>) {
+        let batch = self.batch;
+        let per_chunk = batch.div_ceil(MAX_CHUNKS).max(1);
+        (batch.div_ceil(per_chunk), move |i| i * per_chunk..((i + 1) * per_chunk).min(batch))
+    }
+
+    /// Estimated nanoseconds of the whole convolution.
+    fn nanos(&self) -> usize {
+        let columns = self.batch * self.groups * self.filter_len() * self.windows.output_len();
+        columns / 2 + columns * self.outputs / 64
+    }
+
+    /// Lays the windows of one image out: row `(channel, tap)` holds what lies under the tap.
+    fn columns<T: Copy + Default>(&self, image: &[T], columns: &mut [T]) {
+        let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
+        let rows = self.windows.taps() * output_len;
+        for (plane, columns) in image.chunks_exact(input_len).zip(columns.chunks_exact_mut(rows)) {
+            self.windows.lines(|tap, first, run| {
+                let line = &mut columns[tap * output_len + first..][..self.windows.output[2]];
+                let Some(run) = run else { return line.fill(T::default()) };
+                line[..run.windows.start].fill(T::default());
+                line[run.windows.end..].fill(T::default());
+                let line = &mut line[run.windows];
+                if run.step == 1 {
+                    line.copy_from_slice(&plane[run.first..][..line.len()]);
+                } else {
+                    let from = plane[run.first..].iter().step_by(run.step);
+                    line.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+                }
+            });
+        }
+    }
+
+    /// Adds columns back to the elements that they were taken from.
+    fn add_columns<T: Copy + AddAssign>(&self, columns: &[T], image: &mut [T]) {
+        let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
+        let rows = self.windows.taps() * output_len;
+        for (plane, columns) in image.chunks_exact_mut(input_len).zip(columns.chunks_exact(rows)) {
+            self.windows.lines(|tap, first, run| {
+                let Some(run) = run else { return };
+                let line = &columns[tap * output_len + first..][..self.windows.output[2]][run.windows];
+                if run.step == 1 {
+                    let to = &mut plane[run.first..][..line.len()];
+                    to.iter_mut().zip(line).for_each(|(to, &from)| *to += from);
+                } else {
+                    let to = plane[run.first..].iter_mut().step_by(run.step);
+                    to.zip(line).for_each(|(to, &from)| *to += from);
+                }
+            });
+        }
+    }
+}
+
+/// The convolution of inputs `x` and `w`.
+pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+    let conv = Conv::new(attrs, inputs[0].shape(), inputs[1].shape(), shape);
+    let (x, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+    let (input_len, output_len) = conv.image_lens();
+    let (filter, points) = (conv.filter_len(), conv.windows.output_len());
+    if out.is_empty() {
+        return;
+    }
+    let out = Shared::new(out.as_mut_ptr());
+    let (chunks, images) = conv.chunks();
+    threads::for_each(chunks, conv.nanos(), |chunk| {
+        let mut columns = vec![T::default(); filter * points];
+        for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
+            conv.columns(&x[image * input_len..][..input_len], &mut columns);
+            let w = &w[image % conv.groups * conv.outputs * filter..][..conv.outputs * filter];
+            // SAFETY: each image has its own part of the result; the operands are as large as
+            // the sizes say.
+            unsafe {
+                T::gemm(
+                    [conv.outputs, filter, points],
+                    Matrix::dense(out.get().add(image * output_len), points),
+                    false,
+                    Matrix::dense(w.as_ptr(), filter),
+                    Matrix::dense(columns.as_ptr(), points),
+                );
+            }
+        }
+    });
+}
+
+/// The gradient for the input, of inputs `g` and `w`.
+pub fn input_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+    let conv = Conv::new(attrs, shape, inputs[1].shape(), inputs[0].shape());
+    let (g, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+    let (input_len, output_len) = conv.image_lens();
+    let (filter, points) = (conv.filter_len(), conv.windows.output_len());
+    if out.is_empty() {
+        return;
+    }
+    let out = Shared::new(out.as_mut_ptr());
+    let (chunks, images) = conv.chunks();
+    threads::for_each(chunks, conv.nanos(), |chunk| {
+        let mut columns = vec![T::default(); filter * points];
+        for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
+            let g = &g[image * output_len..][..output_len];
+            let w = &w[image % conv.groups * conv.outputs * filter..][..conv.outputs * filter];
+            // SAFETY: each image has its own part of the result; the operands are as large as
+            // the sizes say.
+            let image = unsafe {
+                T::gemm(
+                    [filter, conv.outputs, points],
+                    Matrix::dense(columns.as_mut_ptr(), points),
+                    false,
+                    Matrix::dense(w.as_ptr(), filter).transposed(),
+                    Matrix::dense(g.as_ptr(), points),
+                );
+                std::slice::from_raw_parts_mut(out.get().add(image * input_len), input_len)
+            };
+            image.fill(T::default());
+            conv.add_columns(&columns, image);
+        }
+    });
+}
+
+/// The gradient for the weights, of inputs `x` and `g`.
+pub fn weight_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+    let conv = Conv::new(attrs, inputs[0].shape(), shape, inputs[1].shape());
+    let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+    let (input_len, output_len) = conv.image_lens();
+    let (filter, points) = (conv.filter_len(), conv.windows.output_len());
+    out.fill(T::default());
+    if out.is_empty() {
+        return;
+    }
+    let (chunks, images) = conv.chunks();
+    // A sum per chunk, added up in order: the result does not depend on who ran which.
+    let mut sums = vec![T::default(); chunks * out.len()];
+    let shared = Shared::new(sums.as_mut_ptr());
+    let len = out.len();
+    threads::for_each(chunks, conv.nanos(), |chunk| {
+        let mut columns = vec![T::default(); filter * points];
+        for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
+            conv.columns(&x[image * input_len..][..input_len], &mut columns);
+            let at = chunk * len + image % conv.groups * conv.outputs * filter;
+            // SAFETY: each chunk has its own sum; the operands are as large as the sizes say.
+            unsafe {
+                T::gemm(
+                    [conv.outputs, points, filter],
+                    Matrix::dense(shared.get().add(at), filter),
+                    true,
+                    Matrix::dense(g[image * output_len..].as_ptr(), points),
+                    Matrix::dense(columns.as_ptr(), points).transposed(),
+                );
+            }
+        }
+    });
+    for sum in sums.chunks_exact(len) {
+        out.iter_mut().zip(sum).for_each(|(to, &from)| *to += from);
+    }
+}

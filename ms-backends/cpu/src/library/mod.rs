@@ -1,0 +1,84 @@
+//! Ops that run as a whole: convolutions and pooling by loops of their own where elements are
+//! f32 or f64, everything else by the op's own meaning.
+
+mod conv;
+mod pool;
+#[cfg(test)]
+mod tests;
+mod window;
+
+use crate::product::Gemm;
+use ms_core::error::{Code, Error, Result};
+use ms_core::ops;
+use ms_core::tensor::{Array, Attrs, DType, Element, Op};
+use smallvec::SmallVec;
+use std::ops::AddAssign;
+
+/// Runs an op, writing its row-major `outputs`, whose memory nobody else uses.
+///
+/// # Errors
+/// What the op refuses.
+pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+    if native(op, attrs, inputs, outputs) {
+        return Ok(());
+    }
+    evaluate(op, attrs, inputs, outputs)
+}
+
+/// Runs an op by loops of its own, if it has any for these operands.
+fn native(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
+    match outputs.first().map(Array::dtype) {
+        Some(DType::F32) => native_in::<f32>(op, attrs, inputs, &outputs[0]),
+        Some(DType::F64) => native_in::<f64>(op, attrs, inputs, &outputs[0]),
+        _ => false,
+    }
+}
+
+fn native_in<T: Gemm + Element + PartialOrd + AddAssign>(
+    op: Op,
+    attrs: &Attrs,
+    inputs: &[&Array],
+    out: &Array,
+) -> bool {
+    let run: fn(&Attrs, &[Array], &mut [T], &[usize]) = match op.name() {
+        "conv" => conv::forward,
+        "conv_input_grad" => conv::input_grad,
+        "conv_weight_grad" => conv::weight_grad,
+        "max_pool" => pool::max,
+        "max_pool_grad" => pool::max_grad,
+        _ => return false,
+    };
+    if inputs.iter().any(|it| it.dtype() != T::DTYPE) {
+        return false;
+    }
+    let inputs: SmallVec<[Array; 2]> = inputs.iter().map(|it| it.to_contiguous()).collect();
+    // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
+    let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) };
+    run(attrs, &inputs, to, out.shape());
+    true
+}
+
+/// The elements of an operand, which is row-major and of this type.
+fn elements<T: Element>(array: &Array) -> &[T] {
+    array.as_slice().expect("operands were made row-major and their dtypes compared")
+}
+
+/// The op's own meaning.
+fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+    let results = (ops::definition(op).eval)(attrs, inputs)?;
+    if results.len() != outputs.len() {
+        let message = format!("{} results in {} places", results.len(), outputs.len());
+        return Err(Error::new(Code::Backend, message).with_op(op.name()));
+    }
+    for (from, to) in results.iter().zip(outputs) {
+        if from.ty() != to.ty() {
+            let message = format!("a result is {}, its place {}", from.ty(), to.ty());
+            return Err(Error::new(Code::Backend, message).with_op(op.name()));
+        }
+        let from = from.to_contiguous();
+        let bytes = from.numel() * from.dtype().size();
+        // SAFETY: both are row-major and of one type; nobody else uses the output's memory.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from.as_ptr(), bytes) };
+    }
+    Ok(())
+}

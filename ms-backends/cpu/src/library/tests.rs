@@ -1,0 +1,123 @@
+//! Loops of their own against the meaning of the ops.
+
+use super::{evaluate, native};
+use crate::threads;
+use ms_core::ops::{self, OpDef, Sample, SampleInput};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
+use ms_core::with_element;
+
+const NATIVE: [&OpDef; 5] =
+    [&ops::CONV, &ops::CONV_INPUT_GRAD, &ops::CONV_WEIGHT_GRAD, &ops::MAX_POOL, &ops::MAX_POOL_GRAD];
+
+fn filled(shape: &[usize], dtype: DType, seed: u64) -> Array {
+    let mut out = Array::uninit(shape, dtype);
+    let mut state = seed;
+    with_element!(dtype, T => {
+        for it in out.as_mut_slice::<T>() {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            *it = T::from_scalar(Scalar::Float((state >> 33) as f64 / (1u64 << 30) as f64 - 1.0));
+        }
+    });
+    out
+}
+
+fn outputs(def: &OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
+    let types: Vec<Type> = inputs.iter().map(|it| it.ty()).collect();
+    let types = (def.infer)(attrs, &types.iter().collect::<Vec<_>>()).expect("the operands fit");
+    // Filled, so that an element that is never written shows.
+    let nan = Scalar::Float(f64::NAN);
+    types.iter().map(|ty| Array::full(&ty.shape().expect("constant shapes"), nan, ty.dtype)).collect()
+}
+
+#[track_caller]
+fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
+    let what = format!("{} of {:?}", def.name(), inputs.iter().map(|it| it.ty()).collect::<Vec<_>>());
+    let (got, want) = (outputs(def, attrs, inputs), outputs(def, attrs, inputs));
+    assert!(native(def.op(), attrs, inputs, &got), "{what}");
+    evaluate(def.op(), attrs, inputs, &want).expect("the operands fit");
+    let tolerance = if got[0].dtype() == DType::F32 { 1e-4 } else { 1e-12 };
+    for (got, want) in got[0].scalars().into_iter().zip(want[0].scalars()) {
+        let (got, want) = (got.as_f64(), want.as_f64());
+        let close = (got - want).abs() <= tolerance * want.abs().max(1.0) || (got.is_nan() && want.is_nan());
+        assert!(close, "{what}: {got} instead of {want}");
+    }
+    let alone = outputs(def, attrs, inputs);
+    assert!(threads::serial(|| native(def.op(), attrs, inputs, &alone)));
+    assert!(alone[0].to_bytes() == got[0].to_bytes(), "{what} depends on threads");
+}
+
+fn check_sample(def: &'static OpDef, sample: &Sample) {
+    for dtype in [DType::F32, DType::F64] {
+        let inputs: Vec<Array> =
+            sample.inputs.iter().enumerate().map(|(i, it)| filled(&it.shape, dtype, i as u64)).collect();
+        check(def, &sample.attrs, &inputs.iter().collect::<Vec<_>>());
+    }
+}
+
+fn lists(lists: &[&[usize]], rest: impl IntoIterator<Item = Attr>) -> Attrs {
+    Attrs::new(lists.iter().map(|&it| Attr::from(it)).chain(rest))
+}
+
+fn sample(shapes: &[&[usize]], attrs: Attrs) -> Sample {
+    Sample::new(shapes.iter().map(|it| SampleInput::f32(it, -1.0, 1.0))).attrs(attrs)
+}
+
+#[test]
+fn samples_of_the_ops() {
+    for def in NATIVE {
+        for sample in (def.samples)() {
+            check_sample(def, &sample);
+        }
+    }
+}
+
+#[test]
+fn batches_that_are_cut() {
+    let (x, w, y): (&[usize], &[usize], &[usize]) = (&[37, 8, 9, 10], &[12, 4, 3, 3], &[37, 12, 5, 8]);
+    let window: [&[usize]; 4] = [&[2, 1], &[1, 2], &[1, 0], &[1, 2]];
+    let attrs = |sizes: Option<&[usize]>| lists(&window, [Attr::Int(2)].into_iter().chain(sizes.map(Attr::from)));
+    check_sample(&ops::CONV, &sample(&[x, w], attrs(None)));
+    check_sample(&ops::CONV_INPUT_GRAD, &sample(&[y, w], attrs(Some(&x[2..]))));
+    check_sample(&ops::CONV_WEIGHT_GRAD, &sample(&[x, y], attrs(Some(&w[2..]))));
+    let window: [&[usize]; 5] = [&[3, 2], &[2, 2], &[1, 3], &[1, 0], &[1, 1]];
+    check_sample(&ops::MAX_POOL, &sample(&[x], lists(&window, [])));
+    check_sample(&ops::MAX_POOL_GRAD, &sample(&[x, &[37, 8, 5, 4]], lists(&window, [])));
+}
+
+#[test]
+fn empty_batches() {
+    let window: [&[usize]; 4] = [&[1, 1], &[1, 1], &[0, 0], &[0, 0]];
+    let attrs = |sizes: Option<&[usize]>| lists(&window, [Attr::Int(1)].into_iter().chain(sizes.map(Attr::from)));
+    check_sample(&ops::CONV, &sample(&[&[0, 2, 5, 5], &[3, 2, 3, 3]], attrs(None)));
+    check_sample(&ops::CONV_WEIGHT_GRAD, &sample(&[&[0, 2, 5, 5], &[0, 3, 3, 3]], attrs(Some(&[3, 3]))));
+    let window: [&[usize]; 5] = [&[2, 2], &[2, 2], &[1, 1], &[0, 0], &[0, 0]];
+    check_sample(&ops::MAX_POOL, &sample(&[&[0, 2, 4, 4]], lists(&window, [])));
+}
+
+#[test]
+fn the_largest_is_the_first_or_nan() {
+    let x = Array::from_slice(&[1, 1, 2, 4], &[1.0f32, 3.0, f32::NAN, 9.0, 3.0, 2.0, 9.0, f32::NAN]);
+    let g = Array::from_slice(&[1, 1, 1, 2], &[1.0f32, 2.0]);
+    let attrs = lists(&[&[2, 2], &[2, 2], &[1, 1], &[0, 0], &[0, 0]], []);
+    check(&ops::MAX_POOL, &attrs, &[&x]);
+    check(&ops::MAX_POOL_GRAD, &attrs, &[&x, &g]);
+}
+
+#[test]
+fn strided_operands() {
+    let x = filled(&[9, 5, 8, 2], DType::F32, 1);
+    let x = x.with_layout(x.layout().permute(&[3, 1, 0, 2]));
+    let w = filled(&[3, 5, 3, 3], DType::F32, 2);
+    let attrs = lists(&[&[1, 1], &[1, 1], &[1, 1], &[1, 1]], [Attr::Int(1)]);
+    check(&ops::CONV, &attrs, &[&x, &w]);
+}
+
+#[test]
+fn other_dtypes_are_left_to_the_definition() {
+    let (x, w) = (filled(&[1, 1, 3, 3], DType::F16, 1), filled(&[1, 1, 2, 2], DType::F16, 2));
+    let attrs = lists(&[&[1, 1], &[1, 1], &[0, 0], &[0, 0]], [Attr::Int(1)]);
+    let out = outputs(&ops::CONV, &attrs, &[&x, &w]);
+    assert!(!native(ops::CONV.op(), &attrs, &[&x, &w], &out));
+    super::run(ops::CONV.op(), &attrs, &[&x, &w], &out).expect("the operands fit");
+    assert!(out[0].scalars().iter().all(|it| !it.as_f64().is_nan()));
+}
