@@ -108,6 +108,38 @@ fn the_interpreter_has_no_code() {
 }
 
 #[test]
+fn code_runs_behind_other_code() {
+    use crate::code::{CodeMemory, Compiled};
+    use ms_core::exec::KernelCode;
+    let constant = |value: f64| {
+        let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
+        let out = builder.param(DType::F32, Role::Output, Step::Unit);
+        let value = builder.constant(value, DType::F32);
+        builder.store(out, value);
+        builder.end_stage(Scope::Point);
+        builder.finish()
+    };
+    for isa in targets() {
+        let mut all = Vec::new();
+        let mut starts = Vec::new();
+        for value in [1.0, 2.0, 3.0] {
+            all.resize(usize::next_multiple_of(all.len(), 64), 0xcc);
+            starts.push(all.len());
+            all.extend(compile(&constant(value), isa).expect("nothing unusual").bytes);
+        }
+        let Some(memory) = CodeMemory::map(&all) else { return };
+        for (i, start) in starts.into_iter().enumerate() {
+            let mut out = [0f32; 21];
+            let block = [20, out.as_mut_ptr() as u64, 4];
+            // SAFETY: a kernel's code starts there, and the buffer has as many elements as there are lanes.
+            unsafe { Compiled::new(&memory, start).call(&block) };
+            assert_eq!(out[..20], [i as f32 + 1.0; 20], "{isa}");
+            assert_eq!(out[20], 0.0, "{isa}");
+        }
+    }
+}
+
+#[test]
 fn long_chains() {
     for isa in targets() {
         check("a chain", &chain(600), isa, &[vec![0], vec![1], vec![100]]).expect("nothing unusual");
