@@ -14,6 +14,8 @@ pub mod trace;
 
 pub mod transform;
 
+pub mod optimize;
+
 pub mod lower;
 
 pub mod exec;

@@ -19,5 +19,5 @@ pub use kernel::{
     Val, virtual_lanes,
 };
 pub use text::parse;
-pub use verify::{defects, verify_structure};
+pub use verify::{defects, verify_structure, verify_structure_of_one};
 pub use walk::subgraphs;

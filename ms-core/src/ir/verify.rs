@@ -19,6 +19,16 @@ pub fn verify_structure(graph: &Graph) -> Result<()> {
     defects(graph, found)
 }
 
+/// [`verify_structure`] of a graph without the graphs in it.
+///
+/// # Errors
+/// [`Code::Verify`] with all that is wrong.
+pub fn verify_structure_of_one(graph: &Graph) -> Result<()> {
+    let mut found = Vec::new();
+    Structure { graph, found: &mut found }.check();
+    defects(graph, found)
+}
+
 /// One error out of all defects of a graph; none where there are none.
 ///
 /// # Errors

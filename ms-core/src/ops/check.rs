@@ -2,7 +2,7 @@
 
 use super::{Lowering, OpDef, Regions, Types, by_number};
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node, defects, subgraphs, verify_structure};
+use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
 use crate::tensor::{Attr, Attrs, Type};
 use rustc_hash::FxHashMap;
 use std::mem::{Discriminant, discriminant};
@@ -33,6 +33,17 @@ pub fn verify(graph: &Graph) -> Result<()> {
         check(region, &mut forms, &mut found);
     }
     check(graph, &mut forms, &mut found);
+    defects(graph, found)
+}
+
+/// [`verify`] of a graph without the graphs in it.
+///
+/// # Errors
+/// [`Code::Verify`] with all that is wrong.
+pub fn verify_one(graph: &Graph) -> Result<()> {
+    verify_structure_of_one(graph)?;
+    let mut found = Vec::new();
+    check(graph, &mut FxHashMap::default(), &mut found);
     defects(graph, found)
 }
 

@@ -93,7 +93,7 @@ primitives! {
 }
 
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
-pub use check::{infer, verify};
+pub use check::{infer, verify, verify_one};
 pub use convolution::*;
 pub use creation::*;
 pub use def::{

@@ -1,0 +1,43 @@
+//! Inlining of calls.
+
+use super::rewrite::rewrite;
+use super::{Pass, PassContext};
+use crate::ir::Graph;
+use crate::ops::CALL;
+use rustc_hash::FxHashMap;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// A graph stays below this many nodes; calls that would make it larger stay calls.
+const LARGEST: usize = 1 << 20;
+
+/// Puts the nodes of called graphs in the place of the calls, as [`PassContext::inline_limit`]
+/// says. One level: a call in a called graph becomes a call of the caller, unless it was
+/// inlined there before.
+pub struct Inline;
+
+impl Pass for Inline {
+    fn name(&self) -> &'static str {
+        "inline"
+    }
+
+    fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
+        let mut calls: FxHashMap<*const Graph, usize> = FxHashMap::default();
+        for (_, node) in graph.nodes().filter(|(_, node)| node.op == CALL.op()) {
+            *calls.entry(Arc::as_ptr(&node.regions[0])).or_default() += 1;
+        }
+        let mut size = graph.len();
+        rewrite(graph, |rewriter, node, operands| {
+            if node.op != CALL.op() {
+                return None;
+            }
+            let callee = &node.regions[0];
+            let wanted = callee.len() <= context.inline_limit || calls[&Arc::as_ptr(callee)] == 1;
+            if !wanted || size + callee.len() > LARGEST {
+                return None;
+            }
+            size += callee.len();
+            Some(rewriter.splice(callee, operands))
+        })
+    }
+}

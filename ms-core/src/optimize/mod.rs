@@ -1,0 +1,29 @@
+//! Graph to graph: passes that make a graph smaller and never change a bit of its results.
+//!
+//! Nodes compute from their operands and nothing else: what has an order — writes, prints,
+//! random numbers — takes and gives a state. So equal nodes may be merged and unused ones
+//! dropped without asking what they do; a node without results stays, for it is there for
+//! what it does.
+//!
+//! In every precision mode the results keep their bits; only which nan a nan is stays open,
+//! as it does on the machines that compute them.
+
+mod algebra;
+mod cse;
+mod dce;
+mod fold;
+mod inline;
+mod pass;
+mod pipeline;
+mod rewrite;
+mod uniform;
+mod views;
+
+pub use algebra::Algebra;
+pub use cse::Cse;
+pub use dce::Dce;
+pub use fold::Fold;
+pub use inline::Inline;
+pub use pass::{Pass, PassContext, PassStatistics, Report};
+pub use pipeline::{PASSES, optimize, optimize_with, pass_by_name};
+pub use views::Views;

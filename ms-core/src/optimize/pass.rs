@@ -1,0 +1,80 @@
+//! What a pass is, what it may know, and what is told of it.
+
+use crate::ir::Graph;
+use std::borrow::Cow;
+use std::fmt;
+use std::time::Duration;
+
+/// A step from graph to graph. It has no state, and leaves the graphs within the graph alone:
+/// the pipeline runs it on each of them.
+pub trait Pass: Sync {
+    /// The name in reports and in file tests.
+    fn name(&self) -> &'static str;
+
+    /// A graph with the same inputs and outputs. Borrowed where there was nothing to do.
+    fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph>;
+}
+
+/// The settings of an optimisation.
+#[derive(Clone, Debug)]
+pub struct PassContext {
+    /// Calls of graphs with at most this many nodes are inlined, and all calls of a graph that
+    /// a caller calls only once.
+    pub inline_limit: usize,
+    /// How often the passes are repeated on one graph while they still find something.
+    pub rounds: usize,
+}
+
+impl Default for PassContext {
+    /// Inlines all calls.
+    fn default() -> Self {
+        Self { inline_limit: usize::MAX, rounds: 8 }
+    }
+}
+
+/// What one pass did, over all graphs and rounds of an optimisation.
+#[derive(Clone, Debug, Default)]
+pub struct PassStatistics {
+    /// The pass.
+    pub name: &'static str,
+    /// How often it ran.
+    pub runs: usize,
+    /// How often it changed a graph.
+    pub changes: usize,
+    /// Nodes of all graphs that it was given.
+    pub nodes_before: usize,
+    /// Nodes of all graphs that it gave.
+    pub nodes_after: usize,
+    /// The time that it took.
+    pub time: Duration,
+}
+
+/// What the passes of an optimisation did, in the order of their first run.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// By pass.
+    pub passes: Vec<PassStatistics>,
+}
+
+impl Report {
+    /// The entry of a pass, made if it is not there.
+    pub(super) fn entry(&mut self, name: &'static str) -> &mut PassStatistics {
+        let at = self.passes.iter().position(|it| it.name == name).unwrap_or_else(|| {
+            self.passes.push(PassStatistics { name, ..PassStatistics::default() });
+            self.passes.len() - 1
+        });
+        &mut self.passes[at]
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<10} {:>5} {:>8} {:>9} {:>9} {:>10}", "pass", "runs", "changes", "before", "after", "ms")?;
+        for it in &self.passes {
+            let ms = it.time.as_secs_f64() * 1e3;
+            let (before, after) = (it.nodes_before, it.nodes_after);
+            writeln!(f, "{:<10} {:>5} {:>8} {before:>9} {after:>9} {ms:>10.3}", it.name, it.runs, it.changes)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Which values have the same element everywhere.
+
+use crate::ir::{Graph, Node, NodeId, ValueId};
+use crate::ops::{BROADCAST_TO, CONSTANT, FULL, PERMUTE, RESHAPE, SLICE};
+use crate::tensor::{Literal, Op, Scalar, Type};
+
+/// Ops whose every element is one of their operand's.
+const MOVES: [Op; 4] = [BROADCAST_TO.op(), PERMUTE.op(), RESHAPE.op(), SLICE.op()];
+
+/// The elements of uniform values, filled in node by node in the order in which a graph is built.
+#[derive(Default)]
+pub(super) struct Uniform {
+    /// The bits of the element, by value.
+    known: Vec<Option<u64>>,
+    /// Nodes of the graph that have been seen.
+    seen: u32,
+}
+
+impl Uniform {
+    /// The element that a value has everywhere, if that is known.
+    pub(super) fn element(&mut self, graph: &Graph, id: ValueId) -> Option<Scalar> {
+        self.bits(graph, id).map(|bits| Scalar::from_bits(bits, graph.ty(id).dtype))
+    }
+
+    /// The same as a literal without dimensions.
+    pub(super) fn literal(&mut self, graph: &Graph, id: ValueId) -> Option<Literal> {
+        let dtype = graph.ty(id).dtype;
+        let bits = self.bits(graph, id)?;
+        let bytes = bits.to_le_bytes()[..dtype.size()].to_vec();
+        Some(Literal::from_bytes(&[], dtype, bytes).expect("one element has its dtype's size"))
+    }
+
+    fn bits(&mut self, graph: &Graph, id: ValueId) -> Option<u64> {
+        if self.known.len() <= id.0 as usize {
+            self.known.resize(graph.value_count(), None);
+        }
+        if let crate::ir::Def::Result(node, _) = graph.value(id).def {
+            while self.seen <= node.0 {
+                let next = graph.node(NodeId(self.seen));
+                if let [result] = next.outputs[..] {
+                    let bits = self.of_node(next, graph.ty(result));
+                    self.known[result.0 as usize] = bits;
+                }
+                self.seen += 1;
+            }
+        }
+        self.known[id.0 as usize]
+    }
+
+    fn of_node(&self, node: &Node, ty: &Type) -> Option<u64> {
+        if node.op == CONSTANT.op() || node.op == FULL.op() {
+            let bytes = node.attrs.literal(0).bytes();
+            let mut elements = bytes.chunks_exact(ty.dtype.size());
+            let first = elements.next()?;
+            let mut bits = [0; 8];
+            bits[..first.len()].copy_from_slice(first);
+            return elements.all(|it| it == first).then(|| u64::from_le_bytes(bits));
+        }
+        if MOVES.contains(&node.op) { self.known[node.inputs[0].0 as usize] } else { None }
+    }
+}

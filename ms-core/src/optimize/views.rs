@@ -1,0 +1,177 @@
+//! Views and conversions that change nothing, or that two others amount to.
+
+use super::rewrite::{Rewriter, Values, rewrite};
+use super::{Pass, PassContext};
+use crate::ir::{Graph, Node, Reducer, ValueId};
+use crate::ops::{self, BROADCAST_TO, CAST, Lowering, PERMUTE, RESHAPE, SLICE, definition};
+use crate::tensor::{Attrs, DType, Kind, Op, Type};
+use smallvec::{SmallVec, smallvec};
+use std::borrow::Cow;
+
+/// Drops views and casts to what the operand is already, makes one of two in a row, lets
+/// elementwise ops broadcast their operands by themselves, and writes the views that move no
+/// element as `reshape`.
+pub struct Views;
+
+impl Pass for Views {
+    fn name(&self) -> &'static str {
+        "views"
+    }
+
+    fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
+        rewrite(graph, |rewriter, node, operands| {
+            let [result] = node.outputs[..] else { return None };
+            let ty = graph.ty(result);
+            match View::of(node) {
+                Some(mut view) => {
+                    let mut x = *operands.first()?;
+                    let mut changed = view.canonical(rewriter.graph().ty(x), ty);
+                    while let Some((joined, from)) =
+                        rewriter.graph().producer(x).and_then(|it| view.after(it, rewriter))
+                    {
+                        (view, x, changed) = (joined, from, true);
+                        view.canonical(rewriter.graph().ty(x), ty);
+                    }
+                    if view.is_identity(rewriter.graph().ty(x), ty) {
+                        return Some(smallvec![x]);
+                    }
+                    changed.then(|| rewriter.add(view.node(x, ty, node), [ty.clone()]))
+                }
+                None => match &definition(node.op).lowering {
+                    Lowering::Map(_) => unbroadcast(rewriter, node, operands, ty),
+                    Lowering::Reduce(rule) => {
+                        let from = rewriter.graph().ty(operands[0]);
+                        // A sum starts from +0, which turns -0 into it.
+                        let exact = rule.reducer != Reducer::Sum || !ty.dtype.is_float();
+                        let nothing = from.dtype == ty.dtype && from.numel().is_some() && from.numel() == ty.numel();
+                        if !exact || !nothing || ty.numel() == Some(0) {
+                            return None;
+                        }
+                        Some(rewriter.add(View::Reshape.node(operands[0], ty, node), [ty.clone()]))
+                    }
+                    _ => None,
+                },
+            }
+        })
+    }
+}
+
+/// A node of one operand that moves or converts elements. Its shape, and the dtype of a cast,
+/// are those of its result.
+#[derive(Clone, PartialEq, Debug)]
+enum View {
+    Reshape,
+    BroadcastTo,
+    Permute(SmallVec<[usize; 4]>),
+    Slice { starts: SmallVec<[i64; 4]>, steps: SmallVec<[i64; 4]> },
+    Cast,
+}
+
+impl View {
+    fn of(node: &Node) -> Option<Self> {
+        const OPS: [Op; 5] = [RESHAPE.op(), BROADCAST_TO.op(), PERMUTE.op(), SLICE.op(), CAST.op()];
+        Some(match OPS.iter().position(|&op| op == node.op)? {
+            0 => Self::Reshape,
+            1 => Self::BroadcastTo,
+            2 => Self::Permute(node.attrs.sizes(0)),
+            3 => Self::Slice { starts: node.attrs.ints(0).into(), steps: node.attrs.ints(2).into() },
+            _ => Self::Cast,
+        })
+    }
+
+    /// Turns a view that keeps all elements in their row-major order into a `reshape`; whether
+    /// it did.
+    fn canonical(&mut self, from: &Type, to: &Type) -> bool {
+        let keeps_order = match self {
+            Self::BroadcastTo => from.numel().is_some() && from.numel() == to.numel() && to.numel() != Some(0),
+            Self::Permute(axes) => axes.iter().filter(|&&axis| from.dims[axis] != 1).is_sorted(),
+            _ => false,
+        };
+        if keeps_order {
+            *self = Self::Reshape;
+        }
+        keeps_order
+    }
+
+    fn is_identity(&self, from: &Type, to: &Type) -> bool {
+        from == to
+            && match self {
+                Self::Reshape | Self::BroadcastTo | Self::Cast => true,
+                Self::Permute(axes) => axes.iter().copied().eq(0..axes.len()),
+                Self::Slice { starts, steps } => starts.iter().all(|&it| it == 0) && steps.iter().all(|&it| it == 1),
+            }
+    }
+
+    /// The one view of `inner`'s operand that this view of `inner`'s result amounts to.
+    fn after(&self, inner: &Node, rewriter: &Rewriter<'_>) -> Option<(Self, ValueId)> {
+        let x = *inner.inputs.first()?;
+        let joined = match (self, Self::of(inner)?) {
+            (Self::Reshape, Self::Reshape) => Self::Reshape,
+            (Self::BroadcastTo, Self::BroadcastTo) => Self::BroadcastTo,
+            (Self::Permute(outer), Self::Permute(inner)) => Self::Permute(outer.iter().map(|&it| inner[it]).collect()),
+            (Self::Slice { starts, steps }, Self::Slice { starts: from, steps: by }) => Self::Slice {
+                starts: starts.iter().zip(&from).zip(&by).map(|((at, from), by)| from + at * by).collect(),
+                steps: steps.iter().zip(&by).map(|(step, by)| step * by).collect(),
+            },
+            (Self::Cast, Self::Cast) => {
+                let graph = rewriter.graph();
+                let (from, through) = (graph.ty(x).dtype, graph.ty(inner.outputs[0]).dtype);
+                if !holds(through, from) {
+                    return None;
+                }
+                Self::Cast
+            }
+            _ => return None,
+        };
+        Some((joined, x))
+    }
+
+    /// The view as a node that gives `ty`, in the place of `old`.
+    fn node(&self, x: ValueId, ty: &Type, old: &Node) -> Node {
+        let shape = || ty.dims.iter().map(|dim| dim.as_const().expect("symbolic dimensions do not occur yet") as i64);
+        let shape = || shape().collect::<SmallVec<[i64; 4]>>();
+        let (op, attrs) = match self {
+            Self::Reshape => (RESHAPE.op(), Attrs::new([shape()[..].into()])),
+            Self::BroadcastTo => (BROADCAST_TO.op(), Attrs::new([shape()[..].into()])),
+            Self::Permute(axes) => (PERMUTE.op(), Attrs::new([axes[..].into()])),
+            Self::Slice { starts, steps } => {
+                (SLICE.op(), Attrs::new([starts[..].into(), shape()[..].into(), steps[..].into()]))
+            }
+            Self::Cast => (CAST.op(), Attrs::new([ty.dtype.into()])),
+        };
+        Node { location: old.location, ..Node::new(op, attrs, [x]) }
+    }
+}
+
+/// Whether a value of `from` keeps its value in `to`, and later conversions see no difference.
+fn holds(to: DType, from: DType) -> bool {
+    match (from.kind(), to.kind()) {
+        _ if from == to => true,
+        (Kind::Bool, _) => true,
+        (Kind::Int, Kind::Int) => {
+            // An unsigned integer fits a wider one of either sign, a signed one a wider signed one.
+            to.size() > from.size() && (to.is_signed_int() || !from.is_signed_int())
+        }
+        (Kind::Float, Kind::Float) => to.size() > from.size(),
+        _ => false,
+    }
+}
+
+/// An elementwise node without the `broadcast_to` of its operands, as far as its result stays.
+fn unbroadcast(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
+    let graph = rewriter.graph();
+    let mut bare: SmallVec<[ValueId; 3]> = operands.into();
+    for i in 0..bare.len() {
+        let Some(view) = graph.producer(bare[i]).filter(|it| it.op == BROADCAST_TO.op()) else { continue };
+        let wide = std::mem::replace(&mut bare[i], view.inputs[0]);
+        let types: SmallVec<[&Type; 3]> = bare.iter().map(|&id| graph.ty(id)).collect();
+        if !ops::infer(definition(node.op), &node.attrs, &[], &types).is_ok_and(|it| it[..] == [ty.clone()]) {
+            bare[i] = wide;
+        }
+    }
+    if bare[..] == *operands {
+        return None;
+    }
+    let node = Node { inputs: bare, ..node.clone() };
+    Some(rewriter.add(node, [ty.clone()]))
+}
