@@ -4,14 +4,16 @@
 //! pipeline; none to read, verify and print only), then holds a graph, and behind a line `// ----`
 //! what comes out: a graph, or an error as comments. `MS_BLESS=1` writes what comes out into
 //! the files. Whatever a pass makes of a graph is also evaluated, on operands with every kind
-//! of special value, and has to give the same bits.
+//! of special value, and has to give the same bits; so are random graphs.
 
-use ms_core::ir::Graph;
+use ms_core::ir::{Graph, Node, Type, ValueId};
 use ms_core::optimize::{Pass, PassContext, optimize, optimize_with, pass_by_name};
-use ms_core::tensor::{Array, DType, Scalar};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Literal, Scalar};
 use ms_core::{Code, Error, ops, with_element};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 const SEPARATOR: &str = "// ----\n";
 
@@ -120,4 +122,199 @@ fn operand(shape: &[usize], dtype: DType, seed: usize) -> Array {
         }
     });
     out
+}
+
+/// A sequence of numbers that only the seed decides (Marsaglia's xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % end as u64) as usize
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len())]
+    }
+}
+
+const OPS: [&str; 22] = [
+    "add",
+    "sub",
+    "mul",
+    "div",
+    "neg",
+    "abs",
+    "relu",
+    "sign",
+    "maximum",
+    "minimum",
+    "select",
+    "less",
+    "logical_not",
+    "reshape",
+    "broadcast_to",
+    "permute",
+    "slice",
+    "cast",
+    "sum",
+    "constant",
+    "full",
+    "call",
+];
+
+/// A graph of ops that passes know, on operands that fit them.
+fn random_graph(random: &mut Random, nodes: usize, callee: Option<&Arc<Graph>>) -> Graph {
+    const DTYPES: [DType; 6] = [DType::F32, DType::F32, DType::I32, DType::Bool, DType::F16, DType::U8];
+    const SHAPES: [&[usize]; 6] = [&[], &[2], &[2, 3], &[1, 3], &[3, 1, 2], &[0, 2]];
+    let mut graph = Graph::new("random");
+    for _ in 0..3 {
+        graph.add_input(Type::of(random.pick(&DTYPES), random.pick(&SHAPES)));
+    }
+    for _ in 0..nodes {
+        let value = |random: &mut Random, graph: &Graph| ValueId(random.below(graph.value_count()) as u32);
+        let x = value(random, &graph);
+        let shape: Vec<usize> = graph.ty(x).shape().expect("made of constants").to_vec();
+        let name = random.pick(&OPS);
+        let mut attrs = Vec::new();
+        let mut inputs = vec![x];
+        match name {
+            "reshape" => {
+                let numel: usize = shape.iter().product();
+                let shapes = [vec![numel], vec![1, numel], vec![numel, 1], vec![2, numel / 2], shape];
+                attrs.push(shapes[random.below(shapes.len())][..].into());
+            }
+            "broadcast_to" => {
+                let mut to = shape.clone();
+                to.iter_mut().filter(|it| **it == 1).for_each(|it| *it = random.pick(&[1, 4]));
+                if random.below(2) == 0 && to.len() < 4 {
+                    to.insert(0, random.pick(&[1, 2]));
+                }
+                attrs.push(to[..].into());
+            }
+            "permute" => {
+                let mut axes: Vec<usize> = (0..shape.len()).collect();
+                for i in (1..axes.len()).rev() {
+                    axes.swap(i, random.below(i + 1));
+                }
+                attrs.push(axes[..].into());
+            }
+            "slice" => {
+                let steps: Vec<i64> = shape.iter().map(|_| random.pick(&[1, -1])).collect();
+                let backwards =
+                    steps.iter().zip(&shape).map(|(&step, &size)| if step < 0 { size as i64 - 1 } else { 0 });
+                let starts: Vec<i64> = backwards.map(|it| it.max(0)).collect();
+                let sizes: Vec<usize> = shape.iter().map(|&size| size - random.below(2).min(size / 2)).collect();
+                attrs.extend([starts[..].into(), sizes[..].into(), steps[..].into()]);
+            }
+            "cast" => attrs.push(random.pick(&DType::ALL).into()),
+            "sum" => {
+                let axes: Vec<usize> = (0..shape.len()).filter(|_| random.below(2) == 0).collect();
+                attrs.extend([axes[..].into(), (random.below(2) == 0).into()]);
+            }
+            "constant" | "full" => {
+                let dtype = random.pick(&DTYPES);
+                let element = operand(&[], dtype, random.below(13));
+                inputs.clear();
+                if name == "full" {
+                    attrs.extend([Attr::Literal(Literal::from_array(&element)), random.pick(&SHAPES).into()]);
+                } else {
+                    let array = operand(random.pick(&SHAPES), dtype, random.below(13));
+                    attrs.push(Attr::Literal(Literal::from_array(&array)));
+                }
+            }
+            "call" => {
+                let Some(callee) = callee else { continue };
+                let fits = |&id: &ValueId| {
+                    let same = (0..graph.value_count() as u32).map(ValueId).filter(|&it| graph.ty(it) == callee.ty(id));
+                    same.last()
+                };
+                let Some(all) = callee.inputs().iter().map(fits).collect::<Option<Vec<_>>>() else { continue };
+                inputs = all;
+            }
+            "select" => inputs.extend([value(random, &graph), value(random, &graph)]),
+            "neg" | "abs" | "relu" | "sign" | "logical_not" => {}
+            // Equal operands fit each other more often than any two.
+            _ => inputs.push(if random.below(4) == 0 { x } else { value(random, &graph) }),
+        }
+        let def = ops::by_name(name).expect("an op of this crate");
+        let mut node = Node::new(def.op(), Attrs::new(attrs), inputs);
+        if name == "call" {
+            node.regions.extend(callee.cloned());
+        }
+        let types: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
+        if let Ok(types) = ops::infer(def, &node.attrs, &node.regions, &types) {
+            graph.add_node(node, types);
+        }
+    }
+    let outputs: Vec<_> = (0..4).map(|_| ValueId(random.below(graph.value_count()) as u32)).collect();
+    graph.set_outputs(outputs);
+    graph
+}
+
+#[test]
+fn random_graphs_keep_their_bits() {
+    let (mut before, mut after) = (0, 0);
+    for seed in 1..=400u64 {
+        let random = &mut Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
+        let callee = Arc::new(random_graph(random, 10, None));
+        let graph = random_graph(random, 60, Some(&callee));
+        ops::verify(&graph).expect("random graphs hold");
+        let new = optimize(graph.clone(), &PassContext::default());
+        ops::verify(&new).expect("optimised graphs hold");
+        same_bits(&graph, &new);
+        let text = new.to_string();
+        assert_eq!(ops::parse_graph(&text).expect(&text).to_string(), text);
+        (before, after) = (before + graph.len(), after + new.len());
+    }
+    assert!(after * 2 < before, "{before} nodes, then {after}");
+}
+
+/// A chain of many small layers, with everything in it that passes look for.
+fn large_graph(layers: usize) -> Graph {
+    let text = "
+        graph @layer(%x: f32[8, 16], %b: f32[16]) -> (f32[8, 16]) {
+          %row = reshape %b {shape = [1, 16]} : f32[1, 16]
+          %rows = broadcast_to %row {shape = [8, 16]} : f32[8, 16]
+          %sum = add %x, %rows : f32[8, 16]
+          %again = add %x, %rows : f32[8, 16]
+          %one = constant {value = f32[](1)} : f32[]
+          %two = add %one, %one : f32[]
+          %same = mul %again, %one : f32[8, 16]
+          %double = mul %sum, %two : f32[8, 16]
+          %out = add %double, %same : f32[8, 16]
+          %unused = neg %out : f32[8, 16]
+          return %out
+        }";
+    let layer = ops::parse_graph(text).expect(text);
+    let mut graph = Graph::new("large");
+    let mut x = graph.add_input(Type::of(DType::F32, &[8, 16]));
+    let b = graph.add_input(Type::of(DType::F32, &[16]));
+    for _ in 0..layers {
+        let mut map = vec![x, b];
+        for (_, node) in layer.nodes() {
+            let inputs = node.inputs.iter().map(|id| map[id.0 as usize]).collect();
+            let types: Vec<_> = node.outputs.iter().map(|&id| layer.ty(id).clone()).collect();
+            let id = graph.add_node(Node { inputs, ..node.clone() }, types);
+            map.push(graph.node(id).outputs[0]);
+        }
+        x = map[layer.outputs()[0].0 as usize];
+    }
+    graph.set_outputs([x]);
+    graph
+}
+
+#[test]
+fn large_graphs_are_optimised_in_no_time() {
+    // Depth is no problem either way; the time is one only where code is optimised.
+    let layers = if cfg!(debug_assertions) { 2_000 } else { 13_500 };
+    let graph = large_graph(layers);
+    let start = Instant::now();
+    let (graph, report) = optimize_with(graph, ms_core::optimize::PASSES, &PassContext::default());
+    let time = start.elapsed();
+    println!("{time:?}\n{report}");
+    assert_eq!(graph.len(), 3 * layers + 1);
+    assert!(cfg!(debug_assertions) || time < Duration::from_secs(1), "{time:?}\n{report}");
 }

@@ -5,6 +5,9 @@
 //! dropped without asking what they do; a node without results stays, for it is there for
 //! what it does.
 //!
+//! Transforms are expanded before: what is still to be differentiated has an order in which
+//! gradients are added, and holds ops that only mean something to them.
+//!
 //! In every precision mode the results keep their bits; only which nan a nan is stays open,
 //! as it does on the machines that compute them.
 

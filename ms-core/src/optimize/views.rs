@@ -3,7 +3,7 @@
 use super::rewrite::{Rewriter, Values, rewrite};
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Reducer, ValueId};
-use crate::ops::{self, BROADCAST_TO, CAST, Lowering, PERMUTE, RESHAPE, SLICE, definition};
+use crate::ops::{self, BROADCAST_TO, CAST, Lowering, PERMUTE, RESHAPE, SLICE, STOP_GRADIENT, definition};
 use crate::tensor::{Attrs, DType, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -23,6 +23,8 @@ impl Pass for Views {
             let [result] = node.outputs[..] else { return None };
             let ty = graph.ty(result);
             match View::of(node) {
+                // Transforms are expanded: there is no gradient left to stop.
+                None if node.op == STOP_GRADIENT.op() => Some(smallvec![operands[0]]),
                 Some(mut view) => {
                     let mut x = *operands.first()?;
                     let mut changed = view.canonical(rewriter.graph().ty(x), ty);
@@ -46,6 +48,9 @@ impl Pass for Views {
                         let nothing = from.dtype == ty.dtype && from.numel().is_some() && from.numel() == ty.numel();
                         if !exact || !nothing || ty.numel() == Some(0) {
                             return None;
+                        }
+                        if from == ty {
+                            return Some(smallvec![operands[0]]);
                         }
                         Some(rewriter.add(View::Reshape.node(operands[0], ty, node), [ty.clone()]))
                     }
@@ -105,6 +110,8 @@ impl View {
     /// The one view of `inner`'s operand that this view of `inner`'s result amounts to.
     fn after(&self, inner: &Node, rewriter: &Rewriter<'_>) -> Option<(Self, ValueId)> {
         let x = *inner.inputs.first()?;
+        let graph = rewriter.graph();
+        let (from, through) = (graph.ty(x), graph.ty(*inner.outputs.first()?));
         let joined = match (self, Self::of(inner)?) {
             (Self::Reshape, Self::Reshape) => Self::Reshape,
             (Self::BroadcastTo, Self::BroadcastTo) => Self::BroadcastTo,
@@ -113,14 +120,9 @@ impl View {
                 starts: starts.iter().zip(&from).zip(&by).map(|((at, from), by)| from + at * by).collect(),
                 steps: steps.iter().zip(&by).map(|(step, by)| step * by).collect(),
             },
-            (Self::Cast, Self::Cast) => {
-                let graph = rewriter.graph();
-                let (from, through) = (graph.ty(x).dtype, graph.ty(inner.outputs[0]).dtype);
-                if !holds(through, from) {
-                    return None;
-                }
-                Self::Cast
-            }
+            // Broadcasting adds leading axes by itself.
+            (Self::BroadcastTo, Self::Reshape) if adds_leading_ones(from, through) => Self::BroadcastTo,
+            (Self::Cast, Self::Cast) if holds(through.dtype, from.dtype) => Self::Cast,
             _ => return None,
         };
         Some((joined, x))
@@ -143,6 +145,12 @@ impl View {
     }
 }
 
+/// Whether `to` is `from` with more axes of size one in front.
+fn adds_leading_ones(from: &Type, to: &Type) -> bool {
+    let Some(extra) = to.rank().checked_sub(from.rank()) else { return false };
+    to.dims[extra..] == from.dims[..] && to.dims[..extra].iter().all(|&dim| dim == 1)
+}
+
 /// Whether a value of `from` keeps its value in `to`, and later conversions see no difference.
 fn holds(to: DType, from: DType) -> bool {
     match (from.kind(), to.kind()) {
@@ -157,12 +165,18 @@ fn holds(to: DType, from: DType) -> bool {
     }
 }
 
-/// An elementwise node without the `broadcast_to` of its operands, as far as its result stays.
+/// An elementwise node without the views that only broadcast its operands, as far as its
+/// result stays.
 fn unbroadcast(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
     let graph = rewriter.graph();
     let mut bare: SmallVec<[ValueId; 3]> = operands.into();
     for i in 0..bare.len() {
-        let Some(view) = graph.producer(bare[i]).filter(|it| it.op == BROADCAST_TO.op()) else { continue };
+        let Some(view) = graph.producer(bare[i]) else { continue };
+        let broadcasts = view.op == BROADCAST_TO.op()
+            || (view.op == RESHAPE.op() && adds_leading_ones(graph.ty(view.inputs[0]), graph.ty(bare[i])));
+        if !broadcasts {
+            continue;
+        }
         let wide = std::mem::replace(&mut bare[i], view.inputs[0]);
         let types: SmallVec<[&Type; 3]> = bare.iter().map(|&id| graph.ty(id)).collect();
         if !ops::infer(definition(node.op), &node.attrs, &[], &types).is_ok_and(|it| it[..] == [ty.clone()]) {
