@@ -37,8 +37,8 @@ pub struct Code {
 
 /// Why a kernel is left to the interpreter.
 ///
-/// That is the case for quotients and remainders of integers; conversions between u64 and
-/// floats, and from floats to u32, on AVX2; and for values that would fill the stack.
+/// That is the case for conversions between u64 and floats, and from floats to u32, on AVX2;
+/// and for more values at once than the stack should hold.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsupported {
     what: Cow<'static, str>,

@@ -145,6 +145,8 @@ pub enum Op {
     Index(u8),
     /// A mask with all bits alike.
     MaskConst(bool),
+    /// The quotient or remainder of integers of `size` bytes.
+    Divide { size: u8, signed: bool, remainder: bool },
     /// Reads the accumulators of the lanes.
     AccLoad(AccId),
     /// Writes the accumulators of the lanes.

@@ -20,13 +20,14 @@ pub enum Home {
 /// Offsets from `rsp`, which is aligned to 64 bytes inside the kernel.
 ///
 /// In order: the caller's `rsp`; a counter for each loop; pointers that have no register;
-/// offsets of gathered lanes; accumulators; spilled values.
+/// offsets of gathered lanes; the working space of divisions; accumulators; spilled values.
 pub struct Frame {
     /// Bytes of the whole frame.
     pub bytes: usize,
     loops: usize,
     homes: Vec<Home>,
     gathers: Vec<Option<usize>>,
+    divide: Option<usize>,
     accs: Vec<usize>,
     spills: usize,
 }
@@ -55,6 +56,11 @@ impl Frame {
                 bytes += (program.lanes * 8).next_multiple_of(64);
             }
         }
+        let divides = program.insts.iter().any(|it| matches!(it.op, Op::Divide { .. }));
+        let divide = divides.then(|| {
+            bytes += 3 * 64;
+            bytes - 3 * 64
+        });
         let accs = (program.arrays.iter())
             .map(|array| {
                 let offset = bytes;
@@ -65,7 +71,7 @@ impl Frame {
         let spills = bytes;
         let slots = |it: &Body| it.allocation.slot_bytes as usize;
         bytes = (bytes + slots(body).max(strip.map_or(0, slots))).next_multiple_of(64);
-        Self { bytes, loops, homes, gathers, accs, spills }
+        Self { bytes, loops, homes, gathers, divide, accs, spills }
     }
 
     /// The counter of a loop.
@@ -90,6 +96,11 @@ impl Frame {
     /// The buffers that are gathered.
     pub fn gathered(&self) -> Vec<usize> {
         (0..self.gathers.len()).filter(|&it| self.gathers[it].is_some()).collect()
+    }
+
+    /// The working space of divisions: a line of saved registers, and one for each operand.
+    pub fn divide(&self) -> i32 {
+        self.divide.expect("a kernel that divides has the space for it") as i32
     }
 
     /// An array of accumulators.

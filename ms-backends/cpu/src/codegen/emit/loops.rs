@@ -21,15 +21,15 @@ impl<'a> Emitter<'a> {
         self.leave();
     }
 
-    fn reg(&mut self, code: Code, a: Register, b: Register) {
+    pub fn reg(&mut self, code: Code, a: Register, b: Register) {
         self.asm.op(code, &[Operand::Reg(a), Operand::Reg(b)]);
     }
 
-    fn load_reg(&mut self, code: Code, register: Register, mem: Mem) {
+    pub fn load_reg(&mut self, code: Code, register: Register, mem: Mem) {
         self.asm.op(code, &[Operand::Reg(register), Operand::Mem(mem)]);
     }
 
-    fn store_reg(&mut self, code: Code, mem: Mem, register: Register) {
+    pub fn store_reg(&mut self, code: Code, mem: Mem, register: Register) {
         self.asm.op(code, &[Operand::Mem(mem), Operand::Reg(register)]);
     }
 

@@ -6,6 +6,7 @@
 
 mod access;
 mod asm;
+mod divide;
 mod frame;
 mod loops;
 
@@ -15,6 +16,7 @@ use super::rows::{self, Row};
 use super::target::{Target, Width};
 use super::vinst::{Machine, Op, Program, VReg, View};
 use asm::{Asm, Operand};
+use divide::Division;
 use frame::Frame;
 use iced_x86::Register;
 use ms_core::ir::Kernel;
@@ -137,6 +139,10 @@ impl Emitter<'_> {
                 let row = if set { rows::K_XNOR } else { rows::K_XOR };
                 let result = Operand::Reg(result.expect("a constant has a result"));
                 self.row(row, Width::Mask, &[result, result, result]);
+            }
+            Op::Divide { size, signed, remainder } => {
+                let (a, b, result) = (source(0), source(1), result.expect("a division has a result"));
+                self.divide(Division { size, signed, remainder }, a, b, result);
             }
             Op::AccLoad(id) => self.acc_load(id, result, mode),
             Op::AccStore(id) => {

@@ -2,7 +2,7 @@
 
 use super::super::Unsupported;
 use super::super::rows::{self, Row};
-use super::super::vinst::{Machine, Tie, VReg};
+use super::super::vinst::{Machine, Op, Tie, VReg};
 use super::Select;
 use ms_core::ir::{BinaryOp, Compare, UnaryOp};
 use ms_core::tensor::DType;
@@ -184,7 +184,12 @@ impl Select<'_> {
                 self.op2(rows::XOR_Q, shifted, negative)
             }
             BinaryOp::Shr => self.op2(row(rows::SRAV_D, rows::SRAV_Q), a, b),
-            BinaryOp::Div | BinaryOp::Rem => return Err(Unsupported::new(format!("{op:?} of {ty}"))),
+            BinaryOp::Div | BinaryOp::Rem => {
+                let dst = self.vector(size);
+                let remainder = op == BinaryOp::Rem;
+                self.push(Op::Divide { size: size as u8, signed, remainder }, Some(dst), &[a, b]);
+                dst
+            }
         })
     }
 

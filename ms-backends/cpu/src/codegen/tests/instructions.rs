@@ -27,7 +27,6 @@ fn map(inputs: &[DType], step: Step, wide: bool, body: impl Fn(&mut KernelBuilde
 /// Whether the documentation of [`Unsupported`] names something that the kernel does.
 fn excused(kernel: &Kernel, isa: Isa) -> bool {
     (kernel.insts.iter().zip(&kernel.types)).any(|(inst, &ty)| match *inst {
-        Inst::Binary(BinaryOp::Div | BinaryOp::Rem, ..) => ty.is_int(),
         Inst::Cast { value, .. } => {
             let from = kernel.ty(value);
             isa == Isa::Avx2

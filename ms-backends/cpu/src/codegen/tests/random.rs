@@ -57,6 +57,7 @@ impl Body<'_> {
                 let op = random.pick(&[BinaryOp::And, BinaryOp::Or, BinaryOp::Xor]);
                 self.builder.binary(op, a, b)
             }
+            6 if dtype.is_int() => self.builder.binary(random.pick(&[BinaryOp::Div, BinaryOp::Rem]), a, b),
             _ => {
                 let op = random.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max]);
                 self.builder.binary(op, a, b)
