@@ -1,8 +1,8 @@
 //! What the expansions of the macros call. No part of the interface.
 
-pub use ms_core::session::{Differentiable, JitFn, Wrt, type_key};
+pub use ms_core::session::{Differentiable, JitFn, Wrt, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
-pub use ms_core::trace::{Apply, Arg, Callable, Cell, LazyInline, Name, Sink, Tree};
+pub use ms_core::trace::{Apply, Arg, Callable, Cell, Compare, LazyInline, Name, Sink, Subject, Tree, and, decide, or};
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.
 #[track_caller]

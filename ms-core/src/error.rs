@@ -37,6 +37,8 @@ pub enum Code {
     Backend = 111,
     /// Several errors of one trace, reported together.
     Trace = 112,
+    /// A decision of the program on a traced tensor.
+    Condition = 113,
 }
 
 impl fmt::Display for Code {

@@ -28,6 +28,8 @@ pub enum Code {
     Syntax = 9,
     /// `#[lazy_inline]` on something that is no cell.
     LazyInline = 11,
+    /// A closure that captures.
+    Captures = 22,
 }
 
 impl Code {
@@ -44,6 +46,7 @@ impl Code {
         Self::Construct,
         Self::Syntax,
         Self::LazyInline,
+        Self::Captures,
     ];
 }
 

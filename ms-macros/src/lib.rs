@@ -5,12 +5,14 @@
 //! `ms::__rt` and nothing of the types behind them.
 
 mod args;
+mod canon;
 mod diag;
 mod emit;
 mod fallback;
 mod fingerprint;
 mod names;
 mod print;
+mod resolve;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +32,12 @@ use proc_macro2::TokenStream as Tokens;
 #[proc_macro_attribute]
 pub fn jit(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::func::expand)
+}
+
+/// `ms::jit!(|x: &Tensor| ..)`: [`macro@jit`] for a closure that captures nothing.
+#[proc_macro]
+pub fn jit_closure(closure: TokenStream) -> TokenStream {
+    derive(closure, emit::closure::expand)
 }
 
 /// Makes a struct a network, and an impl the code of one.
@@ -93,6 +101,7 @@ fn attribute(args: TokenStream, item: TokenStream, expand: Attribute) -> TokenSt
     .into()
 }
 
+/// Expands a macro that adds to the program, and has nothing to give back when it is refused.
 fn derive(item: TokenStream, expand: fn(Tokens, &mut Diags) -> Option<Tokens>) -> TokenStream {
     let mut diags = Diags::default();
     let expansion = expand(item.into(), &mut diags);

@@ -3,7 +3,7 @@ use ms::prelude::*;
 #[jit]
 fn f(x: &Tensor, n: usize) -> Tensor {
     let y: f32 = n;
-    x.missing()
+    x.does_not_exist()
 }
 
 #[cell]

@@ -15,6 +15,10 @@ pub enum Operand<'a> {
 }
 
 /// What can be an operand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an operand beside a tensor",
+    label = "not a tensor, a parameter or a number"
+)]
 pub trait IntoOperand {
     /// The operand.
     fn operand(&self) -> Operand<'_>;

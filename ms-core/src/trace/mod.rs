@@ -3,11 +3,15 @@
 mod arg;
 mod callable;
 mod cell;
+mod compare;
+mod condition;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Training, Tree};
 pub use callable::{Apply, Callable, LazyInline};
 pub use cell::{Cell, Layer};
+pub use compare::{Compare, Equals, Ordered, Subject};
+pub use condition::{Combine, Condition, Logic, and, decide, or};
 pub use tracer::{Binding, Region, Trace, TraceAbort, Tracer, build, run_nested, run_traced};
 
 use crate::error::{Code, Error, Result};

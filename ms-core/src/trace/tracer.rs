@@ -298,6 +298,15 @@ impl Tracer {
         self.state.borrow_mut().errors.push(error);
     }
 
+    /// Ends the trace because a host fact of `traced` was asked for: records `error`, unless the
+    /// value is the result of an op that was refused already, and unwinds to the boundary.
+    pub fn refuse(&self, traced: &Traced, error: Error) -> ! {
+        if !traced.poisoned {
+            self.report(error);
+        }
+        std::panic::resume_unwind(Box::new(TraceAbort))
+    }
+
     fn outputs(&self, state: &mut State, results: &[Tensor]) -> Result<Vec<ValueId>> {
         let mut outputs: Vec<ValueId> = Vec::with_capacity(results.len());
         for result in results {
@@ -417,26 +426,22 @@ impl Dispatcher for Tracer {
 
     #[track_caller]
     fn refuse_read(&self, traced: &Traced) -> Error {
-        if !traced.poisoned {
-            self.report(
-                Error::new(Code::TracedValue, format!("the value of a traced `{}` is not known yet", traced.ty))
-                    .at(Location::caller())
-                    .help("return the tensor and read it outside, or keep the computation on tensors"),
-            );
-        }
-        std::panic::resume_unwind(Box::new(TraceAbort))
+        self.refuse(
+            traced,
+            Error::new(Code::TracedValue, format!("the value of a traced `{}` is not known yet", traced.ty))
+                .at(Location::caller())
+                .help("return the tensor and read it outside, or keep the computation on tensors"),
+        )
     }
 
     #[track_caller]
     fn refuse_shape(&self, traced: &Traced) -> ! {
-        if !traced.poisoned {
-            self.report(
-                Error::new(Code::TracedValue, format!("`{}` has a dimension that is not known yet", traced.ty))
-                    .at(Location::caller())
-                    .help("use `.dim(axis)`, which may be symbolic"),
-            );
-        }
-        std::panic::resume_unwind(Box::new(TraceAbort))
+        self.refuse(
+            traced,
+            Error::new(Code::TracedValue, format!("`{}` has a dimension that is not known yet", traced.ty))
+                .at(Location::caller())
+                .help("use `.dim(axis)`, which may be symbolic"),
+        )
     }
 
     fn mode(&self) -> DispatchMode {

@@ -3,6 +3,7 @@
 use super::func::{self, Compiles, Func};
 use super::{callable, fields, lazy};
 use crate::args::{FieldArgs, ItemArgs, is, take_flag};
+use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::names::Names;
 use proc_macro2::TokenStream;
@@ -78,6 +79,8 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
             *member = ImplItem::Verbatim(compiled(method, &type_name, names, diags));
         }
     }
+    // `construct` is rewritten already, and stands in the impl as tokens.
+    canon::methods(&mut item, &names.rt());
     if let Some(construct) = construct {
         check_construct(&construct, &item, diags);
         extra.extend(callable::call(&construct, &item, names));

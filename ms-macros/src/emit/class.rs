@@ -2,6 +2,7 @@
 
 use super::{callable, cell, fields};
 use crate::args::{ItemArgs, is};
+use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::names::Names;
 use proc_macro2::TokenStream;
@@ -69,7 +70,8 @@ fn derives_arg(attr: &syn::Attribute) -> bool {
     found
 }
 
-fn expand_impl(item: ItemImpl, names: &Names) -> TokenStream {
+fn expand_impl(mut item: ItemImpl, names: &Names) -> TokenStream {
+    canon::methods(&mut item, &names.rt());
     let call = item.items.iter().find_map(|it| match it {
         ImplItem::Fn(method) if method.sig.ident == "call" && item.trait_.is_none() => Some(method),
         _ => None,

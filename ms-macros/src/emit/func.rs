@@ -16,6 +16,7 @@
 use super::param::{Param, params};
 use super::receiver;
 use crate::args::ItemArgs;
+use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::fingerprint;
 use crate::names::{Names, own};
@@ -88,6 +89,7 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
     let hash = fingerprint::of(&func.sig.to_token_stream()) ^ fingerprint::of(&func.block.to_token_stream());
     let rt = names.rt();
     let (function, call, sink) = (own("FUNCTION"), own("call"), own("sink"));
+    canon::body(&func.sig, &mut func.block, &rt);
     let params = params(&mut func.sig, &rt, &call, &sink, diags);
     if func.sig.receiver().is_some() {
         receiver::rename(&mut func.block);

@@ -3,6 +3,7 @@
 mod callable;
 pub mod cell;
 pub mod class;
+pub mod closure;
 mod fields;
 pub mod func;
 pub mod lazy;

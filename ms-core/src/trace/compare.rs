@@ -1,0 +1,202 @@
+//! Comparisons as annotated code writes them: `x < y` gives a bool for host values and a tensor
+//! of bools for tensors.
+//!
+//! `x < y` becomes `Subject(&x).lt(&y)`. Where `x` is a tensor, a method of `Subject<Tensor>`
+//! itself is found, which takes all operands; so the result is known to be a tensor even while
+//! the type of a literal beside it is still open. Everywhere else the method of [`Compare`] is
+//! found, which leaves the choice to the pair of types.
+
+use crate::ops::{IntoOperand, equal, greater, greater_equal, less, less_equal, not_equal};
+use crate::tensor::{Parameter, Tensor};
+use half::{bf16, f16};
+
+/// The left side of a comparison.
+pub struct Subject<'a, L: ?Sized>(pub &'a L);
+
+/// Comparisons of a [`Subject`] that is no tensor.
+pub trait Compare<L: ?Sized> {
+    /// `==`
+    fn eq<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Equals<R>;
+    /// `!=`
+    fn ne<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Equals<R>;
+    /// `<`
+    fn lt<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Ordered<R>;
+    /// `<=`
+    fn le<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Ordered<R>;
+    /// `>`
+    fn gt<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Ordered<R>;
+    /// `>=`
+    fn ge<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Ordered<R>;
+}
+
+/// `==` and `!=` of a pair of types: a bool, or a tensor of bools.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be compared with `{Rhs}`",
+    label = "no `{Self} == {Rhs}`",
+    note = "host values compare by `PartialEq`, tensors with tensors, parameters and numbers"
+)]
+pub trait Equals<Rhs: ?Sized> {
+    /// `bool`, or a tensor of bools.
+    type Output;
+
+    /// `self == rhs`.
+    fn eq(&self, rhs: &Rhs) -> Self::Output;
+    /// `self != rhs`.
+    fn ne(&self, rhs: &Rhs) -> Self::Output;
+}
+
+/// `<`, `<=`, `>` and `>=` of a pair of types: a bool, or a tensor of bools.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be compared with `{Rhs}`",
+    label = "no `{Self} < {Rhs}`",
+    note = "host values compare by `PartialOrd`, tensors with tensors, parameters and numbers"
+)]
+pub trait Ordered<Rhs: ?Sized> {
+    /// `bool`, or a tensor of bools.
+    type Output;
+
+    /// `self < rhs`.
+    fn lt(&self, rhs: &Rhs) -> Self::Output;
+    /// `self <= rhs`.
+    fn le(&self, rhs: &Rhs) -> Self::Output;
+    /// `self > rhs`.
+    fn gt(&self, rhs: &Rhs) -> Self::Output;
+    /// `self >= rhs`.
+    fn ge(&self, rhs: &Rhs) -> Self::Output;
+}
+
+macro_rules! compare {
+    ($($method:ident $pair:ident;)*) => {
+        impl<L: ?Sized> Compare<L> for Subject<'_, L> {
+            $(
+                #[track_caller]
+                #[inline]
+                fn $method<R: ?Sized>(&self, rhs: &R) -> L::Output
+                where
+                    L: $pair<R>,
+                {
+                    $pair::$method(self.0, rhs)
+                }
+            )*
+        }
+    };
+}
+
+compare! { eq Equals; ne Equals; lt Ordered; le Ordered; gt Ordered; ge Ordered; }
+
+macro_rules! host {
+    ($($pair:ident $native:ident: $($method:ident)*;)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl<L: $native<R> + ?Sized, R: ?Sized> $pair<R> for L {
+            type Output = bool;
+            $(
+                #[inline]
+                fn $method(&self, rhs: &R) -> bool {
+                    $native::$method(self, rhs)
+                }
+            )*
+        }
+    )*};
+}
+
+host! {
+    Equals PartialEq: eq ne;
+    Ordered PartialOrd: lt le gt ge;
+}
+
+macro_rules! subjects {
+    ($($left:ty: $($method:ident $op:ident),*;)*) => {$(
+        impl Subject<'_, $left> {
+            $(
+                /// The comparison of a tensor with anything that can be an operand.
+                #[track_caller]
+                pub fn $method<R: IntoOperand + ?Sized>(&self, rhs: &R) -> Tensor {
+                    $op(self.0, rhs)
+                }
+            )*
+        }
+    )*};
+}
+
+// `==` of parameters asks whether they are one slot, as it does outside annotated code.
+subjects! {
+    Tensor: eq equal, ne not_equal, lt less, le less_equal, gt greater, ge greater_equal;
+    &Tensor: eq equal, ne not_equal, lt less, le less_equal, gt greater, ge greater_equal;
+    Parameter: lt less, le less_equal, gt greater, ge greater_equal;
+    &Parameter: lt less, le less_equal, gt greater, ge greater_equal;
+}
+
+// Pairs are written out: for a type parameter in either place rustc cannot rule out that another
+// crate compares the two natively.
+macro_rules! equals {
+    ($($l:ty, $r:ty;)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl Equals<$r> for $l {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn eq(&self, rhs: &$r) -> Tensor {
+                equal(self, rhs)
+            }
+
+            #[track_caller]
+            fn ne(&self, rhs: &$r) -> Tensor {
+                not_equal(self, rhs)
+            }
+        }
+    )*};
+}
+
+macro_rules! ordered {
+    ($($l:ty, $r:ty;)*) => {$(
+        #[diagnostic::do_not_recommend]
+        impl Ordered<$r> for $l {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn lt(&self, rhs: &$r) -> Tensor {
+                less(self, rhs)
+            }
+
+            #[track_caller]
+            fn le(&self, rhs: &$r) -> Tensor {
+                less_equal(self, rhs)
+            }
+
+            #[track_caller]
+            fn gt(&self, rhs: &$r) -> Tensor {
+                greater(self, rhs)
+            }
+
+            #[track_caller]
+            fn ge(&self, rhs: &$r) -> Tensor {
+                greater_equal(self, rhs)
+            }
+        }
+    )*};
+}
+
+macro_rules! numbers {
+    ($($number:ty)*) => {$(
+        equals! { Parameter, $number; &Parameter, $number; }
+        equals! { $number, Tensor; $number, &Tensor; &$number, Tensor; &$number, &Tensor; }
+        equals! { $number, Parameter; $number, &Parameter; }
+        ordered! { $number, Tensor; $number, &Tensor; &$number, Tensor; &$number, &Tensor; }
+        ordered! { $number, Parameter; $number, &Parameter; }
+    )*};
+}
+
+numbers! { bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64 f16 bf16 }
+equals! { Parameter, Tensor; Parameter, &Tensor; &Parameter, Tensor; &Parameter, &Tensor; }

@@ -1,0 +1,37 @@
+//! Where programs decide: `if`, `while`, guards.
+
+use super::Rewriter;
+use proc_macro2::TokenStream;
+use syn::spanned::Spanned;
+use syn::visit_mut::VisitMut;
+use syn::{BinOp, Expr, UnOp, parse_quote_spanned};
+
+impl Rewriter<'_> {
+    /// Rewrites a condition and decides on it; names that `let` binds in it are declared.
+    pub fn condition(&mut self, cond: &mut Expr) {
+        match cond {
+            Expr::Let(it) => {
+                let host = self.scopes.is_host(&it.expr);
+                self.visit_expr_mut(&mut it.expr);
+                self.scopes.declare(&it.pat, host);
+            }
+            Expr::Binary(it) if matches!(it.op, BinOp::And(_) | BinOp::Or(_)) => {
+                self.condition(&mut it.left);
+                self.condition(&mut it.right);
+            }
+            Expr::Paren(it) => self.condition(&mut it.expr),
+            Expr::Unary(it) if matches!(it.op, UnOp::Not(_)) => self.condition(&mut it.expr),
+            _ => {
+                let native = self.scopes.is_settled(cond);
+                self.visit_expr_mut(cond);
+                if !native {
+                    *cond = decide(cond, self.rt);
+                }
+            }
+        }
+    }
+}
+
+fn decide(cond: &Expr, rt: &TokenStream) -> Expr {
+    parse_quote_spanned!(cond.span()=> #rt::decide(#cond))
+}

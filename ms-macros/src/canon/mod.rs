@@ -1,0 +1,175 @@
+//! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and the places where a
+//! program decides. Everything else stays Rust.
+
+mod compare;
+mod decide;
+mod logic;
+mod macros;
+
+use crate::args::is;
+use crate::resolve::{Scopes, is_comparison, is_host_type};
+use proc_macro2::TokenStream;
+use syn::visit_mut::{self, VisitMut};
+use syn::{
+    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, ExprMatch, ExprWhile, FnArg,
+    ImplItem, Item, ItemImpl, Local, Macro, Pat, Signature, Stmt, parse_quote,
+};
+
+/// Rewrites the body of a function with this signature.
+pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream) {
+    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, compares: false };
+    rewriter.scopes.push();
+    for input in &sig.inputs {
+        if let FnArg::Typed(it) = input {
+            let dynamic = it.attrs.iter().any(|it| it.path().is_ident("dynamic"));
+            rewriter.scopes.declare(&it.pat, !dynamic && is_host_type(&it.ty));
+        }
+    }
+    rewriter.visit_block_mut(block);
+    if rewriter.compares {
+        block.stmts.insert(0, compare::import(rt));
+    }
+}
+
+/// Rewrites the methods of an impl that have a receiver.
+pub fn methods(item: &mut ItemImpl, rt: &TokenStream) {
+    for member in &mut item.items {
+        if let ImplItem::Fn(method) = member
+            && method.sig.receiver().is_some()
+            && !method.attrs.iter().any(|it| is(it, "jit"))
+        {
+            body(&method.sig, &mut method.block, rt);
+        }
+    }
+}
+
+/// Rewrites a closure.
+pub fn closure(closure: &mut ExprClosure, rt: &TokenStream) {
+    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, compares: false };
+    rewriter.visit_expr_closure_mut(closure);
+    if rewriter.compares {
+        let (import, body) = (compare::import(rt), &closure.body);
+        *closure.body = parse_quote!({ #import #body });
+    }
+}
+
+struct Rewriter<'a> {
+    scopes: Scopes,
+    rt: &'a TokenStream,
+    /// Whether a comparison has been rewritten.
+    compares: bool,
+}
+
+impl Rewriter<'_> {
+    /// Visits inside a scope of its own.
+    fn scoped(&mut self, visit: impl FnOnce(&mut Self)) {
+        self.scopes.push();
+        visit(self);
+        self.scopes.pop();
+    }
+}
+
+impl VisitMut for Rewriter<'_> {
+    fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        let Expr::Binary(binary) = expr else {
+            return visit_mut::visit_expr_mut(self, expr);
+        };
+        // What is host for certain is judged by the user's text, before its parts are rewritten.
+        let native = match binary.op {
+            BinOp::And(_) | BinOp::Or(_) => {
+                self.scopes.is_settled(&binary.left) && self.scopes.is_settled(&binary.right)
+            }
+            _ => self.scopes.is_native_comparison(binary),
+        };
+        visit_mut::visit_expr_binary_mut(self, binary);
+        match &binary.op {
+            _ if native => {}
+            BinOp::And(_) | BinOp::Or(_) => *expr = logic::emit(binary, self.rt),
+            op if is_comparison(op) => {
+                self.compares = true;
+                *expr = compare::emit(binary, self.rt);
+            }
+            _ => {}
+        }
+    }
+
+    fn visit_block_mut(&mut self, block: &mut Block) {
+        self.scoped(|it| visit_mut::visit_block_mut(it, block));
+    }
+
+    fn visit_local_mut(&mut self, local: &mut Local) {
+        let host = local.init.as_ref().is_some_and(|init| self.scopes.is_host(&init.expr));
+        // The name begins after its value.
+        visit_mut::visit_local_mut(self, local);
+        self.scopes.declare(&local.pat, host);
+    }
+
+    fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
+        self.scoped(|it| {
+            closure.inputs.iter().for_each(|pat| it.scopes.declare(pat, false));
+            it.visit_expr_mut(&mut closure.body);
+        });
+    }
+
+    fn visit_expr_for_loop_mut(&mut self, it: &mut ExprForLoop) {
+        let host = matches!(&*it.expr, Expr::Range(_)) && self.scopes.is_host(&it.expr);
+        self.visit_expr_mut(&mut it.expr);
+        self.scoped(|this| {
+            this.scopes.declare(&it.pat, host);
+            this.visit_block_mut(&mut it.body);
+        });
+    }
+
+    fn visit_expr_if_mut(&mut self, it: &mut ExprIf) {
+        self.scoped(|this| {
+            this.condition(&mut it.cond);
+            this.visit_block_mut(&mut it.then_branch);
+        });
+        if let Some((_, other)) = &mut it.else_branch {
+            self.visit_expr_mut(other);
+        }
+    }
+
+    fn visit_expr_while_mut(&mut self, it: &mut ExprWhile) {
+        self.scoped(|this| {
+            this.condition(&mut it.cond);
+            this.visit_block_mut(&mut it.body);
+        });
+    }
+
+    fn visit_expr_match_mut(&mut self, it: &mut ExprMatch) {
+        let host = self.scopes.is_host(&it.expr);
+        self.visit_expr_mut(&mut it.expr);
+        for arm in &mut it.arms {
+            self.scoped(|this| this.arm(arm, host));
+        }
+    }
+
+    fn visit_stmt_mut(&mut self, stmt: &mut Stmt) {
+        if let Stmt::Macro(it) = stmt {
+            return self.visit_macro_mut(&mut it.mac);
+        }
+        visit_mut::visit_stmt_mut(self, stmt);
+    }
+
+    fn visit_macro_mut(&mut self, it: &mut Macro) {
+        self.macro_call(it);
+    }
+
+    /// Items have annotations of their own.
+    fn visit_item_mut(&mut self, _: &mut Item) {}
+
+    fn visit_expr_const_mut(&mut self, _: &mut ExprConst) {}
+
+    fn visit_expr_async_mut(&mut self, _: &mut ExprAsync) {}
+}
+
+impl Rewriter<'_> {
+    fn arm(&mut self, arm: &mut Arm, host: bool) {
+        self.scopes.declare(&arm.pat, host);
+        if let Pat::Guard(it) = &mut arm.pat {
+            self.condition(&mut it.guard);
+        }
+        self.visit_expr_mut(&mut arm.body);
+    }
+}

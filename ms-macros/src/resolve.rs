@@ -1,0 +1,217 @@
+//! What is known of names and expressions without types: which are host values for certain.
+//!
+//! Host code is left as it stands wherever that can be seen from the text, so that it keeps
+//! Rust's own rules, inference of operands among them. What cannot be seen is decided by types.
+
+use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, GenericArgument, Pat, PathArguments, Type};
+
+/// Local names and whether they are host values for certain, innermost scope last.
+#[derive(Default)]
+pub struct Scopes {
+    names: Vec<(String, bool)>,
+    starts: Vec<usize>,
+}
+
+impl Scopes {
+    /// Begins a scope.
+    pub fn push(&mut self) {
+        self.starts.push(self.names.len());
+    }
+
+    /// Ends it, and with it the names in it.
+    pub fn pop(&mut self) {
+        if let Some(start) = self.starts.pop() {
+            self.names.truncate(start);
+        }
+    }
+
+    /// Declares the names that `pat` binds; written types say more than `host`.
+    pub fn declare(&mut self, pat: &Pat, host: bool) {
+        match pat {
+            Pat::Ident(it) => {
+                self.names.push((it.ident.to_string(), host));
+                if let Some((_, inner)) = &it.subpat {
+                    self.declare(inner, host);
+                }
+            }
+            Pat::Type(it) => self.declare(&it.pat, is_host_type(&it.ty)),
+            Pat::Guard(it) => self.declare(&it.pat, host),
+            Pat::Paren(it) => self.declare(&it.pat, host),
+            Pat::Reference(it) => self.declare(&it.pat, host),
+            Pat::Tuple(it) => it.elems.iter().for_each(|pat| self.declare(pat, host)),
+            Pat::TupleStruct(it) => it.elems.iter().for_each(|pat| self.declare(pat, host)),
+            Pat::Slice(it) => it.elems.iter().for_each(|pat| self.declare(pat, host)),
+            Pat::Struct(it) => it.fields.iter().for_each(|field| self.declare(&field.pat, host)),
+            Pat::Or(it) => it.cases.iter().for_each(|pat| self.declare(pat, host)),
+            _ => {}
+        }
+    }
+
+    /// Whether `expr` is a host value for certain.
+    pub fn is_host(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Lit(_) | Expr::Let(_) => true,
+            Expr::Path(it) => it.path.get_ident().is_some_and(|name| {
+                self.names.iter().rev().find(|known| name == &known.0).is_some_and(|known| known.1)
+            }),
+            Expr::Paren(it) => self.is_host(&it.expr),
+            Expr::Group(it) => self.is_host(&it.expr),
+            Expr::Reference(it) => self.is_host(&it.expr),
+            Expr::Unary(it) => self.is_host(&it.expr),
+            Expr::Cast(it) => is_host_type(&it.ty),
+            Expr::Binary(it) if is_comparison(&it.op) => self.is_native_comparison(it),
+            Expr::Binary(it) => self.is_host(&it.left) && self.is_host(&it.right),
+            Expr::Field(it) => self.is_host(&it.base),
+            Expr::Index(it) => self.is_host(&it.expr),
+            Expr::Tuple(it) => it.elems.iter().all(|it| self.is_host(it)),
+            Expr::Array(it) => it.elems.iter().all(|it| self.is_host(it)),
+            Expr::Range(it) => it.start.iter().chain(&it.end).all(|it| self.is_host(it)),
+            Expr::MethodCall(it) => {
+                let asks = ASKS.iter().any(|name| it.method == name);
+                asks || (!is_open(expr) && self.is_host(&it.receiver) && it.args.iter().all(|it| self.is_host(it)))
+            }
+            Expr::Macro(it) => ["matches", "cfg", "format"].iter().any(|name| it.mac.path.is_ident(name)),
+            _ => false,
+        }
+    }
+
+    /// Whether a comparison is Rust's own: of two host values, or with an operand of an open type,
+    /// which nothing else could infer.
+    pub fn is_native_comparison(&self, it: &ExprBinary) -> bool {
+        let open = is_open(&it.left) || is_open(&it.right);
+        open || (self.is_host(&it.left) && self.is_host(&it.right))
+    }
+
+    /// Whether a condition is a bool for certain: a host value, or of an open type.
+    pub fn is_settled(&self, expr: &Expr) -> bool {
+        self.is_host(expr) || is_open(expr)
+    }
+}
+
+/// Whether the operator compares.
+pub fn is_comparison(op: &BinOp) -> bool {
+    matches!(op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
+}
+
+/// Methods of std that ask a container or a string, whatever it holds.
+const ASKS: &[&str] = &["len", "is_empty", "is_some", "is_none", "is_ok", "is_err"];
+
+/// Names of types whose values are host values if their arguments are.
+const HOST_TYPES: &[&str] = &[
+    "bool", "char", "str", "String", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
+    "usize", "f32", "f64", "Option", "Vec", "Box", "DType", "Duration", "Instant", "Ordering",
+];
+
+/// Whether values of the type are host values for certain.
+pub fn is_host_type(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(it) => is_host_type(&it.elem),
+        Type::Paren(it) => is_host_type(&it.elem),
+        Type::Array(it) => is_host_type(&it.elem),
+        Type::Slice(it) => is_host_type(&it.elem),
+        Type::Tuple(it) => it.elems.iter().all(is_host_type),
+        Type::Path(it) => it.path.segments.last().is_some_and(|last| {
+            let arguments = match &last.arguments {
+                PathArguments::None => true,
+                PathArguments::AngleBracketed(it) => {
+                    it.args.iter().all(|it| matches!(it, GenericArgument::Type(ty) if is_host_type(ty)))
+                }
+                PathArguments::Parenthesized(_) => false,
+            };
+            arguments && HOST_TYPES.iter().any(|name| last.ident == name)
+        }),
+        _ => false,
+    }
+}
+
+/// Whether the type of `expr` is open until its place says what it is: `"4".parse()?`,
+/// `it.sum()` of an iterator, `x.into()`, `Default::default()`.
+fn is_open(expr: &Expr) -> bool {
+    match expr {
+        Expr::Paren(it) => is_open(&it.expr),
+        Expr::Group(it) => is_open(&it.expr),
+        Expr::Try(it) => is_open(&it.expr),
+        Expr::Unary(it) => is_open(&it.expr),
+        Expr::Call(it) => match &*it.func {
+            Expr::Path(path) if path.qself.is_none() => {
+                let names: Vec<_> = path.path.segments.iter().map(|it| it.ident.to_string()).collect();
+                names == ["Default", "default"]
+            }
+            _ => false,
+        },
+        Expr::MethodCall(it) if it.turbofish.is_none() => match it.method.to_string().as_str() {
+            "parse" | "into" | "try_into" | "collect" => true,
+            "sum" | "product" => iterates(&it.receiver),
+            "unwrap" | "expect" | "unwrap_or" | "unwrap_or_default" => is_open(&it.receiver),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// Whether the chain of calls goes through an iterator.
+fn iterates(expr: &Expr) -> bool {
+    match expr {
+        Expr::Paren(it) => iterates(&it.expr),
+        Expr::Range(_) => true,
+        Expr::MethodCall(ExprMethodCall { receiver, method, .. }) => {
+            let starts = ["iter", "into_iter", "iter_mut", "chars", "bytes", "lines", "split", "drain", "windows"];
+            starts.iter().any(|name| method == name) || iterates(receiver)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use syn::parse::Parser;
+
+    fn pat(text: &str) -> Pat {
+        Pat::parse_single.parse_str(text).expect("a pattern")
+    }
+
+    fn check(text: &str, host: bool, open: bool) {
+        let mut scopes = Scopes::default();
+        scopes.push();
+        scopes.declare(&pat("n"), true);
+        scopes.declare(&pat("x"), false);
+        let expr: Expr = syn::parse_str(text).expect("an expression");
+        assert_eq!((scopes.is_host(&expr), is_open(&expr)), (host, open), "{text}");
+    }
+
+    #[test]
+    fn host_values_are_seen_from_the_text() {
+        for text in ["3", "n", "n + 1", "-n", "x.len()", "y as usize", "n.pow(2)", "v[0].is_some()", "(n, 1).0", "!n"] {
+            check(text, true, false);
+        }
+        for text in ["x", "x + 1", "f(n)", "y", "self.n", "n.map(f)", "x.sum()", "{ n }"] {
+            check(text, false, false);
+        }
+    }
+
+    #[test]
+    fn open_types_are_seen_from_the_text() {
+        for text in ["s.parse()?", "s.parse().unwrap()", "v.iter().copied().sum()", "(0..3).product()", "3u8.into()"] {
+            check(text, false, true);
+        }
+        for text in ["s.parse::<u8>()?", "x.sum()", "x.relu().sum().item()", "y.unwrap()"] {
+            check(text, false, false);
+        }
+    }
+
+    #[test]
+    fn scopes_shadow_and_end() {
+        let mut scopes = Scopes::default();
+        let n: Expr = syn::parse_str("n").expect("a name");
+        scopes.push();
+        scopes.declare(&pat("n"), true);
+        scopes.push();
+        scopes.declare(&pat("(n, _)"), false);
+        assert!(!scopes.is_host(&n));
+        scopes.pop();
+        assert!(scopes.is_host(&n));
+        scopes.pop();
+        assert!(!scopes.is_host(&n));
+    }
+}

@@ -1,0 +1,86 @@
+#[track_caller]
+fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
+    static __FUNCTION: ::ms::__rt::JitFn = ::ms::__rt::JitFn::new(
+        "f",
+        ::core::file!(),
+        ::core::line!(),
+        13770531033679141383u64,
+    );
+    let mut __call = __FUNCTION
+        .begin(
+            ::ms::__rt::type_key(&|| {}),
+            |__sink| {
+                ::ms::__rt::Arg::visit(x, __sink);
+                ::ms::__rt::Arg::visit(&n, __sink);
+                ::ms::__rt::Arg::visit(names, __sink);
+            },
+        );
+    if let ::core::option::Option::Some(__result) = __call.cached::<Result<Tensor>>() {
+        return __result;
+    }
+    let __arg0 = __call.enter(x);
+    let __arg1 = __call.enter(&n);
+    let __arg2 = __call.enter(names);
+    __call
+        .finish::<
+            Result<Tensor>,
+        >(move || -> Result<Tensor> {
+            let x = &*__arg0;
+            let n = ::core::clone::Clone::clone(&*__arg1);
+            let names = &*__arg2;
+            {
+                use ::ms::__rt::Compare as _;
+                let mut i = 0;
+                while i < names.len()
+                    && ::ms::__rt::decide(::ms::__rt::Subject(&check(&names[i])?).gt(&2))
+                {
+                    i += 1;
+                }
+                if n == "4".parse()? && i != n {
+                    return Ok(x.clone());
+                }
+                if ::ms::__rt::decide(::ms::__rt::Subject(&x).gt(&0.5))
+                    || ::ms::__rt::decide(flag)
+                {
+                    assert!(
+                        ::ms::__rt::decide(::ms::__rt::Subject(& x).lt(& n)), "{}",
+                        "assertion failed: x < n"
+                    );
+                    assert!(n < 9, "never {n}");
+                }
+                let mask = ::ms::__rt::Subject(&x).eq(&1.0);
+                for k in 0..n {
+                    if k == n - 1 {
+                        break;
+                    }
+                }
+                if let Some(first) = names.first() && first < "a"
+                    && ::ms::__rt::decide(::ms::__rt::Subject(&x).le(&n))
+                {
+                    return fail(first);
+                }
+                match n {
+                    3 if ::ms::__rt::decide(::ms::__rt::Subject(&x).ge(&&mask)) => {
+                        make(x)
+                    }
+                    m if m > 2 => {
+                        (0..m)
+                            .map(|k| {
+                                let __logic = ::ms::__rt::and(
+                                    ::ms::__rt::Subject(&k).lt(&m),
+                                );
+                                let mut __right = ::core::option::Option::None;
+                                if __logic.runs_right() {
+                                    __right = ::core::option::Option::Some(
+                                        ::ms::__rt::Subject(&x.shape()).ne(&[k]),
+                                    );
+                                }
+                                __logic.end(__right)
+                            })
+                            .collect()
+                    }
+                    _ => Ok(x.clone()),
+                }
+            }
+        })
+}

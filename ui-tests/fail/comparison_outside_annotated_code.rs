@@ -1,0 +1,9 @@
+use ms::prelude::*;
+
+fn helper(x: &Tensor) -> Tensor {
+    ops::select(&(x < 0.0), x, x)
+}
+
+fn main() {
+    helper(&Tensor::scalar(1.0));
+}

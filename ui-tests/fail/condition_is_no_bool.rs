@@ -1,0 +1,13 @@
+use ms::prelude::*;
+
+#[jit]
+fn f(x: &Tensor, names: &[String]) -> Tensor {
+    let first = names.first();
+    if first {
+        return x.clone();
+    }
+    while x && first {}
+    x.clone()
+}
+
+fn main() {}
