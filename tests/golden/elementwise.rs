@@ -23,7 +23,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
             hswish isfinite isinf isnan log log1p logical_not logsigmoid mish neg reciprocal relu relu6 round rsqrt
             sigmoid sign silu sin sinh softsign sqrt square tan tanh trunc;
         binary: add atan2 bitwise_and bitwise_or bitwise_xor div equal floor_div fmod greater greater_equal hypot
-            left_shift less less_equal logical_and logical_or logical_xor maximum minimum mul not_equal
+            left_shift less less_equal logical_and logical_or logical_xor maximum minimum mul not_equal pow
             remainder right_shift sub;
         "cast" => cast(attrs, &x[0]),
         "clamp" => clamp(attrs, &x[0]),
