@@ -22,6 +22,10 @@ const MAX_INPUTS: usize = 48;
 /// Stages with loops of one kernel at most.
 const MAX_LEVELS: u32 = 8;
 
+/// A result of inputs alone with at most this many elements is computed before all else: it
+/// takes little memory until then, and every later group can read it.
+const SMALL: usize = 1 << 10;
+
 /// The number of accumulators of any fold divides this.
 const MOST_ACCUMULATORS: usize = 16;
 
@@ -54,9 +58,9 @@ struct Draft {
     nodes: Vec<NodeIndex>,
     domain: Option<Domain>,
     /// The place in the order of steps.
-    position: usize,
+    position: i64,
     /// A bound below the positions of the groups that read this one.
-    first_use: usize,
+    first_use: i64,
     /// Groups that this one reads.
     reads: SmallVec<[usize; 4]>,
     /// Values that it reads.
@@ -81,7 +85,9 @@ struct Grouper<'a> {
     of: Vec<Option<usize>>,
     levels: Vec<u32>,
     uses: Vec<u32>,
-    next: usize,
+    /// The place after all steps, and the one before.
+    next: i64,
+    front: i64,
 }
 
 impl Groups {
@@ -99,6 +105,7 @@ impl Groups {
             levels: vec![0; flat.nodes.len()],
             uses,
             next: 0,
+            front: -1,
         };
         (0..flat.nodes.len()).for_each(|it| grouper.place(it));
         grouper.finish()
@@ -192,6 +199,10 @@ impl<'a> Grouper<'a> {
         let own = Own::of(flat, node);
         let joins = self.fuse && matches!(own, Own::Open(_));
         let mut group = self.start(index, node, own);
+        if sources.is_empty() && node.outputs.iter().all(|&it| flat.numel(it) <= SMALL) {
+            self.drafts[group].position = self.front;
+            self.front -= 1;
+        }
         if joins {
             for &source in &sources {
                 group = self.merge(Pair { own: group, source, index, node, sources: &sources }).unwrap_or(group);
@@ -232,7 +243,7 @@ impl<'a> Grouper<'a> {
             nodes: vec![index],
             domain,
             position: self.next,
-            first_use: usize::MAX,
+            first_use: i64::MAX,
             reads: SmallVec::new(),
             inputs: node.inputs.iter().filter_map(Access::value).collect(),
             insts: weight.insts,
@@ -294,10 +305,10 @@ impl<'a> Grouper<'a> {
         }))
     }
 
-    /// A place in the order of steps where both groups can run as one: that of the later one
-    /// if nobody reads the earlier one before, or that of the earlier one if all that the later
-    /// one reads comes before.
-    fn common_position(&self, pair: Pair<'_>) -> Option<usize> {
+    /// A place in the order of steps where both groups can run as one: that of the earlier one
+    /// if all that the later one reads comes before, or that of the later one if nobody reads
+    /// the earlier one before.
+    fn common_position(&self, pair: Pair<'_>) -> Option<i64> {
         let Pair { own, source, sources, .. } = pair;
         // What older members read of the other group they could not be merged with.
         if self.drafts[own].reads.iter().any(|&it| self.root(it) == source) {
@@ -306,12 +317,12 @@ impl<'a> Grouper<'a> {
         let own_is_later = self.drafts[own].position > self.drafts[source].position;
         let (later, earlier) = if own_is_later { (own, source) } else { (source, own) };
         let (last, first) = (self.drafts[later].position, self.drafts[earlier].position);
-        if self.drafts[earlier].first_use > last {
-            return Some(last);
-        }
         let read = self.drafts[later].reads.iter().chain(if own_is_later { sources } else { &[] });
         let mut read = read.map(|&it| self.root(it)).filter(|&it| it != own && it != source);
-        read.all(|it| self.drafts[it].position < first).then_some(first)
+        if read.all(|it| self.drafts[it].position < first) {
+            return Some(first);
+        }
+        (self.drafts[earlier].first_use > last).then_some(last)
     }
 
     /// The level of the node in the common group.
