@@ -16,6 +16,10 @@ use smallvec::SmallVec;
 /// Instructions of one kernel at most.
 const MAX_INSTS: usize = 6000;
 
+/// Instructions of a kernel that folds 4-byte elements and touches 8-byte ones: these halve the
+/// number of lanes, which a long body pays for more than another kernel costs.
+const MAX_WIDE_INSTS: usize = 16;
+
 /// Buffers that one kernel reads at most.
 const MAX_INPUTS: usize = 48;
 
@@ -265,8 +269,9 @@ impl<'a> Grouper<'a> {
         let position = self.common_position(pair)?;
         let (a, b) = (&self.drafts[own], &self.drafts[source]);
         let folds = a.folds.or(b.folds);
+        let insts = a.insts + b.insts;
         if b.closed
-            || a.insts + b.insts > MAX_INSTS
+            || insts > MAX_INSTS
             || b.folds.is_some_and(|it| folds != Some(it))
             || (folds.is_some() && (a.generates || b.generates))
         {
@@ -290,8 +295,7 @@ impl<'a> Grouper<'a> {
                 }
             }
         }
-        // The reduction loop of 4-byte elements works on registers of 16 lanes.
-        if wide && folds == Some(16) {
+        if wide && folds == Some(MOST_ACCUMULATORS) && insts > MAX_WIDE_INSTS {
             return None;
         }
         let inputs = self.joint_inputs(own, source)?;
