@@ -62,6 +62,12 @@ impl Attributes {
         self.has(key).then(|| self.float(key))
     }
 
+    /// A list of numbers.
+    pub fn floats(&self, key: &str) -> Vec<f64> {
+        let list = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list"));
+        list.iter().map(|it| it.as_f64().expect("a number")).collect()
+    }
+
     /// A word.
     pub fn text(&self, key: &str) -> &str {
         self.0[key].as_str().unwrap_or_else(|| panic!("{key} is a word"))
