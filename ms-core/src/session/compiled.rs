@@ -5,7 +5,8 @@ use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Executable};
 use crate::ir::{Graph, canonical_bytes};
-use crate::lower::{self, LowerOptions};
+use crate::lower::{LowerOptions, lower};
+use crate::optimize::{PassContext, optimize};
 use crate::tensor::{Array, Tensor};
 use crate::transform;
 use rustc_hash::FxHashMap;
@@ -61,7 +62,7 @@ impl Compiled {
         Ok(made)
     }
 
-    /// The optimised graph.
+    /// The graph, its transforms expanded.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
@@ -106,13 +107,13 @@ impl Compiled {
 
     fn executable(&self) -> Result<&Arc<dyn Executable>> {
         let make = || {
-            let Some(backend) = exec::backend() else {
-                return Ok(exec::reference(self.graph.clone()));
-            };
+            // Derivatives are taken of the graph as it was traced; only code is made of this one.
+            let graph = optimize(self.graph.clone(), &PassContext::default());
+            let Some(backend) = exec::backend() else { return Ok(exec::reference(graph)) };
             let options = LowerOptions { contract: self.precision != Precision::Strict, ..LowerOptions::default() };
-            let plan = lower::lower(&self.graph, &options)?;
+            let plan = Arc::new(lower(&graph, &options)?);
             let artifact = backend.compile(&plan)?;
-            backend.load(Arc::new(plan), &artifact)
+            backend.load(plan, &artifact)
         };
         self.executable.get_or_init(make).as_ref().map_err(Error::clone)
     }
