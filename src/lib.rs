@@ -11,7 +11,9 @@ pub mod optim;
 pub mod prelude;
 pub mod train;
 
-pub use ms_core::session::{Context, Mode, Precision, context, grad, jit, set_context, value_and_grad, with_context};
+pub use ms_core::session::{
+    Context, GradOperation, Mode, Precision, context, grad, jit, set_context, value_and_grad, with_context,
+};
 pub use ms_core::*;
 pub use ms_macros::{Static, Tree, cell, jit_class, jit_closure as jit, lazy_inline};
 // Linked for the backend that it submits.
