@@ -39,6 +39,8 @@ mod testing;
 mod tests;
 mod text;
 mod triangle;
+#[cfg(test)]
+mod view_tests;
 mod window;
 
 macro_rules! primitives {

@@ -148,13 +148,7 @@ impl Array {
         if self.layout.is_contiguous() {
             return self.clone();
         }
-        let mut out = Self::uninit(self.shape(), self.dtype);
-        with_element!(self.dtype, T => {
-            for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(self.iter::<T>()) {
-                *to = from;
-            }
-        });
-        out
+        self.duplicate()
     }
 
     /// The raw bytes of a row-major copy.
