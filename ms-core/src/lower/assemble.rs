@@ -6,7 +6,7 @@ use super::group::Groups;
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
 use super::plan::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, View};
-use super::sink::sink;
+use super::sink::{sink, transpose_products};
 use crate::error::Result;
 use crate::ir::{Graph, Kernel, Role, Scope};
 use crate::tensor::Layout;
@@ -18,13 +18,15 @@ use smallvec::SmallVec;
 pub struct LowerOptions {
     /// Whether ops share kernels. It changes no bit of a result.
     pub fuse: bool,
-    /// Whether `a * b + c` within a kernel may be rounded once.
-    pub contract: bool,
+    /// Whether results equal those of running op by op to the bit. Otherwise `a * b + c` within
+    /// a kernel is rounded once, and products may be computed transposed, which libraries round
+    /// differently.
+    pub exact: bool,
 }
 
 impl Default for LowerOptions {
     fn default() -> Self {
-        Self { fuse: true, contract: false }
+        Self { fuse: true, exact: true }
     }
 }
 
@@ -38,12 +40,15 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
     if options.fuse {
         sink(&mut flat);
     }
+    if !options.exact {
+        transpose_products(&mut flat);
+    }
     let groups = Groups::new(&flat, options.fuse);
     let stored = groups.stored(&flat);
     let mut steps = Vec::with_capacity(groups.list.len());
     for group in &groups.list {
         steps.push(match group.domain {
-            Some(_) => Draft::Kernel(Box::new(emit(&mut flat, &groups, group, &stored, options.contract)?)),
+            Some(_) => Draft::Kernel(Box::new(emit(&mut flat, &groups, group, &stored, !options.exact)?)),
             None => Draft::Whole(group.nodes[0]),
         });
     }

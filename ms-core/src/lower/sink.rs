@@ -5,7 +5,7 @@
 //! the view names: its own operands are read through the view.
 
 use super::emit::weigh;
-use super::flatten::{Access, Flat, Kind, NodeIndex};
+use super::flatten::{Access, Flat, FlatNode, Kind, NodeIndex};
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
@@ -36,6 +36,53 @@ pub(super) fn sink(flat: &mut Flat) {
             }
         }
     }
+}
+
+/// Computes products transposed that are only read transposed: `(a b)ᵀ = bᵀ aᵀ`, whose operands
+/// are views.
+pub(super) fn transpose_products(flat: &mut Flat) {
+    // Nothing for a value that is read otherwise too.
+    let mut readers: Vec<Option<SmallVec<[(NodeIndex, usize); 2]>>> = vec![Some(SmallVec::new()); flat.values.len()];
+    for (index, node) in flat.nodes.iter().enumerate() {
+        for (i, access) in node.inputs.iter().enumerate() {
+            let Some(value) = access.value() else { continue };
+            let product = flat.producer(value).is_some_and(|it| matches!(flat.nodes[it].kind, Kind::Product));
+            if !product || !is_transpose(&access.layout, &flat.values[value].shape) {
+                readers[value] = None;
+            } else if let Some(readers) = &mut readers[value] {
+                readers.push((index, i));
+            }
+        }
+    }
+    flat.outputs.iter().for_each(|&it| readers[it] = None);
+    for index in 0..flat.nodes.len() {
+        let value = match flat.nodes[index] {
+            FlatNode { kind: Kind::Product, ref outputs, .. } => outputs[0],
+            _ => continue,
+        };
+        let Some(readers) = readers[value].take().filter(|it| !it.is_empty()) else { continue };
+        let shape: Shape = flat.nodes[readers[0].0].inputs[readers[0].1].layout.shape().into();
+        let node = &mut flat.nodes[index];
+        node.inputs.reverse();
+        node.inputs.iter_mut().for_each(|it| it.layout = transposed(&it.layout));
+        for (reader, i) in readers {
+            flat.nodes[reader].inputs[i].layout = Layout::contiguous(&shape);
+        }
+        flat.values[value].shape = shape;
+    }
+}
+
+/// The view with its last two axes exchanged.
+fn transposed(layout: &Layout) -> Layout {
+    let mut axes: SmallVec<[usize; 4]> = (0..layout.rank()).collect();
+    let rank = axes.len();
+    axes.swap(rank - 2, rank - 1);
+    layout.permute(&axes)
+}
+
+/// Whether a view is the transpose of all of a row-major value of `shape`.
+fn is_transpose(view: &Layout, shape: &[usize]) -> bool {
+    *view == transposed(&Layout::contiguous(shape))
 }
 
 /// The operands with which a node computes what `view` names of its result.

@@ -110,7 +110,7 @@ impl Compiled {
             // Derivatives are taken of the graph as it was traced; only code is made of this one.
             let graph = optimize(self.graph.clone(), &PassContext::default());
             let Some(backend) = exec::backend() else { return Ok(exec::reference(graph)) };
-            let options = LowerOptions { contract: self.precision != Precision::Strict, ..LowerOptions::default() };
+            let options = LowerOptions { exact: self.precision == Precision::Strict, ..LowerOptions::default() };
             let plan = Arc::new(lower(&graph, &options)?);
             let artifact = backend.compile(&plan)?;
             backend.load(plan, &artifact)
