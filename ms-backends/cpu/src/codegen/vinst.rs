@@ -87,30 +87,37 @@ impl Machine {
         }
     }
 
+    /// With an immediate operand.
     pub const fn imm(self, imm: u8) -> Self {
         Self { imm: Some(imm), ..self }
     }
 
+    /// Overwriting a source.
     pub const fn tie(self, tie: Tie) -> Self {
         Self { tie, ..self }
     }
 
+    /// Seeing registers under other names.
     pub const fn view(self, view: View) -> Self {
         Self { view, ..self }
     }
 
+    /// With a last source that may be a constant in memory.
     pub const fn fold(self) -> Self {
         Self { fold: true, ..self }
     }
 
+    /// Under the mask that is the last source.
     pub const fn masked(self) -> Self {
         Self { masked: true, ..self }
     }
 
+    /// With zeros outside the mask.
     pub const fn zeroing(self) -> Self {
         Self { zeroing: true, ..self }
     }
 
+    /// Keeping the lanes past the end.
     pub const fn merge(self) -> Self {
         Self { merge: true, ..self }
     }

@@ -45,12 +45,14 @@ impl Emitter<'_> {
         Width::Mask.register(scratch::TAIL_MASK)
     }
 
+    /// Reads elements, or one for all lanes.
     pub fn load(&mut self, param: ParamId, size: u8, splat: bool, copy: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a load has a result");
         let mem = Operand::Mem(self.element(param, size, copy));
         self.load_at(mem, size, splat, result, mode);
     }
 
+    /// Reads elements of `size` bytes from an address.
     fn load_at(&mut self, mem: Operand, size: u8, splat: bool, result: Register, mode: Mode) {
         let width = width_of(result);
         if splat || mode == Mode::One {
@@ -70,11 +72,13 @@ impl Emitter<'_> {
         self.row(row, width, &operands);
     }
 
+    /// Writes elements.
     pub fn store(&mut self, param: ParamId, size: u8, copy: u8, value: Register, mode: Mode) {
         let mem = Operand::Mem(self.element(param, size, copy));
         self.store_at(mem, size, value, mode);
     }
 
+    /// Writes elements of `size` bytes to an address.
     fn store_at(&mut self, mem: Operand, size: u8, value: Register, mode: Mode) {
         let width = width_of(value);
         match mode {
@@ -103,6 +107,7 @@ impl Emitter<'_> {
         }
     }
 
+    /// Reads elements at the stride of the call.
     pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a gather has a result");
         let mem = self.element(param, size, 0);
@@ -162,6 +167,7 @@ impl Emitter<'_> {
         }
     }
 
+    /// The position along a loop, of each lane.
     pub fn index(&mut self, axis: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a position has a result");
         let width = width_of(result);
@@ -177,7 +183,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The accumulators of the current lanes.
+    /// The address of the accumulators that it is the current lanes' turn for, and their size.
     fn acc_at(&mut self, id: AccId) -> (Mem, u8) {
         let array = self.program.arrays[id.0 as usize];
         debug_assert_eq!(self.kernel.lanes, Lanes::Reduced, "with parallel lanes an array has no order");
@@ -189,6 +195,7 @@ impl Emitter<'_> {
         (mem, array.size as u8)
     }
 
+    /// Reads the accumulators of the current lanes.
     pub fn acc_load(&mut self, id: AccId, result: Option<Register>, mode: Mode) {
         let result = result.expect("accumulators have a result");
         let (mem, size) = self.acc_at(id);
@@ -197,6 +204,7 @@ impl Emitter<'_> {
         self.load_at(Operand::Mem(mem), size, false, result, mode);
     }
 
+    /// Writes the accumulators of the current lanes.
     pub fn acc_store(&mut self, id: AccId, value: Register, mode: Mode) {
         let (mem, size) = self.acc_at(id);
         self.store_at(Operand::Mem(mem), size, value, mode);

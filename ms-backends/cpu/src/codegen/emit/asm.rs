@@ -146,6 +146,7 @@ impl Asm {
         }
     }
 
+    /// Appends an instruction.
     fn encode(&mut self, inst: &Instruction) {
         match self.encoder.encode(inst, self.position as u64) {
             Ok(length) => self.position += length,

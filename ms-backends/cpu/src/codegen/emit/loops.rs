@@ -4,9 +4,9 @@ use super::super::rows;
 use super::super::target::{Target, Width};
 use super::asm::{Mem, Operand};
 use super::frame::Home;
-use super::{Body, Emitter, Mode, fixed};
+use super::{Body, Emitter, Mode, Op, fixed};
 use iced_x86::{Code, Register};
-use ms_core::ir::{Lanes, Scope};
+use ms_core::ir::{Lanes, ParamId, Scope};
 
 /// Bytes below the stack that the guard page surely covers.
 const GUARD: usize = 4096;
@@ -21,14 +21,17 @@ impl<'a> Emitter<'a> {
         self.leave();
     }
 
+    /// An instruction of two registers.
     pub fn reg(&mut self, code: Code, a: Register, b: Register) {
         self.asm.op(code, &[Operand::Reg(a), Operand::Reg(b)]);
     }
 
+    /// An instruction of a register and a source in memory.
     pub fn load_reg(&mut self, code: Code, register: Register, mem: Mem) {
         self.asm.op(code, &[Operand::Reg(register), Operand::Mem(mem)]);
     }
 
+    /// An instruction of a destination in memory and a register.
     pub fn store_reg(&mut self, code: Code, mem: Mem, register: Register) {
         self.asm.op(code, &[Operand::Mem(mem), Operand::Reg(register)]);
     }
@@ -39,6 +42,7 @@ impl<'a> Emitter<'a> {
         &fixed::POINTERS[fixed::VOLATILE.min(used)..used]
     }
 
+    /// Saves registers, makes the frame, loads the pointers.
     fn enter(&mut self) {
         for &register in self.saved() {
             self.asm.op(Code::Push_r64, &[Operand::Reg(register)]);
@@ -71,7 +75,7 @@ impl<'a> Emitter<'a> {
     fn gather_offsets(&mut self) {
         for param in self.frame.gathered() {
             let stride = self.frame.stride(param, self.kernel.par as usize);
-            let offsets = self.frame.gather(ms_core::ir::ParamId(param as u32));
+            let offsets = self.frame.gather(ParamId(param as u32));
             self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
             for lane in 0..self.program.lanes {
                 let mem = Mem::at(fixed::STACK, offsets + 8 * lane as i32);
@@ -81,6 +85,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
+    /// Undoes [`Emitter::enter`] and returns.
     fn leave(&mut self) {
         self.load_reg(Code::Mov_r64_rm64, fixed::STACK, Mem::at(fixed::STACK, 0));
         for &register in self.saved().iter().rev() {
@@ -166,7 +171,6 @@ impl<'a> Emitter<'a> {
 
     /// The buffers that block `i` reads or writes.
     fn params_of(&self, i: usize) -> Vec<usize> {
-        use super::Op;
         let mut params: Vec<usize> = (self.program.insts[self.program.block_range(i)].iter())
             .filter_map(|inst| match inst.op {
                 Op::Load { param, .. } | Op::Gather { param, .. } | Op::Store { param, .. } => Some(param.0 as usize),

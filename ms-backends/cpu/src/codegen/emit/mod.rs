@@ -87,15 +87,18 @@ impl Emitter<'_> {
         }
     }
 
+    /// Copies a register.
     fn copy(&mut self, width: Width, from: u8, to: u8) {
         let row = if width == Width::Mask { rows::K_MOVE } else { rows::MOVE };
         self.row(row, width, &[Operand::Reg(width.register(to)), Operand::Reg(width.register(from))]);
     }
 
+    /// The stack slot of a value, if it has one.
     fn slot(&self, reg: VReg) -> Option<Operand> {
         self.allocation.slots[reg.0 as usize].map(|offset| Operand::Mem(self.frame.spill(offset)))
     }
 
+    /// Brings a value back from its slot, or makes a constant.
     fn reload(&mut self, reg: VReg, to: u8) {
         let info = self.program.info(reg);
         let to = Operand::Reg(info.width.register(to));
@@ -117,6 +120,7 @@ impl Emitter<'_> {
         }
     }
 
+    /// One virtual instruction, in the registers it was given.
     fn run(&mut self, inst: usize, row: Option<Row>, dst: Option<u8>, srcs: &[Place], mode: Mode) {
         let inst = &self.program.insts[inst];
         let result = inst.dst.zip(dst).map(|(reg, index)| self.register(reg, index));
@@ -165,6 +169,7 @@ impl Emitter<'_> {
         }
     }
 
+    /// One machine instruction: its result `dst` is the virtual register `reg`.
     fn machine(&mut self, machine: Machine, reg: Option<VReg>, dst: Option<u8>, srcs: &[Place], mode: Mode) {
         let viewed = |width: Width, source: bool| match machine.view {
             View::LowAll => Width::Xmm,
@@ -219,7 +224,7 @@ fn resized(register: Register, width: Width) -> Register {
     width.register((register as u32 - width_of(register).register(0) as u32) as u8)
 }
 
-/// `rsp` and the registers with a fixed use.
+/// The general registers by their use.
 mod fixed {
     use iced_x86::Register;
 

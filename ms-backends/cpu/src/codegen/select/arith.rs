@@ -1,7 +1,7 @@
 //! Arithmetic, comparison and selection.
 
 use super::super::Unsupported;
-use super::super::rows::{self, Row};
+use super::super::rows;
 use super::super::vinst::{Machine, Op, Tie, VReg};
 use super::Select;
 use ms_core::ir::{BinaryOp, Compare, UnaryOp};
@@ -39,6 +39,7 @@ pub enum FloatTest {
 }
 
 impl Select<'_> {
+    /// An op on one value.
     pub fn unary(&mut self, op: UnaryOp, ty: DType, a: VReg) -> Result<VReg, Unsupported> {
         let size = self.size(ty);
         let sign = 1 << (size * 8 - 1);
@@ -89,6 +90,7 @@ impl Select<'_> {
         self.op2(rows::CMPGT_Q, zero, a)
     }
 
+    /// An op on two values of one dtype.
     pub fn binary(&mut self, op: BinaryOp, ty: DType, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
         match ty {
             DType::Bool => self.binary_bool(op, a, b),
@@ -204,6 +206,7 @@ impl Select<'_> {
         self.op2(rows::ADD_Q, low, high)
     }
 
+    /// `a * b + c`, rounded once.
     pub fn fma(&mut self, ty: DType, operands: [VReg; 3]) -> Result<VReg, Unsupported> {
         let forms = match ty {
             DType::F32 => [rows::FMA132_PS, rows::FMA213_PS, rows::FMA231_PS],
@@ -214,6 +217,7 @@ impl Select<'_> {
         Ok(self.machine(Machine::new(forms[0]).tie(Tie::Fma(forms)).fold(), dst, &operands))
     }
 
+    /// A comparison of two values of one dtype.
     pub fn compare(&mut self, op: Compare, ty: DType, a: VReg, b: VReg) -> VReg {
         match ty {
             DType::Bool => self.compare_bool(op, a, b),
@@ -318,6 +322,7 @@ impl Select<'_> {
         self.machine(Machine::new(row).imm(predicate_of(test)).fold(), dst, &[a, b])
     }
 
+    /// `then` where the condition is true, else `other`.
     pub fn select(&mut self, ty: DType, condition: VReg, then: VReg, other: VReg) -> VReg {
         if ty == DType::Bool && self.avx512() {
             let chosen = self.mask_op(rows::K_AND, &[condition, then]);
@@ -342,7 +347,7 @@ impl Select<'_> {
     /// On AVX2, `then` in the lanes that are all ones, else `other`.
     pub fn blend_lanes(&mut self, size: usize, lanes: VReg, then: VReg, other: VReg) -> VReg {
         let dst = self.vector(size);
-        let row: Row = Self::sized(size, rows::BLENDV_PS, rows::BLENDV_PD);
+        let row = Self::sized(size, rows::BLENDV_PS, rows::BLENDV_PD);
         self.machine(Machine::new(row), dst, &[other, then, lanes])
     }
 }

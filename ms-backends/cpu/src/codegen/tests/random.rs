@@ -149,7 +149,7 @@ fn elementwise_kernels() {
             [1, 8, 37].iter().map(|&it| [vec![2; kernel.par as usize], vec![it]].concat()).collect();
         for isa in targets() {
             let result = check(&format!("random kernel {seed}"), &kernel, isa, &sizes);
-            spills[usize::from(isa == Isa::Avx512)] += result.unwrap_or(0);
+            spills[usize::from(isa == Isa::Avx512)] += result.unwrap_or_else(|error| panic!("{seed}: {error}"));
         }
     }
     for isa in targets() {
@@ -168,7 +168,8 @@ fn staged_kernels() {
             .map(|&it| [vec![2; kernel.par as usize], vec![it], vec![3; kernel.seq as usize]].concat())
             .collect();
         for isa in targets() {
-            let _ = check(&format!("random kernel {seed}"), &kernel, isa, &sizes);
+            let result = check(&format!("random kernel {seed}"), &kernel, isa, &sizes);
+            result.unwrap_or_else(|error| panic!("{seed}: {error}"));
         }
     }
 }
