@@ -1,7 +1,7 @@
 //! Convolution and its gradients: windows laid out as columns of a matrix, and products.
 
 use super::elements;
-use super::window::Windows;
+use super::window::{Run, Windows};
 use crate::product::{Gemm, Matrix, Shared};
 use crate::threads;
 use ms_core::tensor::{Array, Attrs, Element};
@@ -59,44 +59,55 @@ impl Conv {
     }
 
     /// Lays the windows of one image out: row `(channel, tap)` holds what lies under the tap.
-    fn columns<T: Copy + Default>(&self, image: &[T], columns: &mut [T]) {
+    /// Places under padding are left as they are.
+    fn columns<T: Copy>(&self, runs: &[Run], image: &[T], columns: &mut [T]) {
         let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
-        let rows = self.windows.taps() * output_len;
+        let (rows, step) = (self.windows.taps() * output_len, self.windows.step());
         for (plane, columns) in image.chunks_exact(input_len).zip(columns.chunks_exact_mut(rows)) {
-            self.windows.lines(|tap, first, run| {
-                let line = &mut columns[tap * output_len + first..][..self.windows.output[2]];
-                let Some(run) = run else { return line.fill(T::default()) };
-                line[..run.windows.start].fill(T::default());
-                line[run.windows.end..].fill(T::default());
-                let line = &mut line[run.windows];
-                if run.step == 1 {
-                    line.copy_from_slice(&plane[run.first..][..line.len()]);
+            for run in runs {
+                let line = &mut columns[run.tap * output_len + run.window..][..run.len];
+                if step == 1 {
+                    combine(line, &plane[run.element..][..run.len], |to, from| *to = from);
                 } else {
-                    let from = plane[run.first..].iter().step_by(run.step);
+                    let from = plane[run.element..].iter().step_by(step);
                     line.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
                 }
-            });
+            }
         }
     }
 
     /// Adds columns back to the elements that they were taken from.
-    fn add_columns<T: Copy + AddAssign>(&self, columns: &[T], image: &mut [T]) {
+    fn add_columns<T: Copy + AddAssign>(&self, runs: &[Run], columns: &[T], image: &mut [T]) {
         let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
-        let rows = self.windows.taps() * output_len;
+        let (rows, step) = (self.windows.taps() * output_len, self.windows.step());
         for (plane, columns) in image.chunks_exact_mut(input_len).zip(columns.chunks_exact(rows)) {
-            self.windows.lines(|tap, first, run| {
-                let Some(run) = run else { return };
-                let line = &columns[tap * output_len + first..][..self.windows.output[2]][run.windows];
-                if run.step == 1 {
-                    let to = &mut plane[run.first..][..line.len()];
-                    to.iter_mut().zip(line).for_each(|(to, &from)| *to += from);
+            for run in runs {
+                let line = &columns[run.tap * output_len + run.window..][..run.len];
+                if step == 1 {
+                    combine(&mut plane[run.element..][..run.len], line, |to, from| *to += from);
                 } else {
-                    let to = plane[run.first..].iter_mut().step_by(run.step);
+                    let to = plane[run.element..].iter_mut().step_by(step);
                     to.zip(line).for_each(|(to, &from)| *to += from);
                 }
-            });
+            }
         }
     }
+}
+
+/// Combines two runs of one length: in pieces of constant size, because runs are short.
+#[inline(always)]
+fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
+    let (wide_to, to) = to.as_chunks_mut::<8>();
+    let (wide_from, from) = from.as_chunks::<8>();
+    for (to, from) in wide_to.iter_mut().zip(wide_from) {
+        to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
+    }
+    let (half_to, to) = to.as_chunks_mut::<4>();
+    let (half_from, from) = from.as_chunks::<4>();
+    for (to, from) in half_to.iter_mut().zip(half_from) {
+        to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
+    }
+    to.iter_mut().zip(from).for_each(|(to, &from)| f(to, from));
 }
 
 /// The convolution of inputs `x` and `w`.
@@ -109,11 +120,12 @@ pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T]
         return;
     }
     let out = Shared::new(out.as_mut_ptr());
+    let runs = conv.windows.runs();
     let (chunks, images) = conv.chunks();
     threads::for_each(chunks, conv.nanos(), |chunk| {
         let mut columns = vec![T::default(); filter * points];
         for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
-            conv.columns(&x[image * input_len..][..input_len], &mut columns);
+            conv.columns(&runs, &x[image * input_len..][..input_len], &mut columns);
             let w = &w[image % conv.groups * conv.outputs * filter..][..conv.outputs * filter];
             // SAFETY: each image has its own part of the result; the operands are as large as
             // the sizes say.
@@ -140,6 +152,7 @@ pub fn input_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array]
         return;
     }
     let out = Shared::new(out.as_mut_ptr());
+    let runs = conv.windows.runs();
     let (chunks, images) = conv.chunks();
     threads::for_each(chunks, conv.nanos(), |chunk| {
         let mut columns = vec![T::default(); filter * points];
@@ -159,7 +172,7 @@ pub fn input_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array]
                 std::slice::from_raw_parts_mut(out.get().add(image * input_len), input_len)
             };
             image.fill(T::default());
-            conv.add_columns(&columns, image);
+            conv.add_columns(&runs, &columns, image);
         }
     });
 }
@@ -174,6 +187,7 @@ pub fn weight_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array
     if out.is_empty() {
         return;
     }
+    let runs = conv.windows.runs();
     let (chunks, images) = conv.chunks();
     // A sum per chunk, added up in order: the result does not depend on who ran which.
     let mut sums = vec![T::default(); chunks * out.len()];
@@ -182,7 +196,7 @@ pub fn weight_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array
     threads::for_each(chunks, conv.nanos(), |chunk| {
         let mut columns = vec![T::default(); filter * points];
         for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
-            conv.columns(&x[image * input_len..][..input_len], &mut columns);
+            conv.columns(&runs, &x[image * input_len..][..input_len], &mut columns);
             let at = chunk * len + image % conv.groups * conv.outputs * filter;
             // SAFETY: each chunk has its own sum; the operands are as large as the sizes say.
             unsafe {

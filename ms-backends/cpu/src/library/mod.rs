@@ -7,6 +7,7 @@ mod pool;
 mod tests;
 mod window;
 
+use crate::interp::number::Number;
 use crate::product::Gemm;
 use ms_core::error::{Code, Error, Result};
 use ms_core::ops;
@@ -34,12 +35,7 @@ fn native(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
     }
 }
 
-fn native_in<T: Gemm + Element + PartialOrd + AddAssign>(
-    op: Op,
-    attrs: &Attrs,
-    inputs: &[&Array],
-    out: &Array,
-) -> bool {
+fn native_in<T: Gemm + Number + Element + AddAssign>(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> bool {
     let run: fn(&Attrs, &[Array], &mut [T], &[usize]) = match op.name() {
         "conv" => conv::forward,
         "conv_input_grad" => conv::input_grad,

@@ -2,82 +2,82 @@
 
 use super::elements;
 use super::window::Windows;
+use crate::interp::number::Number;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::tensor::{Array, Attrs, Element};
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
-/// Planes per chunk of a region at least.
+/// Chunks of a region at most.
+const MAX_CHUNKS: usize = 16;
+
+/// Planes per chunk at least.
 const MIN_PLANES: usize = 8;
 
 /// The largest elements of the windows of `x`.
-pub fn max<T: Element + PartialOrd>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
     let x = elements::<T>(&inputs[0]);
     let windows = Windows::new(attrs, 1, &inputs[0].shape()[2..], &attrs.sizes(0), &shape[2..]);
+    let (runs, step) = (windows.runs(), windows.step());
     let out = Shared::new(out.as_mut_ptr());
-    for_each_plane(&windows, shape[0] * shape[1], |plane| {
-        let from = &x[plane * windows.input_len()..][..windows.input_len()];
-        let len = windows.output_len();
-        // SAFETY: each plane has its own part of the result.
-        let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
-        largest(&windows, from, |window, at| to[window] = from[at]);
-    });
-}
-
-/// The gradient of [`max()`] for its input `x`, of inputs `x` and `g`.
-pub fn max_grad<T: Element + PartialOrd + Default + AddAssign>(
-    attrs: &Attrs,
-    inputs: &[Array],
-    out: &mut [T],
-    shape: &[usize],
-) {
-    let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
-    let windows = Windows::new(attrs, 1, &shape[2..], &attrs.sizes(0), &inputs[1].shape()[2..]);
-    let out = Shared::new(out.as_mut_ptr());
-    for_each_plane(&windows, shape[0] * shape[1], |plane| {
-        let len = windows.input_len();
-        let from = &x[plane * len..][..len];
-        let g = &g[plane * windows.output_len()..][..windows.output_len()];
-        // SAFETY: each plane has its own part of the result.
-        let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
-        to.fill(T::default());
-        largest(&windows, from, |window, at| to[at] += g[window]);
-    });
-}
-
-fn for_each_plane(windows: &Windows, planes: usize, run: impl Fn(usize) + Sync) {
-    let nanos = planes * windows.output_len() * windows.taps();
-    let per_chunk = planes.div_ceil(16).max(MIN_PLANES);
-    threads::for_each(planes.div_ceil(per_chunk), nanos, |chunk| {
-        (chunk * per_chunk..((chunk + 1) * per_chunk).min(planes)).for_each(&run);
-    });
-}
-
-/// Visits each window of a plane with the place of its largest element: nan counts as the
-/// largest of all, and of equal ones the first is taken.
-fn largest<T: Copy + PartialOrd>(windows: &Windows, plane: &[T], mut visit: impl FnMut(usize, usize)) {
-    let mut window = 0;
-    for at0 in 0..windows.output[0] {
-        for at1 in 0..windows.output[1] {
-            for at2 in 0..windows.output[2] {
-                let mut best = None;
-                for i0 in windows.elements(0, at0) {
-                    for i1 in windows.elements(1, at1) {
-                        let line = (i0 * windows.input[1] + i1) * windows.input[2];
-                        for at in windows.elements(2, at2).map(|i2| line + i2) {
-                            let value = plane[at];
-                            let is_nan = value.partial_cmp(&value).is_none();
-                            best = match best {
-                                Some((_, top)) if !(value > top || (is_nan && top.partial_cmp(&top).is_some())) => best,
-                                _ => Some((at, value)),
-                            };
-                        }
-                    }
+    for_each_plane(&windows, shape[0] * shape[1], |planes| {
+        for plane in planes {
+            let from = &x[plane * windows.input_len()..][..windows.input_len()];
+            let len = windows.output_len();
+            // SAFETY: each plane has its own part of the result.
+            let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
+            to.fill(T::LOWEST);
+            for run in &runs {
+                let values = from[run.element..].iter().step_by(step);
+                for (to, &value) in to[run.window..][..run.len].iter_mut().zip(values) {
+                    *to = if (value > *to) | is_nan(value) { value } else { *to };
                 }
-                let (at, _) = best.expect("padding is at most half of a window, so that each has an element");
-                visit(window, at);
-                window += 1;
             }
         }
-    }
+    });
+}
+
+/// The gradient of [`max()`] for its input `x`, of inputs `x` and `g`. Nan counts as the largest
+/// element of all, and of equal ones the first is taken.
+pub fn max_grad<T: Number + Element + AddAssign>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+    let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
+    let windows = Windows::new(attrs, 1, &shape[2..], &attrs.sizes(0), &inputs[1].shape()[2..]);
+    let (runs, step) = (windows.runs(), windows.step());
+    let out = Shared::new(out.as_mut_ptr());
+    for_each_plane(&windows, shape[0] * shape[1], |planes| {
+        const NOWHERE: usize = usize::MAX;
+        let mut largest = vec![(T::LOWEST, NOWHERE); windows.output_len()];
+        for plane in planes {
+            let len = windows.input_len();
+            let from = &x[plane * len..][..len];
+            largest.fill((T::LOWEST, NOWHERE));
+            for run in &runs {
+                for (i, best) in largest[run.window..][..run.len].iter_mut().enumerate() {
+                    let at = run.element + i * step;
+                    let value = from[at];
+                    let above = (value > best.0) | (is_nan(value) & !is_nan(best.0)) | (best.1 == NOWHERE);
+                    *best = if above { (value, at) } else { *best };
+                }
+            }
+            // SAFETY: each plane has its own part of the result.
+            let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
+            to.fill(T::ZERO);
+            let g = &g[plane * windows.output_len()..];
+            for (&(_, at), &g) in largest.iter().zip(g) {
+                to[at] += g;
+            }
+        }
+    });
+}
+
+fn for_each_plane(windows: &Windows, planes: usize, run: impl Fn(Range<usize>) + Sync) {
+    let nanos = planes * windows.output_len() * windows.taps() / 2;
+    let per_chunk = planes.div_ceil(MAX_CHUNKS).max(MIN_PLANES);
+    threads::for_each(planes.div_ceil(per_chunk), nanos, |chunk| {
+        run(chunk * per_chunk..((chunk + 1) * per_chunk).min(planes));
+    });
+}
+
+fn is_nan<T: PartialOrd>(value: T) -> bool {
+    value.partial_cmp(&value).is_none()
 }

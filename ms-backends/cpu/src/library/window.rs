@@ -55,8 +55,43 @@ impl Windows {
         self.kernel.iter().product()
     }
 
+    /// From one element of a run to the next.
+    pub fn step(&self) -> usize {
+        self.stride[2]
+    }
+
+    /// What lies under the windows of one plane, tap by tap, taps and windows in row-major order.
+    /// Padding lies under the places that no run names.
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for tap0 in 0..self.kernel[0] {
+            for tap1 in 0..self.kernel[1] {
+                for tap2 in 0..self.kernel[2] {
+                    let tap = (tap0 * self.kernel[1] + tap1) * self.kernel[2] + tap2;
+                    let columns = self.inside(2, tap2);
+                    if columns.is_empty() {
+                        continue;
+                    }
+                    let column = self.place(2, tap2, columns.start);
+                    for at0 in self.inside(0, tap0) {
+                        for at1 in self.inside(1, tap1) {
+                            let line = self.place(0, tap0, at0) * self.input[1] + self.place(1, tap1, at1);
+                            runs.push(Run {
+                                tap,
+                                window: (at0 * self.output[1] + at1) * self.output[2] + columns.start,
+                                element: line * self.input[2] + column,
+                                len: columns.len(),
+                            });
+                        }
+                    }
+                }
+            }
+        }
+        runs
+    }
+
     /// The windows along an axis whose tap lies on an element, not on padding.
-    pub fn inside(&self, axis: usize, tap: usize) -> Range<usize> {
+    fn inside(&self, axis: usize, tap: usize) -> Range<usize> {
         let (offset, stride) = (tap * self.dilation[axis], self.stride[axis]);
         let first = self.before[axis].saturating_sub(offset).div_ceil(stride).min(self.output[axis]);
         let end = (self.input[axis] + self.before[axis]).saturating_sub(offset).div_ceil(stride);
@@ -64,56 +99,19 @@ impl Windows {
     }
 
     /// The element on which a tap of a window lies, which is inside.
-    pub fn place(&self, axis: usize, tap: usize, window: usize) -> usize {
+    fn place(&self, axis: usize, tap: usize, window: usize) -> usize {
         window * self.stride[axis] + tap * self.dilation[axis] - self.before[axis]
-    }
-
-    /// The elements along an axis on which the taps of a window lie.
-    pub fn elements(&self, axis: usize, window: usize) -> impl Iterator<Item = usize> + Clone + use<> {
-        let (start, step, size) = (window * self.stride[axis], self.dilation[axis], self.input[axis]);
-        let (before, taps) = (self.before[axis], self.kernel[axis]);
-        let first = before.saturating_sub(start).div_ceil(step).min(taps);
-        let end = (size + before).saturating_sub(start).div_ceil(step).min(taps);
-        (first..end.max(first)).map(move |tap| start + tap * step - before)
-    }
-
-    /// Visits the lines of one plane: for each tap and each line of windows along the last axis,
-    /// the number of the tap and of the line's first window, and the run of elements under it.
-    pub fn lines(&self, mut visit: impl FnMut(usize, usize, Option<Run>)) {
-        let mut tap = 0;
-        for tap0 in 0..self.kernel[0] {
-            for tap1 in 0..self.kernel[1] {
-                let (inside0, inside1) = (self.inside(0, tap0), self.inside(1, tap1));
-                for tap2 in 0..self.kernel[2] {
-                    let windows = self.inside(2, tap2);
-                    for at0 in 0..self.output[0] {
-                        for at1 in 0..self.output[1] {
-                            let on = inside0.contains(&at0) && inside1.contains(&at1) && !windows.is_empty();
-                            let run = on.then(|| {
-                                let line = self.place(0, tap0, at0) * self.input[1] + self.place(1, tap1, at1);
-                                let column = self.place(2, tap2, windows.start);
-                                Run {
-                                    windows: windows.clone(),
-                                    first: line * self.input[2] + column,
-                                    step: self.stride[2],
-                                }
-                            });
-                            visit(tap, (at0 * self.output[1] + at1) * self.output[2], run);
-                        }
-                    }
-                    tap += 1;
-                }
-            }
-        }
     }
 }
 
-/// Evenly spaced elements under one tap of neighbouring windows.
+/// Elements under one tap of neighbouring windows, evenly spaced by [`Windows::step`].
 pub struct Run {
-    /// The windows of the line whose tap lies on an element.
-    pub windows: Range<usize>,
-    /// The element under the first of them.
-    pub first: usize,
-    /// From one element to the next.
-    pub step: usize,
+    /// The tap.
+    pub tap: usize,
+    /// The first window.
+    pub window: usize,
+    /// The element under it.
+    pub element: usize,
+    /// Number of windows.
+    pub len: usize,
 }
