@@ -2,7 +2,9 @@
 
 pub use ms_core::session::{Differentiable, JitFn, Wrt, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
-pub use ms_core::trace::{Apply, Arg, Callable, Cell, Compare, LazyInline, Name, Sink, Subject, Tree, and, decide, or};
+pub use ms_core::trace::{
+    Apply, Arg, Callable, Cell, Compare, Invoke, LazyInline, Name, Sink, Subject, Tree, and, decide, or,
+};
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.
 #[track_caller]

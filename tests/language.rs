@@ -357,21 +357,75 @@ struct Inner {
 #[jit_class]
 impl Inner {
     fn with(number: i64) -> Self {
-        Self { number, offset: Tensor::scalar(1.0f32) }
+        Self { number, offset: Tensor::from_slice([3], &[1.0f32, 2.0, 3.0]) }
     }
 
-    fn call(&self, x: &Tensor) -> Tensor {
-        (0..self.number).fold(x.clone(), |sum, _| add(&sum, &self.offset))
+    fn new(val: i64) -> Self {
+        Self::with(val + 3)
+    }
+
+    fn act(&self, x: &Tensor, y: &Tensor) -> Tensor {
+        self.number * (x + y)
+    }
+
+    fn call(&self, x: &Tensor, y: &Tensor) -> Tensor {
+        self.number * (x + y)
+    }
+}
+
+#[jit_class]
+struct Outer {
+    inner: Inner,
+}
+
+#[cell]
+struct Holder {
+    outer: Outer,
+}
+
+#[cell]
+impl Holder {
+    #[jit]
+    fn construct(&self) -> Tensor {
+        self.outer.inner.offset.clone()
     }
 }
 
 #[jit]
-fn with_class(inner: &Inner, x: &Tensor) -> Tensor {
-    Inner::with(inner.number + 1).call(&inner.call(x))
+fn by_name(n: &Inner, x: &Tensor, y: &Tensor) -> Tensor {
+    n.number + Inner::act(n, x, y)
+}
+
+#[jit]
+fn made_inside() -> i64 {
+    Inner::new(2).number
+}
+
+#[jit]
+fn called(x: &Tensor, y: &Tensor) -> Tensor {
+    let net = Inner::with(2);
+    net(x, y)
+}
+
+#[jit]
+fn called_by_reference(net: &Inner, sum: Sum, x: &Tensor) -> Tensor {
+    let twice = |x: &Tensor| x + x;
+    net(&sum(x, x), &twice(x))
+}
+
+impl Clone for Sum {
+    fn clone(&self) -> Self {
+        Self
+    }
 }
 
 #[test]
-fn classes_are_arguments_and_made_inside() {
-    check(&[6.0], || with_class(&Inner::with(2), &vector(&[1.0])));
-    check(&[8.0], || with_class(&Inner::with(3), &vector(&[1.0])));
+fn classes_are_fields_arguments_made_inside_and_called() {
+    let scalar = |x: f32| Tensor::scalar(x);
+    check(&[1.0, 2.0, 3.0], || Holder { outer: Outer { inner: Inner::with(1) } }.call());
+    check(&[12.0], || by_name(&Inner::with(2), &scalar(2.0), &scalar(3.0)));
+    check(&[10.0], || called(&scalar(2.0), &scalar(3.0)));
+    check(&[12.0], || called_by_reference(&Inner::with(3), Sum, &scalar(1.0)));
+    check(&[16.0], || called_by_reference(&Inner::with(4), Sum, &scalar(1.0)));
+    assert_eq!((made_inside(), made_inside()), (5, 5));
 }

@@ -3,12 +3,24 @@
 //! Host code is left as it stands wherever that can be seen from the text, so that it keeps
 //! Rust's own rules, inference of operands among them. What cannot be seen is decided by types.
 
+use proc_macro2::Ident;
 use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, GenericArgument, Pat, PathArguments, Type};
 
-/// Local names and whether they are host values for certain, innermost scope last.
+/// What the text says of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// It is a host value.
+    Host,
+    /// It is of a named type that is no function.
+    Object,
+    /// Nothing: types decide.
+    Nothing,
+}
+
+/// Local names and what is known of them, innermost scope last.
 #[derive(Default)]
 pub struct Scopes {
-    names: Vec<(String, bool)>,
+    names: Vec<(String, Known)>,
     starts: Vec<usize>,
 }
 
@@ -25,35 +37,61 @@ impl Scopes {
         }
     }
 
-    /// Declares the names that `pat` binds; written types say more than `host`.
-    pub fn declare(&mut self, pat: &Pat, host: bool) {
+    /// Declares the names that `pat` binds; written types say more than `known`.
+    pub fn declare(&mut self, pat: &Pat, known: Known) {
         match pat {
             Pat::Ident(it) => {
-                self.names.push((it.ident.to_string(), host));
+                self.names.push((it.ident.to_string(), known));
                 if let Some((_, inner)) = &it.subpat {
-                    self.declare(inner, host);
+                    self.declare(inner, known);
                 }
             }
-            Pat::Type(it) => self.declare(&it.pat, is_host_type(&it.ty)),
-            Pat::Guard(it) => self.declare(&it.pat, host),
-            Pat::Paren(it) => self.declare(&it.pat, host),
-            Pat::Reference(it) => self.declare(&it.pat, host),
-            Pat::Tuple(it) => it.elems.iter().for_each(|pat| self.declare(pat, host)),
-            Pat::TupleStruct(it) => it.elems.iter().for_each(|pat| self.declare(pat, host)),
-            Pat::Slice(it) => it.elems.iter().for_each(|pat| self.declare(pat, host)),
-            Pat::Struct(it) => it.fields.iter().for_each(|field| self.declare(&field.pat, host)),
-            Pat::Or(it) => it.cases.iter().for_each(|pat| self.declare(pat, host)),
+            Pat::Type(it) => self.declare(&it.pat, known_type(&it.ty)),
+            Pat::Guard(it) => self.declare(&it.pat, known),
+            Pat::Paren(it) => self.declare(&it.pat, known),
+            Pat::Reference(it) => self.declare(&it.pat, known),
+            Pat::Tuple(it) => it.elems.iter().for_each(|pat| self.declare(pat, known)),
+            Pat::TupleStruct(it) => it.elems.iter().for_each(|pat| self.declare(pat, known)),
+            Pat::Slice(it) => it.elems.iter().for_each(|pat| self.declare(pat, known)),
+            Pat::Struct(it) => it.fields.iter().for_each(|field| self.declare(&field.pat, known)),
+            Pat::Or(it) => it.cases.iter().for_each(|pat| self.declare(pat, known)),
             _ => {}
         }
+    }
+
+    /// What the text says of `expr`.
+    pub fn known(&self, expr: &Expr) -> Known {
+        match expr {
+            _ if self.is_host(expr) => Known::Host,
+            Expr::Path(it) => it.path.get_ident().map_or(Known::Nothing, |name| self.name(name)),
+            Expr::Reference(it) => self.known(&it.expr),
+            Expr::Struct(_) => Known::Object,
+            // `Type::function(..)`
+            Expr::Call(it) => match &*it.func {
+                Expr::Path(path) if path.path.segments.len() > 1 => {
+                    let owner = &path.path.segments[path.path.segments.len() - 2].ident;
+                    if names_object(owner) { Known::Object } else { Known::Nothing }
+                }
+                _ => Known::Nothing,
+            },
+            _ => Known::Nothing,
+        }
+    }
+
+    fn name(&self, name: &Ident) -> Known {
+        self.names.iter().rev().find(|known| name == &known.0).map_or(Known::Nothing, |known| known.1)
+    }
+
+    /// Whether a call `f(..)` asks an object for its `call`.
+    pub fn calls_object(&self, callee: &Expr) -> bool {
+        matches!(callee, Expr::Path(it) if it.path.get_ident().is_some_and(|name| self.name(name) == Known::Object))
     }
 
     /// Whether `expr` is a host value for certain.
     pub fn is_host(&self, expr: &Expr) -> bool {
         match expr {
             Expr::Lit(_) | Expr::Let(_) => true,
-            Expr::Path(it) => it.path.get_ident().is_some_and(|name| {
-                self.names.iter().rev().find(|known| name == &known.0).is_some_and(|known| known.1)
-            }),
+            Expr::Path(it) => it.path.get_ident().is_some_and(|name| self.name(name) == Known::Host),
             Expr::Paren(it) => self.is_host(&it.expr),
             Expr::Group(it) => self.is_host(&it.expr),
             Expr::Reference(it) => self.is_host(&it.expr),
@@ -102,8 +140,25 @@ const HOST_TYPES: &[&str] = &[
     "usize", "f32", "f64", "Option", "Vec", "Box", "DType", "Duration", "Instant", "Ordering",
 ];
 
+/// What a written type says of its values.
+pub fn known_type(ty: &Type) -> Known {
+    match ty {
+        _ if is_host_type(ty) => Known::Host,
+        Type::Reference(it) => known_type(&it.elem),
+        Type::Path(it) if it.path.segments.last().is_some_and(|last| names_object(&last.ident)) => Known::Object,
+        _ => Known::Nothing,
+    }
+}
+
+/// Whether the name is that of a type which is no pointer and no parameter: those may be functions.
+fn names_object(name: &Ident) -> bool {
+    let name = name.to_string();
+    let pointer = ["Box", "Rc", "Arc", "Option"].contains(&name.as_str());
+    name.len() > 1 && name.starts_with(char::is_uppercase) && !pointer
+}
+
 /// Whether values of the type are host values for certain.
-pub fn is_host_type(ty: &Type) -> bool {
+fn is_host_type(ty: &Type) -> bool {
     match ty {
         Type::Reference(it) => is_host_type(&it.elem),
         Type::Paren(it) => is_host_type(&it.elem),
@@ -174,8 +229,8 @@ mod tests {
     fn check(text: &str, host: bool, open: bool) {
         let mut scopes = Scopes::default();
         scopes.push();
-        scopes.declare(&pat("n"), true);
-        scopes.declare(&pat("x"), false);
+        scopes.declare(&pat("n"), Known::Host);
+        scopes.declare(&pat("x"), Known::Nothing);
         let expr: Expr = syn::parse_str(text).expect("an expression");
         assert_eq!((scopes.is_host(&expr), is_open(&expr)), (host, open), "{text}");
     }
@@ -205,13 +260,37 @@ mod tests {
         let mut scopes = Scopes::default();
         let n: Expr = syn::parse_str("n").expect("a name");
         scopes.push();
-        scopes.declare(&pat("n"), true);
+        scopes.declare(&pat("n"), Known::Host);
         scopes.push();
-        scopes.declare(&pat("(n, _)"), false);
+        scopes.declare(&pat("(n, _)"), Known::Nothing);
         assert!(!scopes.is_host(&n));
         scopes.pop();
         assert!(scopes.is_host(&n));
         scopes.pop();
         assert!(!scopes.is_host(&n));
+    }
+
+    #[test]
+    fn objects_are_seen_from_the_text() {
+        for (ty, known) in [
+            ("&InnerNet", Known::Object),
+            ("nn::Conv2d", Known::Object),
+            ("&[f32]", Known::Host),
+            ("F", Known::Nothing),
+            ("Box<dyn Fn()>", Known::Nothing),
+            ("impl Fn(usize)", Known::Nothing),
+        ] {
+            assert_eq!(known_type(&syn::parse_str(ty).expect("a type")), known, "{ty}");
+        }
+        let scopes = Scopes::default();
+        for (expr, known) in [
+            ("InnerNet::with(2)", Known::Object),
+            ("&InnerNet { number: 2 }", Known::Object),
+            ("ms::grad(f)", Known::Nothing),
+            ("Box::new(f)", Known::Nothing),
+            ("|x| x", Known::Nothing),
+        ] {
+            assert_eq!(scopes.known(&syn::parse_str(expr).expect("an expression")), known, "{expr}");
+        }
     }
 }

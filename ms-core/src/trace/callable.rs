@@ -29,7 +29,7 @@ pub trait Apply<'a> {
 /// closures, cells, and types with `#[jit_class]` whose impl has a method `call`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `call` method",
-    label = "called here with `{Args}`",
+    label = "called here",
     note = "write `#[jit_class]` on an impl with `fn call(&self, ..)` that takes these arguments"
 )]
 pub trait Callable<Args> {
@@ -38,6 +38,26 @@ pub trait Callable<Args> {
 
     /// Calls it with a tuple of arguments.
     fn call_with(&self, arguments: Args) -> Self::Output;
+}
+
+/// How annotated code asks a local object for its [`Callable`]: `net(x, y)` is
+/// `net.invoke((x, y))`, found through references.
+pub trait Invoke {
+    /// Calls it with a tuple of arguments.
+    #[track_caller]
+    fn invoke<Args>(&self, arguments: Args) -> Self::Output
+    where
+        Self: Callable<Args>;
+}
+
+impl<T: ?Sized> Invoke for T {
+    #[inline]
+    fn invoke<Args>(&self, arguments: Args) -> T::Output
+    where
+        T: Callable<Args>,
+    {
+        self.call_with(arguments)
+    }
 }
 
 macro_rules! functions {

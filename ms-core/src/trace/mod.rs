@@ -8,7 +8,7 @@ mod condition;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Training, Tree};
-pub use callable::{Apply, Callable, LazyInline};
+pub use callable::{Apply, Callable, Invoke, LazyInline};
 pub use cell::{Cell, Layer};
 pub use compare::{Compare, Equals, Ordered, Subject};
 pub use condition::{Combine, Condition, Logic, and, decide, or};

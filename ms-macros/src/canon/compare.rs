@@ -3,7 +3,7 @@
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use syn::spanned::Spanned;
-use syn::{BinOp, Expr, ExprBinary, Lit, Stmt, parse_quote, parse_quote_spanned};
+use syn::{BinOp, Expr, ExprBinary, Lit, parse_quote_spanned};
 
 /// `Subject(&a).lt(&b)`.
 pub fn emit(it: &ExprBinary, rt: &TokenStream) -> Expr {
@@ -28,11 +28,6 @@ pub fn emit(it: &ExprBinary, rt: &TokenStream) -> Expr {
     let method = Ident::new(method, span);
     let (left, right) = (operand(left), operand(right));
     parse_quote_spanned!(span=> #rt::Subject(&#left).#method(&#right))
-}
-
-/// What brings the methods into scope.
-pub fn import(rt: &TokenStream) -> Stmt {
-    parse_quote!(use #rt::Compare as _;)
 }
 
 /// Whether the expression is a number without a written type.

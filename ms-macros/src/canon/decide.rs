@@ -11,9 +11,9 @@ impl Rewriter<'_> {
     pub fn condition(&mut self, cond: &mut Expr) {
         match cond {
             Expr::Let(it) => {
-                let host = self.scopes.is_host(&it.expr);
+                let known = self.scopes.known(&it.expr);
                 self.visit_expr_mut(&mut it.expr);
-                self.scopes.declare(&it.pat, host);
+                self.scopes.declare(&it.pat, known);
             }
             Expr::Binary(it) if matches!(it.op, BinOp::And(_) | BinOp::Or(_)) => {
                 self.condition(&mut it.left);

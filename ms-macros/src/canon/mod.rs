@@ -1,14 +1,16 @@
 //! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and the places where a
 //! program decides. Everything else stays Rust.
 
+mod call;
 mod compare;
 mod decide;
 mod logic;
 mod macros;
 
 use crate::args::is;
-use crate::resolve::{Scopes, is_comparison, is_host_type};
-use proc_macro2::TokenStream;
+use crate::resolve::{Known, Scopes, is_comparison, known_type};
+use proc_macro2::{Ident, Span, TokenStream};
+use std::collections::BTreeSet;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
     Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, ExprMatch, ExprWhile, FnArg,
@@ -17,18 +19,17 @@ use syn::{
 
 /// Rewrites the body of a function with this signature.
 pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream) {
-    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, compares: false };
+    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new() };
     rewriter.scopes.push();
     for input in &sig.inputs {
         if let FnArg::Typed(it) = input {
             let dynamic = it.attrs.iter().any(|it| it.path().is_ident("dynamic"));
-            rewriter.scopes.declare(&it.pat, !dynamic && is_host_type(&it.ty));
+            let known = if dynamic { Known::Nothing } else { known_type(&it.ty) };
+            rewriter.scopes.declare(&it.pat, known);
         }
     }
     rewriter.visit_block_mut(block);
-    if rewriter.compares {
-        block.stmts.insert(0, compare::import(rt));
-    }
+    block.stmts.splice(0..0, rewriter.imports());
 }
 
 /// Rewrites the methods of an impl that have a receiver.
@@ -45,22 +46,29 @@ pub fn methods(item: &mut ItemImpl, rt: &TokenStream) {
 
 /// Rewrites a closure.
 pub fn closure(closure: &mut ExprClosure, rt: &TokenStream) {
-    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, compares: false };
+    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new() };
     rewriter.visit_expr_closure_mut(closure);
-    if rewriter.compares {
-        let (import, body) = (compare::import(rt), &closure.body);
-        *closure.body = parse_quote!({ #import #body });
+    if !rewriter.imports.is_empty() {
+        let (imports, body) = (rewriter.imports(), &closure.body);
+        *closure.body = parse_quote!({ #(#imports)* #body });
     }
 }
 
 struct Rewriter<'a> {
     scopes: Scopes,
     rt: &'a TokenStream,
-    /// Whether a comparison has been rewritten.
-    compares: bool,
+    /// Traits whose methods the rewritten code calls.
+    imports: BTreeSet<&'static str>,
 }
 
 impl Rewriter<'_> {
+    /// What brings the methods that the rewritten code calls into scope.
+    fn imports(&self) -> Vec<Stmt> {
+        let rt = self.rt;
+        let names = self.imports.iter().map(|name| Ident::new(name, Span::mixed_site()));
+        names.map(|name| parse_quote!(use #rt::#name as _;)).collect()
+    }
+
     /// Visits inside a scope of its own.
     fn scoped(&mut self, visit: impl FnOnce(&mut Self)) {
         self.scopes.push();
@@ -71,6 +79,14 @@ impl Rewriter<'_> {
 
 impl VisitMut for Rewriter<'_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        if let Expr::Call(call) = expr
+            && self.scopes.calls_object(&call.func)
+        {
+            self.imports.insert("Invoke");
+            visit_mut::visit_expr_call_mut(self, call);
+            *expr = call::emit(call);
+            return;
+        }
         let Expr::Binary(binary) = expr else {
             return visit_mut::visit_expr_mut(self, expr);
         };
@@ -86,7 +102,7 @@ impl VisitMut for Rewriter<'_> {
             _ if native => {}
             BinOp::And(_) | BinOp::Or(_) => *expr = logic::emit(binary, self.rt),
             op if is_comparison(op) => {
-                self.compares = true;
+                self.imports.insert("Compare");
                 *expr = compare::emit(binary, self.rt);
             }
             _ => {}
@@ -98,24 +114,25 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_local_mut(&mut self, local: &mut Local) {
-        let host = local.init.as_ref().is_some_and(|init| self.scopes.is_host(&init.expr));
+        let known = local.init.as_ref().map_or(Known::Nothing, |init| self.scopes.known(&init.expr));
         // The name begins after its value.
         visit_mut::visit_local_mut(self, local);
-        self.scopes.declare(&local.pat, host);
+        self.scopes.declare(&local.pat, known);
     }
 
     fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
         self.scoped(|it| {
-            closure.inputs.iter().for_each(|pat| it.scopes.declare(pat, false));
+            closure.inputs.iter().for_each(|pat| it.scopes.declare(pat, Known::Nothing));
             it.visit_expr_mut(&mut closure.body);
         });
     }
 
     fn visit_expr_for_loop_mut(&mut self, it: &mut ExprForLoop) {
         let host = matches!(&*it.expr, Expr::Range(_)) && self.scopes.is_host(&it.expr);
+        let known = if host { Known::Host } else { Known::Nothing };
         self.visit_expr_mut(&mut it.expr);
         self.scoped(|this| {
-            this.scopes.declare(&it.pat, host);
+            this.scopes.declare(&it.pat, known);
             this.visit_block_mut(&mut it.body);
         });
     }
@@ -138,10 +155,10 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_expr_match_mut(&mut self, it: &mut ExprMatch) {
-        let host = self.scopes.is_host(&it.expr);
+        let known = self.scopes.known(&it.expr);
         self.visit_expr_mut(&mut it.expr);
         for arm in &mut it.arms {
-            self.scoped(|this| this.arm(arm, host));
+            self.scoped(|this| this.arm(arm, known));
         }
     }
 
@@ -165,8 +182,8 @@ impl VisitMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    fn arm(&mut self, arm: &mut Arm, host: bool) {
-        self.scopes.declare(&arm.pat, host);
+    fn arm(&mut self, arm: &mut Arm, known: Known) {
+        self.scopes.declare(&arm.pat, known);
         if let Pat::Guard(it) = &mut arm.pat {
             self.condition(&mut it.guard);
         }

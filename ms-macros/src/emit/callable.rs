@@ -155,6 +155,7 @@ pub fn callable(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<T
     let indices = (0..types.len()).map(syn::Index::from);
     Some(quote! {
         #[automatically_derived]
+        #[diagnostic::do_not_recommend]
         impl #params #rt::Callable<(#(#types,)*)> for #ty #bounds {
             type Output = #output;
 

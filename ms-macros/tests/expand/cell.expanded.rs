@@ -100,6 +100,7 @@ impl<'__a, L: Call> ::ms::__rt::Apply<'__a> for Net<L> {
     }
 }
 #[automatically_derived]
+#[diagnostic::do_not_recommend]
 impl<'__a, L: Call> ::ms::__rt::Callable<(&'__a Tensor,)> for Net<L> {
     type Output = Tensor;
     #[inline]

@@ -15,6 +15,7 @@ impl Inner {
     }
 }
 #[automatically_derived]
+#[diagnostic::do_not_recommend]
 impl<'__a> ::ms::__rt::Callable<(&'__a Tensor, (&'__a Tensor, i64))> for Inner {
     type Output = Tensor;
     #[inline]
