@@ -51,6 +51,9 @@ fn numbers_of_steps() {
         ("reshapes", 1, include_str!("lower/reshapes.msir")),
         ("loss", 1, include_str!("lower/loss.msir")),
         ("calls", 1, include_str!("lower/calls.msir")),
+        ("batch_norm", 1, include_str!("lower/batch_norm.msir")),
+        ("product_of_transposes", 2, include_str!("lower/product_of_transposes.msir")),
+        ("train_step", 16, include_str!("lower/train_step.msir")),
         ("short_rows", 2, include_str!("lower/short_rows.msir")),
     ];
     for (name, steps, text) in cases {

@@ -1,8 +1,8 @@
 //! Graphs lowered to plans and run: with and without fusion, and against the reference.
 
 use ms_core::exec::{Backend, reference};
-use ms_core::ir::{Graph, Node, Type, ValueId};
-use ms_core::lower::{LowerOptions, Plan, lower};
+use ms_core::ir::{Graph, Kernel, Node, Role, Scope, Type, ValueId};
+use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
 use ms_core::ops::{by_name, parse_graph};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::{CpuBackend, Isa};
@@ -81,6 +81,14 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
         }
     }
     fused
+}
+
+/// Whether a kernel reads what it has written in an earlier loop.
+fn reads_back(step: &PlanStep, plan: &Plan) -> bool {
+    let PlanStep::Kernel { kernel, args, .. } = step else { return false };
+    let kernel = &plan.kernels[kernel.0 as usize];
+    let of = |role| args.iter().zip(&kernel.params).filter(move |it| it.1.role == role).map(|it| it.0.buffer);
+    kernel.stages.len() > 1 && of(Role::Input).any(|input| of(Role::Output).any(|output| input == output))
 }
 
 /// Builds graphs op by op.
@@ -227,9 +235,15 @@ fn random_graph(seed: u64, ops: usize, dtype: DType) -> Graph {
 
 #[test]
 fn random_graphs_of_f32() {
+    let (mut staged, mut reloads) = (0, 0);
     for seed in 0..400 {
-        check(&random_graph(seed, 4 + seed as usize % 30, DType::F32), seed, 1e-3);
+        let plan = check(&random_graph(seed, 4 + seed as usize % 30, DType::F32), seed, 1e-3);
+        let loops = |it: &&Kernel| it.stages.iter().filter(|it| it.scope == Scope::Loop).count() > 1;
+        staged += plan.kernels.iter().filter(loops).count();
+        reloads += plan.steps.iter().filter(|it| reads_back(it, &plan)).count();
     }
+    // The cases reach what they are for.
+    assert!(staged > 20 && reloads > 3, "{staged} kernels of several loops, {reloads} that read back");
 }
 
 #[test]
