@@ -49,6 +49,11 @@ macro_rules! axes_of {
                 SmallVec::from_slice(&[self as isize])
             }
         }
+        impl IntoAxes for &Vec<$ty> {
+            fn into_axes(self) -> SmallVec<[isize; 4]> {
+                self.as_slice().into_axes()
+            }
+        }
         impl<const N: usize> IntoAxes for [$ty; N] {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
                 self.into_iter().map(|it| it as isize).collect()
@@ -69,7 +74,7 @@ macro_rules! axes_of {
 
 axes_of! { isize usize i32 i64 }
 
-/// What can name the axes of a reduction: what names axes, or `()` for all of them.
+/// What can name the axes of a reduction: what names axes, or `()` or `None` for all of them.
 pub trait ReduceAxes {
     /// The axes of a tensor of `rank`, in ascending order.
     ///
@@ -81,6 +86,15 @@ pub trait ReduceAxes {
 impl ReduceAxes for () {
     fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>> {
         Ok((0..rank).collect())
+    }
+}
+
+impl<T: IntoAxes> ReduceAxes for Option<T> {
+    fn resolve(self, rank: usize) -> Result<SmallVec<[usize; 4]>> {
+        match self {
+            Some(axes) => axes.resolve(rank),
+            None => ().resolve(rank),
+        }
     }
 }
 

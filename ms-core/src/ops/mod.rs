@@ -64,6 +64,7 @@ primitives! {
     concat::{ CONCAT };
     constant::{ CONSTANT };
     conv::{ CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD };
+    cumulative::{ CUMPROD, CUMSUM };
     distribution::{ RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM };
     division::{ DIV, FLOOR_DIV, FMOD, RECIPROCAL, REMAINDER };
     erf::{ ERF, ERFC };

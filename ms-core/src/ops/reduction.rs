@@ -184,13 +184,13 @@ pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
 
 /// The axes of `x` that `axes` names.
 #[track_caller]
-pub(super) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> SmallVec<[usize; 4]> {
+pub(in crate::ops) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> SmallVec<[usize; 4]> {
     let describe = |error: Error| error.with_op(op).with_operands([x.ty().to_string()]);
     axes.resolve(x.rank()).map_err(describe).or_raise()
 }
 
 /// The dtype in which sums are given: bools and narrow integers become i64 or u64, as in NumPy.
-fn widened(dtype: DType) -> DType {
+pub(super) fn widened(dtype: DType) -> DType {
     match dtype.kind() {
         Kind::Float => dtype,
         Kind::Int if !dtype.is_signed_int() => DType::U64,

@@ -1,6 +1,6 @@
 //! Activations.
 
-use crate::ops::{clamp, clamp_min, erf, exp, expm1, log1p, maximum, select, sigmoid, tanh};
+use crate::ops::{clamp, erf, exp, expm1, log1p, minimum, select, sigmoid, tanh};
 use crate::tensor::{AsTensor, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
@@ -42,7 +42,7 @@ pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
 #[track_caller]
 pub fn logsigmoid(x: impl AsTensor) -> Tensor {
     let x = &*x.as_tensor();
-    crate::ops::minimum(x, 0.0) - log1p(exp(-x.abs()))
+    minimum(x, 0.0) - log1p(exp(-x.abs()))
 }
 
 /// `x tanh(log(1 + e^x))` (Misra 2019, "Mish").
@@ -56,7 +56,21 @@ pub fn mish(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
     let x = &*x.as_tensor();
-    select(x.gt(0.0), x, alpha * expm1(crate::ops::minimum(x, 0.0)))
+    select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0)))
+}
+
+/// `scale elu(x, alpha)` with the constants that keep mean zero and variance one (Klambauer et al.
+/// 2017, "Self-Normalizing Neural Networks").
+#[track_caller]
+pub fn selu(x: impl AsTensor) -> Tensor {
+    elu(x, 1.6732632423543772) * 1.0507009873554805
+}
+
+/// `x` where it is positive, else `alpha (e^(x / alpha) - 1)`.
+#[track_caller]
+pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
 }
 
 /// `x` where it is positive, else `slope x`.
@@ -89,5 +103,5 @@ pub fn hswish(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn softsign(x: impl AsTensor) -> Tensor {
     let x = &*x.as_tensor();
-    x / (1.0 + maximum(clamp_min(x, 0.0), -x))
+    x / (x.abs() + 1.0)
 }

@@ -1,8 +1,6 @@
-//! Losses.
+//! Losses between tensors of one shape, and what becomes of the losses of single elements.
 
-use super::softmax::log_softmax;
-use crate::error::{Code, Error, raise};
-use crate::ops::{arange, mean, select, sum};
+use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, select, sqrt, sum};
 use crate::tensor::{AsTensor, Tensor};
 
 /// What becomes of the losses of the examples.
@@ -13,15 +11,20 @@ pub enum Reduction {
     Mean,
     /// Their sum.
     Sum,
+    /// Their sum, divided by the size of the first axis.
+    BatchMean,
     /// All of them.
     None,
 }
 
 impl Reduction {
-    fn apply(self, losses: &Tensor) -> Tensor {
+    /// Reduces the losses of examples or elements.
+    #[track_caller]
+    pub fn apply(self, losses: &Tensor) -> Tensor {
         match self {
             Self::Mean => mean(losses, (), false),
             Self::Sum => sum(losses, (), false),
+            Self::BatchMean => sum(losses, (), false) / losses.shape().first().copied().unwrap_or(1) as f64,
             Self::None => losses.clone(),
         }
     }
@@ -41,89 +44,95 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     Reduction::Mean.apply(&difference.abs())
 }
 
-/// The cross entropy of logits with classes or distributions, and its options.
-#[derive(Clone, Debug, Default)]
-pub struct CrossEntropy {
-    /// What becomes of the losses of the examples.
-    pub reduction: Reduction,
-    /// Rescales the loss of each class: `[classes]`. The mean divides by the weights that count.
-    pub weight: Option<Tensor>,
-    /// Examples of this class do not count.
-    pub ignore_index: Option<i64>,
-    /// The share of the target that is spread evenly over all classes.
-    pub label_smoothing: f64,
-}
-
-/// The mean cross entropy: see [`CrossEntropy::of`].
+/// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2`.
 #[track_caller]
-pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
-    CrossEntropy::default().of(logits, target)
+pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduction: Reduction) -> Tensor {
+    let distance = (&*x.as_tensor() - &*target.as_tensor()).abs();
+    let losses = select(distance.lt(beta), distance.square() * (0.5 / beta), &distance - 0.5 * beta);
+    reduction.apply(&losses)
 }
 
-impl CrossEntropy {
-    /// `-Σ target log softmax(logits)` for logits `[n, classes, ..]` and either classes `[n, ..]`
-    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
-    ///
-    /// # Panics
-    /// Raises [`Code::Shape`] when the target has neither shape.
-    #[track_caller]
-    pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
-        let (logits, target) = (&*logits.as_tensor(), &*target.as_tensor());
-        let axis: isize = if logits.rank() < 2 { 0 } else { 1 };
-        let classes = logits.shape().get(axis as usize).copied().unwrap_or(0);
-        let logs = log_softmax(logits, axis);
-        let along = |x: &Tensor| {
-            let mut shape = vec![1; logits.rank()];
-            shape[axis as usize] = classes;
-            x.reshape(&*shape)
-        };
-        let weighted = match &self.weight {
-            Some(weight) => &logs * along(weight),
-            None => logs,
-        };
-        if target.dtype().is_float() {
-            let target = self.smooth(target, classes);
-            let losses = -sum(&weighted * target, axis, false);
-            return match self.reduction {
-                Reduction::Mean => sum(&losses, (), false) / (losses.numel() as f64),
-                other => other.apply(&losses),
-            };
-        }
-        let mut wanted: Vec<usize> = logits.shape().to_vec();
-        wanted.remove(axis as usize);
-        if target.shape() != wanted {
-            let message = format!("logits {} take classes of shape {wanted:?}, not {}", logits.ty(), target.ty());
-            raise(Error::new(Code::Shape, message).with_op("cross_entropy"));
-        }
-        // A mask instead of a gather: it is one more factor of an elementwise kernel.
-        let target = target.expand_dims(axis);
-        let hit = target.eq(along(&arange(classes as i64).cast(target.dtype())));
-        let picked = |x: &Tensor| sum(select(&hit, x, 0.0), axis, false);
-        let mut losses = -picked(&weighted);
-        if self.label_smoothing != 0.0 {
-            let even = -sum(&weighted, axis, false) / classes as f64;
-            losses = losses * (1.0 - self.label_smoothing) + even * self.label_smoothing;
-        }
-        let counts = self.ignore_index.map(|index| target.squeeze(axis).ne(index));
-        if let Some(counts) = &counts {
-            losses = select(counts, &losses, 0.0);
-        }
-        match (self.reduction, &self.weight, &counts) {
-            (Reduction::Mean, None, None) => mean(&losses, (), false),
-            (Reduction::Mean, weight, counts) => {
-                let one = Tensor::ones_like(&losses);
-                let share = weight.as_ref().map_or(one, |it| picked(&(along(it) * Tensor::ones_like(logits))));
-                let share = counts.as_ref().map_or(share.clone(), |it| select(it, &share, 0.0));
-                sum(&losses, (), false) / sum(share, (), false)
-            }
-            (other, ..) => other.apply(&losses),
-        }
-    }
+/// `d² / 2` where the distance `d = |x - target|` is at most `delta`, else
+/// `delta (d - delta / 2)` (Huber 1964).
+#[track_caller]
+pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction: Reduction) -> Tensor {
+    let distance = (&*x.as_tensor() - &*target.as_tensor()).abs();
+    let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
+    reduction.apply(&losses)
+}
 
-    fn smooth(&self, target: &Tensor, classes: usize) -> Tensor {
-        if self.label_smoothing == 0.0 {
-            return target.clone();
-        }
-        target * (1.0 - self.label_smoothing) + self.label_smoothing / classes as f64
+/// `-weight (target log x + (1 - target) log(1 - x))` of probabilities; logarithms are at least
+/// -100, so that no loss is infinite.
+#[track_caller]
+pub fn binary_cross_entropy(
+    x: impl AsTensor,
+    target: impl AsTensor,
+    weight: Option<&Tensor>,
+    reduction: Reduction,
+) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    let log_at_least = |x: Tensor| clamp_min(log(x), -100.0);
+    let losses = -(target * log_at_least(x.clone()) + (1.0 - target) * log_at_least(1.0 - x));
+    match weight {
+        Some(weight) => reduction.apply(&(losses * weight)),
+        None => reduction.apply(&losses),
     }
+}
+
+/// [`binary_cross_entropy`] of `1 / (1 + e^-x)`, without overflow; `pos_weight` multiplies the loss
+/// of positive targets.
+#[track_caller]
+pub fn bce_with_logits(
+    x: impl AsTensor,
+    target: impl AsTensor,
+    pos_weight: Option<&Tensor>,
+    reduction: Reduction,
+) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    // -log(1 / (1 + e^-x))
+    let positive = log1p(exp(-x.abs())) + maximum(-x, 0.0);
+    let losses = match pos_weight {
+        Some(weight) => (1.0 - target) * x + (target * (weight - 1.0) + 1.0) * positive,
+        None => (1.0 - target) * x + positive,
+    };
+    reduction.apply(&losses)
+}
+
+/// `target (log target - x)` for logarithms of probabilities `x`; `target` holds logarithms too if
+/// `log_target` (Kullback and Leibler 1951).
+#[track_caller]
+pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reduction: Reduction) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    if log_target {
+        return reduction.apply(&(exp(target) * (target - x)));
+    }
+    // Zero times the logarithm of zero counts as zero.
+    let logarithm = log(select(target.gt(0.0), target, 1.0));
+    reduction.apply(&(target * (logarithm - x)))
+}
+
+/// The cosine of the angle between `x` and `y` along an axis; norms are at least `eps`.
+#[track_caller]
+pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f64) -> Tensor {
+    let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
+    let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis, false), eps);
+    sum(x * y, axis, false) / (length(x) * length(y))
+}
+
+/// For rows of `x` and `y`: one minus their cosine where `target` is 1, and what their cosine exceeds
+/// `margin` by where it is -1.
+#[track_caller]
+pub fn cosine_embedding_loss(
+    x: impl AsTensor,
+    y: impl AsTensor,
+    target: impl AsTensor,
+    margin: f64,
+    reduction: Reduction,
+) -> Tensor {
+    const EPS: f64 = 1e-12;
+    let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
+    let squares = |x: &Tensor| sum(x.square(), -1, false) + EPS;
+    let cosine = sum(x * y, -1, false) / sqrt(squares(x) * squares(y));
+    let alike = target.as_tensor().gt(0);
+    reduction.apply(&select(alike, 1.0 - &cosine, maximum(&cosine - margin, 0.0)))
 }

@@ -3,18 +3,25 @@
 
 mod activation;
 mod attention;
+mod cross_entropy;
 mod dropout;
 mod embedding;
 mod loss;
+mod normalize;
 mod recurrent;
 mod softmax;
 
 pub use activation::{
-    elu, gelu, gelu_tanh, hsigmoid, hswish, leaky_relu, logsigmoid, mish, relu6, silu, softplus, softsign,
+    celu, elu, gelu, gelu_tanh, hsigmoid, hswish, leaky_relu, logsigmoid, mish, relu6, selu, silu, softplus, softsign,
 };
 pub use attention::{AttentionOptions, scaled_dot_product_attention};
+pub use cross_entropy::{CrossEntropy, cross_entropy, nll_loss};
 pub use dropout::dropout;
 pub use embedding::embedding;
-pub use loss::{CrossEntropy, Reduction, cross_entropy, l1_loss, mse_loss};
+pub use loss::{
+    Reduction, bce_with_logits, binary_cross_entropy, cosine_embedding_loss, cosine_similarity, huber_loss, kl_div,
+    l1_loss, mse_loss, smooth_l1_loss,
+};
+pub use normalize::{BatchStatistics, batch_norm, group_norm, instance_norm, layer_norm, rms_norm};
 pub use recurrent::{gru, lstm};
 pub use softmax::{log_softmax, logsumexp, softmax};

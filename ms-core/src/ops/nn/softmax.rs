@@ -1,12 +1,13 @@
 //! Softmax and its kin, shifted by the largest entry so that nothing overflows.
 
-use crate::ops::{exp, log, max, select, stop_gradient, sum};
+use crate::ops::reduction::axes_of;
+use crate::ops::{ReduceAxes, exp, log, max, select, stop_gradient, sum};
 use crate::tensor::{AsTensor, Tensor};
 
-/// The largest entries along an axis, without gradient; zero where they are infinite, so that the
+/// The largest entries over axes, without gradient; zero where they are infinite, so that the
 /// difference with them is not nan.
-fn shift(x: &Tensor, axis: isize) -> Tensor {
-    let largest = stop_gradient(max(x, axis, true));
+fn shift(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
+    let largest = stop_gradient(max(x, axes, true));
     select(largest.isfinite(), &largest, 0.0)
 }
 
@@ -26,11 +27,32 @@ pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
     &shifted - log(sum(exp(&shifted), axis, true))
 }
 
-/// `log Σ e^x` along an axis, which stays with size one if `keepdims`.
+/// `log Σ e^x` over axes, which stay with size one if `keepdims`.
 #[track_caller]
-pub fn logsumexp(x: impl AsTensor, axis: isize, keepdims: bool) -> Tensor {
+pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let x = &*x.as_tensor();
-    let shift = shift(x, axis);
-    let out = log(sum(exp(x - &shift), axis, true)) + shift;
-    if keepdims { out } else { out.squeeze(axis) }
+    let axes: Vec<isize> = axes_of("logsumexp", x, axes).into_iter().map(|it| it as isize).collect();
+    let shift = shift(x, &*axes);
+    let out = log(sum(exp(x - &shift), &*axes, true)) + shift;
+    if keepdims { out } else { out.squeeze(&*axes) }
+}
+
+impl Tensor {
+    /// `e^x / Σ e^x` along an axis.
+    #[track_caller]
+    pub fn softmax(&self, axis: isize) -> Self {
+        softmax(self, axis)
+    }
+
+    /// `x - log Σ e^x` along an axis.
+    #[track_caller]
+    pub fn log_softmax(&self, axis: isize) -> Self {
+        log_softmax(self, axis)
+    }
+
+    /// `log Σ e^x` over axes, which stay with size one if `keepdims`.
+    #[track_caller]
+    pub fn logsumexp(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
+        logsumexp(self, axes, keepdims)
+    }
 }

@@ -1,0 +1,113 @@
+//! Cross entropy with classes or distributions.
+
+use super::loss::Reduction;
+use super::softmax::log_softmax;
+use crate::error::{Code, Error, raise};
+use crate::ops::{arange, mean, select, sum};
+use crate::tensor::{AsTensor, Tensor};
+
+/// The cross entropy of logits with classes or distributions, and its options.
+#[derive(Clone, Debug, Default)]
+pub struct CrossEntropy {
+    /// What becomes of the losses of the examples.
+    pub reduction: Reduction,
+    /// Rescales the loss of each class: `[classes]`. The mean divides by the weights that count.
+    pub weight: Option<Tensor>,
+    /// Examples of this class do not count.
+    pub ignore_index: Option<i64>,
+    /// The share of the target that is spread evenly over all classes.
+    pub label_smoothing: f64,
+}
+
+/// The mean negative log-likelihood of classes: see [`CrossEntropy::of_log_probabilities`].
+#[track_caller]
+pub fn nll_loss(logs: impl AsTensor, target: impl AsTensor) -> Tensor {
+    CrossEntropy::default().of_log_probabilities(logs, target)
+}
+
+/// The mean cross entropy: see [`CrossEntropy::of`].
+#[track_caller]
+pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
+    CrossEntropy::default().of(logits, target)
+}
+
+impl CrossEntropy {
+    /// `-Σ target log softmax(logits)` for logits `[n, classes, ..]` and either classes `[n, ..]`
+    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`] when the target has neither shape.
+    #[track_caller]
+    pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
+        let logits = &*logits.as_tensor();
+        self.of_log_probabilities(log_softmax(logits, class_axis(logits)), target)
+    }
+
+    /// [`CrossEntropy::of`] for what is logarithms of probabilities already.
+    #[track_caller]
+    pub fn of_log_probabilities(&self, logs: impl AsTensor, target: impl AsTensor) -> Tensor {
+        let (logs, target) = (&*logs.as_tensor(), &*target.as_tensor());
+        let axis = class_axis(logs);
+        let Some(&classes) = logs.shape().get(axis as usize) else {
+            raise(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op("cross_entropy"));
+        };
+        let along = |x: &Tensor| {
+            let mut shape = vec![1; logs.rank()];
+            shape[axis as usize] = classes;
+            x.reshape(&*shape)
+        };
+        let weighted = match &self.weight {
+            Some(weight) => logs * along(weight),
+            None => logs.clone(),
+        };
+        if target.dtype().is_float() {
+            let target = self.smooth(target, classes);
+            let losses = -sum(&weighted * target, axis, false);
+            return match self.reduction {
+                Reduction::Mean => sum(&losses, (), false) / (losses.numel() as f64),
+                other => other.apply(&losses),
+            };
+        }
+        let mut wanted: Vec<usize> = logs.shape().to_vec();
+        wanted.remove(axis as usize);
+        if target.shape() != wanted {
+            let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
+            raise(Error::new(Code::Shape, message).with_op("cross_entropy"));
+        }
+        // A mask instead of a gather: it is one more factor of an elementwise kernel.
+        let target = target.expand_dims(axis);
+        let hit = target.eq(along(&arange(classes as i64).cast(target.dtype())));
+        let picked = |x: &Tensor| sum(select(&hit, x, 0.0), axis, false);
+        let mut losses = -picked(&weighted);
+        if self.label_smoothing != 0.0 {
+            let even = -sum(&weighted, axis, false) / classes as f64;
+            losses = losses * (1.0 - self.label_smoothing) + even * self.label_smoothing;
+        }
+        let counts = self.ignore_index.map(|index| target.squeeze(axis).ne(index));
+        if let Some(counts) = &counts {
+            losses = select(counts, &losses, 0.0);
+        }
+        match (self.reduction, &self.weight, &counts) {
+            (Reduction::Mean, None, None) => mean(&losses, (), false),
+            (Reduction::Mean, weight, counts) => {
+                let one = Tensor::ones_like(&losses);
+                let share = weight.as_ref().map_or(one, |it| picked(&(along(it) * Tensor::ones_like(logs))));
+                let share = counts.as_ref().map_or(share.clone(), |it| select(it, &share, 0.0));
+                sum(&losses, (), false) / sum(share, (), false)
+            }
+            (other, ..) => other.apply(&losses),
+        }
+    }
+
+    fn smooth(&self, target: &Tensor, classes: usize) -> Tensor {
+        if self.label_smoothing == 0.0 {
+            return target.clone();
+        }
+        target * (1.0 - self.label_smoothing) + self.label_smoothing / classes as f64
+    }
+}
+
+/// The axis of the classes: the second one, if there is one.
+fn class_axis(x: &Tensor) -> isize {
+    if x.rank() < 2 { 0 } else { 1 }
+}
