@@ -39,6 +39,12 @@ fn infer_size(sizes: &[i64], numel: usize) -> Result<Shape> {
 
 macro_rules! signed_shapes {
     ($($ty:ty)*) => {$(
+        impl NewShape for &[$ty] {
+            fn new_shape(self, numel: usize) -> Result<Shape> {
+                let sizes: Vec<i64> = self.iter().map(|&it| it as i64).collect();
+                infer_size(&sizes, numel)
+            }
+        }
         impl<const N: usize> NewShape for [$ty; N] {
             fn new_shape(self, numel: usize) -> Result<Shape> {
                 infer_size(&self.map(|it| it as i64), numel)

@@ -22,18 +22,20 @@ fn per_channel(x: &Tensor, rank: usize) -> Tensor {
     x.reshape(&*shape)
 }
 
-/// `standardized * gamma + beta`, over the axes from `begin_norm_axis` on, whose shape `gamma` and
-/// `beta` have (Ba et al. 2016, "Layer Normalization").
+/// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the axes from `begin_norm_axis` on, whose
+/// shape `gamma` and `beta` have (Ba et al. 2016, "Layer Normalization").
 #[track_caller]
 pub fn layer_norm(
     x: impl AsTensor,
-    gamma: impl AsTensor,
-    beta: impl AsTensor,
+    gamma: Option<&Tensor>,
+    beta: Option<&Tensor>,
     begin_norm_axis: isize,
     eps: f64,
 ) -> Tensor {
     let x = &*x.as_tensor();
-    standardize(x, &axes_from(x, begin_norm_axis), eps) * &*gamma.as_tensor() + &*beta.as_tensor()
+    let normal = standardize(x, &axes_from(x, begin_norm_axis), eps);
+    let scaled = gamma.map_or(normal.clone(), |gamma| normal * gamma);
+    beta.map_or(scaled.clone(), |beta| scaled + beta)
 }
 
 /// `x / sqrt(mean(x²) + eps) * gamma` over the axes from `begin_norm_axis` on (Zhang and Sennrich
@@ -60,8 +62,10 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
 /// [`group_norm`] of groups of one channel (Ulyanov et al. 2016, "Instance Normalization").
 #[track_caller]
 pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
-    let channels = x.as_tensor().shape()[1];
-    group_norm(x, channels, gamma, beta, eps)
+    let x = &*x.as_tensor();
+    let axes: Vec<isize> = (2..x.rank() as isize).collect();
+    let rank = x.rank();
+    standardize(x, &axes, eps) * per_channel(&gamma.as_tensor(), rank) + per_channel(&beta.as_tensor(), rank)
 }
 
 /// The mean and the variance by which [`batch_norm`] normalises, each one entry per channel.
