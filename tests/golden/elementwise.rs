@@ -21,11 +21,12 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
         op, x;
         unary: abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh erf erfc exp expm1 floor hsigmoid
             hswish isfinite isinf isnan log log1p logical_not logsigmoid mish neg reciprocal relu relu6 round rsqrt
-            sigmoid sign silu sin sinh softsign sqrt square tan tanh trunc;
+            sigmoid sign silu sin sinh softsign sqrt square selu tan tanh trunc;
         binary: add atan2 bitwise_and bitwise_or bitwise_xor div equal floor_div fmod greater greater_equal hypot
             left_shift less less_equal logical_and logical_or logical_xor maximum minimum mul not_equal pow
             remainder right_shift sub;
         "cast" => cast(attrs, &x[0]),
+        "celu" => ops::celu(&x[0], attrs.float("alpha")),
         "clamp" => clamp(attrs, &x[0]),
         "elu" => ops::elu(&x[0], attrs.float("alpha")),
         "gelu" if attrs.text("approximate") == "tanh" => ops::gelu_tanh(&x[0]),

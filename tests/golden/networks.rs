@@ -1,8 +1,8 @@
-//! Attention, recurrence, softmax, losses.
+//! Attention and recurrence.
 
 use crate::case::Attributes;
 use ms::Tensor;
-use ms::ops::{self, AttentionOptions, CrossEntropy, Reduction};
+use ms::ops::{self, AttentionOptions};
 
 pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> {
     Some(match op {
@@ -22,26 +22,6 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
             };
             vec![ops::scaled_dot_product_attention(&x[0], &x[1], &x[2], &options)]
         }
-        "softmax" => vec![ops::softmax(&x[0], attrs.int("axis"))],
-        "log_softmax" => vec![ops::log_softmax(&x[0], attrs.int("axis"))],
-        "cross_entropy" => {
-            let loss = CrossEntropy {
-                reduction: reduction(attrs),
-                weight: x.get(2).cloned(),
-                ignore_index: attrs.has("ignore_index").then(|| attrs.int("ignore_index") as i64),
-                label_smoothing: attrs.optional_float("label_smoothing").unwrap_or(0.0),
-            };
-            vec![loss.of(&x[0], &x[1])]
-        }
         _ => return None,
     })
-}
-
-fn reduction(attrs: &Attributes) -> Reduction {
-    match attrs.text("reduction") {
-        "mean" => Reduction::Mean,
-        "sum" => Reduction::Sum,
-        "none" => Reduction::None,
-        other => panic!("no reduction is called {other}"),
-    }
 }

@@ -8,10 +8,7 @@ use ms::ops;
 macro_rules! by_name {
     ($op:expr, $attrs:expr, $x:expr; $($name:ident)*; $($other:tt)*) => {
         match $op {
-            $(stringify!($name) => match axes($attrs) {
-                Some(axes) => ops::$name($x, axes, $attrs.flag("keepdims")),
-                None => ops::$name($x, (), $attrs.flag("keepdims")),
-            },)*
+            $(stringify!($name) => ops::$name($x, axes($attrs), $attrs.flag("keepdims")),)*
             $($other)*
         }
     };
@@ -20,17 +17,14 @@ macro_rules! by_name {
 pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let result = by_name! {
         op, attrs, &x[0];
-        all any max mean min prod sum;
+        all any logsumexp max mean min prod sum;
         "argmax" => extreme(|x, axis| ops::argmax(x, axis), attrs, &x[0]),
         "argmin" => extreme(|x, axis| ops::argmin(x, axis), attrs, &x[0]),
-        "std" => match axes(attrs) {
-            Some(axes) => ops::std(&x[0], axes, attrs.size("ddof"), attrs.flag("keepdims")),
-            None => ops::std(&x[0], (), attrs.size("ddof"), attrs.flag("keepdims")),
-        },
-        "var" => match axes(attrs) {
-            Some(axes) => ops::var(&x[0], axes, attrs.size("ddof"), attrs.flag("keepdims")),
-            None => ops::var(&x[0], (), attrs.size("ddof"), attrs.flag("keepdims")),
-        },
+        "cumprod" => ops::cumprod(&x[0], attrs.int("axis")),
+        "cumsum" => ops::cumsum_of(&x[0], attrs.int("axis"), attrs.flag("exclusive"), attrs.flag("reverse")),
+        "norm" => ops::norm(&x[0], attrs.float("p"), axes(attrs), attrs.flag("keepdims")),
+        "std" => ops::std(&x[0], axes(attrs), attrs.size("ddof"), attrs.flag("keepdims")),
+        "var" => ops::var(&x[0], axes(attrs), attrs.size("ddof"), attrs.flag("keepdims")),
         _ => return None,
     };
     Some(vec![result])

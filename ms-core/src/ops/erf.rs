@@ -42,14 +42,8 @@ fn erfc_f64(x: f64) -> f64 {
     if x.is_nan() || x <= 0.5 {
         return 1.0 - erf_f64(x);
     }
-<<<<<<< HEAD
     // Zero from here on, and the square of an infinity has no rounding error to take back.
     let x = x.min(30.0);
-=======
-    if x > 30.0 {
-        return 0.0;
-    }
->>>>>>> 96c4ad0 (Hold every op and gradient to the golden cases, by reference, eagerly and compiled)
     let terms = 40 + (400.0 / (x * x)) as usize;
     let fraction = (1..=terms).rev().fold(x, |rest, n| x + 0.5 * n as f64 / rest);
     // The square in two parts: e^-x^2 magnifies what rounding takes from it.
