@@ -228,8 +228,8 @@ fn random_graph(random: &mut Random, nodes: usize, callee: Option<&Arc<Graph>>) 
             "call" => {
                 let Some(callee) = callee else { continue };
                 let fits = |&id: &ValueId| {
-                    let same = (0..graph.value_count() as u32).map(ValueId).filter(|&it| graph.ty(it) == callee.ty(id));
-                    same.last()
+                    let mut same = (0..graph.value_count() as u32).map(ValueId).filter(|&it| graph.ty(it) == callee.ty(id));
+                    same.next_back()
                 };
                 let Some(all) = callee.inputs().iter().map(fits).collect::<Option<Vec<_>>>() else { continue };
                 inputs = all;

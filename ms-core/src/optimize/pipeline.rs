@@ -8,8 +8,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Every pass, in the order of the default pipeline.
-pub static PASSES: &[&dyn Pass] = &[&Inline, &Fold, &Algebra, &Views, &Cse, &Dce];
+/// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
+/// what stands for many of them is looked at once.
+pub static PASSES: &[&dyn Pass] = &[&Inline, &Cse, &Fold, &Algebra, &Views, &Dce];
 
 /// The pass of a name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {
