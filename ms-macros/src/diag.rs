@@ -30,6 +30,8 @@ pub enum Code {
     LazyInline = 11,
     /// A closure that captures.
     Captures = 22,
+    /// An assignment to a static.
+    StaticAssignment = 23,
 }
 
 impl Code {
@@ -47,6 +49,7 @@ impl Code {
         Self::Syntax,
         Self::LazyInline,
         Self::Captures,
+        Self::StaticAssignment,
     ];
 }
 

@@ -82,6 +82,11 @@ impl Scopes {
         self.names.iter().rev().find(|known| name == &known.0).map_or(Known::Nothing, |known| known.1)
     }
 
+    /// Whether a local has this name.
+    pub fn is_local(&self, name: &str) -> bool {
+        self.names.iter().any(|known| known.0 == name)
+    }
+
     /// Whether a call `f(..)` asks an object for its `call`.
     pub fn calls_object(&self, callee: &Expr) -> bool {
         matches!(callee, Expr::Path(it) if it.path.get_ident().is_some_and(|name| self.name(name) == Known::Object))
@@ -129,6 +134,23 @@ impl Scopes {
 /// Whether the operator compares.
 pub fn is_comparison(op: &BinOp) -> bool {
     matches!(op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
+}
+
+/// Whether the operator writes its left side.
+pub fn is_assignment(op: &BinOp) -> bool {
+    matches!(
+        op,
+        BinOp::AddAssign(_)
+            | BinOp::SubAssign(_)
+            | BinOp::MulAssign(_)
+            | BinOp::DivAssign(_)
+            | BinOp::RemAssign(_)
+            | BinOp::BitXorAssign(_)
+            | BinOp::BitAndAssign(_)
+            | BinOp::BitOrAssign(_)
+            | BinOp::ShlAssign(_)
+            | BinOp::ShrAssign(_)
+    )
 }
 
 /// Methods of std that ask a container or a string, whatever it holds.

@@ -1,6 +1,7 @@
 //! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and the places where a
 //! program decides. Everything else stays Rust.
 
+mod assign;
 mod call;
 mod compare;
 mod decide;
@@ -8,7 +9,8 @@ mod logic;
 mod macros;
 
 use crate::args::is;
-use crate::resolve::{Known, Scopes, is_comparison, known_type};
+use crate::diag::Diags;
+use crate::resolve::{Known, Scopes, is_assignment, is_comparison, known_type};
 use proc_macro2::{Ident, Span, TokenStream};
 use std::collections::BTreeSet;
 use syn::visit_mut::{self, VisitMut};
@@ -18,8 +20,8 @@ use syn::{
 };
 
 /// Rewrites the body of a function with this signature.
-pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream) {
-    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new() };
+pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream, diags: &mut Diags) {
+    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new(), diags };
     rewriter.scopes.push();
     for input in &sig.inputs {
         if let FnArg::Typed(it) = input {
@@ -33,20 +35,20 @@ pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream) {
 }
 
 /// Rewrites the methods of an impl that have a receiver.
-pub fn methods(item: &mut ItemImpl, rt: &TokenStream) {
+pub fn methods(item: &mut ItemImpl, rt: &TokenStream, diags: &mut Diags) {
     for member in &mut item.items {
         if let ImplItem::Fn(method) = member
             && method.sig.receiver().is_some()
             && !method.attrs.iter().any(|it| is(it, "jit"))
         {
-            body(&method.sig, &mut method.block, rt);
+            body(&method.sig, &mut method.block, rt, diags);
         }
     }
 }
 
 /// Rewrites a closure.
-pub fn closure(closure: &mut ExprClosure, rt: &TokenStream) {
-    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new() };
+pub fn closure(closure: &mut ExprClosure, rt: &TokenStream, diags: &mut Diags) {
+    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new(), diags };
     rewriter.visit_expr_closure_mut(closure);
     if !rewriter.imports.is_empty() {
         let (imports, body) = (rewriter.imports(), &closure.body);
@@ -59,6 +61,7 @@ struct Rewriter<'a> {
     rt: &'a TokenStream,
     /// Traits whose methods the rewritten code calls.
     imports: BTreeSet<&'static str>,
+    diags: &'a mut Diags,
 }
 
 impl Rewriter<'_> {
@@ -87,6 +90,9 @@ impl VisitMut for Rewriter<'_> {
             *expr = call::emit(call);
             return;
         }
+        if let Expr::Assign(it) = expr {
+            assign::check(&it.left, &self.scopes, self.diags);
+        }
         let Expr::Binary(binary) = expr else {
             return visit_mut::visit_expr_mut(self, expr);
         };
@@ -99,6 +105,7 @@ impl VisitMut for Rewriter<'_> {
         };
         visit_mut::visit_expr_binary_mut(self, binary);
         match &binary.op {
+            op if is_assignment(op) => assign::check(&binary.left, &self.scopes, self.diags),
             _ if native => {}
             BinOp::And(_) | BinOp::Or(_) => *expr = logic::emit(binary, self.rt),
             op if is_comparison(op) => {

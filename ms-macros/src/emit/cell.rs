@@ -80,7 +80,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
         }
     }
     // `construct` is rewritten already, and stands in the impl as tokens.
-    canon::methods(&mut item, &names.rt());
+    canon::methods(&mut item, &names.rt(), diags);
     if let Some(construct) = construct {
         check_construct(&construct, &item, diags);
         extra.extend(callable::call(&construct, &item, names));

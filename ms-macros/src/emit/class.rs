@@ -15,7 +15,7 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
     match diags.parse::<Item>(item)? {
         Item::Struct(it) => Some(expand_struct(it, &names, diags)),
         Item::Enum(it) => Some(expand_enum(it.into(), &names)),
-        Item::Impl(it) => Some(expand_impl(it, &names)),
+        Item::Impl(it) => Some(expand_impl(it, &names, diags)),
         other => {
             let help = "write it on the type and on the impl with its methods";
             diags.refuse(Code::Item, other, "`#[jit_class]` stands on a struct, an enum or an impl", help);
@@ -70,8 +70,8 @@ fn derives_arg(attr: &syn::Attribute) -> bool {
     found
 }
 
-fn expand_impl(mut item: ItemImpl, names: &Names) -> TokenStream {
-    canon::methods(&mut item, &names.rt());
+fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> TokenStream {
+    canon::methods(&mut item, &names.rt(), diags);
     let call = item.items.iter().find_map(|it| match it {
         ImplItem::Fn(method) if method.sig.ident == "call" && item.trait_.is_none() => Some(method),
         _ => None,

@@ -15,6 +15,6 @@ pub fn expand(tokens: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
         diags.refuse(Code::Captures, capture, message, "pass what it needs as arguments, and remove `move`");
     }
     let rt = Names::new(None).rt();
-    canon::closure(&mut closure, &rt);
+    canon::closure(&mut closure, &rt, diags);
     Some(quote!(#rt::jit(#closure)))
 }

@@ -86,10 +86,11 @@ fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
 pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags: &mut Diags) -> TokenStream {
     check_modifiers(&func.sig, diags);
     check_result(&func.sig.output, diags);
-    let hash = fingerprint::of(&func.sig.to_token_stream()) ^ fingerprint::of(&func.block.to_token_stream());
+    let Func { sig, block, .. } = &func;
+    let hash = fingerprint::of(&quote!(#sig #block));
     let rt = names.rt();
     let (function, call, sink) = (own("FUNCTION"), own("call"), own("sink"));
-    canon::body(&func.sig, &mut func.block, &rt);
+    canon::body(&func.sig, &mut func.block, &rt, diags);
     let params = params(&mut func.sig, &rt, &call, &sink, diags);
     if func.sig.receiver().is_some() {
         receiver::rename(&mut func.block);

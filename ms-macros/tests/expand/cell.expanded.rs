@@ -50,7 +50,7 @@ impl<L: Call> Net<L> {
             "Net::construct",
             ::core::file!(),
             ::core::line!(),
-            15836403437576618455u64,
+            6409571306616923490u64,
         );
         let mut __call = __FUNCTION
             .begin(

@@ -4,7 +4,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
         "f",
         ::core::file!(),
         ::core::line!(),
-        13770531033679141383u64,
+        7462673186057410174u64,
     );
     let mut __call = __FUNCTION
         .begin(

@@ -4,7 +4,7 @@ pub fn f(x: &Tensor, n: usize, lr: f32) -> Tensor {
         "f",
         ::core::file!(),
         ::core::line!(),
-        5633092729947517018u64,
+        1340796325147171527u64,
     );
     let __scalar2 = ::ms::__rt::dynamic(lr);
     let mut __call = __FUNCTION

@@ -4,7 +4,7 @@ fn step(&mut self, __param1: (Tensor, bool)) -> Result<Tensor, Error> {
         "step",
         ::core::file!(),
         ::core::line!(),
-        15409869192214342530u64,
+        11518632898550236575u64,
     );
     let mut __call = __FUNCTION
         .begin(
