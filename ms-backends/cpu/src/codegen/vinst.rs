@@ -175,11 +175,24 @@ pub struct VInst {
     pub srcs: SmallVec<[VReg; 4]>,
 }
 
+/// Which lanes a loop over them takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Span {
+    /// All.
+    All,
+    /// As many whole runs of so many vectors as there are.
+    Whole(usize),
+    /// What is left after the whole runs.
+    Rest(usize),
+}
+
 /// A run of virtual instructions: those from the end of the block before up to `end`.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     /// [`Scope::Loop`]: it runs for every step of the reduced loops.
     pub scope: Scope,
+    /// The lanes that it takes, if it is in a loop over them.
+    pub span: Span,
     /// One past its last instruction.
     pub end: usize,
 }

@@ -2,6 +2,7 @@
 
 use super::super::rows;
 use super::super::target::{Target, Width};
+use super::super::vinst::Span;
 use super::asm::{Mem, Operand};
 use super::frame::Home;
 use super::{Body, Emitter, Mode, Op, fixed};
@@ -135,7 +136,7 @@ impl<'a> Emitter<'a> {
     /// One step of the parallel loops outside the lanes.
     fn point(&mut self) {
         match self.kernel.lanes {
-            Lanes::Parallel => self.lanes(self.strip, &mut |it, mode| {
+            Lanes::Parallel => self.lanes(Span::All, self.strip, &mut |it, mode| {
                 for i in 0..it.program.blocks.len() {
                     it.stage_block(i, mode);
                 }
@@ -158,11 +159,12 @@ impl<'a> Emitter<'a> {
             return self.block(i, mode);
         }
         let params = self.params_of(i);
+        let span = self.program.blocks[i].span;
         let first = self.kernel.par as usize + 1;
         let axes: Vec<usize> = (first..self.kernel.loops()).collect();
         self.nest(&axes, &params, &mut |it| {
             if reduced {
-                it.lanes(None, &mut |it, mode| it.block(i, mode));
+                it.lanes(span, None, &mut |it, mode| it.block(i, mode));
             } else {
                 it.block(i, mode);
             }
@@ -184,19 +186,29 @@ impl<'a> Emitter<'a> {
 
     /// The loop over the lanes: whole strips, if there is a body for them; whole vectors; then
     /// what is left.
-    fn lanes(&mut self, strip: Option<&'a Body>, body: &mut dyn FnMut(&mut Self, Mode)) {
+    fn lanes(&mut self, span: Span, strip: Option<&'a Body>, body: &mut dyn FnMut(&mut Self, Mode)) {
         let extent = self.frame.extent(self.kernel.par as usize);
         let lane = fixed::LANE;
         let done = self.asm.label();
-        self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
+        let lanes = self.program.lanes;
+        if let Span::Rest(vectors) = span {
+            self.load_reg(Code::Mov_r64_rm64, lane, extent);
+            let whole = Operand::Imm32(-((lanes * vectors) as i32));
+            self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(lane), whole]);
+        } else {
+            self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
+        }
+        if let Span::Whole(vectors) = span {
+            return self.whole_steps(extent, lanes * vectors, body);
+        }
         if let Some(strip) = strip {
             let one = (self.program, self.allocation);
             (self.program, self.allocation) = (&strip.program, &strip.allocation);
-            self.whole_steps(extent, &mut *body);
+            self.whole_steps(extent, lanes * strip.program.copies, &mut *body);
             (self.program, self.allocation) = one;
         }
         if !self.program.one_lane {
-            self.whole_steps(extent, &mut *body);
+            self.whole_steps(extent, lanes, &mut *body);
         }
         if self.target == Target::Avx512 && !self.program.one_lane {
             self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, extent);
@@ -222,9 +234,9 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Steps of the lanes' loop while as many lanes are left as the body takes.
-    fn whole_steps(&mut self, extent: Mem, body: &mut dyn FnMut(&mut Self, Mode)) {
-        let step = (self.program.lanes * self.program.copies) as i32;
+    /// Steps of `step` lanes while as many are left.
+    fn whole_steps(&mut self, extent: Mem, step: usize, body: &mut dyn FnMut(&mut Self, Mode)) {
+        let step = step as i32;
         let (lane, end) = (fixed::LANE, fixed::LANES_END);
         let (head, done) = (self.asm.label(), self.asm.label());
         self.load_reg(Code::Mov_r64_rm64, end, extent);

@@ -75,6 +75,36 @@ impl Select<'_> {
         Ok(Fold { at, op, ty, truth, place })
     }
 
+    /// The vectors of accumulators on the stack that take turns.
+    pub fn fold_parts(&self, fold: &Fold) -> Option<usize> {
+        match fold.place {
+            Place::Array(id) => Some(self.program.arrays[id.0 as usize].count / self.program.lanes),
+            _ => None,
+        }
+    }
+
+    /// The folds with the accumulators of one part in registers.
+    pub fn hold_part(&mut self, folds: &[Fold], part: usize) -> Vec<Fold> {
+        let mut held = Vec::with_capacity(folds.len());
+        for fold in folds {
+            let Place::Array(id) = fold.place else { continue };
+            let acc = self.vector(fold.ty.size());
+            self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
+            self.program.accumulators.push(acc);
+            held.push(Fold { place: Place::Register(acc), ..*fold });
+        }
+        held
+    }
+
+    /// Writes the accumulators of one part back.
+    pub fn put_back_part(&mut self, folds: &[Fold], part: usize, held: &[Fold]) {
+        for (fold, held) in folds.iter().zip(held) {
+            if let (Place::Array(id), Place::Register(acc)) = (fold.place, held.place) {
+                self.push(Op::AccWrite(id, part as u8), None, &[acc]);
+            }
+        }
+    }
+
     /// Folds the lanes' `value`.
     pub fn step_fold(&mut self, fold: &Fold, value: VReg) -> Result<(), Unsupported> {
         let value = if fold.truth && self.avx512() { self.op1(rows::M2D, 4, value) } else { value };

@@ -8,11 +8,13 @@ mod memory;
 use super::Unsupported;
 use super::rows::Row;
 use super::target::{Target, Width};
-use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, VInst, VReg};
+use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg};
+use fold::Fold;
 use ms_core::ir::{Inst, Kernel, Lanes, Reducer, Role, Scope, Step, Val};
 use ms_core::tensor::DType;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// Selects instructions of `target` for `kernel`.
 pub fn select(kernel: &Kernel, target: Target) -> Result<Program, Unsupported> {
@@ -22,18 +24,16 @@ pub fn select(kernel: &Kernel, target: Target) -> Result<Program, Unsupported> {
 /// The same for several vectors of lanes at once, where that pays and all accumulators have
 /// registers: a fold down columns then reads whole runs of each row.
 pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
-    /// Vectors side by side.
-    const COPIES: usize = 4;
     /// Larger bodies keep the machine busy by themselves.
     const MOST_INSTS: usize = 48;
     let folds = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
     let fits = kernel.lanes == Lanes::Parallel
         && kernel.seq > 0
-        && (1..=fold::register_accumulators(target) / COPIES).contains(&folds)
+        && (1..=fold::register_accumulators(target) / MOST_COPIES).contains(&folds)
         && kernel.insts.len() <= MOST_INSTS
         && kernel.params.iter().all(|it| it.step != Step::Any)
         && !kernel.insts.contains(&Inst::Index(kernel.par));
-    let select = fits.then(|| Select::new(kernel, target, COPIES)).filter(|it| !it.program.one_lane)?;
+    let select = fits.then(|| Select::new(kernel, target, MOST_COPIES)).filter(|it| !it.program.one_lane)?;
     run(select).ok()
 }
 
@@ -41,15 +41,19 @@ fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
     for i in 0..select.kernel.stages.len() {
         select.stage(i)?;
     }
-    select.close(Scope::Point);
+    select.close(Scope::Point, Span::All);
     Ok(select.program)
 }
+
+/// Vectors of lanes side by side, at most.
+const MOST_COPIES: usize = 4;
 
 struct Select<'k> {
     kernel: &'k Kernel,
     target: Target,
     program: Program,
-    /// For each copy of the body, the register of each value that has been selected.
+    /// For each copy of the body, the register of each value that has been selected; a value
+    /// that a copy has none for is that of the first.
     values: Vec<Vec<Option<VReg>>>,
     /// The copy that is being selected.
     copy: usize,
@@ -71,17 +75,17 @@ impl<'k> Select<'k> {
             kernel,
             target,
             program,
-            values: vec![vec![None; kernel.insts.len()]; copies],
+            values: vec![vec![None; kernel.insts.len()]; MOST_COPIES],
             copy: 0,
             constants: FxHashMap::default(),
         }
     }
 
     /// Ends a block; an empty one is dropped.
-    fn close(&mut self, scope: Scope) {
+    fn close(&mut self, scope: Scope, span: Span) {
         let end = self.program.insts.len();
         if self.program.blocks.last().map_or(0, |it| it.end) < end {
-            self.program.blocks.push(Block { scope, end });
+            self.program.blocks.push(Block { scope, span, end });
         }
     }
 
@@ -89,11 +93,7 @@ impl<'k> Select<'k> {
         let range = self.kernel.stage_range(i);
         let copies = self.program.copies;
         if self.kernel.stages[i].scope == Scope::Point {
-            for copy in 0..copies {
-                self.copy = copy;
-                range.clone().try_for_each(|at| self.instruction(at))?;
-            }
-            return Ok(());
+            return (0..copies).try_for_each(|copy| self.body(copy, range.clone(), &[]));
         }
         let reduces: Vec<(usize, Reducer)> = (range.clone())
             .filter_map(|at| match self.kernel.insts[at] {
@@ -101,32 +101,73 @@ impl<'k> Select<'k> {
                 _ => None,
             })
             .collect();
-        let mut folds = Vec::with_capacity(reduces.len() * copies);
-        for copy in 0..copies {
-            for &(at, reducer) in &reduces {
-                folds.push((copy, self.begin_fold(at, reducer, reduces.len() * copies)?));
-            }
+        let mut folds = Vec::with_capacity(copies);
+        for _ in 0..copies {
+            let begin = |&(at, reducer): &(usize, Reducer)| self.begin_fold(at, reducer, reduces.len() * copies);
+            folds.push(reduces.iter().map(begin).collect::<Result<Vec<Fold>, _>>()?);
         }
-        self.close(Scope::Point);
-        let mut next = folds.iter();
-        for copy in 0..copies {
-            self.copy = copy;
-            for at in range.clone() {
-                if let Inst::Reduce(_, value) = self.kernel.insts[at] {
-                    let (_, fold) = next.next().expect("a fold was begun for every reduction");
-                    let value = self.value(value);
-                    self.step_fold(fold, value)?;
-                } else {
-                    self.instruction(at)?;
-                }
+        let mut span = Span::All;
+        if let Some(parts) = self.whole_turns(range.clone(), &folds[0]) {
+            // Whole turns of the accumulators, in registers; then what is left of the lanes.
+            let held: Vec<Vec<Fold>> = (0..parts).map(|part| self.hold_part(&folds[0], part)).collect();
+            self.close(Scope::Point, Span::All);
+            for (copy, held) in held.iter().enumerate() {
+                self.body(copy, range.clone(), held)?;
             }
+            self.close(Scope::Loop, Span::Whole(parts));
+            for (part, held) in held.iter().enumerate() {
+                self.put_back_part(&folds[0], part, held);
+            }
+            span = Span::Rest(parts);
         }
-        self.close(Scope::Loop);
-        for (copy, fold) in &folds {
-            let result = self.end_fold(fold)?;
-            self.values[*copy][fold.at] = Some(result);
+        self.close(Scope::Point, Span::All);
+        for (copy, folds) in folds.iter().enumerate() {
+            self.body(copy, range.clone(), folds)?;
+        }
+        self.close(Scope::Loop, span);
+        for (copy, folds) in folds.iter().enumerate() {
+            for fold in folds {
+                let result = self.end_fold(fold)?;
+                self.values[copy][fold.at] = Some(result);
+            }
         }
         Ok(())
+    }
+
+    /// One copy of a stage's instructions, with its folds in order.
+    fn body(&mut self, copy: usize, range: Range<usize>, folds: &[Fold]) -> Result<(), Unsupported> {
+        self.copy = copy;
+        let mut folds = folds.iter();
+        for at in range {
+            if let Inst::Reduce(_, value) = self.kernel.insts[at] {
+                let fold = folds.next().ok_or_else(|| Unsupported::new("a reduction outside a loop stage"))?;
+                let value = self.value(value);
+                self.step_fold(fold, value)?;
+            } else {
+                self.instruction(at)?;
+            }
+        }
+        self.copy = 0;
+        Ok(())
+    }
+
+    /// The vectors of accumulators of each fold, if they have several and the lanes can be
+    /// taken in runs of as many vectors.
+    fn whole_turns(&self, range: Range<usize>, folds: &[Fold]) -> Option<usize> {
+        let parts = self.fold_parts(folds.first()?)?;
+        let runs = |inst: &Inst| match *inst {
+            Inst::Load(param) | Inst::Store(param, _) => self.kernel.params[param.0 as usize].step != Step::Any,
+            Inst::Index(axis) => axis != self.kernel.par,
+            _ => true,
+        };
+        // With more reduced loops, what is left of one row comes before the next row.
+        let fits = parts > 1
+            && self.kernel.seq == 0
+            && !self.program.one_lane
+            && folds.iter().all(|it| self.fold_parts(it) == Some(parts))
+            && folds.len() * parts <= fold::register_accumulators(self.target)
+            && self.kernel.insts[range].iter().all(runs);
+        fits.then_some(parts)
     }
 
     fn instruction(&mut self, at: usize) -> Result<(), Unsupported> {
@@ -171,14 +212,15 @@ impl<'k> Select<'k> {
                 let value = self.value(value);
                 self.cast(from, to, value)?
             }
-            Inst::Reduce(..) => return Err(Unsupported::new("a reduction outside a loop stage")),
+            Inst::Reduce(..) => unreachable!("folds are taken out of the body"),
         };
         self.values[self.copy][at] = Some(result);
         Ok(())
     }
 
     fn value(&self, val: Val) -> VReg {
-        self.values[self.copy][val.0 as usize].expect("operands stand before their users")
+        let of = |copy: usize| self.values[copy][val.0 as usize];
+        of(self.copy).or_else(|| of(0)).expect("operands stand before their users")
     }
 }
 
