@@ -1,7 +1,7 @@
 //! Pooling by the largest element of a window, and its gradient.
 
 use super::elements;
-use super::window::Windows;
+use super::window::{Run, Windows};
 use crate::interp::number::Number;
 use crate::product::Shared;
 use crate::threads;
@@ -43,31 +43,47 @@ pub fn max_grad<T: Number + Element + AddAssign>(attrs: &Attrs, inputs: &[Array]
     let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let windows = Windows::new(attrs, 1, &shape[2..], &attrs.sizes(0), &inputs[1].shape()[2..]);
     let (runs, step) = (windows.runs(), windows.step());
+    let first = first_elements(&windows, &runs);
     let out = Shared::new(out.as_mut_ptr());
     for_each_plane(&windows, shape[0] * shape[1], |planes| {
-        const NOWHERE: usize = usize::MAX;
-        let mut largest = vec![(T::LOWEST, NOWHERE); windows.output_len()];
+        let mut largest = vec![T::LOWEST; windows.output_len()];
+        let mut places = first.clone();
         for plane in planes {
             let len = windows.input_len();
             let from = &x[plane * len..][..len];
-            largest.fill((T::LOWEST, NOWHERE));
+            largest.fill(T::LOWEST);
+            places.copy_from_slice(&first);
             for run in &runs {
-                for (i, best) in largest[run.window..][..run.len].iter_mut().enumerate() {
-                    let at = run.element + i * step;
-                    let value = from[at];
-                    let above = (value > best.0) | (is_nan(value) & !is_nan(best.0)) | (best.1 == NOWHERE);
-                    *best = if above { (value, at) } else { *best };
+                let here = run.window..run.window + run.len;
+                let values = from[run.element..].iter().step_by(step);
+                let best = largest[here.clone()].iter_mut().zip(&mut places[here]);
+                for (i, ((top, place), &value)) in best.zip(values).enumerate() {
+                    // Data decides, so that selections are faster than branches.
+                    let above = (value > *top) | (is_nan(value) & !is_nan(*top));
+                    *top = if above { value } else { *top };
+                    *place = if above { (run.element + i * step) as u32 } else { *place };
                 }
             }
             // SAFETY: each plane has its own part of the result.
             let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
             to.fill(T::ZERO);
             let g = &g[plane * windows.output_len()..];
-            for (&(_, at), &g) in largest.iter().zip(g) {
-                to[at] += g;
+            for (&at, &g) in places.iter().zip(g) {
+                to[at as usize] += g;
             }
         }
     });
+}
+
+/// The first element of every window.
+fn first_elements(windows: &Windows, runs: &[Run]) -> Vec<u32> {
+    let mut first = vec![0; windows.output_len()];
+    for run in runs.iter().rev() {
+        for (i, to) in first[run.window..][..run.len].iter_mut().enumerate() {
+            *to = u32::try_from(run.element + i * windows.step()).expect("a plane has less than 2^32 elements");
+        }
+    }
+    first
 }
 
 fn for_each_plane(windows: &Windows, planes: usize, run: impl Fn(Range<usize>) + Sync) {

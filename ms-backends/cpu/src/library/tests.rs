@@ -96,8 +96,9 @@ fn empty_batches() {
 
 #[test]
 fn the_largest_is_the_first_or_nan() {
-    let x = Array::from_slice(&[1, 1, 2, 4], &[1.0f32, 3.0, f32::NAN, 9.0, 3.0, 2.0, 9.0, f32::NAN]);
-    let g = Array::from_slice(&[1, 1, 1, 2], &[1.0f32, 2.0]);
+    let (nan, low) = (f32::NAN, f32::NEG_INFINITY);
+    let x = Array::from_slice(&[1, 1, 2, 6], &[1.0, 3.0, nan, 9.0, low, low, 3.0, 2.0, 9.0, nan, low, low]);
+    let g = Array::from_slice(&[1, 1, 1, 3], &[1.0f32, 2.0, 3.0]);
     let attrs = lists(&[&[2, 2], &[2, 2], &[1, 1], &[0, 0], &[0, 0]], []);
     check(&ops::MAX_POOL, &attrs, &[&x]);
     check(&ops::MAX_POOL_GRAD, &attrs, &[&x, &g]);
