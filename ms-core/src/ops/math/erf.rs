@@ -22,7 +22,7 @@ pub fn erf(x: Expr<'_>) -> Expr<'_> {
     let a = x.abs();
     let tail = erfc_tail(a);
     let large = with_sign(tail.constant(1.0) - tail, x);
-    a.le(0.5).select(ERF.at(x * x) * x, large)
+    a.le(0.5).select(ERF.at(x * x).mul_add(x, x), large)
 }
 
 /// `1 - erf(x)` without cancellation; at most 4 ulp.
@@ -30,6 +30,6 @@ pub fn erfc(x: Expr<'_>) -> Expr<'_> {
     let a = x.abs();
     let tail = erfc_tail(a);
     let large = tail.replace(x.lt(0.0), tail.constant(2.0) - tail);
-    let small = ERF.at(x * x).mul_add(-x, 1.0);
+    let small = x.constant(1.0) - ERF.at(x * x).mul_add(x, x);
     a.le(0.5).select(small, large)
 }

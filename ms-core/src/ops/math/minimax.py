@@ -74,7 +74,7 @@ DOCS = {
     "ATAN": "`(atan t / t - 1) / z` in `z = t^2`, for `|t| <= sqrt 2 - 1`",
     "ASIN": "`(asin x / x - 1) / z` in `z = x^2`, for `|x| <= 1 / 2`",
     "SINH": "`(sinh x / x - 1) / z` in `z = x^2`, for `|x| <= 1`",
-    "ERF": "`erf x / x` in `z = x^2`, for `|x| <= 1 / 2`",
+    "ERF": "`erf x / x - 1` in `z = x^2`, for `|x| <= 1 / 2`",
     "ERFCX": "`(1 + 2x) e^(x^2) erfc x` in `t = (x - 4) / (x + 4)`, for `x >= 1 / 2` where `erfc` does not vanish",
 }
 
@@ -87,7 +87,7 @@ TABLE = [
     ("ATAN", lambda z: at(z, lambda z: (atan(sqrt(z)) / sqrt(z) - 1) / z, mpf(-1) / 3), lambda z: z + mpf('1e-30'), (0, (sqrt(mpf(2)) - 1) ** 2 * mpf('1.0002')), (4, 10)),
     ("ASIN", lambda z: at(z, lambda z: (asin(sqrt(z)) / sqrt(z) - 1) / z, mpf(1) / 6), lambda z: z + mpf('1e-30'), (0, mpf(1) / 4), (4, 12)),
     ("SINH", lambda z: at(z, lambda z: (sinh(sqrt(z)) / sqrt(z) - 1) / z, mpf(1) / 6), lambda z: z + mpf('1e-30'), (0, 1), (3, 6)),
-    ("ERF", lambda z: at(z, lambda z: erf(sqrt(z)) / sqrt(z), 2 / sqrt(pi)), ONE, (0, mpf(1) / 4), (4, 9)),
+    ("ERF", lambda z: at(z, lambda z: erf(sqrt(z)) / sqrt(z) - 1, 2 / sqrt(pi) - 1), ONE, (0, mpf(1) / 4), (4, 9)),
     ("ERFCX", tail(4), ONE, None, (9, 22)),
 ]
 

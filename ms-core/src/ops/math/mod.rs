@@ -15,6 +15,8 @@ mod erf;
 mod exponential;
 mod logarithm;
 mod power;
+#[cfg(test)]
+mod tests;
 mod trigonometric;
 
 pub use erf::{erf, erfc};
