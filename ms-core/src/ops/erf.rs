@@ -22,18 +22,19 @@ elementwise! {
     samples [(-3.0, 3.0)];
 }
 
-/// By the series of positive terms `2 / sqrt(pi) e^(-x^2) sum 2^n x^(2n+1) / (2n+1)!!`
-/// (DLMF 7.6.2), or the complement where that is small.
+/// By the series `2 / sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (DLMF 7.6.1), smallest terms
+/// first, or by the complement where that is the smaller part.
 fn erf_f64(x: f64) -> f64 {
-    if x.abs() > 2.0 {
+    if x.abs() > 0.7 {
         return (1.0 - erfc_f64(x.abs())).copysign(x);
     }
-    let (mut term, mut sum) = (x, x);
-    for n in 1..60 {
-        term *= 2.0 * x * x / (2 * n + 1) as f64;
-        sum += term;
+    let z = -x * x;
+    let mut powers = [1.0; 24];
+    for n in 1..powers.len() {
+        powers[n] = powers[n - 1] * z / n as f64;
     }
-    FRAC_2_SQRT_PI * (-x * x).exp() * sum
+    let sum: f64 = powers.iter().enumerate().rev().map(|(n, power)| power / (2 * n + 1) as f64).sum();
+    FRAC_2_SQRT_PI * x * sum
 }
 
 /// By the continued fraction `e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / ..)))`

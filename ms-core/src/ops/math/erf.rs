@@ -17,7 +17,7 @@ fn erfc_tail(a: Expr<'_>) -> Expr<'_> {
     tail.mul_add(-low, tail)
 }
 
-/// The error function; at most 2 ulp.
+/// The error function; at most 2 ulp (f32), 4 ulp (f64).
 pub fn erf(x: Expr<'_>) -> Expr<'_> {
     let a = x.abs();
     let tail = erfc_tail(a);
@@ -25,7 +25,7 @@ pub fn erf(x: Expr<'_>) -> Expr<'_> {
     a.le(0.5).select(ERF.at(x * x).mul_add(x, x), large)
 }
 
-/// `1 - erf(x)` without cancellation; at most 4 ulp.
+/// `1 - erf(x)` without cancellation; at most 4 ulp (f32), 8 ulp (f64).
 pub fn erfc(x: Expr<'_>) -> Expr<'_> {
     let a = x.abs();
     let tail = erfc_tail(a);
