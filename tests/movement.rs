@@ -102,3 +102,43 @@ fn positions_outside_are_errors_of_the_run() {
     assert_eq!(error.code(), ms::Code::OutOfRange);
     assert_eq!(pick(&tensor![0, 1]).to_vec::<f32>(), [1.0, 2.0]);
 }
+
+#[test]
+fn refusals_name_the_op_and_the_line_of_the_user() {
+    let (x, scalar) = (counted([2, 3]), Tensor::scalar(1.0));
+    let options = ConvOptions::new(2);
+    let refusals: Vec<(&str, Box<dyn Fn() -> Tensor>)> = vec![
+        ("broadcast_to", Box::new(|| x.broadcast_to([2, 4]))),
+        ("concat", Box::new(|| ops::concat(&[&x, &x.t()], 0))),
+        ("conv", Box::new(|| ops::conv(counted([1, 1, 2, 2]), counted([1, 2, 1, 1]), None, &options))),
+        ("conv2d", Box::new(|| ops::conv2d(&x, &x, None, &options))),
+        ("conv_transpose", Box::new(|| ops::conv_transpose(&x, &x, None, &options, 0))),
+        ("einsum", Box::new(|| ops::einsum("ij,jk->ik", &[&x]))),
+        ("expand_dims", Box::new(|| x.expand_dims(4))),
+        ("gather", Box::new(|| ops::gather(&x, tensor![5], 1))),
+        ("index", Box::new(|| x.i((.., 7)))),
+        ("interpolate", Box::new(|| ops::interpolate(&x, &[1], ops::Interpolation::Nearest))),
+        ("matmul", Box::new(|| x.matmul(&x))),
+        ("matmul", Box::new(|| x.matmul(&scalar))),
+        ("max_pool", Box::new(|| ops::max_pool2d(counted([1, 1, 2, 2]), 3))),
+        ("pad", Box::new(|| ops::pad(&x, &[(1, 1)], ops::PadMode::Edge))),
+        ("permute", Box::new(|| x.permute([0, 0]))),
+        ("reshape", Box::new(|| x.reshape([4, 2]))),
+        ("reshape", Box::new(|| x.reshape([4, -1]))),
+        ("scatter_add", Box::new(|| ops::scatter_add(&x, tensor![[9]], tensor![[1.]], 0))),
+        ("set_at", Box::new(|| x.set_at((5, 0), 1.0))),
+        ("sort", Box::new(|| ops::sort(&x, 2, false).0)),
+        ("split", Box::new(|| ops::split(&x, 2, 1).remove(0))),
+        ("squeeze", Box::new(|| x.squeeze(0))),
+        ("stack", Box::new(|| ops::stack(&[&x], 5))),
+        ("take_along_axis", Box::new(|| ops::take_along_axis(&x, tensor![0], 0))),
+        ("topk", Box::new(|| ops::topk(&x, 9, 1, true).0)),
+        ("transpose", Box::new(|| x.transpose(0, 2))),
+        ("tril", Box::new(|| ops::tril(&scalar, 0))),
+    ];
+    for (op, refused) in refusals {
+        let text = catch(&refused).expect_err(op).to_string();
+        assert!(text.contains("tests/movement.rs"), "{text}");
+        assert!(text.contains(&format!("`{op}`")) && text.contains("operands"), "`{op}` in {text}");
+    }
+}

@@ -1,10 +1,10 @@
 //! Convolutions as users call them: options, biases, and transposed ones.
 
-use super::axis::refusal;
+use super::axis::{named, refusal};
 use super::conv::conv_attrs;
 use super::window::{PerAxis, Window};
 use super::{CONV, CONV_INPUT_GRAD, add, reshape};
-use crate::error::{Code, raise};
+use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::tensor::{AsTensor, Shape, Tensor, apply1};
 use smallvec::smallvec;
 
@@ -112,23 +112,29 @@ pub fn conv_transpose(
     output_padding: impl PerAxis,
 ) -> Tensor {
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
-    let refuse = |code, message: String| -> ! { raise(refusal("conv_transpose", &[&x, &weight], code, message)) };
-    let rank = options.stride.len();
-    let extra = output_padding.per_axis(rank);
-    if x.rank() != rank + 2 || weight.rank() != rank + 2 || extra.len() != rank {
-        refuse(Code::Shape, format!("operands of rank {} are needed for {rank} spatial axes", rank + 2));
-    }
-    let size = |axis: usize| {
-        let reach = options.dilation[axis] * weight.shape()[axis + 2].saturating_sub(1) + 1 + extra[axis];
-        let full = x.shape()[axis + 2].saturating_sub(1) * options.stride[axis] + reach;
-        match full.checked_sub(2 * options.padding[axis]) {
-            Some(size) if size > 0 && extra[axis] < options.stride[axis].max(options.dilation[axis]) => size,
-            _ => refuse(Code::Argument, format!("padding {:?} and {extra:?} fit no result", options.padding)),
-        }
-    };
-    let sizes: Shape = (0..rank).map(size).collect();
+    let sizes = transposed_sizes(x.shape(), weight.shape(), options, &output_padding.per_axis(options.stride.len()))
+        .map_err(|it| named("conv_transpose", &[&x, &weight], it))
+        .or_raise();
     let attrs = conv_attrs(&options.window(), options.groups, &sizes);
     with_bias(apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]), bias)
+}
+
+/// The spatial sizes of a transposed convolution.
+fn transposed_sizes(x: &[usize], weight: &[usize], options: &ConvOptions, extra: &[usize]) -> Result<Shape> {
+    let rank = options.stride.len();
+    if [x.len(), weight.len(), extra.len() + 2] != [rank + 2; 3] {
+        let message = format!("operands of rank {} are needed for {rank} spatial axes", rank + 2);
+        return Err(Error::new(Code::Shape, message));
+    }
+    let size = |axis: usize| {
+        let reach = options.dilation[axis] * weight[axis + 2].saturating_sub(1) + 1 + extra[axis];
+        let full = x[axis + 2].saturating_sub(1) * options.stride[axis] + reach;
+        let inside = extra[axis] < options.stride[axis].max(options.dilation[axis]);
+        let size = full.checked_sub(2 * options.padding[axis]).filter(|&size| size > 0 && inside);
+        let message = || format!("padding {:?} and output padding {extra:?} fit no result", options.padding);
+        size.ok_or_else(|| Error::new(Code::Argument, message()))
+    };
+    (0..rank).map(size).collect()
 }
 
 /// [`conv_transpose`] over two spatial axes.

@@ -111,9 +111,9 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 #[track_caller]
 pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let (a, b) = (a.as_tensor(), b.as_tensor());
-    let refuse = |message: String| -> ! { raise(refusal("matmul", &[&a, &b], Code::Shape, message)) };
+    let refusal = |message: String| refusal("matmul", &[&a, &b], Code::Shape, message);
     if a.rank() == 0 || b.rank() == 0 {
-        refuse("a zero-dimensional operand; multiply with `*`".into());
+        raise(refusal("a zero-dimensional operand; multiply with `*`".into()));
     }
     let dtype = promote(a.dtype(), b.dtype());
     let (row, column) = (a.rank() == 1, b.rank() == 1);
@@ -127,7 +127,7 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     }
     let (inner, rows) = (left.shape()[left.rank() - 1], right.shape()[right.rank() - 2]);
     if inner != rows {
-        refuse(format!("the last axis of the left operand has size {inner}, its partner on the right {rows}"));
+        raise(refusal(format!("the last axis of the left operand has size {inner}, its partner on the right {rows}")));
     }
     let out = stacked(&left, &right).map_err(|it| super::axis::named("matmul", &[&a, &b], it)).or_raise();
     let mut shape: Shape = out.shape().into();

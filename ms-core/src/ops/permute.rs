@@ -60,8 +60,8 @@ pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
     let x = x.as_tensor();
-    let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("transpose", &[&x], it)).or_raise();
-    let (axis0, axis1) = (at(axis0), at(axis1));
+    let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("transpose", &[&x], it));
+    let (axis0, axis1) = (at(axis0).or_raise(), at(axis1).or_raise());
     let mut axes: SmallVec<[usize; 4]> = (0..x.rank()).collect();
     axes.swap(axis0, axis1);
     permute(&*x, &*axes)
@@ -74,8 +74,8 @@ pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
 #[track_caller]
 pub fn move_axis(x: impl AsTensor, from: isize, to: isize) -> Tensor {
     let x = x.as_tensor();
-    let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("move_axis", &[&x], it)).or_raise();
-    let (from, to) = (at(from), at(to));
+    let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("move_axis", &[&x], it));
+    let (from, to) = (at(from).or_raise(), at(to).or_raise());
     let mut axes: SmallVec<[usize; 4]> = (0..x.rank()).filter(|&it| it != from).collect();
     axes.insert(to, from);
     permute(&*x, &*axes)

@@ -1,7 +1,7 @@
 //! `select`: a choice by condition.
 
 use super::elementwise::evaluate;
-use super::operand::{Operand, common_dtype};
+use super::operand::common_dtype;
 use super::rules::{broadcast_dims, sum_to};
 use super::{Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, OrRaise};
@@ -54,8 +54,8 @@ pub fn select(condition: impl AsTensor, then: impl IntoOperand, other: impl Into
     let condition = super::cast(condition, DType::Bool);
     let branches = [then.operand(), other.operand()];
     let dtype = common_dtype(&branches);
-    let tensor = |it: Operand<'_>| it.into_tensor(dtype).map_err(|it| it.with_op("select")).or_raise().into_owned();
-    let [then, other] = branches.map(tensor);
+    let [then, other] = branches.map(|it| it.into_tensor(dtype).map_err(|it| it.with_op("select")));
+    let (then, other) = (then.or_raise(), other.or_raise());
     apply1(SELECT.op(), &Attrs::none(), &[&condition, &then, &other])
 }
 
