@@ -5,7 +5,12 @@ use ms_core::exec::KernelCode;
 use std::sync::Arc;
 
 /// The signature of a generated kernel: the block of a call.
+#[cfg(target_arch = "x86_64")]
 pub type Entry = unsafe extern "sysv64" fn(*const u64);
+
+/// The signature of a generated kernel: the block of a call.
+#[cfg(not(target_arch = "x86_64"))]
+pub type Entry = unsafe extern "C" fn(*const u64);
 
 /// Position-independent code in executable memory.
 pub struct CodeMemory(Mmap);

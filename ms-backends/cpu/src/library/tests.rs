@@ -38,7 +38,8 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     let tolerance = if got[0].dtype() == DType::F32 { 1e-4 } else { 1e-12 };
     for (got, want) in got[0].scalars().into_iter().zip(want[0].scalars()) {
         let (got, want) = (got.as_f64(), want.as_f64());
-        let close = (got - want).abs() <= tolerance * want.abs().max(1.0) || (got.is_nan() && want.is_nan());
+        let close =
+            got == want || (got - want).abs() <= tolerance * want.abs().max(1.0) || (got.is_nan() && want.is_nan());
         assert!(close, "{what}: {got} instead of {want}");
     }
     let alone = outputs(def, attrs, inputs);
