@@ -80,7 +80,7 @@ impl Domain {
 
     /// Number of elements of a part.
     pub fn numel(&self, part: Part) -> usize {
-        self.sizes(part).iter().product()
+        self.sizes_of(part).product()
     }
 
     /// The part over which a value of that many elements runs.
@@ -95,11 +95,18 @@ impl Domain {
     }
 
     fn sizes(&self, part: Part) -> Shape {
-        self.axes.iter().filter(|it| part == Part::All || !it.reduced).map(|it| it.size).collect()
+        self.sizes_of(part).collect()
+    }
+
+    fn sizes_of(&self, part: Part) -> impl Iterator<Item = usize> + '_ {
+        self.axes.iter().filter(move |it| part == Part::All || !it.reduced).map(|it| it.size)
     }
 
     /// The domain with its axes split where `shape` asks for it.
     pub fn refine(&self, part: Part, shape: &[usize]) -> Option<Self> {
+        if self.sizes_of(part).eq(shape.iter().copied().filter(|&it| it != 1)) {
+            return Some(self.clone());
+        }
         let splits = factors(&self.sizes(part), shape)?;
         let mut axes = SmallVec::new();
         let mut at = 0;
@@ -143,6 +150,10 @@ impl Domain {
 
     /// How a view of a part's shape moves along all axes, in elements.
     pub fn walk(&self, part: Part, layout: &Layout) -> Option<Strides> {
+        // Also the only way for the axes of size one of a reduction by itself.
+        if self.sizes_of(Part::All).eq(layout.shape().iter().copied()) {
+            return Some(layout.strides().into());
+        }
         let view = layout.reshape(&self.sizes(part))?;
         if part == Part::All {
             return Some(view.strides().into());

@@ -145,7 +145,7 @@ impl Operands {
             let part = operand_part(flat, node, domain).ok_or_else(misfit)?;
             for access in &node.inputs {
                 let Some(value) = access.value().filter(|&it| !inside(it)) else { continue };
-                let strides = walk(domain, part, access).ok_or_else(misfit)?;
+                let strides = domain.walk(part, &access.layout).ok_or_else(misfit)?;
                 let key = (value, access.layout.offset(), strides);
                 if out.read.contains_key(&key) {
                     continue;
@@ -209,15 +209,6 @@ impl Operands {
         self.walks.push(Walk { dtype, strides });
         ParamId(self.args.len() as u32 - 1)
     }
-}
-
-/// How an operand moves over the domain of a group.
-fn walk(domain: &Domain, part: Part, access: &Access) -> Option<Strides> {
-    // A fold of single elements has axes of size one, which a reshape would lose.
-    if access.layout.shape().iter().copied().eq(domain.axes().iter().map(|it| it.size)) {
-        return Some(access.layout.strides().into());
-    }
-    domain.walk(part, &access.layout)
 }
 
 struct Emitter<'a> {
@@ -318,7 +309,7 @@ impl Emitter<'_> {
         let key = if inside {
             Key::Result(value)
         } else {
-            let strides = walk(self.domain, part, access).expect("the operand was gathered with this walk");
+            let strides = self.domain.walk(part, &access.layout).expect("the operand was gathered with this walk");
             Key::Load(self.operands.read[&(value, access.layout.offset(), strides)])
         };
         if let Some(&val) = local.get(&key).or_else(|| self.points.get(&key)) {

@@ -38,11 +38,14 @@ pub(super) fn sink(flat: &mut Flat) {
     }
 }
 
+/// Accesses of one value: the reading node, and which operand of it.
+type Readers = SmallVec<[(NodeIndex, usize); 2]>;
+
 /// Computes products transposed that are only read transposed: `(a b)ᵀ = bᵀ aᵀ`, whose operands
 /// are views.
 pub(super) fn transpose_products(flat: &mut Flat) {
     // Nothing for a value that is read otherwise too.
-    let mut readers: Vec<Option<SmallVec<[(NodeIndex, usize); 2]>>> = vec![Some(SmallVec::new()); flat.values.len()];
+    let mut readers: Vec<Option<Readers>> = vec![Some(Readers::new()); flat.values.len()];
     for (index, node) in flat.nodes.iter().enumerate() {
         for (i, access) in node.inputs.iter().enumerate() {
             let Some(value) = access.value() else { continue };
