@@ -81,7 +81,7 @@ fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compil
             let loss = if compiled { opt.step(net, &batch, loss) } else { opt.step_eagerly(net, &batch, loss) };
             times.push(start.elapsed());
             mean.add(loss.item(), batch.0.shape()[0]);
-            bar.step(&format!("loss {:.4}", mean.get()));
+            bar.step(format!("loss {:.4}", mean.get()));
         }
         bar.clear();
         let accuracy: f32 = accuracy(&net.forward(test.inputs()), test.targets()).item();

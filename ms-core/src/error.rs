@@ -66,8 +66,9 @@ pub struct Report {
     pub operands: Vec<String>,
     /// The user's line.
     pub location: Option<&'static Location<'static>>,
-    /// The path of cells that were being called, `Gpt.blocks[3].attn`.
-    pub path: Option<String>,
+    /// The cells and compiled functions that were being called, innermost first, each with the
+    /// line that called it; or the node of a graph.
+    pub within: Vec<String>,
     /// How to mend it.
     pub help: Option<String>,
     /// The single errors that this one sums up.
@@ -83,7 +84,7 @@ impl Error {
             op: None,
             operands: Vec::new(),
             location: None,
-            path: None,
+            within: Vec::new(),
             help: None,
             related: Vec::new(),
         }))
@@ -119,9 +120,20 @@ impl Error {
         self
     }
 
-    /// Adds the path of cells.
-    pub fn in_cell(mut self, path: impl Into<String>) -> Self {
-        self.0.path.get_or_insert_with(|| path.into());
+    /// Names the place, unless a nearer one is known: a node of a graph.
+    pub fn within(mut self, place: impl Into<String>) -> Self {
+        if self.0.within.is_empty() {
+            self.0.within.push(place.into());
+        }
+        self
+    }
+
+    /// Names the calls that are under way on this thread, unless they are named already.
+    pub fn in_calls(mut self) -> Self {
+        if self.0.within.is_empty() {
+            self.0.within =
+                CALLS.with(|it| it.borrow().iter().rev().map(|(name, at)| format!("`{name}` at {at}")).collect());
+        }
         self
     }
 
@@ -160,8 +172,8 @@ impl fmt::Display for Error {
         if !report.operands.is_empty() {
             write!(f, "\n   = operands: {}", report.operands.join(", "))?;
         }
-        if let Some(path) = &report.path {
-            write!(f, "\n   = in: {path}")?;
+        for place in &report.within {
+            write!(f, "\n   = in: {place}")?;
         }
         if let Some(help) = &report.help {
             write!(f, "\n   = help: {help}")?;
@@ -186,16 +198,71 @@ thread_local! {
     static RAISED: RefCell<Option<Error>> = const { RefCell::new(None) };
 }
 
-/// Ends the call with `error`: panics with its text at the caller's line.
+thread_local! {
+    /// The calls of cells and compiled functions that are under way, innermost last.
+    static CALLS: RefCell<Vec<(&'static str, &'static Location<'static>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Runs `f` as the call of a named cell or function, for the errors inside.
+pub fn in_call<R>(name: &'static str, location: &'static Location<'static>, f: impl FnOnce() -> R) -> R {
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            CALLS.with(|it| it.borrow_mut().pop());
+        }
+    }
+    CALLS.with(|it| it.borrow_mut().push((name, location)));
+    let _pop = Pop;
+    f()
+}
+
+thread_local! {
+    /// Where raised errors go while a function is traced, innermost last.
+    static COLLECTORS: RefCell<Vec<Vec<Error>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The payload with which [`collecting`] is left early; the reason has been recorded.
+struct Abandoned;
+
+/// Ends the call with `error`: panics with its text at the caller's line, or inside
+/// [`collecting`] records it and leaves.
 ///
 /// [`catch`] turns the panic back into the error.
 #[track_caller]
 #[cold]
 pub fn raise(error: Error) -> ! {
-    let error = error.at(Location::caller());
+    let error = error.at(Location::caller()).in_calls();
+    let recorded = COLLECTORS.with(|it| match it.borrow_mut().last_mut() {
+        Some(collected) => {
+            collected.push(error.clone());
+            true
+        }
+        None => false,
+    });
+    if recorded {
+        abandon();
+    }
     let text = error.to_string();
     RAISED.with(|slot| *slot.borrow_mut() = Some(error));
     panic!("{text}")
+}
+
+/// Leaves the innermost [`collecting`] without a panic message; the reason has been recorded.
+pub fn abandon() -> ! {
+    std::panic::resume_unwind(Box::new(Abandoned))
+}
+
+/// Runs `f`, and gives its result, or nothing where it was left early, with the errors that were
+/// raised inside.
+pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
+    COLLECTORS.with(|it| it.borrow_mut().push(Vec::new()));
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    let errors = COLLECTORS.with(|it| it.borrow_mut().pop()).unwrap_or_default();
+    match result {
+        Ok(result) => (Some(result), errors),
+        Err(payload) if payload.is::<Abandoned>() => (None, errors),
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
 }
 
 /// Runs `f` and gives the error that one of its ops raised.

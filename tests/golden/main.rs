@@ -64,7 +64,7 @@ fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
     let wanted: Vec<usize> = (0..inputs.len()).filter(|&i| case.gradients[i].is_some()).collect();
     let mut wrt = Wrt::default();
     wrt.tree(&wanted.iter().map(|&i| inputs[i].clone()).collect::<Vec<_>>());
-    let (_, gradients) = differentiate(&wrt, |watched| {
+    let weigh = |watched: &[Tensor]| {
         let mut inputs = inputs.to_vec();
         for (&i, tensor) in wanted.iter().zip(watched) {
             inputs[i] = tensor.clone();
@@ -72,7 +72,8 @@ fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         let results = run(&inputs).into_iter().zip(&case.cotangents).filter(|it| it.1.is_some());
         let weighed = results.zip(cotangents).map(|((result, _), it)| ops::sum(ops::mul(result, it), (), false));
         weighed.collect::<Vec<_>>()
-    })?;
+    };
+    let (_, gradients) = differentiate(&wrt, weigh, std::panic::Location::caller())?;
     answers.extend(gradients);
     Ok(answers)
 }

@@ -104,13 +104,13 @@ impl Structure<'_> {
         self.found.push(match node {
             Some(id) if (id.0 as usize) < self.graph.len() => {
                 let node = self.graph.node(id);
-                let error = error.with_op(node.op.name()).in_cell(format!("`@{name}`, node {}", id.0));
+                let error = error.with_op(node.op.name()).within(format!("`@{name}`, node {}", id.0));
                 match node.location {
                     Some(location) => error.at(location),
                     None => error,
                 }
             }
-            _ => error.in_cell(format!("`@{name}`")),
+            _ => error.within(format!("`@{name}`")),
         });
     }
 }

@@ -70,7 +70,7 @@ fn check(graph: &Graph, forms: &mut FxHashMap<u16, Form>, found: &mut Vec<Error>
     for (id, node) in graph.nodes() {
         if let Err(error) = check_node(graph, node, forms) {
             let at = format!("`@{}`, node {}", graph.name(), id.0);
-            let error = error.with_op(node.op.name()).in_cell(at);
+            let error = error.with_op(node.op.name()).within(at);
             found.push(match node.location {
                 Some(location) => error.at(location),
                 None => error,

@@ -3,7 +3,7 @@
 use super::compiled::Compiled;
 use super::context::{self, Mode, Precision};
 use super::signature::{Signature, TypeKey};
-use crate::error::{Error, Result, raise};
+use crate::error::{Error, Result, in_call, raise};
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, dispatch_mode, with_created};
 use crate::trace::{Arg, Binding, Sink, Tracer, Tree, run_traced};
 use rustc_hash::FxHashMap;
@@ -268,6 +268,8 @@ impl Call {
     /// The result of running `body`: traced and compiled, or as it stands.
     #[track_caller]
     pub fn finish<R: JitReturn>(self, body: impl FnOnce() -> R) -> R {
+        let (name, location) = (self.function.name, self.location);
+        let body = || in_call(name, location, body);
         let tracer = match &self.state {
             State::Inline => return body(),
             State::Eager => return self.function.with_created(body),

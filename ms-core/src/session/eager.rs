@@ -10,7 +10,6 @@ use crate::trace::check_write;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
-use std::panic::Location;
 use std::sync::Arc;
 
 /// Runs ops as they come.
@@ -149,9 +148,9 @@ impl Dispatcher for Eager {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
         if value.is_traced() {
-            return Err(not_an_array(value).with_op("assign").at(Location::caller()));
+            return Err(not_an_array(value).with_op("assign"));
         }
-        check_write(parameter, value).map_err(|it| it.at(Location::caller()))?;
+        check_write(parameter, value)?;
         parameter.store(value.clone());
         Ok(())
     }

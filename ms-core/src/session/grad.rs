@@ -2,7 +2,7 @@
 
 use super::call::leaves;
 use super::tape::Tape;
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, Result, raise};
 use crate::ops::VALUE_AND_GRAD;
 use crate::tensor::{Attrs, DType, Parameter, Tensor, Type};
 use crate::trace::{Arg, Cell, Tracer, Tree, run_nested};
@@ -179,18 +179,29 @@ fn no_gradient(dtype: DType) -> Error {
 /// Runs `body` and gives its result with the gradients of the sum of the result's tensors: first
 /// those of the tensors of `wrt`, then those of its parameters.
 ///
+/// `location` is the user's line, where the transform was asked for.
 /// `body` gets the tensors that stand for those of `wrt`. Outside a trace the ops are run and
 /// recorded on a tape; inside one they become the region of a node.
 ///
 /// # Errors
 /// [`Code::NoGradient`] for integer inputs and for ops without a derivative.
-#[track_caller]
-pub fn differentiate<R: Tree>(wrt: &Wrt, body: impl FnOnce(&[Tensor]) -> R) -> Result<(R, Vec<Tensor>)> {
-    let location = Location::caller();
+pub fn differentiate<R: Tree>(
+    wrt: &Wrt,
+    body: impl FnOnce(&[Tensor]) -> R,
+    location: &'static Location<'static>,
+) -> Result<(R, Vec<Tensor>)> {
     wrt.check().map_err(|it| it.at(location))?;
     match Tracer::current() {
         Some(tracer) => in_trace(&tracer, wrt, body, location),
         None => on_tape(wrt, body),
+    }
+}
+
+/// The value, or a panic with the error's text; the error names the user's line already.
+pub(super) fn or_raise_at<T>(result: Result<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(error) => raise(error),
     }
 }
 
@@ -268,9 +279,9 @@ pub trait Function<'f, Args>: Sized {
     type ValueAndGrad: ?Sized;
 
     /// See [`grad`].
-    fn into_grad(self) -> Box<Self::Grad>;
+    fn into_grad(self, location: &'static Location<'static>) -> Box<Self::Grad>;
     /// See [`value_and_grad`].
-    fn into_value_and_grad(self) -> Box<Self::ValueAndGrad>;
+    fn into_value_and_grad(self, location: &'static Location<'static>) -> Box<Self::ValueAndGrad>;
 }
 
 macro_rules! functions {
@@ -285,12 +296,12 @@ macro_rules! functions {
             type Grad = dyn Fn(&A, $(&$rest),*) -> A::Gradient + 'f;
             type ValueAndGrad = dyn Fn(&A, $(&$rest),*) -> (R, A::Gradient) + 'f;
 
-            fn into_grad(self) -> Box<Self::Grad> {
-                let both = self.into_value_and_grad();
+            fn into_grad(self, location: &'static Location<'static>) -> Box<Self::Grad> {
+                let both = self.into_value_and_grad(location);
                 Box::new(move |a: &A, $($arg: &$rest),*| both(a, $($arg),*).1)
             }
 
-            fn into_value_and_grad(self) -> Box<Self::ValueAndGrad> {
+            fn into_value_and_grad(self, location: &'static Location<'static>) -> Box<Self::ValueAndGrad> {
                 Box::new(move |a: &A, $($arg: &$rest),*| {
                     let mut wrt = Wrt::default();
                     a.collect(&mut wrt);
@@ -299,7 +310,7 @@ macro_rules! functions {
                         let given = a.substitute(&mut |_| next.next().expect("one for each tensor").clone());
                         self(given.as_deref().unwrap_or(a), $($arg),*)
                     };
-                    let (result, gradients) = differentiate(&wrt, run).or_raise();
+                    let (result, gradients) = or_raise_at(differentiate(&wrt, run, location));
                     let mut next = gradients.into_iter();
                     (result, a.gradient(&mut || next.next().expect("one for each tensor")))
                 })
@@ -325,13 +336,15 @@ functions! {
 /// let g = session::grad(|x: &Tensor| ops::add(x, x))(&x);
 /// assert_eq!(g.to_vec::<f32>(), [2.0, 2.0]);
 /// ```
+#[track_caller]
 pub fn grad<'f, Args, F: Function<'f, Args>>(f: F) -> Transformed<F::Grad> {
-    Transformed(f.into_grad())
+    Transformed(f.into_grad(Location::caller()))
 }
 
 /// The results of a function, and the gradient of their sum with respect to its first argument.
+#[track_caller]
 pub fn value_and_grad<'f, Args, F: Function<'f, Args>>(f: F) -> Transformed<F::ValueAndGrad> {
-    Transformed(f.into_value_and_grad())
+    Transformed(f.into_value_and_grad(Location::caller()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! MindSpore's name for gradients: `GradOperation`.
 
-use super::grad::{Differentiable, Function, Transformed, Wrt, differentiate};
-use crate::error::OrRaise;
+use super::grad::{Differentiable, Function, Transformed, Wrt, differentiate, or_raise_at};
 use crate::tensor::Tensor;
 use crate::trace::Tree;
+use std::panic::Location;
 
 /// Makes gradient functions: of the first argument, or with [`GradOperation::get_all`] of all.
 ///
@@ -32,6 +32,7 @@ impl GradOperation {
     }
 
     /// The gradient function of `f`.
+    #[track_caller]
     pub fn of<'f, Args, F: Function<'f, Args>>(self, f: F) -> Transformed<F::Grad> {
         super::grad::grad(f)
     }
@@ -39,8 +40,9 @@ impl GradOperation {
 
 impl GradOfAll {
     /// The function that gives the gradients of all arguments of `f`.
+    #[track_caller]
     pub fn of<'f, Args, F: FunctionOfAll<'f, Args>>(self, f: F) -> Transformed<F::Gradients> {
-        Transformed::new(f.into_gradients())
+        Transformed::new(f.into_gradients(Location::caller()))
     }
 }
 
@@ -50,7 +52,7 @@ pub trait FunctionOfAll<'f, Args>: Sized {
     type Gradients: ?Sized;
 
     /// See [`GradOfAll::of`].
-    fn into_gradients(self) -> Box<Self::Gradients>;
+    fn into_gradients(self, location: &'static Location<'static>) -> Box<Self::Gradients>;
 }
 
 macro_rules! functions {
@@ -63,7 +65,7 @@ macro_rules! functions {
         {
             type Gradients = dyn Fn($(&$ty),*) -> ($($ty::Gradient,)*) + 'f;
 
-            fn into_gradients(self) -> Box<Self::Gradients> {
+            fn into_gradients(self, location: &'static Location<'static>) -> Box<Self::Gradients> {
                 Box::new(move |$($arg: &$ty),*| {
                     // The tensors of all arguments stand before all parameters, so each argument
                     // is differentiated with its own share of both.
@@ -78,7 +80,7 @@ macro_rules! functions {
                         )*
                         self($($arg),*)
                     };
-                    let (_, gradients) = differentiate(&wrt, run).or_raise();
+                    let (_, gradients) = or_raise_at(differentiate(&wrt, run, location));
                     let (tensors, parameters) = gradients.split_at(wrt.tensor_count());
                     let (mut tensors, mut parameters) = (tensors.iter(), parameters.iter());
                     ($({

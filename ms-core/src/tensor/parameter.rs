@@ -8,6 +8,7 @@ use super::types::Type;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -151,10 +152,12 @@ impl Parameter {
     /// [`Code::Shape`](crate::Code::Shape) or [`Code::DType`](crate::Code::DType) when it is of another type.
     #[track_caller]
     pub fn try_set(&self, value: &Tensor) -> Result<()> {
-        match current_dispatcher() {
+        let here = Location::caller();
+        let written = match current_dispatcher() {
             Some(top) => top.write_parameter(self, value),
             None => eager().write_parameter(self, value),
-        }
+        };
+        written.map_err(|error| error.at(here))
     }
 
     /// What the slot holds, by-passing the dispatcher.

@@ -1,6 +1,6 @@
 //! The tracer: a stack of graphs under construction, and the dispatcher that fills them.
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, abandon, collecting};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
 use crate::tensor::{Attrs, DispatchMode, Dispatcher, Literal, Op, OpCall, Outputs, Parameter, SlotId, Tensor, Traced};
@@ -82,9 +82,6 @@ struct SlotState {
     value: ValueId,
     written: bool,
 }
-
-/// The payload with which a trace is left early; its errors have been recorded.
-pub struct TraceAbort;
 
 static TRACES: AtomicU64 = AtomicU64::new(1);
 static FRAMES: AtomicU32 = AtomicU32::new(1);
@@ -295,7 +292,7 @@ impl Tracer {
 
     /// Records an error that ends up with the others at the boundary of the trace.
     pub fn report(&self, error: Error) {
-        self.state.borrow_mut().errors.push(error);
+        self.state.borrow_mut().errors.push(error.in_calls());
     }
 
     /// Ends the trace because a host fact of `traced` was asked for: records `error`, unless the
@@ -304,7 +301,7 @@ impl Tracer {
         if !traced.poisoned {
             self.report(error);
         }
-        std::panic::resume_unwind(Box::new(TraceAbort))
+        abandon()
     }
 
     fn outputs(&self, state: &mut State, results: &[Tensor]) -> Result<Vec<ValueId>> {
@@ -382,7 +379,9 @@ impl Dispatcher for Tracer {
                 Ok(outputs) => return Ok(outputs),
                 Err(error) => {
                     let operands = call.inputs.iter().map(|it| it.ty().to_string());
-                    state.errors.push(error.with_op(call.op.name()).with_operands(operands).at(call.location));
+                    state
+                        .errors
+                        .push(error.with_op(call.op.name()).with_operands(operands).at(call.location).in_calls());
                 }
             }
         }
@@ -412,16 +411,11 @@ impl Dispatcher for Tracer {
 
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
-        let checked = super::check_write(parameter, value).map_err(|it| it.at(Location::caller()));
-        let mut state = self.state.borrow_mut();
         if value.as_traced().is_some_and(|it| it.poisoned) {
             return Ok(());
         }
-        match checked.and_then(|()| self.resolve(&mut state, value)) {
-            Ok(value) => state.top().set_slot(parameter, value, true),
-            Err(error) => state.errors.push(error),
-        }
-        Ok(())
+        super::check_write(parameter, value)?;
+        self.bind_slot(parameter, value, true)
     }
 
     #[track_caller]
@@ -456,12 +450,9 @@ impl Dispatcher for Tracer {
 /// Runs `body` with `tracer` as the dispatcher; an early leave gives nothing, its errors being
 /// recorded in the tracer.
 pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
-    let run = || crate::tensor::with_dispatcher(tracer.clone(), body);
-    match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {
-        Ok(result) => Some(result),
-        Err(payload) if payload.is::<TraceAbort>() => None,
-        Err(payload) => std::panic::resume_unwind(payload),
-    }
+    let (result, errors) = collecting(|| crate::tensor::with_dispatcher(tracer.clone(), body));
+    errors.into_iter().for_each(|it| tracer.report(it));
+    result
 }
 
 /// Runs `body`, which gives a value and the results of a region, inside a region of `tracer`.
