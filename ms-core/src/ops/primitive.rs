@@ -1,4 +1,11 @@
-//! Ops as objects, in MindSpore's manner: `ops::Pow::new().call(&x, 3.)`.
+//! Ops as objects, in MindSpore's manner.
+//!
+//! ```
+//! use ms_core::{ops, tensor};
+//! let x = tensor![1., 2., 4.];
+//! assert_eq!(ops::Pow::new().call(&x, 3.).to_vec::<f32>(), [1., 8., 64.]);
+//! assert_eq!(ops::pow(&x, 3.).to_vec::<f32>(), [1., 8., 64.]);
+//! ```
 
 use super::IntoOperand;
 use crate::tensor::{AsTensor, Tensor};

@@ -123,3 +123,61 @@ impl Tensor {
         super::argmin(self, axis)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::testing::run;
+    use crate::ops::{argmax, cumprod, cumsum_of, logsumexp, norm};
+    use crate::tensor;
+    use crate::tensor::{DType, Tensor};
+
+    #[track_caller]
+    fn check(got: Tensor, shape: &[usize], dtype: DType, want: &[f64]) {
+        assert_eq!((got.shape(), got.dtype()), (shape, dtype));
+        let got: Vec<f64> = got.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect();
+        let same = |(got, want): (&f64, &f64)| got == want || (got.is_nan() && want.is_nan());
+        assert!(got.iter().zip(want).all(same) && got.len() == want.len(), "{got:?}, not {want:?}");
+    }
+
+    #[test]
+    fn reductions_of_unusual_operands() {
+        use DType::*;
+        run(|| {
+            let bytes = tensor![[200u8, 100], [1, 2]];
+            check(bytes.sum((), false), &[], U64, &[303.0]);
+            check(bytes.prod(0, true), &[1, 2], U64, &[200.0, 200.0]);
+            check(bytes.mean([0, 1], true), &[1, 1], F32, &[75.75]);
+            check(tensor![true, true, false].sum(-1, false), &[], I64, &[2.0]);
+            check(tensor![0, 3].any((), false), &[], Bool, &[1.0]);
+            check(tensor![1., f32::NAN].max((), false), &[], F32, &[f64::NAN]);
+            check(argmax(tensor![1., f32::NAN, 3.], 0), &[], I64, &[1.0]);
+            // Sums of f16 do not overflow on the way to a mean.
+            let halves = tensor![60000., 60000.].cast(F16);
+            check(halves.mean((), false), &[], F16, &[60000.0]);
+            check(halves.var((), 0, false), &[], F16, &[0.0]);
+            // Of no elements, and of no axes.
+            let none = Tensor::zeros([0, 2]);
+            check(none.sum(0, false), &[2], F32, &[0.0, 0.0]);
+            check(none.prod(0, false), &[2], F32, &[1.0, 1.0]);
+            check(none.mean(0, false), &[2], F32, &[f64::NAN, f64::NAN]);
+            check(none.max(1, false), &[0], F32, &[]);
+            check(tensor![1., 2.].sum([0isize; 0], false), &[2], F32, &[1.0, 2.0]);
+            check(Tensor::scalar(3.0).sum((), true), &[], F32, &[3.0]);
+        });
+    }
+
+    #[test]
+    fn norms_and_accumulations() {
+        use DType::*;
+        run(|| {
+            let x = tensor![3., 0., -4.];
+            for (p, want) in [(0.0, 2.0), (1.0, 7.0), (2.0, 5.0), (f64::INFINITY, 4.0), (f64::NEG_INFINITY, 0.0)] {
+                check(norm(&x, p, (), false), &[], F32, &[want]);
+            }
+            check(logsumexp(tensor![f32::NEG_INFINITY, f32::NEG_INFINITY], (), false), &[], F32, &[f64::NEG_INFINITY]);
+            check(logsumexp(tensor![1000., f32::INFINITY], (), false), &[], F32, &[f64::INFINITY]);
+            check(cumsum_of(tensor![1, 2, 3], 0, true, true), &[3], I64, &[5.0, 3.0, 0.0]);
+            check(cumprod(tensor![2, 3, 4], 0), &[3], I64, &[2.0, 6.0, 24.0]);
+        });
+    }
+}
