@@ -17,3 +17,19 @@ pub fn body<R>(body: impl FnOnce() -> R) -> R {
 pub fn dynamic<T: Element>(value: T) -> Tensor {
     Tensor::from_slice([0usize; 0], &[value])
 }
+
+/// An argument behind `&mut`, an input and an output.
+#[diagnostic::on_unimplemented(
+    message = "`&mut {Self}` cannot be an argument of a compiled function",
+    label = "not a structure of tensors",
+    note = "derive `Tree` for it; a cell is passed as `&`: its parameters are written through shared references"
+)]
+pub trait Mutable: Tree {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Tree> Mutable for T {}
+
+/// Shows an argument behind `&mut` to the signature.
+pub fn visit_mutable<T: Mutable>(argument: &T, sink: &mut dyn Sink) {
+    argument.visit(sink);
+}

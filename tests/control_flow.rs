@@ -239,7 +239,7 @@ fn assertions_keep_their_text() {
     fn positive(x: &Tensor, n: usize) -> usize {
         assert!(n > 0, "n is {n}");
         debug_assert!(x.shape() == [n]);
-        assert!(x > 0.0);
+        assert!(x > 0.0,);
         n
     }
     let message = |x: f32, n: usize| {

@@ -106,6 +106,31 @@ fn broken_items_come_back() {
     }
 }
 
+/// Every prefix of a body, closed where it breaks off, is expanded or comes back with an error.
+#[test]
+fn bodies_that_break_off_are_survived() {
+    let text = fs::read_to_string(here("tests/expand/control.rs")).expect("the richest body");
+    let item = text.strip_prefix("#[jit]").expect("one annotated function");
+    let (head, body) = item.split_once('{').expect("a body");
+    for end in (0..body.len()).filter(|&end| body.is_char_boundary(end)) {
+        let mut open = vec!['}'];
+        for c in body[..end].chars() {
+            match c {
+                '{' => open.push('}'),
+                '(' => open.push(')'),
+                '[' => open.push(']'),
+                '}' | ')' | ']' => drop(open.pop()),
+                _ => {}
+            }
+        }
+        let close: String = open.iter().rev().collect();
+        let Ok(tokens) = format!("{head}{{{}{close}", &body[..end]).parse::<TokenStream>() else { continue };
+        let mut diags = Diags::default();
+        let expansion = emit::func::expand(TokenStream::new(), tokens, &mut diags);
+        assert_ne!(expansion.is_some(), diags.into_errors().is_some(), "{}", &body[..end]);
+    }
+}
+
 #[test]
 fn expansions_are_found_by_name() {
     let mut diags = Diags::default();

@@ -20,7 +20,7 @@ impl InnerNet {
 #[jit]
 fn f(outer: &InnerNet, x: &Tensor, y: &Tensor) -> Tensor {
     let net = InnerNet::with(2);
-    net(x, y) + outer(x, y)
+    net(x, &y) + outer(x, y)
 }
 
 fn main() {

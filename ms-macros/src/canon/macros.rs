@@ -55,6 +55,7 @@ impl Rewriter<'_> {
             return None;
         }
         arguments.iter_mut().skip(1).for_each(|it| self.visit_expr_mut(it));
+        arguments.pop_punct();
         let message = (arguments.len() == 1).then(|| quote!(, "{}", #text));
         Some(quote!(#arguments #message))
     }

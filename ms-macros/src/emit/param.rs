@@ -125,6 +125,7 @@ impl Emit<'_> {
             }
             Mode::Mutable => {
                 let copy = own_nth("copy", i);
+                param.visit = quote!(#rt::visit_mutable(#shared, #sink););
                 let inner = quote!(&*#call.enter(#shared));
                 param.enter = quote!(let mut #copy = ::core::clone::Clone::clone(#inner););
                 param.bind = quote!(let #pat = &mut #copy;);

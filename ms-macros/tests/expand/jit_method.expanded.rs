@@ -10,7 +10,7 @@ fn step(&mut self, __param1: (Tensor, bool)) -> Result<Tensor, Error> {
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
-                ::ms::__rt::Arg::visit(&*self, __sink);
+                ::ms::__rt::visit_mutable(&*self, __sink);
                 ::ms::__rt::Arg::visit(&__param1, __sink);
             },
         );
