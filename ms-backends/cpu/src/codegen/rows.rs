@@ -172,9 +172,7 @@ lengths {
     TRUNC_D_B = -, EVEX_Vpmovdb_xmmm32_k1z_xmm;
     TRUNC_D_W = -, EVEX_Vpmovdw_xmmm64_k1z_xmm;
     TRUNC_Q_D = -, EVEX_Vpmovqd_xmmm64_k1z_xmm;
-    PACKSS_D_W = VEX_Vpackssdw_xmm_xmm_xmmm128, -;
     PACKUS_D_W = VEX_Vpackusdw_xmm_xmm_xmmm128, -;
-    PACKSS_W_B = VEX_Vpacksswb_xmm_xmm_xmmm128, -;
     PACKUS_W_B = VEX_Vpackuswb_xmm_xmm_xmmm128, -;
 
     // Moves.

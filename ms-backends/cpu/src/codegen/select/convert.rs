@@ -36,7 +36,8 @@ impl Select<'_> {
         self.op1_imm(rows::SRA_D, 4, up, bits)
     }
 
-    fn keep_bits(&mut self, value: VReg, bits: u64) -> VReg {
+    /// The bits of 32-bit lanes that `bits` has.
+    pub fn keep_bits(&mut self, value: VReg, bits: u64) -> VReg {
         let bits = self.constant(bits, 4);
         self.op2(rows::AND_D, value, bits)
     }

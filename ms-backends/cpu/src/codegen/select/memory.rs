@@ -39,7 +39,8 @@ impl Select<'_> {
         }
     }
 
-    /// Narrows `value`, which the buffer's dtype holds exactly, and writes it.
+    /// Narrows `value` and writes it. The buffer's dtype holds it exactly, but for integers that
+    /// wrap: folds of narrow ones are stored as they are.
     pub fn store(&mut self, id: ParamId, value: VReg) {
         let dtype = self.kernel.params[id.0 as usize].dtype;
         let size = dtype.size();
@@ -47,42 +48,42 @@ impl Select<'_> {
             DType::F16 => self.op1_imm(rows::CVT_PS_PH, 2, value, 0),
             DType::BF16 => {
                 let high = self.op1_imm(rows::SRL_D, 4, value, 16);
-                self.narrow_ints(DType::U16, high)
+                self.narrow(2, high)
             }
-            DType::I8 | DType::U8 | DType::I16 | DType::U16 => self.narrow_ints(dtype, value),
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 if self.avx512() => self.narrow(size, value),
+            DType::I8 | DType::U8 | DType::I16 | DType::U16 => {
+                let low = self.keep_bits(value, (1 << (size * 8)) - 1);
+                self.narrow(size, low)
+            }
+            DType::Bool if self.avx512() => {
+                let ones = self.op1(rows::M2B, 1, value);
+                self.op1(rows::ABS_B, 1, ones)
+            }
             DType::Bool => {
-                let bytes = if self.avx512() {
-                    self.op1(rows::M2B, 1, value)
-                } else {
-                    let mask = self.mask_lanes(value, 4);
-                    self.narrow_ints(DType::I8, mask)
-                };
-                self.op1(rows::ABS_B, 1, bytes)
+                let lanes = self.mask_lanes(value, 4);
+                let bits = self.keep_bits(lanes, 1);
+                self.narrow(1, bits)
             }
             _ => value,
         };
         self.push(Op::Store { param: id, size: size as u8, copy: self.copy as u8 }, None, &[raw]);
     }
 
-    /// 32-bit integers that `to` holds, as integers of 8 or 16 bits side by side.
-    fn narrow_ints(&mut self, to: DType, value: VReg) -> VReg {
+    /// The low bits of 32-bit integers as integers of `size` bytes, 1 or 2, side by side; on AVX2
+    /// all higher bits are zero.
+    fn narrow(&mut self, size: usize, value: VReg) -> VReg {
         if self.avx512() {
-            let row = if to.size() == 1 { rows::TRUNC_D_B } else { rows::TRUNC_D_W };
-            return self.op1(row, to.size(), value);
+            return self.op1(if size == 1 { rows::TRUNC_D_B } else { rows::TRUNC_D_W }, size, value);
         }
         let low = |row| Machine::new(row).view(View::LowAll);
         let high = self.high_half(value);
-        let signed = to.is_signed_int();
-        // Bytes are packed from signed words, whatever their own sign.
-        let row = if signed || to.size() == 1 { rows::PACKSS_D_W } else { rows::PACKUS_D_W };
         let words = self.reg(Width::Xmm);
-        self.machine(low(row), words, &[value, high]);
-        if to.size() == 2 {
+        self.machine(low(rows::PACKUS_D_W), words, &[value, high]);
+        if size == 2 {
             return words;
         }
-        let row = if signed { rows::PACKSS_W_B } else { rows::PACKUS_W_B };
         let bytes = self.reg(Width::Xmm);
-        self.machine(low(row), bytes, &[words, words])
+        self.machine(low(rows::PACKUS_W_B), bytes, &[words, words])
     }
 
     /// The upper 128 bits of a 256-bit register; of a 128-bit one itself.

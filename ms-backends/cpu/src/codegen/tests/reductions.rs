@@ -48,8 +48,10 @@ fn fold(dtype: DType, reducer: Reducer, lanes: Lanes, seq: u8, step: Step, wide:
         builder.reduce(Reducer::Max, one)
     });
     builder.end_stage(Scope::Loop);
-    let result = builder.cast(sum, dtype.compute());
-    let out = builder.param(dtype.compute(), Role::Output, output_step(lanes));
+    // Integers wrap in the store itself.
+    let kept = if dtype.is_int() { dtype } else { dtype.compute() };
+    let result = builder.cast(sum, kept);
+    let out = builder.param(kept, Role::Output, output_step(lanes));
     builder.store(out, result);
     if let Some(count) = count {
         let out = builder.param(DType::I64, Role::Output, output_step(lanes));
