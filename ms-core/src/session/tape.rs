@@ -41,6 +41,13 @@ impl State {
         slot
     }
 
+    fn alias(&mut self, tensor: &Tensor, alias: &Tensor) {
+        if let Some(slot) = self.slot(tensor) {
+            self.slots.insert(alias.identity(), slot);
+            self.kept.push(alias.clone());
+        }
+    }
+
     fn slot(&self, tensor: &Tensor) -> Option<Slot> {
         self.slots.get(&tensor.identity()).copied()
     }
@@ -66,6 +73,8 @@ impl Tape {
     /// their own.
     pub fn watch(&self, tensor: &Tensor) -> Tensor {
         let watched = tensor.fresh();
+        // A tape around this one goes on seeing its own value.
+        self.below.alias(tensor, &watched);
         self.state.borrow_mut().watch(&watched);
         watched
     }
@@ -175,7 +184,9 @@ impl Dispatcher for Tape {
         // An op may hand an operand through; its result must be a value of its own here.
         for output in &mut outputs {
             if state.slot(output).is_some() {
-                *output = output.fresh();
+                let own = output.fresh();
+                self.below.alias(output, &own);
+                *output = own;
             }
         }
         let output_slots = outputs.iter().map(|it| it.dtype().is_float().then(|| state.watch(it))).collect();
@@ -202,6 +213,11 @@ impl Dispatcher for Tape {
         // The new value is a constant to the gradient: an identity that nothing recorded.
         self.state.borrow_mut().parameters.remove(&parameter.id());
         self.below.write_parameter(parameter, &value.fresh())
+    }
+
+    fn alias(&self, tensor: &Tensor, alias: &Tensor) {
+        self.below.alias(tensor, alias);
+        self.state.borrow_mut().alias(tensor, alias);
     }
 
     fn mode(&self) -> DispatchMode {

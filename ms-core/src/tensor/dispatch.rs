@@ -73,6 +73,10 @@ pub trait Dispatcher {
         raise(escaped(traced, "shape"))
     }
 
+    /// Says that `alias` has the elements of `tensor` under an identity of its own, and is the
+    /// same value to whoever records identities.
+    fn alias(&self, _tensor: &Tensor, _alias: &Tensor) {}
+
     /// What it does with ops.
     fn mode(&self) -> DispatchMode {
         DispatchMode::Eager
