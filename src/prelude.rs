@@ -2,6 +2,7 @@
 
 pub use crate::data::{Batch, Dataset, read_csv};
 pub use crate::optim::{Adam, Optimizer, Sgd};
+pub use crate::tensor::{Ellipsis, NewAxis, WithStep};
 pub use crate::train::{Mean, Progress, accuracy};
 pub use crate::{DType, Error, Parameter, Result, Tensor, nn, ops, random, tensor};
 pub use ms_core::session::{Context, Mode, Precision};
