@@ -1,0 +1,86 @@
+//! Derivatives of derivatives of every primitive on its own samples: rules are made of ops with rules.
+
+use ms::ops::{self, Derivative, OpDef, PRIMITIVES, Sample, SampleInput};
+use ms::session::{Wrt, differentiate};
+use ms::tensor::apply;
+use ms::{DType, Result, Tensor};
+use std::panic::Location;
+
+/// Evenly scattered f64 values of the sample's range.
+fn operand((seed, input): (usize, &SampleInput)) -> Tensor {
+    let unit = |i: usize| ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed as f64 * 0.37).fract();
+    let values: Vec<f64> =
+        (0..input.shape.iter().product()).map(|i| input.low + unit(i) * (input.high - input.low)).collect();
+    let values = Tensor::from_slice(&*input.shape, &values);
+    if input.dtype.is_float() { values } else { values.round().cast(input.dtype) }
+}
+
+/// A number that depends on all elements, each with a weight of its own.
+fn weighted(x: &Tensor) -> Tensor {
+    let weights: Vec<f64> = (0..x.numel()).map(|i| 0.5 + (i as f64 * 0.754_877_666).fract()).collect();
+    ops::sum(x * Tensor::from_slice(x.shape(), &weights), (), false)
+}
+
+/// The gradients of the weighted result with respect to the float operands.
+fn gradients(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let floats: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].dtype() == DType::F64).collect();
+    let mut wrt = Wrt::default();
+    floats.iter().for_each(|&i| wrt.tree(&inputs[i]));
+    let (_, gradients) = differentiate(
+        &wrt,
+        |tensors| {
+            let mut inputs = inputs.to_vec();
+            floats.iter().zip(tensors).for_each(|(&i, tensor)| inputs[i] = tensor.clone());
+            let outputs = apply(def.op(), &sample.attrs, &inputs.iter().collect::<Vec<_>>()).expect("a sample runs");
+            let terms = outputs.iter().filter(|it| it.dtype() == DType::F64).map(weighted);
+            terms.reduce(|a, b| a + b).expect("a float result")
+        },
+        Location::caller(),
+    )?;
+    Ok(gradients)
+}
+
+/// The weighted sum of the squares of the gradients: not linear in them, as real losses are not.
+fn curvature(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Tensor {
+    let gradients = gradients(def, sample, inputs).unwrap_or_else(|error| panic!("`{}`: {error}", def.name()));
+    gradients.iter().map(|it| weighted(&it.square())).reduce(|a, b| a + b).expect("a float operand")
+}
+
+#[test]
+fn second_derivatives_agree_with_differences() {
+    for &def in PRIMITIVES {
+        let Derivative::Rule(_) = def.derivative else { continue };
+        for sample in (def.samples)() {
+            let inputs: Vec<Tensor> = sample.inputs.iter().enumerate().map(operand).collect();
+            let outputs = apply(def.op(), &sample.attrs, &inputs.iter().collect::<Vec<_>>()).expect("a sample runs");
+            let small = inputs.iter().all(|it| it.numel() <= 40);
+            if !small || outputs[0].dtype() != DType::F64 || sample.inputs.iter().any(|it| it.dtype == DType::F16) {
+                continue;
+            }
+            for at in (0..inputs.len()).filter(|&i| inputs[i].dtype() == DType::F64 && inputs[i].numel() > 0) {
+                check(def, &sample, &inputs, at);
+            }
+        }
+    }
+}
+
+fn check(def: &'static OpDef, sample: &Sample, inputs: &[Tensor], at: usize) {
+    let with = |tensor: Tensor| {
+        let mut inputs = inputs.to_vec();
+        inputs[at] = tensor;
+        inputs
+    };
+    let mut wrt = Wrt::default();
+    wrt.tree(&inputs[at]);
+    let second = differentiate(&wrt, |tensors| curvature(def, sample, &with(tensors[0].clone())), Location::caller());
+    let (_, second) = second.unwrap_or_else(|error| panic!("`{}`: {error}", def.name()));
+
+    let element = inputs[at].numel() / 2;
+    let moved = |step: f64| {
+        let mut values = inputs[at].to_vec::<f64>();
+        values[element] += step;
+        curvature(def, sample, &with(Tensor::from_slice(inputs[at].shape(), &values))).item::<f64>()
+    };
+    let (got, want) = (second[0].to_vec::<f64>()[element], (moved(1e-5) - moved(-1e-5)) / 2e-5);
+    assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "operand {at} of `{}`: {got}, not {want}", def.name());
+}
