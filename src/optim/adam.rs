@@ -4,7 +4,7 @@ use super::Optimizer;
 use super::state::{State, decayed, rate};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{DType, Parameter, Tensor, ops};
+use ms_core::{DType, Parameter, Tensor};
 
 /// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1):
 /// `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`, `p ← p - lr m̂ / (sqrt(v̂) + ε)` with
@@ -82,30 +82,30 @@ impl Optimizer for Adam {
         self.moments.prepare(gradients.iter().map(|it| it.0));
         let (b1, b2) = self.betas;
         let advance = |slot: &Parameter, beta: f64| {
-            let power = ops::mul(slot, beta);
+            let power = slot * beta;
             slot.set(&power);
-            ops::sub(1.0, &power)
+            1.0 - power
         };
         let (c1, c2) = (advance(&self.powers[0], b1), advance(&self.powers[1], b2));
         let rate = self.rate.value();
-        let (step, root) = (ops::div(&rate, &c1), ops::sqrt(&c2));
+        let (step, root) = (&rate / c1, c2.sqrt());
         for (parameter, gradient) in gradients.iter() {
             let mut value = parameter.value();
             let dtype = value.dtype();
-            let of = |it: &Tensor| ops::cast(it, dtype);
+            let of = |it: &Tensor| it.cast(dtype);
             let gradient = if self.decoupled {
-                value = ops::sub(&value, &ops::mul(&value, &of(&ops::mul(&rate, self.weight_decay))));
+                value = &value - &value * of(&(&rate * self.weight_decay));
                 gradient.clone()
             } else {
                 decayed(&value, gradient, self.weight_decay)
             };
             let [m, v] = self.moments.of(parameter);
-            let first = ops::add(&ops::mul(&m, b1), &ops::mul(&gradient, 1.0 - b1));
-            let second = ops::add(&ops::mul(&v, b2), &ops::mul(&ops::mul(&gradient, &gradient), 1.0 - b2));
+            let first = &m * b1 + &gradient * (1.0 - b1);
+            let second = &v * b2 + gradient.square() * (1.0 - b2);
             m.set(&first);
             v.set(&second);
-            let scale = ops::add(&ops::div(&ops::sqrt(&second), &of(&root)), self.epsilon);
-            parameter.set(&ops::sub(&value, &ops::div(&ops::mul(&first, &of(&step)), &scale)));
+            let scale = second.sqrt() / of(&root) + self.epsilon;
+            parameter.set(&(value - first * of(&step) / scale));
         }
     }
 

@@ -4,7 +4,7 @@ use super::Optimizer;
 use super::state::{self, State};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{Parameter, Tensor, ops};
+use ms_core::{Parameter, Tensor};
 
 /// `p ← p - lr g`; with momentum `v ← momentum v + g`, `p ← p - lr v` (Sutskever et al. 2013,
 /// "On the importance of initialization and momentum in deep learning", as PyTorch writes it).
@@ -60,12 +60,12 @@ impl Optimizer for Sgd {
                 gradient
             } else {
                 let [velocity] = self.velocity.of(parameter);
-                let next = ops::add(&ops::mul(&velocity, self.momentum), &gradient);
+                let next = &velocity * self.momentum + &gradient;
                 velocity.set(&next);
                 next
             };
-            let rate = ops::cast(&rate, value.dtype());
-            parameter.set(&ops::sub(&value, &ops::mul(&direction, &rate)));
+            let rate = rate.cast(value.dtype());
+            parameter.set(&(value - direction * rate));
         }
     }
 

@@ -58,5 +58,5 @@ pub fn rate(rate: f64) -> Parameter {
 
 /// `gradient + decay value`.
 pub fn decayed(value: &ms_core::Tensor, gradient: &ms_core::Tensor, decay: f64) -> ms_core::Tensor {
-    if decay == 0.0 { gradient.clone() } else { ops::add(gradient, &ops::mul(value, decay)) }
+    if decay == 0.0 { gradient.clone() } else { gradient + value * decay }
 }

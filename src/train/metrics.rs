@@ -1,12 +1,11 @@
 //! Metrics.
 
-use ms_core::{DType, Tensor, ops};
+use ms_core::Tensor;
 
 /// The share of rows of `logits: [n, classes]` whose largest entry is at the class in `target: [n]`.
 #[track_caller]
 pub fn accuracy(logits: &Tensor, target: &Tensor) -> Tensor {
-    let hits = ops::equal(&ops::argmax(logits, -1), target);
-    ops::mean(&ops::cast(&hits, DType::F32), (), false)
+    logits.argmax(-1).eq(target).mean((), false)
 }
 
 /// A mean over batches of different sizes.
