@@ -76,7 +76,7 @@ fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compil
         let batches = train.shuffled_batches(BATCH);
         let mut bar = Progress::new(format!("{name} epoch {epoch:2}"), batches.len());
         for batch in batches {
-            let loss = |net: &N, (x, y): &Batch| ops::cross_entropy(&net.forward(x), y);
+            let loss = |net: &N, (x, y): &Batch| ops::cross_entropy(net.forward(x), y);
             let start = Instant::now();
             let loss = if compiled { opt.step(net, &batch, loss) } else { opt.step_eagerly(net, &batch, loss) };
             times.push(start.elapsed());

@@ -24,7 +24,7 @@ impl<const N: usize> State<N> {
         let mut known: std::collections::HashSet<u64> = all.iter().map(|it| it.0.id()).collect();
         for parameter in parameters {
             if known.insert(parameter.id()) {
-                let zeros = || ops::zeros_like(&parameter.load());
+                let zeros = || ops::zeros_like(parameter.load());
                 let ty = parameter.load();
                 let slots = std::array::from_fn(|_| Parameter::init("", ty.shape(), ty.dtype(), zeros));
                 slots.iter().for_each(|it| it.set_requires_grad(false));

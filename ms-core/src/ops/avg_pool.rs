@@ -234,7 +234,7 @@ impl Means {
 /// The mean of each window of `x` `[n, c, spatial..]`.
 ///
 /// # Panics
-/// As [`max_pool`], and [`Code::Argument`] for a dilation, which means do not have.
+/// As [`max_pool`](super::max_pool::max_pool), and [`Code::Argument`] for a dilation, which means do not have.
 #[track_caller]
 pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();

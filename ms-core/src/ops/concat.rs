@@ -83,7 +83,7 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
 /// The tensors, which have one shape, along a new axis that stands at `axis` of the result.
 ///
 /// # Panics
-/// As [`concat`].
+/// As [`concat`](fn@concat).
 #[track_caller]
 pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
     let tensors = unified("stack", tensors);
