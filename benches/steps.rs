@@ -67,7 +67,7 @@ fn main() {
 
     let net = || Mlp { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) };
     let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
-    let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(&net.call(x), y);
+    let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
     let (a, b) = ((net(), Adam::new(1e-3)), (net(), Adam::new(1e-3)));
     let [eager, compiled] = medians(
         50,
