@@ -92,13 +92,26 @@ fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compil
     Timing { first, median: times[times.len() / 2] }
 }
 
-fn compare<N: Cell + Layer>(name: &str, make: fn() -> N, data: &(Dataset, Dataset)) {
+/// Saves the network, loads it into a fresh one, and checks that both answer alike.
+fn round_trip<N: Cell + Layer>(name: &str, net: &N, fresh: &N, test: &Dataset) -> ms::Result<()> {
+    let path = std::env::temp_dir().join(format!("ms-digits-{name}-{}.safetensors", std::process::id()));
+    ms::save_checkpoint(net, &path)?;
+    ms::load_checkpoint(fresh, &path)?;
+    let same = net.forward(test.inputs()).to_vec::<f32>() == fresh.forward(test.inputs()).to_vec::<f32>();
+    assert!(same, "the loaded network answers as the saved one");
+    println!("{name}: saved to and loaded from {}", path.display());
+    std::fs::remove_file(&path).map_err(|error| Error::new(ms::Code::Io, error.to_string()))
+}
+
+fn compare<N: Cell + Layer>(name: &str, make: fn() -> N, data: &(Dataset, Dataset)) -> ms::Result<()> {
     let run = |compiled: bool| {
         ms::random::set_seed(1);
         let label = format!("{name} {}", if compiled { "compiled" } else { "eager   " });
-        train(&label, &make(), data, compiled)
+        let net = make();
+        (train(&label, &net, data, compiled), net)
     };
-    let (eager, compiled) = (run(false), run(true));
+    let ((eager, _), (compiled, net)) = (run(false), run(true));
+    round_trip(name, &net, &make(), &data.1)?;
     println!(
         "{name}: compiled in {:.1?}; a step takes {:.1?} eagerly and {:.1?} compiled: {:.2} times faster\n",
         compiled.first,
@@ -106,12 +119,12 @@ fn compare<N: Cell + Layer>(name: &str, make: fn() -> N, data: &(Dataset, Datase
         compiled.median,
         eager.median.as_secs_f64() / compiled.median.as_secs_f64()
     );
+    Ok(())
 }
 
 fn main() -> ms::Result<()> {
     let data = digits()?.split(TRAIN);
     println!("{} training and {} test images\n", data.0.len(), data.1.len());
-    compare("MLP", Mlp::new, &data);
-    compare("ConvNet", ConvNet::new, &data);
-    Ok(())
+    compare("MLP", Mlp::new, &data)?;
+    compare("ConvNet", ConvNet::new, &data)
 }

@@ -6,11 +6,13 @@ extern crate self as ms;
 #[path = "rt.rs"]
 pub mod __rt;
 pub mod data;
+pub mod io;
 pub mod nn;
 pub mod optim;
 pub mod prelude;
 pub mod train;
 
+pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::session::{
     Context, GradOperation, Mode, Precision, context, grad, jit, set_context, value_and_grad, with_context,
 };

@@ -23,9 +23,12 @@ pub struct JitFn {
     source: u64,
     /// Whether it compiles in graph mode only, as the `construct` of a cell does.
     graph_mode_only: bool,
-    versions: RwLock<Option<FxHashMap<u64, SmallVec<[Arc<Version>; 1]>>>>,
+    versions: RwLock<Option<Versions>>,
     created: Mutex<Vec<Parameter>>,
 }
+
+/// Versions by the hash of their signature.
+type Versions = FxHashMap<u64, SmallVec<[Arc<Version>; 1]>>;
 
 /// A compiled function for one signature.
 struct Version {

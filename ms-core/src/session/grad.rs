@@ -385,7 +385,7 @@ mod tests {
     #[test]
     fn integers_have_no_gradient() {
         let x = Tensor::from_slice([1], &[1i64]);
-        let error = crate::catch(|| grad(doubled)(&x)).err().expect("refused");
+        let error = crate::catch(|| grad(doubled)(&x)).expect_err("refused");
         assert_eq!(error.code(), Code::NoGradient);
     }
 }

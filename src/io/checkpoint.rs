@@ -1,0 +1,62 @@
+//! Checkpoints: the parameters of a cell in a file.
+
+use super::safetensors;
+use ms_core::trace::Cell;
+use ms_core::{Code, Error, Result, Tensor};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
+    Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
+}
+
+/// Writes every parameter of a cell under its path (`fc1.weight`) into one safetensors file; an
+/// older file is replaced in one step.
+///
+/// # Errors
+/// [`Code::Io`] when the file cannot be written, [`Code::DuplicateName`] when two parameters have
+/// one name.
+pub fn save_checkpoint(net: &impl Cell, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let mut arrays = BTreeMap::new();
+    for (name, parameter) in net.named_parameters()? {
+        arrays.insert(name, parameter.load().try_array()?);
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let written = std::fs::write(&part, safetensors::serialize(&arrays));
+    written.and_then(|()| std::fs::rename(&part, path)).map_err(|error| {
+        // What is left of a failed write is of no use; that it cannot be removed changes nothing.
+        let _ = std::fs::remove_file(&part);
+        refuse(path, "write", error)
+    })
+}
+
+/// Reads every parameter of a cell from a safetensors file. Nothing is changed unless all fit.
+///
+/// # Errors
+/// [`Code::Io`] when the file cannot be read or is none of that format, [`Code::Argument`] with
+/// all names when parameters are missing in the file or in the cell, or differ in shape or dtype.
+pub fn load_checkpoint(net: &impl Cell, path: impl AsRef<Path>) -> Result<()> {
+    let path = path.as_ref();
+    let bytes = std::fs::read(path).map_err(|error| refuse(path, "read", error))?;
+    let mut arrays = safetensors::deserialize(&bytes).map_err(|why| refuse(path, "read", why))?;
+    let (mut loaded, mut wrong) = (Vec::new(), Vec::new());
+    for (name, parameter) in net.named_parameters()? {
+        let wanted = parameter.load().ty();
+        match arrays.remove(&name) {
+            None => wrong.push(format!("`{name}` is not in the file")),
+            Some(array) if array.ty() == wanted => loaded.push((parameter, Tensor::from_array(array))),
+            Some(array) => wrong.push(format!("`{name}` is {wanted}, in the file {}", array.ty())),
+        }
+    }
+    wrong.extend(arrays.into_keys().map(|name| format!("`{name}` is not in the cell")));
+    if !wrong.is_empty() {
+        let message = format!("`{}` does not fit the cell: {}", path.display(), wrong.join("; "));
+        return Err(Error::new(Code::Argument, message));
+    }
+    for (parameter, value) in loaded {
+        parameter.try_set(&value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,65 @@
+//! Checkpoints: what is written is read, and nothing else is accepted.
+
+use ms::prelude::*;
+use ms::{Code, load_checkpoint, save_checkpoint};
+use std::path::PathBuf;
+
+/// A file of its own in the system's temporary folder, removed with its owner.
+struct File(PathBuf);
+
+impl File {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("ms checkpoint {} {name}", std::process::id())))
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+fn net() -> nn::Sequential {
+    nn::sequential![nn::Dense::new(3, 4), nn::Relu, nn::Dense::new(4, 2)]
+}
+
+#[test]
+fn a_saved_network_is_the_loaded_one() {
+    let file = File::new("round trip");
+    let (saved, loaded) = (net(), net());
+    let x = random::uniform([5, 3], -1.0, 1.0);
+    assert_ne!(saved.call(&x).to_vec::<f32>(), loaded.call(&x).to_vec::<f32>());
+    save_checkpoint(&saved, &file.0).expect("the folder is writable");
+    load_checkpoint(&loaded, &file.0).expect("the networks are alike");
+    assert_eq!(saved.call(&x).to_vec::<f32>(), loaded.call(&x).to_vec::<f32>());
+}
+
+#[test]
+fn what_does_not_fit_is_named_and_changes_nothing() {
+    let file = File::new("other");
+    save_checkpoint(&nn::sequential![nn::Dense::new(3, 4)], &file.0).expect("the folder is writable");
+    let net = nn::sequential![nn::Dense::new(3, 5), nn::Dense::new(5, 1)];
+    let before = net.call(&Tensor::ones([1, 3])).to_vec::<f32>();
+    let error = load_checkpoint(&net, &file.0).expect_err("the shapes differ");
+    assert_eq!(error.code(), Code::Argument);
+    for words in ["layers[0].weight", "f32[5, 3]", "layers[1].bias", "not in the file"] {
+        assert!(error.to_string().contains(words), "`{words}` is not in {error}");
+    }
+    assert_eq!(net.call(&Tensor::ones([1, 3])).to_vec::<f32>(), before);
+}
+
+#[test]
+fn broken_and_missing_files_are_errors() {
+    let file = File::new("broken");
+    let missing = load_checkpoint(&net(), &file.0).expect_err("there is no file");
+    assert_eq!(missing.code(), Code::Io);
+    save_checkpoint(&net(), &file.0).expect("the folder is writable");
+    let bytes = std::fs::read(&file.0).expect("it was written");
+    for length in 0..bytes.len() {
+        std::fs::write(&file.0, &bytes[..length]).expect("the folder is writable");
+        let error = load_checkpoint(&net(), &file.0).expect_err("the file is cut off");
+        assert_eq!(error.code(), Code::Io, "{length} bytes");
+    }
+    let nowhere = file.0.join("no such folder");
+    assert_eq!(save_checkpoint(&net(), nowhere).expect_err("no folder").code(), Code::Io);
+}
