@@ -186,7 +186,7 @@ struct Twice {
 #[test]
 fn a_cell_with_two_parameters_of_one_name_is_refused() {
     let named = |name| Parameter::new(Tensor::ones([1]), name);
-    let error = Twice { a: named("w"), b: named("w") }.named_parameters().err().expect("two are named `w`");
+    let error = Twice { a: named("w"), b: named("w") }.named_parameters().expect_err("two are named `w`");
     assert_eq!(error.code(), Code::DuplicateName);
     assert!(error.to_string().contains("`w`"));
     let shared = named("w");
