@@ -214,5 +214,6 @@ fn empty_zero_dimensional_and_nan_operands_give_the_numpy_answer() {
     check("the largest with nan", ops::max(tensor![1.0, f32::NAN, 3.0], (), false), &[], &[nan]);
     check("no rows", Tensor::ones([3, 2]).i(1..1), &[0, 2], &[]);
     check("no channels of no image", ops::relu(Tensor::ones([0, 1, 8, 8])), &[0, 1, 8, 8], &[]);
+    check("a class that does not exist", ops::cross_entropy(Tensor::zeros([1, 2]), tensor![2]), &[], &[nan]);
     check("division by zero", tensor![1.0, -1.0, 0.0] / 0.0, &[3], &[f32::INFINITY, f32::NEG_INFINITY, nan]);
 }

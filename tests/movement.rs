@@ -107,7 +107,8 @@ fn positions_outside_are_errors_of_the_run() {
 fn refusals_name_the_op_and_the_line_of_the_user() {
     let (x, scalar) = (counted([2, 3]), Tensor::scalar(1.0));
     let options = ConvOptions::new(2);
-    let refusals: Vec<(&str, Box<dyn Fn() -> Tensor>)> = vec![
+    type Refused<'a> = Box<dyn Fn() -> Tensor + 'a>;
+    let refusals: Vec<(&str, Refused<'_>)> = vec![
         ("broadcast_to", Box::new(|| x.broadcast_to([2, 4]))),
         ("concat", Box::new(|| ops::concat(&[&x, &x.t()], 0))),
         ("conv", Box::new(|| ops::conv(counted([1, 1, 2, 2]), counted([1, 2, 1, 1]), None, &options))),

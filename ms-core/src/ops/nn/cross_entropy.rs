@@ -33,7 +33,8 @@ pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
 
 impl CrossEntropy {
     /// `-Σ target log softmax(logits)` for logits `[n, classes, ..]` and either classes `[n, ..]`
-    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
+    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype. A class that
+    /// does not exist gives nan.
     ///
     /// # Panics
     /// Raises [`Code::Shape`] when the target has neither shape.
@@ -83,7 +84,10 @@ impl CrossEntropy {
             let even = -sum(&weighted, axis, false) / classes as f64;
             losses = losses * (1.0 - self.label_smoothing) + even * self.label_smoothing;
         }
-        let counts = self.ignore_index.map(|index| target.squeeze(axis).ne(index));
+        let classes_of = target.squeeze(axis);
+        let known = classes_of.ge(0).logical_and(classes_of.lt(classes as i64));
+        losses = select(known, losses, f64::NAN);
+        let counts = self.ignore_index.map(|index| classes_of.ne(index));
         if let Some(counts) = &counts {
             losses = select(counts, &losses, 0.0);
         }
