@@ -1,1 +1,45 @@
-//! Under construction.
+//! A content-addressed store on disk: keys and bytes, nothing of graphs.
+//!
+//! A [`Key`] is the hash of named parts; a [`Store`] keeps one file per key in one directory, which
+//! any number of threads and processes may share. An entry is verified whenever it is read, so a
+//! torn, damaged or foreign file is a [`Miss`] with its reason, never a wrong answer. The hashes of
+//! the parts are kept beside the payload, so that a miss can be explained by the parts that differ
+//! from the nearest entry.
+//!
+//! ```
+//! use ms_cache::{KeyBuilder, Options, Store};
+//!
+//! # let directory = std::env::temp_dir().join(format!("ms-cache-doc-{}", std::process::id()));
+//! let store = Store::open(&directory, &Options::default())?;
+//! let key = |signature: &str| {
+//!     KeyBuilder::new(1).part("graph", b"add(%0, %1)").part("signature", signature.as_bytes()).finish()
+//! };
+//!
+//! store.put(&key("f32[2, 3]"), b"machine code")?;
+//! assert_eq!(&*store.get(&key("f32[2, 3]"))?, b"machine code");
+//!
+//! assert!(store.get(&key("f32[4, 3]")).is_err());
+//! let explanation = store.explain(&key("f32[4, 3]"))?.expect("the store has an entry");
+//! assert_eq!(explanation.differences, ["signature"]);
+//! # std::fs::remove_dir_all(&directory)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod digest;
+mod directory;
+mod entry;
+mod error;
+mod evict;
+mod explain;
+mod key;
+mod store;
+mod trust;
+
+pub use digest::Digest;
+pub use entry::Defect;
+pub use error::{Error, Miss, Result};
+pub use evict::Evicted;
+pub use explain::{Entry, Explanation, Ignored, Listing};
+pub use key::{Key, KeyBuilder, Part, differences};
+pub use store::{Mapped, Options, Store};
+pub use trust::Distrust;

@@ -1,0 +1,169 @@
+//! The directory of a store: files opened, written, listed and removed in it, by name.
+
+use crate::trust::{self, Distrust};
+use crate::{Error, Miss, Result};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::io::Errno;
+use std::fs::{DirBuilder, File, Metadata};
+use std::io::Write;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The ending of the name of a file that is still being written.
+const UNFINISHED: &str = ".part";
+
+/// A directory that only this user can write, held open.
+///
+/// Files are reached through the open directory, never through its path, so that whoever renames
+/// or replaces a directory above it gains nothing.
+#[derive(Debug)]
+pub(crate) struct Directory {
+    handle: File,
+    path: PathBuf,
+}
+
+impl Directory {
+    /// Opens the directory, making it (mode 0700) and those above it where they are missing.
+    pub fn open(path: &Path) -> Result<Self> {
+        let path = std::path::absolute(path).map_err(|error| Error::of_io(path, error))?;
+        let handle = match open_directory(&path) {
+            Err(Errno::NOENT) => {
+                // Another process may make it at the same time; opening tells.
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+                open_directory(&path).map_err(|error| made.err().unwrap_or_else(|| error.into()))
+            }
+            opened => opened.map_err(Into::into),
+        };
+        let handle = handle.map_err(|error| Error::of_io(&path, error))?;
+        let metadata = handle.metadata().map_err(|error| Error::of_io(&path, error))?;
+        trust::check(&metadata).map_err(|reason| Error::Distrusted(path.clone(), reason))?;
+        Ok(Self { handle, path })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a file for reading if only this user can have written it.
+    pub fn open_file(&self, name: &str) -> Result<(File, Metadata), Miss> {
+        // Opening a pipe would wait for its writer without `NONBLOCK`; files do not mind.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(&self.handle, name, flags, Mode::empty()).map_err(|error| match error {
+            Errno::NOENT => Miss::Absent,
+            Errno::LOOP => Miss::Distrusted(Distrust::Link),
+            other => Miss::Io(other.into()),
+        })?;
+        let file = File::from(file);
+        let metadata = file.metadata().map_err(Miss::Io)?;
+        if !metadata.is_file() {
+            return Err(Miss::Distrusted(Distrust::NotAFile));
+        }
+        trust::check(&metadata).map_err(Miss::Distrusted)?;
+        Ok((file, metadata))
+    }
+
+    /// Writes a file under a temporary name, flushes it to the disk, and gives it its name: at any
+    /// time there is the old file, or none, or the whole new one.
+    pub fn write_file(&self, name: &str, contents: &[&[u8]]) -> Result<()> {
+        let failed = |error: std::io::Error| Error::of_io(&self.path, error);
+        let (mut file, unfinished) = self.create_unfinished()?;
+        contents.iter().try_for_each(|bytes| file.write_all(bytes)).map_err(failed)?;
+        // The mask of the process may have taken bits from the mode it was created with.
+        rustix::fs::fchmod(&file, Mode::RUSR).map_err(|error| failed(error.into()))?;
+        file.sync_all().map_err(failed)?;
+        unfinished.rename(name).map_err(|error| failed(error.into()))
+    }
+
+    fn create_unfinished(&self) -> Result<(File, Unfinished<'_>)> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        loop {
+            let name = format!("{}-{}{UNFINISHED}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+            match rustix::fs::openat(&self.handle, &name, flags, Mode::RUSR) {
+                Ok(file) => return Ok((File::from(file), Unfinished { directory: self, name, renamed: false })),
+                // Left behind by an earlier process of this number, or in use by one of another
+                // container.
+                Err(Errno::EXIST) => continue,
+                Err(error) => return Err(Error::of_io(&self.path, error)),
+            }
+        }
+    }
+
+    /// Removes a file; false if there is none.
+    pub fn remove_file(&self, name: &str) -> Result<bool> {
+        match rustix::fs::unlinkat(&self.handle, name, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(Error::of_io(&self.path, error)),
+        }
+    }
+
+    /// The names in the directory, in no order; those that are not UTF-8 are not ours.
+    pub fn names(&self) -> Result<Vec<String>> {
+        let failed = |error| Error::of_io(&self.path, error);
+        let mut names = Vec::new();
+        for file in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
+            if let Ok(name) = file.map_err(failed)?.file_name().to_str() {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Removes what writers that were killed have left behind.
+    pub fn remove_abandoned(&self, names: &[String], age: Duration) -> Result<()> {
+        for name in names.iter().filter(|name| name.ends_with(UNFINISHED)) {
+            let Ok((_, metadata)) = self.open_file(name) else { continue };
+            // A time in the future is that of a clock that was set back: the file may be in use.
+            let old = metadata.modified().is_ok_and(|time| time.elapsed().is_ok_and(|elapsed| elapsed >= age));
+            if old {
+                self.remove_file(name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn open_directory(path: &Path) -> Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    match rustix::fs::openat(CWD, path, flags, Mode::empty()) {
+        Err(Errno::LOOP) => Err(Errno::NOTDIR),
+        opened => opened.map(File::from),
+    }
+}
+
+/// Notes that a file was used now, in its time of modification: entries are never modified, and the
+/// time of access is kept by few disks and changed by every backup.
+pub(crate) fn touch(file: &File) {
+    let keep = Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT };
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    // A disk that cannot be written keeps the old time, which costs at most an early eviction.
+    let _ = rustix::fs::futimens(file, &Timestamps { last_access: keep, last_modification: now });
+}
+
+/// A file under its temporary name, removed unless it is renamed.
+struct Unfinished<'a> {
+    directory: &'a Directory,
+    name: String,
+    renamed: bool,
+}
+
+impl Unfinished<'_> {
+    fn rename(self, name: &str) -> Result<(), Errno> {
+        let handle = &self.directory.handle;
+        rustix::fs::renameat(handle, &self.name, handle, name)?;
+        std::mem::forget(self);
+        Ok(())
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // What cannot be removed now is removed as abandoned later.
+            let _ = self.directory.remove_file(&self.name);
+        }
+    }
+}

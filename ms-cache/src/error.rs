@@ -1,0 +1,132 @@
+//! What goes wrong: a miss is no error, and no error is worth a result.
+
+use crate::{Defect, Distrust};
+use std::path::PathBuf;
+use std::{fmt, io};
+
+/// The result of what changes or lists a store.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why [`Store::get`](crate::Store::get) gives nothing.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Miss {
+    /// There is no such entry.
+    Absent,
+    /// The file is not one that only this user could have written.
+    Distrusted(Distrust),
+    /// The file is not as it was written.
+    Damaged(Defect),
+    /// The file holds the entry of another key.
+    OtherKey,
+    /// The file cannot be read.
+    Io(io::Error),
+}
+
+impl fmt::Display for Miss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent => f.write_str("the cache has no such entry"),
+            Self::Distrusted(reason) => write!(f, "the entry is ignored: {reason}"),
+            Self::Damaged(defect) => write!(f, "the entry is ignored: {defect}"),
+            Self::OtherKey => f.write_str("the entry is ignored: it belongs to another key"),
+            Self::Io(error) => write!(f, "the entry cannot be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for Miss {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Why a store cannot be opened, changed or listed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or a link stands where the directory should be.
+    NotADirectory(PathBuf),
+    /// The directory is not one that only this user can write.
+    Distrusted(PathBuf, Distrust),
+    /// The directory was removed.
+    Gone(PathBuf),
+    /// The disk or the quota is full.
+    Full(PathBuf),
+    /// The disk or the directory cannot be written.
+    ReadOnly(PathBuf),
+    /// An entry larger than the whole cache may be.
+    TooLarge {
+        /// The size of the entry in bytes.
+        bytes: u64,
+        /// The cap of the store.
+        max_bytes: u64,
+    },
+    /// Anything else that the system reports.
+    Io(PathBuf, io::Error),
+}
+
+impl Error {
+    /// The error that stands for this report of the system on the directory `path`.
+    pub(crate) fn of_io(path: impl Into<PathBuf>, error: impl Into<io::Error>) -> Self {
+        let (path, error) = (path.into(), error.into());
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Gone(path),
+            io::ErrorKind::NotADirectory => Self::NotADirectory(path),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(path),
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => Self::ReadOnly(path),
+            _ => Self::Io(path, error),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotADirectory(path) => write!(f, "the cache path `{}` is not a directory", path.display()),
+            Self::Distrusted(path, reason) => {
+                write!(f, "the cache directory `{}` is not used: {reason}", path.display())
+            }
+            Self::Gone(path) => write!(f, "the cache directory `{}` was removed", path.display()),
+            Self::Full(path) => write!(f, "no space is left for the cache in `{}`", path.display()),
+            Self::ReadOnly(path) => write!(f, "the cache directory `{}` cannot be written", path.display()),
+            Self::TooLarge { bytes, max_bytes } => {
+                write!(f, "an entry of {bytes} bytes does not fit a cache of {max_bytes} bytes")
+            }
+            Self::Io(path, error) => write!(f, "the cache directory `{}`: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn reports_of_the_system_have_names() {
+        let check = |errno: Errno, expected: &str| {
+            let error = Error::of_io("a b", errno);
+            assert_eq!(error.to_string(), expected, "{error:?}");
+        };
+        check(Errno::NOSPC, "no space is left for the cache in `a b`");
+        check(Errno::DQUOT, "no space is left for the cache in `a b`");
+        check(Errno::ROFS, "the cache directory `a b` cannot be written");
+        check(Errno::ACCESS, "the cache directory `a b` cannot be written");
+        check(Errno::NOENT, "the cache directory `a b` was removed");
+        check(Errno::NOTDIR, "the cache path `a b` is not a directory");
+        assert!(matches!(Error::of_io("a b", Errno::IO), Error::Io(..)));
+    }
+}

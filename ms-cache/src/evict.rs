@@ -1,0 +1,108 @@
+//! Eviction: the least recently used entries make room.
+
+use crate::store::is_entry_name;
+use crate::{Result, Store};
+use std::sync::PoisonError;
+use std::time::SystemTime;
+
+/// What was removed.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Evicted {
+    /// How many entries.
+    pub entries: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What a store knows of the bytes in its directory without listing it.
+#[derive(Default, Debug)]
+pub(crate) struct Usage {
+    /// The bytes found when it was listed last.
+    listed: Option<u64>,
+    /// The bytes this store has written since then.
+    written: u64,
+}
+
+impl Usage {
+    /// Whether the directory has to be listed: it may be over the cap, or so much was written that
+    /// other processes may have written much too.
+    fn is_stale(&self, max_bytes: u64) -> bool {
+        self.listed.is_none_or(|listed| listed + self.written > max_bytes || self.written > max_bytes / 16)
+    }
+}
+
+/// The file of an entry that could be evicted.
+struct Candidate {
+    used: SystemTime,
+    name: String,
+    bytes: u64,
+}
+
+impl Store {
+    /// Removes the least recently used entries until the rest fits the cap, and what killed writers
+    /// have left behind.
+    pub fn gc(&self) -> Result<Evicted> {
+        self.evict(self.options.max_bytes, None)
+    }
+
+    /// Removes every entry; other files stay.
+    pub fn clear(&self) -> Result<Evicted> {
+        let mut evicted = self.evict(0, None)?;
+        // What is not believed was no candidate.
+        for name in self.directory.names()?.iter().filter(|name| is_entry_name(name)) {
+            evicted.entries += usize::from(self.directory.remove_file(name)?);
+        }
+        Ok(evicted)
+    }
+
+    /// Evicts entries if `written` more bytes may have taken the store over its cap; the entry
+    /// `keep` stays.
+    pub(crate) fn make_room(&self, written: u64, keep: &str) -> Result<()> {
+        let max_bytes = self.options.max_bytes;
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.written += written;
+        if !usage.is_stale(max_bytes) {
+            return Ok(());
+        }
+        drop(usage);
+        self.evict(max_bytes, Some(keep)).map(drop)
+    }
+
+    /// Evicts down to `max_bytes`; below that if an entry was just written (`keep`), so that a full
+    /// store is not listed for every further one.
+    fn evict(&self, max_bytes: u64, keep: Option<&str>) -> Result<Evicted> {
+        let names = self.directory.names()?;
+        self.directory.remove_abandoned(&names, self.options.abandoned_after)?;
+
+        let mut candidates: Vec<_> = names.into_iter().filter_map(|name| self.candidate(name)).collect();
+        let mut total: u64 = candidates.iter().map(|candidate| candidate.bytes).sum();
+        let mut evicted = Evicted::default();
+        if total > max_bytes {
+            let target = if keep.is_some() { max_bytes - max_bytes / 8 } else { max_bytes };
+            candidates.sort_by(|a, b| (a.used, &a.name).cmp(&(b.used, &b.name)));
+            for candidate in candidates.iter().filter(|candidate| Some(&*candidate.name) != keep) {
+                if total <= target {
+                    break;
+                }
+                // Another process may have evicted it; its bytes are free all the same.
+                if self.directory.remove_file(&candidate.name)? {
+                    evicted.entries += 1;
+                    evicted.bytes += candidate.bytes;
+                }
+                total -= candidate.bytes;
+            }
+        }
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Usage { listed: Some(total), written: 0 };
+        Ok(evicted)
+    }
+
+    fn candidate(&self, name: String) -> Option<Candidate> {
+        if !is_entry_name(&name) {
+            return None;
+        }
+        let (_, metadata) = self.directory.open_file(&name).ok()?;
+        // A disk without times evicts in the order of names.
+        let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        Some(Candidate { used, name, bytes: metadata.len() })
+    }
+}

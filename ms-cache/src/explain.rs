@@ -1,0 +1,86 @@
+//! What is in a store, and why something is not.
+
+use crate::store::{entry_name, is_entry_name};
+use crate::{Key, Miss, Result, Store, differences};
+use std::time::SystemTime;
+
+/// One entry of a store.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Its key.
+    pub key: Key,
+    /// The length of its payload in bytes.
+    pub payload_bytes: u64,
+    /// The length of its file in bytes.
+    pub file_bytes: u64,
+    /// When it was written or got last.
+    pub used: SystemTime,
+}
+
+/// A file with the name of an entry that is not believed.
+#[derive(Debug)]
+pub struct Ignored {
+    /// The name of the file in the directory of the store.
+    pub name: String,
+    /// Why it is ignored.
+    pub reason: Miss,
+}
+
+/// What a store holds.
+#[derive(Default, Debug)]
+pub struct Listing {
+    /// The entries, the most recently used first. Their payloads are not read.
+    pub entries: Vec<Entry>,
+    /// The files that would be misses, by name.
+    pub ignored: Vec<Ignored>,
+}
+
+/// The entry that is nearest to a key.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// The entry with the most equal parts; of several, the one used last.
+    pub nearest: Entry,
+    /// The names of the parts that differ; none if it is the entry of the key.
+    pub differences: Vec<String>,
+}
+
+impl Store {
+    /// Lists the entries and what is ignored.
+    pub fn entries(&self) -> Result<Listing> {
+        let mut listing = Listing::default();
+        let mut names = self.directory.names()?;
+        names.retain(|name| is_entry_name(name));
+        names.sort();
+        for name in names {
+            match self.entry(&name) {
+                Ok(entry) => listing.entries.push(entry),
+                // Evicted since the directory was listed.
+                Err(Miss::Absent) => {}
+                Err(reason) => listing.ignored.push(Ignored { name, reason }),
+            }
+        }
+        listing.entries.sort_by_key(|entry| std::cmp::Reverse(entry.used));
+        Ok(listing)
+    }
+
+    /// Why a key is missed: what differs from the nearest entry; `None` if the store is empty.
+    pub fn explain(&self, key: &Key) -> Result<Option<Explanation>> {
+        let entries = self.entries()?.entries;
+        // `max_by_key` takes the last of equals, which shall be the one used last.
+        let nearest = entries.into_iter().rev().max_by_key(|entry| entry.key.parts_shared_with(key));
+        Ok(nearest.map(|nearest| Explanation { differences: differences(key, &nearest.key), nearest }))
+    }
+
+    fn entry(&self, name: &str) -> Result<Entry, Miss> {
+        let found = self.read(name)?;
+        if entry_name(&found.header.key) != name {
+            return Err(Miss::OtherKey);
+        }
+        Ok(Entry {
+            payload_bytes: found.header.payload_len(),
+            file_bytes: found.metadata.len(),
+            used: found.metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            key: found.header.key,
+        })
+    }
+}

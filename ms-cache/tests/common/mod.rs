@@ -1,0 +1,73 @@
+//! What the tests of the store share.
+
+// Every test binary compiles this module and uses its own part of it.
+#![allow(dead_code)]
+
+use ms_cache::{Key, KeyBuilder, Options, Store};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// A path of its own for one test, removed with all below it at the end.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A fresh directory.
+    pub fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("ms-cache-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("no other test has this name");
+        Self(path)
+    }
+
+    /// A path in the directory.
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// The path of the store of the test.
+    pub fn cache(&self) -> PathBuf {
+        self.join("cache")
+    }
+
+    /// A store in the directory.
+    pub fn store(&self) -> Store {
+        open(&self.cache(), u64::MAX)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The store at `path` with this cap.
+pub fn open(path: &Path, max_bytes: u64) -> Store {
+    Store::open(path, &Options { max_bytes, ..Options::default() }).expect("the directory can be made")
+}
+
+/// A key of one part.
+pub fn key(graph: &str) -> Key {
+    KeyBuilder::new(1).part("graph", graph.as_bytes()).finish()
+}
+
+/// The file of an entry.
+pub fn file_of(store: &Store, key: &Key) -> PathBuf {
+    store.path().join(format!("{}.entry", key.hash()))
+}
+
+/// Puts a file in the place of an entry, with this mode.
+pub fn overwrite(path: &Path, contents: &[u8], mode: u32) {
+    use std::os::unix::fs::PermissionsExt;
+    let _ = std::fs::remove_file(path);
+    std::fs::write(path, contents).expect("the directory is writable");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("the file is ours");
+}
+
+/// Makes an entry look as if it was used so many seconds after the epoch of the system.
+pub fn set_used(store: &Store, key: &Key, seconds: u64) {
+    let file = std::fs::File::open(file_of(store, key)).expect("the entry is there");
+    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("the entry is ours");
+}
