@@ -242,3 +242,19 @@ fn a_linear_model_trains_to_the_same_losses() {
         assert!((a - b).abs() <= 1e-6, "step {i}: {a} eagerly, {b} compiled");
     }
 }
+
+#[jit]
+fn made_by_many(x: &Tensor) -> Tensor {
+    nn::Dense::new(4, 3).call(x)
+}
+
+/// P2 on several threads: whoever comes first makes the parameters, once.
+#[test]
+fn threads_share_the_model_that_a_function_makes() {
+    let x = Tensor::ones([2, 4]);
+    let first_calls: Vec<Vec<f32>> = std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..8).map(|_| scope.spawn(|| made_by_many(&x).to_vec::<f32>())).collect();
+        calls.into_iter().map(|it| it.join().expect("the call returns")).collect()
+    });
+    assert!(first_calls.iter().all(|it| *it == first_calls[0]), "{first_calls:?}");
+}

@@ -9,11 +9,10 @@ use crate::trace::{Arg, Binding, Sink, Tracer, Tree, run_traced};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
-use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::Location;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// A compiled function: a `static` at its definition, which the macros emit.
 pub struct JitFn {
@@ -24,7 +23,7 @@ pub struct JitFn {
     /// Whether it compiles in graph mode only, as the `construct` of a cell does.
     graph_mode_only: bool,
     versions: RwLock<Option<Versions>>,
-    created: Mutex<Vec<Parameter>>,
+    created: Created,
 }
 
 /// Versions by the hash of their signature.
@@ -61,7 +60,7 @@ impl JitFn {
 
     const fn with_mode(name: &'static str, file: &'static str, line: u32, source: u64, graph_mode_only: bool) -> Self {
         let versions = RwLock::new(None);
-        Self { name, file, line, source, graph_mode_only, versions, created: Mutex::new(Vec::new()) }
+        Self { name, file, line, source, graph_mode_only, versions, created: Created::new() }
     }
 
     /// The name, for messages and reports.
@@ -96,7 +95,7 @@ impl JitFn {
         });
         if !compiles {
             let state = if mode == DispatchMode::Trace { State::Inline } else { State::Eager };
-            return Call { function: self, location, precision, signature: Signature::default(), state };
+            return Call { function: self, location, precision, monomorph, signature: Signature::default(), state };
         }
         let mut signature = Signature::new(monomorph, precision);
         sign(&mut signature);
@@ -108,7 +107,7 @@ impl JitFn {
                 State::Trace(tracer)
             }
         };
-        Call { function: self, location, precision, signature, state }
+        Call { function: self, location, precision, monomorph, signature, state }
     }
 
     fn find(&self, signature: &Signature) -> Option<Arc<Version>> {
@@ -121,19 +120,6 @@ impl JitFn {
         let mut versions = self.versions.write().unwrap_or_else(PoisonError::into_inner);
         versions.get_or_insert_default().entry(signature.hash()).or_default().push(version);
     }
-
-    /// Runs `body` so that the parameters it makes are the same at every call.
-    fn with_created<R>(&self, body: impl FnOnce() -> R) -> R {
-        let known = self.created.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let created = Rc::new(RefCell::new(Created::new(known)));
-        let result = with_created(created.clone(), body);
-        let all = created.borrow().slots().to_vec();
-        let mut known = self.created.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() > known.len() {
-            *known = all;
-        }
-        result
-    }
 }
 
 /// A call of a compiled function between its begin and its result.
@@ -141,6 +127,7 @@ pub struct Call {
     function: &'static JitFn,
     location: &'static Location<'static>,
     precision: Precision,
+    monomorph: TypeKey,
     signature: Signature,
     state: State,
 }
@@ -275,11 +262,11 @@ impl Call {
         let body = || in_call(name, location, body);
         let tracer = match &self.state {
             State::Inline => return body(),
-            State::Eager => return self.function.with_created(body),
+            State::Eager => return with_created(&self.function.created, self.monomorph.bits(), body),
             State::Ready(version) => return self.run(version).unwrap_or_else(|error| R::refuse(error)),
             State::Trace(tracer) => tracer.clone(),
         };
-        let result = self.function.with_created(|| run_traced(&tracer, body));
+        let result = with_created(&self.function.created, self.monomorph.bits(), || run_traced(&tracer, body));
         let template = match result.map(R::split) {
             Some(Ok(tree)) => Some(tree),
             Some(Err(refused)) => return refused,

@@ -11,6 +11,15 @@ use std::hash::{Hash, Hasher};
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TypeKey(TypeId);
 
+impl TypeKey {
+    /// The key as a number, equal for equal types within a process.
+    pub fn bits(self) -> u64 {
+        let mut hasher = rustc_hash::FxHasher::default();
+        self.hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
 /// The key of the type of `value`.
 pub fn type_key<T: ?Sized>(_: &T) -> TypeKey {
     TypeKey(typeid::of::<T>())
@@ -31,10 +40,8 @@ const PARAMETER: u64 = 2 << 56;
 impl Signature {
     /// The signature of a call without arguments.
     pub fn new(monomorph: TypeKey, precision: Precision) -> Self {
-        let mut hasher = rustc_hash::FxHasher::default();
-        monomorph.hash(&mut hasher);
         let mut signature = Self::default();
-        signature.words.push(hasher.finish());
+        signature.words.push(monomorph.bits());
         signature.words.push(precision as u64);
         signature
     }

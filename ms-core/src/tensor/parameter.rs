@@ -11,7 +11,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The identity of a slot; never reused in a process.
 pub type SlotId = u64;
@@ -32,50 +32,63 @@ struct Slot {
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-/// The slots that a compiled function makes when it runs: the same ones at every run.
-pub struct Created {
-    slots: Vec<Parameter>,
-    taken: Vec<bool>,
-}
+/// The slots that a compiled function makes when it runs: the same ones at every run, on every
+/// thread. Slots of different keys (monomorphisations) are apart.
+#[derive(Default)]
+pub struct Created(Mutex<Vec<(u64, Parameter)>>);
 
 impl Created {
-    /// The slots of the runs before, in order of creation.
-    pub fn new(slots: Vec<Parameter>) -> Self {
-        Self { taken: vec![false; slots.len()], slots }
+    /// No slots yet.
+    pub const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
     }
+}
 
-    /// All slots, those of this run included.
-    pub fn slots(&self) -> &[Parameter] {
-        &self.slots
-    }
+/// A run that may make slots.
+struct Run {
+    created: &'static Created,
+    key: u64,
+    /// Positions of the slots that this run has met.
+    met: Vec<usize>,
+}
 
-    /// The first slot of that name and type that this run has not met yet.
-    fn take(&mut self, name: &str, ty: &Type) -> Option<Parameter> {
-        let fits = |&at: &usize| !self.taken[at] && self.slots[at].name() == name && self.slots[at].load().ty() == *ty;
-        let at = (0..self.slots.len()).find(fits)?;
-        self.taken[at] = true;
-        Some(self.slots[at].clone())
-    }
-
-    fn push(&mut self, slot: Parameter) {
-        self.slots.push(slot);
-        self.taken.push(true);
+impl Run {
+    /// The first slot of that name and type that this run has not met yet, or a new one.
+    fn slot(&mut self, name: &str, ty: &Type, make: impl FnOnce() -> Parameter) -> Parameter {
+        // Held while a new slot is made, so that two threads do not make it twice.
+        let mut slots = self.created.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let fits = |(at, (key, slot)): &(usize, &(u64, Parameter))| {
+            *key == self.key && slot.name() == name && !self.met.contains(at) && slot.load().ty() == *ty
+        };
+        let at = match slots.iter().enumerate().find(fits) {
+            Some((at, _)) => at,
+            None => {
+                slots.push((self.key, make()));
+                slots.len() - 1
+            }
+        };
+        self.met.push(at);
+        slots[at].1.clone()
     }
 }
 
 thread_local! {
-    static CREATED: RefCell<Option<Rc<RefCell<Created>>>> = const { RefCell::new(None) };
+    static RUN: RefCell<Option<Run>> = const { RefCell::new(None) };
+}
+
+/// Puts a run back when it is dropped.
+struct Restore(Option<Run>);
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        RUN.with(|it| *it.borrow_mut() = self.0.take());
+    }
 }
 
 /// Runs `f` so that [`Parameter::init`] gives the slots of `created` again before it makes new ones.
-pub fn with_created<R>(created: Rc<RefCell<Created>>, f: impl FnOnce() -> R) -> R {
-    struct Restore(Option<Rc<RefCell<Created>>>);
-    impl Drop for Restore {
-        fn drop(&mut self) {
-            CREATED.with(|it| *it.borrow_mut() = self.0.take());
-        }
-    }
-    let _restore = Restore(CREATED.with(|it| it.borrow_mut().replace(created)));
+pub fn with_created<R>(created: &'static Created, key: u64, f: impl FnOnce() -> R) -> R {
+    let run = Run { created, key, met: Vec::new() };
+    let _restore = Restore(RUN.with(|it| it.borrow_mut().replace(run)));
     f()
 }
 
@@ -88,19 +101,23 @@ impl Parameter {
     #[track_caller]
     pub fn init(name: &str, shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
         let ty = Type::of(dtype, &shape.into_shape());
-        let scope = CREATED.with(|it| it.borrow().clone());
-        if let Some(known) = scope.as_ref().and_then(|it| it.borrow_mut().take(name, &ty)) {
-            return known;
+        let here = Location::caller();
+        let make = || {
+            let value = with_dispatcher(Rc::new(Eagerly), init);
+            if value.ty() != ty {
+                let message = format!("the initial value of a parameter of {ty} is {}", value.ty());
+                raise(Error::new(Code::Shape, message).at(here));
+            }
+            Self::new(value, name)
+        };
+        // Taken out meanwhile: slots that `init` makes are no part of the run.
+        match RUN.with(|it| it.borrow_mut().take()) {
+            None => make(),
+            Some(run) => {
+                let mut running = Restore(Some(run));
+                running.0.as_mut().expect("put there above").slot(name, &ty, make)
+            }
         }
-        let value = with_dispatcher(Rc::new(Eagerly), init);
-        if value.ty() != ty {
-            raise(Error::new(Code::Shape, format!("the initial value of a parameter of {ty} is {}", value.ty())));
-        }
-        let slot = Self::new(value, name);
-        if let Some(scope) = scope {
-            scope.borrow_mut().push(slot.clone());
-        }
-        slot
     }
 
     /// A trainable slot that holds `value`. The name may be empty: its path in the cell stands for it.
