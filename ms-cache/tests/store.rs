@@ -120,6 +120,23 @@ fn the_least_recently_used_entries_are_evicted() {
 }
 
 #[test]
+fn a_clock_that_jumps_changes_the_order_until_the_next_use() {
+    let scratch = Scratch::new();
+    let store = scratch.store();
+    for name in ["future", "now"] {
+        store.put(&key(name), &[0; 1000]).expect("a writable directory");
+    }
+    set_used(&store, &key("future"), 1 << 33);
+    let first = || store.entries().expect("a readable directory").entries[0].key.clone();
+    assert_eq!(first(), key("future"));
+    store.get(&key("future")).expect("the entry is there");
+    set_used(&store, &key("now"), 1 << 32);
+    assert_eq!(first(), key("now"));
+    let size = store.entries().expect("a readable directory").entries[0].file_bytes;
+    assert_eq!(open(&scratch.cache(), size).gc().expect("a writable directory").entries, 1);
+}
+
+#[test]
 fn a_store_stays_under_its_cap() {
     let scratch = Scratch::new();
     let max_bytes = 20_000;
