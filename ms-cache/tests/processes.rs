@@ -61,9 +61,10 @@ fn process() {
     let store = open(&PathBuf::from(path), MAX_BYTES);
     match task.parse() {
         Ok(worker) => drop(work(&store, worker, 4)),
-        Err(_) => loop {
-            (0..KEYS).for_each(|index| store.put(&key(&index.to_string()), &payload(index)).expect("writable"));
-        },
+        // Bounded, so that a writer whose tester was killed ends too.
+        Err(_) => (0..1000 * KEYS).map(|step| step % KEYS).for_each(|index| {
+            store.put(&key(&index.to_string()), &payload(index)).expect("a writable directory");
+        }),
     }
 }
 
@@ -105,7 +106,7 @@ fn a_writer_that_is_killed_leaves_nothing_wrong() {
     for wait in [30, 60, 90, 120] {
         let mut writer = start("write", &scratch.cache());
         std::thread::sleep(Duration::from_millis(wait));
-        writer.kill().expect("the writer never ends by itself");
+        writer.kill().expect("the writer is a child not waited for");
         writer.wait().expect("it was killed");
     }
     let options = Options { max_bytes: MAX_BYTES, abandoned_after: Duration::ZERO };
