@@ -1,6 +1,6 @@
 //! Errors as values: a code, the facts, one place that prints them.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::Location;
 
@@ -196,6 +196,8 @@ impl std::error::Error for Error {}
 thread_local! {
     /// The error behind the panic that is unwinding, for [`catch`].
     static RAISED: RefCell<Option<Error>> = const { RefCell::new(None) };
+    /// The calls of [`catch`] that are under way.
+    static CATCHING: Cell<usize> = const { Cell::new(0) };
 }
 
 thread_local! {
@@ -244,6 +246,10 @@ pub fn raise(error: Error) -> ! {
     }
     let text = error.to_string();
     RAISED.with(|slot| *slot.borrow_mut() = Some(error));
+    if CATCHING.get() > 0 {
+        // The error becomes a value: the panic hook has nothing to report.
+        std::panic::resume_unwind(Box::new(text));
+    }
     panic!("{text}")
 }
 
@@ -265,7 +271,7 @@ pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
     }
 }
 
-/// Runs `f` and gives the error that one of its ops raised.
+/// Runs `f` and gives the error that one of its ops raised, without the message of a panic.
 ///
 /// A panic that is no error of this library goes on unwinding. With `panic = "abort"`
 /// nothing can be caught.
@@ -273,11 +279,12 @@ pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
 /// # Errors
 /// The error that was raised inside.
 pub fn catch<R>(f: impl FnOnce() -> R) -> Result<R> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).map_err(|payload| {
-        match RAISED.with(|slot| slot.borrow_mut().take()) {
-            Some(error) => error,
-            None => std::panic::resume_unwind(payload),
-        }
+    CATCHING.set(CATCHING.get() + 1);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+    CATCHING.set(CATCHING.get() - 1);
+    result.map_err(|payload| match RAISED.with(|slot| slot.borrow_mut().take()) {
+        Some(error) => error,
+        None => std::panic::resume_unwind(payload),
     })
 }
 

@@ -3,7 +3,7 @@
 use super::compiled::Compiled;
 use super::context::{self, Mode, Precision};
 use super::signature::{Signature, TypeKey};
-use crate::error::{Error, Result, in_call, raise};
+use crate::error::{Error, Result, catch, in_call, raise};
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, dispatch_mode, with_created};
 use crate::trace::{Arg, Binding, Sink, Tracer, Tree, run_traced};
 use rustc_hash::FxHashMap;
@@ -185,6 +185,11 @@ pub trait JitReturn: Sized {
     /// The value of a refusal, or a panic with its text.
     #[track_caller]
     fn refuse(error: Error) -> Self;
+
+    /// The value of a body that runs eagerly, whose refusals become values as well.
+    fn run(body: impl FnOnce() -> Self) -> Self {
+        body()
+    }
 }
 
 #[diagnostic::do_not_recommend]
@@ -218,6 +223,10 @@ impl<T: Tree + Send + Sync + 'static, E: From<Error>> JitReturn for Result<T, E>
 
     fn refuse(error: Error) -> Self {
         Err(error.into())
+    }
+
+    fn run(body: impl FnOnce() -> Self) -> Self {
+        catch(body).unwrap_or_else(Self::refuse)
     }
 }
 
@@ -262,7 +271,7 @@ impl Call {
         let body = || in_call(name, location, body);
         let tracer = match &self.state {
             State::Inline => return body(),
-            State::Eager => return with_created(&self.function.created, self.monomorph.bits(), body),
+            State::Eager => return with_created(&self.function.created, self.monomorph.bits(), || R::run(body)),
             State::Ready(version) => return self.run(version).unwrap_or_else(|error| R::refuse(error)),
             State::Trace(tracer) => tracer.clone(),
         };

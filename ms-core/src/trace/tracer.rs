@@ -415,6 +415,8 @@ impl Dispatcher for Tracer {
             return Ok(());
         }
         super::check_write(parameter, value)?;
+        // The new value is a constant to gradients, as it is to the tape.
+        let value = if value.is_traced() { &ops::stop_gradient(value) } else { value };
         self.bind_slot(parameter, value, true)
     }
 

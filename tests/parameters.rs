@@ -1,0 +1,83 @@
+//! Parameters that a network writes, and bodies that give errors: the same in every form of a program.
+
+use ms::prelude::*;
+use ms::{context, with_context};
+
+#[cell]
+struct Centre {
+    mean: Parameter,
+}
+
+#[cell]
+impl Centre {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.mean.set(&(&self.mean * 0.5 + x.mean((), false) * 0.5));
+        x - &self.mean
+    }
+}
+
+#[jit]
+fn centred(net: &Centre, x: &Tensor) -> Tensor {
+    net.call(x)
+}
+
+#[jit]
+fn gradients(net: &Centre, x: &Tensor) -> (Tensor, Tensor) {
+    let of_x = ms::grad(|x: &Tensor| net.call(x).sum((), false))(x);
+    let (_, of_net) = ms::value_and_grad(|net: &Centre| net.call(x).sum((), false))(net);
+    (of_x, of_net.get(&net.mean).expect("a gradient of every parameter").clone())
+}
+
+fn centre() -> Centre {
+    Centre { mean: Parameter::new(Tensor::scalar(0.0f32), "mean") }
+}
+
+/// Running statistics: a write is seen after the call, and by the next one.
+#[test]
+fn a_write_is_seen_afterwards() {
+    for jit in [true, false] {
+        with_context(Context { jit, ..context() }, || {
+            let (net, x) = (centre(), tensor![1.0, 2.0, 3.0]);
+            assert_eq!(centred(&net, &x).to_vec::<f32>(), [0.0, 1.0, 2.0]);
+            assert_eq!(net.mean.value().item::<f32>(), 1.0);
+            assert_eq!(centred(&net, &x).to_vec::<f32>(), [-0.5, 0.5, 1.5]);
+            assert_eq!(net.mean.value().item::<f32>(), 1.5);
+        });
+    }
+}
+
+/// What was written is a constant to gradients: eagerly, through a compiled call, inside one.
+#[test]
+fn a_write_ends_gradients() {
+    let (net, x) = (centre(), tensor![1.0, 2.0, 3.0]);
+    let check = |what: &str, of_x: &Tensor, of_mean: &Tensor| {
+        assert_eq!(of_x.to_vec::<f32>(), [1.0; 3], "{what}: the gradient of the input");
+        assert_eq!(of_mean.item::<f32>(), 0.0, "{what}: the gradient of the parameter");
+    };
+    let through = |call: fn(&Centre, &Tensor) -> Tensor| {
+        let of_x = ms::grad(|x: &Tensor| call(&net, x).sum((), false))(&x);
+        let (_, of_net) = ms::value_and_grad(|net: &Centre| call(net, &x).sum((), false))(&net);
+        (of_x, of_net.get(&net.mean).expect("a gradient of every parameter").clone())
+    };
+    let (of_x, of_mean) = through(|net, x| net.call(x));
+    check("eagerly", &of_x, &of_mean);
+    let (of_x, of_mean) = through(centred);
+    check("through a compiled call", &of_x, &of_mean);
+    let (of_x, of_mean) = gradients(&net, &x);
+    check("inside a compiled call", &of_x, &of_mean);
+}
+
+#[jit]
+fn sum(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    Ok(x + y)
+}
+
+/// A function that gives a `Result` gives what the library refuses, compiled or not.
+#[test]
+fn refusals_are_results_in_every_mode() {
+    for jit in [true, false] {
+        let refused = with_context(Context { jit, ..context() }, || sum(&tensor![1.0, 2.0], &tensor![1.0, 2.0, 3.0]));
+        let text = refused.expect_err("shapes that do not broadcast").to_string();
+        assert!(text.contains("error[MS100]") && text.contains("tests/parameters.rs"), "{text}");
+    }
+}
