@@ -1,4 +1,5 @@
-//! `#[jit]` on functions: inputs, host arguments, patterns, early return.
+//! `#[jit]` on functions: inputs, host arguments, patterns, early return, bodies of one line.
+#![deny(warnings)]
 use ms::prelude::*;
 
 #[jit]
@@ -13,9 +14,14 @@ fn repeat(x: &Tensor, (times, from): (usize, usize)) -> Tensor {
     sum
 }
 
+#[rustfmt::skip]
+#[jit]
+fn doubled(x: &Tensor) -> Tensor { x + x }
+
 fn main() {
     let x = Tensor::scalar(2.0);
     assert_eq!(repeat(&x, (0, 0)).item::<f32>(), 2.0);
     assert_eq!(repeat(&x, (3, 0)).item::<f32>(), 8.0);
     assert_eq!(repeat(&x, (3, 1)).item::<f32>(), 6.0);
+    assert_eq!(doubled(&x).item::<f32>(), 4.0);
 }

@@ -23,7 +23,7 @@ use crate::names::{Names, own};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, Item, ReturnType, Safety, Signature, Type, Visibility};
+use syn::{Attribute, Block, Item, ReturnType, Safety, Signature, Stmt, Type, Visibility};
 
 /// A function or a method with a body.
 pub struct Func {
@@ -120,7 +120,11 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
 
 /// Runs the version that exists, or the body.
 fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenStream {
-    let block = &func.block;
+    // A body of one expression stands without its braces, which rustc would call unnecessary.
+    let block = match &func.block.stmts[..] {
+        [Stmt::Expr(value, None)] => quote!(#value),
+        _ => func.block.to_token_stream(),
+    };
     let output = match &func.sig.output {
         ReturnType::Default => quote!(()),
         ReturnType::Type(_, ty) => quote!(#ty),

@@ -71,7 +71,7 @@ impl<L: Call> Net<L> {
             >(move || -> Tensor {
                 let __self = &*__arg0;
                 let x = &*__arg1;
-                { __self.fc(x) }
+                __self.fc(x)
             })
     }
 }
