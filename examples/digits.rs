@@ -42,14 +42,14 @@ impl ConvNet {
             conv1: nn::Conv2d::new(1, 16, 3).padding(1),
             conv2: nn::Conv2d::new(16, 32, 3).padding(1),
             pool: nn::MaxPool2d::new(2),
-            fc: nn::Dense::new(32 * 2 * 2, 10),
+            fc: nn::Dense::new(32 * 4 * 4, 10),
         }
     }
 
     fn construct(&self, x: &Tensor) -> Tensor {
         let x = x.reshape([x.shape()[0], 1, 8, 8]);
         let x = self.pool(&self.conv1(&x).relu());
-        let x = self.pool(&self.conv2(&x).relu());
+        let x = self.conv2(&x).relu();
         self.fc(&x.flatten(1))
     }
 }
