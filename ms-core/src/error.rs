@@ -39,6 +39,8 @@ pub enum Code {
     Trace = 112,
     /// A decision of the program on a traced tensor.
     Condition = 113,
+    /// A tensor that memory cannot hold.
+    Memory = 114,
 }
 
 impl fmt::Display for Code {

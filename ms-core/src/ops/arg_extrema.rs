@@ -33,7 +33,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     let mut dims = inputs[0].dims.clone();
     let axis = attrs.int(0) as usize;
     if axis >= dims.len() || dims[axis] == 0 {
-        return Err(Error::new(Code::Shape, format!("axis {axis} of {} has no extreme element", inputs[0])));
+        return Err(Error::new(Code::Argument, format!("axis {axis} of {} has no extreme element", inputs[0])));
     }
     dims.remove(axis);
     Ok(smallvec![Type::new(DType::I64, dims)])

@@ -22,7 +22,7 @@ pub static AVG_POOL: OpDef = OpDef {
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(4));
-        Ok(smallvec![narrow_floats(&means.forward(&wide_floats(inputs[0])), &shape, inputs[0].dtype())])
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(inputs[0])), &shape, inputs[0].dtype())])
     },
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].shape()[2..]), &[it.cotangent()]))]
@@ -42,7 +42,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &attrs.sizes(6))?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(6));
-        Ok(smallvec![narrow_floats(&means.backward(&wide_floats(inputs[0])), &shape, inputs[0].dtype())])
+        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(inputs[0])), &shape, inputs[0].dtype())])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = Attrs::new(it.attrs.as_slice()[..6].iter().cloned());
@@ -61,7 +61,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         let x = inputs[0];
         let means = Means::adaptive(&x.shape()[2..], &attrs.sizes(0))?;
         let shape = pooled_shape(x.shape(), &attrs.sizes(0));
-        Ok(smallvec![narrow_floats(&means.forward(&wide_floats(x)), &shape, x.dtype())])
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(x)), &shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].shape()[2..]).into()]);
@@ -84,7 +84,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         let g = inputs[0];
         let means = Means::adaptive(&attrs.sizes(1), &attrs.sizes(0))?;
         let shape = pooled_shape(g.shape(), &attrs.sizes(1));
-        Ok(smallvec![narrow_floats(&means.backward(&wide_floats(g)), &shape, g.dtype())])
+        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(g)), &shape, g.dtype())])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = Attrs::new(it.attrs.as_slice()[..1].iter().cloned());
@@ -117,6 +117,11 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
 
 fn avg_attrs(attrs: &Attrs, sizes: &[usize]) -> Attrs {
     Attrs::new(attrs.as_slice().iter().cloned().chain([sizes.into()]))
+}
+
+/// The planes of a batch.
+fn planes(shape: &[usize]) -> usize {
+    shape[0] * shape[1]
 }
 
 fn mean_type(x: &Type, sizes: &[usize]) -> Result<Types> {
@@ -206,10 +211,11 @@ impl Means {
         (self.input.iter().product(), self.ranges.iter().map(Vec::len).product())
     }
 
-    fn forward(&self, x: &[f64]) -> Vec<f64> {
+    /// The means over `planes` planes.
+    fn forward(&self, planes: usize, x: &[f64]) -> Vec<f64> {
         let (plane, windows) = self.sizes();
-        let mut out = vec![0.0; x.len() / plane * windows];
-        for (to, from) in out.chunks_mut(windows).zip(x.chunks(plane)) {
+        let mut out = vec![0.0; planes * windows];
+        for (to, from) in out.chunks_mut(windows.max(1)).zip(x.chunks(plane.max(1))) {
             self.windows(|number, window, count| {
                 let sum: f64 = self.lines(window).map(|line| from[line].iter().sum::<f64>()).sum();
                 to[number] = sum / count;
@@ -218,10 +224,11 @@ impl Means {
         out
     }
 
-    fn backward(&self, g: &[f64]) -> Vec<f64> {
+    /// The shares that the means of `planes` planes give back to their elements.
+    fn backward(&self, planes: usize, g: &[f64]) -> Vec<f64> {
         let (plane, windows) = self.sizes();
-        let mut out = vec![0.0; g.len().checked_div(windows).unwrap_or(0) * plane];
-        for (to, from) in out.chunks_mut(plane).zip(g.chunks(windows.max(1))) {
+        let mut out = vec![0.0; planes * plane];
+        for (to, from) in out.chunks_mut(plane.max(1)).zip(g.chunks(windows.max(1))) {
             self.windows(|number, window, count| {
                 let share = from[number] / count;
                 self.lines(window).for_each(|line| to[line].iter_mut().for_each(|it| *it += share));

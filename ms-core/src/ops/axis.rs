@@ -42,11 +42,16 @@ pub trait IntoAxes {
     fn into_axes(self) -> SmallVec<[isize; 4]>;
 }
 
+/// An axis as a signed number; what no signed number holds is no axis of any tensor.
+fn signed(axis: impl TryInto<isize>) -> isize {
+    axis.try_into().unwrap_or(isize::MAX)
+}
+
 macro_rules! axes_of {
     ($($ty:ty)*) => {$(
         impl IntoAxes for $ty {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
-                SmallVec::from_slice(&[self as isize])
+                SmallVec::from_slice(&[signed(self)])
             }
         }
         impl IntoAxes for &Vec<$ty> {
@@ -56,12 +61,12 @@ macro_rules! axes_of {
         }
         impl<const N: usize> IntoAxes for [$ty; N] {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
-                self.into_iter().map(|it| it as isize).collect()
+                self.into_iter().map(signed).collect()
             }
         }
         impl IntoAxes for &[$ty] {
             fn into_axes(self) -> SmallVec<[isize; 4]> {
-                self.iter().map(|&it| it as isize).collect()
+                self.iter().map(|&it| signed(it)).collect()
             }
         }
         impl IntoAxes for Vec<$ty> {
@@ -104,6 +109,18 @@ impl<T: IntoAxes> ReduceAxes for T {
         axes.sort_unstable();
         Ok(axes)
     }
+}
+
+/// The positions that `position` gives for `0..count`, for an index.
+///
+/// # Errors
+/// [`Code::Memory`] when memory cannot hold so many.
+pub(super) fn positions(count: usize, position: impl Fn(usize) -> i64) -> Result<Vec<i64>> {
+    let mut out = Vec::new();
+    let room = out.try_reserve_exact(count);
+    room.map_err(|_| Error::new(Code::Memory, format!("no memory holds {count} positions")))?;
+    out.extend((0..count).map(position));
+    Ok(out)
 }
 
 /// The error of `op` on these operands.

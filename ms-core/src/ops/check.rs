@@ -12,11 +12,14 @@ use std::mem::{Discriminant, discriminant};
 /// # Errors
 /// Why they do not fit.
 pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
-    match &def.lowering {
+    let results = match &def.lowering {
         Lowering::Regions(rule) => (rule.infer)(attrs, regions, inputs),
         _ => (def.infer)(attrs, inputs),
-    }
-    .map_err(|error| error.with_op(def.name()).with_operands(inputs.iter().map(|it| it.to_string())))
+    };
+    let sized = |results: Types| results.iter().try_for_each(Type::check_size).map(|()| results);
+    results
+        .and_then(sized)
+        .map_err(|error| error.with_op(def.name()).with_operands(inputs.iter().map(|it| it.to_string())))
 }
 
 /// Whether a graph, with all graphs in it, keeps every invariant: structure (see

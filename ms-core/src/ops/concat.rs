@@ -27,7 +27,7 @@ pub static CONCAT: OpDef = OpDef {
             if !fits {
                 return Err(Error::new(Code::Shape, format!("{first} and {other} differ off axis {axis}")));
             }
-            shape[axis] += sizes[axis];
+            shape[axis] = shape[axis].saturating_add(sizes[axis]);
         }
         Ok(smallvec![Type::of(first.dtype, &shape)])
     },
@@ -127,7 +127,8 @@ pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
 pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor> {
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
-    if sizes.iter().sum::<usize>() != x.shape()[axis] {
+    let total = sizes.iter().try_fold(0usize, |all, &size| all.checked_add(size));
+    if total != Some(x.shape()[axis]) {
         let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.shape()[axis]);
         raise(refusal("split", &[&x], Code::Argument, message));
     }

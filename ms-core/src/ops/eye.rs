@@ -16,7 +16,7 @@ pub static EYE: OpDef = OpDef {
         with_element!(attrs.dtype(3), T => {
             let elements = out.as_mut_slice::<T>();
             for row in 0..n {
-                if (0..m).contains(&(row + k)) {
+                if k.checked_add(row).is_some_and(|it| (0..m).contains(&it)) {
                     elements[(row * m + row + k) as usize] = T::from_scalar(Scalar::Bool(true));
                 }
             }

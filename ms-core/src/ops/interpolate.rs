@@ -1,8 +1,8 @@
 //! `interpolate`: pictures in another size.
 
-use super::axis::refusal;
+use super::axis::{named, positions, refusal};
 use super::{add, gather, mul, reshape};
-use crate::error::{Code, raise};
+use crate::error::{Code, OrRaise, raise};
 use crate::tensor::{AsTensor, Shape, Tensor};
 
 /// How places between the elements are filled.
@@ -42,7 +42,8 @@ pub fn interpolate(x: impl AsTensor, sizes: &[usize], mode: Interpolation) -> Te
 #[track_caller]
 fn nearest(x: &Tensor, axis: usize, size: usize) -> Tensor {
     let from = x.shape()[axis];
-    let index: Vec<i64> = (0..size).map(|place| (place * from / size) as i64).collect();
+    let source = |place: usize| (place as u128 * from as u128 / size as u128) as i64;
+    let index = positions(size, source).map_err(|it| named("interpolate", &[x], it)).or_raise();
     gather(x, Tensor::from(index), axis as isize)
 }
 
@@ -56,7 +57,8 @@ fn linear(x: &Tensor, axis: usize, size: usize, align_corners: bool) -> Tensor {
         true => place as f64 * (from - 1) as f64 / (size.max(2) - 1) as f64,
         false => ((place as f64 + 0.5) * from as f64 / size as f64 - 0.5).max(0.0),
     };
-    let below: Vec<i64> = (0..size).map(|place| source(place) as i64).collect();
+    let below = positions(size, |place| source(place) as i64);
+    let below = below.map_err(|it| named("interpolate", &[x], it)).or_raise();
     let above: Vec<i64> = below.iter().map(|&it| (it + 1).min(from as i64 - 1)).collect();
     let weights: Vec<f64> = (0..size).map(|place| source(place).fract()).collect();
     let mut shape = Shape::from_elem(1, x.rank());

@@ -1,6 +1,6 @@
 //! `iota`: evenly spaced numbers along one axis.
 
-use super::{Derivative, Lowering, OpDef, Sample};
+use super::{Derivative, Lowering, OpDef, Sample, normalize_axis};
 use crate::ir::BinaryOp;
 use crate::tensor::{Array, Attr, Attrs, DType, IntoShape, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -10,7 +10,11 @@ use smallvec::smallvec;
 /// in i64 for integers, then converted to the dtype.
 pub static IOTA: OpDef = OpDef {
     info: OpInfo { number: 353, name: "iota", attrs: &["shape", "axis", "start", "step", "dtype"] },
-    infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(4), &attrs.sizes(0))]),
+    infer: |attrs, _| {
+        let shape = attrs.sizes(0);
+        normalize_axis(attrs.int(1) as isize, shape.len())?;
+        Ok(smallvec![Type::of(attrs.dtype(4), &shape)])
+    },
     eval: |attrs, _| {
         let (shape, axis, dtype) = (attrs.sizes(0), attrs.int(1) as usize, attrs.dtype(4));
         let inner: usize = shape[axis + 1..].iter().product();

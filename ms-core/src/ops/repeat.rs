@@ -1,6 +1,6 @@
 //! Repetition, rotation and padding: compositions of views, `concat` and `gather`.
 
-use super::axis::{named, refusal};
+use super::axis::{named, positions, refusal};
 use super::slice::narrow;
 use super::{IntoAxes, broadcast_to, concat, flatten, full_of, gather, normalize_axis, reshape, update};
 use crate::error::{Code, OrRaise, raise};
@@ -17,7 +17,7 @@ pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
     let pairs = |sizes: &dyn Fn(usize) -> [usize; 2]| (0..rank).flat_map(sizes).collect::<Shape>();
     let single = reshape(&*x, pairs(&|axis| [1, shape[axis]]));
     let repeated = broadcast_to(single, pairs(&|axis| [reps[axis], shape[axis]]));
-    reshape(repeated, (0..rank).map(|axis| reps[axis] * shape[axis]).collect::<Shape>())
+    reshape(repeated, (0..rank).map(|axis| reps[axis].saturating_mul(shape[axis])).collect::<Shape>())
 }
 
 /// Each position along `axis` `repeats` times in a row: NumPy's `repeat`.
@@ -34,7 +34,7 @@ pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
     shape[axis + 1] = repeats;
     let repeated = broadcast_to(single, &shape);
     let count = shape.remove(axis + 1);
-    shape[axis] *= count;
+    shape[axis] = shape[axis].saturating_mul(count);
     reshape(repeated, shape)
 }
 
@@ -125,7 +125,9 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
         return x.into_owned();
     }
     if let PadMode::Constant(value) = mode {
-        let padded: Shape = shape.iter().zip(pads).map(|(size, (before, after))| before + size + after).collect();
+        let padded =
+            shape.iter().zip(pads).map(|(size, (before, after))| before.saturating_add(*size).saturating_add(*after));
+        let padded: Shape = padded.collect();
         let starts: Vec<i64> = pads.iter().map(|it| it.0 as i64).collect();
         return update(&full_of(padded, value, x.dtype()), &x, &starts, &vec![1; shape.len()]);
     }
@@ -135,8 +137,9 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
         if size == 0 {
             raise(refusal("pad", &[&x], Code::Argument, format!("axis {axis} has no element to pad with")));
         }
-        let places = -(before as isize)..size + after as isize;
-        let index: Vec<i64> = places.map(|at| mode.source(at, size) as i64).collect();
+        let count = before.saturating_add(shape[axis]).saturating_add(after);
+        let index = positions(count, |at| mode.source(at as isize - before as isize, size) as i64);
+        let index = index.map_err(|it| named("pad", &[&x], it)).or_raise();
         out = gather(&out, Tensor::from(index), axis as isize);
     }
     out

@@ -3,7 +3,7 @@
 use super::axis::named;
 use super::{Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, OrRaise};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, count};
 use smallvec::smallvec;
 
 /// The operand under the shape of attribute 0.
@@ -11,7 +11,7 @@ pub static RESHAPE: OpDef = OpDef {
     info: OpInfo { number: 350, name: "reshape", attrs: &["shape"] },
     infer: |attrs, inputs| {
         let shape = attrs.sizes(0);
-        if inputs[0].numel() != Some(shape.iter().product()) {
+        if inputs[0].numel().is_none() || inputs[0].numel() != count(&shape) {
             return Err(Error::new(Code::Shape, format!("{} cannot take the shape {shape:?}", inputs[0])));
         }
         Ok(smallvec![Type::of(inputs[0].dtype, &shape)])

@@ -4,7 +4,7 @@ use super::axis::named;
 use super::slice::select_ranges;
 use super::{IntoAxes, normalize_axes, reshape};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Index, IntoShape, Selection, Shape, Tensor};
+use crate::tensor::{AsTensor, Index, IntoShape, Selection, Shape, Tensor, count};
 
 /// What can stand for the shape of a reshape: shapes, and arrays of signed integers in which
 /// one `-1` takes what is left over.
@@ -24,17 +24,18 @@ impl<S: IntoShape> NewShape for S {
 
 fn infer_size(sizes: &[i64], numel: usize) -> Result<Shape> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
-    let known: i64 = sizes.iter().filter(|&&it| it >= 0).product();
+    let given: Shape = sizes.iter().filter_map(|&it| usize::try_from(it).ok()).collect();
+    let known = count(&given).unwrap_or(usize::MAX);
     match sizes.iter().filter(|&&it| it < 0).count() {
         0 => {}
         1 if sizes.contains(&-1) => {
-            if known == 0 || numel as i64 % known != 0 {
+            if known == 0 || !numel.is_multiple_of(known) {
                 return refuse(format!("no size fits -1 in {sizes:?} for {numel} elements"));
             }
         }
         _ => return refuse(format!("{sizes:?} is no shape: one size may be -1")),
     }
-    Ok(sizes.iter().map(|&it| if it < 0 { numel / known as usize } else { it as usize }).collect())
+    Ok(sizes.iter().map(|&it| if it < 0 { numel / known } else { it as usize }).collect())
 }
 
 macro_rules! signed_shapes {

@@ -46,9 +46,9 @@ pub(super) fn check_ranges(shape: &[usize], starts: &[i64], sizes: &[i64], steps
     }
     for axis in 0..rank {
         let (start, size, step) = (starts[axis], sizes[axis], steps[axis]);
-        let last = start + (size - 1) * step;
-        let inside = |it: i64| it >= 0 && it < shape[axis] as i64;
-        if size < 0 || step == 0 || (size > 0 && !(inside(start) && inside(last))) {
+        let last = start as i128 + (size as i128 - 1) * step as i128;
+        let inside = |it: i128| it >= 0 && it < shape[axis] as i128;
+        if size < 0 || step == 0 || (size > 0 && !(inside(start as i128) && inside(last))) {
             let message = format!("{size} positions from {start} by {step} leave axis {axis} of shape {shape:?}");
             return Err(Error::new(Code::OutOfRange, message));
         }

@@ -30,7 +30,7 @@ impl Folded {
 
     fn var(&self, ddof: usize, keepdims: bool) -> Tensor {
         let distance = &self.x - self.mean(true);
-        sum_axes(&distance.square(), &self.axes, keepdims) / (self.count - ddof as f64)
+        sum_axes(&distance.square(), &self.axes, keepdims) / (self.count - ddof as f64).max(0.0)
     }
 }
 
@@ -44,7 +44,8 @@ pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     folded.mean(keepdims).cast(folded.dtype)
 }
 
-/// The mean of the squared distances from the mean, divided by `n - ddof` instead of `n`.
+/// The mean of the squared distances from the mean, divided by `n - ddof` instead of `n`,
+/// or by zero when `ddof` is above `n`.
 /// Axes are as in [`mean`].
 #[track_caller]
 pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {

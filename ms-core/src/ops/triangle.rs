@@ -8,7 +8,9 @@ use crate::tensor::{AsTensor, DType, Scalar, Tensor, WithStep};
 
 /// An `n` by `m` mask that is true where column minus row is at most `k`.
 fn lower_mask(n: usize, m: usize, k: isize) -> Tensor {
-    let last_column = spaced([n, 1], 0, Scalar::Int(k as i64), Scalar::Int(1), DType::I64);
+    // Diagonals beyond the corners are all alike, and the sums of rows and `k` must not overflow.
+    let k = (k as i64).clamp(-(n as i64), m as i64);
+    let last_column = spaced([n, 1], 0, Scalar::Int(k), Scalar::Int(1), DType::I64);
     greater_equal(last_column, iota([1, m], 1, DType::I64))
 }
 
@@ -39,7 +41,7 @@ pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
 pub fn triu(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
     let (n, m) = matrix("triu", &x);
-    select(lower_mask(n, m, k - 1), zero_of(&x), &*x)
+    select(lower_mask(n, m, k.saturating_sub(1)), zero_of(&x), &*x)
 }
 
 fn zero_of(x: &Tensor) -> Tensor {
@@ -56,9 +58,9 @@ pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
     match *x.shape() {
         [n] => {
-            let size = n + k.unsigned_abs();
-            let start = if k < 0 { k.unsigned_abs() * size } else { k.unsigned_abs() };
-            let zeros = full_of([size * size], 0, x.dtype());
+            let size = n.saturating_add(k.unsigned_abs());
+            let start = if k < 0 { k.unsigned_abs().saturating_mul(size) } else { k.unsigned_abs() };
+            let zeros = full_of([size.saturating_mul(size)], 0, x.dtype());
             let flat = if n == 0 { zeros } else { update(&zeros, &x, &[start as i64], &[size as i64 + 1]) };
             reshape(flat, [size, size])
         }

@@ -52,13 +52,13 @@ impl Window {
             if self.stride[axis] == 0 || self.dilation[axis] == 0 || kernel[axis] == 0 {
                 return Err(Error::new(Code::Argument, "strides, dilations and kernel sizes are above zero"));
             }
-            let reach = self.dilation[axis] * (kernel[axis] - 1) + 1;
-            let padded = sizes[axis] + self.before[axis] + self.after[axis];
+            let reach = self.dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1);
+            let padded = sizes[axis].saturating_add(self.before[axis]).saturating_add(self.after[axis]);
             let room = padded.checked_sub(reach).ok_or_else(|| {
                 let message = format!("a window of {reach} does not fit an axis of {padded}, padding included");
                 Error::new(Code::Shape, message)
             })?;
-            Ok(room / self.stride[axis] + 1)
+            Ok((room / self.stride[axis]).saturating_add(1))
         };
         (0..sizes.len()).map(count).collect()
     }

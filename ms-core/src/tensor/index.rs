@@ -83,41 +83,46 @@ fn slice(start: Option<isize>, stop: Option<isize>) -> Index {
     Index::Slice { start, stop, step: 1 }
 }
 
+/// A position as a signed number; what no signed number holds is past the end of every axis.
+fn bound(position: impl TryInto<isize>) -> isize {
+    position.try_into().unwrap_or(isize::MAX)
+}
+
 /// One past an inclusive end; `-1` is the last position, past which lies no number.
 fn past(end: isize) -> Option<isize> {
-    (end != -1).then_some(end + 1)
+    (end != -1).then_some(end.saturating_add(1))
 }
 
 macro_rules! integers {
     ($($ty:ty)*) => {$(
         impl IntoIndex for $ty {
             fn into_index(self) -> Index {
-                Index::At(self as isize)
+                Index::At(bound(self))
             }
         }
         impl IntoIndex for Range<$ty> {
             fn into_index(self) -> Index {
-                slice(Some(self.start as isize), Some(self.end as isize))
+                slice(Some(bound(self.start)), Some(bound(self.end)))
             }
         }
         impl IntoIndex for RangeInclusive<$ty> {
             fn into_index(self) -> Index {
-                slice(Some(*self.start() as isize), past(*self.end() as isize))
+                slice(Some(bound(*self.start())), past(bound(*self.end())))
             }
         }
         impl IntoIndex for RangeFrom<$ty> {
             fn into_index(self) -> Index {
-                slice(Some(self.start as isize), None)
+                slice(Some(bound(self.start)), None)
             }
         }
         impl IntoIndex for RangeTo<$ty> {
             fn into_index(self) -> Index {
-                slice(None, Some(self.end as isize))
+                slice(None, Some(bound(self.end)))
             }
         }
         impl IntoIndex for RangeToInclusive<$ty> {
             fn into_index(self) -> Index {
-                slice(None, past(self.end as isize))
+                slice(None, past(bound(self.end)))
             }
         }
         impl IntoIndices for $ty {

@@ -105,7 +105,10 @@ impl Layout {
             out.offset = (out.offset as isize + start as isize * self.strides[axis]) as usize;
         }
         out.shape[axis] = size;
-        out.strides[axis] *= step;
+        // Where there is no second element, any stride serves, and a huge step would overflow.
+        if size > 1 {
+            out.strides[axis] *= step;
+        }
         out
     }
 
@@ -198,6 +201,14 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
         strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
     }
     strides
+}
+
+/// Number of elements of a shape, unless it is above `usize::MAX`.
+pub fn count(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1usize, |all, &size| all.checked_mul(size))
 }
 
 /// The shape of an elementwise op on two shapes, by NumPy's rules.

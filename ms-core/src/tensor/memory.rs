@@ -5,9 +5,10 @@
 //! bounded; beyond that, memory goes back to the system. Large blocks are asked for as huge
 //! pages, and keeping them saves their page faults, which cost more than most ops on them.
 
+use crate::error::{Code, Error, raise};
 use memmap2::MmapMut;
 use rustc_hash::FxHashMap;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc, dealloc};
 use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -59,7 +60,8 @@ const fn class_bytes(class: usize) -> usize {
     (quarter + 5) << (power - 2)
 }
 
-/// A block of at least `bytes` bytes, at a multiple of [`ALIGN`].
+/// A block of at least `bytes` bytes, at a multiple of [`ALIGN`]. Raises [`Code::Memory`] when
+/// the system has none.
 #[inline]
 pub fn allocate(bytes: usize) -> NonNull<u8> {
     let class = class_of(bytes);
@@ -163,7 +165,9 @@ fn shared() -> MutexGuard<'static, Shared> {
 
 #[cold]
 fn allocate_shared(class: usize) -> NonNull<u8> {
-    assert!(class <= ADDRESS_SPACE, "a block is smaller than the address space");
+    if class > ADDRESS_SPACE {
+        refuse("more bytes than the address space has");
+    }
     let bytes = class_bytes(class);
     let mut pool = shared();
     if let Some(block) = pool.free.get_mut(class).and_then(Vec::pop) {
@@ -179,7 +183,12 @@ fn allocate_shared(class: usize) -> NonNull<u8> {
     drop(pool);
     let layout = layout(bytes);
     // SAFETY: the layout has a size above zero.
-    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
+    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| refuse(&format!("{bytes} bytes")))
+}
+
+#[cold]
+fn refuse(what: &str) -> ! {
+    raise(Error::new(Code::Memory, format!("the system has no memory for {what}")))
 }
 
 #[cold]

@@ -190,6 +190,11 @@ impl Attrs {
     }
 }
 
+/// A size as an attribute: what is above `i64::MAX` stays too large for any memory.
+fn size_as_i64(size: usize) -> i64 {
+    i64::try_from(size).unwrap_or(i64::MAX)
+}
+
 macro_rules! attr_from {
     ($($ty:ty => $variant:ident),* $(,)?) => {$(
         impl From<$ty> for Attr {
@@ -204,13 +209,13 @@ attr_from! { bool => Bool, i64 => Int, f64 => Float, DType => DType, &str => Str
 
 impl From<usize> for Attr {
     fn from(value: usize) -> Self {
-        Self::Int(value as i64)
+        Self::Int(size_as_i64(value))
     }
 }
 
 impl From<&[usize]> for Attr {
     fn from(value: &[usize]) -> Self {
-        Self::Ints(value.iter().map(|&it| it as i64).collect())
+        Self::Ints(value.iter().map(|&it| size_as_i64(it)).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use super::array::Array;
 use super::dispatch::{current_dispatcher, eager};
 use super::dtype::DType;
 use super::element::{Element, Scalar};
-use super::layout::{IntoShape, Shape};
+use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
 use super::types::{Dim, Type};
 use crate::error::{Code, Error, OrRaise, Result, raise};
@@ -99,9 +99,10 @@ impl Tensor {
     /// [`Code::Shape`] when the shape does not have as many elements as `data`.
     pub fn try_from_slice<T: Element>(shape: impl IntoShape, data: &[T]) -> Result<Self> {
         let shape = shape.into_shape();
-        if shape.iter().product::<usize>() != data.len() {
+        if count(&shape) != Some(data.len()) {
             return Err(Error::new(Code::Shape, format!("{} elements do not fill shape {shape:?}", data.len())));
         }
+        Type::of(T::DTYPE, &shape).check_size()?;
         Ok(Self::from_array(Array::from_slice(&shape, data)))
     }
 

@@ -1,6 +1,8 @@
 //! Types of values: dtype and dimensions.
 
 use super::dtype::DType;
+use super::layout::count;
+use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::fmt;
 
@@ -12,9 +14,9 @@ pub struct Dim(i64);
 pub type Dims = SmallVec<[Dim; 4]>;
 
 impl Dim {
-    /// A constant size.
+    /// A constant size; one above `i64::MAX`, which no memory holds, counts as `i64::MAX`.
     pub const fn new(size: usize) -> Self {
-        Self(size as i64)
+        Self(if size > i64::MAX as usize { i64::MAX } else { size as i64 })
     }
 
     /// The size, if it is a constant.
@@ -77,9 +79,23 @@ impl Type {
         self.dims.iter().map(|dim| dim.as_const()).collect()
     }
 
-    /// Number of elements, when every dimension is a constant.
+    /// Number of elements, when every dimension is a constant and the number is one of `usize`.
     pub fn numel(&self) -> Option<usize> {
-        self.dims.iter().map(|dim| dim.as_const()).product()
+        count(&self.shape()?)
+    }
+
+    /// Whether the address space has room for an array of this type, so that no number of
+    /// elements or bytes and no stride of it overflows. As in NumPy, the sizes beside a zero count.
+    ///
+    /// # Errors
+    /// [`Code::Memory`] when it has not.
+    pub fn check_size(&self) -> Result<()> {
+        let sizes = self.dims.iter().filter_map(|it| it.as_const()).filter(|&it| it > 0);
+        let bytes = sizes.fold(Some(self.dtype.size()), |bytes, size| bytes?.checked_mul(size));
+        match bytes {
+            Some(bytes) if bytes <= isize::MAX as usize / 2 => Ok(()),
+            _ => Err(Error::new(Code::Memory, format!("no memory holds {self}"))),
+        }
     }
 }
 

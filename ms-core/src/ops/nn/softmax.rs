@@ -5,8 +5,12 @@ use crate::ops::{ReduceAxes, exp, log, max, select, stop_gradient, sum};
 use crate::tensor::{AsTensor, Tensor};
 
 /// The largest entries over axes, without gradient; zero where they are infinite, so that the
-/// difference with them is not nan.
+/// difference with them is not nan, and where there is no entry.
+#[track_caller]
 fn shift(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
+    if x.shape().contains(&0) {
+        return sum(x, axes, true);
+    }
     let largest = stop_gradient(max(x, axes, true));
     select(largest.isfinite(), &largest, 0.0)
 }
