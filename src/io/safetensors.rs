@@ -6,7 +6,7 @@
 //! with numbers make `n == text.parse()?` ambiguous in user code.
 
 use ms_core::DType;
-use ms_core::tensor::Array;
+use ms_core::tensor::{Array, Type};
 use std::collections::{BTreeMap, HashMap};
 use tinyjson::JsonValue;
 
@@ -96,8 +96,9 @@ fn tensor(entry: &JsonValue, data: &[u8]) -> Option<Array> {
     let (shape, offsets) = (numbers("shape")?, numbers("data_offsets")?);
     let &[start, end] = offsets.as_slice() else { return None };
     let bytes = data.get(start..end)?;
-    let wanted = shape.iter().try_fold(dtype.size(), |product, &size| product.checked_mul(size))?;
-    (bytes.len() == wanted).then(|| Array::from_bytes(&shape, dtype, bytes))
+    let ty = Type::of(dtype, &shape);
+    ty.check_size().ok()?;
+    (Some(bytes.len()) == ty.numel().map(|it| it * dtype.size())).then(|| Array::from_bytes(&shape, dtype, bytes))
 }
 
 #[cfg(test)]

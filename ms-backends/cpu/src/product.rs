@@ -123,10 +123,18 @@ gemm_types! {
     f64, gemm_f64::gemm::f64;
 }
 
+/// Plain addresses: several threads may hold them, as every use of one is `unsafe`.
+pub trait Addresses: Copy {}
+
+impl<T> Addresses for *const T {}
+impl<T> Addresses for *mut T {}
+impl<P: Addresses> Addresses for Matrix<P> {}
+impl<A: Addresses, B: Addresses, C: Addresses> Addresses for (A, B, C) {}
+
 /// Addresses that a region's threads share.
 pub struct Shared<P>(P);
 
-impl<P: Copy> Shared<P> {
+impl<P: Addresses> Shared<P> {
     /// Addresses for a region whose threads write disjoint parts.
     pub fn new(addresses: P) -> Self {
         Self(addresses)
@@ -138,8 +146,8 @@ impl<P: Copy> Shared<P> {
     }
 }
 
-// SAFETY: threads write disjoint panels of the result and only read the operands.
-unsafe impl<P> Sync for Shared<P> {}
+// SAFETY: addresses are numbers; who reads or writes through them answers for races.
+unsafe impl<P: Addresses> Sync for Shared<P> {}
 
 unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) {
     let &MatrixProduct { m, k, n, .. } = product;

@@ -172,8 +172,9 @@ pub enum Inst {
     /// The element of a buffer at this point, converted to the compute dtype of the buffer
     /// (f16 widens to f32, i8 to i32, ...), which is exact.
     Load(ParamId),
-    /// Writes an element; the value has the compute dtype of the buffer, and is a value that
-    /// the buffer's dtype holds exactly.
+    /// Writes an element; the value has the compute dtype of the buffer. A float is one that the
+    /// buffer's dtype holds exactly; an integer wraps to that dtype, as folds of narrow integers
+    /// have accumulators of the compute dtype.
     Store(ParamId, Val),
     /// A constant, as the bits of the result's dtype.
     Const(u64),

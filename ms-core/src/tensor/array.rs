@@ -18,8 +18,9 @@ pub struct Array {
 }
 
 impl Array {
-    /// A view of `storage`; every place that `layout` names lies inside it.
+    /// A view of `storage`; panics unless every place that `layout` names lies inside it.
     pub fn new(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
+        assert!(layout.fits(storage.len() / dtype.size()), "the view lies inside its storage");
         Self { storage, layout, dtype }
     }
 
@@ -85,9 +86,9 @@ impl Array {
         Type::of(self.dtype, self.shape())
     }
 
-    /// Another view of the same memory.
+    /// Another view of the same memory; panics unless it lies inside.
     pub fn with_layout(&self, layout: Layout) -> Self {
-        Self { storage: self.storage.clone(), layout, dtype: self.dtype }
+        Self::new(self.storage.clone(), layout, self.dtype)
     }
 
     /// The place of the first element, for reading.
@@ -159,12 +160,19 @@ impl Array {
         unsafe { std::slice::from_raw_parts(dense.as_ptr(), bytes) }.to_vec()
     }
 
-    /// A row-major array from its raw bytes; panics unless their number fits.
+    /// A row-major array from its raw bytes, of which every one but zero is a true bool; panics
+    /// unless their number fits.
     pub fn from_bytes(shape: &[usize], dtype: DType, bytes: &[u8]) -> Self {
         let out = Self::uninit(shape, dtype);
         assert_eq!(bytes.len(), out.numel() * dtype.size(), "the bytes fill the shape");
         // SAFETY: the fresh storage holds exactly that many bytes and has one owner.
         unsafe { out.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        if dtype == DType::Bool {
+            // SAFETY: as above. Other bytes than 0 and 1 are no `bool`, so that the elements
+            // are mended as bytes before anyone reads them.
+            let elements = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr(), bytes.len()) };
+            elements.iter_mut().for_each(|it| *it = u8::from(*it != 0));
+        }
         out
     }
 

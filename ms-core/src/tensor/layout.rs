@@ -59,6 +59,20 @@ impl Layout {
         self.shape.iter().product()
     }
 
+    /// Whether every place lies among the first `elements` of the storage.
+    pub fn fits(&self, elements: usize) -> bool {
+        if self.shape.contains(&0) {
+            return self.offset <= elements;
+        }
+        let (mut first, mut last) = (self.offset as i128, self.offset as i128);
+        for (&size, &stride) in self.shape.iter().zip(&self.strides) {
+            let reach = (size as i128 - 1) * stride as i128;
+            first += reach.min(0);
+            last += reach.max(0);
+        }
+        first >= 0 && last < elements as i128
+    }
+
     /// Whether elements lie in row-major order without gaps (sizes of one may have any stride).
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1;
@@ -303,6 +317,24 @@ mod tests {
         assert!(base.slice(1, 0, 3, 1).reshape(&[4, 3, 1]).is_some());
         assert!(base.slice(1, 0, 3, 1).reshape(&[12]).is_none());
         assert_eq!(base.slice(0, 1, 2, 1).reshape(&[12]).map(|it| it.offset()), Some(6));
+    }
+
+    #[test]
+    fn a_view_fits_up_to_its_last_place() {
+        let base = Layout::contiguous(&[4, 6]);
+        let cases = [
+            base.clone(),
+            base.permute(&[1, 0]),
+            base.slice(0, 3, 4, -1),
+            base.slice(1, 4, 2, -3),
+            Layout::contiguous(&[]).broadcast_to(&[9, 9]).expect("a broadcast"),
+        ];
+        for layout in cases {
+            let last = layout.offsets().max().expect("the view has places");
+            assert!(layout.fits(last + 1) && !layout.fits(last), "{layout:?}");
+        }
+        assert!(Layout::contiguous(&[0]).fits(0));
+        assert!(!Layout::new([2][..].into(), [-1][..].into(), 0).fits(9), "no place lies before the storage");
     }
 
     #[test]

@@ -90,8 +90,8 @@ impl Type {
     /// # Errors
     /// [`Code::Memory`] when it has not.
     pub fn check_size(&self) -> Result<()> {
-        let sizes = self.dims.iter().filter_map(|it| it.as_const()).filter(|&it| it > 0);
-        let bytes = sizes.fold(Some(self.dtype.size()), |bytes, size| bytes?.checked_mul(size));
+        let mut sizes = self.dims.iter().filter_map(|it| it.as_const()).filter(|&it| it > 0);
+        let bytes = sizes.try_fold(self.dtype.size(), usize::checked_mul);
         match bytes {
             Some(bytes) if bytes <= isize::MAX as usize / 2 => Ok(()),
             _ => Err(Error::new(Code::Memory, format!("no memory holds {self}"))),

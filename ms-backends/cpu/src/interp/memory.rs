@@ -43,7 +43,7 @@ pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
 #[inline(always)]
 pub unsafe fn store(frame: &Frame<'_>, param: ParamId, value: Val) {
     let dtype = frame.kernel.params[param.0 as usize].dtype;
-    // SAFETY: as the caller's. The value fits the dtype, so that the casts lose nothing.
+    // SAFETY: as the caller's. Integers wrap to the buffer's dtype in the casts below.
     unsafe {
         match dtype {
             DType::Bool => scatter(frame, param, frame.value(value), |it: u8| it),
