@@ -20,3 +20,12 @@ pub use ms_core::*;
 pub use ms_macros::{Static, Tree, cell, jit_class, jit_closure as jit, lazy_inline};
 // Linked for the backend that it submits.
 use ms_cpu as _;
+
+/// The pages whose programs compile and run as they stand.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/tensors.md")]
+    mod tensors {}
+}

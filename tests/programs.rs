@@ -1,7 +1,7 @@
 //! The programs of MindSpore's static-graph tutorials: every form of a program gives the same.
 
 use ms::prelude::*;
-use ms::{GradOperation, context, with_context};
+use ms::{context, with_context};
 
 #[cell]
 struct Network {
