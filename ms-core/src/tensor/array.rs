@@ -20,7 +20,11 @@ pub struct Array {
 impl Array {
     /// A view of `storage`; panics unless every place that `layout` names lies inside it.
     pub fn new(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
-        assert!(layout.fits(storage.len() / dtype.size()), "the view lies inside its storage");
+        assert!(
+            layout.fits(storage.len() / dtype.size()),
+            "a view {layout:?} of {dtype} lies inside its {} bytes",
+            storage.len()
+        );
         Self { storage, layout, dtype }
     }
 
@@ -94,7 +98,7 @@ impl Array {
     /// The place of the first element, for reading.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
-        // The offset of an empty view may lie at the end of the block, never past it.
+        // The offset of an empty view may lie past the block: nobody reads there.
         self.storage.as_ptr().wrapping_add(self.layout.offset() * self.dtype.size())
     }
 

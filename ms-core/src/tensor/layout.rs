@@ -59,10 +59,11 @@ impl Layout {
         self.shape.iter().product()
     }
 
-    /// Whether every place lies among the first `elements` of the storage.
+    /// Whether every place lies among the first `elements` of the storage; a view without
+    /// elements has no place.
     pub fn fits(&self, elements: usize) -> bool {
         if self.shape.contains(&0) {
-            return self.offset <= elements;
+            return true;
         }
         let (mut first, mut last) = (self.offset as i128, self.offset as i128);
         for (&size, &stride) in self.shape.iter().zip(&self.strides) {
