@@ -116,7 +116,8 @@ impl Layout {
     /// `size` elements along `axis` from `start`, `step` apart (`step` may be negative).
     pub fn slice(&self, axis: usize, start: usize, size: usize, step: isize) -> Self {
         let mut out = self.clone();
-        if size > 0 {
+        // A view without elements stays where it is: the place may be outside the storage.
+        if size > 0 && !self.shape.contains(&0) {
             out.offset = (out.offset as isize + start as isize * self.strides[axis]) as usize;
         }
         out.shape[axis] = size;
@@ -309,6 +310,14 @@ impl IntoShape for () {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn slices_without_elements_stay_inside() {
+        let empty = Layout::contiguous(&[0, 3]);
+        for view in [empty.slice(1, 2, 1, 1), empty.slice(1, 2, 3, -1), Layout::contiguous(&[2]).slice(0, 2, 0, 1)] {
+            assert!(view.fits(0), "{view:?}");
+        }
+    }
 
     #[test]
     fn reshape_keeps_order_or_refuses() {
