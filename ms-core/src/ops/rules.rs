@@ -1,33 +1,21 @@
 //! Rules that many ops share: shapes, and gradients of broadcasting.
 
-use crate::error::{Code, Error, Result};
-use crate::tensor::{AsTensor, DType, Dim, Dims, Literal, Scalar, Shape, Tensor, broadcast_shapes};
+use crate::error::Result;
+use crate::tensor::{AsTensor, DType, Dim, Dims, Literal, Scalar, Shape, Tensor, broadcast_shapes, broadcast_sizes};
 use smallvec::SmallVec;
 
 /// The dimensions of an elementwise op on two types, by NumPy's rules.
 ///
 /// # Errors
-/// [`Code::Shape`] when sizes differ and neither is one.
+/// [`Code::Shape`](crate::Code::Shape) when sizes differ and neither is one.
 pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
-    let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
-    let extra = long.len() - short.len();
-    let mut out: Dims = long.into();
-    for (axis, &dim) in short.iter().enumerate() {
-        let other = &mut out[extra + axis];
-        if *other == 1 {
-            *other = dim;
-        } else if dim != 1 && dim != *other {
-            return Err(Error::new(Code::Shape, format!("shapes {a:?} and {b:?} do not broadcast"))
-                .help("sizes must be equal or one, counted from the last axis"));
-        }
-    }
-    Ok(out)
+    broadcast_sizes(a, b)
 }
 
 /// The shape to which all of `shapes` broadcast, by NumPy's rules.
 ///
 /// # Errors
-/// [`Code::Shape`] when sizes differ and neither is one.
+/// [`Code::Shape`](crate::Code::Shape) when sizes differ and neither is one.
 pub fn broadcast_shape<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Shape> {
     shapes.into_iter().try_fold(Shape::new(), |all, shape| broadcast_shapes(&all, shape))
 }

@@ -2,6 +2,7 @@
 
 use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
+use std::fmt::Debug;
 
 /// Sizes of the dimensions, outermost first.
 pub type Shape = SmallVec<[usize; 4]>;
@@ -232,9 +233,20 @@ pub fn count(shape: &[usize]) -> Option<usize> {
 /// # Errors
 /// [`Code::Shape`] when sizes differ and neither is one.
 pub fn broadcast_shapes(a: &[usize], b: &[usize]) -> Result<Shape> {
+    broadcast_sizes(a, b)
+}
+
+/// [`broadcast_shapes`] of sizes of any kind.
+///
+/// # Errors
+/// As [`broadcast_shapes`].
+pub fn broadcast_sizes<S>(a: &[S], b: &[S]) -> Result<SmallVec<[S; 4]>>
+where
+    S: Copy + PartialEq + PartialEq<usize> + Debug,
+{
     let (long, short) = if a.len() >= b.len() { (a, b) } else { (b, a) };
     let extra = long.len() - short.len();
-    let mut out: Shape = long.into();
+    let mut out: SmallVec<[S; 4]> = long.into();
     for (axis, &size) in short.iter().enumerate() {
         let other = &mut out[extra + axis];
         if *other == 1 {

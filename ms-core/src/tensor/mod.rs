@@ -30,7 +30,7 @@ pub use dtype::{DType, Kind, promote};
 pub use element::{Element, Scalar};
 pub use half::{bf16, f16};
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
-pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, count};
+pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_sizes, count};
 pub use literal::Literal;
 pub use nested::Nested;
 pub use op::{Attr, Attrs, Op, OpInfo};
