@@ -27,6 +27,11 @@ fn scalars_are_weak() {
         ("bf16 and 2", ms::catch(|| 2 * of(DType::BF16)), Some(DType::BF16)),
         ("u8 and 2", ms::catch(|| of(DType::U8) + 2), Some(DType::U8)),
         ("i32 and 2.5", ms::catch(|| of(DType::I32) * 2.5), None),
+        ("u8 and 255", ms::catch(|| of(DType::U8) * 255), Some(DType::U8)),
+        ("u8 and 300", ms::catch(|| of(DType::U8) + 300), None),
+        ("u64 and -1", ms::catch(|| of(DType::U64) + -1), None),
+        ("i8 and -128", ms::catch(|| of(DType::I8) + -128), Some(DType::I8)),
+        ("i8 and 128", ms::catch(|| of(DType::I8) + 128u8), None),
         ("bool and 2", ms::catch(|| of(DType::Bool) * 2), None),
     ] {
         assert_eq!(got.as_ref().ok().map(Tensor::dtype), want, "{what}: {got:?}");

@@ -77,7 +77,7 @@ impl<'a> Operand<'a> {
     /// The operand as a tensor of `dtype`.
     ///
     /// # Errors
-    /// [`Code::DType`] for a scalar of a higher kind than `dtype`.
+    /// [`Code::DType`] for a scalar of a higher kind than `dtype`, or an integer outside its range.
     #[track_caller]
     pub fn into_tensor(self, dtype: DType) -> Result<Cow<'a, Tensor>> {
         match self {
@@ -88,6 +88,11 @@ impl<'a> Operand<'a> {
                     let message = format!("the scalar {scalar} does not fit a tensor of {dtype}");
                     return Err(Error::new(Code::DType, message)
                         .help("cast the tensor first: scalars never change a tensor's kind"));
+                }
+                if !scalar.is_within(dtype) {
+                    let message = format!("the scalar {scalar} is outside the range of {dtype}");
+                    return Err(Error::new(Code::DType, message)
+                        .help("cast the tensor first: scalars never change a tensor's width"));
                 }
                 let literal = Attrs::new([Attr::Literal(Literal::scalar(scalar, dtype))]);
                 Ok(Cow::Owned(apply(CONSTANT.op(), &literal, &[])?.remove(0)))

@@ -120,6 +120,26 @@ impl Scalar {
     }
 }
 
+impl Scalar {
+    /// Whether `dtype` holds this integer exactly; floats take every number, rounded.
+    pub fn is_within(self, dtype: DType) -> bool {
+        let value = match self {
+            Self::Int(it) => i128::from(it),
+            Self::UInt(it) => i128::from(it),
+            Self::Bool(_) | Self::Float(_) => return true,
+        };
+        if dtype.kind() != Kind::Int {
+            return true;
+        }
+        let bits = 8 * dtype.size();
+        if dtype.is_signed_int() {
+            (-1i128 << (bits - 1)..1i128 << (bits - 1)).contains(&value)
+        } else {
+            (0..1i128 << bits).contains(&value)
+        }
+    }
+}
+
 impl fmt::Display for Scalar {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
