@@ -13,7 +13,8 @@ use std::mem::{Discriminant, discriminant};
 /// Why they do not fit.
 pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
     let results = match &def.lowering {
-        Lowering::Regions(rule) => (rule.infer)(attrs, regions, inputs),
+        Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
+        // Without its regions such an op refuses by itself.
         _ => (def.infer)(attrs, inputs),
     };
     let sized = |results: Types| results.iter().try_for_each(Type::check_size).map(|()| results);

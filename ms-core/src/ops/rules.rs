@@ -1,7 +1,7 @@
 //! Rules that many ops share: shapes, and gradients of broadcasting.
 
 use crate::error::Result;
-use crate::tensor::{AsTensor, DType, Dim, Dims, Literal, Scalar, Shape, Tensor, broadcast_shapes, broadcast_sizes};
+use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
 use smallvec::SmallVec;
 
 /// The dimensions of an elementwise op on two types, by NumPy's rules.
@@ -41,12 +41,4 @@ pub const fn sum_dtype(dtype: DType) -> DType {
         DType::F16 | DType::BF16 => DType::F32,
         other => other,
     }
-}
-
-/// A tensor of one value, of the dtype and shape of another.
-#[track_caller]
-pub fn splat_like(value: f64, like: &Tensor) -> Tensor {
-    let ty = like.ty();
-    let one = super::constant(&Literal::scalar(Scalar::Float(value), ty.dtype));
-    super::expand_dims_to(&one, &ty.dims)
 }

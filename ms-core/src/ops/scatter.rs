@@ -4,7 +4,7 @@
 use super::axis::{const_shape, named};
 use super::gather::{check_dtypes, check_index};
 use super::host::{dense, elements, plus, positions, walk_named};
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
+use super::{Arrays, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Shape, Tensor, Type, apply1, broadcast_shapes};
 use crate::with_element;
@@ -42,21 +42,26 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     },
 };
 
+/// The first operand with the elements of the third at the named places: added, or in their stead.
+fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arrays> {
+    let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, out.shape())?;
+    let shape = out.shape_owned();
+    with_element!(out.dtype(), T => {
+        let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
+        walk_named(&shape, axis, inputs[1].shape(), &index, |at, named| {
+            to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
+        });
+    });
+    Ok(smallvec![out])
+}
+
 /// The first operand with each element of the third added at the position along attribute 0
 /// that the second one names for it.
 pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: &["axis"] },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
-    eval: |attrs, inputs| {
-        let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
-        let index = positions(inputs[1], axis, out.shape())?;
-        let shape = out.shape_owned();
-        with_element!(out.dtype(), T => {
-            let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
-            walk_named(&shape, axis, inputs[1].shape(), &index, |at, named| to[named] = plus(to[named], from[at]));
-        });
-        Ok(smallvec![out])
-    },
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, true),
     derivative: Derivative::Rule(|it| {
         let g = it.cotangent();
         let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
@@ -78,16 +83,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
 pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: &["axis"] },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
-    eval: |attrs, inputs| {
-        let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
-        let index = positions(inputs[1], axis, out.shape())?;
-        let shape = out.shape_owned();
-        with_element!(out.dtype(), T => {
-            let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
-            walk_named(&shape, axis, inputs[1].shape(), &index, |at, named| to[named] = from[at]);
-        });
-        Ok(smallvec![out])
-    },
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, false),
     derivative: Derivative::Rule(|it| {
         let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
         let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &super::zeros_like(source)]));

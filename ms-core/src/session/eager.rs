@@ -28,9 +28,7 @@ type Operands<'a> = SmallVec<[&'a Array; 3]>;
 
 fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
     let types: SmallVec<[Type; 3]> = operands.iter().map(|it| it.ty()).collect();
-    let results = (def.infer)(call.attrs, &types.iter().collect::<SmallVec<[&Type; 3]>>())?;
-    results.iter().try_for_each(Type::check_size)?;
-    Ok(results)
+    ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
 }
 
 /// The result as an array that nobody else writes.

@@ -2,7 +2,6 @@
 
 use super::compiled::{Compiled, Derivative};
 use crate::error::Result;
-use crate::ops::rules::splat_like;
 use crate::ops::{self, Cotangents};
 use crate::tensor::{
     DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, SlotId, Tensor, current_dispatcher, with_dispatcher,
@@ -109,13 +108,13 @@ impl Tape {
         let mut gradients = Gradients::new(state.next as usize);
         for result in results {
             if let Some(slot) = state.slot(result) {
-                gradients.add(slot, splat_like(1.0, result));
+                gradients.add(slot, ops::ones_like(result));
             }
         }
         pull_all(state.steps.iter().map(|it| &**it), &mut gradients)?;
         let gradient = |it: &Tensor| match state.slot(it).and_then(|slot| gradients.get(slot)) {
             Some(gradient) => gradient.clone(),
-            None => splat_like(0.0, it),
+            None => ops::zeros_like(it),
         };
         Ok(watched.iter().map(gradient).collect())
     }
@@ -164,7 +163,7 @@ impl Pullback for CallEntry {
 
     fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
         let given = cotangents.iter().zip(&self.templates);
-        let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| splat_like(0.0, like)));
+        let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| ops::zeros_like(like)));
         let inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
         Ok(self.derivative.backward.call(&inputs)?.into_iter().map(Some).collect())
     }

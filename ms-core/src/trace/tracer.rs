@@ -360,9 +360,8 @@ impl Tracer {
         let frame = state.top();
         let results = {
             let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| frame.graph.ty(it)).collect();
-            (ops::definition(call.op).infer)(call.attrs, &types)?
+            ops::infer(ops::definition(call.op), call.attrs, &[], &types)?
         };
-        results.iter().try_for_each(Type::check_size)?;
         let mut node = Node::new(call.op, call.attrs.clone(), inputs);
         node.location = Some(call.location);
         let id = frame.graph.add_node(node, results);

@@ -2,7 +2,6 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::rules::splat_like;
 use crate::ops::{self, Cotangents, Derivative, Vjp};
 use crate::tensor::{Attrs, Op, OpCall, Tensor, dispatcher};
 use crate::trace;
@@ -194,7 +193,7 @@ fn backward(
     pull_all(steps.iter().map(|it| it as &dyn Pullback), &mut gradients)?;
     let gradient = |&input: &usize| match gradients.get(graph.inputs()[input].0) {
         Some(gradient) => gradient.clone(),
-        None => splat_like(0.0, &inputs[input]),
+        None => ops::zeros_like(&inputs[input]),
     };
     Ok(wrt.iter().map(gradient).collect())
 }
@@ -210,7 +209,7 @@ pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize) -> Result<Gr
         let Replay { mut outputs, steps } = replay(graph, inputs, wrt)?;
         let seeds = graph.outputs().iter().zip(&outputs).take(results);
         let seeds = seeds.filter(|(_, output)| output.dtype().is_float());
-        let seeds = seeds.map(|(&value, output)| (value, splat_like(1.0, output)));
+        let seeds = seeds.map(|(&value, output)| (value, ops::ones_like(output)));
         let gradients = backward(graph, inputs, &steps, wrt, seeds)?;
         outputs.extend(gradients);
         Ok(outputs)
