@@ -180,7 +180,8 @@ fn write_types(out: &mut Vec<u8>, graph: &Graph, ids: &[ValueId]) {
 }
 
 fn write_type(out: &mut Vec<u8>, ty: &Type) {
-    let sizes = ty.dims.iter().map(|dim| dim.as_const().expect("symbolic dimensions do not occur yet"));
+    // No constant size reaches `usize::MAX`, which stands for one that is not known.
+    let sizes = ty.dims.iter().map(|dim| dim.as_const().unwrap_or(usize::MAX));
     write_shape(out, ty.dtype, sizes);
 }
 

@@ -1,6 +1,7 @@
 //! `call`: a graph applied to operands.
 
 use super::evaluate::evaluate_graph;
+use super::regions::{check_operands, output_types};
 use super::{Derivative, Lowering, OpDef, RegionRule};
 use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
@@ -15,13 +16,8 @@ pub static CALL: OpDef = OpDef {
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         infer: |_, regions, inputs| {
-            let callee = &regions[0];
-            let wanted: Vec<_> = callee.inputs().iter().map(|&id| callee.ty(id)).collect();
-            if wanted != inputs {
-                let message = format!("`@{}` takes {wanted:?}, not {inputs:?}", callee.name());
-                return Err(Error::new(Code::Argument, message));
-            }
-            Ok(callee.outputs().iter().map(|&id| callee.ty(id).clone()).collect())
+            check_operands(&regions[0], inputs)?;
+            Ok(output_types(&regions[0]).cloned().collect())
         },
         eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
     }),

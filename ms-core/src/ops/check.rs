@@ -3,7 +3,7 @@
 use super::{Lowering, OpDef, Regions, Types, by_number};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
-use crate::tensor::{Attr, Attrs, Type};
+use crate::tensor::{Attr, Attrs, Dim, Type};
 use rustc_hash::FxHashMap;
 use std::mem::{Discriminant, discriminant};
 
@@ -15,12 +15,20 @@ pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) ->
     let results = match &def.lowering {
         Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
         // Without its regions such an op refuses by itself.
-        _ => (def.infer)(attrs, inputs),
+        Lowering::Regions(_) => (def.infer)(attrs, inputs),
+        _ => inputs.iter().try_for_each(|it| known_size(it)).and_then(|()| (def.infer)(attrs, inputs)),
     };
     let sized = |results: Types| results.iter().try_for_each(Type::check_size).map(|()| results);
     results
         .and_then(sized)
         .map_err(|error| error.with_op(def.name()).with_operands(inputs.iter().map(|it| it.to_string())))
+}
+
+fn known_size(ty: &Type) -> Result<()> {
+    match ty.dims.contains(&Dim::DYNAMIC) {
+        false => Ok(()),
+        true => Err(Error::new(Code::Shape, format!("{ty} has a size that only running decides"))),
+    }
 }
 
 /// Whether a graph, with all graphs in it, keeps every invariant: structure (see

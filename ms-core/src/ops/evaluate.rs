@@ -23,8 +23,9 @@ pub fn evaluate_node(node: &Node, inputs: &[&Array]) -> Result<Arrays> {
 /// # Errors
 /// [`Code::Argument`] when the inputs are not those of the graph; what an op refuses.
 pub fn evaluate_graph(graph: &Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
-    if !inputs.iter().map(|it| it.ty()).eq(graph.inputs().iter().map(|&id| graph.ty(id).clone())) {
-        let given: Vec<_> = inputs.iter().map(|it| it.ty()).collect();
+    let given: Vec<_> = inputs.iter().map(|it| it.ty()).collect();
+    let wanted = graph.inputs();
+    if wanted.len() != given.len() || wanted.iter().zip(&given).any(|(&wanted, ty)| !graph.ty(wanted).admits(ty)) {
         let message = format!("the inputs of `@{}` are of other types than {given:?}", graph.name());
         return Err(Error::new(Code::Argument, message));
     }

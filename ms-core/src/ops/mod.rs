@@ -28,6 +28,9 @@ mod pooling;
 mod primitive;
 pub mod random;
 pub mod reference;
+#[cfg(test)]
+mod region_tests;
+mod regions;
 mod repeat;
 pub mod rules;
 mod selection;
@@ -57,6 +60,7 @@ primitives! {
     arithmetic::{ ABS, ADD, MUL, NEG, SIGN, SQUARE, SUB };
     avg_pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD };
     bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
+    branch::{ IF };
     broadcast_to::{ BROADCAST_TO };
     call::{ CALL };
     cast::{ CAST };
@@ -85,6 +89,7 @@ primitives! {
     reduction::{ ALL, ANY, MAX, MIN, PROD, SUM };
     reshape::{ RESHAPE };
     rounding::{ CEIL, FLOOR, ROUND, TRUNC };
+    scan::{ SCAN };
     scatter::{ SCATTER, SCATTER_ADD, TAKE_ALONG_AXIS };
     select::{ SELECT };
     slice::{ SLICE };
@@ -93,6 +98,7 @@ primitives! {
     stop_gradient::{ STOP_GRADIENT };
     trigonometric::{ ACOS, ASIN, ATAN, ATAN2, COS, HYPOT, SIN, TAN };
     value_and_grad::{ VALUE_AND_GRAD };
+    while_loop::{ WHILE };
 }
 
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};

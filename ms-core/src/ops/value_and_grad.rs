@@ -1,5 +1,6 @@
 //! `value_and_grad`: a graph with its gradients, until it is expanded.
 
+use super::regions::{check_operands, output_types};
 use super::{Derivative, Lowering, OpDef, RegionRule};
 use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
@@ -18,12 +19,8 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         infer: |attrs, regions, inputs| {
-            let body = &regions[0];
-            let wanted: Vec<_> = body.inputs().iter().map(|&id| body.ty(id)).collect();
-            if wanted != inputs {
-                return Err(refuse(&format!("`@{}` takes {wanted:?}, not {inputs:?}", body.name())));
-            }
-            let results = body.outputs().iter().map(|&id| body.ty(id).clone());
+            check_operands(&regions[0], inputs)?;
+            let results = output_types(&regions[0]).cloned();
             let gradients = attrs.sizes(0).into_iter().map(|at| inputs[at].clone());
             Ok(results.chain(gradients).collect())
         },

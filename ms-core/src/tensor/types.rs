@@ -14,6 +14,10 @@ pub struct Dim(i64);
 pub type Dims = SmallVec<[Dim; 4]>;
 
 impl Dim {
+    /// The size of an axis that only the run of a loop decides. It equals itself; no op but
+    /// `scan` and those that pass values on takes it.
+    pub const DYNAMIC: Self = Self(i64::MIN);
+
     /// A constant size; one above `i64::MAX`, which no memory holds, counts as `i64::MAX`.
     pub const fn new(size: usize) -> Self {
         Self(if size > i64::MAX as usize { i64::MAX } else { size as i64 })
@@ -39,7 +43,7 @@ impl PartialEq<usize> for Dim {
 
 impl fmt::Display for Dim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        if *self == Self::DYNAMIC { f.write_str("?") } else { self.0.fmt(f) }
     }
 }
 
@@ -67,6 +71,18 @@ impl Type {
     /// A type from its parts.
     pub fn new(dtype: DType, dims: Dims) -> Self {
         Self { dtype, dims }
+    }
+
+    /// The type of several values of this type along a new first axis.
+    pub fn stacked(&self, size: Dim) -> Self {
+        Self { dtype: self.dtype, dims: std::iter::once(size).chain(self.dims.iter().copied()).collect() }
+    }
+
+    /// Whether a value of type `other` is one of this type: equal, where this type does not
+    /// leave a size open.
+    pub fn admits(&self, other: &Self) -> bool {
+        let fits = |(mine, theirs): (&Dim, &Dim)| mine == theirs || *mine == Dim::DYNAMIC;
+        self.dtype == other.dtype && self.rank() == other.rank() && self.dims.iter().zip(&other.dims).all(fits)
     }
 
     /// Number of dimensions.

@@ -4,7 +4,7 @@ use super::lex::{Lexer, Token};
 use super::literal::{bytes_from_hex, element_from_text, nan_from_hex};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, ValueId};
-use crate::tensor::{Attr, Attrs, DType, Dims, Literal, Op, Shape, Type};
+use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Literal, Op, Shape, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -314,35 +314,46 @@ impl<'a> Parser<'a> {
 
     /// A type from its `[` on; `start` is where it begins.
     fn dims(&mut self, dtype: DType, start: usize) -> Result<Type> {
-        let sizes = self.ints()?;
-        let mut dims = Dims::new();
+        let dims: Dims = self.list(Self::dim)?;
         // Strides are products of sizes, so these fit even where another size is zero.
+        let sizes = dims.iter().map(|it| it.as_const().map_or(1, |size| size.max(1) as isize));
         let mut reach = Some(dtype.size() as isize);
-        for &size in &sizes {
-            let Ok(size) = usize::try_from(size) else {
-                return Err(self.lexer.error(start, format!("a size is not negative, but {size} is")));
-            };
-            dims.push(size.into());
-            reach = reach.and_then(|it| it.checked_mul(size.max(1) as isize));
-        }
+        sizes.for_each(|size| reach = reach.and_then(|it| it.checked_mul(size)));
         match reach {
             Some(_) => Ok(Type::new(dtype, dims)),
             None => Err(self.lexer.error(start, "a value of this type does not fit the address space")),
         }
     }
 
+    fn dim(&mut self) -> Result<Dim> {
+        if self.eat('?')? {
+            return Ok(Dim::DYNAMIC);
+        }
+        let start = self.at;
+        let size = self.int()?;
+        match usize::try_from(size) {
+            Ok(size) => Ok(size.into()),
+            Err(_) => Err(self.lexer.error(start, format!("a size is not negative, but {size} is"))),
+        }
+    }
+
     fn ints(&mut self) -> Result<SmallVec<[i64; 4]>> {
-        let mut ints = SmallVec::new();
+        self.list(Self::int)
+    }
+
+    /// Items in brackets, separated by commas.
+    fn list<T, L: Default + Extend<T>>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<L> {
+        let mut items = L::default();
         self.symbol('[', "a list of integers")?;
         if !self.eat(']')? {
             loop {
-                ints.push(self.int()?);
+                items.extend([item(self)?]);
                 if !self.more(']')? {
                     break;
                 }
             }
         }
-        Ok(ints)
+        Ok(items)
     }
 
     fn int(&mut self) -> Result<i64> {

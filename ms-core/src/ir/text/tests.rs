@@ -100,7 +100,7 @@ fn errors_say_what_was_expected() {
         ("graph main", "1, column 7: expected the name of the graph, as `@name`, found `main`"),
         ("graph @f(%0 f32[])", "1, column 13: expected `:` (the input's type), found `f32`"),
         ("graph @f(%0: g32[])", "1, column 14: expected a type such as `f32[2, 3]`, found `g32`"),
-        ("graph @f(%0: f32[-1])", "1, column 14: a size is not negative, but -1 is"),
+        ("graph @f(%0: f32[-1])", "1, column 18: a size is not negative, but -1 is"),
         ("graph @f(%0: f32[0, 4611686018427387904])", "1, column 14: a value of this type does not fit"),
         ("graph @f(%0: f32[x])", "1, column 18: expected an integer of 64 bits, found `x`"),
         ("graph @f(%0: f32[], %0: f32[])", "1, column 21: `%0` is defined twice"),
