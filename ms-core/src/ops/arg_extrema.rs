@@ -1,7 +1,7 @@
 //! `argmax` and `argmin`: where the extreme elements are.
 
 use super::axis::normalize_axis;
-use super::{Arrays, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
+use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -14,6 +14,7 @@ pub static ARGMAX: OpDef = OpDef {
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], |a, b| a > b),
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples,
 };
@@ -25,6 +26,7 @@ pub static ARGMIN: OpDef = OpDef {
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], |a, b| a < b),
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples,
 };

@@ -5,7 +5,7 @@ use super::convolution::ranked;
 use super::host::{narrow_floats, wide_floats};
 use super::pooling::{check_pooled, pooled_shape};
 use super::window::{PerAxis, Spatial, spatial};
-use super::{Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
+use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -27,6 +27,7 @@ pub static AVG_POOL: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].shape()[2..]), &[it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || avg_samples(false),
 };
@@ -48,6 +49,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         let attrs = Attrs::new(it.attrs.as_slice()[..6].iter().cloned());
         smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || avg_samples(true),
 };
@@ -67,6 +69,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].shape()[2..]).into()]);
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |count: &[usize]| {
@@ -90,6 +93,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         let attrs = Attrs::new(it.attrs.as_slice()[..1].iter().cloned());
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let attrs = Attrs::new([(&[3usize, 2][..]).into(), (&[7usize, 5][..]).into()]);

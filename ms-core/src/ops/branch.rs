@@ -2,7 +2,7 @@
 
 use super::evaluate::evaluate_graph;
 use super::regions::{check_condition, check_operands, output_types};
-use super::{Derivative, Lowering, OpDef, RegionRule};
+use super::{Batching, Derivative, Lowering, OpDef, RegionRule};
 use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
 
@@ -13,6 +13,7 @@ pub static IF: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types of an `if` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "an `if` is evaluated with its regions")),
     derivative: Derivative::None("its derivative is that of its regions"),
+    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
         infer: |_, regions, inputs| {

@@ -1,7 +1,7 @@
 //! `broadcast_to`: repetition along new axes and axes of size one.
 
 use super::rules::sum_to;
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoShape, Layout, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -22,6 +22,7 @@ pub static BROADCAST_TO: OpDef = OpDef {
         Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
+    batching: Batching::Derived,
     lowering: Lowering::View(|attrs, layout| layout.broadcast_to(&attrs.sizes(0)).ok()),
     samples: || {
         let shape: Attr = (&[2usize, 3, 4][..]).into();

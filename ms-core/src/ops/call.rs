@@ -2,7 +2,7 @@
 
 use super::evaluate::evaluate_graph;
 use super::regions::{check_operands, output_types};
-use super::{Derivative, Lowering, OpDef, RegionRule};
+use super::{Batching, Derivative, Lowering, OpDef, RegionRule};
 use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
 
@@ -13,6 +13,7 @@ pub static CALL: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a call are those of the graph that it calls")),
     eval: |_, _| Err(Error::new(Code::Argument, "a call is evaluated with the graph that it calls")),
     derivative: Derivative::None("its derivative is that of the graph that it calls"),
+    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         infer: |_, regions, inputs| {

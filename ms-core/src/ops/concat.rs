@@ -2,7 +2,7 @@
 
 use super::axis::{const_shape, named, refusal};
 use super::slice::narrow;
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis};
 use crate::error::{Code, Error, OrRaise, raise};
 use crate::tensor::{Array, AsTensor, Attrs, OpInfo, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -55,6 +55,7 @@ pub static CONCAT: OpDef = OpDef {
         };
         it.inputs.iter().zip(it.needs).map(&mut part).collect()
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, shapes: &[&[usize]]| {

@@ -1,6 +1,6 @@
 //! `constant`: data that is part of the program.
 
-use super::{Derivative, Lowering, OpDef, Sample};
+use super::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attr, Attrs, DType, Literal, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -13,6 +13,7 @@ pub static CONSTANT: OpDef = OpDef {
     },
     eval: |attrs, _| Ok(smallvec![attrs.literal(0).to_array()]),
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Constant,
     samples: || {
         let array = Array::full(&[2, 3], Scalar::Float(1.5), DType::F32);

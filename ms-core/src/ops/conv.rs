@@ -8,7 +8,7 @@ use super::conv_geometry::Geometry;
 use super::gather::check_dtypes;
 use super::host::{narrow_floats, wide_floats};
 use super::window::{PerAxis, Window};
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -42,6 +42,7 @@ pub static CONV: OpDef = OpDef {
             it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.shape()[2..])),
         ]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         SAMPLES
@@ -86,6 +87,7 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
             it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.shape()[2..])),
         ]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         SAMPLES
@@ -131,6 +133,7 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
             it.needs[1].then(|| conv_of(it.attrs, x, v)),
         ]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         SAMPLES

@@ -3,7 +3,7 @@
 use super::elementwise::wide;
 use super::host::{Axis, dense};
 use super::reduction::widened;
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -21,6 +21,7 @@ pub static CUMSUM: OpDef = OpDef {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples,
 };
@@ -47,6 +48,7 @@ pub static CUMPROD: OpDef = OpDef {
         let before = sum(g * y) / select(&zero, 1.0, x);
         smallvec![Some(select(first, sum(g * without), select(zeros.eq(0), before, 0.0)))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples,
 };

@@ -1,5 +1,6 @@
 //! What an op is.
 
+use super::Batching;
 use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
@@ -26,6 +27,8 @@ pub struct OpDef {
     pub eval: fn(&Attrs, &[&Array]) -> Result<Arrays>,
     /// The derivative.
     pub derivative: Derivative,
+    /// How it runs on many lanes at once.
+    pub batching: Batching,
     /// How it becomes kernels.
     pub lowering: Lowering,
     /// Operands on which the generated tests try it; never empty.

@@ -5,7 +5,7 @@
 //! that every execution path and number of threads gives the same numbers.
 
 use super::philox::Stream;
-use super::{Arrays, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
+use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, Attr, Attrs, DType, Element, OpInfo, Scalar, Type};
 use crate::with_element;
@@ -23,6 +23,7 @@ pub static RANDOM_BITS: OpDef = OpDef {
         _ => fill::<u64>(attrs, stream(inputs[0])?.wide_words()),
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || samples(DType::U64, []),
 };
@@ -50,6 +51,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
 };
@@ -85,6 +87,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || samples(DType::F32, [1.0.into(), 0.5.into()]),
 };
@@ -112,6 +115,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || samples(DType::I64, [(-3i64).into(), 9i64.into()]),
 };
@@ -131,6 +135,7 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
         fill(attrs, stream(inputs[0])?.words().map(|it| (it as u64) < below))
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || samples(DType::Bool, [0.25.into()]),
 };

@@ -218,6 +218,7 @@ macro_rules! elementwise {
             derivative: elementwise!(
                 @vjp [$($x)+] $(|$g, $y| { $($vx: $gradient),+ })? $($word $($why)?)?
             ),
+            batching: $crate::ops::Batching::Derived,
             lowering: $crate::ops::Lowering::Map(|_, builder, operands| {
                 $crate::ops::body::$body(builder, operands, $lower)
             }),

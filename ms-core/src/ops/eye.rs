@@ -1,6 +1,6 @@
 //! `eye`: ones on a diagonal.
 
-use super::{Derivative, Lowering, OpDef, Sample};
+use super::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::ir::{BinaryOp, Compare};
 use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -24,6 +24,7 @@ pub static EYE: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
         let k = body.constant(attrs.int(2), DType::I64);
         let diagonal = body.binary(BinaryOp::Add, index[0], k);

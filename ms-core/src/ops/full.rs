@@ -1,6 +1,6 @@
 //! `full`: one value everywhere.
 
-use super::{Derivative, Lowering, OpDef, Sample};
+use super::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attr, Attrs, DType, IntoShape, Literal, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -10,6 +10,7 @@ pub static FULL: OpDef = OpDef {
     infer: |attrs, _| Ok(smallvec![Type::of(attrs.literal(0).dtype(), &attrs.sizes(1))]),
     eval: |attrs, _| Ok(smallvec![Array::full(&attrs.sizes(1), value(attrs), attrs.literal(0).dtype())]),
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(value(attrs), ty.dtype)),
     samples: || {
         let shape: Attr = (&[2usize, 3][..]).into();

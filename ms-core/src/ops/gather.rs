@@ -2,7 +2,7 @@
 
 use super::axis::{const_shape, named};
 use super::host::{Axis, dense, elements, plus, positions, replace_axis};
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis, reshape};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis, reshape};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
@@ -45,6 +45,7 @@ pub static GATHER: OpDef = OpDef {
         let index = reshape(index, [index.numel()]);
         smallvec![Some(apply1(INDEX_ADD.op(), it.attrs, &[&super::zeros_like(x), &index, &source])), None]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -93,6 +94,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], count: usize| {

@@ -3,7 +3,7 @@
 use super::axis::const_shape;
 use super::gather::{check_dtypes, check_index};
 use super::host::{dense, elements, plus};
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Shape, Tensor, Type, apply1};
 use crate::with_element;
@@ -30,6 +30,7 @@ pub static GATHER_ND: OpDef = OpDef {
         let zeros = super::zeros_like(&it.inputs[0]);
         smallvec![Some(apply1(SCATTER_ND_ADD.op(), it.attrs, &[&zeros, &it.inputs[1], it.cotangent()])), None]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |x: &[usize], index: &[usize]| {
@@ -67,6 +68,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |x: &[usize], index: &[usize], source: &[usize]| {

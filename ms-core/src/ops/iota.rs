@@ -1,6 +1,6 @@
 //! `iota`: evenly spaced numbers along one axis.
 
-use super::{Derivative, Lowering, OpDef, Sample, normalize_axis};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, normalize_axis};
 use crate::ir::BinaryOp;
 use crate::tensor::{Array, Attr, Attrs, DType, IntoShape, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -28,6 +28,7 @@ pub static IOTA: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
         let (at, compute) = (index[attrs.int(1) as usize], if ty.dtype.is_float() { DType::F64 } else { DType::I64 });
         let (start, step) = (scalar(attrs, 2), scalar(attrs, 3));

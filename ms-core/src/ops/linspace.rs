@@ -1,6 +1,6 @@
 //! `linspace`: evenly spaced numbers between two ends.
 
-use super::{Derivative, Lowering, OpDef, Sample};
+use super::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::ir::{BinaryOp, Compare};
 use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -23,6 +23,7 @@ pub static LINSPACE: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Zero,
+    batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
         let at = body.cast(index[0], DType::F64);
         let (start, step) = (body.constant(attrs.float(0), DType::F64), body.constant(step(attrs), DType::F64));

@@ -1,7 +1,7 @@
 //! `matmul`: products of matrices.
 
 use super::axis::refusal;
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
 use crate::error::{Code, Error, OrRaise, raise};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Shape, Tensor, Type};
 use crate::tensor::{apply1, broadcast_shapes, promote};
@@ -58,6 +58,7 @@ pub static MATMUL: OpDef = OpDef {
             it.needs[1].then(|| product_of(&transpose(a, -2, -1), g)),
         ]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Product,
     samples: || {
         let of = |a: &[usize], b: &[usize]| {

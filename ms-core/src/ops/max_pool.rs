@@ -5,7 +5,7 @@ use super::convolution::ranked;
 use super::host::{narrow_floats, wide_floats};
 use super::pooling::{check_pooled, pooled_shape};
 use super::window::{PerAxis, Spatial, Window, spatial};
-use super::{Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Shape, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -23,6 +23,7 @@ pub static MAX_POOL: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || max_samples(|x, _| vec![x]),
 };
@@ -46,6 +47,7 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![None, Some(apply1(MAX_POOL_TAKE.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || max_samples(|x, y| vec![x, y]),
 };
@@ -67,6 +69,7 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![None, Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || max_samples(|x, _| vec![x.clone(), x]),
 };

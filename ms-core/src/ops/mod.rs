@@ -5,6 +5,7 @@
 //! definition.
 
 mod axis;
+mod batching;
 pub mod body;
 mod check;
 mod conv_geometry;
@@ -102,6 +103,7 @@ primitives! {
 }
 
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
+pub use batching::{Batching, Lanes, batch};
 pub use check::{infer, verify, verify_one};
 pub use convolution::*;
 pub use creation::*;

@@ -1,7 +1,7 @@
 //! `permute`: the axes in another order.
 
 use super::axis::named;
-use super::{Derivative, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis};
+use super::{Batching, Derivative, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis};
 use crate::error::{Code, Error, OrRaise};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
@@ -31,6 +31,7 @@ pub static PERMUTE: OpDef = OpDef {
         }
         smallvec![Some(apply1(PERMUTE.op(), &Attrs::new([(&*inverse).into()]), &[it.cotangent()]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::View(|attrs, layout| Some(layout.permute(&attrs.sizes(0)))),
     samples: || {
         let axes: Attr = (&[2usize, 0, 1][..]).into();

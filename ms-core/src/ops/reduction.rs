@@ -2,7 +2,7 @@
 
 use super::elementwise::{Domain, wide};
 use super::rules::sum_dtype;
-use super::{Derivative, ReduceAxes, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp, select};
+use super::{Batching, Derivative, ReduceAxes, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp, select};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ir::Reducer;
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1};
@@ -30,6 +30,7 @@ macro_rules! reduction {
                 })])
             },
             derivative: $derivative,
+            batching: Batching::Derived,
             lowering: Lowering::Reduce(ReduceRule { reducer: Reducer::$reducer, accumulate: sum_dtype }),
             samples: || samples(Domain::$domain),
         };

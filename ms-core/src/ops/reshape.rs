@@ -1,7 +1,7 @@
 //! `reshape`: the same elements in row-major order under another shape.
 
 use super::axis::named;
-use super::{Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, OrRaise};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, count};
 use smallvec::smallvec;
@@ -22,6 +22,7 @@ pub static RESHAPE: OpDef = OpDef {
         Ok(smallvec![dense.with_layout(layout)])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(reshape_dims(it.cotangent(), &it.inputs[0].ty().dims))]),
+    batching: Batching::Derived,
     lowering: Lowering::View(|attrs, layout| layout.reshape(&attrs.sizes(0))),
     samples: || {
         let shape: Attr = (&[6usize, 2][..]).into();

@@ -2,7 +2,7 @@
 
 use super::evaluate::evaluate_graph;
 use super::regions::{check_carries, check_operands, output_types};
-use super::{Arrays, Derivative, Lowering, OpDef, RegionRule, Types};
+use super::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule, Types};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
 
@@ -22,6 +22,7 @@ pub static SCAN: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `scan` are those of its region")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `scan` is evaluated with its region")),
     derivative: Derivative::None("its derivative is that of its region"),
+    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule { count: 1, infer, eval }),
     samples: Vec::new,
 };

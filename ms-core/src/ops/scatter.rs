@@ -4,7 +4,7 @@
 use super::axis::{const_shape, named};
 use super::gather::{check_dtypes, check_index};
 use super::host::{dense, elements, plus, positions, walk_named};
-use super::{Arrays, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
+use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Shape, Tensor, Type, apply1, broadcast_shapes};
 use crate::with_element;
@@ -32,6 +32,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         let zeros = super::zeros_like(&it.inputs[0]);
         smallvec![Some(apply1(SCATTER_ADD.op(), it.attrs, &[&zeros, &it.inputs[1], it.cotangent()])), None]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -67,6 +68,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -98,6 +100,7 @@ pub static SCATTER: OpDef = OpDef {
         });
         smallvec![kept, None, written]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {

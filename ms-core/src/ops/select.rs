@@ -3,7 +3,7 @@
 use super::elementwise::evaluate;
 use super::operand::common_dtype;
 use super::rules::{broadcast_dims, sum_to};
-use super::{Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, OrRaise};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -32,6 +32,7 @@ pub static SELECT: OpDef = OpDef {
             it.needs[2].then(|| sum_to(select(condition, 0.0, g), other)),
         ]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Map(|_, body, v| body.select(v[0], v[1], v[2])),
     samples: || {
         let sample = |dtype, shapes: [&[usize]; 3]| {

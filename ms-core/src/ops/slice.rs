@@ -1,7 +1,7 @@
 //! `slice`: evenly spaced positions along every axis.
 
 use super::axis::const_shape;
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Attrs, OpInfo, Selection, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -21,6 +21,7 @@ pub static SLICE: OpDef = OpDef {
         let zeros = super::zeros_like(&it.inputs[0]);
         smallvec![Some(super::update(&zeros, it.cotangent(), it.attrs.ints(0), it.attrs.ints(2)))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::View(|attrs, layout| Some(layout.slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs)))),
     samples: || {
         let of = |starts: &[i64], sizes: &[i64], steps: &[i64]| {

@@ -2,7 +2,7 @@
 
 use super::axis::const_shape;
 use super::slice::{SLICE, check_ranges};
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error};
 use crate::tensor::{Attrs, OpInfo, Strides, Tensor, apply1};
 use smallvec::smallvec;
@@ -35,6 +35,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         });
         smallvec![kept, taken]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {

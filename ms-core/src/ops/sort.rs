@@ -3,7 +3,7 @@
 use super::axis::{named, refusal};
 use super::host::{Axis, dense, elements};
 use super::slice::narrow;
-use super::{Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis};
 use crate::error::{Code, OrRaise, raise};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply, apply1};
 use crate::with_element;
@@ -34,6 +34,7 @@ pub static SORT: OpDef = OpDef {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone()]);
         smallvec![Some(apply1(super::SCATTER_ADD.op(), &attrs, &[&zeros, &it.outputs[1], g]))]
     }),
+    batching: Batching::Derived,
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, descending: bool| {

@@ -1,7 +1,7 @@
 //! `value_and_grad`: a graph with its gradients, until it is expanded.
 
 use super::regions::{check_operands, output_types};
-use super::{Derivative, Lowering, OpDef, RegionRule};
+use super::{Batching, Derivative, Lowering, OpDef, RegionRule};
 use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
 
@@ -16,6 +16,7 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
+    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         infer: |attrs, regions, inputs| {

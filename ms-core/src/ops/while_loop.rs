@@ -3,7 +3,7 @@
 use super::evaluate::evaluate_graph;
 use super::regions::{check_carries, check_condition, check_operands, output_types};
 use super::scan::stack_rows;
-use super::{Arrays, Derivative, Lowering, OpDef, RegionRule};
+use super::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule};
 use crate::error::{Code, Error};
 use crate::tensor::{Array, DType, Dim, OpInfo, Type};
 
@@ -21,6 +21,7 @@ pub static WHILE: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `while` is evaluated with its regions")),
     derivative: Derivative::None("its derivative is that of its regions"),
+    batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
         infer: |attrs, regions, inputs| {
