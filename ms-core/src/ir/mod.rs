@@ -6,6 +6,7 @@ mod graph;
 mod kernel;
 #[cfg(test)]
 mod random;
+mod rewrite;
 pub mod text;
 mod verify;
 mod walk;
@@ -18,6 +19,7 @@ pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp,
     Val, virtual_lanes,
 };
+pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;
 pub use verify::{defects, verify_structure, verify_structure_of_one};
 pub use walk::subgraphs;

@@ -1,9 +1,8 @@
 //! Algebraic identities that hold to the bit.
 
-use super::rewrite::{Rewriter, Values, rewrite};
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, Type, ValueId};
+use crate::ir::{Graph, Node, Rewriter, Type, ValueId, Values, rewrite};
 use crate::ops::{
     ABS, ADD, BROADCAST_TO, CEIL, CONSTANT, DIV, FLOOR, FULL, LOGICAL_NOT, MAXIMUM, MINIMUM, MUL, NEG, RELU, ROUND,
     SELECT, SIGN, SUB, TRUNC,

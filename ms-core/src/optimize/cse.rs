@@ -1,8 +1,7 @@
 //! Common sub-expressions: equal nodes on equal operands.
 
-use super::rewrite::{Values, rewrite};
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Graph, Node, ValueId, Values, rewrite};
 use crate::tensor::{Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;

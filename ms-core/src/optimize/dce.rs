@@ -1,8 +1,7 @@
 //! Dead code: nodes whose results nothing uses.
 
-use super::rewrite::Rewriter;
 use super::{Pass, PassContext};
-use crate::ir::{Def, Graph, ValueId};
+use crate::ir::{Def, Graph, Rewriter, ValueId};
 use std::borrow::Cow;
 
 /// Drops nodes that no output and no node without results needs. Inputs stay: they are the

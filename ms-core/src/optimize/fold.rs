@@ -1,9 +1,8 @@
 //! Constant folding.
 
-use super::rewrite::{Rewriter, Values, rewrite};
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
-use crate::ir::{BinaryOp, Graph, Inst, KernelBuilder, Lanes, Node, Role, Step, Type, UnaryOp, Val, ValueId};
+use crate::ir::{BinaryOp, Graph, Inst, KernelBuilder, Lanes, Node, Rewriter, Role, Step, Type, UnaryOp, Val, ValueId, Values, rewrite};
 use crate::ops::{CONSTANT, FULL, Lowering, OpDef, definition};
 use crate::tensor::{Array, Attr, Attrs, DType, Literal};
 use smallvec::SmallVec;

@@ -1,8 +1,7 @@
 //! Inlining of calls.
 
-use super::rewrite::rewrite;
 use super::{Pass, PassContext};
-use crate::ir::Graph;
+use crate::ir::{Graph, rewrite};
 use crate::ops::CALL;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;

@@ -18,7 +18,6 @@ mod fold;
 mod inline;
 mod pass;
 mod pipeline;
-mod rewrite;
 mod uniform;
 mod views;
 

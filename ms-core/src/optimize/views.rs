@@ -1,8 +1,7 @@
 //! Views and conversions that change nothing, or that two others amount to.
 
-use super::rewrite::{Rewriter, Values, rewrite};
 use super::{Pass, PassContext};
-use crate::ir::{Graph, Node, Reducer, ValueId};
+use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
 use crate::ops::{self, BROADCAST_TO, CAST, Lowering, PERMUTE, RESHAPE, SLICE, STOP_GRADIENT, definition};
 use crate::tensor::{Attrs, DType, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};

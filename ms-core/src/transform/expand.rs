@@ -2,62 +2,56 @@
 
 use super::reverse;
 use crate::error::Result;
-use crate::ir::{Graph, Node, ValueId};
+use crate::ir::{Graph, Node, Rewriter, subgraphs};
 use crate::ops;
-use smallvec::SmallVec;
+use rustc_hash::FxHashMap;
 use std::borrow::Cow;
+use std::sync::Arc;
 
-/// The graph without transform nodes: gradients, from the inside out.
+/// The graph without transform nodes, here and in the graphs in it: each is expanded from the
+/// inside out, once where it stands in several places.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
 pub fn expand(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    let is_transform = |node: &Node| node.op == ops::VALUE_AND_GRAD.op();
-    if !graph.nodes().any(|(_, node)| is_transform(node)) {
+    let inner = subgraphs(graph);
+    if !has_transforms(graph) && !inner.iter().any(|it| has_transforms(it)) {
         return Ok(Cow::Borrowed(graph));
     }
-    let mut out = Graph::new(graph.name());
-    let mut map: Vec<Option<ValueId>> = vec![None; graph.value_count()];
-    for &input in graph.inputs() {
-        map[input.0 as usize] = Some(out.add_input(graph.ty(input).clone()));
+    let mut done: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
+    let with_done = |graph: &Graph, done: &FxHashMap<*const Graph, Arc<Graph>>| -> Result<Graph> {
+        let mut graph = graph.clone();
+        graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
+        expand_nodes(&graph).map(Cow::into_owned)
+    };
+    for region in inner {
+        let expanded = with_done(region, &done)?;
+        done.insert(Arc::as_ptr(region), Arc::new(expanded));
     }
+    with_done(graph, &done).map(Cow::Owned)
+}
+
+fn is_transform(node: &Node) -> bool {
+    node.op == ops::VALUE_AND_GRAD.op()
+}
+
+fn has_transforms(graph: &Graph) -> bool {
+    graph.nodes().any(|(_, node)| is_transform(node))
+}
+
+/// The graph without transform nodes of its own, whose regions have none.
+fn expand_nodes(graph: &Graph) -> Result<Cow<'_, Graph>> {
+    let mut rewriter = Rewriter::new(graph);
     for (_, node) in graph.nodes() {
-        let inputs: SmallVec<[ValueId; 3]> =
-            node.inputs.iter().map(|it| map[it.0 as usize].expect("operands are defined first")).collect();
-        let results: SmallVec<[ValueId; 1]> = if is_transform(node) {
-            let body = expand(&node.regions[0])?;
-            let wrt = node.attrs.sizes(0);
-            let differentiated = reverse::value_and_grad(&body, &wrt, node.attrs.int(1) as usize)?;
-            inline(&differentiated, &inputs, &mut out)
-        } else {
-            copy(graph, node, inputs, &mut out)
-        };
-        for (old, new) in node.outputs.iter().zip(results) {
-            map[old.0 as usize] = Some(new);
+        if !is_transform(node) {
+            rewriter.keep();
+            continue;
         }
+        let operands = rewriter.operands(node);
+        let wrt = node.attrs.sizes(0);
+        let differentiated = reverse::value_and_grad(&node.regions[0], &wrt, node.attrs.int(1) as usize)?;
+        let values = rewriter.splice(&differentiated, &operands);
+        rewriter.replace(&values);
     }
-    out.set_outputs(graph.outputs().iter().map(|it| map[it.0 as usize].expect("outputs are defined")));
-    Ok(Cow::Owned(out))
-}
-
-/// A node of `from` with other operands, at the end of `to`.
-fn copy(from: &Graph, node: &Node, inputs: SmallVec<[ValueId; 3]>, to: &mut Graph) -> SmallVec<[ValueId; 1]> {
-    let types: SmallVec<[_; 1]> = node.outputs.iter().map(|&it| from.ty(it).clone()).collect();
-    let id = to.add_node(Node { inputs, ..node.clone() }, types);
-    to.node(id).outputs.clone()
-}
-
-/// The nodes of `from` on these inputs, at the end of `to`; gives its outputs there.
-pub(crate) fn inline(from: &Graph, inputs: &[ValueId], to: &mut Graph) -> SmallVec<[ValueId; 1]> {
-    let mut map: Vec<Option<ValueId>> = vec![None; from.value_count()];
-    for (&old, &new) in from.inputs().iter().zip(inputs) {
-        map[old.0 as usize] = Some(new);
-    }
-    for (_, node) in from.nodes() {
-        let inputs = node.inputs.iter().map(|it| map[it.0 as usize].expect("operands are defined first")).collect();
-        for (&old, new) in node.outputs.iter().zip(copy(from, node, inputs, to)) {
-            map[old.0 as usize] = Some(new);
-        }
-    }
-    from.outputs().iter().map(|it| map[it.0 as usize].expect("outputs are defined")).collect()
+    Ok(rewriter.finish())
 }

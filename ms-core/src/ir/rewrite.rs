@@ -1,18 +1,18 @@
 //! One walk over a graph that builds its successor, or finds that there is nothing to build.
 
-use crate::ir::{Graph, Node, NodeId, ValueId};
+use super::graph::{Graph, Node, NodeId, ValueId};
 use crate::tensor::Type;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
 /// Values that stand for the results of a node.
-pub(super) type Values = SmallVec<[ValueId; 1]>;
+pub type Values = SmallVec<[ValueId; 1]>;
 
 /// Builds a graph from another one, whose nodes are taken in order: each is kept, replaced by
 /// values, or dropped. Nothing is copied before the first node that is not kept.
 ///
 /// Rules look at operands in [`Rewriter::graph`], where earlier replacements are done already.
-pub(super) struct Rewriter<'g> {
+pub struct Rewriter<'g> {
     from: &'g Graph,
     to: Option<Graph>,
     /// From values of `from` to values of `to`; unused while there is no `to`.
@@ -22,7 +22,7 @@ pub(super) struct Rewriter<'g> {
 }
 
 /// Applies a rule to every node in order: values that stand for its results, or nothing to keep it.
-pub(super) fn rewrite<'g>(
+pub fn rewrite<'g>(
     graph: &'g Graph,
     mut rule: impl FnMut(&mut Rewriter<'g>, &'g Node, &[ValueId]) -> Option<Values>,
 ) -> Cow<'g, Graph> {
@@ -38,7 +38,8 @@ pub(super) fn rewrite<'g>(
 }
 
 impl<'g> Rewriter<'g> {
-    pub(super) fn new(from: &'g Graph) -> Self {
+    /// A rewriter before the first node's turn.
+    pub fn new(from: &'g Graph) -> Self {
         let mut rewriter = Self { from, to: None, map: Vec::new(), at: 0 };
         // Values keep their numbers in a copy only where inputs come first.
         let ids = from.inputs().iter().chain(from.nodes().flat_map(|(_, node)| &node.outputs));
@@ -49,22 +50,22 @@ impl<'g> Rewriter<'g> {
     }
 
     /// What has been built: nodes of the source up to its turn, while nothing was changed.
-    pub(super) fn graph(&self) -> &Graph {
+    pub fn graph(&self) -> &Graph {
         self.to.as_ref().unwrap_or(self.from)
     }
 
     /// The value of [`Rewriter::graph`] that stands for a value of the source.
-    pub(super) fn map(&self, id: ValueId) -> ValueId {
+    pub fn map(&self, id: ValueId) -> ValueId {
         if self.to.is_some() { self.map[id.0 as usize] } else { id }
     }
 
     /// The operands of a node of the source, as values of [`Rewriter::graph`].
-    pub(super) fn operands(&self, node: &Node) -> SmallVec<[ValueId; 3]> {
+    pub fn operands(&self, node: &Node) -> SmallVec<[ValueId; 3]> {
         node.inputs.iter().map(|&id| self.map(id)).collect()
     }
 
     /// Keeps the node whose turn it is.
-    pub(super) fn keep(&mut self) {
+    pub fn keep(&mut self) {
         if let Some(to) = &mut self.to {
             let node = self.from.node(NodeId(self.at));
             copy_node(self.from, node, to, &mut self.map);
@@ -74,7 +75,7 @@ impl<'g> Rewriter<'g> {
 
     /// Lets values of [`Rewriter::graph`] stand for the results of the node whose turn it is;
     /// no values drop it, where nothing uses them.
-    pub(super) fn replace(&mut self, values: &[ValueId]) {
+    pub fn replace(&mut self, values: &[ValueId]) {
         self.fork();
         for (&old, &new) in self.from.node(NodeId(self.at)).outputs.iter().zip(values) {
             self.map[old.0 as usize] = new;
@@ -83,7 +84,7 @@ impl<'g> Rewriter<'g> {
     }
 
     /// Adds a node on values of [`Rewriter::graph`], and gives its results.
-    pub(super) fn add(&mut self, node: Node, types: impl IntoIterator<Item = Type>) -> Values {
+    pub fn add(&mut self, node: Node, types: impl IntoIterator<Item = Type>) -> Values {
         self.fork();
         let to = self.to.as_mut().expect("just forked");
         let id = to.add_node(node, types);
@@ -91,7 +92,7 @@ impl<'g> Rewriter<'g> {
     }
 
     /// Adds all nodes of `body`, whose inputs are the operands, and gives its outputs.
-    pub(super) fn splice(&mut self, body: &Graph, operands: &[ValueId]) -> Values {
+    pub fn splice(&mut self, body: &Graph, operands: &[ValueId]) -> Values {
         self.fork();
         let to = self.to.as_mut().expect("just forked");
         let mut map = vec![ValueId(u32::MAX); body.value_count()];
@@ -105,7 +106,7 @@ impl<'g> Rewriter<'g> {
     }
 
     /// The graph that was built, after the last node's turn.
-    pub(super) fn finish(self) -> Cow<'g, Graph> {
+    pub fn finish(self) -> Cow<'g, Graph> {
         match self.to {
             None => Cow::Borrowed(self.from),
             Some(mut to) => {
