@@ -2,7 +2,10 @@
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
-use crate::ir::{BinaryOp, Graph, Inst, KernelBuilder, Lanes, Node, Rewriter, Role, Step, Type, UnaryOp, Val, ValueId, Values, rewrite};
+use crate::ir::{
+    BinaryOp, Graph, Inst, KernelBuilder, Lanes, Node, Rewriter, Role, Step, Type, UnaryOp, Val, ValueId, Values,
+    rewrite,
+};
 use crate::ops::{CONSTANT, FULL, Lowering, OpDef, definition};
 use crate::tensor::{Array, Attr, Attrs, DType, Literal};
 use smallvec::SmallVec;
