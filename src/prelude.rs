@@ -1,7 +1,7 @@
 //! What programs import: `use ms::prelude::*`.
 
 pub use crate::data::{Batch, Dataset, read_csv};
-pub use crate::optim::{Adam, Optimizer, Sgd};
+pub use crate::optim::{Adadelta, Adagrad, Adam, AdamWeightDecay, Momentum, Optimizer, RMSProp, SGD};
 pub use crate::tensor::{Ellipsis, NewAxis, WithStep};
 pub use crate::train::{Mean, Progress, accuracy};
 pub use crate::{DType, Error, GradOperation, Parameter, Result, Tensor, nn, ops, random, tensor};

@@ -227,7 +227,7 @@ fn a_linear_model_trains_to_the_same_losses() {
         for parameter in net.trainable_parameters() {
             parameter.set(&Tensor::full_like(parameter.value(), 0.1));
         }
-        let opt = Sgd::new(0.01);
+        let opt = SGD::new(0.01);
         let batch = (x.clone(), y.clone());
         let loss = |net: &nn::Dense, (x, y): &Batch| ops::mse_loss(net.call(x), y);
         let step = |_| {

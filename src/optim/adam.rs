@@ -1,41 +1,52 @@
 //! Adam.
 
 use super::Optimizer;
-use super::state::{State, decayed, rate};
+use super::state::{State, averaged, decayed, number, update_each};
+use ms_core::ops::maximum;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{DType, Parameter, Tensor};
+use ms_core::{Parameter, Tensor};
 
 /// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1):
 /// `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`, `p ← p - lr m̂ / (sqrt(v̂) + ε)` with
 /// `m̂ = m / (1 - β₁ᵗ)`, `v̂ = v / (1 - β₂ᵗ)`.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::session::Gradients;
+/// let parameter = Parameter::new(tensor![1.0, -2.0], "p");
+/// let gradients = Gradients::new(vec![parameter.clone()], vec![tensor![0.5, 3.0]]);
+/// Adam::new(0.1).update(&gradients);
+/// // The first step has the length of the learning rate, whatever the gradient's.
+/// assert!(parameter.value().to_vec::<f32>().iter().zip([0.9, -2.1]).all(|(p, want)| (p - want).abs() < 1e-6));
+/// ```
 pub struct Adam {
     rate: Parameter,
     betas: (f64, f64),
     epsilon: f64,
     weight_decay: f64,
     decoupled: bool,
+    amsgrad: bool,
     /// `β₁ᵗ` and `β₂ᵗ`.
     powers: [Parameter; 2],
     moments: State<2>,
+    /// The largest second moment so far.
+    largest: State<1>,
 }
 
 impl Adam {
     /// With `β = (0.9, 0.999)` and `ε = 1e-8`.
     pub fn new(learning_rate: f64) -> Self {
-        let power = || {
-            let slot = Parameter::init("", (), DType::F32, || Tensor::scalar(1.0));
-            slot.set_requires_grad(false);
-            slot
-        };
         Self {
-            rate: rate(learning_rate),
+            rate: number(learning_rate),
             betas: (0.9, 0.999),
             epsilon: 1e-8,
             weight_decay: 0.0,
             decoupled: false,
-            powers: [power(), power()],
-            moments: State::new(),
+            amsgrad: false,
+            powers: [number(1.0), number(1.0)],
+            moments: State::zeros(),
+            largest: State::zeros(),
         }
     }
 
@@ -59,6 +70,12 @@ impl Adam {
     pub fn decoupled_weight_decay(self, weight_decay: f64) -> Self {
         Self { weight_decay, decoupled: true, ..self }
     }
+
+    /// The same with the largest `v` so far in the place of `v` (Reddi et al. 2018, "On the
+    /// Convergence of Adam and Beyond").
+    pub fn amsgrad(self, amsgrad: bool) -> Self {
+        Self { amsgrad, ..self }
+    }
 }
 
 impl Arg for Adam {
@@ -67,19 +84,23 @@ impl Arg for Adam {
         for fixed in [self.betas.0, self.betas.1, self.epsilon, self.weight_decay] {
             fixed.visit(sink);
         }
-        self.decoupled.visit(sink);
+        [self.decoupled, self.amsgrad].visit(sink);
         self.powers.visit(sink);
         self.moments.visit(sink);
+        self.largest.visit(sink);
     }
 }
 
 impl Optimizer for Adam {
     fn prepare(&self, parameters: &[Parameter]) {
         self.moments.prepare(parameters);
+        if self.amsgrad {
+            self.largest.prepare(parameters);
+        }
     }
 
     fn update(&self, gradients: &Gradients) {
-        self.moments.prepare(gradients.iter().map(|it| it.0));
+        self.prepare(gradients.parameters());
         let (b1, b2) = self.betas;
         let advance = |slot: &Parameter, beta: f64| {
             let power = slot * beta;
@@ -89,24 +110,25 @@ impl Optimizer for Adam {
         let (c1, c2) = (advance(&self.powers[0], b1), advance(&self.powers[1], b2));
         let rate = self.rate.value();
         let (step, root) = (&rate / c1, c2.sqrt());
-        for (parameter, gradient) in gradients.iter() {
-            let mut value = parameter.value();
+        update_each(gradients, |parameter, mut value, mut gradient| {
             let dtype = value.dtype();
             let of = |it: &Tensor| it.cast(dtype);
-            let gradient = if self.decoupled {
+            if self.decoupled {
                 value = &value - &value * of(&(&rate * self.weight_decay));
-                gradient.clone()
             } else {
-                decayed(&value, gradient, self.weight_decay)
-            };
+                gradient = decayed(&value, gradient, self.weight_decay);
+            }
             let [m, v] = self.moments.of(parameter);
-            let first = &m * b1 + &gradient * (1.0 - b1);
-            let second = &v * b2 + gradient.square() * (1.0 - b2);
-            m.set(&first);
-            v.set(&second);
+            let first = averaged(&m, b1, &gradient);
+            let mut second = averaged(&v, b2, &gradient.square());
+            if self.amsgrad {
+                let [largest] = self.largest.of(parameter);
+                second = maximum(&largest, &second);
+                largest.set(&second);
+            }
             let scale = second.sqrt() / of(&root) + self.epsilon;
-            parameter.set(&(value - first * of(&step) / scale));
-        }
+            value - first * of(&step) / scale
+        });
     }
 
     fn set_learning_rate(&self, rate: f64) {

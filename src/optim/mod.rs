@@ -3,11 +3,19 @@
 //! An optimiser keeps its state in parameters, one set for each parameter that it trains, so that
 //! a compiled training step reads and writes them like any other.
 
+mod adadelta;
+mod adagrad;
 mod adam;
+mod adam_weight_decay;
+mod rms_prop;
 mod sgd;
 mod state;
 mod step;
 
+pub use adadelta::Adadelta;
+pub use adagrad::Adagrad;
 pub use adam::Adam;
-pub use sgd::Sgd;
+pub use adam_weight_decay::AdamWeightDecay;
+pub use rms_prop::RMSProp;
+pub use sgd::{Momentum, SGD};
 pub use step::Optimizer;

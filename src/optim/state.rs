@@ -1,33 +1,50 @@
-//! What optimisers keep for each parameter.
+//! What optimisers keep: slots for each parameter, learning rates, counters.
 
-use ms_core::Parameter;
-use ms_core::ops;
+use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
+use ms_core::{DType, Parameter, Tensor, ops};
+use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// `N` slots for each trained parameter, of its type and zero at first.
-pub struct State<const N: usize>(Mutex<Vec<(Parameter, [Parameter; N])>>);
+/// `N` slots for each trained parameter.
+pub struct State<const N: usize> {
+    /// Whether a slot is one number rather than of the parameter's shape.
+    scalar: bool,
+    /// What slots hold at first.
+    first: f64,
+    slots: Mutex<Vec<(Parameter, [Parameter; N])>>,
+}
 
 impl<const N: usize> State<N> {
-    /// No slots yet.
-    pub fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+    /// Slots of the parameter's shape, zero at first.
+    pub fn zeros() -> Self {
+        Self::filled(0.0)
+    }
+
+    /// Slots of the parameter's shape that hold one number at first.
+    pub fn filled(first: f64) -> Self {
+        Self { scalar: false, first, slots: Mutex::default() }
+    }
+
+    /// Slots of one number each, zero at first.
+    pub fn scalars() -> Self {
+        Self { scalar: true, ..Self::zeros() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Vec<(Parameter, [Parameter; N])>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the slots of those parameters that have none.
     pub fn prepare<'a>(&self, parameters: impl IntoIterator<Item = &'a Parameter>) {
         let mut all = self.lock();
-        let mut known: std::collections::HashSet<u64> = all.iter().map(|it| it.0.id()).collect();
+        let mut known: HashSet<u64> = all.iter().map(|it| it.0.id()).collect();
         for parameter in parameters {
             if known.insert(parameter.id()) {
-                let zeros = || ops::zeros_like(parameter.load());
-                let ty = parameter.load();
-                let slots = std::array::from_fn(|_| Parameter::init("", ty.shape(), ty.dtype(), zeros));
-                slots.iter().for_each(|it| it.set_requires_grad(false));
+                let like = parameter.load();
+                let shape = if self.scalar { &[] } else { like.shape() };
+                let dtype = accumulator(like.dtype());
+                let slots = std::array::from_fn(|_| slot(shape, dtype, || ops::full_of(shape, self.first, dtype)));
                 all.push((parameter.clone(), slots));
             }
         }
@@ -49,14 +66,42 @@ impl<const N: usize> Arg for State<N> {
     }
 }
 
-/// The slot of a learning rate.
-pub fn rate(rate: f64) -> Parameter {
-    let slot = Parameter::init("", (), ms_core::DType::F32, || ms_core::Tensor::scalar(rate));
+fn slot(shape: &[usize], dtype: DType, init: impl FnOnce() -> Tensor) -> Parameter {
+    let slot = Parameter::init("", shape, dtype, init);
     slot.set_requires_grad(false);
     slot
 }
 
+/// The slot of a number of the whole optimiser: a learning rate, a power, a count.
+pub fn number(first: f64) -> Parameter {
+    slot(&[], DType::F32, || Tensor::scalar(first))
+}
+
+/// The dtype in which parameters of a dtype are updated: averages of small numbers, and their
+/// quotients, need f32 at least.
+fn accumulator(dtype: DType) -> DType {
+    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+}
+
+/// Replaces each parameter by what `update` makes of it, its value and its gradient, both in the
+/// dtype of its state.
+pub fn update_each(gradients: &Gradients, update: impl Fn(&Parameter, Tensor, Tensor) -> Tensor) {
+    for (parameter, gradient) in gradients.iter() {
+        let value = parameter.value();
+        let (dtype, wide) = (value.dtype(), accumulator(value.dtype()));
+        let next = update(parameter, value.cast(wide), gradient.cast(wide));
+        parameter.set(&next.cast(dtype));
+    }
+}
+
 /// `gradient + decay value`.
-pub fn decayed(value: &ms_core::Tensor, gradient: &ms_core::Tensor, decay: f64) -> ms_core::Tensor {
-    if decay == 0.0 { gradient.clone() } else { gradient + value * decay }
+pub fn decayed(value: &Tensor, gradient: Tensor, decay: f64) -> Tensor {
+    if decay == 0.0 { gradient } else { gradient + value * decay }
+}
+
+/// `average ← rate average + (1 - rate) term`, and its new value.
+pub fn averaged(average: &Parameter, rate: f64, term: &Tensor) -> Tensor {
+    let next = average * rate + term * (1.0 - rate);
+    average.set(&next);
+    next
 }

@@ -24,7 +24,7 @@ pub trait Optimizer: Arg {
     /// ```
     /// use ms::prelude::*;
     /// let net = nn::Dense::new(3, 1);
-    /// let opt = Sgd::new(0.1);
+    /// let opt = SGD::new(0.1);
     /// let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
     /// let before = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
     /// let after = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));

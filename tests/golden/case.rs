@@ -4,6 +4,7 @@ use ms::tensor::Array;
 use ms::{DType, Tensor};
 use serde_json::Value;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// One operator on given inputs, with the answers.
 pub struct Case {
@@ -11,6 +12,8 @@ pub struct Case {
     pub name: String,
     /// The operator.
     pub op: String,
+    /// The kind of operator, for reports.
+    pub category: String,
     /// Its attributes.
     pub attrs: Attributes,
     /// Its operands.
@@ -134,7 +137,12 @@ pub fn dtype_of(name: &str) -> DType {
 }
 
 /// All cases.
-pub fn cases() -> Vec<Case> {
+pub fn cases() -> &'static [Case] {
+    static CASES: LazyLock<Vec<Case>> = LazyLock::new(read_cases);
+    &CASES
+}
+
+fn read_cases() -> Vec<Case> {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/data");
     let read = |name: &str| std::fs::read(data.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let tensors = Tensors::new(read("cases.safetensors"));
@@ -153,6 +161,7 @@ fn case(entry: &Value, tensors: &Tensors) -> Case {
     Case {
         name: text("name"),
         op: text("op"),
+        category: text("category"),
         attrs: Attributes(entry["attrs"].clone()),
         inputs: all("inputs"),
         outputs: all("outputs"),

@@ -33,8 +33,6 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
         "index_select" => vec![ops::index_select(&x[0], &x[1], axis())],
         "linspace" => vec![ops::linspace(attrs.float("start"), attrs.float("stop"), attrs.size("num"))],
         "masked_fill" => vec![ops::masked_fill(&x[0], &x[1], attrs.float("value"))],
-        "masked_select" => vec![ops::masked_select(&x[0], &x[1])],
-        "nonzero" => vec![ops::nonzero(&x[0])],
         "one_hot" => vec![ops::one_hot(&x[0], attrs.size("num_classes"))],
         "pad" => vec![ops::pad(&x[0], &attrs.pairs("pads"), pad_mode(attrs))],
         "permute" => vec![ops::permute(&x[0], attrs.ints("axes"))],

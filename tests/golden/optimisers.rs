@@ -1,40 +1,64 @@
 //! Optimisers: the parameter after each step.
 
 use crate::case::Attributes;
-use ms::optim::{Adam, Optimizer, Sgd};
+use ms::optim::{Adadelta, Adagrad, Adam, Momentum, Optimizer, RMSProp, SGD};
+use ms::prelude::jit;
 use ms::session::Gradients;
 use ms::{Parameter, Tensor, ops};
 
+/// The operators of this family: they make a parameter of an operand.
+pub const OPS: [&str; 7] = ["adadelta", "adagrad", "adam", "adamw", "momentum", "rmsprop", "sgd"];
+
 pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let float = |key: &str| attrs.optional_float(key).unwrap_or(0.0);
-    let unknown = ["amsgrad", "nesterov", "dampening"].into_iter().any(|key| attrs.has(key));
+    let flag = |key: &str| attrs.has(key) && attrs.flag(key);
+    let (rate, decay) = (|| attrs.float("lr"), float("weight_decay"));
+    let adam = || {
+        let betas = attrs.floats("betas");
+        Adam::new(rate()).betas(betas[0], betas[1]).epsilon(attrs.float("eps")).amsgrad(flag("amsgrad"))
+    };
     let result = match op {
-        "adam" | "adamw" | "momentum" if unknown => return None,
-        "adam" => train(adam(attrs).weight_decay(float("weight_decay")), x),
-        "adamw" => train(adam(attrs).decoupled_weight_decay(float("weight_decay")), x),
-        "momentum" => train(sgd(attrs).momentum(float("momentum")), x),
-        "sgd" => train(sgd(attrs), x),
+        "adadelta" => train(Adadelta::new(rate()).rho(float("rho")).epsilon(attrs.float("eps")).weight_decay(decay), x),
+        "adagrad" => train(
+            Adagrad::new(rate())
+                .accumulator(float("initial_accumulator_value"))
+                .rate_decay(float("lr_decay"))
+                .epsilon(attrs.float("eps"))
+                .weight_decay(decay),
+            x,
+        ),
+        "adam" => train(adam().weight_decay(decay), x),
+        "adamw" => train(adam().decoupled_weight_decay(decay), x),
+        "momentum" if attrs.has("dampening") => {
+            train(SGD::new(rate()).momentum(float("momentum")).dampening(float("dampening")).weight_decay(decay), x)
+        }
+        "momentum" => train(Momentum::new(rate(), float("momentum")).nesterov(flag("nesterov")).weight_decay(decay), x),
+        "rmsprop" => train(
+            RMSProp::new(rate())
+                .decay(attrs.float("alpha"))
+                .epsilon(attrs.float("eps"))
+                .momentum(float("momentum"))
+                .centered(flag("centered"))
+                .weight_decay(decay),
+            x,
+        ),
+        "sgd" => train(SGD::new(rate()).weight_decay(decay), x),
         _ => return None,
     };
     Some(vec![result])
 }
 
-fn adam(attrs: &Attributes) -> Adam {
-    let betas = attrs.floats("betas");
-    Adam::new(attrs.float("lr")).betas(betas[0], betas[1]).epsilon(attrs.float("eps"))
-}
-
-fn sgd(attrs: &Attributes) -> Sgd {
-    Sgd::new(attrs.float("lr")).weight_decay(attrs.optional_float("weight_decay").unwrap_or(0.0))
-}
-
 /// The values of a parameter that starts at the first operand, after each of the gradients in
 /// the second.
-fn train(optimizer: impl Optimizer, x: &[Tensor]) -> Tensor {
+fn train(optimizer: impl Optimizer + 'static, x: &[Tensor]) -> Tensor {
     let parameter = Parameter::new(x[0].clone(), "p");
-    let step = |at: usize| {
-        optimizer.update(&Gradients::new(vec![parameter.clone()], vec![x[1].at(at)]));
-        parameter.value()
-    };
+    optimizer.prepare(&[parameter.clone()]);
+    let step = |at: usize| update(&optimizer, &parameter, &x[1].at(at));
     ops::stack(&(0..x[1].shape()[0]).map(step).collect::<Vec<_>>(), 0)
+}
+
+#[jit]
+fn update<O: Optimizer + 'static>(optimizer: &O, parameter: &Parameter, gradient: &Tensor) -> Tensor {
+    optimizer.update(&Gradients::new(vec![parameter.clone()], vec![gradient.clone()]));
+    parameter.value()
 }

@@ -180,6 +180,21 @@ fn gathering_and_scattering() {
         check(nonzero(Tensor::from(1i64)), &[1, 0], &[]);
         check(masked_select(&x, tensor![true, false, true]), &[4], &[0.0, 2.0, 3.0, 5.0]);
     });
+    run(|| {
+        let (x, mask) = (counted([2, 3]), tensor![true, false, true]);
+        check(nonzero_sized(&x, 2, -1), &[2, 2], &[0.0, 1.0, 0.0, 2.0]);
+        check(nonzero_sized(tensor![0., 3., f32::NAN], 3, 9), &[3, 1], &[1.0, 2.0, 9.0]);
+        check(nonzero_sized(tensor![0, 0], 2, 9), &[2, 1], &[9.0, 9.0]);
+        check(nonzero_sized(&x, 0, 9), &[0, 2], &[]);
+        check(nonzero_sized(counted([0, 3]), 1, 9), &[1, 2], &[9.0, 9.0]);
+        check(nonzero_sized(Tensor::from(1i64), 2, 9), &[2, 0], &[]);
+        check(masked_select_sized(&x, &mask, 5, -1.0), &[5], &[0.0, 2.0, 3.0, 5.0, -1.0]);
+        check(masked_select_sized(&x, &mask, 3, -1.0), &[3], &[0.0, 2.0, 3.0]);
+        check(masked_select_sized(counted([0, 3]), &mask, 1, 2.0), &[1], &[2.0]);
+        check(masked_select_sized(Tensor::from(4i64), tensor![[true], [false]], 2, 7), &[2], &[4.0, 7.0]);
+    });
+    assert_eq!(refused(|| masked_select_sized(counted([2]), tensor![1, 0], 1, 0.0)), Code::DType);
+    assert_eq!(refused(|| masked_select_sized(tensor![1, 2], tensor![true, false], 1, 0.5)), Code::DType);
     let x = counted([2, 3]);
     assert_eq!(refused(|| gather(&x, tensor![3], 1)), Code::OutOfRange);
     assert_eq!(refused(|| gather(&x, tensor![0.5], 1)), Code::DType);

@@ -35,6 +35,11 @@ impl Gradients {
         self.parameters.iter().zip(&self.tensors)
     }
 
+    /// The parameters.
+    pub fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
     /// The gradient of one parameter.
     pub fn get(&self, parameter: &Parameter) -> Option<&Tensor> {
         self.iter().find(|it| it.0 == parameter).map(|it| it.1)

@@ -1,0 +1,71 @@
+//! Adadelta.
+
+use super::Optimizer;
+use super::state::{State, averaged, decayed, number, update_each};
+use ms_core::session::Gradients;
+use ms_core::trace::{Arg, Sink};
+use ms_core::{Parameter, Tensor};
+
+/// `s ← ρ s + (1 - ρ) g²`, `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`,
+/// `p ← p - lr Δ` (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method").
+pub struct Adadelta {
+    rate: Parameter,
+    rho: f64,
+    epsilon: f64,
+    weight_decay: f64,
+    /// Averages of the squares of gradients and of steps.
+    squares: State<2>,
+}
+
+impl Adadelta {
+    /// With `ρ = 0.9` and `ε = 1e-6`.
+    pub fn new(rate: f64) -> Self {
+        Self { rate: number(rate), rho: 0.9, epsilon: 1e-6, weight_decay: 0.0, squares: State::zeros() }
+    }
+
+    /// The same with another `ρ`.
+    pub fn rho(self, rho: f64) -> Self {
+        Self { rho, ..self }
+    }
+
+    /// The same with another `ε`.
+    pub fn epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// The same with `weight_decay p` added to each gradient.
+    pub fn weight_decay(self, weight_decay: f64) -> Self {
+        Self { weight_decay, ..self }
+    }
+}
+
+impl Arg for Adadelta {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.parameter(&self.rate);
+        [self.rho, self.epsilon, self.weight_decay].visit(sink);
+        self.squares.visit(sink);
+    }
+}
+
+impl Optimizer for Adadelta {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.squares.prepare(parameters);
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        self.prepare(gradients.parameters());
+        let rate = self.rate.value();
+        update_each(gradients, |parameter, value, gradient| {
+            let gradient = decayed(&value, gradient, self.weight_decay);
+            let [squares, steps] = self.squares.of(parameter);
+            let square = averaged(&squares, self.rho, &gradient.square());
+            let step = (&steps + self.epsilon).sqrt() / (square + self.epsilon).sqrt() * gradient;
+            averaged(&steps, self.rho, &step.square());
+            &value - step * rate.cast(value.dtype())
+        });
+    }
+
+    fn set_learning_rate(&self, rate: f64) {
+        self.rate.set(&Tensor::scalar(rate));
+    }
+}

@@ -1,0 +1,73 @@
+//! Adam without correction of its averages, and with decoupled weight decay.
+
+use super::Optimizer;
+use super::state::{State, averaged, number, update_each};
+use ms_core::session::Gradients;
+use ms_core::trace::{Arg, Sink};
+use ms_core::{Parameter, Tensor};
+
+/// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
+/// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.
+///
+/// Unlike [`Adam`](super::Adam) it takes the averages as they are, which start at zero. AdamW is
+/// [`Adam::decoupled_weight_decay`](super::Adam::decoupled_weight_decay).
+pub struct AdamWeightDecay {
+    rate: Parameter,
+    betas: (f64, f64),
+    epsilon: f64,
+    weight_decay: f64,
+    moments: State<2>,
+}
+
+impl AdamWeightDecay {
+    /// With `β = (0.9, 0.999)`, `ε = 1e-6` and no decay.
+    pub fn new(rate: f64) -> Self {
+        let moments = State::zeros();
+        Self { rate: number(rate), betas: (0.9, 0.999), epsilon: 1e-6, weight_decay: 0.0, moments }
+    }
+
+    /// The same with other decay rates of the moments.
+    pub fn betas(self, first: f64, second: f64) -> Self {
+        Self { betas: (first, second), ..self }
+    }
+
+    /// The same with another `ε`.
+    pub fn epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// The same with `weight_decay p` added to each step before it is scaled by the rate.
+    pub fn weight_decay(self, weight_decay: f64) -> Self {
+        Self { weight_decay, ..self }
+    }
+}
+
+impl Arg for AdamWeightDecay {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.parameter(&self.rate);
+        [self.betas.0, self.betas.1, self.epsilon, self.weight_decay].visit(sink);
+        self.moments.visit(sink);
+    }
+}
+
+impl Optimizer for AdamWeightDecay {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.moments.prepare(parameters);
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        self.prepare(gradients.parameters());
+        let rate = self.rate.value();
+        update_each(gradients, |parameter, value, gradient| {
+            let [m, v] = self.moments.of(parameter);
+            let first = averaged(&m, self.betas.0, &gradient);
+            let second = averaged(&v, self.betas.1, &gradient.square());
+            let step = first / (second.sqrt() + self.epsilon) + &value * self.weight_decay;
+            &value - step * rate.cast(value.dtype())
+        });
+    }
+
+    fn set_learning_rate(&self, rate: f64) {
+        self.rate.set(&Tensor::scalar(rate));
+    }
+}

@@ -1,0 +1,114 @@
+//! RMSProp.
+
+use super::Optimizer;
+use super::state::{State, averaged, decayed, number, update_each};
+use ms_core::ops::maximum;
+use ms_core::session::Gradients;
+use ms_core::trace::{Arg, Sink};
+use ms_core::{Parameter, Tensor};
+
+/// `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)` (Tieleman and Hinton 2012, "Lecture 6.5:
+/// RMSProp"). Centred: `s - a²` in the place of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
+/// "Generating Sequences With Recurrent Neural Networks"). With momentum:
+/// `b ← momentum b + g / (sqrt(s) + ε)`, `p ← p - lr b`.
+pub struct RMSProp {
+    rate: Parameter,
+    decay: f64,
+    epsilon: f64,
+    momentum: f64,
+    centered: bool,
+    weight_decay: f64,
+    squares: State<1>,
+    means: State<1>,
+    velocity: State<1>,
+}
+
+impl RMSProp {
+    /// With `α = 0.9` and `ε = 1e-10`, MindSpore's defaults.
+    pub fn new(rate: f64) -> Self {
+        Self {
+            rate: number(rate),
+            decay: 0.9,
+            epsilon: 1e-10,
+            momentum: 0.0,
+            centered: false,
+            weight_decay: 0.0,
+            squares: State::zeros(),
+            means: State::zeros(),
+            velocity: State::zeros(),
+        }
+    }
+
+    /// The same with another `α`.
+    pub fn decay(self, decay: f64) -> Self {
+        Self { decay, ..self }
+    }
+
+    /// The same with another `ε`.
+    pub fn epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// The same with momentum.
+    pub fn momentum(self, momentum: f64) -> Self {
+        Self { momentum, ..self }
+    }
+
+    /// The same with the variance of the gradients in the place of their squares.
+    pub fn centered(self, centered: bool) -> Self {
+        Self { centered, ..self }
+    }
+
+    /// The same with `weight_decay p` added to each gradient.
+    pub fn weight_decay(self, weight_decay: f64) -> Self {
+        Self { weight_decay, ..self }
+    }
+}
+
+impl Arg for RMSProp {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.parameter(&self.rate);
+        [self.decay, self.epsilon, self.momentum, self.weight_decay].visit(sink);
+        self.centered.visit(sink);
+        [&self.squares, &self.means, &self.velocity].into_iter().for_each(|it| it.visit(sink));
+    }
+}
+
+impl Optimizer for RMSProp {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.squares.prepare(parameters);
+        if self.centered {
+            self.means.prepare(parameters);
+        }
+        if self.momentum != 0.0 {
+            self.velocity.prepare(parameters);
+        }
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        self.prepare(gradients.parameters());
+        let rate = self.rate.value();
+        update_each(gradients, |parameter, value, gradient| {
+            let gradient = decayed(&value, gradient, self.weight_decay);
+            let [squares] = self.squares.of(parameter);
+            let mut scale = averaged(&squares, self.decay, &gradient.square());
+            if self.centered {
+                let [means] = self.means.of(parameter);
+                let mean = averaged(&means, self.decay, &gradient);
+                // No variance is negative, but its rounded value may be.
+                scale = maximum(scale - mean.square(), 0.0);
+            }
+            let mut step = gradient / (scale.sqrt() + self.epsilon);
+            if self.momentum != 0.0 {
+                let [velocity] = self.velocity.of(parameter);
+                step = &velocity * self.momentum + step;
+                velocity.set(&step);
+            }
+            &value - step * rate.cast(value.dtype())
+        });
+    }
+
+    fn set_learning_rate(&self, rate: f64) {
+        self.rate.set(&Tensor::scalar(rate));
+    }
+}

@@ -1,0 +1,78 @@
+//! The ways to run a case.
+
+use crate::case::{Case, cases};
+use crate::optimisers::OPS;
+use crate::{answers, arguments};
+use ms::ops::reference::ReferenceDispatcher;
+use ms::prelude::jit;
+use ms::tensor::with_dispatcher;
+use ms::{Context, Precision, Result, Tensor};
+use std::rc::Rc;
+
+/// A way to run a case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// By the meaning that each op declares.
+    Reference,
+    /// By the bodies of kernels, instruction by instruction; other ops by their meaning.
+    Bodies,
+    /// Op by op, on the backend.
+    Eager,
+    /// As a compiled function, on the backend.
+    Jitted(Precision),
+}
+
+/// The paths that no backend has a part in.
+pub const WITHOUT_BACKEND: [Path; 2] = [Path::Reference, Path::Bodies];
+
+/// The paths of one instruction set.
+pub const OF_BACKEND: [Path; 3] = [Path::Eager, Path::Jitted(Precision::Strict), Path::Jitted(Precision::Highest)];
+
+impl Path {
+    /// The name of its column.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reference => "reference",
+            Self::Bodies => "bodies",
+            Self::Eager => "eager",
+            Self::Jitted(Precision::Strict) => "strict",
+            Self::Jitted(_) => "jit",
+        }
+    }
+
+    /// The answers of case number `at`.
+    ///
+    /// # Errors
+    /// What its ops refuse.
+    pub fn answers(self, at: usize) -> Result<Vec<Tensor>> {
+        let case = &cases()[at];
+        let eagerly = || answers(case, &arguments(case));
+        let op_by_op = |dispatcher| in_context(None, || with_dispatcher(Rc::new(dispatcher), eagerly));
+        match self {
+            Self::Reference => op_by_op(ReferenceDispatcher::Eval),
+            Self::Bodies => op_by_op(ReferenceDispatcher::Lowered),
+            Self::Eager => in_context(None, eagerly),
+            Self::Jitted(precision) => in_context(Some(precision), || jitted(at, case)),
+        }
+    }
+}
+
+/// Runs `f` with compiled functions of a precision, or with none.
+fn in_context<R>(precision: Option<Precision>, f: impl FnOnce() -> R) -> R {
+    let context = ms::context();
+    let precise = Context { precision: precision.unwrap_or(context.precision), jit: precision.is_some(), ..context };
+    ms::with_context(precise, f)
+}
+
+fn jitted(at: usize, case: &Case) -> Result<Vec<Tensor>> {
+    if OPS.contains(&&*case.op) {
+        // Their steps are compiled functions by themselves, and parameters keep what they change.
+        return answers(case, &arguments(case));
+    }
+    compiled(at, &arguments(case))
+}
+
+#[jit]
+fn compiled(at: usize, arguments: &Vec<Tensor>) -> Result<Vec<Tensor>> {
+    answers(&cases()[at], arguments)
+}
