@@ -2,19 +2,24 @@
 
 use crate::trust::{self, Distrust};
 use crate::{Error, Miss, Result};
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
+};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::Write;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The ending of the name of a file that is still being written.
 const UNFINISHED: &str = ".part";
 
-/// A directory that only this user can write, held open.
+/// How often a lock is asked for, each time a millisecond later than before.
+const LOCK_ATTEMPTS: u64 = 16;
+
+/// A directory that only this user can write, or one that is shared, held open.
 ///
 /// Files are reached through the open directory, never through its path, so that whoever renames
 /// or replaces a directory above it gains nothing.
@@ -22,11 +27,14 @@ const UNFINISHED: &str = ".part";
 pub(crate) struct Directory {
     handle: File,
     path: PathBuf,
+    /// Whether others may own and write the directory and its files: then a secret vouches for
+    /// what they hold.
+    shared: bool,
 }
 
 impl Directory {
     /// Opens the directory, making it (mode 0700) and those above it where they are missing.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, shared: bool) -> Result<Self> {
         let path = std::path::absolute(path).map_err(|error| Error::of_io(path, error))?;
         let handle = match open_directory(&path) {
             Err(Errno::NOENT) => {
@@ -38,15 +46,22 @@ impl Directory {
         };
         let handle = handle.map_err(|error| Error::of_io(&path, error))?;
         let metadata = handle.metadata().map_err(|error| Error::of_io(&path, error))?;
-        trust::check(&metadata).map_err(|reason| Error::Distrusted(path.clone(), reason))?;
-        Ok(Self { handle, path })
+        if !shared {
+            trust::check(&metadata).map_err(|reason| Error::Distrusted(path.clone(), reason))?;
+        }
+        Ok(Self { handle, path, shared })
     }
 
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Opens a file for reading if only this user can have written it.
+    /// Whether others may write files of the directory while they are read.
+    pub fn is_shared(&self) -> bool {
+        self.shared
+    }
+
+    /// Opens a file for reading if only this user can have written it, or the directory is shared.
     pub fn open_file(&self, name: &str) -> Result<(File, Metadata), Miss> {
         // Opening a pipe would wait for its writer without `NONBLOCK`; files do not mind.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -60,19 +75,48 @@ impl Directory {
         if !metadata.is_file() {
             return Err(Miss::Distrusted(Distrust::NotAFile));
         }
-        trust::check(&metadata).map_err(Miss::Distrusted)?;
+        if !self.shared {
+            trust::check(&metadata).map_err(Miss::Distrusted)?;
+        }
         Ok((file, metadata))
     }
 
-    /// Writes a file under a temporary name, flushes it to the disk, and gives it its name: at any
-    /// time there is the old file, or none, or the whole new one.
+    /// The size and the time of modification of an entry's file, without opening it.
+    pub fn stat(&self, name: &str) -> Option<(u64, SystemTime)> {
+        let found = rustix::fs::statat(&self.handle, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let modified = u64::try_from(found.st_mtime).unwrap_or(0);
+        let modified = Duration::new(modified, u32::try_from(found.st_mtime_nsec).unwrap_or(0));
+        let modified = SystemTime::UNIX_EPOCH.checked_add(modified).unwrap_or(SystemTime::UNIX_EPOCH);
+        (FileType::from_raw_mode(found.st_mode) == FileType::RegularFile).then_some((found.st_size as u64, modified))
+    }
+
+    /// Runs `f` while no other process does so in this directory; nothing where one keeps doing so.
+    pub fn exclusively<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
+        for attempt in 0..LOCK_ATTEMPTS {
+            match rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    let result = f();
+                    // Closing the directory, at the latest, unlocks it.
+                    let _ = rustix::fs::flock(&self.handle, FlockOperation::Unlock);
+                    return Some(result);
+                }
+                Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(Duration::from_millis(attempt)),
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+
+    /// Writes a file under a temporary name and gives it its name: at any time a reader finds the
+    /// old file, or none, or the whole new one. After a loss of power the new one may be torn,
+    /// which its hashes tell; waiting for the disk would cost more than writing it again.
     pub fn write_file(&self, name: &str, contents: &[&[u8]]) -> Result<()> {
         let failed = |error: std::io::Error| Error::of_io(&self.path, error);
         let (mut file, unfinished) = self.create_unfinished()?;
         contents.iter().try_for_each(|bytes| file.write_all(bytes)).map_err(failed)?;
         // The mask of the process may have taken bits from the mode it was created with.
-        rustix::fs::fchmod(&file, Mode::RUSR).map_err(|error| failed(error.into()))?;
-        file.sync_all().map_err(failed)?;
+        let mode = if self.shared { Mode::RUSR | Mode::RGRP | Mode::ROTH } else { Mode::RUSR };
+        rustix::fs::fchmod(&file, mode).map_err(|error| failed(error.into()))?;
         unfinished.rename(name).map_err(|error| failed(error.into()))
     }
 

@@ -7,24 +7,37 @@
 //! | 8 | magic |
 //! | 4 | version of this format |
 //! | 4 | length of the header, a multiple of [`ALIGNMENT`]: where the payload starts |
-//! | 8 | length of the payload |
-//! | 32 | blake3 of the payload |
+//! | 4 | 1 if the hashes are keyed with a [`Secret`], else 0 |
 //! | 4 | schema of the key |
+//! | 8 | time of creation, in seconds since 1970 |
+//! | 8 | length of the data |
+//! | 8 | length of the code |
+//! | 32 | blake3 of the payload |
 //! | 4 | number of parts |
+//! | 4 | number of notes |
 //! | per part 1 + n + 32 | length of the name, the name in UTF-8, blake3 of the part |
+//! | per note 1 + n + 2 + m | length of the name, the name, length of the text, the text in UTF-8 |
 //! | | zeros |
 //! | 32 | blake3 of the header up to here |
 //! | | payload, to the end of the file |
+//!
+//! The payload is the data; where there is code, it follows at the next place in the file that is
+//! a multiple of [`PAGE`], zeros between them.
 
 use crate::key::{Key, Part};
-use crate::{Digest, Miss};
+use crate::{Digest, Miss, Secret};
 use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, SystemTime};
 
 const MAGIC: [u8; 8] = *b"\x89msCACHE";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// Payloads start at a multiple of this, so that vectors in them are aligned in a mapping.
 pub(crate) const ALIGNMENT: usize = 64;
+
+/// Code starts at a multiple of this, so that its pages can be mapped by themselves.
+pub(crate) const PAGE: usize = 4096;
 
 /// What is wrong with the bytes of an entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +51,9 @@ pub enum Defect {
     Magic,
     /// Another version of the format.
     Version(u32),
-    /// The header is not what was written.
+    /// It was written with a secret where none is used, or the other way round.
+    Keyed(bool),
+    /// The header is not what was written, or was written with another secret.
     Header,
     /// The payload is not what was written.
     Payload,
@@ -51,9 +66,30 @@ impl fmt::Display for Defect {
             Self::Long => f.write_str("it goes on after its payload"),
             Self::Magic => f.write_str("it is not an entry of this cache"),
             Self::Version(version) => write!(f, "it has version {version} of the format, this is version {VERSION}"),
-            Self::Header => f.write_str("its header is damaged"),
+            Self::Keyed(true) => f.write_str("it was written with a secret key, and none is used here"),
+            Self::Keyed(false) => f.write_str("it was written without the secret key that is used here"),
+            Self::Header => f.write_str("its header is damaged, or was written with another secret key"),
             Self::Payload => f.write_str("its payload is damaged"),
         }
+    }
+}
+
+/// What an entry holds, as it is written.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Contents<'a> {
+    /// Names and texts that are kept beside the payload for people to read; no part of the key.
+    /// Names are cut at 255 bytes and texts at 65535.
+    pub notes: &'a [(&'a str, &'a str)],
+    /// Bytes to be read.
+    pub data: &'a [u8],
+    /// Bytes that may be executed where they lie: they have pages of their own.
+    pub code: &'a [u8],
+}
+
+impl<'a> Contents<'a> {
+    /// Data alone.
+    pub fn data(data: &'a [u8]) -> Self {
+        Self { data, ..Self::default() }
     }
 }
 
@@ -61,40 +97,124 @@ impl fmt::Display for Defect {
 #[derive(PartialEq, Debug)]
 pub(crate) struct Header {
     pub key: Key,
+    pub created: SystemTime,
+    pub notes: Vec<(String, String)>,
     len: usize,
-    payload_len: u64,
+    data_len: u64,
+    code_len: u64,
     payload_hash: Digest,
 }
 
-/// The bytes that stand before `payload` in the entry of `key`.
-pub(crate) fn encode_header(key: &Key, payload: &[u8]) -> Vec<u8> {
-    let parts: usize = key.parts().iter().map(|part| 1 + part.name().len() + Digest::LEN).sum();
-    let len = (FIXED + parts + Digest::LEN).next_multiple_of(ALIGNMENT);
+/// An entry as bytes, in pieces that stand one after the other.
+pub(crate) struct Encoded<'a> {
+    header: Vec<u8>,
+    data: &'a [u8],
+    padding: usize,
+    code: &'a [u8],
+}
 
+impl<'a> Encoded<'a> {
+    pub fn pieces(&self) -> [&[u8]; 4] {
+        [&self.header, self.data, &ZEROS[..self.padding], self.code]
+    }
+
+    pub fn len(&self) -> u64 {
+        self.pieces().iter().map(|it| it.len() as u64).sum()
+    }
+}
+
+static ZEROS: [u8; PAGE] = [0; PAGE];
+
+/// The bytes of an entry.
+pub(crate) fn encode<'a>(
+    key: &Key,
+    contents: &Contents<'a>,
+    created: SystemTime,
+    secret: Option<&Secret>,
+) -> Encoded<'a> {
+    let notes: Vec<(&str, &str)> = contents
+        .notes
+        .iter()
+        .map(|(name, text)| (cut(name, Part::MAX_NAME), cut(text, usize::from(u16::MAX))))
+        .collect();
+    let parts_len: usize = key.parts().iter().map(|part| 1 + part.name().len() + Digest::LEN).sum();
+    let notes_len: usize = notes.iter().map(|(name, text)| 1 + name.len() + 2 + text.len()).sum();
+    let len = (FIXED + parts_len + notes_len + Digest::LEN).next_multiple_of(ALIGNMENT);
+
+    let (data, code) = (contents.data, contents.code);
+    let padding = if code.is_empty() { 0 } else { (len + data.len()).next_multiple_of(PAGE) - len - data.len() };
+    let mut payload = Hasher::new(secret);
+    [data, &ZEROS[..padding], code].iter().for_each(|it| payload.update(it));
+
+    let seconds = created.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let mut header = Vec::with_capacity(len);
     header.extend(MAGIC);
     header.extend(VERSION.to_le_bytes());
-    header.extend(u32::try_from(len).expect("parts have short names and are few").to_le_bytes());
-    header.extend((payload.len() as u64).to_le_bytes());
-    header.extend(Digest::of(payload).as_bytes());
+    header.extend(u32::try_from(len).expect("names and texts are short, and few").to_le_bytes());
+    header.extend(u32::from(secret.is_some()).to_le_bytes());
     header.extend(key.schema().to_le_bytes());
+    header.extend(seconds.to_le_bytes());
+    header.extend((data.len() as u64).to_le_bytes());
+    header.extend((code.len() as u64).to_le_bytes());
+    header.extend(payload.finish().as_bytes());
     header.extend(u32::try_from(key.parts().len()).expect("parts are few").to_le_bytes());
+    header.extend(u32::try_from(notes.len()).expect("notes are few").to_le_bytes());
     for part in key.parts() {
         header.push(u8::try_from(part.name().len()).expect("the builder of keys refuses longer names"));
         header.extend(part.name().as_bytes());
         header.extend(part.hash().as_bytes());
     }
+    for (name, text) in notes {
+        header.push(u8::try_from(name.len()).expect("cut above"));
+        header.extend(name.as_bytes());
+        header.extend(u16::try_from(text.len()).expect("cut above").to_le_bytes());
+        header.extend(text.as_bytes());
+    }
     header.resize(len - Digest::LEN, 0);
-    let hash = Digest::of(&header);
+    let hash = Hasher::of(secret, &header);
     header.extend(hash.as_bytes());
-    header
+    Encoded { header, data, padding, code }
+}
+
+/// The longest start of a text that has at most `max` bytes.
+fn cut(text: &str, max: usize) -> &str {
+    &text[..text.floor_char_boundary(max)]
+}
+
+/// A blake3 that a secret may key.
+struct Hasher(blake3::Hasher);
+
+impl Hasher {
+    fn new(secret: Option<&Secret>) -> Self {
+        Self(match secret {
+            Some(secret) => blake3::Hasher::new_keyed(secret.as_bytes()),
+            None => blake3::Hasher::new(),
+        })
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    fn finish(&self) -> Digest {
+        Digest::from_bytes(*self.0.finalize().as_bytes())
+    }
+
+    fn of(secret: Option<&Secret>, bytes: &[u8]) -> Digest {
+        let mut hasher = Self::new(secret);
+        hasher.update(bytes);
+        hasher.finish()
+    }
 }
 
 /// The length of the fields before the parts.
-const FIXED: usize = MAGIC.len() + 4 + 4 + 8 + Digest::LEN + 4 + 4;
+const FIXED: usize = PREFIX + 4 + 8 + 8 + 8 + Digest::LEN + 4 + 4;
+
+/// The length of what is read before the header is verified.
+const PREFIX: usize = MAGIC.len() + 4 + 4 + 4;
 
 /// Reads and verifies the header of an entry; the payload is left alone.
-pub(crate) fn decode_header(file: &[u8]) -> Result<Header, Defect> {
+pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Header, Defect> {
     let mut fields = Fields(file);
     if fields.array()? != MAGIC {
         return Err(Defect::Magic);
@@ -104,53 +224,88 @@ pub(crate) fn decode_header(file: &[u8]) -> Result<Header, Defect> {
         return Err(Defect::Version(version));
     }
     let len = fields.u32()? as usize;
+    let keyed = fields.u32()?;
     let header = file.get(..len).ok_or(Defect::Short)?;
     let (body, hash) = header.split_last_chunk::<{ Digest::LEN }>().ok_or(Defect::Header)?;
-    if Digest::of(body) != Digest::from_bytes(*hash) {
+    if keyed > 1 || body.len() < FIXED {
         return Err(Defect::Header);
     }
-
+    if (keyed == 1) != secret.is_some() {
+        return Err(Defect::Keyed(keyed == 1));
+    }
+    // The comparison of two `blake3::Hash` takes the same time wherever they differ, so that a tag
+    // cannot be guessed byte by byte.
+    if blake3::Hash::from(*Hasher::of(secret, body).as_bytes()) != blake3::Hash::from(*hash) {
+        return Err(Defect::Header);
+    }
     // A header that vouches for itself may still have been written by a program that errs, so the
     // fields are read with their bounds checked.
-    let mut fields = Fields(body);
-    let _checked = fields.take(MAGIC.len() + 4 + 4);
-    decode_fields(&mut fields, len).map_err(|_| Defect::Header)
+    decode_fields(&mut Fields(&body[PREFIX..]), len).map_err(|_| Defect::Header)
 }
 
 fn decode_fields(fields: &mut Fields<'_>, len: usize) -> Result<Header, Defect> {
-    let payload_len = u64::from_le_bytes(fields.array()?);
-    let payload_hash = Digest::from_bytes(fields.array()?);
     let schema = fields.u32()?;
-    let count = fields.u32()?;
-    let mut parts = Vec::new();
-    for _ in 0..count {
-        let [name_len] = fields.array()?;
-        let name = std::str::from_utf8(fields.take(usize::from(name_len))?).map_err(|_| Defect::Header)?;
+    let created = Duration::from_secs(fields.u64()?);
+    let (data_len, code_len) = (fields.u64()?, fields.u64()?);
+    let payload_hash = Digest::from_bytes(fields.array()?);
+    let (parts_count, notes_count) = (fields.u32()?, fields.u32()?);
+    let mut parts: Vec<Part> = Vec::new();
+    for _ in 0..parts_count {
+        let name = fields.name()?;
+        // Keys hold their parts in order, each name once.
+        if parts.last().is_some_and(|it| it.name() >= name) {
+            return Err(Defect::Header);
+        }
         parts.push(Part::new(name, Digest::from_bytes(fields.array()?)));
     }
-    Ok(Header { key: Key::new(schema, parts), len, payload_len, payload_hash })
+    let mut notes = Vec::new();
+    for _ in 0..notes_count {
+        let name = fields.name()?.to_owned();
+        let text_len = u16::from_le_bytes(fields.array()?);
+        notes.push((name, fields.text(usize::from(text_len))?.to_owned()));
+    }
+    let created = SystemTime::UNIX_EPOCH.checked_add(created).ok_or(Defect::Header)?;
+    Ok(Header { key: Key::new(schema, parts), created, notes, len, data_len, code_len, payload_hash })
 }
 
 impl Header {
-    /// The payload of the file that this header was read from, verified.
-    pub fn payload<'a>(&self, file: &'a [u8]) -> Result<&'a [u8], Defect> {
-        let payload = file.get(self.len..).ok_or(Defect::Short)?;
-        match (payload.len() as u64).cmp(&self.payload_len) {
-            std::cmp::Ordering::Less => Err(Defect::Short),
-            std::cmp::Ordering::Greater => Err(Defect::Long),
-            std::cmp::Ordering::Equal if Digest::of(payload) != self.payload_hash => Err(Defect::Payload),
-            std::cmp::Ordering::Equal => Ok(payload),
+    /// Verifies the payload of the file that this header was read from.
+    pub fn check_payload(&self, file: &[u8], secret: Option<&Secret>) -> Result<(), Defect> {
+        let end = self.end().ok_or(Defect::Header)?;
+        match (file.len() as u64).cmp(&end) {
+            std::cmp::Ordering::Less => return Err(Defect::Short),
+            std::cmp::Ordering::Greater => return Err(Defect::Long),
+            std::cmp::Ordering::Equal => {}
         }
+        if Hasher::of(secret, &file[self.len..]) != self.payload_hash {
+            return Err(Defect::Payload);
+        }
+        Ok(())
     }
 
-    /// Where the payload starts in the file.
-    pub fn payload_start(&self) -> usize {
-        self.len
+    /// The length of the whole file; nothing where no file is so long.
+    fn end(&self) -> Option<u64> {
+        let data_end = (self.len as u64).checked_add(self.data_len)?;
+        if self.code_len == 0 {
+            return Some(data_end);
+        }
+        data_end.checked_next_multiple_of(PAGE as u64)?.checked_add(self.code_len)
     }
 
-    /// The length of the payload in bytes.
+    /// Where the data lies in a file whose payload was verified.
+    pub fn data(&self) -> Range<usize> {
+        self.len..self.len + self.data_len as usize
+    }
+
+    /// Where the code lies in a file whose payload was verified.
+    pub fn code(&self) -> Range<usize> {
+        let end = self.end().expect("a verified payload has an end") as usize;
+        end - self.code_len as usize..end
+    }
+
+    /// The length of data and code in bytes.
     pub fn payload_len(&self) -> u64 {
-        self.payload_len
+        self.data_len.saturating_add(self.code_len)
     }
 }
 
@@ -179,97 +334,21 @@ impl<'a> Fields<'a> {
     fn u32(&mut self) -> Result<u32, Defect> {
         Ok(u32::from_le_bytes(self.array()?))
     }
+
+    fn u64(&mut self) -> Result<u64, Defect> {
+        Ok(u64::from_le_bytes(self.array()?))
+    }
+
+    fn text(&mut self, len: usize) -> Result<&'a str, Defect> {
+        std::str::from_utf8(self.take(len)?).map_err(|_| Defect::Header)
+    }
+
+    fn name(&mut self) -> Result<&'a str, Defect> {
+        let [len] = self.array()?;
+        self.text(usize::from(len))
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::KeyBuilder;
-
-    fn decode(file: &[u8]) -> Result<(Key, &[u8]), Defect> {
-        let header = decode_header(file)?;
-        let payload = header.payload(file)?;
-        Ok((header.key, payload))
-    }
-
-    fn small() -> (Key, Vec<u8>) {
-        let key = KeyBuilder::new(5).part("graph", b"g").part("signature", b"f32[2]").finish();
-        let file = [encode_header(&key, b"payload"), b"payload".to_vec()].concat();
-        (key, file)
-    }
-
-    #[test]
-    fn what_is_written_is_read() {
-        let many = (0..300).fold(KeyBuilder::new(1), |key, i| key.part(&format!("part {i}"), &[]));
-        let longest = KeyBuilder::new(u32::MAX).part(&"n".repeat(Part::MAX_NAME), b"x").part("", b"");
-        for key in [KeyBuilder::new(0), many, longest].map(KeyBuilder::finish) {
-            for payload in [&[][..], &[0], &[7; 1000]] {
-                let header = encode_header(&key, payload);
-                assert_eq!(header.len() % ALIGNMENT, 0);
-                let file = [&header, payload].concat();
-                assert_eq!(decode(&file), Ok((key.clone(), payload)));
-            }
-        }
-    }
-
-    #[test]
-    fn every_truncation_is_found() {
-        let (_, file) = small();
-        for len in 0..file.len() {
-            assert_eq!(decode(&file[..len]), Err(Defect::Short), "at {len}");
-        }
-    }
-
-    #[test]
-    fn every_flipped_bit_is_found() {
-        let (_, file) = small();
-        for at in 0..file.len() * 8 {
-            let mut flipped = file.clone();
-            flipped[at / 8] ^= 1 << (at % 8);
-            assert!(decode(&flipped).is_err(), "bit {at}");
-        }
-    }
-
-    #[test]
-    fn bytes_after_the_payload_are_found() {
-        let (_, mut file) = small();
-        file.push(0);
-        assert_eq!(decode(&file), Err(Defect::Long));
-    }
-
-    #[test]
-    fn other_files_and_versions_are_told_apart() {
-        let (_, mut file) = small();
-        file[8] = 2;
-        assert_eq!(decode(&file), Err(Defect::Version(2)));
-        assert_eq!(decode(b"#!/bin/sh\nexec true\n"), Err(Defect::Magic));
-    }
-
-    #[test]
-    fn a_header_that_lies_with_a_right_hash_is_refused() {
-        let (_, file) = small();
-        let header = decode_header(&file).expect("the header as written").payload_start();
-        let count_of_parts = FIXED - 4;
-        for (at, value) in [(count_of_parts, 3), (count_of_parts + 3, 0xff), (FIXED, 200), (FIXED + 1, 0xff)] {
-            let mut lying = file.clone();
-            lying[at] = value;
-            let hash = Digest::of(&lying[..header - Digest::LEN]);
-            lying[header - Digest::LEN..header].copy_from_slice(hash.as_bytes());
-            // The zeros after the parts may be read as one more; a payload that fits is harmless
-            // then, because the key is another.
-            match decode(&lying) {
-                Err(defect) => assert_eq!(defect, Defect::Header),
-                Ok((key, _)) => assert_ne!(key, small().0),
-            }
-        }
-    }
-
-    #[test]
-    fn the_format_is_stable() {
-        assert_eq!(
-            Digest::of(&small().1).to_string(),
-            "6f8ba90b3a157b0064f758427f257d03339471b7982f2c21e479ad0646cd2733",
-            "raise VERSION when the format changes"
-        );
-    }
-}
+#[path = "entry_tests.rs"]
+mod tests;

@@ -1,6 +1,6 @@
 //! What goes wrong: a miss is no error, and no error is worth a result.
 
-use crate::{Defect, Distrust};
+use crate::{Defect, Distrust, Secret};
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -65,6 +65,10 @@ pub enum Error {
         /// The cap of the store.
         max_bytes: u64,
     },
+    /// A key file of so few bytes that its secret could be guessed.
+    ShortSecret(PathBuf, usize),
+    /// A file that is not a cache that was exported.
+    NotAnExport(PathBuf),
     /// Anything else that the system reports.
     Io(PathBuf, io::Error),
 }
@@ -88,7 +92,7 @@ impl fmt::Display for Error {
         match self {
             Self::NotADirectory(path) => write!(f, "the cache path `{}` is not a directory", path.display()),
             Self::Distrusted(path, reason) => {
-                write!(f, "the cache directory `{}` is not used: {reason}", path.display())
+                write!(f, "the cache path `{}` is not used: {reason}", path.display())
             }
             Self::Gone(path) => write!(f, "the cache directory `{}` was removed", path.display()),
             Self::Full(path) => write!(f, "no space is left for the cache in `{}`", path.display()),
@@ -96,7 +100,11 @@ impl fmt::Display for Error {
             Self::TooLarge { bytes, max_bytes } => {
                 write!(f, "an entry of {bytes} bytes does not fit a cache of {max_bytes} bytes")
             }
-            Self::Io(path, error) => write!(f, "the cache directory `{}`: {error}", path.display()),
+            Self::ShortSecret(path, bytes) => {
+                write!(f, "the key file `{}` has {bytes} bytes, fewer than {}", path.display(), Secret::MIN_BYTES)
+            }
+            Self::NotAnExport(path) => write!(f, "`{}` is not a cache that was exported", path.display()),
+            Self::Io(path, error) => write!(f, "the cache path `{}`: {error}", path.display()),
         }
     }
 }

@@ -21,7 +21,12 @@ pub(crate) struct Usage {
     listed: Option<u64>,
     /// The bytes this store has written since then.
     written: u64,
+    /// Those of them that no other process knows of.
+    unrecorded: u64,
 }
+
+/// One process in so many lists a store whose size it could know from others.
+const LISTS: u32 = 32;
 
 impl Usage {
     /// Whether the directory has to be listed: it may be over the cap, or so much was written that
@@ -48,7 +53,7 @@ impl Store {
     /// Removes every entry; other files stay.
     pub fn clear(&self) -> Result<Evicted> {
         let mut evicted = self.evict(0, None)?;
-        // What is not believed was no candidate.
+        // Links and the like were no candidates.
         for name in self.directory.names()?.iter().filter(|name| is_entry_name(name)) {
             evicted.entries += usize::from(self.directory.remove_file(name)?);
         }
@@ -61,11 +66,33 @@ impl Store {
         let max_bytes = self.options.max_bytes;
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         usage.written += written;
+        usage.unrecorded += written;
         if !usage.is_stale(max_bytes) {
             return Ok(());
         }
+        if usage.listed.is_none()
+            && let Some(bytes) = self.statistics().bytes
+        {
+            // Another process has listed it. What was written by those that were killed is missing
+            // in its figure, so that some processes list it all the same.
+            usage.listed = Some(bytes);
+            if !usage.is_stale(max_bytes) && !std::process::id().is_multiple_of(LISTS) {
+                return Ok(());
+            }
+        }
         drop(usage);
         self.evict(max_bytes, Some(keep)).map(drop)
+    }
+
+    /// Adds what this store has written to the bytes that other processes know of.
+    pub(crate) fn record_usage(&self) -> Result<()> {
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let unrecorded = std::mem::take(&mut usage.unrecorded);
+        drop(usage);
+        if unrecorded == 0 {
+            return Ok(());
+        }
+        self.revise(|sums| sums.bytes = sums.bytes.map(|it| it.saturating_add(unrecorded)))
     }
 
     /// Evicts down to `max_bytes`; below that if an entry was just written (`keep`), so that a full
@@ -92,7 +119,10 @@ impl Store {
                 total -= candidate.bytes;
             }
         }
-        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = Usage { listed: Some(total), written: 0 };
+        *self.usage.lock().unwrap_or_else(PoisonError::into_inner) =
+            Usage { listed: Some(total), written: 0, unrecorded: 0 };
+        // A figure that cannot be written is found anew by the next process.
+        let _ = self.revise(|sums| sums.bytes = Some(total));
         Ok(evicted)
     }
 
@@ -100,9 +130,7 @@ impl Store {
         if !is_entry_name(&name) {
             return None;
         }
-        let (_, metadata) = self.directory.open_file(&name).ok()?;
-        // A disk without times evicts in the order of names.
-        let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        Some(Candidate { used, name, bytes: metadata.len() })
+        let (bytes, used) = self.directory.stat(&name)?;
+        Some(Candidate { used, name, bytes })
     }
 }

@@ -9,6 +9,10 @@ use std::time::SystemTime;
 pub struct Entry {
     /// Its key.
     pub key: Key,
+    /// What is noted beside it, name and text.
+    pub notes: Vec<(String, String)>,
+    /// When it was made.
+    pub created: SystemTime,
     /// The length of its payload in bytes.
     pub payload_bytes: u64,
     /// The length of its file in bytes.
@@ -44,6 +48,13 @@ pub struct Explanation {
     pub differences: Vec<String>,
 }
 
+impl Entry {
+    /// The text of a note.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        self.notes.iter().find(|it| it.0 == name).map(|it| &*it.1)
+    }
+}
+
 impl Store {
     /// Lists the entries and what is ignored.
     pub fn entries(&self) -> Result<Listing> {
@@ -63,6 +74,31 @@ impl Store {
         Ok(listing)
     }
 
+    /// Verifies every entry as a whole: what would be misses, with their reasons, and the number of
+    /// the others.
+    ///
+    /// # Errors
+    /// What the system reports of the directory.
+    pub fn verify(&self) -> Result<(usize, Vec<Ignored>)> {
+        let mut names = self.directory.names()?;
+        names.retain(|name| is_entry_name(name));
+        names.sort();
+        let mut whole = 0;
+        let mut ignored = Vec::new();
+        for name in names {
+            let found = self.read(&name).and_then(|found| {
+                self.check_payload(&found)?;
+                if entry_name(&found.header.key) == name { Ok(()) } else { Err(Miss::OtherKey) }
+            });
+            match found {
+                Ok(()) => whole += 1,
+                Err(Miss::Absent) => {}
+                Err(reason) => ignored.push(Ignored { name, reason }),
+            }
+        }
+        Ok((whole, ignored))
+    }
+
     /// Why a key is missed: what differs from the nearest entry; `None` if the store is empty.
     pub fn explain(&self, key: &Key) -> Result<Option<Explanation>> {
         let entries = self.entries()?.entries;
@@ -80,6 +116,8 @@ impl Store {
             payload_bytes: found.header.payload_len(),
             file_bytes: found.metadata.len(),
             used: found.metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            created: found.header.created,
+            notes: found.header.notes,
             key: found.header.key,
         })
     }

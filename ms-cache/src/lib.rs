@@ -7,7 +7,7 @@
 //! from the nearest entry.
 //!
 //! ```
-//! use ms_cache::{KeyBuilder, Options, Store};
+//! use ms_cache::{Contents, KeyBuilder, Options, Store};
 //!
 //! # let directory = std::env::temp_dir().join(format!("ms-cache-doc-{}", std::process::id()));
 //! let store = Store::open(&directory, &Options::default())?;
@@ -15,8 +15,8 @@
 //!     KeyBuilder::new(1).part("graph", b"add(%0, %1)").part("signature", signature.as_bytes()).finish()
 //! };
 //!
-//! store.put(&key("f32[2, 3]"), b"machine code")?;
-//! assert_eq!(&*store.get(&key("f32[2, 3]"))?, b"machine code");
+//! store.put(&key("f32[2, 3]"), &Contents { data: b"a plan", code: b"machine code", ..Contents::default() })?;
+//! assert_eq!(store.get(&key("f32[2, 3]"))?.data(), b"a plan");
 //!
 //! assert!(store.get(&key("f32[4, 3]")).is_err());
 //! let explanation = store.explain(&key("f32[4, 3]"))?.expect("the store has an entry");
@@ -25,6 +25,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod archive;
+mod background;
 mod digest;
 mod directory;
 mod entry;
@@ -32,14 +34,20 @@ mod error;
 mod evict;
 mod explain;
 mod key;
+mod secret;
+mod statistics;
 mod store;
 mod trust;
 
+pub use archive::Imported;
+pub use background::{at_end, flush, in_background};
 pub use digest::Digest;
-pub use entry::Defect;
+pub use entry::{Contents, Defect};
 pub use error::{Error, Miss, Result};
 pub use evict::Evicted;
 pub use explain::{Entry, Explanation, Ignored, Listing};
 pub use key::{Key, KeyBuilder, Part, differences};
+pub use secret::Secret;
+pub use statistics::Statistics;
 pub use store::{Mapped, Options, Store};
 pub use trust::Distrust;

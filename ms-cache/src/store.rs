@@ -1,15 +1,16 @@
 //! The store: get and put bytes by key.
 
 use crate::directory::{self, Directory};
-use crate::entry::{Header, decode_header, encode_header};
+use crate::entry::{Contents, Header, decode_header, encode};
 use crate::evict::Usage;
-use crate::{Error, Key, Miss, Result};
-use memmap2::Mmap;
+use crate::{Error, Key, Miss, Result, Secret};
+use memmap2::{Mmap, MmapOptions};
 use std::fs::{File, Metadata};
+use std::io::Read;
 use std::ops::Deref;
 use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// The ending of the name of an entry; before it stands the hash of the key.
 const ENTRY: &str = ".entry";
@@ -21,18 +22,21 @@ pub struct Options {
     pub max_bytes: u64,
     /// The age from which an unfinished file is taken for one whose writer was killed. One hour.
     pub abandoned_after: Duration,
+    /// With a secret the directory may be shared with users who have it too: entries are believed
+    /// by their hashes, which it keys, and not by who owns them. None.
+    pub secret: Option<Secret>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { max_bytes: 2 << 30, abandoned_after: Duration::from_secs(60 * 60) }
+        Self { max_bytes: 2 << 30, abandoned_after: Duration::from_secs(60 * 60), secret: None }
     }
 }
 
 /// A directory of entries, shared by any number of threads and processes.
 ///
-/// One file per key, written under a temporary name, flushed and renamed (mode 0400), and never
-/// edited afterwards. What is mapped stays as it is when the entry is replaced or evicted. Files
+/// One file per key, written under a temporary name and renamed (mode 0400), and never edited
+/// afterwards. What is mapped stays as it is when the entry is replaced or evicted. Files
 /// that another user owns or may write, links, and damaged files are misses.
 #[derive(Debug)]
 pub struct Store {
@@ -52,7 +56,7 @@ impl Store {
     /// another user or one that others may write, [`Error::ReadOnly`] and the like where it cannot
     /// be made.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
-        let directory = Directory::open(path.as_ref())?;
+        let directory = Directory::open(path.as_ref(), options.secret.is_some())?;
         Ok(Self { directory, options: options.clone(), usage: Mutex::default() })
     }
 
@@ -61,33 +65,39 @@ impl Store {
         self.directory.path()
     }
 
-    /// The payload of an entry, mapped and verified; the entry counts as used now.
+    /// The contents of an entry, mapped and verified; the entry counts as used now.
+    ///
+    /// # Errors
+    /// Why there is none: [`Miss`].
     pub fn get(&self, key: &Key) -> Result<Mapped, Miss> {
         let found = self.read(&entry_name(key))?;
         if found.header.key != *key {
             return Err(Miss::OtherKey);
         }
-        found.header.payload(&found.map)?;
+        self.check_payload(&found)?;
         directory::touch(&found.file);
-        Ok(Mapped { map: found.map, start: found.header.payload_start() })
+        Ok(Mapped { file: found.file, bytes: found.bytes, header: found.header })
     }
 
-    /// Stores a payload, replacing what the key had; the least recently used entries make room.
+    /// Stores an entry, replacing what the key had; the least recently used entries make room.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] for an entry beyond the cap; [`Error::Full`], [`Error::ReadOnly`] or
     /// [`Error::Gone`] if the disk refuses. The old entry, if any, is then still there.
-    pub fn put(&self, key: &Key, payload: &[u8]) -> Result<()> {
-        let header = encode_header(key, payload);
-        let bytes = (header.len() + payload.len()) as u64;
+    pub fn put(&self, key: &Key, contents: &Contents<'_>) -> Result<()> {
+        let encoded = encode(key, contents, SystemTime::now(), self.options.secret.as_ref());
+        self.put_file(&entry_name(key), &encoded.pieces(), encoded.len())
+    }
+
+    /// Writes the file of an entry and makes room for it.
+    pub(crate) fn put_file(&self, name: &str, pieces: &[&[u8]], bytes: u64) -> Result<()> {
         if bytes > self.options.max_bytes {
             return Err(Error::TooLarge { bytes, max_bytes: self.options.max_bytes });
         }
-        let name = entry_name(key);
-        self.directory.write_file(&name, &[&header, payload])?;
+        self.directory.write_file(name, pieces)?;
         // The entry is stored; making room is tried again with the next one.
-        let _ = self.make_room(bytes, &name);
+        let _ = self.make_room(bytes, name);
         Ok(())
     }
 
@@ -99,12 +109,23 @@ impl Store {
     /// The file of this name with its header verified, and not yet its payload.
     pub(crate) fn read(&self, name: &str) -> Result<Found, Miss> {
         let (file, metadata) = self.directory.open_file(name)?;
-        // SAFETY: Only this user can write the file (`open_file` checks owner and mode), and a
-        // store never edits or shortens an entry: it replaces and removes them as a whole, which
-        // leaves the pages of a mapping as they are.
-        let map = unsafe { Mmap::map(&file) }.map_err(Miss::Io)?;
-        let header = decode_header(&map)?;
-        Ok(Found { file, metadata, map, header })
+        let bytes = if self.directory.is_shared() {
+            let mut bytes = Vec::new();
+            (&file).take(self.options.max_bytes).read_to_end(&mut bytes).map_err(Miss::Io)?;
+            Bytes::Copied(bytes)
+        } else {
+            // SAFETY: Only this user can write the file (`open_file` checks owner and mode), and a
+            // store never edits or shortens an entry: it replaces and removes them as a whole,
+            // which leaves the pages of a mapping as they are.
+            Bytes::Mapped(unsafe { Mmap::map(&file) }.map_err(Miss::Io)?)
+        };
+        let header = decode_header(&bytes, self.options.secret.as_ref())?;
+        Ok(Found { file, metadata, bytes, header })
+    }
+
+    /// Verifies the payload of a file whose header is.
+    pub(crate) fn check_payload(&self, found: &Found) -> Result<(), Miss> {
+        Ok(found.header.check_payload(&found.bytes, self.options.secret.as_ref())?)
     }
 }
 
@@ -112,8 +133,28 @@ impl Store {
 pub(crate) struct Found {
     file: File,
     pub metadata: Metadata,
-    map: Mmap,
+    pub bytes: Bytes,
     pub header: Header,
+}
+
+/// The bytes of a file.
+#[derive(Debug)]
+pub(crate) enum Bytes {
+    /// Mapped, where nobody else may write the file.
+    Mapped(Mmap),
+    /// Copied, so that what was verified is what is used.
+    Copied(Vec<u8>),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Copied(bytes) => bytes,
+        }
+    }
 }
 
 /// The name of the file of a key.
@@ -128,19 +169,47 @@ pub(crate) fn is_entry_name(name: &str) -> bool {
     })
 }
 
-/// The payload of an entry in memory, read-only; it outlives the entry and the store.
-///
-/// It starts at a multiple of 64 bytes.
+/// The contents of an entry in memory, read-only; they outlive the entry and the store.
 #[derive(Debug)]
 pub struct Mapped {
-    map: Mmap,
-    start: usize,
+    file: File,
+    bytes: Bytes,
+    header: Header,
 }
 
-impl Deref for Mapped {
-    type Target = [u8];
+impl Mapped {
+    /// The data; unless the directory is shared, it starts at a multiple of 64 bytes.
+    pub fn data(&self) -> &[u8] {
+        &self.bytes[self.header.data()]
+    }
 
-    fn deref(&self) -> &[u8] {
-        &self.map[self.start..]
+    /// The code, to be read.
+    pub fn code(&self) -> &[u8] {
+        &self.bytes[self.header.code()]
+    }
+
+    /// The code in pages that can be executed, at a multiple of the size of a page; nothing where
+    /// there is none, where the directory is shared, and where the system refuses (a disk mounted
+    /// `noexec`).
+    pub fn executable(&self) -> Option<Mmap> {
+        let code = self.header.code();
+        if code.is_empty() || matches!(self.bytes, Bytes::Copied(_)) {
+            return None;
+        }
+        let mut options = MmapOptions::new();
+        options.offset(code.start as u64).len(code.len());
+        // SAFETY: As for the mapping that the entry was verified in: nobody edits the file, so
+        // that these pages are those.
+        unsafe { options.map_exec(&self.file) }.ok()
+    }
+
+    /// The time of writing.
+    pub fn created(&self) -> SystemTime {
+        self.header.created
+    }
+
+    /// The text of a note.
+    pub fn note(&self, name: &str) -> Option<&str> {
+        self.header.notes.iter().find(|it| it.0 == name).map(|it| &*it.1)
     }
 }

@@ -16,6 +16,8 @@ pub enum Distrust {
     ForeignOwner(u32),
     /// Its mode lets the group or everyone write.
     Writable(u32),
+    /// A secret whose mode lets the group or everyone read.
+    Readable(u32),
 }
 
 impl fmt::Display for Distrust {
@@ -25,6 +27,7 @@ impl fmt::Display for Distrust {
             Self::NotAFile => f.write_str("it is not a regular file"),
             Self::ForeignOwner(uid) => write!(f, "it belongs to another user ({uid})"),
             Self::Writable(mode) => write!(f, "others may write it (mode {mode:03o})"),
+            Self::Readable(mode) => write!(f, "others may read it (mode {mode:03o})"),
         }
     }
 }
@@ -32,6 +35,15 @@ impl fmt::Display for Distrust {
 /// Checks that only the user who runs this process can have written it.
 pub(crate) fn check(metadata: &Metadata) -> Result<(), Distrust> {
     check_owner(metadata.uid(), metadata.mode(), rustix::process::geteuid().as_raw())
+}
+
+/// Checks that only the user who runs this process can have read or written it.
+pub(crate) fn check_private(metadata: &Metadata) -> Result<(), Distrust> {
+    check(metadata)?;
+    match metadata.mode() & 0o777 {
+        mode if mode & 0o044 != 0 => Err(Distrust::Readable(mode)),
+        _ => Ok(()),
+    }
 }
 
 fn check_owner(uid: u32, mode: u32, euid: u32) -> Result<(), Distrust> {

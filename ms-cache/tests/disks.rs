@@ -6,7 +6,7 @@
 mod common;
 
 use common::{Scratch, key, open};
-use ms_cache::{Error, Miss};
+use ms_cache::{Contents, Error, Miss};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -41,29 +41,29 @@ fn on_disk(name: &str) -> Option<PathBuf> {
 fn a_full_disk_refuses_new_entries() {
     let Some(disk) = on_disk("a_full_disk_refuses_new_entries") else { return };
     let store = open(&disk, u64::MAX);
-    store.put(&key("first"), &[1; 100_000]).expect("there is room for one");
+    store.put(&key("first"), &Contents::data(&[1; 100_000])).expect("there is room for one");
     for refused in ["first", "second"] {
-        let full = store.put(&key(refused), &[2; 200_000]);
+        let full = store.put(&key(refused), &Contents::data(&[2; 200_000]));
         assert!(matches!(full, Err(Error::Full(_))), "{full:?}");
-        let files = std::fs::read_dir(&disk).expect("a readable directory").count();
+        let files = common::count_files(&disk);
         assert_eq!(files, 1, "the unfinished file takes no room");
     }
-    assert_eq!(*store.get(&key("first")).expect("the old entry is still there"), [1; 100_000]);
+    assert_eq!(store.get(&key("first")).expect("the old entry is still there").data(), [1; 100_000]);
     assert!(matches!(store.get(&key("second")), Err(Miss::Absent)));
     store.clear().expect("removing needs no room");
-    store.put(&key("second"), &[2; 200_000]).expect("there is room again");
+    store.put(&key("second"), &Contents::data(&[2; 200_000])).expect("there is room again");
 }
 
 #[test]
 fn a_read_only_disk_is_read() {
     let Some(disk) = on_disk("a_read_only_disk_is_read") else { return };
-    open(&disk, u64::MAX).put(&key("g"), b"payload").expect("a writable directory");
+    open(&disk, u64::MAX).put(&key("g"), &Contents::data(b"payload")).expect("a writable directory");
     let remounted = Command::new("mount").args(["-o", "remount,bind,ro"]).arg(&disk).status();
     assert!(remounted.expect("it was mounted by the same command").success());
 
     let store = open(&disk, u64::MAX);
-    assert_eq!(&*store.get(&key("g")).expect("reading is allowed"), b"payload");
-    for refused in [store.put(&key("h"), b""), store.remove(&key("g")).map(drop), store.clear().map(drop)] {
+    assert_eq!(store.get(&key("g")).expect("reading is allowed").data(), b"payload");
+    for refused in [store.put(&key("h"), &Contents::data(b"")), store.remove(&key("g")).map(drop), store.clear().map(drop)] {
         assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
     }
     let below = ms_cache::Store::open(disk.join("missing"), &ms_cache::Options::default());

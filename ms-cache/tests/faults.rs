@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, file_of, key, open, overwrite};
-use ms_cache::{Defect, Distrust, Error, Miss, Options, Store};
+use ms_cache::{Contents, Defect, Distrust, Error, Miss, Options, Store};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
@@ -12,15 +12,15 @@ use std::path::Path;
 fn check(change: impl FnOnce(&Path), expected: impl Fn(&Miss) -> bool) {
     let scratch = Scratch::new();
     let store = scratch.store();
-    store.put(&key("g"), b"payload").expect("a writable directory");
+    store.put(&key("g"), &Contents::data(b"payload")).expect("a writable directory");
     change(&file_of(&store, &key("g")));
     let miss = store.get(&key("g")).expect_err("the entry was changed");
     assert!(expected(&miss), "{miss:?}");
     let listing = store.entries().expect("a readable directory");
     assert!(listing.entries.is_empty());
     assert!(expected(&listing.ignored[0].reason), "{listing:?}");
-    store.put(&key("g"), b"payload").expect("put replaces what is not believed");
-    assert_eq!(&*store.get(&key("g")).expect("the entry is whole again"), b"payload");
+    store.put(&key("g"), &Contents::data(b"payload")).expect("put replaces what is not believed");
+    assert_eq!(store.get(&key("g")).expect("the entry is whole again").data(), b"payload");
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_entry_of_another_key_is_ignored() {
     let change = |file: &Path| {
         let other = Scratch::new();
         let store = other.store();
-        store.put(&key("h"), b"another payload").expect("a writable directory");
+        store.put(&key("h"), &Contents::data(b"another payload")).expect("a writable directory");
         let contents = std::fs::read(file_of(&store, &key("h"))).expect("the entry just put");
         overwrite(file, &contents, 0o400);
     };
@@ -84,7 +84,7 @@ fn an_empty_file_is_ignored() {
 fn every_truncation_and_every_flipped_byte_is_a_miss() {
     let scratch = Scratch::new();
     let store = scratch.store();
-    store.put(&key("g"), b"payload").expect("a writable directory");
+    store.put(&key("g"), &Contents::data(b"payload")).expect("a writable directory");
     let file = file_of(&store, &key("g"));
     let contents = std::fs::read(&file).expect("the entry just put");
     for len in 0..contents.len() {
@@ -100,7 +100,7 @@ fn every_truncation_and_every_flipped_byte_is_a_miss() {
         assert!(matches!(miss, Miss::Damaged(_)), "{miss:?} at {at}");
     }
     overwrite(&file, &contents, 0o400);
-    assert_eq!(&*store.get(&key("g")).expect("the entry as it was written"), b"payload");
+    assert_eq!(store.get(&key("g")).expect("the entry as it was written").data(), b"payload");
 }
 
 #[test]
@@ -129,15 +129,15 @@ fn a_directory_that_others_may_write_is_refused() {
 fn a_directory_removed_while_open_loses_entries_and_nothing_else() {
     let scratch = Scratch::new();
     let store = scratch.store();
-    store.put(&key("g"), b"payload").expect("a writable directory");
+    store.put(&key("g"), &Contents::data(b"payload")).expect("a writable directory");
     let mapped = store.get(&key("g")).expect("the entry just put");
     std::fs::remove_dir_all(store.path()).expect("the directory is ours");
     assert!(matches!(store.get(&key("g")), Err(Miss::Absent)));
-    assert!(matches!(store.put(&key("g"), b"payload"), Err(Error::Gone(_))));
+    assert!(matches!(store.put(&key("g"), &Contents::data(b"payload")), Err(Error::Gone(_))));
     assert!(store.entries().is_ok_and(|listing| listing.entries.is_empty()));
     assert!(!store.remove(&key("g")).expect("there is nothing to remove"));
-    assert_eq!(&*mapped, b"payload");
-    open(&scratch.cache(), 1 << 20).put(&key("g"), b"payload").expect("opening makes the directory again");
+    assert_eq!(mapped.data(), b"payload");
+    open(&scratch.cache(), 1 << 20).put(&key("g"), &Contents::data(b"payload")).expect("opening makes the directory again");
 }
 
 #[test]
@@ -148,9 +148,9 @@ fn a_directory_that_cannot_be_written_is_read() {
     }
     let scratch = Scratch::new();
     let store = scratch.store();
-    store.put(&key("g"), b"payload").expect("a writable directory");
+    store.put(&key("g"), &Contents::data(b"payload")).expect("a writable directory");
     std::fs::set_permissions(store.path(), std::fs::Permissions::from_mode(0o500)).expect("it is ours");
-    assert!(matches!(store.put(&key("h"), b"payload"), Err(Error::ReadOnly(_))));
-    assert_eq!(&*scratch.store().get(&key("g")).expect("reading is allowed"), b"payload");
+    assert!(matches!(store.put(&key("h"), &Contents::data(b"payload")), Err(Error::ReadOnly(_))));
+    assert_eq!(scratch.store().get(&key("g")).expect("reading is allowed").data(), b"payload");
     std::fs::set_permissions(store.path(), std::fs::Permissions::from_mode(0o700)).expect("it is ours");
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, key, open};
-use ms_cache::{Miss, Options, Store};
+use ms_cache::{Contents, Miss, Options, Store};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -29,10 +29,10 @@ fn work(store: &Store, worker: usize, rounds: usize) -> usize {
         let key = key(&index.to_string());
         match store.get(&key) {
             Ok(mapped) => {
-                assert!(*mapped == payload(index), "a wrong payload for {index}");
+                assert!(mapped.data() == payload(index), "a wrong payload for {index}");
                 hits += 1;
             }
-            Err(Miss::Absent) => store.put(&key, &payload(index)).expect("a writable directory"),
+            Err(Miss::Absent) => store.put(&key, &Contents::data(&payload(index))).expect("a writable directory"),
             Err(miss) => panic!("entries are whole at any time: {miss:?}"),
         }
         if step % 50 == worker {
@@ -63,7 +63,7 @@ fn process() {
         Ok(worker) => drop(work(&store, worker, 4)),
         // Bounded, so that a writer whose tester was killed ends too.
         Err(_) => (0..1000 * KEYS).map(|step| step % KEYS).for_each(|index| {
-            store.put(&key(&index.to_string()), &payload(index)).expect("a writable directory");
+            store.put(&key(&index.to_string()), &Contents::data(&payload(index))).expect("a writable directory");
         }),
     }
 }
@@ -109,7 +109,7 @@ fn a_writer_that_is_killed_leaves_nothing_wrong() {
         writer.kill().expect("the writer is a child not waited for");
         writer.wait().expect("it was killed");
     }
-    let options = Options { max_bytes: MAX_BYTES, abandoned_after: Duration::ZERO };
+    let options = Options { max_bytes: MAX_BYTES, abandoned_after: Duration::ZERO, ..Options::default() };
     let store = Store::open(scratch.cache(), &options).expect("the directory is ours");
     store.gc().expect("a writable directory");
     assert_whole(&store);
@@ -120,10 +120,10 @@ fn assert_whole(store: &Store) {
     let listing = store.entries().expect("a readable directory");
     assert!(listing.ignored.is_empty(), "{listing:?}");
     assert!(listing.entries.iter().map(|entry| entry.file_bytes).sum::<u64>() <= MAX_BYTES);
-    let files = std::fs::read_dir(store.path()).expect("a readable directory").count();
+    let files = common::count_files(store.path());
     assert_eq!(files, listing.entries.len(), "unfinished files are left");
     let found = (0..KEYS).filter(|&index| match store.get(&key(&index.to_string())) {
-        Ok(mapped) => *mapped == payload(index) || panic!("a wrong payload for {index}"),
+        Ok(mapped) => mapped.data() == payload(index) || panic!("a wrong payload for {index}"),
         Err(_) => false,
     });
     assert_eq!(found.count(), files);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, file_of, key, open, set_used};
-use ms_cache::{Error, KeyBuilder, Miss, Options, Store};
+use ms_cache::{Contents, Error, KeyBuilder, Miss, Options, Store};
 use std::os::unix::fs::MetadataExt;
 
 #[test]
@@ -14,12 +14,12 @@ fn what_is_put_is_got() {
         let payload: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
         let key = key(&format!("of {len} bytes"));
         assert!(matches!(store.get(&key), Err(Miss::Absent)));
-        store.put(&key, &payload).expect("a writable directory");
+        store.put(&key, &Contents::data(&payload)).expect("a writable directory");
         let mapped = store.get(&key).expect("the entry just put");
-        assert_eq!(&*mapped, payload);
-        assert_eq!(mapped.as_ptr().align_offset(64), 0);
+        assert_eq!(mapped.data(), payload);
+        assert_eq!(mapped.data().as_ptr().align_offset(64), 0);
         let again = scratch.store();
-        assert_eq!(&*again.get(&key).expect("another store in the same directory"), payload);
+        assert_eq!(again.get(&key).expect("another store in the same directory").data(), payload);
     }
 }
 
@@ -27,15 +27,15 @@ fn what_is_put_is_got() {
 fn a_payload_outlives_its_entry_and_its_store() {
     let scratch = Scratch::new();
     let store = scratch.store();
-    store.put(&key("g"), b"first").expect("a writable directory");
+    store.put(&key("g"), &Contents::data(b"first")).expect("a writable directory");
     let first = store.get(&key("g")).expect("the entry just put");
-    store.put(&key("g"), b"second").expect("entries are replaced");
+    store.put(&key("g"), &Contents::data(b"second")).expect("entries are replaced");
     let second = store.get(&key("g")).expect("the entry that replaced it");
     assert!(store.remove(&key("g")).expect("the entry can be removed"));
     assert!(!store.remove(&key("g")).expect("a second removal is no error"));
     assert!(matches!(store.get(&key("g")), Err(Miss::Absent)));
     drop(store);
-    assert_eq!((&*first, &*second), (&b"first"[..], &b"second"[..]));
+    assert_eq!((first.data(), second.data()), (&b"first"[..], &b"second"[..]));
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn directories_and_entries_are_for_their_owner_only() {
     let path = scratch.join("with spaces/and more/of them");
     let store = open(&path, 1 << 20);
     assert_eq!(store.path(), path);
-    store.put(&key("g"), b"payload").expect("a writable directory");
+    store.put(&key("g"), &Contents::data(b"payload")).expect("a writable directory");
     let mode = |path| std::fs::metadata(path).expect("it was just made").mode() & 0o7777;
     assert_eq!(mode(path), 0o700);
     assert_eq!(mode(file_of(&store, &key("g"))), 0o400);
@@ -55,7 +55,7 @@ fn a_store_lists_its_entries_by_use() {
     let scratch = Scratch::new();
     let store = scratch.store();
     for (name, used) in [("a", 20), ("b", 30), ("c", 10)] {
-        store.put(&key(name), name.as_bytes()).expect("a writable directory");
+        store.put(&key(name), &Contents::data(name.as_bytes())).expect("a writable directory");
         set_used(&store, &key(name), used);
     }
     std::fs::write(store.path().join("README"), "not an entry").expect("a writable directory");
@@ -85,7 +85,7 @@ fn a_miss_is_explained_by_the_nearest_entry() {
 
     let stored = [key("g", "f32[2]", "avx2"), key("g", "f32[2]", "avx512"), key("h", "i8[]", "neon")];
     for (used, key) in stored.iter().enumerate() {
-        store.put(key, b"").expect("a writable directory");
+        store.put(key, &Contents::data(b"")).expect("a writable directory");
         set_used(&store, key, used as u64);
     }
     let check = |missed, nearest, expected: &[&str]| {
@@ -106,7 +106,7 @@ fn the_least_recently_used_entries_are_evicted() {
     let store = scratch.store();
     let names = ["a", "b", "c", "d"];
     for (used, name) in names.iter().enumerate() {
-        store.put(&key(name), &[0; 1000]).expect("a writable directory");
+        store.put(&key(name), &Contents::data(&[0; 1000])).expect("a writable directory");
         set_used(&store, &key(name), used as u64);
     }
     store.get(&key("a")).expect("it is used again by this");
@@ -124,7 +124,7 @@ fn a_clock_that_jumps_changes_the_order_until_the_next_use() {
     let scratch = Scratch::new();
     let store = scratch.store();
     for name in ["future", "now"] {
-        store.put(&key(name), &[0; 1000]).expect("a writable directory");
+        store.put(&key(name), &Contents::data(&[0; 1000])).expect("a writable directory");
     }
     set_used(&store, &key("future"), 1 << 33);
     let first = || store.entries().expect("a readable directory").entries[0].key.clone();
@@ -142,13 +142,13 @@ fn a_store_stays_under_its_cap() {
     let max_bytes = 20_000;
     let store = open(&scratch.cache(), max_bytes);
     for i in 0..100 {
-        store.put(&key(&i.to_string()), &[i; 1000]).expect("there is always room for one entry");
+        store.put(&key(&i.to_string()), &Contents::data(&[i; 1000])).expect("there is always room for one entry");
         store.get(&key(&i.to_string())).expect("the entry just put is never the one evicted");
         let entries = store.entries().expect("a readable directory").entries;
         let bytes: u64 = entries.iter().map(|entry| entry.file_bytes).sum();
         assert!(bytes <= max_bytes, "{bytes} after {i}");
     }
-    let refused = store.put(&key("large"), &[0; 20_000]);
+    let refused = store.put(&key("large"), &Contents::data(&[0; 20_000]));
     assert!(matches!(refused, Err(Error::TooLarge { max_bytes: 20_000, .. })), "{refused:?}");
 }
 

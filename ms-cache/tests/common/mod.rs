@@ -71,3 +71,9 @@ pub fn set_used(store: &Store, key: &Key, seconds: u64) {
     let file = std::fs::File::open(file_of(store, key)).expect("the entry is there");
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("the entry is ours");
 }
+
+/// The number of files in the directory of a store, its statistics left out.
+pub fn count_files(path: &Path) -> usize {
+    let files = std::fs::read_dir(path).expect("a readable directory").flatten();
+    files.filter(|it| it.file_name() != "statistics").count()
+}

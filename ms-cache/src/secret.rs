@@ -1,0 +1,63 @@
+//! A secret that vouches for entries in a directory that others may write.
+
+use crate::{Distrust, Error, Result, trust};
+use rustix::fs::OFlags;
+use std::fmt;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+/// The key of keyed hashes: an entry that was not written with the same one is ignored.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret([u8; 32]);
+
+/// The domain of secrets, so that a key file may serve something else as well.
+const DOMAIN: &str = "ms-cache 2 secret";
+
+impl Secret {
+    /// The fewest bytes of a key file.
+    pub const MIN_BYTES: usize = 32;
+
+    /// The most bytes of a key file.
+    const MAX_BYTES: u64 = 1 << 20;
+
+    /// The secret that these bytes stand for; as hard to guess as they are.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(blake3::derive_key(DOMAIN, bytes))
+    }
+
+    /// The secret of a key file: at least [`Secret::MIN_BYTES`] bytes that only this user can read
+    /// and write.
+    ///
+    /// # Errors
+    /// [`Error::Distrusted`] for a file that others own, read or write, [`Error::ShortSecret`] for
+    /// fewer bytes, and what the system reports.
+    pub fn read(path: &Path) -> Result<Self> {
+        let failed = |error| Error::of_io(path, error);
+        let flags = OFlags::NONBLOCK.bits();
+        let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path).map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        let distrust = |reason| Error::Distrusted(path.to_owned(), reason);
+        if !metadata.is_file() {
+            return Err(distrust(Distrust::NotAFile));
+        }
+        trust::check_private(&metadata).map_err(distrust)?;
+        let mut bytes = Vec::new();
+        file.take(Self::MAX_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+        if bytes.len() < Self::MIN_BYTES {
+            return Err(Error::ShortSecret(path.to_owned(), bytes.len()));
+        }
+        Ok(Self::of(&bytes))
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}

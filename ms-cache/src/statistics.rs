@@ -1,0 +1,95 @@
+//! What the processes that used a store gained by it.
+
+use crate::{Result, Store};
+use std::time::Duration;
+
+/// The name of the file that holds the sums.
+const FILE: &str = "statistics";
+
+/// Sums over all processes that recorded them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Statistics {
+    /// Entries that were found and used.
+    pub hits: u64,
+    /// Entries that were not there or not usable.
+    pub misses: u64,
+    /// The time that hits took less than making what they gave.
+    pub saved: Duration,
+    /// The bytes of all entries, where the store was listed at some time: what was found then and
+    /// written since.
+    pub(crate) bytes: Option<u64>,
+}
+
+impl Statistics {
+    fn parse(text: &str) -> Self {
+        let field = |name: &str| -> Option<u64> {
+            text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok())
+        };
+        Self {
+            hits: field("hits").unwrap_or(0),
+            misses: field("misses").unwrap_or(0),
+            saved: Duration::from_micros(field("saved_us").unwrap_or(0)),
+            bytes: field("bytes"),
+        }
+    }
+
+    fn print(&self) -> String {
+        let bytes = self.bytes.map(|it| format!("bytes {it}\n")).unwrap_or_default();
+        format!("hits {}\nmisses {}\nsaved_us {}\n{bytes}", self.hits, self.misses, self.saved.as_micros())
+    }
+}
+
+impl Store {
+    /// The sums so far; zeros where nothing was recorded, or the record cannot be read.
+    pub fn statistics(&self) -> Statistics {
+        let Ok((file, _)) = self.directory.open_file(FILE) else { return Statistics::default() };
+        let mut text = String::new();
+        match std::io::Read::read_to_string(&mut std::io::Read::take(file, 1 << 10), &mut text) {
+            Ok(_) => Statistics::parse(&text),
+            Err(_) => Statistics::default(),
+        }
+    }
+
+    /// Adds to the sums. They are figures for people: where the directory is locked for long, or
+    /// cannot be written, nothing is added.
+    ///
+    /// # Errors
+    /// What writing a file in the directory refuses.
+    pub fn record(&self, hits: u64, misses: u64, saved: Duration) -> Result<()> {
+        self.record_usage()?;
+        if hits == 0 && misses == 0 {
+            return Ok(());
+        }
+        self.revise(|sums| {
+            sums.hits = sums.hits.saturating_add(hits);
+            sums.misses = sums.misses.saturating_add(misses);
+            sums.saved = sums.saved.saturating_add(saved);
+        })
+    }
+
+    /// Changes the sums while no other process does.
+    pub(crate) fn revise(&self, change: impl FnOnce(&mut Statistics)) -> Result<()> {
+        let revised = self.directory.exclusively(|| {
+            let mut sums = self.statistics();
+            change(&mut sums);
+            self.directory.write_file(FILE, &[sums.print().as_bytes()])
+        });
+        revised.unwrap_or(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_parsed() {
+        for bytes in [None, Some(7)] {
+            let sums = Statistics { hits: 3, misses: u64::MAX, saved: Duration::from_micros(12), bytes };
+            assert_eq!(Statistics::parse(&sums.print()), sums);
+        }
+        for text in ["", "hits", "hits x\nmisses -1", "\u{0}\u{0}", "hitsmisses 3"] {
+            assert_eq!(Statistics::parse(text), Statistics::default(), "{text:?}");
+        }
+    }
+}
