@@ -20,8 +20,7 @@ struct Queue {
     started: bool,
 }
 
-static QUEUE: Mutex<Queue> =
-    Mutex::new(Queue { jobs: VecDeque::new(), last: Vec::new(), busy: false, started: false });
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), last: Vec::new(), busy: false, started: false });
 /// There is a job.
 static WORK: Condvar = Condvar::new();
 /// There is none any more.

@@ -2,9 +2,7 @@
 
 use crate::trust::{self, Distrust};
 use crate::{Error, Miss, Result};
-use rustix::fs::{
-    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT,
-};
+use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, Metadata};
 use std::io::Write;

@@ -63,7 +63,9 @@ fn a_read_only_disk_is_read() {
 
     let store = open(&disk, u64::MAX);
     assert_eq!(store.get(&key("g")).expect("reading is allowed").data(), b"payload");
-    for refused in [store.put(&key("h"), &Contents::data(b"")), store.remove(&key("g")).map(drop), store.clear().map(drop)] {
+    for refused in
+        [store.put(&key("h"), &Contents::data(b"")), store.remove(&key("g")).map(drop), store.clear().map(drop)]
+    {
         assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
     }
     let below = ms_cache::Store::open(disk.join("missing"), &ms_cache::Options::default());

@@ -137,7 +137,9 @@ fn a_directory_removed_while_open_loses_entries_and_nothing_else() {
     assert!(store.entries().is_ok_and(|listing| listing.entries.is_empty()));
     assert!(!store.remove(&key("g")).expect("there is nothing to remove"));
     assert_eq!(mapped.data(), b"payload");
-    open(&scratch.cache(), 1 << 20).put(&key("g"), &Contents::data(b"payload")).expect("opening makes the directory again");
+    open(&scratch.cache(), 1 << 20)
+        .put(&key("g"), &Contents::data(b"payload"))
+        .expect("opening makes the directory again");
 }
 
 #[test]
