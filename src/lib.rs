@@ -10,6 +10,7 @@ pub mod io;
 pub mod nn;
 pub mod optim;
 pub mod prelude;
+mod print;
 pub mod train;
 
 pub use io::{load_checkpoint, save_checkpoint};

@@ -41,6 +41,8 @@ pub enum Code {
     Condition = 113,
     /// A tensor that memory cannot hold.
     Memory = 114,
+    /// An assertion on a tensor that does not hold.
+    Assertion = 120,
 }
 
 impl fmt::Display for Code {
@@ -68,6 +70,8 @@ pub struct Report {
     pub operands: Vec<String>,
     /// The user's line.
     pub location: Option<&'static Location<'static>>,
+    /// The user's line where only its text is known: compiled code keeps nothing else.
+    pub line: Option<String>,
     /// The cells and compiled functions that were being called, innermost first, each with the
     /// line that called it; or the node of a graph.
     pub within: Vec<String>,
@@ -86,6 +90,7 @@ impl Error {
             op: None,
             operands: Vec::new(),
             location: None,
+            line: None,
             within: Vec::new(),
             help: None,
             related: Vec::new(),
@@ -119,6 +124,12 @@ impl Error {
     /// Adds the user's line, unless a nearer one is known.
     pub fn at(mut self, location: &'static Location<'static>) -> Self {
         self.0.location.get_or_insert(location);
+        self
+    }
+
+    /// Adds the user's line as text, which stands before any other.
+    pub fn at_line(mut self, line: &str) -> Self {
+        self.0.line = Some(line.to_owned());
         self
     }
 
@@ -168,8 +179,10 @@ impl fmt::Display for Error {
             write!(f, "`{op}`: ")?;
         }
         f.write_str(&report.message)?;
-        if let Some(location) = report.location {
-            write!(f, "\n  --> {location}")?;
+        match (&report.line, report.location) {
+            (Some(line), _) => write!(f, "\n  --> {line}")?,
+            (None, Some(location)) => write!(f, "\n  --> {location}")?,
+            (None, None) => {}
         }
         if !report.operands.is_empty() {
             write!(f, "\n   = operands: {}", report.operands.join(", "))?;

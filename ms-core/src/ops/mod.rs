@@ -21,9 +21,11 @@ mod host;
 mod index;
 mod interpolate;
 pub mod math;
+mod message;
 mod nn;
 mod operand;
 mod operators;
+mod order;
 mod philox;
 mod pooling;
 mod primitive;
@@ -59,6 +61,7 @@ macro_rules! primitives {
 primitives! {
     arg_extrema::{ ARGMAX, ARGMIN };
     arithmetic::{ ABS, ADD, MUL, NEG, SIGN, SQUARE, SUB };
+    assertion::{ ASSERT };
     avg_pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD };
     bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
     branch::{ IF };
@@ -70,6 +73,7 @@ primitives! {
     constant::{ CONSTANT };
     conv::{ CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD };
     cumulative::{ CUMPROD, CUMSUM };
+    depend::{ DEPEND };
     distribution::{ RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM };
     division::{ DIV, FLOOR_DIV, FMOD, RECIPROCAL, REMAINDER };
     erf::{ ERF, ERFC };
@@ -87,6 +91,7 @@ primitives! {
     max_pool::{ MAX_POOL, MAX_POOL_GRAD, MAX_POOL_TAKE };
     permute::{ PERMUTE };
     power::{ POW };
+    print::{ PRINT };
     reduction::{ ALL, ANY, MAX, MIN, PROD, SUM };
     reshape::{ RESHAPE };
     rounding::{ CEIL, FLOOR, ROUND, TRUNC };
@@ -114,8 +119,10 @@ pub use einsum::einsum;
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
 pub use interpolate::{Interpolation, interpolate};
+pub use message::{Show, Shown};
 pub use nn::*;
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
+pub use order::order;
 pub use pooling::PoolOptions;
 pub use primitive::*;
 pub use repeat::*;

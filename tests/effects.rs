@@ -1,0 +1,125 @@
+//! Prints, assertions and writes: in program order, eagerly and in compiled code alike.
+
+use ms::prelude::*;
+use ms::{Code, Context, Parameter};
+
+fn eagerly<R>(run: impl FnOnce() -> R) -> R {
+    ms::with_context(Context { jit: false, ..ms::context() }, run)
+}
+
+/// Runs a case eagerly, compiled for the first time, and compiled again: what it gives and prints.
+#[track_caller]
+fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R, want: R, lines: &[&str]) {
+    let how = ["eagerly", "compiled", "compiled again"];
+    for (i, how) in how.into_iter().enumerate() {
+        let run = || ops::capture_prints(&case);
+        let (got, printed) = if i == 0 { eagerly(run) } else { run() };
+        assert_eq!(got, want, "{name}, {how}");
+        assert_eq!(printed, lines, "{name}, {how}");
+    }
+}
+
+#[jit]
+fn prints_and_writes(p: &Parameter, x: &Tensor) -> Tensor {
+    ms::print!("before {} {}", p, 1);
+    p.set(&(x * 2.0));
+    ms::print!("after {}", p);
+    let y = x + p;
+    ms::print!("result {}", &y);
+    y
+}
+
+#[jit]
+fn same_line_twice(x: &Tensor) -> Tensor {
+    ms::print!("x {}", x);
+    ms::print!("x {}", x);
+    x.clone()
+}
+
+#[jit]
+fn unused_print(x: &Tensor) {
+    let y = x + 1.0;
+    ms::print!("{}", &y);
+}
+
+#[jit]
+fn gradient_of_print(x: &Tensor) -> Tensor {
+    ms::grad(|x: &Tensor| {
+        ms::print!("inside {}", x);
+        x * x
+    })(x)
+}
+
+#[jit]
+fn inner(x: &Tensor) -> Tensor {
+    ms::print!("inner {}", x);
+    x + 1.0
+}
+
+#[jit]
+fn calls(x: &Tensor) -> Tensor {
+    ms::print!("outer {}", x);
+    let y = inner(&inner(x));
+    ms::print!("done");
+    y
+}
+
+#[test]
+fn prints_keep_program_order() {
+    let x = &Tensor::scalar(3.0);
+    let p = &Parameter::new(Tensor::scalar(1.0), "p");
+    let case = || {
+        p.store(Tensor::scalar(1.0));
+        prints_and_writes(p, x).item::<f32>()
+    };
+    check("writes", case, 9.0, &["before 1.0 1", "after 6.0", "result 9.0"]);
+    check("twice", || same_line_twice(x).item::<f32>(), 3.0, &["x 3.0", "x 3.0"]);
+    check("unused", || unused_print(x), (), &["4.0"]);
+    check("gradient", || gradient_of_print(x).item::<f32>(), 6.0, &["inside 3.0"]);
+    let want = ["outer 3.0", "inner 3.0", "inner 4.0", "done"];
+    check("calls", || calls(x).item::<f32>(), 5.0, &want);
+    check("gradient of compiled", || ms::grad(calls)(x).item::<f32>(), 1.0, &want);
+}
+
+#[jit]
+fn asserts(p: &Parameter, x: &Tensor) -> Tensor {
+    ms::print!("first {}", x);
+    p.set(x);
+    ops::assert_that(&x.gt(0.0), "not positive: {} ({})", &[x, &"always"]);
+    ms::print!("second");
+    x * 2.0
+}
+
+#[test]
+fn assertions_end_the_run_at_the_users_line() {
+    let p = &Parameter::new(Tensor::scalar(0.0), "p");
+    let case = |x: f32| {
+        p.store(Tensor::scalar(0.0));
+        let result = ms::catch(|| asserts(p, &Tensor::scalar(x)).item::<f32>());
+        result.map_err(|error| {
+            assert_eq!(error.code(), Code::Assertion);
+            let text = error.to_string();
+            assert!(text.contains(&format!("not positive: {} (always)", Tensor::scalar(x))), "{text}");
+            assert!(text.contains("tests/effects.rs:"), "{text}");
+        })
+    };
+    check("holds", || case(2.0), Ok(4.0), &["first 2.0", "second"]);
+    check("fails", || case(-2.0), Err(()), &["first -2.0"]);
+    // A compiled call writes its parameters when it has ended.
+    case(-2.0).expect_err("it does not hold");
+    assert_eq!(p.value().item::<f32>(), 0.0);
+}
+
+#[jit]
+fn depends(x: &Tensor, y: &Tensor) -> Tensor {
+    let a = x.exp();
+    ops::sqrt(&ops::depend(y, &a))
+}
+
+#[test]
+fn what_depends_is_the_value() {
+    let (x, y) = (&Tensor::scalar(1.0), &Tensor::scalar(4.0));
+    check("value", || depends(x, y).item::<f32>(), 2.0, &[]);
+    check("gradient", || ms::grad(|y: &Tensor| depends(x, y))(y).item::<f32>(), 0.25, &[]);
+    check("no gradient", || ms::grad(|x: &Tensor| depends(x, y))(x).item::<f32>(), 0.0, &[]);
+}
