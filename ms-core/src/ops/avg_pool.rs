@@ -7,7 +7,7 @@ use super::pooling::{check_pooled, pooled_shape};
 use super::window::{PerAxis, Spatial, spatial};
 use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// The mean of each window of `[n, c, spatial..]`. `count` windows lie along each axis; they
@@ -18,14 +18,14 @@ pub static AVG_POOL: OpDef = OpDef {
         name: "avg_pool",
         attrs: &["kernel", "stride", "before", "after", "count", "count_pad"],
     },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.sizes(4)),
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(4)),
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(4));
         Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(inputs[0])), &shape, inputs[0].dtype())])
     },
     derivative: Derivative::Rule(|it| {
-        smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].shape()[2..]), &[it.cotangent()]))]
+        smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].dims()[2..]), &[it.cotangent()]))]
     }),
     batching: Batching::Derived,
     lowering: Lowering::Library,
@@ -39,7 +39,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         name: "avg_pool_grad",
         attrs: &["kernel", "stride", "before", "after", "count", "count_pad", "sizes"],
     },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.sizes(6)),
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(6)),
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &attrs.sizes(6))?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(6));
@@ -58,7 +58,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
 /// from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
 pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: &["count"] },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.sizes(0)),
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(0)),
     eval: |attrs, inputs| {
         let x = inputs[0];
         let means = Means::adaptive(&x.shape()[2..], &attrs.sizes(0))?;
@@ -66,7 +66,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(x)), &shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
-        let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].shape()[2..]).into()]);
+        let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].dims()[2..]).into()]);
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
     }),
     batching: Batching::Derived,
@@ -82,7 +82,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
 /// The gradient of [`ADAPTIVE_AVG_POOL`] for an input of spatial sizes `sizes`.
 pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 438, name: "adaptive_avg_pool_grad", attrs: &["count", "sizes"] },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.sizes(1)),
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(1)),
     eval: |attrs, inputs| {
         let g = inputs[0];
         let means = Means::adaptive(&attrs.sizes(1), &attrs.sizes(0))?;
@@ -119,7 +119,7 @@ fn avg_samples(gradient: bool) -> Vec<Sample> {
     ]
 }
 
-fn avg_attrs(attrs: &Attrs, sizes: &[usize]) -> Attrs {
+fn avg_attrs(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
     Attrs::new(attrs.as_slice().iter().cloned().chain([sizes.into()]))
 }
 
@@ -128,9 +128,9 @@ fn planes(shape: &[usize]) -> usize {
     shape[0] * shape[1]
 }
 
-fn mean_type(x: &Type, sizes: &[usize]) -> Result<Types> {
-    let shape = check_pooled(x, sizes.len())?;
-    Ok(smallvec![Type::of(x.dtype, &pooled_shape(&shape, sizes))])
+fn mean_type(x: &Type, sizes: &[Dim]) -> Result<Types> {
+    let dims = check_pooled(x, sizes.len())?;
+    Ok(smallvec![Type::new(x.dtype, pooled_shape(&dims, sizes))])
 }
 
 /// A range of elements along one axis, and what it counts in the divisor.
@@ -254,9 +254,9 @@ pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
         let error = Error::new(Code::Argument, "windows of means have no dilation");
         Err(named("avg_pool", &[&x], error)).or_raise()
     }
-    let (_, counts) = options.window(&x.shape()[2..]).map_err(|it| named("avg_pool", &[&x], it)).or_raise();
-    let lists = [&options.kernel, &options.stride, &options.padding, &options.padding, &counts];
-    let lists = lists.into_iter().map(|it| Attr::from(&**it));
+    let (_, counts) = options.window(&x.dims()[2..]).map_err(|it| named("avg_pool", &[&x], it)).or_raise();
+    let lists = [&options.kernel, &options.stride, &options.padding, &options.padding];
+    let lists = lists.into_iter().map(|it| Attr::from(&**it)).chain([Attr::from(&*counts)]);
     apply1(AVG_POOL.op(), &Attrs::new(lists.chain([options.count_include_pad.into()])), &[&x])
 }
 

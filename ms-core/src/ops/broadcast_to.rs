@@ -3,19 +3,20 @@
 use super::rules::sum_to;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoShape, Layout, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// The operand repeated to the shape of attribute 0, by NumPy's rules.
 pub static BROADCAST_TO: OpDef = OpDef {
     info: OpInfo { number: 351, name: "broadcast_to", attrs: &["shape"] },
     infer: |attrs, inputs| {
-        let shape = attrs.sizes(0);
-        match inputs[0].shape() {
-            Some(from) => Layout::contiguous(&from).broadcast_to(&shape).map(|_| ())?,
-            None => return Err(Error::new(Code::Shape, format!("{} has symbolic dimensions", inputs[0]))),
+        let (from, to) = (&inputs[0].dims, attrs.dims(0));
+        let fits = |(&from, &to): (&Dim, &Dim)| from == 1 || from.may_equal(to);
+        if from.len() > to.len() || !from.iter().rev().zip(to.iter().rev()).all(fits) {
+            let message = format!("shape {from:?} does not broadcast to {to:?}");
+            return Err(Error::new(Code::Shape, message).help("sizes must be equal or one, counted from the last axis"));
         }
-        Ok(smallvec![Type::of(inputs[0].dtype, &shape)])
+        Ok(smallvec![Type::new(inputs[0].dtype, to)])
     },
     eval: |attrs, inputs| {
         let layout = inputs[0].layout().broadcast_to(&attrs.sizes(0))?;
@@ -35,17 +36,10 @@ pub static BROADCAST_TO: OpDef = OpDef {
 /// # Panics
 /// Raises [`Code::Shape`] when `shape` is no broadcast of the operand's.
 #[track_caller]
-pub fn broadcast_to(x: impl AsTensor, shape: impl IntoShape) -> Tensor {
-    let (x, shape) = (x.as_tensor(), shape.into_shape());
-    if *x.shape() == *shape {
+pub fn broadcast_to(x: impl AsTensor, shape: impl IntoDims) -> Tensor {
+    let (x, shape) = (x.as_tensor(), shape.into_dims());
+    if x.dims() == shape {
         return x.into_owned();
     }
     apply1(BROADCAST_TO.op(), &Attrs::new([(&*shape).into()]), &[&*x])
-}
-
-/// [`broadcast_to`] to dimensions that may be symbolic.
-#[track_caller]
-pub fn expand_dims_to(x: &Tensor, dims: &[Dim]) -> Tensor {
-    let sizes: Vec<usize> = dims.iter().map(|it| it.as_const().expect("symbolic dimensions do not occur yet")).collect();
-    broadcast_to(x, sizes)
 }

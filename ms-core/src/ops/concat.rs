@@ -1,10 +1,10 @@
 //! `concat`: tensors one after the other along an axis.
 
-use super::axis::{const_shape, named, refusal};
+use super::axis::{named, refusal};
 use super::slice::narrow;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis};
 use crate::error::{Code, Error, OrRaise, raise};
-use crate::tensor::{Array, AsTensor, Attrs, OpInfo, Strides, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -16,20 +16,21 @@ pub static CONCAT: OpDef = OpDef {
         let Some(first) = inputs.first() else {
             return Err(Error::new(Code::Argument, "at least one tensor is needed"));
         };
-        let mut shape = const_shape(first)?;
+        let mut shape = first.dims.clone();
         normalize_axis(axis as isize, shape.len())?;
         for other in &inputs[1..] {
             if other.dtype != first.dtype {
                 return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", first.dtype, other.dtype)));
             }
-            let sizes = const_shape(other)?;
-            let fits = sizes.len() == shape.len() && (0..shape.len()).all(|it| it == axis || sizes[it] == shape[it]);
+            let sizes = &other.dims;
+            let fits =
+                sizes.len() == shape.len() && (0..shape.len()).all(|it| it == axis || sizes[it].may_equal(shape[it]));
             if !fits {
                 return Err(Error::new(Code::Shape, format!("{first} and {other} differ off axis {axis}")));
             }
-            shape[axis] = shape[axis].saturating_add(sizes[axis]);
+            shape[axis] = shape[axis] + sizes[axis];
         }
-        Ok(smallvec![Type::of(first.dtype, &shape)])
+        Ok(smallvec![Type::new(first.dtype, shape)])
     },
     eval: |attrs, inputs| {
         let axis = attrs.int(0) as usize;
@@ -47,10 +48,10 @@ pub static CONCAT: OpDef = OpDef {
     },
     derivative: Derivative::Rule(|it| {
         let axis = it.attrs.int(0) as usize;
-        let mut start = 0;
+        let mut start = Dim::new(0);
         let mut part = |(x, &needed): (&Tensor, &bool)| {
-            let (from, size) = (start, x.shape()[axis]);
-            start += size;
+            let (from, size) = (start, x.dims()[axis]);
+            start = start + size;
             needed.then(|| narrow(it.cotangent(), axis, from, size))
         };
         it.inputs.iter().zip(it.needs).map(&mut part).collect()
@@ -112,12 +113,12 @@ fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Vec<Tensor> {
 pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
     let x = x.as_tensor();
     let at = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
-    let size = x.shape()[at];
-    if sections == 0 || !size.is_multiple_of(sections) {
+    let size = x.dims()[at];
+    if sections == 0 || size.as_const().is_some_and(|it| !it.is_multiple_of(sections)) {
         let message = format!("axis {at} of size {size} has no {sections} equal parts");
         raise(refusal("split", &[&x], Code::Argument, message));
     }
-    split_sizes(&*x, &vec![size / sections; sections], axis)
+    parts(&x, &vec![size / sections; sections], at)
 }
 
 /// `x` in parts of the given sizes along `axis`, without copies.
@@ -128,15 +129,21 @@ pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
 pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor> {
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
-    let total = sizes.iter().try_fold(0usize, |all, &size| all.checked_add(size));
-    if total != Some(x.shape()[axis]) {
-        let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.shape()[axis]);
+    let sizes: Vec<Dim> = sizes.iter().map(|&it| it.into()).collect();
+    if !sizes.iter().copied().sum::<Dim>().may_equal(x.dims()[axis]) {
+        let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.dims()[axis]);
         raise(refusal("split", &[&x], Code::Argument, message));
     }
-    let mut start = 0;
-    let mut part = |&size: &usize| {
-        start += size;
-        narrow(&x, axis, start - size, size)
+    parts(&x, &sizes, axis)
+}
+
+#[track_caller]
+fn parts(x: &Tensor, sizes: &[Dim], axis: usize) -> Vec<Tensor> {
+    let mut start = Dim::new(0);
+    let mut part = |&size: &Dim| {
+        let from = start;
+        start = start + size;
+        narrow(x, axis, from, size)
     };
     sizes.iter().map(&mut part).collect()
 }

@@ -3,14 +3,13 @@
 //! The three primitives are the three contractions of one trilinear form, so that derivatives
 //! of any order are among them again.
 
-use super::axis::const_shape;
-use super::conv_geometry::Geometry;
+use super::conv_geometry::{Geometry, check_gradient, output_dims};
 use super::gather::check_dtypes;
 use super::host::{narrow_floats, wide_floats};
 use super::window::{PerAxis, Window};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Attr, Attrs, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// Cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`:
@@ -18,10 +17,9 @@ use smallvec::smallvec;
 pub static CONV: OpDef = OpDef {
     info: OpInfo { number: 420, name: "conv", attrs: &["stride", "dilation", "before", "after", "groups"] },
     infer: |attrs, inputs| {
-        let (x, w) = (const_shape(inputs[0])?, const_shape(inputs[1])?);
-        let geometry = Geometry::new(attrs, inputs[0], &x, &w)?;
+        let dims = output_dims(attrs, inputs[0], &inputs[0].dims, &inputs[1].dims)?;
         check_operands(inputs)?;
-        Ok(geometry.result(inputs[0], &geometry.output_shape))
+        Ok(smallvec![Type::new(inputs[0].dtype, dims)])
     },
     eval: |attrs, inputs| {
         let (x, w) = (inputs[0], inputs[1]);
@@ -38,8 +36,8 @@ pub static CONV: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let (g, x, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
         smallvec![
-            it.needs[0].then(|| input_grad(it.attrs, g, w, &x.shape()[2..])),
-            it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.shape()[2..])),
+            it.needs[0].then(|| input_grad(it.attrs, g, w, &x.dims()[2..])),
+            it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.dims()[2..])),
         ]
     }),
     batching: Batching::Derived,
@@ -63,10 +61,13 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
         attrs: &["stride", "dilation", "before", "after", "groups", "sizes"],
     },
     infer: |attrs, inputs| {
-        let (g, w) = (const_shape(inputs[0])?, const_shape(inputs[1])?);
-        let geometry = Geometry::of_input(attrs, inputs[0], &g, &w)?;
+        let (g, w) = (inputs[0], inputs[1]);
+        let channels = w.dims.get(1).copied().unwrap_or(Dim::new(0)) * attrs.int(4) as usize;
+        let batch = g.dims.first().copied().unwrap_or(Dim::new(0));
+        let input: Dims = [batch, channels].into_iter().chain(attrs.dims(5)).collect();
+        check_gradient(attrs, g, &input, &w.dims, &g.dims)?;
         check_operands(inputs)?;
-        Ok(geometry.result(inputs[0], &geometry.input_shape))
+        Ok(smallvec![Type::new(g.dtype, input)])
     },
     eval: |attrs, inputs| {
         let (g, w) = (inputs[0], inputs[1]);
@@ -84,7 +85,7 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
         let (h, g, w) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
         smallvec![
             it.needs[0].then(|| conv_of(it.attrs, h, w)),
-            it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.shape()[2..])),
+            it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.dims()[2..])),
         ]
     }),
     batching: Batching::Derived,
@@ -109,10 +110,13 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
         attrs: &["stride", "dilation", "before", "after", "groups", "sizes"],
     },
     infer: |attrs, inputs| {
-        let (x, g) = (const_shape(inputs[0])?, const_shape(inputs[1])?);
-        let geometry = Geometry::of_weight(attrs, inputs[0], &x, &g)?;
+        let (x, g) = (inputs[0], inputs[1]);
+        let axis = |ty: &Type| ty.dims.get(1).copied().unwrap_or(Dim::new(0));
+        let channels = axis(x) / (attrs.int(4) as usize).max(1);
+        let weight: Dims = [axis(g), channels].into_iter().chain(attrs.dims(5)).collect();
+        check_gradient(attrs, x, &x.dims, &weight, &g.dims)?;
         check_operands(inputs)?;
-        Ok(geometry.result(inputs[0], &geometry.weight_shape))
+        Ok(smallvec![Type::new(x.dtype, weight)])
     },
     eval: |attrs, inputs| {
         let (x, g) = (inputs[0], inputs[1]);
@@ -129,7 +133,7 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let (v, x, g) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
         smallvec![
-            it.needs[0].then(|| input_grad(it.attrs, g, v, &x.shape()[2..])),
+            it.needs[0].then(|| input_grad(it.attrs, g, v, &x.dims()[2..])),
             it.needs[1].then(|| conv_of(it.attrs, x, v)),
         ]
     }),
@@ -182,11 +186,11 @@ impl ConvSample {
             before: all(self.padding),
             after: all(self.padding),
         };
-        conv_attrs(&window, self.groups, sizes)
+        conv_attrs(&window, self.groups, &sizes.into_dims())
     }
 }
 
-pub(super) fn conv_attrs(window: &Window, groups: usize, sizes: &[usize]) -> Attrs {
+pub(super) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) -> Attrs {
     let lists = [&window.stride, &window.dilation, &window.before, &window.after];
     let lists = lists.into_iter().map(|it| Attr::from(&**it));
     let sizes = (!sizes.is_empty()).then(|| Attr::from(sizes));
@@ -194,7 +198,7 @@ pub(super) fn conv_attrs(window: &Window, groups: usize, sizes: &[usize]) -> Att
 }
 
 /// The attributes of one of the three ops, turned into another's.
-fn with_sizes(attrs: &Attrs, sizes: &[usize]) -> Attrs {
+fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
     conv_attrs(&Window::of(attrs, 0), attrs.int(4) as usize, sizes)
 }
 
@@ -204,12 +208,12 @@ fn conv_of(attrs: &Attrs, x: &Tensor, w: &Tensor) -> Tensor {
 }
 
 #[track_caller]
-fn input_grad(attrs: &Attrs, g: &Tensor, w: &Tensor, sizes: &[usize]) -> Tensor {
+fn input_grad(attrs: &Attrs, g: &Tensor, w: &Tensor, sizes: &[Dim]) -> Tensor {
     apply1(CONV_INPUT_GRAD.op(), &with_sizes(attrs, sizes), &[g, w])
 }
 
 #[track_caller]
-fn weight_grad(attrs: &Attrs, x: &Tensor, g: &Tensor, sizes: &[usize]) -> Tensor {
+fn weight_grad(attrs: &Attrs, x: &Tensor, g: &Tensor, sizes: &[Dim]) -> Tensor {
     apply1(CONV_WEIGHT_GRAD.op(), &with_sizes(attrs, sizes), &[x, g])
 }
 

@@ -1,10 +1,9 @@
 //! The sizes of a convolution, and the walk over its products that its three ops share.
 
-use super::Types;
+use super::rules::may_equal;
 use super::window::{Spatial, Window, spatial};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Attrs, Shape, Type};
-use smallvec::smallvec;
+use crate::tensor::{Attrs, Dim, Dims, IntoDims, Shape, Type};
 
 /// The sizes of one convolution, with three spatial axes.
 pub(super) struct Geometry {
@@ -29,35 +28,61 @@ pub(super) struct Row {
     pub step: usize,
 }
 
+/// The dimensions of a convolution's result, for those of its input, of type `x`, and weights.
+///
+/// # Errors
+/// [`Code::Shape`] when they do not fit each other.
+pub(super) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
+    let (window, groups) = (Window::of(attrs, 0), attrs.int(4) as usize);
+    if input.len() < 3 || weight.len() != input.len() {
+        let message = format!("{x} with weights {weight:?}: both need a batch or output, a channel and spatial axes");
+        return Err(Error::new(Code::Shape, message));
+    }
+    let divides = |dim: Dim| dim.as_const().is_none_or(|it| it.is_multiple_of(groups));
+    if groups == 0 || !input[1].may_equal(weight[1] * groups) || !divides(weight[0]) {
+        let message = format!(
+            "{} channels do not fit weights {weight:?} in {groups} group{}",
+            input[1],
+            if groups == 1 { "" } else { "s" }
+        );
+        return Err(Error::new(Code::Shape, message));
+    }
+    let kernel: Option<Shape> = weight[2..].iter().map(|it| it.as_const()).collect();
+    let kernel = kernel.ok_or_else(|| Error::new(Code::Shape, "the kernel of a convolution has constant sizes"))?;
+    let counts = window.counts(&input[2..], &kernel)?;
+    Ok([input[0], weight[0]].into_iter().chain(counts).collect())
+}
+
+/// [`output_dims`] that must be those of a gradient.
+///
+/// # Errors
+/// As for [`output_dims`], and [`Code::Shape`] when they are not.
+pub(super) fn check_gradient(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim], output: &[Dim]) -> Result<()> {
+    let given = output_dims(attrs, x, input, weight)?;
+    if !may_equal(&given, output) {
+        let message = format!("the gradient has shape {output:?}, the convolution gives {given:?}");
+        return Err(Error::new(Code::Shape, message));
+    }
+    Ok(())
+}
+
 impl Geometry {
     pub fn new(attrs: &Attrs, x: &Type, input: &[usize], weight: &[usize]) -> Result<Self> {
         let (window, groups) = (Window::of(attrs, 0), attrs.int(4) as usize);
-        if input.len() < 3 || weight.len() != input.len() {
-            let message =
-                format!("{x} with weights {weight:?}: both need a batch or output, a channel and spatial axes");
-            return Err(Error::new(Code::Shape, message));
-        }
-        let channels_fit = groups > 0 && input[1] == weight[1] * groups && weight[0].is_multiple_of(groups);
-        if !channels_fit {
-            let message = format!(
-                "{} channels do not fit weights {weight:?} in {groups} group{}",
-                input[1],
-                if groups == 1 { "" } else { "s" }
-            );
-            return Err(Error::new(Code::Shape, message));
-        }
-        let counts = window.counts(&input[2..], &weight[2..])?;
+        let output = output_dims(attrs, x, &input.into_dims(), &weight.into_dims())?;
+        let output_shape: Shape = output.iter().map(|it| it.as_const().expect("the operands are constant")).collect();
+        let counts = &output_shape[2..];
         Ok(Self {
-            output_shape: [input[0], weight[0]].into_iter().chain(counts.iter().copied()).collect(),
             input_shape: input.into(),
             weight_shape: weight.into(),
             groups,
             input: spatial(&input[2..], 1),
             kernel: spatial(&weight[2..], 1),
-            output: spatial(&counts, 1),
+            output: spatial(counts, 1),
             stride: spatial(&window.stride, 1),
             dilation: spatial(&window.dilation, 1),
             before: spatial(&window.before, 0),
+            output_shape,
         })
     }
 
@@ -66,26 +91,14 @@ impl Geometry {
         let channels = weight.get(1).copied().unwrap_or(0) * attrs.int(4) as usize;
         let batch = output.first().copied().unwrap_or(0);
         let input: Shape = [batch, channels].into_iter().chain(attrs.sizes(5)).collect();
-        Self::new(attrs, g, &input, weight)?.holding(output)
+        Self::new(attrs, g, &input, weight)
     }
 
     /// From the shapes of the input and of the result, and the kernel's sizes.
     pub fn of_weight(attrs: &Attrs, x: &Type, input: &[usize], output: &[usize]) -> Result<Self> {
         let channels = input.get(1).copied().unwrap_or(0) / (attrs.int(4) as usize).max(1);
         let weight: Shape = [output.get(1).copied().unwrap_or(0), channels].into_iter().chain(attrs.sizes(5)).collect();
-        Self::new(attrs, x, input, &weight)?.holding(output)
-    }
-
-    fn holding(self, output: &[usize]) -> Result<Self> {
-        if *self.output_shape != *output {
-            let message = format!("the gradient has shape {output:?}, the convolution gives {:?}", self.output_shape);
-            return Err(Error::new(Code::Shape, message));
-        }
-        Ok(self)
-    }
-
-    pub fn result(&self, like: &Type, shape: &[usize]) -> Types {
-        smallvec![Type::of(like.dtype, shape)]
+        Self::new(attrs, x, input, &weight)
     }
 
     /// Visits every pair of an output row and a weight that reaches it.

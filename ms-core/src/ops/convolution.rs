@@ -5,7 +5,7 @@ use super::conv::conv_attrs;
 use super::window::{PerAxis, Window};
 use super::{CONV, CONV_INPUT_GRAD, add, reshape};
 use crate::error::{Code, Error, OrRaise, Result, raise};
-use crate::tensor::{AsTensor, Shape, Tensor, apply1};
+use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1};
 use smallvec::smallvec;
 
 /// How a convolution is laid: strides, padding on both sides, dilation, groups.
@@ -112,7 +112,7 @@ pub fn conv_transpose(
     output_padding: impl PerAxis,
 ) -> Tensor {
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
-    let sizes = transposed_sizes(x.shape(), weight.shape(), options, &output_padding.per_axis(options.stride.len()))
+    let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &output_padding.per_axis(options.stride.len()))
         .map_err(|it| named("conv_transpose", &[&x, &weight], it))
         .or_raise();
     let attrs = conv_attrs(&options.window(), options.groups, &sizes);
@@ -120,19 +120,22 @@ pub fn conv_transpose(
 }
 
 /// The spatial sizes of a transposed convolution.
-fn transposed_sizes(x: &[usize], weight: &[usize], options: &ConvOptions, extra: &[usize]) -> Result<Shape> {
+fn transposed_sizes(x: &[Dim], weight: &[Dim], options: &ConvOptions, extra: &[usize]) -> Result<Dims> {
     let rank = options.stride.len();
     if [x.len(), weight.len(), extra.len() + 2] != [rank + 2; 3] {
         let message = format!("operands of rank {} are needed for {rank} spatial axes", rank + 2);
         return Err(Error::new(Code::Shape, message));
     }
     let size = |axis: usize| {
-        let reach = options.dilation[axis] * weight[axis + 2].saturating_sub(1) + 1 + extra[axis];
-        let full = x[axis + 2].saturating_sub(1) * options.stride[axis] + reach;
+        let less_one = |dim: Dim| if dim == 0 { dim } else { dim - 1 };
+        let reach = less_one(weight[axis + 2]) * options.dilation[axis] + 1 + extra[axis];
+        let size = less_one(x[axis + 2]) * options.stride[axis] + reach - 2 * options.padding[axis];
         let inside = extra[axis] < options.stride[axis].max(options.dilation[axis]);
-        let size = full.checked_sub(2 * options.padding[axis]).filter(|&size| size > 0 && inside);
-        let message = || format!("padding {:?} and output padding {extra:?} fit no result", options.padding);
-        size.ok_or_else(|| Error::new(Code::Argument, message()))
+        if !inside || (!size.is_symbolic() && size.raw() <= 0) {
+            let message = format!("padding {:?} and output padding {extra:?} fit no result", options.padding);
+            return Err(Error::new(Code::Argument, message));
+        }
+        Ok(size)
     };
     (0..rank).map(size).collect()
 }
@@ -161,7 +164,7 @@ pub(super) fn ranked(op: &str, x: &Tensor, rank: usize) {
 #[track_caller]
 fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
     let Some(bias) = bias else { return out };
-    let mut shape: Shape = smallvec![1; out.rank() - 1];
-    shape[0] = bias.numel();
+    let mut shape: Dims = smallvec![Dim::new(1); out.rank() - 1];
+    shape[0] = bias.ty().elements();
     add(&out, reshape(bias, shape))
 }

@@ -4,15 +4,15 @@ use super::axis::refusal;
 use super::iota::spaced;
 use super::{full, full_of};
 use crate::error::{Code, raise};
-use crate::tensor::{AsTensor, DType, IntoShape, Scalar, Tensor};
+use crate::tensor::{AsTensor, DType, IntoDims, Scalar, Tensor};
 
 /// Zeros in f32.
-pub fn zeros(shape: impl IntoShape) -> Tensor {
+pub fn zeros(shape: impl IntoDims) -> Tensor {
     full_of(shape, 0.0, DType::F32)
 }
 
 /// Ones in f32.
-pub fn ones(shape: impl IntoShape) -> Tensor {
+pub fn ones(shape: impl IntoDims) -> Tensor {
     full_of(shape, 1.0, DType::F32)
 }
 
@@ -32,7 +32,7 @@ pub fn ones_like(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
     let x = x.as_tensor();
-    full_of(x.shape(), value, x.dtype())
+    full_of(x.dims(), value, x.dtype())
 }
 
 /// `0, 1, 2, ...` up to `stop` exclusive: integers give i64, floats f32.
@@ -68,27 +68,27 @@ pub fn arange_of(start: impl Into<Scalar>, stop: impl Into<Scalar>, step: impl I
 
 impl Tensor {
     /// Zeros in f32; [`Tensor::zeros_of`] for other dtypes.
-    pub fn zeros(shape: impl IntoShape) -> Self {
+    pub fn zeros(shape: impl IntoDims) -> Self {
         zeros(shape)
     }
 
     /// Zeros of a dtype.
-    pub fn zeros_of(shape: impl IntoShape, dtype: DType) -> Self {
+    pub fn zeros_of(shape: impl IntoDims, dtype: DType) -> Self {
         full_of(shape, 0, dtype)
     }
 
     /// Ones in f32; [`Tensor::ones_of`] for other dtypes.
-    pub fn ones(shape: impl IntoShape) -> Self {
+    pub fn ones(shape: impl IntoDims) -> Self {
         ones(shape)
     }
 
     /// Ones of a dtype.
-    pub fn ones_of(shape: impl IntoShape, dtype: DType) -> Self {
+    pub fn ones_of(shape: impl IntoDims, dtype: DType) -> Self {
         full_of(shape, 1, dtype)
     }
 
     /// One value everywhere; Rust's unsuffixed floats become f32, integers i64.
-    pub fn full(shape: impl IntoShape, value: impl Into<Scalar>) -> Self {
+    pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Self {
         full(shape, value)
     }
 

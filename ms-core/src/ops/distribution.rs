@@ -164,7 +164,7 @@ fn drawn(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     if *inputs[0] != Type::of(DType::U64, &[2]) {
         return Err(Error::new(Code::Argument, format!("a random state is u64[2], not {}", inputs[0])));
     }
-    Ok(smallvec![Type::of(attrs.dtype(1), &attrs.sizes(0))])
+    Ok(smallvec![Type::new(attrs.dtype(1), attrs.dims(0))])
 }
 
 fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {

@@ -3,7 +3,7 @@
 use super::triangle::diagonal;
 use super::{broadcast_to, cast, matmul, permute, reshape, sum_axes};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Shape, Tensor, promote};
+use crate::tensor::{AsTensor, Dim, Dims, Tensor, promote};
 use std::collections::BTreeMap;
 
 /// Labels of the axes of one operand; those of an ellipsis are digits, counted from its end.
@@ -110,14 +110,14 @@ fn expand(part: &str, count: usize) -> Labels {
 }
 
 /// The size under each label.
-fn sizes(inputs: &[Labels], tensors: &[Tensor]) -> Result<BTreeMap<char, usize>> {
+fn sizes(inputs: &[Labels], tensors: &[Tensor]) -> Result<BTreeMap<char, Dim>> {
     let mut sizes = BTreeMap::new();
     for (labels, tensor) in inputs.iter().zip(tensors) {
-        for (&label, &size) in labels.iter().zip(tensor.shape()) {
+        for (&label, size) in labels.iter().zip(tensor.dims()) {
             let known = sizes.entry(label).or_insert(size);
             if *known == 1 {
                 *known = size;
-            } else if size != 1 && size != *known {
+            } else if size != 1 && !known.may_equal(size) {
                 let message = format!("label {label:?} has sizes {known} and {size}");
                 return Err(Error::new(Code::Shape, message));
             }
@@ -128,15 +128,19 @@ fn sizes(inputs: &[Labels], tensors: &[Tensor]) -> Result<BTreeMap<char, usize>>
 
 /// An operand broadcast to the sizes of its labels, each of which it has once.
 #[track_caller]
-fn with_distinct_labels(mut labels: Labels, tensor: &Tensor, sizes: &BTreeMap<char, usize>) -> Term {
-    let shape: Shape = labels.iter().map(|it| sizes[it]).collect();
+fn with_distinct_labels(mut labels: Labels, tensor: &Tensor, sizes: &BTreeMap<char, Dim>) -> Term {
+    let shape: Dims = labels.iter().map(|it| sizes[it]).collect();
     let mut tensor = broadcast_to(tensor, shape);
     while let Some((first, second)) = repeated(&labels) {
         let label = labels.remove(second);
         labels.remove(first);
         let mut axes: Vec<usize> = (0..tensor.rank()).filter(|&it| it != first && it != second).collect();
         axes.extend([first, second]);
-        tensor = diagonal(&permute(&tensor, axes), sizes[&label], sizes[&label], 0);
+        let size = sizes[&label].as_const().ok_or_else(|| {
+            Error::new(Code::Shape, format!("label {label:?}, of which a diagonal is taken, has a symbolic size"))
+        });
+        let size = size.map_err(|it| it.with_op("einsum")).or_raise();
+        tensor = diagonal(&permute(&tensor, axes), size, size, 0);
         labels.push(label);
     }
     Term { labels, tensor }
@@ -177,12 +181,12 @@ fn product(a: Term, b: Term, later: impl Fn(&char) -> bool) -> Term {
     let columns = of(&b, &|it| !a.labels.contains(it));
     let left = ordered(&a, &[&stack[..], &rows, &summed].concat());
     let right = ordered(&b, &[&stack[..], &summed, &columns].concat());
-    let (left_shape, right_shape) = (left.shape(), right.shape());
+    let (left_shape, right_shape) = (left.dims(), right.dims());
     let (s, r) = (stack.len(), rows.len());
-    let size = |sizes: &[usize]| sizes.iter().product::<usize>();
+    let size = |sizes: &[Dim]| sizes.iter().copied().product::<Dim>();
     let batch = size(&left_shape[..s]);
     let (m, k, n) = (size(&left_shape[s..s + r]), size(&left_shape[s + r..]), size(&right_shape[s + summed.len()..]));
-    let shape: Shape = left_shape[..s + r].iter().chain(&right_shape[s + summed.len()..]).copied().collect();
+    let shape: Dims = left_shape[..s + r].iter().chain(&right_shape[s + summed.len()..]).copied().collect();
     let tensor = matmul(reshape(&left, [batch, m, k]), reshape(&right, [batch, k, n]));
     Term { labels: [stack, rows, columns].concat(), tensor: reshape(tensor, shape) }
 }

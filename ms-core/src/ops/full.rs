@@ -1,13 +1,13 @@
 //! `full`: one value everywhere.
 
 use super::{Batching, Derivative, Lowering, OpDef, Sample};
-use crate::tensor::{Array, Attr, Attrs, DType, IntoShape, Literal, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, Attr, Attrs, DType, IntoDims, Literal, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// The zero-dimensional literal of attribute 0, at every place of the shape of attribute 1.
 pub static FULL: OpDef = OpDef {
     info: OpInfo { number: 352, name: "full", attrs: &["value", "shape"] },
-    infer: |attrs, _| Ok(smallvec![Type::of(attrs.literal(0).dtype(), &attrs.sizes(1))]),
+    infer: |attrs, _| Ok(smallvec![Type::new(attrs.literal(0).dtype(), attrs.dims(1))]),
     eval: |attrs, _| Ok(smallvec![Array::full(&attrs.sizes(1), value(attrs), attrs.literal(0).dtype())]),
     derivative: Derivative::Zero,
     batching: Batching::Derived,
@@ -27,13 +27,13 @@ fn value(attrs: &Attrs) -> Scalar {
 }
 
 /// `value` at every place of `shape`; Rust's unsuffixed floats become f32, integers i64.
-pub fn full(shape: impl IntoShape, value: impl Into<Scalar>) -> Tensor {
+pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Tensor {
     let value = value.into();
     full_of(shape, value, value.default_dtype())
 }
 
 /// `value`, converted to `dtype`, at every place of `shape`.
-pub fn full_of(shape: impl IntoShape, value: impl Into<Scalar>, dtype: DType) -> Tensor {
+pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> Tensor {
     let literal = Attr::Literal(Literal::scalar(value.into(), dtype));
-    apply1(FULL.op(), &Attrs::new([literal, (&*shape.into_shape()).into()]), &[])
+    apply1(FULL.op(), &Attrs::new([literal, (&*shape.into_dims()).into()]), &[])
 }

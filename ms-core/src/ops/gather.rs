@@ -1,10 +1,11 @@
 //! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
 
-use super::axis::{const_shape, named};
+use super::axis::named;
 use super::host::{Axis, dense, elements, plus, positions, replace_axis};
+use super::rules::may_equal;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis, reshape};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{Array, AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -40,9 +41,9 @@ pub static GATHER: OpDef = OpDef {
     },
     derivative: Derivative::Rule(|it| {
         let (x, index, axis) = (&it.inputs[0], &it.inputs[1], it.attrs.int(0) as usize);
-        let flat = replace_axis(x.shape(), axis, &[index.numel()]);
-        let source = reshape(it.cotangent(), flat);
-        let index = reshape(index, [index.numel()]);
+        let count: Dim = index.dims().into_iter().product();
+        let source = reshape(it.cotangent(), replace_axis(&x.dims(), axis, &[count]));
+        let index = reshape(index, [count]);
         smallvec![Some(apply1(INDEX_ADD.op(), it.attrs, &[&super::zeros_like(x), &index, &source])), None]
     }),
     batching: Batching::Derived,
@@ -66,8 +67,8 @@ pub static INDEX_ADD: OpDef = OpDef {
         check_index(index)?;
         check_dtypes(x, source)?;
         normalize_axis(axis as isize, x.rank())?;
-        let wanted = replace_axis(&const_shape(x)?, axis, &const_shape(index)?);
-        if index.rank() != 1 || const_shape(source)? != wanted {
+        let wanted = replace_axis(&x.dims, axis, &index.dims);
+        if index.rank() != 1 || !may_equal(&source.dims, &wanted) {
             return Err(Error::new(Code::Shape, format!("{source} holds no slices of {x} along axis {axis} for {index}")));
         }
         Ok(smallvec![x.clone()])

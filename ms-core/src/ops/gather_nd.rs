@@ -3,9 +3,10 @@
 use super::axis::const_shape;
 use super::gather::{check_dtypes, check_index};
 use super::host::{dense, elements, plus};
+use super::rules::may_equal;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Shape, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, Element, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -13,11 +14,12 @@ use smallvec::smallvec;
 /// of `k` integers is a position along the first `k` axes.
 pub static GATHER_ND: OpDef = OpDef {
     info: OpInfo { number: 385, name: "gather_nd", attrs: &[] },
-    infer: |_, inputs| Ok(smallvec![Type::of(inputs[0].dtype, &picked_shape(inputs[0], inputs[1])?)]),
+    infer: |_, inputs| Ok(smallvec![Type::new(inputs[0].dtype, picked_shape(inputs[0], inputs[1])?)]),
     eval: |_, inputs| {
         let x = dense(inputs[0]);
         let (rows, inner) = rows(inputs[1], x.shape())?;
-        let mut out = Array::uninit(&picked_shape(&x.ty(), &inputs[1].ty())?, x.dtype());
+        let shape = const_shape(&Type::new(x.dtype(), picked_shape(&x.ty(), &inputs[1].ty())?))?;
+        let mut out = Array::uninit(&shape, x.dtype());
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
             for (to, row) in to.chunks_mut(inner.max(1)).zip(rows) {
@@ -47,7 +49,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
     infer: |_, inputs| {
         let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
         check_dtypes(x, source)?;
-        if picked_shape(x, index)? != const_shape(source)? {
+        if !may_equal(&picked_shape(x, index)?, &source.dims) {
             return Err(Error::new(Code::Shape, format!("{source} holds no slices of {x} for the positions {index}")));
         }
         Ok(smallvec![x.clone()])
@@ -80,11 +82,12 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
 };
 
 /// The shape of the slices of `x` at the positions `index`.
-fn picked_shape(x: &Type, index: &Type) -> Result<Shape> {
+fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
     check_index(index)?;
-    let (x, index) = (const_shape(x)?, const_shape(index)?);
-    match index.split_last() {
-        Some((&k, rows)) if k <= x.len() => Ok(rows.iter().chain(&x[k..]).copied().collect()),
+    let (x, index) = (&x.dims, &index.dims);
+    let split = index.split_last().and_then(|(k, rows)| Some((k.as_const()?, rows)));
+    match split {
+        Some((k, rows)) if k <= x.len() => Ok(rows.iter().chain(&x[k..]).copied().collect()),
         _ => Err(Error::new(Code::Shape, format!("rows of {index:?} are no positions along the axes of {x:?}"))),
     }
 }

@@ -1,8 +1,9 @@
 //! What the evaluations of data movement share: positions, sums of elements, walks along an axis.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Element, Kind, Layout, Scalar, Shape};
+use crate::tensor::{Array, Element, Kind, Layout, Scalar};
 use crate::with_element;
+use smallvec::SmallVec;
 
 /// The positions that an integer array names along an axis of `size`; negative ones count from the end.
 ///
@@ -92,6 +93,6 @@ pub(crate) fn walk_named(
 }
 
 /// `shape` with other sizes in the place of one axis.
-pub(crate) fn replace_axis(shape: &[usize], axis: usize, sizes: &[usize]) -> Shape {
+pub(crate) fn replace_axis<S: Copy>(shape: &[S], axis: usize, sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..axis].iter().chain(sizes).chain(&shape[axis + 1..]).copied().collect()
 }

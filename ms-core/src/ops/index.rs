@@ -49,7 +49,7 @@ impl Tensor {
         let selection = self.selection("set_at", indices);
         let value = value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)).or_raise();
         let value = super::reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
-        let starts: Vec<i64> = selection.starts.iter().map(|&it| it as i64).collect();
+        let starts: Vec<i64> = selection.starts.iter().map(|it| it.raw()).collect();
         let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
         update(self, &value, &starts, &steps)
     }
@@ -65,6 +65,6 @@ impl Tensor {
 
     #[track_caller]
     fn selection(&self, op: &str, indices: impl IntoIndices) -> Selection {
-        Selection::resolve(&indices.into_indices(), self.shape()).map_err(|it| named(op, &[self], it)).or_raise()
+        Selection::resolve(&indices.into_indices(), &self.dims()).map_err(|it| named(op, &[self], it)).or_raise()
     }
 }

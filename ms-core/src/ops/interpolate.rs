@@ -30,7 +30,7 @@ pub fn interpolate(x: impl AsTensor, sizes: &[usize], mode: Interpolation) -> Te
         let message = format!("sizes {sizes:?} do not fit the {} spatial axes", x.rank().saturating_sub(2));
         raise(refusal("interpolate", &[&x], Code::Shape, message));
     }
-    if x.shape()[2..].contains(&0) || (mode != Interpolation::Nearest && !x.dtype().is_float()) {
+    if x.dims()[2..].iter().any(|&it| it == 0) || (mode != Interpolation::Nearest && !x.dtype().is_float()) {
         raise(refusal("interpolate", &[&x], Code::Argument, "nothing lies between these elements"));
     }
     sizes.iter().enumerate().fold(x.into_owned(), |x, (at, &size)| match mode {
@@ -39,9 +39,16 @@ pub fn interpolate(x: impl AsTensor, sizes: &[usize], mode: Interpolation) -> Te
     })
 }
 
+/// The size of an axis, from which positions are computed.
+#[track_caller]
+fn constant(x: &Tensor, axis: usize) -> usize {
+    let refuse = || refusal("interpolate", &[x], Code::Shape, format!("axis {axis} has a symbolic size"));
+    x.dims()[axis].as_const().ok_or_else(refuse).or_raise()
+}
+
 #[track_caller]
 fn nearest(x: &Tensor, axis: usize, size: usize) -> Tensor {
-    let from = x.shape()[axis];
+    let from = constant(x, axis);
     let source = |place: usize| (place as u128 * from as u128 / size as u128) as i64;
     let index = positions(size, source).map_err(|it| named("interpolate", &[x], it)).or_raise();
     gather(x, Tensor::from(index), axis as isize)
@@ -49,7 +56,7 @@ fn nearest(x: &Tensor, axis: usize, size: usize) -> Tensor {
 
 #[track_caller]
 fn linear(x: &Tensor, axis: usize, size: usize, align_corners: bool) -> Tensor {
-    let from = x.shape()[axis];
+    let from = constant(x, axis);
     if from == size {
         return x.clone();
     }

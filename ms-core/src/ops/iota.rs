@@ -2,7 +2,7 @@
 
 use super::{Batching, Derivative, Lowering, OpDef, Sample, normalize_axis};
 use crate::ir::BinaryOp;
-use crate::tensor::{Array, Attr, Attrs, DType, IntoShape, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, Attr, Attrs, DType, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -11,9 +11,9 @@ use smallvec::smallvec;
 pub static IOTA: OpDef = OpDef {
     info: OpInfo { number: 353, name: "iota", attrs: &["shape", "axis", "start", "step", "dtype"] },
     infer: |attrs, _| {
-        let shape = attrs.sizes(0);
+        let shape = attrs.dims(0);
         normalize_axis(attrs.int(1) as isize, shape.len())?;
-        Ok(smallvec![Type::of(attrs.dtype(4), &shape)])
+        Ok(smallvec![Type::new(attrs.dtype(4), shape)])
     },
     eval: |attrs, _| {
         let (shape, axis, dtype) = (attrs.sizes(0), attrs.int(1) as usize, attrs.dtype(4));
@@ -63,13 +63,13 @@ fn value(attrs: &Attrs, i: usize) -> Scalar {
 }
 
 /// The position along `axis` at every place of `shape`.
-pub fn iota(shape: impl IntoShape, axis: usize, dtype: DType) -> Tensor {
+pub fn iota(shape: impl IntoDims, axis: usize, dtype: DType) -> Tensor {
     spaced(shape, axis, Scalar::Int(0), Scalar::Int(1), dtype)
 }
 
 /// `start + i * step` at position `i` along `axis`.
-pub(crate) fn spaced(shape: impl IntoShape, axis: usize, start: Scalar, step: Scalar, dtype: DType) -> Tensor {
+pub(crate) fn spaced(shape: impl IntoDims, axis: usize, start: Scalar, step: Scalar, dtype: DType) -> Tensor {
     let attr = |it: Scalar| if dtype.is_float() { Attr::Float(it.as_f64()) } else { Attr::Int(it.as_i64()) };
-    let attrs = Attrs::new([(&*shape.into_shape()).into(), axis.into(), attr(start), attr(step), dtype.into()]);
+    let attrs = Attrs::new([(&*shape.into_dims()).into(), axis.into(), attr(start), attr(step), dtype.into()]);
     apply1(IOTA.op(), &attrs, &[])
 }

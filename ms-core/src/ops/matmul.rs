@@ -1,10 +1,11 @@
 //! `matmul`: products of matrices.
 
 use super::axis::refusal;
+use super::rules::broadcast_dims;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
 use crate::error::{Code, Error, OrRaise, raise};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Shape, Tensor, Type};
-use crate::tensor::{apply1, broadcast_shapes, promote};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
+use crate::tensor::{apply1, promote};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -20,10 +21,10 @@ pub static MATMUL: OpDef = OpDef {
             return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)));
         }
         let rank = a.rank();
-        if rank < 2 || b.rank() != rank || a.dims[..rank - 2] != b.dims[..rank - 2] {
+        if rank < 2 || b.rank() != rank || !a.dims[..rank - 2].iter().zip(&b.dims).all(|(a, b)| a.may_equal(*b)) {
             return Err(Error::new(Code::Shape, format!("{a} and {b} are no stacks of matrices of one size")));
         }
-        if a.dims[rank - 1] != b.dims[rank - 2] {
+        if !a.dims[rank - 1].may_equal(b.dims[rank - 2]) {
             let message = format!("{a} has {} columns but {b} has {} rows", a.dims[rank - 1], b.dims[rank - 2]);
             return Err(Error::new(Code::Shape, message));
         }
@@ -121,17 +122,17 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let mut left = cast(&*a, dtype);
     let mut right = cast(&*b, dtype);
     if row {
-        left = reshape(&left, [1, left.numel()]);
+        left = reshape(&left, (1usize, left.dims()[0]));
     }
     if column {
-        right = reshape(&right, [right.numel(), 1]);
+        right = reshape(&right, (right.dims()[0], 1usize));
     }
-    let (inner, rows) = (left.shape()[left.rank() - 1], right.shape()[right.rank() - 2]);
-    if inner != rows {
+    let (inner, rows) = (left.dim(-1), right.dim(-2));
+    if !inner.may_equal(rows) {
         raise(refusal(format!("the last axis of the left operand has size {inner}, its partner on the right {rows}")));
     }
     let out = stacked(&left, &right).map_err(|it| super::axis::named("matmul", &[&a, &b], it)).or_raise();
-    let mut shape: Shape = out.shape().into();
+    let mut shape = out.dims();
     if column {
         shape.pop();
     }
@@ -144,18 +145,19 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 /// The product of stacks of matrices whose leading dimensions broadcast.
 #[track_caller]
 fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
-    let (batch_a, rows) = a.shape().split_at(a.rank() - 2);
-    let (batch_b, columns) = b.shape().split_at(b.rank() - 2);
+    let (a_dims, b_dims) = (a.dims(), b.dims());
+    let (batch_a, rows) = a_dims.split_at(a.rank() - 2);
+    let (batch_b, columns) = b_dims.split_at(b.rank() - 2);
     if batch_b.is_empty() && !batch_a.is_empty() {
         // One matrix for the whole stack: a single tall product, whose gradient is one too.
-        let tall = reshape(a, [batch_a.iter().product::<usize>() * rows[0], rows[1]]);
-        let mut shape: Shape = a.shape().into();
+        let tall = reshape(a, [batch_a.iter().copied().product::<Dim>() * rows[0], rows[1]]);
+        let mut shape = a_dims.clone();
         shape[batch_a.len() + 1] = columns[1];
         return Ok(reshape(product_of(&tall, b), shape));
     }
-    let batch = broadcast_shapes(batch_a, batch_b)?;
-    let full = |x: &Tensor, matrix: &[usize]| {
-        let shape: Shape = batch.iter().chain(matrix).copied().collect();
+    let batch = broadcast_dims(batch_a, batch_b)?;
+    let full = |x: &Tensor, matrix: &[Dim]| {
+        let shape: Dims = batch.iter().chain(matrix).copied().collect();
         broadcast_to(x, shape)
     };
     Ok(product_of(&full(a, rows), &full(b, columns)))

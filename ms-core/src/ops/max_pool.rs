@@ -4,16 +4,17 @@ use super::axis::{const_shape, named};
 use super::convolution::ranked;
 use super::host::{narrow_floats, wide_floats};
 use super::pooling::{check_pooled, pooled_shape};
+use super::rules::may_equal;
 use super::window::{PerAxis, Spatial, Window, spatial};
 use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Shape, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.
 pub static MAX_POOL: OpDef = OpDef {
     info: OpInfo { number: 430, name: "max_pool", attrs: &["kernel", "stride", "dilation", "before", "after"] },
-    infer: |attrs, inputs| Ok(smallvec![Type::of(inputs[0].dtype, &Pooled::new(attrs, inputs[0])?.output_shape)]),
+    infer: |attrs, inputs| Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)]),
     eval: |attrs, inputs| {
         let x = inputs[0];
         let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
@@ -33,8 +34,7 @@ pub static MAX_POOL: OpDef = OpDef {
 pub static MAX_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 431, name: "max_pool_grad", attrs: &["kernel", "stride", "dilation", "before", "after"] },
     infer: |attrs, inputs| {
-        let pooled = Pooled::new(attrs, inputs[0])?;
-        holds_shape(inputs[1], &pooled.output_shape)?;
+        holds_dims(inputs[1], &pooled_dims(attrs, inputs[0])?)?;
         Ok(smallvec![inputs[0].clone()])
     },
     eval: |attrs, inputs| {
@@ -57,8 +57,8 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
 pub static MAX_POOL_TAKE: OpDef = OpDef {
     info: OpInfo { number: 432, name: "max_pool_take", attrs: &["kernel", "stride", "dilation", "before", "after"] },
     infer: |attrs, inputs| {
-        holds_shape(inputs[1], &const_shape(inputs[0])?)?;
-        Ok(smallvec![Type::of(inputs[0].dtype, &Pooled::new(attrs, inputs[0])?.output_shape)])
+        holds_dims(inputs[1], &inputs[0].dims)?;
+        Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)])
     },
     eval: |attrs, inputs| {
         let (x, h) = (inputs[0], wide_floats(inputs[1]));
@@ -93,11 +93,26 @@ fn max_samples(operands: fn(SampleInput, SampleInput) -> Vec<SampleInput>) -> Ve
     ]
 }
 
-fn holds_shape(ty: &Type, shape: &[usize]) -> Result<()> {
-    if *const_shape(ty)? == *shape {
+fn holds_dims(ty: &Type, dims: &[Dim]) -> Result<()> {
+    if may_equal(&ty.dims, dims) {
         return Ok(());
     }
-    Err(Error::new(Code::Shape, format!("{ty} does not have the shape {shape:?}")))
+    Err(Error::new(Code::Shape, format!("{ty} does not have the shape {dims:?}")))
+}
+
+/// The dimensions of a [`MAX_POOL`]'s result.
+fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
+    let (kernel, window) = (attrs.sizes(0), Window::of(attrs, 1));
+    let dims = check_pooled(x, kernel.len())?;
+    let counts = window.counts(&dims[2..], &kernel)?;
+    for axis in 0..kernel.len() {
+        let reach = window.dilation[axis] * (kernel[axis] - 1) + 1;
+        if window.before[axis] > reach / 2 || dims[axis + 2] == 0 {
+            let message = format!("padding {:?} leaves windows of {kernel:?} without an element", window.before);
+            return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
+        }
+    }
+    Ok(pooled_shape(&dims, &counts))
 }
 
 /// The windows of a [`MAX_POOL`], with three spatial axes.
@@ -115,24 +130,17 @@ struct Pooled {
 impl Pooled {
     fn new(attrs: &Attrs, x: &Type) -> Result<Self> {
         let (kernel, window) = (attrs.sizes(0), Window::of(attrs, 1));
-        let shape = check_pooled(x, kernel.len())?;
-        let counts = window.counts(&shape[2..], &kernel)?;
-        for axis in 0..kernel.len() {
-            let reach = window.dilation[axis] * (kernel[axis] - 1) + 1;
-            if window.before[axis] > reach / 2 || shape[axis + 2] == 0 {
-                let message = format!("padding {:?} leaves windows of {kernel:?} without an element", window.before);
-                return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
-            }
-        }
+        let output_shape = const_shape(&Type::new(x.dtype, pooled_dims(attrs, x)?))?;
+        let (shape, counts) = (const_shape(x)?, &output_shape[2..]);
         Ok(Self {
-            output_shape: pooled_shape(&shape, &counts),
             planes: shape[0] * shape[1],
             input: spatial(&shape[2..], 1),
             kernel: spatial(&kernel, 1),
-            output: spatial(&counts, 1),
+            output: spatial(counts, 1),
             stride: spatial(&window.stride, 1),
             dilation: spatial(&window.dilation, 1),
             before: spatial(&window.before, 0),
+            output_shape,
         })
     }
 
@@ -187,7 +195,7 @@ impl Pooled {
 pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
     ranked("max_pool", &x, options.kernel.len());
-    let (window, _) = options.window(&x.shape()[2..]).map_err(|it| named("max_pool", &[&x], it)).or_raise();
+    let (window, _) = options.window(&x.dims()[2..]).map_err(|it| named("max_pool", &[&x], it)).or_raise();
     apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
 }
 

@@ -98,6 +98,7 @@ primitives! {
     scan::{ SCAN };
     scatter::{ SCATTER, SCATTER_ADD, TAKE_ALONG_AXIS };
     select::{ SELECT };
+    size::{ SIZE };
     slice::{ SLICE };
     slice_update::{ SLICE_UPDATE };
     sort::{ SORT };

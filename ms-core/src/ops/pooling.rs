@@ -1,9 +1,9 @@
 //! What poolings share: their options, and the shapes of their results.
 
-use super::axis::const_shape;
 use super::window::{PerAxis, Window};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Shape, Type};
+use crate::tensor::{Dim, Dims, Shape, Type};
+use smallvec::SmallVec;
 
 /// How a pooling is laid: kernel, stride, padding, and whether a last window may hang over.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,7 +68,7 @@ impl PoolOptions {
 
     /// The windows over `sizes`: in ceil mode padded so that a last one that starts on an
     /// element, or on the padding before, fits.
-    pub(super) fn window(&self, sizes: &[usize]) -> Result<(Window, Shape)> {
+    pub(super) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
         let mut window = Window {
             stride: self.stride.clone(),
             dilation: self.dilation.clone(),
@@ -80,11 +80,14 @@ impl PoolOptions {
             return Ok((window, counts));
         }
         for axis in 0..sizes.len() {
+            let (Some(size), Some(count)) = (sizes[axis].as_const(), counts[axis].as_const()) else {
+                return Err(Error::new(Code::Shape, "windows that hang over need a constant size"));
+            };
             let (stride, before) = (self.stride[axis], self.padding[axis]);
             let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
-            let covered = (counts[axis] - 1) * stride + reach;
-            let padded = sizes[axis] + 2 * before;
-            if covered < padded && counts[axis] * stride < sizes[axis] + before {
+            let covered = (count - 1) * stride + reach;
+            let padded = size + 2 * before;
+            if covered < padded && count * stride < size + before {
                 window.after[axis] += covered + stride - padded;
             }
         }
@@ -93,18 +96,18 @@ impl PoolOptions {
     }
 }
 
-pub(super) fn check_pooled(x: &Type, rank: usize) -> Result<Shape> {
-    let shape = const_shape(x)?;
-    if shape.len() != rank + 2 || rank == 0 || rank > 3 {
+/// The dimensions of what is pooled over `rank` spatial axes.
+pub(super) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
+    if x.rank() != rank + 2 || rank == 0 || rank > 3 {
         return Err(Error::new(Code::Shape, format!("{x} does not have a batch, a channel and {rank} spatial axes")));
     }
     if !x.dtype.is_float() {
         return Err(Error::new(Code::DType, format!("pooling is of floats, not {}", x.dtype)));
     }
-    Ok(shape)
+    Ok(x.dims.clone())
 }
 
 /// A shape with other spatial sizes.
-pub(super) fn pooled_shape(shape: &[usize], sizes: &[usize]) -> Shape {
+pub(super) fn pooled_shape<S: Copy>(shape: &[S], sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..2].iter().chain(sizes).copied().collect()
 }

@@ -7,7 +7,7 @@
 
 use super::distribution::{RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM};
 use super::{OpDef, add, argsort};
-use crate::tensor::{Attr, Attrs, DType, IntoShape, Parameter, Shape, Tensor, apply1};
+use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Tensor, apply1};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A source of random tensors with a state of its own.
@@ -39,7 +39,7 @@ impl Generator {
 
     /// Uniform f32 numbers from `low` up to `high`.
     #[track_caller]
-    pub fn uniform(&self, shape: impl IntoShape, low: f64, high: f64) -> Tensor {
+    pub fn uniform(&self, shape: impl IntoDims, low: f64, high: f64) -> Tensor {
         self.uniform_of(shape, low, high, DType::F32)
     }
 
@@ -48,13 +48,13 @@ impl Generator {
     /// # Panics
     /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats.
     #[track_caller]
-    pub fn uniform_of(&self, shape: impl IntoShape, low: f64, high: f64, dtype: DType) -> Tensor {
+    pub fn uniform_of(&self, shape: impl IntoDims, low: f64, high: f64, dtype: DType) -> Tensor {
         self.draw(&RANDOM_UNIFORM, shape, dtype, [low.into(), high.into()])
     }
 
     /// Normal f32 numbers of a mean and a standard deviation.
     #[track_caller]
-    pub fn normal(&self, shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
+    pub fn normal(&self, shape: impl IntoDims, mean: f64, std: f64) -> Tensor {
         self.normal_of(shape, mean, std, DType::F32)
     }
 
@@ -63,13 +63,13 @@ impl Generator {
     /// # Panics
     /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats.
     #[track_caller]
-    pub fn normal_of(&self, shape: impl IntoShape, mean: f64, std: f64, dtype: DType) -> Tensor {
+    pub fn normal_of(&self, shape: impl IntoDims, mean: f64, std: f64, dtype: DType) -> Tensor {
         self.draw(&RANDOM_NORMAL, shape, dtype, [mean.into(), std.into()])
     }
 
     /// Standard normal f32 numbers.
     #[track_caller]
-    pub fn randn(&self, shape: impl IntoShape) -> Tensor {
+    pub fn randn(&self, shape: impl IntoDims) -> Tensor {
         self.normal(shape, 0.0, 1.0)
     }
 
@@ -78,7 +78,7 @@ impl Generator {
     /// # Panics
     /// Raises [`Code::Argument`](crate::Code::Argument) unless `low` is below `high`.
     #[track_caller]
-    pub fn randint(&self, shape: impl IntoShape, low: i64, high: i64) -> Tensor {
+    pub fn randint(&self, shape: impl IntoDims, low: i64, high: i64) -> Tensor {
         self.draw(&RANDOM_INTEGERS, shape, DType::I64, [low.into(), high.into()])
     }
 
@@ -87,7 +87,7 @@ impl Generator {
     /// # Panics
     /// Raises [`Code::Argument`](crate::Code::Argument) unless it is from 0 to 1.
     #[track_caller]
-    pub fn bernoulli(&self, shape: impl IntoShape, probability: f64) -> Tensor {
+    pub fn bernoulli(&self, shape: impl IntoDims, probability: f64) -> Tensor {
         self.draw(&RANDOM_BERNOULLI, shape, DType::Bool, [probability.into()])
     }
 
@@ -96,7 +96,7 @@ impl Generator {
     /// # Panics
     /// Raises [`Code::DType`](crate::Code::DType) for another dtype.
     #[track_caller]
-    pub fn bits(&self, shape: impl IntoShape, dtype: DType) -> Tensor {
+    pub fn bits(&self, shape: impl IntoDims, dtype: DType) -> Tensor {
         self.draw(&RANDOM_BITS, shape, dtype, [])
     }
 
@@ -111,11 +111,11 @@ impl Generator {
     fn draw<const N: usize>(
         &self,
         def: &'static OpDef,
-        shape: impl IntoShape,
+        shape: impl IntoDims,
         dtype: DType,
         parameters: [Attr; N],
     ) -> Tensor {
-        let shape: Shape = shape.into_shape();
+        let shape = shape.into_dims();
         let attrs = Attrs::new([(&*shape).into(), dtype.into()].into_iter().chain(parameters));
         let _drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
         let state = self.state.value();
@@ -139,31 +139,31 @@ pub fn set_seed(seed: u64) {
 
 /// Uniform f32 numbers from `low` up to `high`; see [`Generator::uniform`].
 #[track_caller]
-pub fn uniform(shape: impl IntoShape, low: f64, high: f64) -> Tensor {
+pub fn uniform(shape: impl IntoDims, low: f64, high: f64) -> Tensor {
     default_generator().uniform(shape, low, high)
 }
 
 /// Normal f32 numbers of a mean and a standard deviation; see [`Generator::normal`].
 #[track_caller]
-pub fn normal(shape: impl IntoShape, mean: f64, std: f64) -> Tensor {
+pub fn normal(shape: impl IntoDims, mean: f64, std: f64) -> Tensor {
     default_generator().normal(shape, mean, std)
 }
 
 /// Standard normal f32 numbers; see [`Generator::randn`].
 #[track_caller]
-pub fn randn(shape: impl IntoShape) -> Tensor {
+pub fn randn(shape: impl IntoDims) -> Tensor {
     default_generator().randn(shape)
 }
 
 /// Uniform i64 numbers from `low` up to `high` exclusive; see [`Generator::randint`].
 #[track_caller]
-pub fn randint(shape: impl IntoShape, low: i64, high: i64) -> Tensor {
+pub fn randint(shape: impl IntoDims, low: i64, high: i64) -> Tensor {
     default_generator().randint(shape, low, high)
 }
 
 /// Bools that are true with `probability`: the mask of a dropout is `bernoulli(shape, keep)`.
 #[track_caller]
-pub fn bernoulli(shape: impl IntoShape, probability: f64) -> Tensor {
+pub fn bernoulli(shape: impl IntoDims, probability: f64) -> Tensor {
     default_generator().bernoulli(shape, probability)
 }
 

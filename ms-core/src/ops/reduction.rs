@@ -41,7 +41,7 @@ reduction! {
     /// The sum; of nothing it is zero.
     SUM = 300: "sum", Numeric, Sum;
     fold(Scalar::Int(0)) |v| number(v, |a, b| a + b, |a, b| a + b);
-    derivative Derivative::Rule(|it| smallvec![Some(super::expand_dims_to(&spread(it, it.cotangent()), &it.inputs[0].ty().dims))]);
+    derivative Derivative::Rule(|it| smallvec![Some(super::broadcast_to(&spread(it, it.cotangent()), it.inputs[0].dims()))]);
 }
 
 reduction! {
@@ -139,7 +139,7 @@ fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i
 
 /// A tensor of the result's shape, with the reduced axes back at size one.
 fn spread(it: &Vjp<'_>, result: &Tensor) -> Tensor {
-    super::reshape_dims(result, &reduced_dims(&it.inputs[0].ty().dims, &it.attrs.sizes(0), true))
+    super::reshape(result, reduced_dims(&it.inputs[0].ty().dims, &it.attrs.sizes(0), true))
 }
 
 /// The gradient of an extreme element: to those that are it, in equal shares.

@@ -4,20 +4,21 @@ use super::axis::{named, positions, refusal};
 use super::slice::narrow;
 use super::{IntoAxes, broadcast_to, concat, flatten, full_of, gather, normalize_axis, reshape, update};
 use crate::error::{Code, OrRaise, raise};
-use crate::tensor::{AsTensor, Scalar, Shape, Tensor};
+use crate::tensor::{AsTensor, Dim, Dims, IntoDims, Scalar, Tensor};
 
 /// `x` side by side `reps[i]` times along each axis: NumPy's `tile`.
 #[track_caller]
 pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
     let x = x.as_tensor();
     let rank = x.rank().max(reps.len());
-    let pad = |it: &[usize]| -> Shape { std::iter::repeat_n(1, rank - it.len()).chain(it.iter().copied()).collect() };
-    let (shape, reps) = (pad(x.shape()), pad(reps));
+    let one = Dim::new(1);
+    let pad = |it: Dims| -> Dims { std::iter::repeat_n(one, rank - it.len()).chain(it).collect() };
+    let (shape, reps) = (pad(x.dims()), pad(reps.into_dims()));
     // Each axis becomes a pair: copies outside, the axis itself inside.
-    let pairs = |sizes: &dyn Fn(usize) -> [usize; 2]| (0..rank).flat_map(sizes).collect::<Shape>();
-    let single = reshape(&*x, pairs(&|axis| [1, shape[axis]]));
+    let pairs = |sizes: &dyn Fn(usize) -> [Dim; 2]| (0..rank).flat_map(sizes).collect::<Dims>();
+    let single = reshape(&*x, pairs(&|axis| [one, shape[axis]]));
     let repeated = broadcast_to(single, pairs(&|axis| [reps[axis], shape[axis]]));
-    reshape(repeated, (0..rank).map(|axis| reps[axis].saturating_mul(shape[axis])).collect::<Shape>())
+    reshape(repeated, (0..rank).map(|axis| reps[axis] * shape[axis]).collect::<Dims>())
 }
 
 /// Each position along `axis` `repeats` times in a row: NumPy's `repeat`.
@@ -28,13 +29,13 @@ pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
 pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("repeat", &[&x], it)).or_raise();
-    let mut shape: Shape = x.shape().into();
-    shape.insert(axis + 1, 1);
+    let mut shape = x.dims();
+    shape.insert(axis + 1, Dim::new(1));
     let single = reshape(&*x, &shape);
-    shape[axis + 1] = repeats;
+    shape[axis + 1] = repeats.into();
     let repeated = broadcast_to(single, &shape);
     let count = shape.remove(axis + 1);
-    shape[axis] = shape[axis].saturating_mul(count);
+    shape[axis] = shape[axis] * count;
     reshape(repeated, shape)
 }
 
@@ -70,10 +71,16 @@ pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
     let mut out = x.into_owned();
     for (&shift, &axis) in shifts.iter().zip(&axes) {
         let axis = normalize_axis(axis, out.rank()).map_err(|it| named("roll", &[&out], it)).or_raise();
-        let size = out.shape()[axis];
-        let shift = if size == 0 { 0 } else { shift.rem_euclid(size as isize) as usize };
-        if shift > 0 {
-            let (head, tail) = (narrow(&out, axis, 0, size - shift), narrow(&out, axis, size - shift, shift));
+        let size = out.dims()[axis];
+        // Along a symbolic axis a shift is smaller than the size.
+        let shift = match size.as_const() {
+            Some(0) => 0.into(),
+            Some(size) => Dim::new(shift.rem_euclid(size as isize) as usize),
+            None if shift < 0 => size - shift.unsigned_abs(),
+            None => Dim::new(shift as usize),
+        };
+        if shift != 0 {
+            let (head, tail) = (narrow(&out, axis, 0usize, size - shift), narrow(&out, axis, size - shift, shift));
             out = concat(&[tail, head], axis as isize);
         }
     }
@@ -116,7 +123,7 @@ impl PadMode {
 #[track_caller]
 pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
     let x = x.as_tensor();
-    let shape: Shape = x.shape().into();
+    let shape = x.dims();
     if pads.len() != shape.len() {
         let message = format!("{} pairs of widths for {} axes", pads.len(), shape.len());
         raise(refusal("pad", &[&x], Code::Argument, message));
@@ -125,20 +132,18 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
         return x.into_owned();
     }
     if let PadMode::Constant(value) = mode {
-        let padded =
-            shape.iter().zip(pads).map(|(size, (before, after))| before.saturating_add(*size).saturating_add(*after));
-        let padded: Shape = padded.collect();
+        let padded: Dims = shape.iter().zip(pads).map(|(&size, &(before, after))| size + before + after).collect();
         let starts: Vec<i64> = pads.iter().map(|it| it.0 as i64).collect();
         return update(&full_of(padded, value, x.dtype()), &x, &starts, &vec![1; shape.len()]);
     }
     let mut out = x.clone().into_owned();
     for (axis, &(before, after)) in pads.iter().enumerate().filter(|(_, it)| **it != (0, 0)) {
-        let size = shape[axis] as isize;
-        if size == 0 {
-            raise(refusal("pad", &[&x], Code::Argument, format!("axis {axis} has no element to pad with")));
-        }
-        let count = before.saturating_add(shape[axis]).saturating_add(after);
-        let index = positions(count, |at| mode.source(at as isize - before as isize, size) as i64);
+        let Some(size) = shape[axis].as_const().filter(|&it| it > 0) else {
+            let message = format!("axis {axis} of size {} has no known element to pad with", shape[axis]);
+            raise(refusal("pad", &[&x], Code::Argument, message));
+        };
+        let count = before.saturating_add(size).saturating_add(after);
+        let index = positions(count, |at| mode.source(at as isize - before as isize, size as isize) as i64);
         let index = index.map_err(|it| named("pad", &[&x], it)).or_raise();
         out = gather(&out, Tensor::from(index), axis as isize);
     }

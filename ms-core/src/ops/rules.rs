@@ -4,12 +4,32 @@ use crate::error::Result;
 use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
 use smallvec::SmallVec;
 
-/// The dimensions of an elementwise op on two types, by NumPy's rules.
+/// The dimensions of an elementwise op on two types, by NumPy's rules. Sizes of which one is
+/// symbolic are taken to be equal unless they can't be; a call with sizes that differ is refused.
 ///
 /// # Errors
 /// [`Code::Shape`](crate::Code::Shape) when sizes differ and neither is one.
 pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
-    broadcast_sizes(a, b)
+    let agreed = |mine: &[Dim], theirs: &[Dim]| -> Dims {
+        let partner = |axis: usize| (axis + theirs.len()).checked_sub(mine.len()).map(|at| theirs[at]);
+        let fits = |(axis, &dim): (usize, &Dim)| match partner(axis) {
+            Some(other) if dim.is_symbolic() && other != 1 && dim.may_equal(other) => {
+                if other.is_symbolic() {
+                    dim.min(other)
+                } else {
+                    other
+                }
+            }
+            _ => dim,
+        };
+        mine.iter().enumerate().map(fits).collect()
+    };
+    broadcast_sizes(&agreed(a, b), &agreed(b, a))
+}
+
+/// Whether dimensions may be the same ones; see [`Dim::may_equal`].
+pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b))
 }
 
 /// The shape to which all of `shapes` broadcast, by NumPy's rules.
@@ -32,7 +52,7 @@ pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
     let axes: SmallVec<[usize; 4]> =
         (0..from.rank()).filter(|&axis| axis < extra || (to.dims[axis - extra] == 1 && from.dims[axis] != 1)).collect();
     let summed = super::sum_axes(&gradient, &axes, true);
-    if extra == 0 { summed } else { super::reshape_dims(&summed, &to.dims) }
+    if extra == 0 { summed } else { super::reshape(&summed, &to.dims) }
 }
 
 /// The compute dtype of a sum: floats in f32 at least, integers in 64 bits.

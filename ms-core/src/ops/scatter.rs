@@ -1,12 +1,13 @@
 //! `take_along_axis`, `scatter` and `scatter_add`: single elements read from, and written to,
 //! positions along an axis.
 
-use super::axis::{const_shape, named};
+use super::axis::named;
 use super::gather::{check_dtypes, check_index};
 use super::host::{dense, elements, plus, positions, walk_named};
+use super::rules::{broadcast_dims, may_equal};
 use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Shape, Tensor, Type, apply1, broadcast_shapes};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -118,7 +119,7 @@ fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
     normalize_axis(axis as isize, x.rank())?;
     let fit = |index: Dim, size: Dim| match (index.as_const(), size.as_const()) {
         (Some(index), Some(size)) => index <= size,
-        _ => index == size,
+        _ => true,
     };
     let fits = index.rank() == x.rank() && (0..x.rank()).all(|it| it == axis || fit(index.dims[it], x.dims[it]));
     if !fits {
@@ -132,7 +133,7 @@ pub(super) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<super::Ty
     let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
     check_along(x, index, attrs.int(0) as usize)?;
     check_dtypes(x, source)?;
-    if const_shape(index)? != const_shape(source)? {
+    if !may_equal(&index.dims, &source.dims) {
         return Err(Error::new(Code::Shape, format!("the index {index} does not have the shape of the source {source}")));
     }
     Ok(smallvec![x.clone()])
@@ -153,14 +154,14 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
         let error = Error::new(Code::Shape, "the index has as many axes as the tensor");
         Err(fail(error)).or_raise()
     }
-    let common = |from: &[usize], other: &[usize]| -> Result<Shape> {
-        let mut open: Shape = other.into();
+    let common = |from: &Dims, other: &Dims| -> Result<Dims> {
+        let mut open = other.clone();
         open[axis] = from[axis];
-        broadcast_shapes(from, &open)
+        broadcast_dims(from, &open)
     };
-    let (x_shape, index_shape) = (x.shape(), index.shape());
-    let wide = broadcast_to(&*x, common(x_shape, index_shape).map_err(fail).or_raise());
-    let index_wide = broadcast_to(&*index, common(index_shape, x_shape).map_err(fail).or_raise());
+    let (x_dims, index_dims) = (x.dims(), index.dims());
+    let wide = broadcast_to(&*x, common(&x_dims, &index_dims).map_err(fail).or_raise());
+    let index_wide = broadcast_to(&*index, common(&index_dims, &x_dims).map_err(fail).or_raise());
     apply1(TAKE_ALONG_AXIS.op(), &Attrs::new([axis.into()]), &[&wide, &index_wide])
 }
 

@@ -4,50 +4,50 @@ use super::axis::named;
 use super::slice::select_ranges;
 use super::{IntoAxes, normalize_axes, reshape};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Index, IntoShape, Selection, Shape, Tensor, count};
+use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Shape, Tensor, count};
 
 /// What can stand for the shape of a reshape: shapes, and arrays of signed integers in which
 /// one `-1` takes what is left over.
 pub trait NewShape {
-    /// The shape for a number of elements.
+    /// The dimensions for a number of elements.
     ///
     /// # Errors
     /// [`Code::Argument`] for a second `-1` or another negative size, or when nothing fits it.
-    fn new_shape(self, numel: usize) -> Result<Shape>;
+    fn new_dims(self, numel: Dim) -> Result<Dims>;
 }
 
-impl<S: IntoShape> NewShape for S {
-    fn new_shape(self, _: usize) -> Result<Shape> {
-        Ok(self.into_shape())
+impl<S: IntoDims> NewShape for S {
+    fn new_dims(self, _: Dim) -> Result<Dims> {
+        Ok(self.into_dims())
     }
 }
 
-fn infer_size(sizes: &[i64], numel: usize) -> Result<Shape> {
+fn infer_size(sizes: &[i64], numel: Dim) -> Result<Dims> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
     let given: Shape = sizes.iter().filter_map(|&it| usize::try_from(it).ok()).collect();
     let known = count(&given).unwrap_or(usize::MAX);
     match sizes.iter().filter(|&&it| it < 0).count() {
         0 => {}
         1 if sizes.contains(&-1) => {
-            if known == 0 || !numel.is_multiple_of(known) {
+            if known == 0 || numel.as_const().is_some_and(|it| !it.is_multiple_of(known)) {
                 return refuse(format!("no size fits -1 in {sizes:?} for {numel} elements"));
             }
         }
         _ => return refuse(format!("{sizes:?} is no shape: one size may be -1")),
     }
-    Ok(sizes.iter().map(|&it| if it < 0 { numel / known } else { it as usize }).collect())
+    Ok(sizes.iter().map(|&it| if it < 0 { numel / known } else { Dim::new(it as usize) }).collect())
 }
 
 macro_rules! signed_shapes {
     ($($ty:ty)*) => {$(
         impl NewShape for &[$ty] {
-            fn new_shape(self, numel: usize) -> Result<Shape> {
+            fn new_dims(self, numel: Dim) -> Result<Dims> {
                 let sizes: Vec<i64> = self.iter().map(|&it| it as i64).collect();
                 infer_size(&sizes, numel)
             }
         }
         impl<const N: usize> NewShape for [$ty; N] {
-            fn new_shape(self, numel: usize) -> Result<Shape> {
+            fn new_dims(self, numel: Dim) -> Result<Dims> {
                 infer_size(&self.map(|it| it as i64), numel)
             }
         }
@@ -64,12 +64,12 @@ signed_shapes! { i32 i64 isize }
 pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
     let axes = normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)).or_raise();
-    let shape = x.shape();
+    let shape = x.dims();
     if let Some(axis) = axes.iter().find(|&&axis| shape[axis] != 1) {
         let error = Error::new(Code::Shape, format!("axis {axis} has size {}, not one", shape[*axis]));
         Err(named("squeeze", &[&x], error)).or_raise()
     }
-    let kept: Shape = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
+    let kept: Dims = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
     reshape(&*x, kept)
 }
 
@@ -82,9 +82,9 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let (x, axes) = (x.as_tensor(), axes.into_axes());
     let rank = x.rank() + axes.len();
     let axes = normalize_axes(&axes, rank).map_err(|it| named("expand_dims", &[&x], it)).or_raise();
-    let mut sizes = x.shape().iter();
-    let size = |axis| if axes.contains(&axis) { Some(1) } else { sizes.next().copied() };
-    reshape(&*x, (0..rank).map_while(size).collect::<Shape>())
+    let mut sizes = x.dims().into_iter();
+    let size = |axis| if axes.contains(&axis) { Some(Dim::new(1)) } else { sizes.next() };
+    reshape(&*x, (0..rank).map_while(size).collect::<Dims>())
 }
 
 /// `x` with all axes from `start` on merged into one: `start = 1` keeps the batch.
@@ -94,13 +94,13 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
     let x = x.as_tensor();
-    let shape = x.shape();
+    let shape = x.dims();
     if start > shape.len() {
         let error = Error::new(Code::OutOfRange, format!("no axis {start} in a tensor of rank {}", shape.len()));
         Err(named("flatten", &[&x], error)).or_raise()
     }
-    let mut merged: Shape = shape[..start].into();
-    merged.push(shape[start..].iter().product());
+    let mut merged: Dims = shape[..start].into();
+    merged.push(shape[start..].iter().copied().product());
     reshape(&*x, merged)
 }
 
@@ -114,7 +114,7 @@ pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let axes = normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("flip", &[&x], it)).or_raise();
     let part = |axis| Index::Slice { start: None, stop: None, step: if axes.contains(&axis) { -1 } else { 1 } };
     let parts: Vec<Index> = (0..x.rank()).map(part).collect();
-    select_ranges(&x, &Selection::resolve(&parts, x.shape()).or_raise())
+    select_ranges(&x, &Selection::resolve(&parts, &x.dims()).or_raise())
 }
 
 impl Tensor {
@@ -153,7 +153,7 @@ impl Tensor {
 
     /// Repeated to a shape, without a copy; see [`broadcast_to`](super::broadcast_to).
     #[track_caller]
-    pub fn broadcast_to(&self, shape: impl IntoShape) -> Self {
+    pub fn broadcast_to(&self, shape: impl IntoDims) -> Self {
         super::broadcast_to(self, shape)
     }
 }

@@ -1,17 +1,16 @@
 //! `slice`: evenly spaced positions along every axis.
 
-use super::axis::const_shape;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Attrs, OpInfo, Selection, Strides, Tensor, Type, apply1};
+use crate::tensor::{Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// `sizes` positions along each axis from `starts`, `steps` apart, backwards where negative.
 pub static SLICE: OpDef = OpDef {
     info: OpInfo { number: 357, name: "slice", attrs: &["starts", "sizes", "steps"] },
     infer: |attrs, inputs| {
-        check_ranges(&const_shape(inputs[0])?, attrs.ints(0), attrs.ints(1), attrs.ints(2))?;
-        Ok(smallvec![Type::of(inputs[0].dtype, &attrs.sizes(1))])
+        check_ranges(&inputs[0].dims, &attrs.dims(0), &attrs.dims(1), attrs.ints(2))?;
+        Ok(smallvec![Type::new(inputs[0].dtype, attrs.dims(1))])
     },
     eval: |attrs, inputs| {
         let layout = inputs[0].layout().slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs));
@@ -36,19 +35,22 @@ fn steps(attrs: &Attrs) -> Strides {
     attrs.ints(2).iter().map(|&it| it as isize).collect()
 }
 
-/// Whether ranges lie inside `shape`.
+/// Whether ranges lie inside `shape`; those of symbolic size are left to the call.
 ///
 /// # Errors
 /// [`Code::Shape`] when they are not one per axis, [`Code::OutOfRange`] when one leaves its axis.
-pub(super) fn check_ranges(shape: &[usize], starts: &[i64], sizes: &[i64], steps: &[i64]) -> Result<()> {
+pub(super) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim], steps: &[i64]) -> Result<()> {
     let rank = shape.len();
     if [starts.len(), sizes.len(), steps.len()] != [rank; 3] {
         return Err(Error::new(Code::Shape, format!("one range for each of {rank} axes is needed")));
     }
     for axis in 0..rank {
-        let (start, size, step) = (starts[axis], sizes[axis], steps[axis]);
+        if [shape[axis], starts[axis], sizes[axis]].iter().any(|it| it.is_symbolic()) {
+            continue;
+        }
+        let (start, size, step) = (starts[axis].raw(), sizes[axis].raw(), steps[axis]);
         let last = start as i128 + (size as i128 - 1) * step as i128;
-        let inside = |it: i128| it >= 0 && it < shape[axis] as i128;
+        let inside = |it: i128| it >= 0 && it < shape[axis].raw() as i128;
         if size < 0 || step == 0 || (size > 0 && !(inside(start as i128) && inside(last))) {
             let message = format!("{size} positions from {start} by {step} leave axis {axis} of shape {shape:?}");
             return Err(Error::new(Code::OutOfRange, message));
@@ -60,7 +62,7 @@ pub(super) fn check_ranges(shape: &[usize], starts: &[i64], sizes: &[i64], steps
 /// The part of `x` that a selection names, with all of its axes.
 #[track_caller]
 pub(super) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
-    if selection.is_whole(x.shape()) {
+    if selection.is_whole(&x.dims()) {
         return x.clone();
     }
     let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
@@ -70,14 +72,13 @@ pub(super) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
 
 /// `size` positions of one axis from `start`.
 #[track_caller]
-pub(crate) fn narrow(x: &Tensor, axis: usize, start: usize, size: usize) -> Tensor {
-    let shape = x.shape();
-    if size == shape[axis] {
+pub(crate) fn narrow(x: &Tensor, axis: usize, start: impl Into<Dim>, size: impl Into<Dim>) -> Tensor {
+    let (mut sizes, size) = (x.dims(), size.into());
+    if size == sizes[axis] {
         return x.clone();
     }
-    let mut starts = vec![0i64; shape.len()];
-    let mut sizes: Vec<i64> = shape.iter().map(|&it| it as i64).collect();
-    (starts[axis], sizes[axis]) = (start as i64, size as i64);
-    let attrs = Attrs::new([(&*starts).into(), (&*sizes).into(), (&*vec![1i64; shape.len()]).into()]);
+    let mut starts: Dims = smallvec![Dim::new(0); sizes.len()];
+    (starts[axis], sizes[axis]) = (start.into(), size);
+    let attrs = Attrs::new([(&*starts).into(), (&*sizes).into(), (&*vec![1i64; sizes.len()]).into()]);
     apply1(SLICE.op(), &attrs, &[x])
 }

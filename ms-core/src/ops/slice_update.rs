@@ -1,6 +1,5 @@
 //! `slice_update`: evenly spaced positions replaced.
 
-use super::axis::const_shape;
 use super::slice::{SLICE, check_ranges};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error};
@@ -15,8 +14,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         if x.dtype != value.dtype {
             return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", x.dtype, value.dtype)));
         }
-        let sizes: Vec<i64> = const_shape(value)?.iter().map(|&it| it as i64).collect();
-        check_ranges(&const_shape(x)?, attrs.ints(0), &sizes, attrs.ints(1))?;
+        check_ranges(&x.dims, &attrs.dims(0), &value.dims, attrs.ints(1))?;
         Ok(smallvec![x.clone()])
     },
     eval: |attrs, inputs| {
@@ -30,7 +28,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         let (g, value) = (it.cotangent(), &it.inputs[1]);
         let kept = it.needs[0].then(|| update(g, &super::zeros_like(value), it.attrs.ints(0), it.attrs.ints(1)));
         let taken = it.needs[1].then(|| {
-            let attrs = Attrs::new([it.attrs.ints(0).into(), value.shape().into(), it.attrs.ints(1).into()]);
+            let attrs = Attrs::new([it.attrs.ints(0).into(), (&*value.dims()).into(), it.attrs.ints(1).into()]);
             apply1(SLICE.op(), &attrs, &[g])
         });
         smallvec![kept, taken]

@@ -99,9 +99,9 @@ pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
 pub fn topk(x: impl AsTensor, k: usize, axis: isize, largest: bool) -> (Tensor, Tensor) {
     let x = x.as_tensor();
     let at = normalize_axis(axis, x.rank()).map_err(|it| named("topk", &[&x], it)).or_raise();
-    if k > x.shape()[at] {
+    if x.dims()[at].as_const().is_some_and(|size| k > size) {
         raise(refusal("topk", &[&x], Code::Argument, format!("axis {at} has no {k} elements")));
     }
     let (values, places) = sort(&*x, axis, largest);
-    (narrow(&values, at, 0, k), narrow(&places, at, 0, k))
+    (narrow(&values, at, 0usize, k), narrow(&places, at, 0usize, k))
 }

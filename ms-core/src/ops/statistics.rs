@@ -1,8 +1,8 @@
 //! Mean, variance, and norms.
 
 use super::reduction::axes_of;
-use super::{ReduceAxes, max, min, select, sqrt, sum_axes};
-use crate::tensor::{AsTensor, DType, Tensor};
+use super::{ReduceAxes, max, maximum, min, over_size, select, size, sqrt, sum_axes};
+use crate::tensor::{AsTensor, DType, Dim, Tensor};
 use smallvec::SmallVec;
 
 /// A tensor of floats, the axes that are folded, how many elements make one, and the dtype of
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 struct Folded {
     x: Tensor,
     axes: SmallVec<[usize; 4]>,
-    count: f64,
+    count: Dim,
     dtype: DType,
 }
 
@@ -18,19 +18,23 @@ impl Folded {
     #[track_caller]
     fn new(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Self {
         let axes = axes_of(op, x, axes);
-        let count = axes.iter().map(|&axis| x.shape()[axis]).product::<usize>() as f64;
+        let count = axes.iter().map(|&axis| x.dims()[axis]).product();
         let dtype = if x.dtype().is_float() { x.dtype() } else { DType::F32 };
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
         Self { x: x.cast(wide), axes, count, dtype }
     }
 
     fn mean(&self, keepdims: bool) -> Tensor {
-        sum_axes(&self.x, &self.axes, keepdims) / self.count
+        over_size(&sum_axes(&self.x, &self.axes, keepdims), self.count)
     }
 
     fn var(&self, ddof: usize, keepdims: bool) -> Tensor {
         let distance = &self.x - self.mean(true);
-        sum_axes(&distance.square(), &self.axes, keepdims) / (self.count - ddof as f64).max(0.0)
+        let squares = sum_axes(&distance.square(), &self.axes, keepdims);
+        match self.count.as_const() {
+            Some(count) => squares / (count as f64 - ddof as f64).max(0.0),
+            None => squares / maximum(size(self.count - ddof, self.x.dtype()), 0.0),
+        }
     }
 }
 

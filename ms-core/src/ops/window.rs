@@ -1,7 +1,7 @@
 //! Windows over spatial axes, as convolutions and pooling have them.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Attrs, Shape};
+use crate::tensor::{Attrs, Dim, Dims, Shape};
 use smallvec::SmallVec;
 
 /// How windows lie along the spatial axes: one entry per axis.
@@ -42,7 +42,7 @@ impl Window {
     /// # Errors
     /// [`Code::Argument`] when lists have other lengths or a stride or dilation is zero,
     /// [`Code::Shape`] when a window is larger than its padded axis.
-    pub fn counts(&self, sizes: &[usize], kernel: &[usize]) -> Result<Shape> {
+    pub fn counts(&self, sizes: &[Dim], kernel: &[usize]) -> Result<Dims> {
         let lists = [&self.stride[..], &self.dilation, &self.before, &self.after, kernel];
         if lists.iter().any(|it| it.len() != sizes.len()) || sizes.len() > 3 {
             let message = format!("one entry for each of {} spatial axes is needed, three at most", sizes.len());
@@ -53,12 +53,12 @@ impl Window {
                 return Err(Error::new(Code::Argument, "strides, dilations and kernel sizes are above zero"));
             }
             let reach = self.dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1);
-            let padded = sizes[axis].saturating_add(self.before[axis]).saturating_add(self.after[axis]);
-            let room = padded.checked_sub(reach).ok_or_else(|| {
+            let padded = sizes[axis] + self.before[axis] + self.after[axis];
+            if padded.as_const().is_some_and(|it| it < reach) {
                 let message = format!("a window of {reach} does not fit an axis of {padded}, padding included");
-                Error::new(Code::Shape, message)
-            })?;
-            Ok((room / self.stride[axis]).saturating_add(1))
+                return Err(Error::new(Code::Shape, message));
+            }
+            Ok((padded - reach) / self.stride[axis] + 1)
         };
         (0..sizes.len()).map(count).collect()
     }

@@ -1,6 +1,7 @@
 //! Index expressions: `x.i((.., 0..3, -1))`.
 
-use super::layout::{Layout, Shape, Strides};
+use super::dim::{Dim, Dims};
+use super::layout::{Layout, Strides};
 use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
 use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToInclusive};
@@ -213,22 +214,23 @@ tuples! {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Selection {
     /// The first position along each axis.
-    pub starts: Shape,
+    pub starts: Dims,
     /// How many positions along each axis.
-    pub sizes: Shape,
+    pub sizes: Dims,
     /// From one position to the next along each axis.
     pub steps: Strides,
     /// The shape of the result: without the axes that an integer selects, with the new ones.
-    pub shape: Shape,
+    pub shape: Dims,
 }
 
 impl Selection {
-    /// What `indices` select from a tensor of `shape`.
+    /// What `indices` select from a tensor of `shape`. Bounds are moved into the axis, as in
+    /// Python, where its size is a constant; along a symbolic axis they are taken as they are.
     ///
     /// # Errors
     /// [`Code::OutOfRange`] for an integer outside its axis or more parts than axes,
     /// [`Code::Argument`] for a step of zero or a second ellipsis.
-    pub fn resolve(indices: &[Index], shape: &[usize]) -> Result<Self> {
+    pub fn resolve(indices: &[Index], shape: &[Dim]) -> Result<Self> {
         let used = indices.iter().filter(|it| matches!(it, Index::At(_) | Index::Slice { .. })).count();
         let Some(rest) = shape.len().checked_sub(used) else {
             let message = format!("{used} indices for a tensor of {} axes, shape {shape:?}", shape.len());
@@ -237,12 +239,12 @@ impl Selection {
         if indices.iter().filter(|it| **it == Index::Ellipsis).count() > 1 {
             return Err(Error::new(Code::Argument, "an index expression has one ellipsis at most"));
         }
-        let mut out = Self { starts: Shape::new(), sizes: Shape::new(), steps: Strides::new(), shape: Shape::new() };
+        let mut out = Self { starts: Dims::new(), sizes: Dims::new(), steps: Strides::new(), shape: Dims::new() };
         for index in indices {
             match *index {
                 Index::At(at) => out.position(at, shape)?,
                 Index::Slice { start, stop, step } => out.range(start, stop, step, shape)?,
-                Index::NewAxis => out.shape.push(1),
+                Index::NewAxis => out.shape.push(Dim::new(1)),
                 Index::Ellipsis => out.whole(rest, shape),
             }
         }
@@ -250,9 +252,15 @@ impl Selection {
         Ok(out)
     }
 
-    fn position(&mut self, at: isize, shape: &[usize]) -> Result<()> {
+    fn position(&mut self, at: isize, shape: &[Dim]) -> Result<()> {
         let axis = self.starts.len();
-        let size = shape[axis] as isize;
+        self.sizes.push(Dim::new(1));
+        self.steps.push(1);
+        let Some(size) = shape[axis].as_const() else {
+            self.starts.push(place(at, shape[axis]));
+            return Ok(());
+        };
+        let size = size as isize;
         if !(-size..size).contains(&at) {
             let message = format!("index {at} is outside axis {axis} of shape {shape:?}");
             return Err(Error::new(Code::OutOfRange, message).help(format!(
@@ -261,17 +269,25 @@ impl Selection {
                 size - 1
             )));
         }
-        self.starts.push(if at < 0 { at + size } else { at } as usize);
-        self.sizes.push(1);
-        self.steps.push(1);
+        self.starts.push(place(at, shape[axis]));
         Ok(())
     }
 
-    fn range(&mut self, start: Option<isize>, stop: Option<isize>, step: isize, shape: &[usize]) -> Result<()> {
+    fn range(&mut self, start: Option<isize>, stop: Option<isize>, step: isize, shape: &[Dim]) -> Result<()> {
         if step == 0 {
             return Err(Error::new(Code::Argument, "the step of a slice is not zero"));
         }
-        let size = shape[self.starts.len()] as isize;
+        let size = shape[self.starts.len()];
+        let Some(size) = size.as_const() else {
+            let (first, end) = if step > 0 { (Dim::new(0), size) } else { (size - 1, Dim::from_raw(-1)) };
+            let start = start.map_or(first, |it| place(it, size));
+            let stop = stop.map_or(end, |it| place(it, size));
+            let distance = if step > 0 { stop - start } else { start - stop };
+            let count = (distance + (step.unsigned_abs() - 1)) / step.unsigned_abs();
+            self.push(start, count, step);
+            return Ok(());
+        };
+        let size = size as isize;
         // Python's clamping: backwards slices may stop before the first position.
         let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
         let clamp = |bound: isize| if bound < 0 { bound.saturating_add(size).max(low) } else { bound.min(high) };
@@ -279,27 +295,31 @@ impl Selection {
         let stop = stop.map_or(if step > 0 { high } else { low }, clamp);
         let distance = if step > 0 { stop - start } else { start - stop };
         let count = if distance > 0 { (distance as usize).div_ceil(step.unsigned_abs()) } else { 0 };
-        self.starts.push(if count == 0 { 0 } else { start as usize });
-        self.sizes.push(count);
-        self.steps.push(step);
-        self.shape.push(count);
+        self.push(Dim::new(if count == 0 { 0 } else { start as usize }), count.into(), step);
         Ok(())
     }
 
-    fn whole(&mut self, axes: usize, shape: &[usize]) {
-        for _ in 0..axes {
-            let size = shape[self.starts.len()];
-            self.starts.push(0);
-            self.sizes.push(size);
-            self.steps.push(1);
-            self.shape.push(size);
-        }
+    fn push(&mut self, start: Dim, count: Dim, step: isize) {
+        self.starts.push(start);
+        self.sizes.push(count);
+        self.steps.push(step);
+        self.shape.push(count);
+    }
+
+    fn whole(&mut self, axes: usize, shape: &[Dim]) {
+        (0..axes).for_each(|_| self.push(Dim::new(0), shape[self.starts.len()], 1));
     }
 
     /// Whether every element is selected in its order.
-    pub fn is_whole(&self, shape: &[usize]) -> bool {
-        self.sizes[..] == *shape && self.steps.iter().zip(shape).all(|(&step, &size)| step == 1 || size <= 1)
+    pub fn is_whole(&self, shape: &[Dim]) -> bool {
+        let one = |size: Dim| size.as_const().is_some_and(|it| it <= 1);
+        self.sizes[..] == *shape && self.steps.iter().zip(shape).all(|(&step, &size)| step == 1 || one(size))
     }
+}
+
+/// A position of an axis, which counts from its end when negative.
+fn place(at: isize, size: Dim) -> Dim {
+    if at < 0 { size - at.unsigned_abs() } else { Dim::new(at as usize) }
 }
 
 impl Layout {
@@ -315,9 +335,12 @@ mod tests {
 
     /// The positions that an expression selects from `0..numel` in row-major order, and its shape.
     fn select(shape: &[usize], indices: impl IntoIndices) -> Result<(Vec<usize>, Vec<usize>)> {
-        let it = Selection::resolve(&indices.into_indices(), shape)?;
-        let layout = Layout::contiguous(shape).slice_all(&it.starts, &it.sizes, &it.steps);
-        Ok((layout.offsets().collect(), it.shape.to_vec()))
+        let dims: Dims = shape.iter().map(|&it| Dim::new(it)).collect();
+        let it = Selection::resolve(&indices.into_indices(), &dims)?;
+        let sizes =
+            |dims: Dims| dims.iter().map(|it| it.as_const().expect("the shape is constant")).collect::<Vec<_>>();
+        let layout = Layout::contiguous(shape).slice_all(&sizes(it.starts), &sizes(it.sizes), &it.steps);
+        Ok((layout.offsets().collect(), sizes(it.shape)))
     }
 
     fn check(shape: &[usize], indices: impl IntoIndices, places: &[usize], want: &[usize]) {

@@ -3,6 +3,7 @@
 
 mod array;
 mod copy;
+mod dim;
 mod dispatch;
 mod dtype;
 mod element;
@@ -22,6 +23,7 @@ mod tensor;
 mod types;
 
 pub use array::Array;
+pub use dim::{Dim, Dims, IntoDims};
 pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, apply, apply1, current_dispatcher,
     dispatch_mode, dispatcher, eager, with_dispatcher,
@@ -37,4 +39,4 @@ pub use op::{Attr, Attrs, Op, OpInfo};
 pub use parameter::{Created, Parameter, SlotId, with_created};
 pub use storage::Storage;
 pub use tensor::{AsTensor, Tensor, Traced};
-pub use types::{Dim, Dims, Type};
+pub use types::Type;

@@ -1,5 +1,6 @@
 //! What identifies an op in a call: its stable number and its attributes.
 
+use super::dim::{Dim, Dims};
 use super::dtype::DType;
 use super::literal::Literal;
 use smallvec::SmallVec;
@@ -165,6 +166,11 @@ impl Attrs {
         self.ints(i).iter().map(|&it| it as usize).collect()
     }
 
+    /// The list at `i` as dimensions, which may be symbolic.
+    pub fn dims(&self, i: usize) -> Dims {
+        self.ints(i).iter().map(|&it| Dim::from_raw(it)).collect()
+    }
+
     /// The dtype at `i`.
     pub fn dtype(&self, i: usize) -> DType {
         match &self.0[i] {
@@ -216,6 +222,18 @@ impl From<usize> for Attr {
 impl From<&[usize]> for Attr {
     fn from(value: &[usize]) -> Self {
         Self::Ints(value.iter().map(|&it| size_as_i64(it)).collect())
+    }
+}
+
+impl From<&[Dim]> for Attr {
+    fn from(value: &[Dim]) -> Self {
+        Self::Ints(value.iter().map(|it| it.raw()).collect())
+    }
+}
+
+impl From<Dim> for Attr {
+    fn from(value: Dim) -> Self {
+        Self::Int(value.raw())
     }
 }
 

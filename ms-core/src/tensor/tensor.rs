@@ -1,12 +1,13 @@
 //! The one tensor type: an array, or a value of the trace that is being built.
 
 use super::array::Array;
+use super::dim::{Dim, Dims};
 use super::dispatch::{current_dispatcher, eager};
 use super::dtype::DType;
 use super::element::{Element, Scalar};
 use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
-use super::types::{Dim, Type};
+use super::types::Type;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -162,6 +163,16 @@ impl Tensor {
         match &self.0 {
             Repr::Array(array) => Dim::new(array.shape()[at as usize]),
             Repr::Traced(traced) => traced.ty.dims[at as usize],
+        }
+    }
+
+    /// The sizes of all dimensions, constant or symbolic.
+    #[track_caller]
+    pub fn dims(&self) -> Dims {
+        match &self.0 {
+            Repr::Array(array) => array.shape().iter().map(|&it| Dim::new(it)).collect(),
+            Repr::Traced(traced) if traced.poisoned => refuse_shape(traced),
+            Repr::Traced(traced) => traced.ty.dims.clone(),
         }
     }
 

@@ -1,57 +1,10 @@
 //! Types of values: dtype and dimensions.
 
+use super::dim::{Dim, Dims};
 use super::dtype::DType;
 use super::layout::count;
 use crate::error::{Code, Error, Result};
-use smallvec::SmallVec;
 use std::fmt;
-
-/// The size of one dimension: a constant, or an expression of symbols that a call fixes.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Dim(i64);
-
-/// The dimensions of a type, outermost first.
-pub type Dims = SmallVec<[Dim; 4]>;
-
-impl Dim {
-    /// The size of an axis that only the run of a loop decides. It equals itself; no op but
-    /// `scan` and those that pass values on takes it.
-    pub const DYNAMIC: Self = Self(i64::MIN);
-
-    /// A constant size; one above `i64::MAX`, which no memory holds, counts as `i64::MAX`.
-    pub const fn new(size: usize) -> Self {
-        Self(if size > i64::MAX as usize { i64::MAX } else { size as i64 })
-    }
-
-    /// The size, if it is a constant.
-    pub const fn as_const(self) -> Option<usize> {
-        if self.0 >= 0 { Some(self.0 as usize) } else { None }
-    }
-}
-
-impl From<usize> for Dim {
-    fn from(size: usize) -> Self {
-        Self::new(size)
-    }
-}
-
-impl PartialEq<usize> for Dim {
-    fn eq(&self, other: &usize) -> bool {
-        self.as_const() == Some(*other)
-    }
-}
-
-impl fmt::Display for Dim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::DYNAMIC { f.write_str("?") } else { self.0.fmt(f) }
-    }
-}
-
-impl fmt::Debug for Dim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// The type of a value: `f32[64, 10]`.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -78,16 +31,26 @@ impl Type {
         Self { dtype: self.dtype, dims: std::iter::once(size).chain(self.dims.iter().copied()).collect() }
     }
 
-    /// Whether a value of type `other` is one of this type: equal, where this type does not
-    /// leave a size open.
+    /// Whether a value of type `other` may be one of this type: equal, where this type does not
+    /// leave a size open and neither has symbols.
     pub fn admits(&self, other: &Self) -> bool {
-        let fits = |(mine, theirs): (&Dim, &Dim)| mine == theirs || *mine == Dim::DYNAMIC;
+        let fits = |(mine, theirs): (&Dim, &Dim)| mine.may_equal(*theirs) || *mine == Dim::DYNAMIC;
         self.dtype == other.dtype && self.rank() == other.rank() && self.dims.iter().zip(&other.dims).all(fits)
     }
 
     /// Number of dimensions.
     pub fn rank(&self) -> usize {
         self.dims.len()
+    }
+
+    /// Whether a dimension is an expression of symbols.
+    pub fn is_symbolic(&self) -> bool {
+        self.dims.iter().any(|it| it.is_symbolic())
+    }
+
+    /// Number of elements, which may be symbolic.
+    pub fn elements(&self) -> Dim {
+        self.dims.iter().copied().product()
     }
 
     /// The constant shape, or nothing when a dimension is symbolic.

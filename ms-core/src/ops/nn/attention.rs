@@ -1,8 +1,8 @@
 //! Attention: values averaged by how well their keys match a query.
 
 use crate::ops::iota::spaced;
-use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, select, softmax, transpose};
-use crate::tensor::{AsTensor, DType, Scalar, Tensor};
+use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, rsqrt, select, size, softmax, transpose};
+use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor};
 
 /// How scores become weights.
 #[derive(Clone, Default, Debug)]
@@ -28,14 +28,18 @@ pub fn scaled_dot_product_attention(
     options: &AttentionOptions,
 ) -> Tensor {
     let (q, k) = (q.as_tensor(), k.as_tensor());
-    let features = q.shape().last().copied().unwrap_or(1);
-    let scale = options.scale.unwrap_or_else(|| 1.0 / (features as f64).sqrt());
-    let mut scores = mul(matmul(&*q, transpose(&*k, -2, -1)), scale);
+    let features = q.dims().last().copied().unwrap_or(Dim::new(1));
+    let scores = matmul(&*q, transpose(&*k, -2, -1));
+    let mut scores = match (options.scale, features.as_const()) {
+        (Some(scale), _) => mul(scores, scale),
+        (None, Some(features)) => mul(scores, 1.0 / (features as f64).sqrt()),
+        (None, None) => mul(&scores, rsqrt(size(features, scores.dtype()))),
+    };
     let excluded = full_of((), f64::NEG_INFINITY, scores.dtype());
     if options.causal {
-        let [.., queries, keys] = *scores.shape() else { unreachable!("a product of matrices has two axes") };
-        let rows = spaced([queries, 1], 0, Scalar::Int(0), Scalar::Int(1), DType::I64);
-        let seen = greater_equal(rows, iota([1, keys], 1, DType::I64));
+        let (queries, keys) = (scores.dim(-2), scores.dim(-1));
+        let rows = spaced((queries, 1), 0, Scalar::Int(0), Scalar::Int(1), DType::I64);
+        let seen = greater_equal(rows, iota((1, keys), 1, DType::I64));
         scores = select(seen, &scores, &excluded);
     }
     match &options.mask {

@@ -3,7 +3,8 @@
 use super::loss::Reduction;
 use super::softmax::log_softmax;
 use crate::error::{Code, Error, raise};
-use crate::ops::{arange, mean, select, sum};
+use crate::ops::rules::may_equal;
+use crate::ops::{arange, mean, over_size, select, sum};
 use crate::tensor::{AsTensor, Tensor};
 
 /// The cross entropy of logits with classes or distributions, and its options.
@@ -49,8 +50,11 @@ impl CrossEntropy {
     pub fn of_log_probabilities(&self, logs: impl AsTensor, target: impl AsTensor) -> Tensor {
         let (logs, target) = (&*logs.as_tensor(), &*target.as_tensor());
         let axis = class_axis(logs);
-        let Some(&classes) = logs.shape().get(axis as usize) else {
-            raise(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op("cross_entropy"));
+        let Some(classes) = logs.dims().get(axis as usize).and_then(|it| it.as_const()) else {
+            raise(
+                Error::new(Code::Shape, format!("{} has no axis of classes of constant size", logs.ty()))
+                    .with_op("cross_entropy"),
+            );
         };
         let along = |x: &Tensor| {
             let mut shape = vec![1; logs.rank()];
@@ -65,13 +69,13 @@ impl CrossEntropy {
             let target = self.smooth(target, classes);
             let losses = -sum(&weighted * target, axis, false);
             return match self.reduction {
-                Reduction::Mean => sum(&losses, (), false) / (losses.numel() as f64),
+                Reduction::Mean => over_size(&sum(&losses, (), false), losses.ty().elements()),
                 other => other.apply(&losses),
             };
         }
-        let mut wanted: Vec<usize> = logs.shape().to_vec();
+        let mut wanted = logs.dims();
         wanted.remove(axis as usize);
-        if target.shape() != wanted {
+        if !may_equal(&target.dims(), &wanted) {
             let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
             raise(Error::new(Code::Shape, message).with_op("cross_entropy"));
         }

@@ -8,6 +8,6 @@ use crate::tensor::{AsTensor, Tensor};
 #[track_caller]
 pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
     let x = &*x.as_tensor();
-    let kept = random::bernoulli(x.shape(), 1.0 - p);
+    let kept = random::bernoulli(x.dims(), 1.0 - p);
     x * (kept.cast(x.dtype()) / (1.0 - p))
 }

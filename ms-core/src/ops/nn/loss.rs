@@ -1,7 +1,7 @@
 //! Losses between tensors of one shape, and what becomes of the losses of single elements.
 
-use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, select, sqrt, sum};
-use crate::tensor::{AsTensor, Tensor};
+use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
+use crate::tensor::{AsTensor, Dim, Tensor};
 
 /// What becomes of the losses of the examples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -24,7 +24,9 @@ impl Reduction {
         match self {
             Self::Mean => mean(losses, (), false),
             Self::Sum => sum(losses, (), false),
-            Self::BatchMean => sum(losses, (), false) / losses.shape().first().copied().unwrap_or(1) as f64,
+            Self::BatchMean => {
+                over_size(&sum(losses, (), false), losses.dims().first().copied().unwrap_or(Dim::new(1)))
+            }
             Self::None => losses.clone(),
         }
     }

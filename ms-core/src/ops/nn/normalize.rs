@@ -1,7 +1,7 @@
 //! Normalisations.
 
 use crate::ops::{mean, rsqrt, var};
-use crate::tensor::{AsTensor, Tensor};
+use crate::tensor::{AsTensor, Dim, Tensor};
 
 /// `x` with mean zero and variance one over `axes`: `(x - mean) / sqrt(variance + eps)`.
 #[track_caller]
@@ -17,9 +17,9 @@ fn axes_from(x: &Tensor, begin: isize) -> Vec<isize> {
 
 /// One entry per channel, of axis 1, beside a tensor of `rank`.
 fn per_channel(x: &Tensor, rank: usize) -> Tensor {
-    let mut shape = vec![1; rank];
-    shape[1] = x.numel();
-    x.reshape(&*shape)
+    let mut dims = vec![Dim::new(1); rank];
+    dims[1] = x.ty().elements();
+    x.reshape(dims)
 }
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the axes from `begin_norm_axis` on, whose
@@ -54,8 +54,10 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
 #[track_caller]
 pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let x = &*x.as_tensor();
-    let grouped = x.reshape([x.shape()[0] as isize, groups as isize, -1]);
-    let normal = standardize(&grouped, &[2], eps).reshape(x.shape());
+    let dims = x.dims();
+    let rest: Dim = dims[1..].iter().copied().product();
+    let grouped = x.reshape((dims[0], groups, rest / groups));
+    let normal = standardize(&grouped, &[2], eps).reshape(dims);
     normal * per_channel(&gamma.as_tensor(), x.rank()) + per_channel(&beta.as_tensor(), x.rank())
 }
 

@@ -64,10 +64,12 @@ pub fn gru(
 /// What the gates of each step get from the input: one product for all steps.
 #[track_caller]
 fn steps(op: &str, x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Vec<Tensor> {
-    if x.rank() != 3 || x.shape()[0] == 0 {
+    let count = x.dims().first().and_then(|it| it.as_const()).filter(|&it| x.rank() == 3 && it > 0);
+    let refuse = || {
         let error = Error::new(Code::Shape, "an input of time, batch and features is needed, of one step at least");
-        Err(error.with_op(op).with_operands([x.ty().to_string()])).or_raise()
-    }
+        error.with_op(op).with_operands([x.ty().to_string()])
+    };
+    let count = count.ok_or_else(refuse).or_raise();
     let gates = dense(x, weight, bias);
-    (0..x.shape()[0]).map(|step| gates.at(step)).collect()
+    (0..count).map(|step| gates.at(step)).collect()
 }

@@ -1,0 +1,575 @@
+//! Sizes of dimensions: constants, and expressions of symbols that a call fixes.
+//!
+//! An expression is a polynomial in normal form whose atoms are symbols and rounded quotients,
+//! so that equal sizes written differently are one: `2 * (batch + 1)` is `2 + 2 * batch`.
+//! Expressions are interned; a [`Dim`] is a number that names one.
+
+use super::layout::IntoShape;
+use crate::error::{Code, Error, Result};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use std::fmt;
+use std::ops::{Add, Div, Mul, Sub};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The size of one dimension: a constant, or an expression of symbols that a call fixes.
+///
+/// Arithmetic takes other dimensions and `usize`; `/` rounds down, as for integers.
+///
+/// ```
+/// # use ms_core::tensor::Dim;
+/// let batch = Dim::symbol("batch");
+/// assert_eq!((batch + 1) * 2 - 2, batch * 2);
+/// assert_eq!((batch * 6) / 3, batch * 2);
+/// assert_eq!((batch * 2 + 3).to_string(), "2*batch + 3");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dim(i64);
+
+/// The dimensions of a type, outermost first.
+pub type Dims = SmallVec<[Dim; 4]>;
+
+/// Raw numbers below this one name expressions.
+const FIRST_CONSTANT: i64 = i64::MIN / 2;
+
+/// A factor of a term.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Atom {
+    /// A symbol, by its number in the table.
+    Symbol(u32),
+    /// The first over the second, rounded down.
+    Quotient(Dim, Dim),
+}
+
+type Factors = SmallVec<[Atom; 2]>;
+
+/// A sum of products, in ascending order of their factors; no coefficient is zero.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+struct Polynomial(SmallVec<[(Factors, i64); 2]>);
+
+/// Every expression and symbol of the process. They are few: those of annotated functions.
+#[derive(Default)]
+struct Table {
+    expressions: Vec<Arc<Polynomial>>,
+    numbers: FxHashMap<Arc<Polynomial>, i64>,
+    symbols: Vec<Arc<str>>,
+}
+
+static TABLE: RwLock<Option<Table>> = RwLock::new(None);
+
+/// Runs `read` on the table, if there is one.
+fn read<R>(read: impl FnOnce(&Table) -> R) -> Option<R> {
+    TABLE.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
+}
+
+fn write<R>(write: impl FnOnce(&mut Table) -> R) -> R {
+    write(TABLE.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+}
+
+impl Polynomial {
+    fn of(dim: Dim) -> Arc<Self> {
+        if dim.0 >= FIRST_CONSTANT {
+            return Arc::new(Self::constant(dim.0));
+        }
+        let number = (dim.0 - Dim::DYNAMIC.0 - 1) as usize;
+        read(|table| table.expressions[number].clone()).expect("an expression was interned when it was made")
+    }
+
+    fn constant(value: i64) -> Self {
+        Self(if value == 0 { SmallVec::new() } else { smallvec![(Factors::new(), value)] })
+    }
+
+    fn as_constant(&self) -> Option<i64> {
+        match &self.0[..] {
+            [] => Some(0),
+            [(factors, value)] if factors.is_empty() => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The dimension that this polynomial is.
+    fn dim(mut self) -> Dim {
+        self.0.retain(|(_, coefficient)| *coefficient != 0);
+        if let Some(value) = self.as_constant() {
+            return Dim(value.max(FIRST_CONSTANT));
+        }
+        self.0.sort_unstable();
+        if let Some(known) = read(|table| table.numbers.get(&self).copied()).flatten() {
+            return Dim(known);
+        }
+        write(|table| {
+            let expression = Arc::new(self);
+            Dim(*table.numbers.entry(expression.clone()).or_insert_with(|| {
+                table.expressions.push(expression);
+                Dim::DYNAMIC.0 + table.expressions.len() as i64
+            }))
+        })
+    }
+
+    fn add(&mut self, factors: Factors, coefficient: i64) {
+        match self.0.iter_mut().find(|it| it.0 == factors) {
+            Some((_, sum)) => *sum = sum.saturating_add(coefficient),
+            None => self.0.push((factors, coefficient)),
+        }
+    }
+
+    /// The sum with `scale` times another one.
+    fn plus(&self, other: &Self, scale: i64) -> Self {
+        let mut sum = self.clone();
+        other.0.iter().for_each(|(factors, it)| sum.add(factors.clone(), it.saturating_mul(scale)));
+        sum
+    }
+
+    fn times(&self, other: &Self) -> Self {
+        let mut product = Self::default();
+        for (a, x) in &self.0 {
+            for (b, y) in &other.0 {
+                let mut factors: Factors = a.iter().chain(b).copied().collect();
+                factors.sort_unstable();
+                product.add(factors, x.saturating_mul(*y));
+            }
+        }
+        product
+    }
+
+    /// One term over another, where that leaves no remainder.
+    fn term_over(term: &(Factors, i64), divisor: &(Factors, i64)) -> Option<(Factors, i64)> {
+        let mut factors = term.0.clone();
+        for atom in &divisor.0 {
+            let at = factors.iter().position(|it| it == atom)?;
+            factors.remove(at);
+        }
+        (term.1 % divisor.1 == 0).then(|| (factors, term.1 / divisor.1))
+    }
+
+    /// The quotient, rounded down: what divides evenly, term by term, and an atom for the rest.
+    fn over(&self, divisor: &Self) -> Self {
+        let (mut whole, mut rest) = (Self::default(), Self::default());
+        let [single] = &divisor.0[..] else {
+            if self == divisor {
+                return Self::constant(1);
+            }
+            whole.add(smallvec![Atom::Quotient(self.clone().dim(), divisor.clone().dim())], 1);
+            return whole;
+        };
+        for term in &self.0 {
+            match Self::term_over(term, single) {
+                Some((factors, coefficient)) => whole.add(factors, coefficient),
+                None => rest.add(term.0.clone(), term.1),
+            }
+        }
+        match (rest.as_constant(), divisor.as_constant()) {
+            (Some(0), _) => {}
+            (Some(rest), Some(divisor)) => whole.add(Factors::new(), rest.div_euclid(divisor)),
+            _ => whole.add(smallvec![Atom::Quotient(rest.dim(), divisor.clone().dim())], 1),
+        }
+        whole
+    }
+}
+
+impl Dim {
+    /// The size of an axis that only the run of a loop decides. It equals itself; no op but
+    /// `scan` and those that pass values on takes it.
+    pub const DYNAMIC: Self = Self(i64::MIN);
+
+    /// A constant size; one above `i64::MAX`, which no memory holds, counts as `i64::MAX`.
+    pub const fn new(size: usize) -> Self {
+        Self(if size > i64::MAX as usize { i64::MAX } else { size as i64 })
+    }
+
+    /// The symbol of a name.
+    pub fn symbol(name: &str) -> Self {
+        let known = |table: &Table| table.symbols.iter().position(|it| &**it == name);
+        let number = read(known).flatten().unwrap_or_else(|| {
+            write(|table| {
+                known(table).unwrap_or_else(|| {
+                    table.symbols.push(name.into());
+                    table.symbols.len() - 1
+                })
+            })
+        });
+        Polynomial(smallvec![(smallvec![Atom::Symbol(number as u32)], 1)]).dim()
+    }
+
+    /// The size, if it is a constant.
+    pub const fn as_const(self) -> Option<usize> {
+        if self.0 >= 0 { Some(self.0 as usize) } else { None }
+    }
+
+    /// Whether it is an expression of symbols.
+    pub const fn is_symbolic(self) -> bool {
+        self.0 < FIRST_CONSTANT && self.0 != Self::DYNAMIC.0
+    }
+
+    /// The name, if it is one symbol and nothing else.
+    pub fn as_symbol(self) -> Option<Arc<str>> {
+        match &Polynomial::of(self.symbolic()?).0[..] {
+            [(factors, 1)] => match factors[..] {
+                [Atom::Symbol(number)] => read(|table| table.symbols[number as usize].clone()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn symbolic(self) -> Option<Self> {
+        self.is_symbolic().then_some(self)
+    }
+
+    /// The number under which an attribute holds it: the size itself, or a negative number that
+    /// means this expression in this process only.
+    pub const fn raw(self) -> i64 {
+        self.0
+    }
+
+    /// The dimension that an attribute holds: of [`Dim::raw`], or an integer.
+    pub const fn from_raw(raw: i64) -> Self {
+        Self(raw)
+    }
+
+    /// Whether two sizes may be the same: unless their difference is a constant other than zero.
+    pub fn may_equal(self, other: Self) -> bool {
+        if self == other || !(self.is_symbolic() || other.is_symbolic()) {
+            return self == other;
+        }
+        if self == Self::DYNAMIC || other == Self::DYNAMIC {
+            return false;
+        }
+        !(self - other).is_known()
+    }
+
+    /// Whether it is a number, if a negative one, and no expression.
+    const fn is_known(self) -> bool {
+        self.0 >= FIRST_CONSTANT
+    }
+
+    /// The size where `value` gives the sizes of symbols.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when a symbol has none, or the size is negative.
+    pub fn evaluate(self, value: &impl Fn(&str) -> Option<usize>) -> Result<usize> {
+        match self.as_const() {
+            Some(size) => Ok(size),
+            None => {
+                let size = self.number(value)?;
+                let refuse = || Error::new(Code::Shape, format!("the size {self} is {size}"));
+                usize::try_from(size).map_err(|_| refuse())
+            }
+        }
+    }
+
+    /// [`Dim::evaluate`] of what may be negative, such as a start of a slice.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when a symbol has no value or a divisor is zero.
+    pub fn number(self, value: &impl Fn(&str) -> Option<usize>) -> Result<i64> {
+        if self.is_known() {
+            return Ok(self.0);
+        }
+        if self == Self::DYNAMIC {
+            return Err(Error::new(Code::Shape, "a size that only running decides has no number"));
+        }
+        let refuse = |message: String| Error::new(Code::Shape, message);
+        let mut sum = 0i64;
+        for (factors, coefficient) in &Polynomial::of(self).0 {
+            let mut product = *coefficient;
+            for atom in factors {
+                let factor = match *atom {
+                    Atom::Symbol(number) => {
+                        let name = read(|table| table.symbols[number as usize].clone()).expect("symbols are kept");
+                        let size = value(&name).ok_or_else(|| refuse(format!("the size `{name}` is not known")))?;
+                        i64::try_from(size).unwrap_or(i64::MAX)
+                    }
+                    Atom::Quotient(a, b) => {
+                        let (a, b) = (a.number(value)?, b.number(value)?);
+                        a.checked_div_euclid(b).ok_or_else(|| refuse(format!("{self} divides by zero")))?
+                    }
+                };
+                product = product.saturating_mul(factor);
+            }
+            sum = sum.saturating_add(product);
+        }
+        Ok(sum)
+    }
+
+    /// The value of a symbol that makes this dimension `size`, where it is a symbol times a
+    /// number plus a number: its name and value.
+    pub fn solve(self, size: usize) -> Option<(Arc<str>, usize)> {
+        let expression = Polynomial::of(self.symbolic()?);
+        let (mut constant, mut linear) = (0, None);
+        for (factors, coefficient) in &expression.0 {
+            match factors[..] {
+                [] => constant = *coefficient,
+                [Atom::Symbol(number)] if linear.is_none() => linear = Some((number, *coefficient)),
+                _ => return None,
+            }
+        }
+        let (number, coefficient) = linear?;
+        let rest = i64::try_from(size).ok()?.checked_sub(constant)?;
+        let value = usize::try_from(rest.checked_div(coefficient)?).ok()?;
+        (rest % coefficient == 0).then_some(())?;
+        Some((read(|table| table.symbols[number as usize].clone())?, value))
+    }
+
+    /// Calls `visit` with every symbol in it.
+    pub fn symbols(self, visit: &mut impl FnMut(&str)) {
+        let Some(dim) = self.symbolic() else { return };
+        for (factors, _) in &Polynomial::of(dim).0 {
+            for atom in factors {
+                match *atom {
+                    Atom::Symbol(number) => {
+                        let name = read(|table| table.symbols[number as usize].clone()).expect("symbols are kept");
+                        visit(&name)
+                    }
+                    Atom::Quotient(a, b) => {
+                        a.symbols(visit);
+                        b.symbols(visit);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What can stand for dimensions: shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and
+/// vectors of them, and tuples of sizes of both kinds, such as `(x.dim(0), 64)`.
+pub trait IntoDims {
+    /// The dimensions.
+    fn into_dims(self) -> Dims;
+}
+
+impl<S: IntoShape> IntoDims for S {
+    fn into_dims(self) -> Dims {
+        self.into_shape().into_iter().map(Dim::new).collect()
+    }
+}
+
+impl IntoDims for Dim {
+    fn into_dims(self) -> Dims {
+        smallvec![self]
+    }
+}
+
+impl IntoDims for Dims {
+    fn into_dims(self) -> Dims {
+        self
+    }
+}
+
+macro_rules! into_dims {
+    ($([$($generics:tt)*] $ty:ty),*) => {$(
+        impl<$($generics)*> IntoDims for $ty {
+            fn into_dims(self) -> Dims {
+                self.iter().copied().collect()
+            }
+        }
+    )*};
+}
+
+into_dims! { [] &Dims, [] &[Dim], [] &Vec<Dim>, [] Vec<Dim>, [const N: usize] [Dim; N], [const N: usize] &[Dim; N] }
+
+macro_rules! tuples_into_dims {
+    ($($($name:ident)+;)*) => {$(
+        impl<$($name: Into<Dim>),+> IntoDims for ($($name,)+) {
+            fn into_dims(self) -> Dims {
+                #[allow(non_snake_case)]
+                let ($($name,)+) = self;
+                smallvec![$($name.into()),+]
+            }
+        }
+    )*};
+}
+
+tuples_into_dims! { A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E F G H; }
+
+impl From<usize> for Dim {
+    fn from(size: usize) -> Self {
+        Self::new(size)
+    }
+}
+
+impl From<i32> for Dim {
+    fn from(size: i32) -> Self {
+        Self(size.into())
+    }
+}
+
+impl PartialEq<usize> for Dim {
+    fn eq(&self, other: &usize) -> bool {
+        self.as_const() == Some(*other)
+    }
+}
+
+fn add(a: Dim, b: Dim) -> Dim {
+    match (a.is_known(), b.is_known()) {
+        (true, true) => Dim(a.0.saturating_add(b.0).max(FIRST_CONSTANT)),
+        _ => Polynomial::of(a).plus(&Polynomial::of(b), 1).dim(),
+    }
+}
+
+fn sub(a: Dim, b: Dim) -> Dim {
+    match (a.is_known(), b.is_known()) {
+        (true, true) => Dim(a.0.saturating_sub(b.0).max(FIRST_CONSTANT)),
+        _ => Polynomial::of(a).plus(&Polynomial::of(b), -1).dim(),
+    }
+}
+
+fn mul(a: Dim, b: Dim) -> Dim {
+    match (a.is_known(), b.is_known()) {
+        (true, true) => Dim(a.0.saturating_mul(b.0).max(FIRST_CONSTANT)),
+        _ => Polynomial::of(a).times(&Polynomial::of(b)).dim(),
+    }
+}
+
+fn div(a: Dim, b: Dim) -> Dim {
+    assert!(b != 0, "a dimension is divided by zero");
+    match (a.is_known(), b.is_known()) {
+        (true, true) => Dim(a.0.div_euclid(b.0)),
+        _ => Polynomial::of(a).over(&Polynomial::of(b)).dim(),
+    }
+}
+
+macro_rules! arithmetic {
+    ($($trait:ident $method:ident $of:ident),*) => {$(
+        impl<T: Into<Dim>> $trait<T> for Dim {
+            type Output = Self;
+
+            fn $method(self, other: T) -> Self {
+                $of(self, other.into())
+            }
+        }
+
+        impl $trait<Dim> for usize {
+            type Output = Dim;
+
+            fn $method(self, other: Dim) -> Dim {
+                $of(self.into(), other)
+            }
+        }
+    )*};
+}
+
+arithmetic! { Add add add, Sub sub sub, Mul mul mul, Div div div }
+
+impl std::iter::Product for Dim {
+    fn product<I: Iterator<Item = Self>>(dims: I) -> Self {
+        dims.fold(Self::new(1), mul)
+    }
+}
+
+impl std::iter::Sum for Dim {
+    fn sum<I: Iterator<Item = Self>>(dims: I) -> Self {
+        dims.fold(Self::new(0), add)
+    }
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Symbol(number) => {
+                f.write_str(&read(|table| table.symbols[*number as usize].clone()).expect("symbols are kept"))
+            }
+            Self::Quotient(a, b) => write!(f, "({a})/({b})"),
+        }
+    }
+}
+
+impl fmt::Display for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::DYNAMIC {
+            return f.write_str("?");
+        }
+        if self.is_known() {
+            return self.0.fmt(f);
+        }
+        let expression = Polynomial::of(*self);
+        // Constants, whose factors are none, come first in order and last in print.
+        let constant = usize::from(expression.0[0].0.is_empty());
+        let terms = expression.0[constant..].iter().chain(&expression.0[..constant]);
+        for (i, (factors, coefficient)) in terms.enumerate() {
+            match (i, *coefficient < 0) {
+                (0, true) => f.write_str("-")?,
+                (0, false) => {}
+                (_, true) => f.write_str(" - ")?,
+                (_, false) => f.write_str(" + ")?,
+            }
+            if coefficient.unsigned_abs() != 1 || factors.is_empty() {
+                write!(f, "{}", coefficient.unsigned_abs())?;
+            }
+            for (j, atom) in factors.iter().enumerate() {
+                if j > 0 || coefficient.unsigned_abs() != 1 {
+                    f.write_str("*")?;
+                }
+                atom.fmt(f)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Dim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_sizes_are_one_expression() {
+        let (b, s) = (Dim::symbol("b"), Dim::symbol("s"));
+        let cases = [
+            (b + 1 - 1, b, "b"),
+            ((b + 1) * 2, b * 2 + 2, "2*b + 2"),
+            (b * s, s * b, "b*s"),
+            (b - b, Dim::new(0), "0"),
+            ((b + s) * (b - s), b * b - s * s, "b*b - s*s"),
+            (b * 12 / 4, b * 3, "3*b"),
+            ((b * 4 + 7) / 4, b + 1, "b + 1"),
+            ((b + 1) / 2, (b + 1) / 2, "(b + 1)/(2)"),
+            ((b * 2 + s + 3) / 2, b + (s + 3) / 2, "b + (s + 3)/(2)"),
+            (b * s / s, b, "b"),
+            ((b + s) / (b + s), Dim::new(1), "1"),
+            (5 - b, 5 - b, "-b + 5"),
+            (Dim::new(7) / 2, Dim::new(3), "3"),
+        ];
+        for (left, right, text) in cases {
+            assert_eq!(left, right, "{text}");
+            assert_eq!(left.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn sizes_are_evaluated_and_solved() {
+        let (b, s) = (Dim::symbol("b"), Dim::symbol("s"));
+        let value = |name: &str| [("b", 5), ("s", 3)].into_iter().find(|it| it.0 == name).map(|it| it.1);
+        let cases = [(b * 2 + s, 13), ((b + 1) / 2, 3), (b * s - 15, 0), ((b * 7 + s) / 4, 9), (Dim::new(4), 4)];
+        for (dim, want) in cases {
+            assert_eq!(dim.evaluate(&value).expect("both symbols are known"), want, "{dim}");
+        }
+        assert!((s - b).evaluate(&value).is_err());
+        assert!(Dim::symbol("other").evaluate(&value).is_err());
+        assert_eq!((b * 2 + 3).solve(9), Some(("b".into(), 3)));
+        for (dim, size) in [(b * 2 + 3, 8), (b + 5, 3), (b * s, 6), (b / 2, 2), (Dim::new(4), 4)] {
+            assert_eq!(dim.solve(size), None, "{dim} = {size}");
+        }
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_equal_are_known() {
+        let (b, s) = (Dim::symbol("b"), Dim::symbol("s"));
+        for (a, b, want) in [
+            (b, s, true),
+            (b, b + 1, false),
+            (b, Dim::new(3), true),
+            (b * 2, b + 4, true),
+            (Dim::new(3), Dim::new(4), false),
+            (Dim::DYNAMIC, b, false),
+            (Dim::DYNAMIC, Dim::DYNAMIC, true),
+        ] {
+            assert_eq!(a.may_equal(b), want, "{a} {b}");
+        }
+    }
+}
