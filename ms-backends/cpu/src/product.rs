@@ -152,6 +152,9 @@ unsafe impl<P: Addresses> Sync for Shared<P> {}
 unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) {
     let &MatrixProduct { m, k, n, .. } = product;
     let batch = product.batch_len();
+    if batch * m * n == 0 {
+        return;
+    }
     let matrices = Shared::new((
         Matrix { first: a.cast::<T>(), steps: product.a },
         Matrix { first: b.cast::<T>(), steps: product.b },
@@ -180,9 +183,6 @@ unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, o
         // SAFETY: the panel is part of the product that the caller vouches for.
         unsafe { T::gemm([m, k, n], out, false, a, b) };
     };
-    if side == 0 || m.min(n) == 0 {
-        return;
-    }
     threads::for_each(batch * panels, batch * work, run);
 }
 

@@ -1,6 +1,6 @@
 //! `argmax` and `argmin`: where the extreme elements are.
 
-use super::axis::normalize_axis;
+use super::axis::{normalize_axis, stored_axis};
 use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
@@ -33,8 +33,8 @@ pub static ARGMIN: OpDef = OpDef {
 
 fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     let mut dims = inputs[0].dims.clone();
-    let axis = attrs.int(0) as usize;
-    if axis >= dims.len() || dims[axis] == 0 {
+    let axis = stored_axis(attrs.int(0), dims.len())?;
+    if dims[axis] == 0 {
         return Err(Error::new(Code::Argument, format!("axis {axis} of {} has no extreme element", inputs[0])));
     }
     dims.remove(axis);

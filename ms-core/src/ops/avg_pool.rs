@@ -4,6 +4,7 @@ use super::axis::named;
 use super::convolution::ranked;
 use super::host::{narrow_floats, wide_floats};
 use super::pooling::{check_pooled, pooled_shape};
+use super::rules::may_equal;
 use super::window::{PerAxis, Spatial, spatial};
 use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::error::{Code, Error, OrRaise, Result};
@@ -18,7 +19,7 @@ pub static AVG_POOL: OpDef = OpDef {
         name: "avg_pool",
         attrs: &["kernel", "stride", "before", "after", "count", "count_pad"],
     },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(4)),
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(4), |sizes| Means::of_windows(attrs, sizes)),
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(4));
@@ -39,7 +40,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         name: "avg_pool_grad",
         attrs: &["kernel", "stride", "before", "after", "count", "count_pad", "sizes"],
     },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(6)),
+    infer: |attrs, inputs| gradient_type(inputs[0], &attrs.dims(4), &attrs.dims(6), |it| Means::of_windows(attrs, it)),
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &attrs.sizes(6))?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(6));
@@ -58,7 +59,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
 /// from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
 pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: &["count"] },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(0)),
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(0), |sizes| Means::adaptive(sizes, &attrs.sizes(0))),
     eval: |attrs, inputs| {
         let x = inputs[0];
         let means = Means::adaptive(&x.shape()[2..], &attrs.sizes(0))?;
@@ -82,7 +83,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
 /// The gradient of [`ADAPTIVE_AVG_POOL`] for an input of spatial sizes `sizes`.
 pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 438, name: "adaptive_avg_pool_grad", attrs: &["count", "sizes"] },
-    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(1)),
+    infer: |attrs, inputs| gradient_type(inputs[0], &attrs.dims(0), &attrs.dims(1), |it| Means::adaptive(it, &attrs.sizes(0))),
     eval: |attrs, inputs| {
         let g = inputs[0];
         let means = Means::adaptive(&attrs.sizes(1), &attrs.sizes(0))?;
@@ -128,9 +129,35 @@ fn planes(shape: &[usize]) -> usize {
     shape[0] * shape[1]
 }
 
-fn mean_type(x: &Type, sizes: &[Dim]) -> Result<Types> {
-    let dims = check_pooled(x, sizes.len())?;
-    Ok(smallvec![Type::new(x.dtype, pooled_shape(&dims, sizes))])
+/// The type of the means of `x`: `counts` windows, which `means` places on spatial sizes.
+fn mean_type(x: &Type, counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<Types> {
+    let dims = check_pooled(x, counts.len())?;
+    check_means(&dims[2..], counts, means)?;
+    Ok(smallvec![Type::new(x.dtype, pooled_shape(&dims, counts))])
+}
+
+/// The type of the gradient for an input of spatial sizes `sizes`, from that of `counts` means.
+fn gradient_type(
+    g: &Type,
+    counts: &[Dim],
+    sizes: &[Dim],
+    means: impl FnOnce(&[usize]) -> Result<Means>,
+) -> Result<Types> {
+    let dims = check_pooled(g, counts.len())?;
+    if !may_equal(&dims[2..], counts) {
+        return Err(Error::new(Code::Shape, format!("{g} holds no gradients of {counts:?} windows")));
+    }
+    check_means(sizes, counts, means)?;
+    Ok(smallvec![Type::new(g.dtype, pooled_shape(&dims, sizes))])
+}
+
+/// Whether each window has an element, where all sizes are known.
+fn check_means(sizes: &[Dim], counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<()> {
+    let known = |dims: &[Dim]| dims.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>();
+    if let (Some(sizes), Some(_)) = (known(sizes), known(counts)) {
+        means(&sizes)?;
+    }
+    Ok(())
 }
 
 /// A range of elements along one axis, and what it counts in the divisor.

@@ -36,6 +36,32 @@ pub fn normalize_axes(axes: &[isize], rank: usize) -> Result<SmallVec<[usize; 4]
     Ok(out)
 }
 
+/// An axis as an attribute names it: counted from the front.
+///
+/// # Errors
+/// [`Code::OutOfRange`] outside `0..rank`.
+pub(crate) fn stored_axis(axis: i64, rank: usize) -> Result<usize> {
+    usize::try_from(axis).ok().filter(|&it| it < rank).ok_or_else(|| {
+        Error::new(Code::OutOfRange, format!("attributes name axes from 0 to the rank {rank}, not {axis}"))
+    })
+}
+
+/// Distinct axes as an attribute names them, in its order.
+///
+/// # Errors
+/// [`Code::OutOfRange`] outside `0..rank`, [`Code::Argument`] for an axis named twice.
+pub(crate) fn stored_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 4]>> {
+    let mut out = SmallVec::new();
+    for &axis in axes {
+        let at = stored_axis(axis, rank)?;
+        if out.contains(&at) {
+            return Err(Error::new(Code::Argument, format!("axis {axis} is named twice in {axes:?}")));
+        }
+        out.push(at);
+    }
+    Ok(out)
+}
+
 /// What can name axes: one, an array, a slice or a vector of them.
 pub trait IntoAxes {
     /// The axes as given.

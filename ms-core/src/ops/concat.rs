@@ -1,6 +1,6 @@
 //! `concat`: tensors one after the other along an axis.
 
-use super::axis::{named, refusal};
+use super::axis::{named, refusal, stored_axis};
 use super::slice::narrow;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis};
 use crate::error::{Code, Error, OrRaise, raise};
@@ -17,7 +17,7 @@ pub static CONCAT: OpDef = OpDef {
             return Err(Error::new(Code::Argument, "at least one tensor is needed"));
         };
         let mut shape = first.dims.clone();
-        normalize_axis(axis as isize, shape.len())?;
+        stored_axis(attrs.int(0), shape.len())?;
         for other in &inputs[1..] {
             if other.dtype != first.dtype {
                 return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", first.dtype, other.dtype)));

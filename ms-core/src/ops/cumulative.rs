@@ -1,5 +1,6 @@
 //! `cumsum` and `cumprod`: running sums and products.
 
+use super::axis::stored_axis;
 use super::elementwise::wide;
 use super::host::{Axis, dense};
 use super::reduction::widened;
@@ -57,7 +58,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     if inputs[0].dtype == DType::Bool {
         return Err(Error::new(Code::DType, "takes numbers, not bool").help("cast first"));
     }
-    normalize_axis(attrs.int(0) as isize, inputs[0].rank())?;
+    stored_axis(attrs.int(0), inputs[0].rank())?;
     Ok(smallvec![inputs[0].clone()])
 }
 

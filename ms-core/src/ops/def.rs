@@ -1,6 +1,7 @@
 //! What an op is.
 
 use super::Batching;
+use super::Sample;
 use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
@@ -111,28 +112,6 @@ pub struct ReduceRule {
     pub accumulate: fn(DType) -> DType,
 }
 
-/// One set of operands for an op's generated tests.
-#[derive(Clone, Debug)]
-pub struct Sample {
-    /// The attributes.
-    pub attrs: Attrs,
-    /// The operands.
-    pub inputs: Vec<SampleInput>,
-}
-
-/// One operand: random values of a shape and dtype in a range, away from kinks.
-#[derive(Clone, Debug)]
-pub struct SampleInput {
-    /// Sizes of the dimensions.
-    pub shape: Vec<usize>,
-    /// The element type.
-    pub dtype: DType,
-    /// The least value.
-    pub low: f64,
-    /// The greatest value.
-    pub high: f64,
-}
-
 impl OpDef {
     /// The handle under which the op is applied.
     #[inline]
@@ -143,30 +122,5 @@ impl OpDef {
     /// The name.
     pub fn name(&self) -> &'static str {
         self.info.name
-    }
-}
-
-impl Sample {
-    /// Operands without attributes.
-    pub fn new(inputs: impl IntoIterator<Item = SampleInput>) -> Self {
-        Self { attrs: Attrs::none(), inputs: inputs.into_iter().collect() }
-    }
-
-    /// With attributes.
-    pub fn attrs(mut self, attrs: Attrs) -> Self {
-        self.attrs = attrs;
-        self
-    }
-}
-
-impl SampleInput {
-    /// An f32 operand with values in a range.
-    pub fn f32(shape: &[usize], low: f64, high: f64) -> Self {
-        Self { shape: shape.to_vec(), dtype: DType::F32, low, high }
-    }
-
-    /// An operand of another dtype.
-    pub fn of(dtype: DType, shape: &[usize], low: f64, high: f64) -> Self {
-        Self { shape: shape.to_vec(), dtype, low, high }
     }
 }

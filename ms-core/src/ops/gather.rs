@@ -1,6 +1,6 @@
 //! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
 
-use super::axis::named;
+use super::axis::{named, stored_axis};
 use super::host::{Axis, dense, elements, plus, positions, replace_axis};
 use super::rules::may_equal;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis, reshape};
@@ -17,7 +17,7 @@ pub static GATHER: OpDef = OpDef {
     infer: |attrs, inputs| {
         let (x, index, axis) = (inputs[0], inputs[1], attrs.int(0) as usize);
         check_index(index)?;
-        normalize_axis(axis as isize, x.rank())?;
+        stored_axis(attrs.int(0), x.rank())?;
         let dims = x.dims[..axis].iter().chain(&index.dims).chain(&x.dims[axis + 1..]).copied().collect();
         Ok(smallvec![Type::new(x.dtype, dims)])
     },
@@ -66,7 +66,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         let (x, index, source, axis) = (inputs[0], inputs[1], inputs[2], attrs.int(0) as usize);
         check_index(index)?;
         check_dtypes(x, source)?;
-        normalize_axis(axis as isize, x.rank())?;
+        stored_axis(attrs.int(0), x.rank())?;
         let wanted = replace_axis(&x.dims, axis, &index.dims);
         if index.rank() != 1 || !may_equal(&source.dims, &wanted) {
             return Err(Error::new(Code::Shape, format!("{source} holds no slices of {x} along axis {axis} for {index}")));

@@ -1,7 +1,7 @@
 //! Tests that the declarations of the primitives generate.
 
 use super::reference::evaluate_body;
-use super::testing::{check_primitives, scattered};
+use super::testing::check_primitives;
 use super::{Lowering, PRIMITIVES};
 use crate::tensor::{Array, DType};
 use std::collections::HashSet;
@@ -43,9 +43,7 @@ fn bodies_agree_with_eval() {
     for def in PRIMITIVES {
         let Lowering::Map(rule) = def.lowering else { continue };
         for sample in (def.samples)() {
-            let operands = sample.inputs.iter().enumerate();
-            let operands = operands.map(|(seed, it)| scattered(&it.shape, it.dtype, it.low, it.high, seed));
-            let arrays: Vec<Array> = operands.collect();
+            let arrays = sample.arrays();
             let arrays: Vec<&Array> = arrays.iter().collect();
             let want = &(def.eval)(&sample.attrs, &arrays).expect("a sample evaluates")[0];
             let body = |builder: &mut _, operands: &[_]| rule(&sample.attrs, builder, operands);

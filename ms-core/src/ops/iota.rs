@@ -1,6 +1,7 @@
 //! `iota`: evenly spaced numbers along one axis.
 
-use super::{Batching, Derivative, Lowering, OpDef, Sample, normalize_axis};
+use super::axis::stored_axis;
+use super::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::ir::BinaryOp;
 use crate::tensor::{Array, Attr, Attrs, DType, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -12,7 +13,7 @@ pub static IOTA: OpDef = OpDef {
     info: OpInfo { number: 353, name: "iota", attrs: &["shape", "axis", "start", "step", "dtype"] },
     infer: |attrs, _| {
         let shape = attrs.dims(0);
-        normalize_axis(attrs.int(1) as isize, shape.len())?;
+        stored_axis(attrs.int(1), shape.len())?;
         Ok(smallvec![Type::new(attrs.dtype(4), shape)])
     },
     eval: |attrs, _| {

@@ -36,6 +36,7 @@ mod region_tests;
 mod regions;
 mod repeat;
 pub mod rules;
+mod sample;
 mod selection;
 mod shape;
 mod statistics;
@@ -113,9 +114,7 @@ pub use batching::{Batching, Lanes, batch};
 pub use check::{infer, verify, verify_one};
 pub use convolution::*;
 pub use creation::*;
-pub use def::{
-    Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Sample, SampleInput, Types, Vjp,
-};
+pub use def::{Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Types, Vjp};
 pub use einsum::einsum;
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
@@ -127,6 +126,7 @@ pub use order::order;
 pub use pooling::PoolOptions;
 pub use primitive::*;
 pub use repeat::*;
+pub use sample::{Sample, SampleInput};
 pub use selection::*;
 pub use shape::*;
 pub use statistics::*;

@@ -1,6 +1,6 @@
 //! `permute`: the axes in another order.
 
-use super::axis::named;
+use super::axis::{named, stored_axes};
 use super::{Batching, Derivative, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis};
 use crate::error::{Code, Error, OrRaise};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
@@ -11,8 +11,7 @@ pub static PERMUTE: OpDef = OpDef {
     info: OpInfo { number: 356, name: "permute", attrs: &["axes"] },
     infer: |attrs, inputs| {
         let x = inputs[0];
-        let axes: SmallVec<[isize; 4]> = attrs.ints(0).iter().map(|&it| it as isize).collect();
-        let axes = normalize_axes(&axes, x.rank())?;
+        let axes = stored_axes(attrs.ints(0), x.rank())?;
         if axes.len() != x.rank() {
             let message = format!("{axes:?} does not name each of the {} axes of {x} once", x.rank());
             return Err(Error::new(Code::Argument, message));

@@ -1,5 +1,6 @@
 //! Folds over axes.
 
+use super::axis::stored_axes;
 use super::elementwise::{Domain, wide};
 use super::rules::sum_dtype;
 use super::{Batching, Derivative, ReduceAxes, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp, select};
@@ -98,7 +99,7 @@ fn infer(domain: Domain, reducer: Reducer, attrs: &Attrs, input: &Type) -> Resul
     if domain.convert(input.dtype)? != input.dtype {
         return Err(Error::new(Code::DType, format!("takes {}, not {}", domain.convert(input.dtype)?, input.dtype)));
     }
-    let (axes, keepdims) = (attrs.sizes(0), attrs.bool(1));
+    let (axes, keepdims) = (stored_axes(attrs.ints(0), input.rank())?, attrs.bool(1));
     let extreme = matches!(reducer, Reducer::Max | Reducer::Min);
     if extreme && axes.iter().any(|&axis| input.dims[axis] == 0) {
         return Err(Error::new(Code::Argument, format!("no element of {input} along axes {axes:?}")));

@@ -1,7 +1,7 @@
 //! `take_along_axis`, `scatter` and `scatter_add`: single elements read from, and written to,
 //! positions along an axis.
 
-use super::axis::named;
+use super::axis::{named, stored_axis};
 use super::gather::{check_dtypes, check_index};
 use super::host::{dense, elements, plus, positions, walk_named};
 use super::rules::{broadcast_dims, may_equal};
@@ -16,7 +16,7 @@ use smallvec::smallvec;
 pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     info: OpInfo { number: 382, name: "take_along_axis", attrs: &["axis"] },
     infer: |attrs, inputs| {
-        check_along(inputs[0], inputs[1], attrs.int(0) as usize)?;
+        check_along(inputs[0], inputs[1], attrs.int(0))?;
         Ok(smallvec![Type::new(inputs[0].dtype, inputs[1].dims.clone())])
     },
     eval: |attrs, inputs| {
@@ -114,9 +114,9 @@ pub static SCATTER: OpDef = OpDef {
 };
 
 /// Whether `index` names positions along an axis of `x`, and is no larger along the others.
-fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
+fn check_along(x: &Type, index: &Type, axis: i64) -> Result<()> {
     check_index(index)?;
-    normalize_axis(axis as isize, x.rank())?;
+    let axis = stored_axis(axis, x.rank())?;
     let fit = |index: Dim, size: Dim| match (index.as_const(), size.as_const()) {
         (Some(index), Some(size)) => index <= size,
         _ => true,
@@ -131,7 +131,7 @@ fn check_along(x: &Type, index: &Type, axis: usize) -> Result<()> {
 
 pub(super) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<super::Types> {
     let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
-    check_along(x, index, attrs.int(0) as usize)?;
+    check_along(x, index, attrs.int(0))?;
     check_dtypes(x, source)?;
     if !may_equal(&index.dims, &source.dims) {
         return Err(Error::new(Code::Shape, format!("the index {index} does not have the shape of the source {source}")));

@@ -1,6 +1,6 @@
 //! `sort`: elements in order along an axis, and where they stood.
 
-use super::axis::{named, refusal};
+use super::axis::{named, refusal, stored_axis};
 use super::host::{Axis, dense, elements};
 use super::slice::narrow;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis};
@@ -15,7 +15,7 @@ use std::cmp::Ordering;
 pub static SORT: OpDef = OpDef {
     info: OpInfo { number: 390, name: "sort", attrs: &["axis", "descending"] },
     infer: |attrs, inputs| {
-        normalize_axis(attrs.int(0) as isize, inputs[0].rank())?;
+        stored_axis(attrs.int(0), inputs[0].rank())?;
         Ok(smallvec![inputs[0].clone(), Type::new(DType::I64, inputs[0].dims.clone())])
     },
     eval: |attrs, inputs| {

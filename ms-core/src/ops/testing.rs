@@ -2,10 +2,9 @@
 //! in a range of numbers on its own samples.
 
 use super::reference::ReferenceDispatcher;
-use super::{Cotangents, Derivative, Lowering, OpDef, PRIMITIVES, Sample, Vjp};
+use super::{Cotangents, Derivative, Lowering, OpDef, PRIMITIVES, Sample, SampleInput, Vjp};
 use crate::error::Code;
-use crate::tensor::{Array, Attrs, DType, Element, Scalar, Tensor, with_dispatcher};
-use crate::with_element;
+use crate::tensor::{Array, Attrs, DType, Tensor, with_dispatcher};
 use std::rc::Rc;
 
 /// Runs `f` with the reference evaluation as executor.
@@ -23,23 +22,12 @@ pub fn refused<R>(f: impl FnOnce() -> R) -> Code {
 
 /// Evenly scattered values of a range, different for every `seed`.
 pub fn scattered(shape: &[usize], dtype: DType, low: f64, high: f64, seed: usize) -> Array {
-    let mut out = Array::uninit(shape, dtype);
-    with_element!(dtype, T => {
-        for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
-            // The golden ratio's multiples modulo one never come close to each other.
-            let unit = ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed as f64 * 0.37).fract();
-            *to = <T as Element>::from_scalar(match dtype.is_float() {
-                true => Scalar::Float(low + unit * (high - low)),
-                false => Scalar::Int((low + unit * (high - low + 1.0)).floor() as i64),
-            });
-        }
-    });
-    out
+    SampleInput::of(dtype, shape, low, high).array(seed)
 }
 
 /// The sample's operands, floats widened to f64.
 fn operands(sample: &Sample) -> Vec<Tensor> {
-    let operand = |(seed, it): (usize, &super::SampleInput)| {
+    let operand = |(seed, it): (usize, &SampleInput)| {
         let dtype = if it.dtype.is_float() { DType::F64 } else { it.dtype };
         Tensor::from_array(scattered(&it.shape, dtype, it.low, it.high, seed))
     };
