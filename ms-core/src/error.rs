@@ -43,6 +43,12 @@ pub enum Code {
     Memory = 114,
     /// An assertion on a tensor that does not hold.
     Assertion = 120,
+    /// Axes that `vmap` maps over have different sizes, or none is given.
+    LaneCount = 140,
+    /// `in_axes` or `out_axes` that do not fit the arguments or results.
+    Axes = 141,
+    /// A value differs between the lanes of `vmap` where one value for all of them is needed.
+    Mapped = 142,
 }
 
 impl fmt::Display for Code {

@@ -14,7 +14,7 @@ pub static ARGMAX: OpDef = OpDef {
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], |a, b| a > b),
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };
@@ -26,7 +26,7 @@ pub static ARGMIN: OpDef = OpDef {
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], |a, b| a < b),
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };

@@ -1,7 +1,7 @@
 //! `assert`: an error unless a condition holds.
 
 use super::message::{Message, Show, show_arrays};
-use super::order::{apply_in_order, check_token, token, token_type};
+use super::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, OrRaise};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor};
@@ -27,7 +27,7 @@ pub static ASSERT: OpDef = OpDef {
         Err(Error::new(Code::Assertion, message).at_line(attrs.str(1)))
     },
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Rule(batch_in_order),
     lowering: Lowering::Library,
     samples: || {
         let operands = [SampleInput::of(DType::U8, &[], 0.0, 0.0), SampleInput::of(DType::Bool, &[2], 1.0, 1.0)];

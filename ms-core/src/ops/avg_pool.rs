@@ -28,7 +28,7 @@ pub static AVG_POOL: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].dims()[2..]), &[it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || avg_samples(false),
 };
@@ -50,7 +50,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         let attrs = Attrs::new(it.attrs.as_slice()[..6].iter().cloned());
         smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || avg_samples(true),
 };
@@ -70,7 +70,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].dims()[2..]).into()]);
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || {
         let of = |count: &[usize]| {
@@ -94,7 +94,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         let attrs = Attrs::new(it.attrs.as_slice()[..1].iter().cloned());
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || {
         let attrs = Attrs::new([(&[3usize, 2][..]).into(), (&[7usize, 5][..]).into()]);

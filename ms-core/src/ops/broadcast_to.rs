@@ -23,7 +23,11 @@ pub static BROADCAST_TO: OpDef = OpDef {
         Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| {
+        let missing = it.attrs.ints(0).len() - it.rank(0);
+        let x = super::expand_dims(&it.inputs[0], (1..=missing).collect::<Vec<_>>());
+        it.apply(&it.fronted(&[(0, it.size)]), &[x])
+    }),
     lowering: Lowering::View(|attrs, layout| layout.broadcast_to(&attrs.sizes(0)).ok()),
     samples: || {
         let shape: Attr = (&[2usize, 3, 4][..]).into();

@@ -56,7 +56,7 @@ pub static CONCAT: OpDef = OpDef {
         };
         it.inputs.iter().zip(it.needs).map(&mut part).collect()
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, shapes: &[&[usize]]| {

@@ -4,6 +4,7 @@
 //! of any order are among them again.
 
 use super::conv_geometry::{Geometry, check_gradient, output_dims};
+use super::conv_lanes;
 use super::gather::check_dtypes;
 use super::host::{narrow_floats, wide_floats};
 use super::window::{PerAxis, Window};
@@ -40,7 +41,7 @@ pub static CONV: OpDef = OpDef {
             it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.dims()[2..])),
         ]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(conv_lanes::forward),
     lowering: Lowering::Library,
     samples: || {
         SAMPLES
@@ -88,7 +89,7 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
             it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.dims()[2..])),
         ]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(conv_lanes::input_grad),
     lowering: Lowering::Library,
     samples: || {
         SAMPLES
@@ -137,7 +138,7 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
             it.needs[1].then(|| conv_of(it.attrs, x, v)),
         ]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(conv_lanes::weight_grad),
     lowering: Lowering::Library,
     samples: || {
         SAMPLES
@@ -199,7 +200,12 @@ pub(super) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) -> Attrs
 
 /// The attributes of one of the three ops, turned into another's.
 fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
-    conv_attrs(&Window::of(attrs, 0), attrs.int(4) as usize, sizes)
+    with_groups(attrs, attrs.int(4) as usize, sizes)
+}
+
+/// [`with_sizes`] and another number of groups.
+pub(super) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
+    conv_attrs(&Window::of(attrs, 0), groups, sizes)
 }
 
 #[track_caller]

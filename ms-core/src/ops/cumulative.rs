@@ -22,7 +22,7 @@ pub static CUMSUM: OpDef = OpDef {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };
@@ -49,7 +49,7 @@ pub static CUMPROD: OpDef = OpDef {
         let before = sum(g * y) / select(&zero, 1.0, x);
         smallvec![Some(select(first, sum(g * without), select(zeros.eq(0), before, 0.0)))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,
 };

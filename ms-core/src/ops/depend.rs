@@ -10,7 +10,7 @@ pub static DEPEND: OpDef = OpDef {
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
     derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone()), None]),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.inputs[1].clone()])),
     lowering: Lowering::Library,
     samples: || vec![Sample::new([SampleInput::f32(&[2, 3], -1.0, 1.0), SampleInput::f32(&[2], -1.0, 1.0)])],
 };

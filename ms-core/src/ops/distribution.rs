@@ -5,9 +5,10 @@
 //! that every execution path and number of threads gives the same numbers.
 
 use super::philox::Stream;
-use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
+use super::slice::narrow;
+use super::{Arrays, Batching, Lanes, add, concat, iota, mul, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attr, Attrs, DType, Element, OpInfo, Scalar, Type};
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Tensor, Type};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -23,7 +24,7 @@ pub static RANDOM_BITS: OpDef = OpDef {
         _ => fill::<u64>(attrs, stream(inputs[0])?.wide_words()),
     },
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Independent(drawn_apart),
     lowering: Lowering::Library,
     samples: || samples(DType::U64, []),
 };
@@ -51,7 +52,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Independent(drawn_apart),
     lowering: Lowering::Library,
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
 };
@@ -87,7 +88,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Independent(drawn_apart),
     lowering: Lowering::Library,
     samples: || samples(DType::F32, [1.0.into(), 0.5.into()]),
 };
@@ -115,7 +116,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Independent(drawn_apart),
     lowering: Lowering::Library,
     samples: || samples(DType::I64, [(-3i64).into(), 9i64.into()]),
 };
@@ -135,7 +136,7 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
         fill(attrs, stream(inputs[0])?.words().map(|it| (it as u64) < below))
     },
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Independent(drawn_apart),
     lowering: Lowering::Library,
     samples: || samples(DType::Bool, [0.25.into()]),
 };
@@ -172,6 +173,20 @@ fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
         return Err(Error::new(Code::DType, format!("the distribution is of floats, not {}", attrs.dtype(1))));
     }
     drawn(attrs, inputs)
+}
+
+/// Numbers for every lane: one draw of all of them from a state that the lanes share; where
+/// each lane has a state of its own, draws from seeds that differ, also where the states do not.
+fn drawn_apart(lanes: &Lanes<'_>) -> Result<Outputs> {
+    if !lanes.mapped[0] {
+        return lanes.apply(&lanes.fronted(&[(0, lanes.size)]), lanes.inputs);
+    }
+    // Odd multiples of the golden ratio of 64 bits tell the seeds of the lanes apart.
+    let golden = Tensor::scalar(0x9E37_79B9_7F4A_7C15u64);
+    let lane = iota(&[lanes.size, Dim::new(1)][..], 0, DType::U64) + Tensor::scalar(1u64);
+    let (seed, counter) = (narrow(&lanes.inputs[0], 1, 0, 1), narrow(&lanes.inputs[0], 1, 1, 1));
+    let states = concat(&[add(seed, mul(lane, golden)), counter], 1);
+    Lanes { inputs: &[states], ..*lanes }.one_by_one()
 }
 
 fn stream(state: &Array) -> Result<Stream> {

@@ -3,7 +3,7 @@
 use super::axis::{named, stored_axis};
 use super::host::{Axis, dense, elements, plus, positions, replace_axis};
 use super::rules::may_equal;
-use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis, reshape};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape, scatter_nd_add};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
@@ -46,7 +46,23 @@ pub static GATHER: OpDef = OpDef {
         let index = reshape(index, [count]);
         smallvec![Some(apply1(INDEX_ADD.op(), it.attrs, &[&super::zeros_like(x), &index, &source])), None]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| {
+        let axis = it.attrs.int(0) as isize;
+        match it.mapped {
+            [true, false] => it.apply(&it.shifted(0), it.inputs),
+            [false, _] => Ok(smallvec![move_axis(it.apply(it.attrs, it.inputs)?.remove(0), axis, 0)]),
+            _ => {
+                let x = move_axis(&it.inputs[0], axis + 1, 1);
+                let picked = gather_nd(x, it.places(1));
+                // The axes in front of the one that was named stand behind the index's now.
+                let index = it.rank(1) as isize;
+                let front: Vec<isize> = (0..axis).map(|it| 1 + index + it).collect();
+                let back = 1 + index + axis..picked.rank() as isize;
+                let order = std::iter::once(0).chain(front).chain(1..=index).chain(back);
+                Ok(smallvec![super::permute(picked, order.collect::<Vec<_>>())])
+            }
+        }
+    }),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -95,7 +111,14 @@ pub static INDEX_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| {
+        if !it.mapped[1] {
+            return it.apply(&it.shifted(0), &[it.spread(0), it.inputs[1].clone(), it.spread(2)]);
+        }
+        let axis = it.attrs.int(0) as isize + 1;
+        let (x, source) = (move_axis(it.spread(0), axis, 1), move_axis(it.spread(2), axis, 1));
+        Ok(smallvec![move_axis(scatter_nd_add(x, it.places(1), source), 1, axis)])
+    }),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], count: usize| {

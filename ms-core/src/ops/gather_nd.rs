@@ -32,7 +32,10 @@ pub static GATHER_ND: OpDef = OpDef {
         let zeros = super::zeros_like(&it.inputs[0]);
         smallvec![Some(apply1(SCATTER_ND_ADD.op(), it.attrs, &[&zeros, &it.inputs[1], it.cotangent()])), None]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| match it.mapped {
+        [false, true] => it.apply(it.attrs, it.inputs),
+        _ => it.apply(it.attrs, &[it.spread(0), it.rows(1)]),
+    }),
     lowering: Lowering::Library,
     samples: || {
         let of = |x: &[usize], index: &[usize]| {
@@ -70,7 +73,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.rows(1), it.spread(2)])),
     lowering: Lowering::Library,
     samples: || {
         let of = |x: &[usize], index: &[usize], source: &[usize]| {

@@ -24,7 +24,7 @@ pub static MAX_POOL: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || max_samples(|x, _| vec![x]),
 };
@@ -47,7 +47,7 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![None, Some(apply1(MAX_POOL_TAKE.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || max_samples(|x, y| vec![x, y]),
 };
@@ -69,7 +69,7 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![None, Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || max_samples(|x, _| vec![x.clone(), x]),
 };

@@ -9,6 +9,7 @@ mod batching;
 pub mod body;
 mod check;
 mod conv_geometry;
+mod conv_lanes;
 mod convolution;
 mod creation;
 mod def;
@@ -41,7 +42,7 @@ mod selection;
 mod shape;
 mod statistics;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -106,6 +107,7 @@ primitives! {
     stop_gradient::{ STOP_GRADIENT };
     trigonometric::{ ACOS, ASIN, ATAN, ATAN2, COS, HYPOT, SIN, TAN };
     value_and_grad::{ VALUE_AND_GRAD };
+    vmap::{ VMAP };
     while_loop::{ WHILE };
 }
 

@@ -5,8 +5,10 @@
 //! order makes one chain of them through calls, branches and loops, and the chain's last token is a
 //! result of the graph. So passes need not ask what a node does: what has an effect is used.
 
+use super::Lanes;
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attrs, DType, Op, Parameter, Tensor, Type, apply1};
+use crate::tensor::{Array, Attrs, DType, Op, Outputs, Parameter, Tensor, Type, apply1};
+use smallvec::smallvec;
 use std::sync::OnceLock;
 
 /// The slot of the token.
@@ -45,4 +47,19 @@ pub(super) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) {
     let token = order().value();
     let inputs: Vec<&Tensor> = std::iter::once(&token).chain(inputs.iter().copied()).collect();
     order().set(&apply1(op, attrs, &inputs));
+}
+
+/// An op that takes and gives the token, over lanes: one lane after the other, or once where they
+/// do not differ.
+pub(super) fn batch_in_order(lanes: &Lanes<'_>) -> Result<Outputs> {
+    let token = &lanes.inputs[0];
+    // Where the lanes came here by ways of their own, the last of them decides.
+    let mut token = if lanes.mapped[0] { super::max(token, 0, false) } else { token.clone() };
+    let differ = lanes.mapped[1..].contains(&true);
+    for lane in 0..if differ { lanes.count()? } else { 1 } {
+        let mut operands = lanes.lane(lane);
+        operands[0] = token;
+        token = lanes.apply(lanes.attrs, &operands)?.remove(0);
+    }
+    Ok(smallvec![super::broadcast_to(&token, lanes.size)])
 }

@@ -30,7 +30,10 @@ pub static PERMUTE: OpDef = OpDef {
         }
         smallvec![Some(apply1(PERMUTE.op(), &Attrs::new([(&*inverse).into()]), &[it.cotangent()]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| {
+        let axes: Vec<usize> = std::iter::once(0).chain(it.attrs.sizes(0).into_iter().map(|it| it + 1)).collect();
+        it.apply(&Attrs::new([(&*axes).into()]), it.inputs)
+    }),
     lowering: Lowering::View(|attrs, layout| Some(layout.permute(&attrs.sizes(0)))),
     samples: || {
         let axes: Attr = (&[2usize, 0, 1][..]).into();

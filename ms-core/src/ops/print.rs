@@ -1,7 +1,7 @@
 //! `print`: a line of text with the values of tensors.
 
 use super::message::{Message, Show, show_arrays};
-use super::order::{apply_in_order, check_token, token, token_type};
+use super::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::OrRaise;
 use crate::tensor::{Attrs, DType, OpInfo, Tensor};
@@ -17,7 +17,7 @@ pub static PRINT: OpDef = OpDef {
         Ok(smallvec![token()])
     },
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Rule(batch_in_order),
     lowering: Lowering::Library,
     samples: || {
         let token = || SampleInput::of(DType::U8, &[], 0.0, 0.0);

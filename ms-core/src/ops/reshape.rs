@@ -26,7 +26,7 @@ pub static RESHAPE: OpDef = OpDef {
         Ok(smallvec![dense.with_layout(layout)])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, it.size)]), it.inputs)),
     lowering: Lowering::View(|attrs, layout| layout.reshape(&attrs.sizes(0))),
     samples: || {
         let shape: Attr = (&[6usize, 2][..]).into();

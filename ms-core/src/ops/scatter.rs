@@ -33,7 +33,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         let zeros = super::zeros_like(&it.inputs[0]);
         smallvec![Some(apply1(SCATTER_ADD.op(), it.attrs, &[&zeros, &it.inputs[1], it.cotangent()])), None]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -69,7 +69,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
@@ -101,7 +101,7 @@ pub static SCATTER: OpDef = OpDef {
         });
         smallvec![kept, None, written]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {

@@ -20,7 +20,7 @@ pub static SLICE: OpDef = OpDef {
         let zeros = super::zeros_like(&it.inputs[0]);
         smallvec![Some(super::update(&zeros, it.cotangent(), it.attrs.ints(0), it.attrs.ints(2)))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, it.size), (2, Dim::new(1))]), it.inputs)),
     lowering: Lowering::View(|attrs, layout| Some(layout.slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs)))),
     samples: || {
         let of = |starts: &[i64], sizes: &[i64], steps: &[i64]| {

@@ -3,7 +3,7 @@
 use super::slice::{SLICE, check_ranges};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error};
-use crate::tensor::{Attrs, OpInfo, Strides, Tensor, apply1};
+use crate::tensor::{Attrs, Dim, OpInfo, Strides, Tensor, apply1};
 use smallvec::smallvec;
 
 /// The first operand with the second in the place of the positions from `starts`, `steps` apart.
@@ -33,7 +33,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         });
         smallvec![kept, taken]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, Dim::new(1))]), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
         let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {

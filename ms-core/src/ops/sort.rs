@@ -34,7 +34,7 @@ pub static SORT: OpDef = OpDef {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone()]);
         smallvec![Some(apply1(super::SCATTER_ADD.op(), &attrs, &[&zeros, &it.outputs[1], g]))]
     }),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, descending: bool| {

@@ -10,7 +10,7 @@ pub static STOP_GRADIENT: OpDef = OpDef {
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
     derivative: Derivative::Zero,
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::View(|_, layout| Some(layout.clone())),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],
 };

@@ -7,7 +7,7 @@ use crate::tensor::{Attrs, DispatchMode, Dispatcher, Literal, Op, OpCall, Output
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -56,6 +56,8 @@ pub struct Region {
 /// Builds graphs from the ops that a function applies.
 pub struct Tracer {
     id: u64,
+    /// The line that ops count to, where it is not that of their call.
+    location: Cell<Option<&'static Location<'static>>>,
     state: RefCell<State>,
 }
 
@@ -149,6 +151,7 @@ impl Tracer {
     pub fn new(name: &str) -> Rc<Self> {
         Rc::new(Self {
             id: TRACES.fetch_add(1, Ordering::Relaxed),
+            location: Cell::new(None),
             state: RefCell::new(State {
                 frames: vec![Frame::new(name)],
                 arguments: FxHashMap::default(),
@@ -160,6 +163,14 @@ impl Tracer {
     /// The tracer that is the current dispatcher of this thread, if there is one.
     pub fn current() -> Option<Rc<Self>> {
         crate::tensor::current_dispatcher().and_then(|it| it.as_any()?.downcast::<Self>().ok())
+    }
+
+    /// The line to which the ops that follow count instead of their own: a transform's ops stand
+    /// for one of the user's.
+    ///
+    /// Gives the one that was set before.
+    pub fn locate(&self, location: Option<&'static Location<'static>>) -> Option<&'static Location<'static>> {
+        self.location.replace(location)
     }
 
     fn wrap(&self, frame: &Frame, value: ValueId) -> Tensor {
@@ -267,7 +278,7 @@ impl Tracer {
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
         let mut node = Node::new(op, attrs, inputs?);
         node.regions = regions;
-        node.location = Some(location);
+        node.location = self.location.get().or(Some(location));
         let frame = state.top();
         let id = frame.graph.add_node(node, types);
         let outputs = frame.graph.node(id).outputs.clone();
@@ -363,7 +374,7 @@ impl Tracer {
             ops::infer(ops::definition(call.op), call.attrs, &[], &types)?
         };
         let mut node = Node::new(call.op, call.attrs.clone(), inputs);
-        node.location = Some(call.location);
+        node.location = self.location.get().or(Some(call.location));
         let id = frame.graph.add_node(node, results);
         let outputs = frame.graph.node(id).outputs.clone();
         Ok(outputs.into_iter().map(|value| self.wrap(frame, value)).collect())
@@ -379,9 +390,13 @@ impl Dispatcher for Tracer {
                 Ok(outputs) => return Ok(outputs),
                 Err(error) => {
                     let operands = call.inputs.iter().map(|it| it.ty().to_string());
-                    state
-                        .errors
-                        .push(error.with_op(call.op.name()).with_operands(operands).at(call.location).in_calls());
+                    state.errors.push(
+                        error
+                            .with_op(call.op.name())
+                            .with_operands(operands)
+                            .at(self.location.get().unwrap_or(call.location))
+                            .in_calls(),
+                    );
                 }
             }
         }

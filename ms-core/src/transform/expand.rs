@@ -1,9 +1,10 @@
 //! Expansion of transforms that stand as nodes in a graph.
 
-use super::reverse;
+use super::{reverse, vmap};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, subgraphs};
 use crate::ops;
+use crate::tensor::Dim;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,7 +33,7 @@ pub fn expand(graph: &Graph) -> Result<Cow<'_, Graph>> {
 }
 
 fn is_transform(node: &Node) -> bool {
-    node.op == ops::VALUE_AND_GRAD.op()
+    node.op == ops::VALUE_AND_GRAD.op() || node.op == ops::VMAP.op()
 }
 
 fn has_transforms(graph: &Graph) -> bool {
@@ -48,10 +49,18 @@ fn expand_nodes(graph: &Graph) -> Result<Cow<'_, Graph>> {
             continue;
         }
         let operands = rewriter.operands(node);
-        let wrt = node.attrs.sizes(0);
-        let differentiated = reverse::value_and_grad(&node.regions[0], &wrt, node.attrs.int(1) as usize)?;
-        let values = rewriter.splice(&differentiated, &operands);
+        let values = rewriter.splice(&transformed(node)?, &operands);
         rewriter.replace(&values);
     }
     Ok(rewriter.finish())
+}
+
+/// The graph that a transform node stands for, made from its region, which holds no transforms.
+fn transformed(node: &Node) -> Result<Graph> {
+    let body = &node.regions[0];
+    if node.op == ops::VMAP.op() {
+        let lanes = |at: usize| node.attrs.ints(at).iter().map(|&it| ops::Lane::of(it)).collect::<Vec<_>>();
+        return vmap::vmap(body, Dim::from_raw(node.attrs.int(0)), &lanes(1), &lanes(2), node.location);
+    }
+    reverse::value_and_grad(body, &node.attrs.sizes(0), node.attrs.int(1) as usize)
 }

@@ -1,0 +1,160 @@
+//! Calls, branches and loops over lanes.
+
+use super::masked::Loop;
+use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, subgraphs};
+use crate::ops::{self, ASSERT, CALL, IF, Lanes, PRINT, SCAN, ScanOperands, WHILE};
+use crate::tensor::{Attrs, Tensor};
+use std::sync::Arc;
+
+impl Batcher {
+    /// A node with regions over lanes.
+    pub(super) fn control(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+        if node.op == CALL.op() {
+            return self.call(node, operands);
+        }
+        if node.op == IF.op() {
+            let (condition, given) = operands.split_first().expect("an `if` has a condition");
+            let apart = self.has_lanes() && node.regions.iter().any(has_effects);
+            return match condition.mapped {
+                true if apart => self.one_by_one(node, operands),
+                true => self.choice(node, &condition.tensor, given),
+                false => self.branch(node, condition, given),
+            };
+        }
+        if node.op == WHILE.op() {
+            return self.repeat(node, operands);
+        }
+        if node.op == SCAN.op() {
+            return self.scan(node, operands);
+        }
+        Err(Error::new(Code::Verify, format!("`{}` cannot be mapped over lanes", node.op.name())))
+    }
+
+    fn call(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+        let callee = self.region(&node.regions[0], &flags(operands), &[])?;
+        let outputs = emit(node, Attrs::none(), &[callee.graph], &tensors(operands))?;
+        Ok(outputs.into_iter().zip(callee.mapped).map(Value::new).collect())
+    }
+
+    /// A node for each lane, one after the other: what is printed or asserted for a lane is not
+    /// for another one, and in order.
+    fn one_by_one(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+        let (inputs, mapped) = (tensors(operands), flags(operands));
+        let lanes = Lanes { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
+        let mut all: Vec<Vec<Tensor>> = Vec::new();
+        for lane in 0..lanes.count()? {
+            let mut inputs = lanes.lane(lane);
+            if let Some(before) = all.last().and_then(|it| it.first()) {
+                inputs[0] = ops::depend(&inputs[0], before);
+            }
+            all.push(emit(node, node.attrs.clone(), &node.regions, &inputs)?);
+        }
+        let joined = |i: usize| ops::stack(&all.iter().map(|it| &it[i]).collect::<Vec<_>>(), 0);
+        Ok((0..node.outputs.len()).map(|i| Value::new((joined(i), true))).collect())
+    }
+
+    /// An `if` whose condition is the same for all lanes.
+    fn branch(&self, node: &Node, condition: &Value, operands: &[Value]) -> Result<Vec<Value>> {
+        let mapped = flags(operands);
+        let arms = [self.region(&node.regions[0], &mapped, &[])?, self.region(&node.regions[1], &mapped, &[])?];
+        let either: Vec<bool> = arms[0].mapped.iter().zip(&arms[1].mapped).map(|(a, b)| a | b).collect();
+        let arm = |at: usize| Ok(self.region(&node.regions[at], &mapped, &either)?.graph);
+        let inputs: Vec<Tensor> = std::iter::once(condition.tensor.clone()).chain(tensors(operands)).collect();
+        let outputs = emit(node, Attrs::none(), &[arm(0)?, arm(1)?], &inputs)?;
+        Ok(outputs.into_iter().zip(either).map(Value::new).collect())
+    }
+
+    fn repeat(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+        let carries = node.attrs.int(0) as usize;
+        let mapped = flags(operands);
+        let (body, mapped) =
+            self.settled(carries, carries, mapped, |mapped, spread| self.region(&node.regions[1], mapped, spread))?;
+        let condition = self.region(&node.regions[0], &mapped, &[])?;
+        if condition.mapped[0] && self.has_lanes() && node.regions.iter().any(has_effects) {
+            return self.one_by_one(node, operands);
+        }
+        if condition.mapped[0] {
+            return Loop { batcher: self, node }.repeat(operands);
+        }
+        let mut inputs = tensors(operands);
+        for at in (0..carries).filter(|&at| mapped[at]) {
+            inputs[at] = self.spread(&operands[at])?;
+        }
+        let outputs = emit(node, node.attrs.clone(), &[condition.graph, body.graph], &inputs)?;
+        let pushes = body.mapped.len() - carries;
+        let count = (pushes > 0).then_some(false);
+        let mapped = mapped[..carries].iter().copied().chain(count).chain(vec![true; pushes]);
+        Ok(outputs.into_iter().zip(mapped).map(Value::new).collect())
+    }
+
+    /// The body of a loop with as few carries over lanes as are enough: one that has lanes when
+    /// an iteration ends has them when the next one begins. `mapped` begins with the carries,
+    /// whose number is `carries`; what the body pushes, from output `pushed` on, has lanes always,
+    /// so that all stacks of one loop are alike.
+    fn settled(
+        &self,
+        carries: usize,
+        pushed: usize,
+        mut mapped: Vec<bool>,
+        body: impl Fn(&[bool], &[bool]) -> Result<Batched>,
+    ) -> Result<(Batched, Vec<bool>)> {
+        loop {
+            let spread = |outputs: usize| -> Vec<bool> {
+                (0..outputs).map(|at| if at < carries { mapped[at] } else { at >= pushed }).collect()
+            };
+            let first = body(&mapped, &[])?;
+            let batched = body(&mapped, &spread(first.mapped.len()))?;
+            if batched.mapped[..carries] == mapped[..carries] {
+                return Ok((batched, mapped));
+            }
+            mapped[..carries].copy_from_slice(&batched.mapped[..carries]);
+        }
+    }
+
+    fn scan(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+        let at = ScanOperands::of(&node.attrs);
+        let carries = at.sequences - at.carries;
+        let count = at.length.is_none().then(|| &operands[0]);
+        let operands: Vec<Value> = operands[at.carries..]
+            .iter()
+            .enumerate()
+            .map(|(i, it)| {
+                let sequence = (carries..at.invariants - at.carries).contains(&i);
+                if sequence { rows(it) } else { it.clone() }
+            })
+            .collect();
+        if let Some(count) = count.filter(|it| it.mapped) {
+            return Loop { batcher: self, node }.scan(&count.tensor, &operands);
+        }
+        // Stacks have lanes always; sequences of a fixed length where they need them.
+        let pushed = if count.is_some() { carries } else { usize::MAX };
+        let (body, mapped) = self.settled(carries, pushed, flags(&operands), |mapped, spread| {
+            self.region(&node.regions[0], mapped, spread)
+        })?;
+        let mut inputs: Vec<Tensor> = count.map(|it| it.tensor.clone()).into_iter().chain(tensors(&operands)).collect();
+        for i in (0..carries).filter(|&i| mapped[i]) {
+            inputs[at.carries + i] = self.spread(&operands[i])?;
+        }
+        let outputs = emit(node, node.attrs.clone(), &[body.graph], &inputs)?;
+        let outputs = outputs.into_iter().zip(body.mapped).map(Value::new).enumerate();
+        Ok(outputs.map(|(i, it)| if i < carries { it } else { rows(&it) }).collect())
+    }
+}
+
+/// Whether running a graph does more than give results.
+fn has_effects(graph: &Arc<Graph>) -> bool {
+    let is_effect = |node: &Node| node.op == PRINT.op() || node.op == ASSERT.op();
+    let acts = |graph: &Graph| graph.nodes().any(|(_, node)| is_effect(node));
+    acts(graph) || subgraphs(graph).iter().any(|it| acts(it))
+}
+
+/// A sequence with the lanes as its second axis where they were the first, and the other way
+/// round. Stacks have them as the second always.
+fn rows(sequence: &Value) -> Value {
+    if !sequence.mapped || is_stack(&sequence.tensor.ty()) {
+        return sequence.clone();
+    }
+    Value { tensor: ops::transpose(&sequence.tensor, 0, 1), mapped: true }
+}

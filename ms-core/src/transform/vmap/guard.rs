@@ -1,0 +1,155 @@
+//! Code that runs for lanes which would not run it by themselves.
+
+use super::{Batcher, Value, build, emit, flags, is_stack, tensors};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, Type};
+use crate::ops::{self, CALL, IF, Lowering, OpDef, WHILE};
+use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor};
+use smallvec::smallvec;
+use std::sync::Arc;
+
+/// Elementwise ops that are no danger to a lane which does not want them; see [`is_tame`].
+static TAME: &[&OpDef] = &[
+    &ops::ABS,
+    &ops::ADD,
+    &ops::MUL,
+    &ops::NEG,
+    &ops::SIGN,
+    &ops::SQUARE,
+    &ops::SUB,
+    &ops::BITWISE_AND,
+    &ops::BITWISE_NOT,
+    &ops::BITWISE_OR,
+    &ops::BITWISE_XOR,
+    &ops::CAST,
+    &ops::EQUAL,
+    &ops::GREATER,
+    &ops::GREATER_EQUAL,
+    &ops::ISFINITE,
+    &ops::ISINF,
+    &ops::ISNAN,
+    &ops::LESS,
+    &ops::LESS_EQUAL,
+    &ops::NOT_EQUAL,
+    &ops::ERF,
+    &ops::ERFC,
+    &ops::SIGMOID,
+    &ops::MAXIMUM,
+    &ops::MINIMUM,
+    &ops::RELU,
+    &ops::ASINH,
+    &ops::TANH,
+    &ops::LOGICAL_AND,
+    &ops::LOGICAL_NOT,
+    &ops::LOGICAL_OR,
+    &ops::LOGICAL_XOR,
+    &ops::CEIL,
+    &ops::FLOOR,
+    &ops::ROUND,
+    &ops::TRUNC,
+    &ops::SELECT,
+    &ops::ATAN,
+    &ops::COS,
+    &ops::SIN,
+    &ops::SUM,
+    &ops::MAX,
+    &ops::MIN,
+    &ops::ALL,
+    &ops::ANY,
+    &ops::CONCAT,
+    &ops::SLICE_UPDATE,
+];
+
+/// Whether a graph may run on operands for which it was not meant: it ends, nothing in it is
+/// refused because of a value, and no derivative of it is infinite at finite operands, which
+/// would turn the zero gradient of a result that nobody wants into a nan.
+pub(super) fn is_tame(graph: &Graph) -> bool {
+    graph.nodes().all(|(_, node)| match ops::definition(node.op).lowering {
+        Lowering::View(_) | Lowering::Product | Lowering::Generate(_) | Lowering::Constant => true,
+        _ if node.op == CALL.op() => is_tame(&node.regions[0]),
+        _ => TAME.iter().any(|it| it.op() == node.op),
+    })
+}
+
+/// The mask of the lanes, `[lanes]`, beside values of a rank.
+pub(super) fn beside(mask: &Tensor, rank: usize) -> Tensor {
+    let dims: Dims = mask.dims().into_iter().chain(std::iter::repeat_n(Dim::new(1), rank - 1)).collect();
+    ops::reshape(mask, dims)
+}
+
+impl Batcher {
+    /// An `if` whose condition is a matter of each lane: both arms, and a choice.
+    pub(super) fn choice(&self, node: &Node, condition: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
+        let arm = |at: usize, active: &Tensor| match is_tame(&node.regions[at]) {
+            true => self.replay(&node.regions[at], operands.to_vec()),
+            false => self.guarded(node, at, active, operands),
+        };
+        let (yes, no) = (arm(0, condition)?, arm(1, &ops::logical_not(condition))?);
+        yes.iter().zip(&no).map(|(yes, no)| Ok(Value::new((self.chosen(condition, yes, no)?, true)))).collect()
+    }
+
+    /// The first value in the lanes of a mask, the second one in the others.
+    pub(super) fn chosen(&self, mask: &Tensor, yes: &Value, no: &Value) -> Result<Tensor> {
+        let ty = yes.tensor.ty();
+        if is_stack(&ty) {
+            return Err(Error::new(Code::Verify, format!("no choice between stacks `{ty}`")).with_op("vmap"));
+        }
+        let rank = ty.rank() + usize::from(!yes.mapped);
+        Ok(ops::select(beside(mask, rank), &yes.tensor, &no.tensor))
+    }
+
+    /// The arm of an `if` for the lanes that take it, on operands that they could have; zeros
+    /// where there is none.
+    fn guarded(&self, node: &Node, arm: usize, active: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
+        let region = &node.regions[arm];
+        let inputs: Vec<Tensor> = std::iter::once(active.clone()).chain(tensors(operands)).collect();
+        let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
+        let mapped = flags(operands);
+        let mut outputs = Vec::new();
+        let taken = build(node, region.name(), &types, |inputs| {
+            let (active, given) = inputs.split_first().expect("the mask stands first");
+            let given: Vec<Value> = given.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
+            let results = self.replay(region, self.protected(active, &given))?;
+            outputs = flags(&results);
+            Ok(tensors(&results))
+        })?;
+        let skipped = build(node, "skipped", &types, |_| {
+            taken.outputs().iter().map(|&it| nothing(node, taken.ty(it))).collect()
+        })?;
+        let inputs: Vec<Tensor> = std::iter::once(ops::any(active, (), false)).chain(inputs).collect();
+        let node = Node { location: node.location, ..Node::new(IF.op(), Attrs::none(), []) };
+        let results = emit(&node, Attrs::none(), &[Arc::new(taken), Arc::new(skipped)], &inputs)?;
+        Ok(results.into_iter().zip(outputs).map(Value::new).collect())
+    }
+
+    /// Operands of which the lanes outside the mask have those of the first one inside: values
+    /// that belong together and for which the code was meant.
+    pub(super) fn protected(&self, active: &Tensor, operands: &[Value]) -> Vec<Value> {
+        if !self.has_lanes() {
+            return operands.to_vec();
+        }
+        let lane = ops::argmax(ops::cast(active, DType::U8), 0);
+        let protect = |it: &Value| {
+            let ty = it.tensor.ty();
+            if !it.mapped || is_stack(&ty) {
+                return it.clone();
+            }
+            let other = ops::stop_gradient(ops::gather(&it.tensor, &lane, 0));
+            Value::new((ops::select(beside(active, ty.rank()), &it.tensor, other), true))
+        };
+        operands.iter().map(protect).collect()
+    }
+}
+
+/// Zeros of a type; an empty stack.
+fn nothing(node: &Node, ty: &Type) -> Result<Tensor> {
+    let zeros = |dims: &[Dim]| ops::full_of(dims, Scalar::Int(0), ty.dtype);
+    if !is_stack(ty) {
+        return Ok(zeros(&ty.dims));
+    }
+    let never = build(node, "never", &[], |_| Ok(vec![Tensor::scalar(false)]))?;
+    let row = build(node, "row", &[], |_| Ok(vec![zeros(&ty.dims[1..])]))?;
+    let repeated = Node { op: WHILE.op(), regions: smallvec![], ..node.clone() };
+    let mut results = emit(&repeated, Attrs::new([0usize.into()]), &[Arc::new(never), Arc::new(row)], &[])?;
+    Ok(results.pop().expect("a count and a stack"))
+}

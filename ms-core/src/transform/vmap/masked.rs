@@ -1,0 +1,131 @@
+//! Loops of which each lane has its own number of iterations: they run until the last lane has
+//! had enough, and the carries of the others stand still.
+
+use super::guard::{beside, is_tame};
+use super::{Batcher, Value, build, emit, flags, tensors};
+use crate::error::Result;
+use crate::ir::{Graph, Node, Type};
+use crate::ops::{self, ScanOperands};
+use crate::tensor::{Attrs, DType, Tensor};
+use std::sync::Arc;
+
+/// A loop over lanes.
+pub(super) struct Loop<'a> {
+    pub batcher: &'a Batcher,
+    pub node: &'a Node,
+}
+
+impl Loop<'_> {
+    /// The body on operands of which the lanes outside the mask want no result.
+    fn body(&self, body: &Graph, tame: bool, active: &Tensor, operands: Vec<Value>) -> Result<Vec<Value>> {
+        match tame {
+            true => self.batcher.replay(body, operands),
+            false => self.batcher.replay(body, self.batcher.protected(active, &operands)),
+        }
+    }
+
+    /// The carries after an iteration: those of the lanes outside the mask stay.
+    fn carried(&self, active: &Tensor, next: &[Value], held: &[Value]) -> Vec<Value> {
+        let choose = |(next, held): (&Value, &Value)| {
+            let mask = beside(active, held.tensor.rank());
+            Value::new((ops::select(mask, &next.tensor, &held.tensor), true))
+        };
+        next.iter().zip(held).map(choose).collect()
+    }
+
+    /// A `while` whose condition is a matter of each lane. Its carries begin with the mask of
+    /// the lanes that go on and, where the body pushes, with the numbers of their iterations.
+    pub(super) fn repeat(&self, operands: &[Value]) -> Result<Vec<Value>> {
+        let (batcher, carries) = (self.batcher, self.node.attrs.int(0) as usize);
+        let [condition, body] = [&self.node.regions[0], &self.node.regions[1]];
+        let counts = body.outputs().len() > carries;
+        let own = 1 + usize::from(counts);
+        let mut start = operands.to_vec();
+        for value in &mut start[..carries] {
+            *value = Value::new((batcher.spread(value)?, true));
+        }
+        let mapped = flags(&start);
+        let goes_on = |operands: Vec<Value>| batcher.spread(&batcher.replay(condition, operands)?[0]);
+
+        let mut inputs = vec![goes_on(start.clone())?];
+        if counts {
+            inputs.push(ops::full_of(&[batcher.size][..], 0, DType::I64));
+        }
+        inputs.extend(tensors(&start));
+        let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
+        let given = |inputs: &[Tensor]| -> Vec<Value> {
+            inputs[own..].iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect()
+        };
+        let any = build(self.node, condition.name(), &types, |inputs| Ok(vec![ops::any(&inputs[0], (), false)]))?;
+        let tame = is_tame(body);
+        let step = build(self.node, body.name(), &types, |inputs| {
+            let (active, mut operands) = (&inputs[0], given(inputs));
+            let results = self.body(body, tame, active, operands.clone())?;
+            let next = self.carried(active, &results[..carries], &operands[..carries]);
+            let mut outputs = Vec::new();
+            if counts {
+                outputs.push(ops::add(&inputs[1], ops::cast(active, DType::I64)));
+            }
+            outputs.extend(tensors(&next));
+            operands[..carries].clone_from_slice(&next);
+            outputs.insert(0, ops::logical_and(active, goes_on(operands)?));
+            for pushed in &results[carries..] {
+                outputs.push(batcher.spread(pushed)?);
+            }
+            Ok(outputs)
+        })?;
+        let attrs = Attrs::new([(own + carries).into()]);
+        let mut results = emit(self.node, attrs, &[Arc::new(any), Arc::new(step)], &inputs)?;
+        results.remove(0);
+        if counts {
+            // The number of iterations is a matter of each lane, too.
+            let count = results.remove(0);
+            results[carries] = count;
+        }
+        Ok(results.into_iter().map(|it| Value::new((it, true))).collect())
+    }
+
+    /// A `scan` of which each lane has its own number of iterations, at most as many as the
+    /// stacks have rows. `operands` are those behind that number.
+    pub(super) fn scan(&self, count: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
+        let (batcher, body) = (self.batcher, &self.node.regions[0]);
+        let at = ScanOperands::of(&self.node.attrs);
+        let (carries, elements) = (at.sequences - at.carries, at.invariants - at.sequences);
+        let mut start = operands.to_vec();
+        for value in &mut start[..carries] {
+            *value = Value::new((batcher.spread(value)?, true));
+        }
+        let mapped = flags(&start);
+        let most = if batcher.has_lanes() { ops::max(count, 0, false) } else { Tensor::scalar(0i64) };
+        let step = if at.reverse { -1 } else { 1 };
+        let first = if at.reverse { ops::sub(&most, 1) } else { Tensor::scalar(0i64) };
+        // Carries: the position, then those of the loop. Invariants: the numbers of iterations first.
+        let mut inputs = vec![most, first];
+        inputs.extend(tensors(&start[..carries + elements]));
+        inputs.push(count.clone());
+        inputs.extend(tensors(&start[carries + elements..]));
+
+        let mut types = vec![Type::of(DType::I64, &[])];
+        types.extend(body.inputs().iter().zip(&mapped).map(|(&it, &mapped)| batcher.ty(body.ty(it), mapped)));
+        types.insert(1 + carries + elements, count.ty());
+        let tame = is_tame(body);
+        let masked = build(self.node, body.name(), &types, |inputs| {
+            let mut inputs = inputs.to_vec();
+            let count = inputs.remove(1 + carries + elements);
+            let position = inputs.remove(0);
+            let active = ops::less(&position, &count);
+            let operands: Vec<Value> = inputs.into_iter().zip(mapped.iter().copied()).map(Value::new).collect();
+            let results = self.body(body, tame, &active, operands.clone())?;
+            let mut outputs = vec![ops::add(&position, step)];
+            outputs.extend(tensors(&self.carried(&active, &results[..carries], &operands[..carries])));
+            for row in &results[carries..] {
+                outputs.push(batcher.spread(row)?);
+            }
+            Ok(outputs)
+        })?;
+        let attrs = Attrs::new([(-1i64).into(), (1 + carries).into(), elements.into(), at.reverse.into()]);
+        let mut results = emit(self.node, attrs, &[Arc::new(masked)], &inputs)?;
+        results.remove(0);
+        Ok(results.into_iter().map(|it| Value::new((it, true))).collect())
+    }
+}

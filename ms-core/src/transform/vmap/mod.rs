@@ -1,0 +1,221 @@
+//! `vmap`: a graph over many lanes.
+//!
+//! Every value of the graph becomes one value for all lanes, or one for each along a new axis:
+//! the first one, and the second one where the first axis is that of a stack, whose size only
+//! running decides.
+
+mod control;
+mod guard;
+mod masked;
+#[cfg(test)]
+mod tests;
+
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node};
+use crate::ops::{self, Batching, Lane, Lanes, Lowering};
+use crate::tensor::{Attrs, Dim, Dims, Tensor, Type, apply};
+use crate::trace::{self, Tracer};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The graph that gives for all lanes what `graph` gives for one. `operands` and `results` say
+/// how each stands to the lanes; `graph` holds no transforms.
+///
+/// # Errors
+/// [`Code::Mapped`] for a result that is shared but differs between lanes, and what an op refuses.
+pub fn vmap(
+    graph: &Graph,
+    size: Dim,
+    operands: &[Lane],
+    results: &[Lane],
+    location: Option<&'static Location<'static>>,
+) -> Result<Graph> {
+    let batcher = Batcher { size, regions: RefCell::default() };
+    let mapped: Vec<bool> = operands.iter().map(|&it| it == Lane::Own).collect();
+    let types: Vec<Type> =
+        graph.inputs().iter().zip(&mapped).map(|(&it, &mapped)| batcher.ty(graph.ty(it), mapped)).collect();
+    trace::build(graph.name(), &types, |inputs| {
+        let inputs = inputs.iter().zip(&mapped).map(|(it, &mapped)| Value { tensor: it.clone(), mapped }).collect();
+        let outputs = batcher.replay(graph, inputs)?;
+        let given = outputs.into_iter().zip(results).enumerate();
+        given
+            .map(|(at, (value, lane))| match lane {
+                Lane::Own => batcher.spread(&value),
+                Lane::Furthest if value.mapped && batcher.has_lanes() => Ok(ops::max(&value.tensor, 0, false)),
+                Lane::Shared if value.mapped => Err(differs(graph, at, location)),
+                _ => Ok(value.tensor),
+            })
+            .collect()
+    })
+}
+
+fn differs(graph: &Graph, result: usize, location: Option<&'static Location<'static>>) -> Error {
+    let ty = graph.ty(graph.outputs()[result]);
+    let message = format!("result {result}, a `{ty}` in each lane, differs between lanes, but one value is wanted");
+    let help = "give it an axis in `out_axes`; what is assigned to a parameter that the lanes share is the same for \
+                all of them: map the parameter, too, or reduce the value outside";
+    let error = Error::new(Code::Mapped, message).with_op("vmap").help(help);
+    match location {
+        Some(location) => error.at(location),
+        None => error,
+    }
+}
+
+/// A value of a graph over lanes.
+#[derive(Clone)]
+struct Value {
+    tensor: Tensor,
+    /// Whether each lane has its own.
+    mapped: bool,
+}
+
+/// A region over lanes: its graph, and which outputs have lanes.
+#[derive(Clone)]
+struct Batched {
+    graph: Arc<Graph>,
+    mapped: Vec<bool>,
+}
+
+/// What a region over lanes is kept under: the region, which inputs have lanes, which outputs must.
+type Key = (*const Graph, Vec<bool>, Vec<bool>);
+
+/// Turns graphs of one lane into graphs of `size` lanes.
+struct Batcher {
+    size: Dim,
+    /// Regions that stand in several nodes are turned once. The graphs live as long as the one
+    /// that holds them.
+    regions: RefCell<FxHashMap<Key, Batched>>,
+}
+
+/// Whether a type is that of a stack.
+fn is_stack(ty: &Type) -> bool {
+    ty.dims.first() == Some(&Dim::DYNAMIC)
+}
+
+fn tensors(values: &[Value]) -> Vec<Tensor> {
+    values.iter().map(|it| it.tensor.clone()).collect()
+}
+
+fn flags(values: &[Value]) -> Vec<bool> {
+    values.iter().map(|it| it.mapped).collect()
+}
+
+impl Value {
+    fn new((tensor, mapped): (Tensor, bool)) -> Self {
+        Self { tensor, mapped }
+    }
+}
+
+impl Batcher {
+    /// Whether there is a lane.
+    fn has_lanes(&self) -> bool {
+        self.size != Dim::new(0)
+    }
+
+    /// The type for all lanes of that for one.
+    fn ty(&self, ty: &Type, mapped: bool) -> Type {
+        let mut ty = ty.clone();
+        if mapped {
+            ty.dims.insert(usize::from(is_stack(&ty)), self.size);
+        }
+        ty
+    }
+
+    /// A value with lanes, repeated where it has none.
+    fn spread(&self, value: &Value) -> Result<Tensor> {
+        if value.mapped {
+            return Ok(value.tensor.clone());
+        }
+        let ty = value.tensor.ty();
+        if is_stack(&ty) {
+            return Err(Error::new(Code::Verify, format!("{ty} cannot be repeated for every lane")).with_op("vmap"));
+        }
+        let dims: Dims = std::iter::once(self.size).chain(ty.dims).collect();
+        Ok(ops::broadcast_to(&value.tensor, dims))
+    }
+
+    /// The outputs of `graph` over lanes, its nodes being added to the graph that is built now.
+    fn replay(&self, graph: &Graph, inputs: Vec<Value>) -> Result<Vec<Value>> {
+        let tracer = tracer();
+        let mut values: Vec<Option<Value>> = vec![None; graph.value_count()];
+        for (id, input) in graph.inputs().iter().zip(inputs) {
+            values[id.0 as usize] = Some(input);
+        }
+        let around = tracer.locate(None);
+        for (_, node) in graph.nodes() {
+            let operand = |id: &crate::ir::ValueId| values[id.0 as usize].clone().expect("operands are defined first");
+            let operands: Vec<Value> = node.inputs.iter().map(operand).collect();
+            tracer.locate(node.location);
+            for (id, result) in node.outputs.iter().zip(self.node(node, &operands)?) {
+                values[id.0 as usize] = Some(result);
+            }
+        }
+        tracer.locate(around);
+        Ok(graph.outputs().iter().map(|id| values[id.0 as usize].clone().expect("outputs are defined")).collect())
+    }
+
+    fn node(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+        let def = ops::definition(node.op);
+        if let Lowering::Regions(_) = def.lowering {
+            return self.control(node, operands);
+        }
+        let (inputs, mapped) = (tensors(operands), flags(operands));
+        if mapped.contains(&true) || matches!(def.batching, Batching::Independent(_)) {
+            let lanes = Lanes { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
+            return Ok(ops::batch(&lanes)?.into_iter().map(|it| Value::new((it, true))).collect());
+        }
+        let outputs = apply(node.op, &node.attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())?;
+        Ok(outputs.into_iter().map(|it| Value::new((it, false))).collect())
+    }
+
+    /// A region over lanes: `mapped` says which inputs have them, `spread` which outputs must;
+    /// outputs behind the end of `spread` must not.
+    fn region(&self, region: &Arc<Graph>, mapped: &[bool], spread: &[bool]) -> Result<Batched> {
+        let key = (Arc::as_ptr(region), mapped.to_vec(), spread.to_vec());
+        if let Some(known) = self.regions.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let mut outputs = Vec::new();
+        let types: Vec<Type> =
+            region.inputs().iter().zip(mapped).map(|(&it, &mapped)| self.ty(region.ty(it), mapped)).collect();
+        let graph = trace::build(region.name(), &types, |inputs| {
+            let inputs = inputs.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
+            let results = self.replay(region, inputs)?;
+            outputs = flags(&results);
+            outputs.iter_mut().zip(spread).for_each(|(mapped, &spread)| *mapped |= spread);
+            let given = results.iter().zip(&outputs);
+            given.map(|(it, &mapped)| if mapped { self.spread(it) } else { Ok(it.tensor.clone()) }).collect()
+        })?;
+        let batched = Batched { graph: Arc::new(graph), mapped: outputs };
+        self.regions.borrow_mut().insert(key, batched.clone());
+        Ok(batched)
+    }
+}
+
+/// A graph whose nodes count to the line of `node`.
+fn build(
+    node: &Node,
+    name: &str,
+    types: &[Type],
+    body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<Graph> {
+    trace::build(name, types, |inputs| {
+        tracer().locate(node.location);
+        body(inputs)
+    })
+}
+
+fn tracer() -> std::rc::Rc<Tracer> {
+    Tracer::current().expect("a graph over lanes is built by a tracer")
+}
+
+/// Adds a node of the op of `node` with other attributes, regions and operands.
+fn emit(node: &Node, attrs: Attrs, regions: &[Arc<Graph>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
+    let results = ops::infer(ops::definition(node.op), &attrs, regions, &types.iter().collect::<Vec<_>>())?;
+    let location = node.location.unwrap_or_else(|| Location::caller());
+    tracer().region_node(node.op, attrs, regions.into(), inputs, results.into_vec(), location)
+}
