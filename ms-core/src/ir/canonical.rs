@@ -47,6 +47,12 @@ pub fn canonical_bytes(graph: &Graph) -> Vec<u8> {
     out
 }
 
+/// The canonical bytes of a graph alone: those of two graphs are equal exactly when the graphs are
+/// that hold the same stored regions. They mean nothing in another process.
+pub fn shallow_bytes(graph: &Graph) -> Vec<u8> {
+    encode(graph, &canonical_order(graph), |region| Arc::as_ptr(region) as usize)
+}
+
 /// A graph whose regions are written before it.
 struct Frame<'a> {
     graph: &'a Graph,
@@ -73,7 +79,7 @@ struct Bodies {
 
 impl Bodies {
     fn add(&mut self, graph: &Graph, order: &[NodeId]) {
-        let body = self.encode(graph, order);
+        let body = encode(graph, order, |region| self.indices[&Arc::as_ptr(region)] as usize);
         let next = self.all.len() as u32;
         let index = *self.all.entry(body).or_insert(next);
         self.indices.insert(graph, index);
@@ -84,42 +90,48 @@ impl Bodies {
         all.sort_unstable_by_key(|(_, index)| **index);
         all.into_iter().map(|(body, _)| body).collect()
     }
+}
 
-    fn encode(&self, graph: &Graph, order: &[NodeId]) -> Vec<u8> {
-        let mut out = Vec::with_capacity(24 * (order.len() + 1));
-        let mut numbers = vec![u32::MAX; graph.value_count()];
-        let mut next = 0;
-        let mut define = |ids: &[ValueId], numbers: &mut [u32]| {
-            for id in ids {
-                numbers[id.0 as usize] = next;
-                next += 1;
-            }
-        };
-        write_types(&mut out, graph, graph.inputs());
-        define(graph.inputs(), &mut numbers);
-        write_count(&mut out, order.len());
-        for &id in order {
-            let node = graph.node(id);
-            self.node(&mut out, graph, node, &numbers);
-            define(&node.outputs, &mut numbers);
+fn encode(graph: &Graph, order: &[NodeId], region: impl Fn(&Arc<Graph>) -> usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(24 * (order.len() + 1));
+    let mut numbers = vec![u32::MAX; graph.value_count()];
+    let mut next = 0;
+    let mut define = |ids: &[ValueId], numbers: &mut [u32]| {
+        for id in ids {
+            numbers[id.0 as usize] = next;
+            next += 1;
         }
-        write_values(&mut out, graph.outputs(), &numbers);
-        out
+    };
+    write_types(&mut out, graph, graph.inputs());
+    define(graph.inputs(), &mut numbers);
+    write_count(&mut out, order.len());
+    for &id in order {
+        let node = graph.node(id);
+        write_node(&mut out, graph, node, &numbers, &region);
+        define(&node.outputs, &mut numbers);
     }
+    write_values(&mut out, graph.outputs(), &numbers);
+    out
+}
 
-    fn node(&self, out: &mut Vec<u8>, graph: &Graph, node: &Node, numbers: &[u32]) {
-        write_count(out, node.op.number() as usize);
-        write_count(out, node.attrs.as_slice().len());
-        for attr in node.attrs.as_slice() {
-            write_attr(out, attr);
-        }
-        write_count(out, node.regions.len());
-        for region in &node.regions {
-            write_count(out, self.indices[&Arc::as_ptr(region)] as usize);
-        }
-        write_values(out, &node.inputs, numbers);
-        write_types(out, graph, &node.outputs);
+fn write_node(
+    out: &mut Vec<u8>,
+    graph: &Graph,
+    node: &Node,
+    numbers: &[u32],
+    region: &impl Fn(&Arc<Graph>) -> usize,
+) {
+    write_count(out, node.op.number() as usize);
+    write_count(out, node.attrs.as_slice().len());
+    for attr in node.attrs.as_slice() {
+        write_attr(out, attr);
     }
+    write_count(out, node.regions.len());
+    for it in &node.regions {
+        write_count(out, region(it));
+    }
+    write_values(out, &node.inputs, numbers);
+    write_types(out, graph, &node.outputs);
 }
 
 /// The nodes that count, each after its operands: those without results, then those that the

@@ -161,6 +161,23 @@ impl Graph {
         id
     }
 
+    /// Adds the nodes of `body`, whose inputs are the operands, and gives its outputs.
+    pub fn inline(&mut self, body: &Graph, operands: &[ValueId]) -> SmallVec<[ValueId; 1]> {
+        let mut map = vec![ValueId(u32::MAX); body.values.len()];
+        for (id, &operand) in body.inputs.iter().zip(operands) {
+            map[id.0 as usize] = operand;
+        }
+        for node in &body.nodes {
+            let inputs = node.inputs.iter().map(|id| map[id.0 as usize]).collect();
+            let types = node.outputs.iter().map(|&id| body.ty(id).clone());
+            let id = self.add_node(Node { inputs, ..node.clone() }, types);
+            for (old, &new) in node.outputs.iter().zip(&self.node(id).outputs) {
+                map[old.0 as usize] = new;
+            }
+        }
+        body.outputs.iter().map(|id| map[id.0 as usize]).collect()
+    }
+
     /// Replaces every region, node by node.
     pub fn map_regions(&mut self, mut f: impl FnMut(&Arc<Graph>) -> Arc<Graph>) {
         for region in self.nodes.iter_mut().flat_map(|node| &mut node.regions) {

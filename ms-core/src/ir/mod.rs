@@ -12,7 +12,7 @@ mod verify;
 mod walk;
 
 pub use crate::tensor::{Dim, Dims, Type};
-pub use canonical::canonical_bytes;
+pub use canonical::{canonical_bytes, shallow_bytes};
 pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use kernel::{

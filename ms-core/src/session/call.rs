@@ -5,7 +5,7 @@ use super::context::{self, Mode, Precision};
 use super::signature::{Signature, TypeKey};
 use crate::error::{Error, Result, catch, in_call, raise};
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, dispatch_mode, with_created};
-use crate::trace::{Arg, Binding, Sink, Tracer, Tree, run_traced};
+use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, leaves, run_traced};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -110,6 +110,30 @@ impl JitFn {
         Call { function: self, location, precision, monomorph, signature, state }
     }
 
+    /// Begins a call of a cell. In a trace it becomes a call of a graph of its own; where the cell
+    /// is `lazy`, one graph stands for all calls that show the same to `sign`.
+    #[track_caller]
+    #[inline]
+    pub fn begin_cell(&'static self, monomorph: TypeKey, lazy: bool, sign: impl FnOnce(&mut dyn Sink)) -> Call {
+        if dispatch_mode() != DispatchMode::Trace {
+            return self.begin(monomorph, sign);
+        }
+        let Some(tracer) = Tracer::current() else { return self.begin(monomorph, sign) };
+        let pattern = lazy.then(|| {
+            let mut pattern = Pattern::new(&tracer, [std::ptr::from_ref(self) as u64, monomorph.bits()]);
+            sign(&mut pattern);
+            pattern
+        });
+        Call {
+            function: self,
+            location: Location::caller(),
+            precision: context::read(|it| it.precision),
+            monomorph,
+            signature: Signature::default(),
+            state: State::Cell(CellCall { tracer, pattern }),
+        }
+    }
+
     fn find(&self, signature: &Signature) -> Option<Arc<Version>> {
         let versions = self.versions.read().unwrap_or_else(PoisonError::into_inner);
         let bucket = versions.as_ref()?.get(&signature.hash())?;
@@ -137,6 +161,8 @@ enum State {
     Eager,
     /// The body runs inside the trace of its caller.
     Inline,
+    /// The body is a graph of its own in the trace of its caller.
+    Cell(CellCall),
     /// A version exists.
     Ready(Arc<Version>),
     /// The body is traced.
@@ -230,27 +256,15 @@ impl<T: Tree + Send + Sync + 'static, E: From<Error>> JitReturn for Result<T, E>
     }
 }
 
-/// The tensors of a structure, in order.
-pub fn leaves(tree: &impl Arg) -> Vec<Tensor> {
-    struct Leaves(Vec<Tensor>);
-    impl Sink for Leaves {
-        fn tensor(&mut self, tensor: &Tensor) {
-            self.0.push(tensor.clone());
-        }
-        fn parameter(&mut self, _: &Parameter) {}
-        fn fixed(&mut self, _: u64) {}
-    }
-    let mut found = Leaves(Vec::new());
-    tree.visit(&mut found);
-    found.0
-}
-
 impl Call {
     /// The result of a version that exists already.
     #[track_caller]
     pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
-        let State::Ready(version) = &self.state else { return None };
-        Some(self.run(version).unwrap_or_else(|error| R::refuse(error)))
+        match &self.state {
+            State::Ready(version) => Some(self.run(version).unwrap_or_else(|error| R::refuse(error))),
+            State::Cell(cell) => cell.known(self.location).map(R::join),
+            _ => None,
+        }
     }
 
     /// An argument as the body has to see it.
@@ -271,6 +285,9 @@ impl Call {
         let body = || in_call(name, location, body);
         let tracer = match &self.state {
             State::Inline => return body(),
+            State::Cell(cell) => {
+                return cell.trace(name, location, || body().split()).map_or_else(|refused| refused, R::join);
+            }
             State::Eager => return with_created(&self.function.created, self.monomorph.bits(), || R::run(body)),
             State::Ready(version) => return self.run(version).unwrap_or_else(|error| R::refuse(error)),
             State::Trace(tracer) => tracer.clone(),

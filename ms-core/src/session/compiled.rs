@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::exec::{self, Executable};
 use crate::ir::{Graph, canonical_bytes};
 use crate::lower::{LowerOptions, lower};
-use crate::optimize::{PassContext, optimize};
+use crate::optimize::{Inline, PassContext, optimize, optimize_with};
 use crate::tensor::{Array, Tensor};
 use crate::transform;
 use rustc_hash::FxHashMap;
@@ -38,7 +38,9 @@ impl Compiled {
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) and its like, from expanding transforms.
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
-        let graph = transform::expand(graph)?.into_owned();
+        // Transforms see through calls once these are in place.
+        let (graph, _) = optimize_with(graph.clone(), &[&Inline], &PassContext::default());
+        let graph = transform::expand(&graph)?.into_owned();
         Ok(Arc::new(Self { graph, precision, executable: OnceLock::new(), derivatives: Mutex::default() }))
     }
 

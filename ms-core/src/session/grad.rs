@@ -1,11 +1,10 @@
 //! Gradients as functions: `grad`, `value_and_grad`.
 
-use super::call::leaves;
 use super::tape::Tape;
 use crate::error::{Code, Error, Result, raise};
 use crate::ops::VALUE_AND_GRAD;
 use crate::tensor::{Attrs, DType, Parameter, Tensor, Type};
-use crate::trace::{Arg, Cell, Tracer, Tree, run_nested};
+use crate::trace::{Arg, Cell, Tracer, Tree, leaves, run_nested};
 use smallvec::smallvec;
 use std::ops::Deref;
 use std::panic::Location;

@@ -12,7 +12,7 @@ mod quick;
 mod signature;
 mod tape;
 
-pub use call::{Call, Entered, JitFn, JitReturn, leaves};
+pub use call::{Call, Entered, JitFn, JitReturn};
 pub use compiled::{Compiled, Derivative};
 pub use context::{Context, Mode, Precision, context, set_context, with_context};
 pub use grad::{Differentiable, Function, Gradients, Transformed, Wrt, differentiate, grad, value_and_grad};

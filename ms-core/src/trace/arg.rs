@@ -66,6 +66,21 @@ pub trait Sink {
     fn end(&mut self) {}
 }
 
+/// The tensors of a structure, in order.
+pub fn leaves(tree: &impl Arg) -> Vec<Tensor> {
+    struct Leaves(Vec<Tensor>);
+    impl Sink for Leaves {
+        fn tensor(&mut self, tensor: &Tensor) {
+            self.0.push(tensor.clone());
+        }
+        fn parameter(&mut self, _: &Parameter) {}
+        fn fixed(&mut self, _: u64) {}
+    }
+    let mut found = Leaves(Vec::new());
+    tree.visit(&mut found);
+    found.0
+}
+
 /// The name of a part: `fc1`, or `[3]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name<'a> {

@@ -7,12 +7,12 @@ mod compare;
 mod condition;
 mod tracer;
 
-pub use arg::{Arg, Frozen, Name, Sink, Training, Tree};
+pub use arg::{Arg, Frozen, Name, Sink, Training, Tree, leaves};
 pub use callable::{Apply, Callable, Invoke, LazyInline};
 pub use cell::{Cell, Layer};
 pub use compare::{Compare, Equals, Ordered, Subject};
 pub use condition::{Combine, Condition, Logic, and, decide, or};
-pub use tracer::{Binding, Region, Trace, Tracer, build, run_nested, run_traced};
+pub use tracer::{Binding, CellCall, Pattern, Region, Trace, Tracer, build, run_nested, run_traced};
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};

@@ -1,5 +1,9 @@
 //! The tracer: a stack of graphs under construction, and the dispatcher that fills them.
 
+mod call;
+
+pub use call::{CellCall, Pattern};
+
 use crate::error::{Code, Error, Result, abandon, collecting};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
@@ -24,7 +28,7 @@ const POISONED_RESULTS: usize = 8;
 pub enum Binding {
     /// The argument of that position.
     Argument(usize),
-    /// The value of a parameter when the call starts.
+    /// The value of a parameter when the call, or an iteration of a loop, starts.
     Slot(Parameter),
     /// A large tensor that the function captured.
     Captured(Tensor),
@@ -63,16 +67,21 @@ pub struct Tracer {
 
 struct State {
     frames: Vec<Frame>,
-    arguments: FxHashMap<usize, (Tensor, ValueId)>,
     errors: Vec<Error>,
+    calls: call::Calls,
 }
 
 /// One graph under construction.
 struct Frame {
     serial: u32,
+    /// It is the graph of a call, whose slots are inputs of its own.
+    called: bool,
     graph: Graph,
     bindings: Vec<Binding>,
     outer: FxHashMap<ValueId, ValueId>,
+    /// Tensors that stand for a value of the frame of some depth, by identity; kept alive as the
+    /// captured ones are.
+    arguments: FxHashMap<usize, (Tensor, usize, ValueId)>,
     /// Captured arrays by identity, kept alive so that the address stays theirs.
     captured: FxHashMap<usize, (Tensor, ValueId)>,
     slots: Vec<SlotState>,
@@ -92,9 +101,11 @@ impl Frame {
     fn new(name: &str) -> Self {
         Self {
             serial: FRAMES.fetch_add(1, Ordering::Relaxed),
+            called: false,
             graph: Graph::new(name),
             bindings: Vec::new(),
             outer: FxHashMap::default(),
+            arguments: FxHashMap::default(),
             captured: FxHashMap::default(),
             slots: Vec::new(),
             slot_of: FxHashMap::default(),
@@ -104,6 +115,15 @@ impl Frame {
     fn input(&mut self, ty: Type, binding: Binding) -> ValueId {
         self.bindings.push(binding);
         self.graph.add_input(ty)
+    }
+
+    /// What a slot holds when this graph starts.
+    fn slot_input(&mut self, parameter: &Parameter) -> ValueId {
+        let value = self.input(parameter.load().ty(), Binding::Slot(parameter.clone()));
+        if !self.slot_of.contains_key(&parameter.id()) {
+            self.set_slot(parameter, value, false);
+        }
+        value
     }
 
     fn set_slot(&mut self, parameter: &Parameter, value: ValueId, written: bool) {
@@ -127,6 +147,22 @@ impl Frame {
 impl State {
     fn top(&mut self) -> &mut Frame {
         self.frames.last_mut().expect("a trace has a frame until it is finished")
+    }
+
+    /// What a slot holds, as a value of the innermost frame.
+    fn slot(&mut self, parameter: &Parameter) -> ValueId {
+        let mut depth = self.frames.len() - 1;
+        let value = loop {
+            let frame = &mut self.frames[depth];
+            if let Some(&at) = frame.slot_of.get(&parameter.id()) {
+                break frame.slots[at].value;
+            }
+            if depth == 0 || frame.called {
+                break frame.slot_input(parameter);
+            }
+            depth -= 1;
+        };
+        self.import(depth, value)
     }
 
     /// A value of frame `depth` as a value of the innermost frame.
@@ -154,8 +190,8 @@ impl Tracer {
             location: Cell::new(None),
             state: RefCell::new(State {
                 frames: vec![Frame::new(name)],
-                arguments: FxHashMap::default(),
                 errors: Vec::new(),
+                calls: call::Calls::default(),
             }),
         })
     }
@@ -189,7 +225,7 @@ impl Tracer {
         let mut state = self.state.borrow_mut();
         let index = state.top().bindings.len();
         let value = state.top().input(tensor.ty(), Binding::Argument(index));
-        state.arguments.entry(tensor.identity()).or_insert((tensor.clone(), value));
+        state.top().arguments.entry(tensor.identity()).or_insert((tensor.clone(), 0, value));
     }
 
     /// The traced value that stands for an argument or for any other tensor.
@@ -336,9 +372,9 @@ impl Tracer {
             };
         }
         let identity = tensor.identity();
-        if let Some((_, value)) = state.arguments.get(&identity) {
-            let value = *value;
-            return Ok(state.import(0, value));
+        let argument = state.frames.iter().rev().find_map(|it| it.arguments.get(&identity));
+        if let Some(&(_, depth, value)) = argument {
+            return Ok(state.import(depth, value));
         }
         if let Some((_, value)) = state.top().captured.get(&identity) {
             return Ok(*value);
@@ -407,20 +443,7 @@ impl Dispatcher for Tracer {
 
     fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
         let mut state = self.state.borrow_mut();
-        let known = (0..state.frames.len()).rev().find_map(|depth| {
-            let frame = &state.frames[depth];
-            frame.slot_of.get(&parameter.id()).map(|&at| (depth, frame.slots[at].value))
-        });
-        let (depth, value) = match known {
-            Some(known) => known,
-            None => {
-                let frame = &mut state.frames[0];
-                let value = frame.input(parameter.load().ty(), Binding::Slot(parameter.clone()));
-                frame.set_slot(parameter, value, false);
-                (0, value)
-            }
-        };
-        let value = state.import(depth, value);
+        let value = state.slot(parameter);
         Ok(self.wrap(state.top(), value))
     }
 

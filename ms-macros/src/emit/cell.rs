@@ -90,7 +90,8 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
 
 /// `construct`, compiled.
 fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut Diags) -> TokenStream {
-    let compiles = if take_flag(&mut method.attrs, "jit", diags) { Compiles::Always } else { Compiles::InGraphMode };
+    let jit = take_flag(&mut method.attrs, "jit", diags);
+    let compiles = if jit { Compiles::CellAlways } else { Compiles::CellInGraphMode };
     let func = Func {
         attrs: std::mem::take(&mut method.attrs),
         vis: method.vis.clone(),

@@ -42,8 +42,10 @@ pub struct Func {
 pub enum Compiles {
     /// Wherever it is called.
     Always,
-    /// In graph mode.
-    InGraphMode,
+    /// Wherever it is called, as the `construct` of a cell.
+    CellAlways,
+    /// In graph mode, as the `construct` of a cell.
+    CellInGraphMode,
 }
 
 /// Expands `#[jit]`.
@@ -96,10 +98,13 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
         receiver::rename(&mut func.block);
     }
 
-    let constructor = match compiles {
-        Compiles::Always => quote!(new),
-        Compiles::InGraphMode => quote!(cell),
+    let constructor = if compiles == Compiles::CellInGraphMode { quote!(cell) } else { quote!(new) };
+    let begin = match compiles {
+        Compiles::Always => quote!(begin),
+        Compiles::CellAlways | Compiles::CellInGraphMode => quote!(begin_cell),
     };
+    let lazy =
+        (compiles != Compiles::Always).then(|| quote!({ use #rt::LazyInline as _; Self::LAZY_INLINE },));
     let line = quote_spanned!(func.sig.ident.span()=> ::core::line!());
     let prepare = params.iter().map(|it| &it.prepare);
     let visits = params.iter().map(|it| &it.visit);
@@ -112,7 +117,7 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
         #vis #sig {
             static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash);
             #(#prepare)*
-            let mut #call = #function.begin(#rt::type_key(&|| {}), |#sink| { #(#visits)* });
+            let mut #call = #function.#begin(#rt::type_key(&|| {}), #lazy |#sink| { #(#visits)* });
             #run
         }
     }

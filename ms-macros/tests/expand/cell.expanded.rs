@@ -53,8 +53,12 @@ impl<L: Call> Net<L> {
             6409571306616923490u64,
         );
         let mut __call = __FUNCTION
-            .begin(
+            .begin_cell(
                 ::ms::__rt::type_key(&|| {}),
+                {
+                    use ::ms::__rt::LazyInline as _;
+                    Self::LAZY_INLINE
+                },
                 |__sink| {
                     ::ms::__rt::Arg::visit(self, __sink);
                     ::ms::__rt::Arg::visit(x, __sink);

@@ -1,0 +1,336 @@
+//! Calls of cells: each is traced into a graph of its own, and equal graphs are one.
+//!
+//! A cell marked `#[lazy_inline]` promises that its type, its host values, the types of its tensors
+//! and parameters, and which of them are the same say all about its graph: it is traced once for
+//! each such [`Pattern`], and further calls take that graph. Any other cell is traced at every
+//! call, since it may read what no pattern shows; its graph is compared with those that are there.
+
+use super::{Binding, Frame, State, Tracer};
+use crate::error::{Result, raise};
+use crate::ir::{Def, Graph, Node, ValueId, shallow_bytes};
+use crate::ops;
+use crate::tensor::{Attrs, Parameter, Tensor, Type};
+use crate::trace::arg::{Sink, Tree, leaves};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::hash::BuildHasher;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Graphs of at most this many nodes are put in the place of the call at once: a call would be
+/// no smaller.
+const SMALL: usize = 8;
+
+/// The calls of a trace.
+#[derive(Default)]
+pub(super) struct Calls {
+    /// By pattern.
+    known: FxHashMap<SmallVec<[u64; 24]>, Rc<Known>>,
+    /// Distinct graphs by their content.
+    graphs: FxHashMap<Vec<u8>, Arc<Graph>>,
+}
+
+/// A graph that stands for all calls of a pattern.
+struct Known {
+    graph: Arc<Graph>,
+    inputs: Vec<Source>,
+    writes: Vec<Slot>,
+    /// The result, whose tensors are replaced by those of a call.
+    result: Box<dyn Any>,
+}
+
+/// What an input of a called graph is, in terms of the call.
+enum Source {
+    Operand(usize),
+    Slot(Slot),
+}
+
+/// A slot, in terms of the call.
+enum Slot {
+    /// One of the pattern's.
+    Own(usize),
+    /// One that all calls use: the state of random numbers, the order of prints.
+    Common(Parameter),
+}
+
+/// What tells the graphs of a cell's calls apart, and the tensors and parameters of one call.
+#[derive(Default)]
+pub struct Pattern {
+    words: SmallVec<[u64; 24]>,
+    operands: Vec<Tensor>,
+    parameters: Vec<Parameter>,
+    origins: Vec<Origin>,
+    tracer: Option<Rc<Tracer>>,
+}
+
+/// Where a tensor comes from: the same for all tensors that are the same value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    Array(usize),
+    /// Frame and value.
+    Traced(u32, u32),
+}
+
+const TENSOR: u64 = 1 << 56;
+const PARAMETER: u64 = 2 << 56;
+const ALIAS: u64 = 3 << 56;
+
+impl Pattern {
+    /// The pattern of a call without arguments of the function with this key.
+    pub fn new(tracer: &Rc<Tracer>, key: [u64; 2]) -> Self {
+        Self { tracer: Some(tracer.clone()), words: SmallVec::from_slice(&key), ..Self::default() }
+    }
+
+    fn origin(&self, tensor: &Tensor) -> Origin {
+        match (tensor.as_traced(), &self.tracer) {
+            (Some(traced), Some(tracer)) => {
+                let (frame, value) = tracer.state.borrow().origin(traced.frame, traced.value);
+                Origin::Traced(frame, value)
+            }
+            _ => Origin::Array(tensor.identity()),
+        }
+    }
+
+    fn ty(&mut self, mark: u64, ty: &Type) {
+        self.words.push(mark | (ty.dtype as u64) << 32 | ty.rank() as u64);
+        // Of one word the hash is another one for every word.
+        self.words.extend(ty.dims.iter().map(|dim| rustc_hash::FxBuildHasher.hash_one(dim)));
+    }
+
+    fn own(&self, parameter: &Parameter) -> Option<usize> {
+        self.parameters.iter().position(|it| it == parameter)
+    }
+}
+
+impl Sink for Pattern {
+    fn tensor(&mut self, tensor: &Tensor) {
+        let origin = self.origin(tensor);
+        if let Some(first) = self.origins.iter().position(|it| *it == origin) {
+            self.words.push(ALIAS | first as u64);
+            return;
+        }
+        self.ty(TENSOR, &tensor.ty());
+        self.origins.push(origin);
+        self.operands.push(tensor.clone());
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        if let Some(first) = self.own(parameter) {
+            self.words.push(ALIAS | PARAMETER | first as u64);
+            return;
+        }
+        self.ty(PARAMETER, &parameter.load().ty());
+        self.words.push(parameter.requires_grad() as u64);
+        self.parameters.push(parameter.clone());
+    }
+
+    fn fixed(&mut self, bits: u64) {
+        self.words.push(bits);
+    }
+}
+
+/// A call of a cell between its begin and its result.
+pub struct CellCall {
+    /// The trace.
+    pub tracer: Rc<Tracer>,
+    /// What shows all of the call, where the cell promises that.
+    pub pattern: Option<Pattern>,
+}
+
+impl State {
+    /// The outermost definition of a value.
+    fn origin(&self, frame: u32, value: u32) -> (u32, u32) {
+        let Some(mut depth) = self.frames.iter().position(|it| it.serial == frame) else { return (frame, value) };
+        let mut value = ValueId(value);
+        while depth > 0 && (value.0 as usize) < self.frames[depth].graph.value_count() {
+            let frame = &self.frames[depth];
+            let Def::Input(at) = frame.graph.value(value).def else { break };
+            let Binding::Outer(outer) = frame.bindings[at as usize] else { break };
+            (depth, value) = (depth - 1, outer);
+        }
+        (self.frames[depth].serial, value.0)
+    }
+
+    /// Adds a call of a graph, or the nodes of a small one.
+    fn call(
+        &mut self,
+        graph: &Arc<Graph>,
+        operands: SmallVec<[ValueId; 3]>,
+        location: &'static Location<'static>,
+        inline: bool,
+    ) -> SmallVec<[ValueId; 1]> {
+        let to = &mut self.top().graph;
+        if inline {
+            return to.inline(graph, &operands);
+        }
+        let mut node = Node::new(ops::CALL.op(), Attrs::none(), operands);
+        node.regions.push(graph.clone());
+        node.location = Some(location);
+        let id = to.add_node(node, graph.outputs().iter().map(|&it| graph.ty(it).clone()));
+        to.node(id).outputs.clone()
+    }
+}
+
+/// Whether every call of a cell uses this slot, whichever cell it is.
+fn is_common(parameter: &Parameter) -> bool {
+    parameter == ops::order() || parameter == ops::random::default_generator().state()
+}
+
+impl CellCall {
+    /// The result of the call, if its pattern has been traced.
+    ///
+    /// # Panics
+    /// Raises what an operand of another trace is refused with.
+    #[track_caller]
+    pub fn known<T: Tree + 'static>(&self, location: &'static Location<'static>) -> Option<T> {
+        let pattern = self.pattern.as_ref()?;
+        let tracer = &*self.tracer;
+        let known = tracer.state.borrow().calls.known.get(&pattern.words)?.clone();
+        let template = known.result.downcast_ref::<T>()?;
+        let mut state = tracer.state.borrow_mut();
+        let slot = |it: &Slot| match it {
+            Slot::Own(at) => pattern.parameters[*at].clone(),
+            Slot::Common(parameter) => parameter.clone(),
+        };
+        let operand = |state: &mut State, it: &Source| match it {
+            Source::Operand(at) => tracer.resolve(state, &pattern.operands[*at]),
+            Source::Slot(it) => Ok(state.slot(&slot(it))),
+        };
+        let operands: Result<_> = known.inputs.iter().map(|it| operand(&mut state, it)).collect();
+        let operands = match operands {
+            Ok(operands) => operands,
+            Err(error) => {
+                drop(state);
+                raise(error)
+            }
+        };
+        let outputs = state.call(&known.graph, operands, location, false);
+        let writes: Vec<Parameter> = known.writes.iter().map(slot).collect();
+        Some(tracer.results(&mut state, template, &outputs, &writes))
+    }
+
+    /// Traces `body` into a graph of its own and calls that. What the body gives instead of a
+    /// result is given back.
+    ///
+    /// # Errors
+    /// That.
+    #[track_caller]
+    pub fn trace<T: Tree + 'static, E>(
+        &self,
+        name: &str,
+        location: &'static Location<'static>,
+        body: impl FnOnce() -> Result<T, E>,
+    ) -> Result<T, E> {
+        /// Leaves the graph when the body unwinds.
+        struct Leave<'a>(Option<&'a Tracer>);
+        impl Drop for Leave<'_> {
+            fn drop(&mut self) {
+                if let Some(tracer) = self.0 {
+                    tracer.abandon();
+                }
+            }
+        }
+        let tracer = &*self.tracer;
+        self.enter(name);
+        let mut leave = Leave(Some(tracer));
+        let template = body()?;
+        let results = leaves(&template);
+        if results.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned)) {
+            return Ok(template);
+        }
+        let mut state = tracer.state.borrow_mut();
+        let outputs = match tracer.outputs(&mut state, &results) {
+            Ok(outputs) => outputs,
+            Err(error) => {
+                drop(state);
+                raise(error)
+            }
+        };
+        leave.0 = None;
+        let mut frame = state.frames.pop().expect("entered above");
+        frame.graph.set_outputs(outputs);
+        let writes: Vec<Parameter> = frame.written().map(|it| it.parameter.clone()).collect();
+        let operands = frame.bindings.iter().map(|it| match it {
+            Binding::Outer(value) => *value,
+            Binding::Slot(parameter) => state.slot(parameter),
+            Binding::Argument(_) | Binding::Captured(_) => unreachable!("a call declares no input"),
+        });
+        let operands: SmallVec<[ValueId; 3]> = operands.collect();
+        let Frame { graph, bindings, .. } = frame;
+        let small = self.pattern.is_none() && graph.len() <= SMALL;
+        let graph = if small { Arc::new(graph) } else { state.calls.distinct(graph) };
+        let outputs = state.call(&graph, operands.clone(), location, small);
+        let result = tracer.results(&mut state, &template, &outputs, &writes);
+        self.remember(&mut state, Traced { graph, bindings, operands, writes, result: template });
+        Ok(result)
+    }
+
+    /// Begins a graph in which the arrays among the operands are inputs.
+    fn enter(&self, name: &str) {
+        let tracer = &*self.tracer;
+        let mut frame = Frame::new(name);
+        frame.called = true;
+        let mut state = tracer.state.borrow_mut();
+        let depth = state.frames.len() - 1;
+        for operand in self.pattern.iter().flat_map(|it| &it.operands).filter(|it| !it.is_traced()) {
+            if let Ok(value) = tracer.resolve(&mut state, operand) {
+                frame.arguments.insert(operand.identity(), (operand.clone(), depth, value));
+            }
+        }
+        state.frames.push(frame);
+    }
+
+    /// Lets a traced graph stand for all calls of its pattern, if that shows all of it.
+    fn remember<T: 'static>(&self, state: &mut State, traced: Traced<T>) {
+        let Some(pattern) = &self.pattern else { return };
+        let operands: Vec<Option<ValueId>> =
+            pattern.operands.iter().map(|it| self.tracer.resolve(state, it).ok()).collect();
+        let slot = |parameter: &Parameter| match pattern.own(parameter) {
+            Some(at) => Some(Slot::Own(at)),
+            None => is_common(parameter).then(|| Slot::Common(parameter.clone())),
+        };
+        let source = |(binding, value): (&Binding, &ValueId)| match binding {
+            Binding::Slot(parameter) => slot(parameter).map(Source::Slot),
+            _ => operands.iter().position(|it| *it == Some(*value)).map(Source::Operand),
+        };
+        let inputs: Option<Vec<Source>> = traced.bindings.iter().zip(&traced.operands).map(source).collect();
+        let writes: Option<Vec<Slot>> = traced.writes.iter().map(slot).collect();
+        if let (Some(inputs), Some(writes)) = (inputs, writes) {
+            let known = Known { graph: traced.graph, inputs, writes, result: Box::new(traced.result) };
+            state.calls.known.insert(pattern.words.clone(), Rc::new(known));
+        }
+    }
+}
+
+/// A call that was traced.
+struct Traced<T> {
+    graph: Arc<Graph>,
+    /// What its inputs stand for.
+    bindings: Vec<Binding>,
+    /// What they were in this call.
+    operands: SmallVec<[ValueId; 3]>,
+    writes: Vec<Parameter>,
+    result: T,
+}
+
+impl Calls {
+    /// The graph of that content that came first.
+    fn distinct(&mut self, graph: Graph) -> Arc<Graph> {
+        self.graphs.entry(shallow_bytes(&graph)).or_insert_with(|| Arc::new(graph)).clone()
+    }
+}
+
+impl Tracer {
+    /// The result of a call, whose outputs are its tensors and then what it writes.
+    fn results<T: Tree>(&self, state: &mut State, template: &T, outputs: &[ValueId], writes: &[Parameter]) -> T {
+        let (results, written) = outputs.split_at(outputs.len() - writes.len());
+        for (parameter, &value) in writes.iter().zip(written) {
+            state.top().set_slot(parameter, value, true);
+        }
+        let frame = state.top();
+        let mut results = results.iter();
+        template.rebuild(&mut |_| self.wrap(frame, *results.next().expect("as many results as the template has")))
+    }
+}
