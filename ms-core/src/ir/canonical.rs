@@ -114,13 +114,7 @@ fn encode(graph: &Graph, order: &[NodeId], region: impl Fn(&Arc<Graph>) -> usize
     out
 }
 
-fn write_node(
-    out: &mut Vec<u8>,
-    graph: &Graph,
-    node: &Node,
-    numbers: &[u32],
-    region: &impl Fn(&Arc<Graph>) -> usize,
-) {
+fn write_node(out: &mut Vec<u8>, graph: &Graph, node: &Node, numbers: &[u32], region: &impl Fn(&Arc<Graph>) -> usize) {
     write_count(out, node.op.number() as usize);
     write_count(out, node.attrs.as_slice().len());
     for attr in node.attrs.as_slice() {

@@ -103,8 +103,7 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
         Compiles::Always => quote!(begin),
         Compiles::CellAlways | Compiles::CellInGraphMode => quote!(begin_cell),
     };
-    let lazy =
-        (compiles != Compiles::Always).then(|| quote!({ use #rt::LazyInline as _; Self::LAZY_INLINE },));
+    let lazy = (compiles != Compiles::Always).then(|| quote!({ use #rt::LazyInline as _; Self::LAZY_INLINE },));
     let line = quote_spanned!(func.sig.ident.span()=> ::core::line!());
     let prepare = params.iter().map(|it| &it.prepare);
     let visits = params.iter().map(|it| &it.visit);
