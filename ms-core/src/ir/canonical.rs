@@ -1,7 +1,7 @@
 //! Graphs to bytes that are equal when the graphs mean the same, node by node.
 
 use super::graph::{Def, Graph, Node, NodeId, ValueId};
-use crate::tensor::{Attr, DType, Type};
+use crate::tensor::{Attr, DType, Dim, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::HashMap;
@@ -186,9 +186,37 @@ fn write_types(out: &mut Vec<u8>, graph: &Graph, ids: &[ValueId]) {
 }
 
 fn write_type(out: &mut Vec<u8>, ty: &Type) {
-    // No constant size reaches `usize::MAX`, which stands for one that is not known.
-    let sizes = ty.dims.iter().map(|dim| dim.as_const().unwrap_or(usize::MAX));
-    write_shape(out, ty.dtype, sizes);
+    out.push(ty.dtype as u8);
+    write_count(out, ty.dims.len());
+    ty.dims.iter().for_each(|&dim| write_dim(out, dim));
+}
+
+/// A size; no constant one reaches `usize::MAX`, behind which others are spelled out: their
+/// numbers differ from process to process.
+fn write_dim(out: &mut Vec<u8>, dim: Dim) {
+    match dim.as_const() {
+        Some(size) => write_count(out, size),
+        None => {
+            write_count(out, usize::MAX);
+            write_text(out, &dim.to_string());
+        }
+    }
+}
+
+fn write_text(out: &mut Vec<u8>, text: &str) {
+    write_count(out, text.len());
+    out.extend(text.as_bytes());
+}
+
+/// An integer; one that is a symbolic size is spelled out behind `i64::MIN`, which is none.
+fn write_int(out: &mut Vec<u8>, raw: i64) {
+    let dim = Dim::from_raw(raw);
+    if dim.is_symbolic() {
+        out.extend(i64::MIN.to_le_bytes());
+        write_text(out, &dim.to_string());
+    } else {
+        out.extend(raw.to_le_bytes());
+    }
 }
 
 fn write_shape(out: &mut Vec<u8>, dtype: DType, sizes: impl ExactSizeIterator<Item = usize>) {
@@ -204,7 +232,7 @@ fn write_attr(out: &mut Vec<u8>, attr: &Attr) {
         Attr::Bool(it) => out.extend([0, *it as u8]),
         Attr::Int(it) => {
             out.push(1);
-            out.extend(it.to_le_bytes());
+            write_int(out, *it);
         }
         Attr::Float(it) => {
             out.push(2);
@@ -213,15 +241,12 @@ fn write_attr(out: &mut Vec<u8>, attr: &Attr) {
         Attr::Ints(all) => {
             out.push(3);
             write_count(out, all.len());
-            for it in all {
-                out.extend(it.to_le_bytes());
-            }
+            all.iter().for_each(|&it| write_int(out, it));
         }
         Attr::DType(it) => out.extend([4, *it as u8]),
         Attr::Str(it) => {
             out.push(5);
-            write_count(out, it.len());
-            out.extend(it.as_bytes());
+            write_text(out, it);
         }
         Attr::Literal(it) => {
             out.push(6);

@@ -8,6 +8,7 @@ mod kernel;
 mod random;
 mod rewrite;
 pub mod text;
+mod sizes;
 mod verify;
 mod walk;
 

@@ -92,7 +92,7 @@ fn random_attr(random: &mut Random) -> Attr {
         0 => Attr::Bool(random.below(2) == 0),
         1 => Attr::Int(random.pick(&[0, -1, 7, i64::MAX, i64::MIN])),
         2 => Attr::Float(float(random)),
-        3 => Attr::Ints((0..random.below(4)).map(|_| random.bits() as i64).collect()),
+        3 => Attr::Ints((0..random.below(4)).map(|_| (random.bits() >> 2) as i64 - (1 << 61)).collect()),
         4 => Attr::DType(random.pick(&DType::ALL)),
         5 => random.pick(&["", "sum", "a \"quoted\" \\ word\n\u{1b}[0m", "größe"]).into(),
         _ => Attr::Literal(random_literal(random)),

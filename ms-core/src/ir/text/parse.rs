@@ -16,6 +16,9 @@ pub type Resolver<'a> = &'a dyn Fn(&str) -> Option<Op>;
 /// Graphs stand in each other at most this deep: dropping them takes a stack frame per level.
 const DEEPEST: u32 = 1000;
 
+/// How deep quotients stand in quotients of sizes.
+const DEEPEST_SIZE: u32 = 8;
+
 /// The largest literal, in bytes, that `..` fills.
 const LARGEST_FILL: usize = 1 << 30;
 
@@ -225,6 +228,12 @@ impl<'a> Parser<'a> {
             Token::Number(text) if !text.contains(['.', 'e', 'E', 'i']) => self.int().map(Attr::Int),
             Token::Number(_) | Token::Word("inf" | "nan") => Ok(Attr::Float(f64::from_bits(self.element(DType::F64)?))),
             Token::Symbol('[') => Ok(Attr::Ints(self.ints()?)),
+            Token::Symbol('(') => {
+                self.advance()?;
+                let dim = self.size(0)?;
+                self.symbol(')', "the end of the size")?;
+                Ok(dim.into())
+            }
             Token::Word(word) => {
                 let dtype = DType::from_name(word).ok_or_else(|| self.expected("a value"))?;
                 self.advance()?;
@@ -240,7 +249,7 @@ impl<'a> Parser<'a> {
 
     /// The data of a literal, from `(` on.
     fn literal(&mut self, ty: &Type) -> Result<Literal> {
-        let shape: Shape = ty.shape().expect("parsed dimensions are constants");
+        let shape: Shape = ty.shape().ok_or_else(|| self.expected("elements of a type of constant sizes before them"))?;
         let count: usize = shape.iter().product();
         let size = ty.dtype.size();
         self.symbol('(', "the elements")?;
@@ -330,15 +339,73 @@ impl<'a> Parser<'a> {
             return Ok(Dim::DYNAMIC);
         }
         let start = self.at;
-        let size = self.int()?;
-        match usize::try_from(size) {
-            Ok(size) => Ok(size.into()),
-            Err(_) => Err(self.lexer.error(start, format!("a size is not negative, but {size} is"))),
+        let size = self.size(0)?;
+        match size.raw() {
+            negative if negative < 0 && !size.is_symbolic() => {
+                Err(self.lexer.error(start, format!("a size is not negative, but {size} is")))
+            }
+            _ => Ok(size),
+        }
+    }
+
+    /// A sum of terms: an integer, or an expression of symbols.
+    fn size(&mut self, depth: u32) -> Result<Dim> {
+        let mut sum = if self.eat('-')? { Dim::new(0) - self.term(depth)? } else { self.term(depth)? };
+        loop {
+            if self.eat('+')? {
+                sum = sum + self.term(depth)?;
+            } else if self.eat('-')? {
+                sum = sum - self.term(depth)?;
+            } else {
+                return Ok(sum);
+            }
+        }
+    }
+
+    /// Factors with `*` between them.
+    fn term(&mut self, depth: u32) -> Result<Dim> {
+        let mut product = self.factor(depth)?;
+        while self.eat('*')? {
+            product = product * self.factor(depth)?;
+        }
+        Ok(product)
+    }
+
+    /// An integer, a symbol, or `(a)/(b)`; `depth` quotients are open around it.
+    fn factor(&mut self, depth: u32) -> Result<Dim> {
+        match self.token {
+            Token::Word(name) => {
+                self.advance()?;
+                Ok(Dim::symbol(name))
+            }
+            Token::Symbol('(') if depth < DEEPEST_SIZE => {
+                self.advance()?;
+                let above = self.size(depth + 1)?;
+                for wanted in [')', '/', '('] {
+                    self.symbol(wanted, "a quotient `(a)/(b)`")?;
+                }
+                let start = self.at;
+                let below = self.size(depth + 1)?;
+                self.symbol(')', "the end of the quotient")?;
+                if below == 0 {
+                    return Err(self.lexer.error(start, "nothing is divided by zero"));
+                }
+                Ok(above / below)
+            }
+            _ => {
+                let start = self.at;
+                let dim = Dim::from_raw(self.int()?);
+                if dim.is_symbolic() || dim == Dim::DYNAMIC {
+                    return Err(self.lexer.error(start, "an integer of 63 bits is needed here"));
+                }
+                Ok(dim)
+            }
         }
     }
 
     fn ints(&mut self) -> Result<SmallVec<[i64; 4]>> {
-        self.list(Self::int)
+        let dims: Dims = self.list(|it| it.size(0))?;
+        Ok(dims.iter().map(|it| it.raw()).collect())
     }
 
     /// Items in brackets, separated by commas.

@@ -4,7 +4,7 @@ use super::lex::{is_name, write_string};
 use super::literal::{write_element, write_literal};
 use crate::ir::walk::subgraphs;
 use crate::ir::{Graph, Node, ValueId};
-use crate::tensor::{Attr, DType};
+use crate::tensor::{Attr, DType, Dim};
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Display, Write};
 
@@ -144,9 +144,17 @@ fn type_of(graph: &Graph, id: ValueId, f: &mut impl Write) -> fmt::Result {
 pub(crate) fn write_attr(attr: &Attr, f: &mut impl Write) -> fmt::Result {
     match attr {
         Attr::Bool(it) => write!(f, "{it}"),
+        Attr::Int(it) if Dim::from_raw(*it).is_symbolic() => write!(f, "({})", Dim::from_raw(*it)),
         Attr::Int(it) => write!(f, "{it}"),
         Attr::Float(it) => write_element(it.to_bits(), DType::F64, f),
-        Attr::Ints(it) => write!(f, "{it:?}"),
+        Attr::Ints(it) => {
+            f.write_str("[")?;
+            list(f, it, |f, &it| match Dim::from_raw(it) {
+                dim if dim.is_symbolic() => write!(f, "{dim}"),
+                _ => write!(f, "{it}"),
+            })?;
+            f.write_str("]")
+        }
         Attr::DType(it) => write!(f, "{it}"),
         Attr::Str(it) => write_string(it, f),
         Attr::Literal(it) => write_literal(it, f),

@@ -2,7 +2,7 @@ use super::*;
 use crate::error::Code;
 use crate::ir::Graph;
 use crate::ir::random::{Random, random_graph, random_ops};
-use crate::tensor::{Attr, DType, Literal, Scalar};
+use crate::tensor::{Attr, DType, Literal, Op, Scalar};
 
 fn read(text: &str) -> Graph {
     parse(text, &random_ops).unwrap_or_else(|error| panic!("{error}\n{text}"))
@@ -102,7 +102,7 @@ fn errors_say_what_was_expected() {
         ("graph @f(%0: g32[])", "1, column 14: expected a type such as `f32[2, 3]`, found `g32`"),
         ("graph @f(%0: f32[-1])", "1, column 18: a size is not negative, but -1 is"),
         ("graph @f(%0: f32[0, 4611686018427387904])", "1, column 14: a value of this type does not fit"),
-        ("graph @f(%0: f32[x])", "1, column 18: expected an integer of 64 bits, found `x`"),
+        ("graph @f(%0: f32[=])", "1, column 18: expected an integer of 64 bits, found `=`"),
         ("graph @f(%0: f32[], %0: f32[])", "1, column 21: `%0` is defined twice"),
         ("graph @f() -> (f32[]) {\n  return\n}", "1, column 15: the graph returns (), not this"),
         ("graph @f() -> () {\n  return %1\n}", "2, column 10: `%1` is not defined before this"),
@@ -173,3 +173,24 @@ fn mutated_text_does_not_panic() {
         }
     }
 }
+
+#[test]
+fn symbolic_sizes_come_back_and_are_filled_in() {
+    let text = "\
+graph @main(%0: f32[batch, 4], %1: f32[2*batch + 1, ?]) -> (f32[batch*seq - 3]) {
+  %2 = plain %0, %1 {value = [batch, -1, (batch + 1)/(2)], other = (-batch + 2)} : f32[batch*seq - 3]
+  return %2
+}
+";
+    let ops = |name: &str| (name == "plain").then_some(Op(&SIZED));
+    let graph = parse(text, &ops).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(graph.to_string(), text);
+    assert_eq!(graph.symbols().into_iter().collect::<Vec<_>>(), ["batch"]);
+    let sizes = |name: &str| Some(if name == "batch" { 5 } else { 2 });
+    let known = graph.with_sizes(&sizes).expect("every size is known").to_string();
+    let node = "plain %0, %1 {value = [5, -1, 3], other = -3} : f32[7]";
+    assert!(known.contains("%0: f32[5, 4], %1: f32[11, ?]") && known.contains(node), "{known}");
+    assert_ne!(crate::ir::canonical_bytes(&graph), crate::ir::canonical_bytes(&parse(&known, &ops).expect(&known)));
+}
+
+static SIZED: crate::tensor::OpInfo = crate::tensor::OpInfo { number: 1, name: "plain", attrs: &["value", "other"] };

@@ -1,0 +1,74 @@
+//! Graphs of symbolic sizes where the sizes are known.
+
+use super::graph::{Graph, Node, ValueData};
+use super::walk::subgraphs;
+use crate::error::Result;
+use crate::tensor::{Attr, Attrs, Dim, Type};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+impl Graph {
+    /// The names of the symbols in the types of the inputs, in alphabetical order: those that a
+    /// call fixes.
+    pub fn symbols(&self) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        let dims = self.inputs().iter().flat_map(|&id| &self.ty(id).dims);
+        dims.for_each(|dim| dim.symbols(&mut |name| drop(names.insert(name.to_owned()))));
+        names
+    }
+
+    /// The graph, with all graphs in it, where `size` gives the sizes of symbols. Nodes are as
+    /// they were: whether they fit the sizes is for the verifier to say.
+    ///
+    /// # Errors
+    /// [`Code::Shape`](crate::Code::Shape) when a symbol has no size, or a dimension is negative.
+    pub fn with_sizes(&self, size: &impl Fn(&str) -> Option<usize>) -> Result<Graph> {
+        let mut known: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
+        for region in subgraphs(self) {
+            let done = Arc::new(sized(region, &known, size)?);
+            known.insert(Arc::as_ptr(region), done);
+        }
+        sized(self, &known, size)
+    }
+}
+
+fn sized(
+    graph: &Graph,
+    known: &FxHashMap<*const Graph, Arc<Graph>>,
+    size: &impl Fn(&str) -> Option<usize>,
+) -> Result<Graph> {
+    let node = |node: &Node| {
+        let here = |error: crate::Error| node.location.map_or(error.clone(), |it| error.at(it)).with_op(node.op.name());
+        let mut node = Node { attrs: sized_attrs(&node.attrs, size).map_err(here)?, ..node.clone() };
+        node.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
+        Ok(node)
+    };
+    let nodes = graph.nodes().map(|(_, it)| node(it)).collect::<Result<_>>()?;
+    let value = |id: u32| {
+        let ValueData { ty, def } = graph.value(super::ValueId(id));
+        Ok(ValueData { ty: sized_type(ty, size)?, def: *def })
+    };
+    let values = (0..graph.value_count() as u32).map(value).collect::<Result<_>>()?;
+    Ok(Graph::from_parts(graph.name(), nodes, values, graph.inputs().to_vec(), graph.outputs().to_vec()))
+}
+
+fn sized_type(ty: &Type, size: &impl Fn(&str) -> Option<usize>) -> Result<Type> {
+    let dim = |&dim: &Dim| if dim.is_symbolic() { dim.evaluate(size).map(Dim::new) } else { Ok(dim) };
+    Ok(Type::new(ty.dtype, ty.dims.iter().map(dim).collect::<Result<_>>()?))
+}
+
+fn sized_attrs(attrs: &Attrs, size: &impl Fn(&str) -> Option<usize>) -> Result<Attrs> {
+    let number = |&raw: &i64| match Dim::from_raw(raw) {
+        dim if dim.is_symbolic() => dim.number(size),
+        _ => Ok(raw),
+    };
+    let attr = |attr: &Attr| {
+        Ok(match attr {
+            Attr::Int(it) => Attr::Int(number(it)?),
+            Attr::Ints(all) => Attr::Ints(all.iter().map(number).collect::<Result<_>>()?),
+            other => other.clone(),
+        })
+    };
+    Ok(Attrs::new(attrs.as_slice().iter().map(attr).collect::<Result<Vec<_>>>()?))
+}
