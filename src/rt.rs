@@ -3,7 +3,7 @@
 pub use ms_core::session::{Differentiable, JitFn, Wrt, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-    Apply, Arg, Callable, Cell, Compare, Invoke, LazyInline, Name, Sink, Subject, Tree, and, decide, or,
+    Apply, Arg, Callable, Cell, Compare, Invoke, LazyInline, Name, Sink, Size, Sizes, Subject, Tree, and, decide, or,
 };
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.

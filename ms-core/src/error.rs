@@ -43,6 +43,8 @@ pub enum Code {
     Memory = 114,
     /// An assertion on a tensor that does not hold.
     Assertion = 120,
+    /// Arguments whose sizes are not those that are declared.
+    Sizes = 130,
     /// Axes that `vmap` maps over have different sizes, or none is given.
     LaneCount = 140,
     /// `in_axes` or `out_axes` that do not fit the arguments or results.

@@ -105,6 +105,11 @@ impl Backend for CpuBackend {
         Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
     }
 
+    fn load_shared(&self, plan: Arc<Plan>) -> Result<Arc<dyn Executable>> {
+        let codes = plan.kernels.iter().map(|it| self.kernel(it)).collect::<Result<Vec<_>>>()?;
+        Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
+    }
+
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
         let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(code) = kernels.get(kernel) {

@@ -26,6 +26,16 @@ pub trait Backend: Send + Sync {
     /// [`Code::Backend`](crate::Code::Backend) when the bytes are not this backend's.
     fn load(&self, plan: Arc<Plan>, artifact: &[u8]) -> Result<Arc<dyn Executable>>;
 
+    /// Makes a plan callable in this process only, with code that its kernels may share with those
+    /// of other plans.
+    ///
+    /// # Errors
+    /// As [`Backend::compile`].
+    fn load_shared(&self, plan: Arc<Plan>) -> Result<Arc<dyn Executable>> {
+        let artifact = self.compile(&plan)?;
+        self.load(plan, &artifact)
+    }
+
     /// One kernel by itself, for eager execution.
     ///
     /// # Errors

@@ -7,8 +7,8 @@ mod kernel;
 #[cfg(test)]
 mod random;
 mod rewrite;
-pub mod text;
 mod sizes;
+pub mod text;
 mod verify;
 mod walk;
 

@@ -14,7 +14,11 @@ impl Graph {
     pub fn symbols(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let dims = self.inputs().iter().flat_map(|&id| &self.ty(id).dims);
-        dims.for_each(|dim| dim.symbols(&mut |name| drop(names.insert(name.to_owned()))));
+        for dim in dims {
+            dim.symbols(&mut |name| {
+                names.insert(name.to_owned());
+            });
+        }
         names
     }
 

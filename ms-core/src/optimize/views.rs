@@ -129,7 +129,7 @@ impl View {
 
     /// The view as a node that gives `ty`, in the place of `old`.
     fn node(&self, x: ValueId, ty: &Type, old: &Node) -> Node {
-        let shape = || ty.dims.iter().map(|dim| dim.as_const().expect("symbolic dimensions do not occur yet") as i64);
+        let shape = || ty.dims.iter().map(|dim| dim.raw());
         let shape = || shape().collect::<SmallVec<[i64; 4]>>();
         let (op, attrs) = match self {
             Self::Reshape => (RESHAPE.op(), Attrs::new([shape()[..].into()])),

@@ -3,8 +3,9 @@
 use super::compiled::Compiled;
 use super::context::{self, Mode, Precision};
 use super::signature::{Signature, TypeKey};
+use super::variation::{MANY_VERSIONS, warning};
 use crate::error::{Error, Result, catch, in_call, raise};
-use crate::tensor::{Created, DispatchMode, Parameter, Tensor, dispatch_mode, with_created};
+use crate::tensor::{Created, DispatchMode, Parameter, Tensor, Type, dispatch_mode, with_created};
 use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, leaves, run_traced};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,6 +13,7 @@ use std::any::Any;
 use std::ops::Deref;
 use std::panic::Location;
 use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A compiled function: a `static` at its definition, which the macros emit.
@@ -23,6 +25,8 @@ pub struct JitFn {
     /// Whether it compiles in graph mode only, as the `construct` of a cell does.
     graph_mode_only: bool,
     versions: RwLock<Option<Versions>>,
+    /// Whether it was said that sizes keep changing.
+    warned: AtomicBool,
     created: Created,
 }
 
@@ -32,6 +36,8 @@ type Versions = FxHashMap<u64, SmallVec<[Arc<Version>; 1]>>;
 /// A compiled function for one signature.
 struct Version {
     signature: Box<[u64]>,
+    /// The types of the tensors among the arguments.
+    arguments: Box<[Type]>,
     compiled: Arc<Compiled>,
     inputs: Vec<Source>,
     writes: Vec<Parameter>,
@@ -60,7 +66,8 @@ impl JitFn {
 
     const fn with_mode(name: &'static str, file: &'static str, line: u32, source: u64, graph_mode_only: bool) -> Self {
         let versions = RwLock::new(None);
-        Self { name, file, line, source, graph_mode_only, versions, created: Created::new() }
+        let warned = AtomicBool::new(false);
+        Self { name, file, line, source, graph_mode_only, versions, warned, created: Created::new() }
     }
 
     /// The name, for messages and reports.
@@ -87,7 +94,7 @@ impl JitFn {
     /// Begins a call: `sign` shows all arguments to its sink.
     #[track_caller]
     #[inline]
-    pub fn begin(&'static self, monomorph: TypeKey, sign: impl FnOnce(&mut dyn Sink)) -> Call {
+    pub fn begin(&'static self, monomorph: TypeKey, sign: impl Fn(&mut dyn Sink)) -> Call {
         let location = Location::caller();
         let mode = dispatch_mode();
         let (precision, compiles) = context::read(|it| {
@@ -99,11 +106,14 @@ impl JitFn {
         }
         let mut signature = Signature::new(monomorph, precision);
         sign(&mut signature);
+        let refused = signature.refused();
         let state = match self.find(&signature) {
+            _ if refused.is_some() => State::Refused(refused.map(|it| it.with_op(self.name).at(location))),
             Some(version) => State::Ready(version),
             None => {
+                self.warn_of_variation(&signature, sign);
                 let tracer = Tracer::new(self.name);
-                signature.tensors().iter().for_each(|it| tracer.argument(it));
+                signature.tensors().iter().zip(signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
                 State::Trace(tracer)
             }
         };
@@ -114,7 +124,7 @@ impl JitFn {
     /// is `lazy`, one graph stands for all calls that show the same to `sign`.
     #[track_caller]
     #[inline]
-    pub fn begin_cell(&'static self, monomorph: TypeKey, lazy: bool, sign: impl FnOnce(&mut dyn Sink)) -> Call {
+    pub fn begin_cell(&'static self, monomorph: TypeKey, lazy: bool, sign: impl Fn(&mut dyn Sink)) -> Call {
         if dispatch_mode() != DispatchMode::Trace {
             return self.begin(monomorph, sign);
         }
@@ -138,6 +148,25 @@ impl JitFn {
         let versions = self.versions.read().unwrap_or_else(PoisonError::into_inner);
         let bucket = versions.as_ref()?.get(&signature.hash())?;
         bucket.iter().find(|it| *it.signature == *signature.words()).cloned()
+    }
+
+    /// Says once which argument makes the function compile again and again.
+    #[cold]
+    fn warn_of_variation(&self, signature: &Signature, sign: impl Fn(&mut dyn Sink)) {
+        let versions = self.versions.read().unwrap_or_else(PoisonError::into_inner);
+        let all: Vec<&[Type]> = versions.iter().flat_map(|it| it.values()).flatten().map(|it| &*it.arguments).collect();
+        if all.len() < MANY_VERSIONS || self.warned.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(text) = warning(self.name, &all, signature, sign)
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            eprintln!(
+                "{text}
+  --> {}:{}",
+                self.file, self.line
+            );
+        }
     }
 
     fn insert(&self, signature: &Signature, version: Arc<Version>) {
@@ -167,6 +196,8 @@ enum State {
     Ready(Arc<Version>),
     /// The body is traced.
     Trace(Rc<Tracer>),
+    /// The arguments do not fit what is declared of them; given out once.
+    Refused(Option<Error>),
 }
 
 /// An argument as the body sees it.
@@ -260,6 +291,11 @@ impl Call {
     /// The result of a version that exists already.
     #[track_caller]
     pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
+        match &mut self.state {
+            State::Refused(error) => return error.take().map(R::refuse),
+            State::Ready(_) | State::Cell(_) => {}
+            _ => return None,
+        }
         match &self.state {
             State::Ready(version) => Some(self.run(version).unwrap_or_else(|error| R::refuse(error))),
             State::Cell(cell) => cell.known(self.location).map(R::join),
@@ -291,6 +327,7 @@ impl Call {
             State::Eager => return with_created(&self.function.created, self.monomorph.bits(), || R::run(body)),
             State::Ready(version) => return self.run(version).unwrap_or_else(|error| R::refuse(error)),
             State::Trace(tracer) => tracer.clone(),
+            State::Refused(_) => unreachable!("a refused call ends before its body"),
         };
         let result = with_created(&self.function.created, self.monomorph.bits(), || run_traced(&tracer, body));
         let template = match result.map(R::split) {
@@ -316,6 +353,7 @@ impl Call {
         });
         let version = Arc::new(Version {
             signature: self.signature.words().into(),
+            arguments: self.signature.types().into(),
             inputs: inputs.collect(),
             compiled: Compiled::shared(&trace.graph, self.precision)?,
             writes: trace.writes,

@@ -1,6 +1,7 @@
 //! Graphs that can be called: compiled when they first are, once per content.
 
 use super::context::Precision;
+use super::sized::Sized;
 use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Executable};
@@ -18,6 +19,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 pub struct Compiled {
     graph: Graph,
     precision: Precision,
+    /// Where sizes are symbolic: what a call fixes.
+    sized: Option<Sized>,
+    optimized: OnceLock<Graph>,
     executable: OnceLock<Result<Arc<dyn Executable>>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
 }
@@ -41,7 +45,14 @@ impl Compiled {
         // Transforms see through calls once these are in place.
         let (graph, _) = optimize_with(graph.clone(), &[&Inline], &PassContext::default());
         let graph = transform::expand(&graph)?.into_owned();
-        Ok(Arc::new(Self { graph, precision, executable: OnceLock::new(), derivatives: Mutex::default() }))
+        Ok(Arc::new(Self {
+            sized: Sized::of(&graph)?,
+            graph,
+            precision,
+            optimized: OnceLock::new(),
+            executable: OnceLock::new(),
+            derivatives: Mutex::default(),
+        }))
     }
 
     /// [`Compiled::new`], or what it gave before for a graph of the same content that is still in
@@ -79,9 +90,10 @@ impl Compiled {
     /// # Errors
     /// What lowering or an op refuses.
     pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        match Tape::current() {
-            Some(tape) => tape.call(self, inputs),
-            None => self.run(inputs),
+        match (Tape::current(), &self.sized) {
+            (Some(tape), None) => tape.call(self, inputs),
+            (Some(tape), Some(sized)) => tape.call(&self.at(sized, &arrays(inputs)?)?, inputs),
+            (None, _) => self.run(inputs),
         }
     }
 
@@ -90,34 +102,52 @@ impl Compiled {
     /// # Errors
     /// What lowering or an op refuses.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let executable = self.executable()?;
-        let mut arrays: SmallVec<[&Array; 8]> = SmallVec::with_capacity(inputs.len());
-        let mut strided = false;
-        for input in inputs {
-            let array = input.as_array().ok_or_else(|| super::eager::not_an_array(input))?;
-            strided |= !array.layout().is_contiguous();
-            arrays.push(array);
+        let arrays = arrays(inputs)?;
+        match &self.sized {
+            None => self.run_arrays(&arrays),
+            Some(sized) => self.at(sized, &arrays)?.run_arrays(&arrays),
         }
-        let outputs = if strided {
+    }
+
+    fn run_arrays(&self, arrays: &[&Array]) -> Result<Vec<Tensor>> {
+        let executable = self.executable()?;
+        let outputs = if arrays.iter().all(|it| it.layout().is_contiguous()) {
+            executable.run(arrays)?
+        } else {
             let dense: SmallVec<[Array; 8]> = arrays.iter().map(|it| it.to_contiguous()).collect();
             executable.run(&dense.iter().collect::<SmallVec<[&Array; 8]>>())?
-        } else {
-            executable.run(&arrays)?
         };
         Ok(outputs.into_iter().map(Tensor::from_array).collect())
     }
 
     fn executable(&self) -> Result<&Arc<dyn Executable>> {
-        let make = || {
-            // Derivatives are taken of the graph as it was traced; only code is made of this one.
-            let graph = optimize(self.graph.clone(), &PassContext::default());
-            let Some(backend) = exec::backend() else { return Ok(exec::reference(graph)) };
-            let options = LowerOptions { exact: self.precision == Precision::Strict, ..LowerOptions::default() };
-            let plan = Arc::new(lower(&graph, &options)?);
-            let artifact = backend.compile(&plan)?;
-            backend.load(plan, &artifact)
-        };
+        // Derivatives are taken of the graph as it was traced; only code is made of this one.
+        let make = || self.code(&optimize(self.graph.clone(), &PassContext::default()), false);
         self.executable.get_or_init(make).as_ref().map_err(Error::clone)
+    }
+
+    /// This graph of symbolic sizes at the sizes of its inputs: optimised as it stands, once, and
+    /// planned for them.
+    fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
+        sized.at(inputs, |sizes| {
+            let optimized = self.optimized.get_or_init(|| optimize(self.graph.clone(), &PassContext::default()));
+            let code = self.code(&transform::with_sizes(optimized, sizes)?, true)?;
+            let known = Self::new(&transform::with_sizes(&self.graph, sizes)?, self.precision)?;
+            known.executable.get_or_init(|| Ok(code));
+            Ok(known)
+        })
+    }
+
+    /// The code of a graph of constant sizes; `shared` with graphs of other sizes, or its own.
+    fn code(&self, graph: &Graph, shared: bool) -> Result<Arc<dyn Executable>> {
+        let Some(backend) = exec::backend() else { return Ok(exec::reference(graph.clone())) };
+        let options = LowerOptions { exact: self.precision == Precision::Strict, ..LowerOptions::default() };
+        let plan = Arc::new(lower(graph, &options)?);
+        if shared {
+            return backend.load_shared(plan);
+        }
+        let artifact = backend.compile(&plan)?;
+        backend.load(plan, &artifact)
     }
 
     /// The derivative with respect to the inputs `wrt`, made once.
@@ -138,4 +168,8 @@ impl Compiled {
         made.insert(wrt.to_vec(), derivative.clone());
         Ok(derivative)
     }
+}
+
+fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
+    inputs.iter().map(|it| it.as_array().ok_or_else(|| super::eager::not_an_array(it))).collect()
 }

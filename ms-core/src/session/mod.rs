@@ -10,7 +10,9 @@ mod grad_operation;
 mod jit;
 mod quick;
 mod signature;
+mod sized;
 mod tape;
+mod variation;
 
 pub use call::{Call, Entered, JitFn, JitReturn};
 pub use compiled::{Compiled, Derivative};

@@ -1,8 +1,9 @@
 //! What tells the versions of a compiled function apart.
 
 use super::context::Precision;
-use crate::tensor::{Parameter, Tensor};
-use crate::trace::Sink;
+use crate::error::{Code, Error};
+use crate::tensor::{Dim, Parameter, Tensor, Type};
+use crate::trace::{Sink, Size, Sizes};
 use smallvec::SmallVec;
 use std::any::TypeId;
 use std::hash::{Hash, Hasher};
@@ -31,12 +32,26 @@ pub fn type_key<T: ?Sized>(_: &T) -> TypeKey {
 pub struct Signature {
     words: SmallVec<[u64; 24]>,
     tensors: SmallVec<[Tensor; 6]>,
+    /// What is declared for the tensors that are being shown.
+    declared: Option<&'static Sizes>,
+    /// The tensors for which sizes are declared.
+    sized: SmallVec<[(usize, &'static Sizes); 2]>,
+    symbols: SmallVec<[Symbol; 2]>,
+    refused: Option<Error>,
+}
+
+/// A symbol with the size that this call gives it, and the argument that does.
+struct Symbol {
+    name: &'static str,
+    size: usize,
+    argument: &'static str,
 }
 
 /// Marks in the words, so that different structures never read the same.
 const TENSOR: u64 = 1 << 56;
 const PARAMETER: u64 = 2 << 56;
 const ALIAS: u64 = 3 << 56;
+const SYMBOL: u64 = 4 << 56;
 
 impl Signature {
     /// The signature of a call without arguments.
@@ -55,6 +70,55 @@ impl Signature {
     /// The tensors among the arguments, in order.
     pub fn tensors(&self) -> &[Tensor] {
         &self.tensors
+    }
+
+    /// The types of the tensors, with symbols where sizes are declared to be some.
+    pub fn types(&self) -> Vec<Type> {
+        let mut types: Vec<Type> = self.tensors.iter().map(Tensor::ty).collect();
+        for &(at, sizes) in &self.sized {
+            for (dim, size) in types[at].dims.iter_mut().zip(sizes.axes) {
+                if let Size::Symbol(name) = size {
+                    *dim = Dim::symbol(name);
+                }
+            }
+        }
+        types
+    }
+
+    /// Why the arguments do not fit what is declared of them, if they do not.
+    pub fn refused(&mut self) -> Option<Error> {
+        self.refused.take()
+    }
+
+    /// Adds the sizes of a tensor for which some are declared.
+    fn symbolic(&mut self, shape: &[usize], declared: &'static Sizes) {
+        let argument = declared.argument;
+        if shape.len() != declared.axes.len() {
+            let (has, names) = (shape.len(), declared.axes.len());
+            let message = format!("`{argument}` has {has} axes, shape {shape:?}, but `dims` names {names}");
+            self.refused.get_or_insert_with(|| Error::new(Code::Sizes, message));
+            return;
+        }
+        self.sized.push((self.tensors.len(), declared));
+        for (axis, (&size, declared)) in shape.iter().zip(declared.axes).enumerate() {
+            let Size::Symbol(name) = *declared else {
+                self.words.push(size as u64);
+                continue;
+            };
+            let at = self.symbols.iter().position(|it| it.name == name).unwrap_or_else(|| {
+                self.symbols.push(Symbol { name, size, argument });
+                self.symbols.len() - 1
+            });
+            let known = &self.symbols[at];
+            if known.size != size {
+                let message = format!(
+                    "`{name}` is {} in `{}`, but axis {axis} of `{argument}` has size {size}",
+                    known.size, known.argument
+                );
+                self.refused.get_or_insert_with(|| Error::new(Code::Sizes, message));
+            }
+            self.words.push(SYMBOL | at as u64);
+        }
     }
 
     /// A hash of the words.
@@ -79,7 +143,10 @@ impl Sink for Signature {
             Some(array) => {
                 let shape = array.shape();
                 self.words.push(TENSOR | (array.dtype() as u64) << 32 | shape.len() as u64);
-                self.words.extend(shape.iter().map(|&size| size as u64));
+                match self.declared {
+                    None => self.words.extend(shape.iter().map(|&size| size as u64)),
+                    Some(declared) => self.symbolic(shape, declared),
+                }
             }
             // A call inside a trace runs inline and is not signed; a traced tensor here has
             // escaped, which the tracer reports.
@@ -94,5 +161,9 @@ impl Sink for Signature {
 
     fn fixed(&mut self, bits: u64) {
         self.words.push(bits);
+    }
+
+    fn sizes(&mut self, sizes: Option<&'static Sizes>) {
+        self.declared = sizes;
     }
 }

@@ -311,6 +311,14 @@ impl Dim {
         Some((read(|table| table.symbols[number as usize].clone())?, value))
     }
 
+    /// Whether it is a number times the symbol `name` plus a number.
+    pub fn is_linear_in(self, name: &str) -> bool {
+        // Any size that the form can take tells: the constant and one times the factor.
+        let zero = self.number(&|it: &str| (it == name).then_some(0)).ok();
+        zero.and_then(|it| usize::try_from(it).ok())
+            .is_some_and(|it| self.solve(it).is_some_and(|(it, _)| *it == *name))
+    }
+
     /// Calls `visit` with every symbol in it.
     pub fn symbols(self, visit: &mut impl FnMut(&str)) {
         let Some(dim) = self.symbolic() else { return };

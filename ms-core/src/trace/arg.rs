@@ -57,6 +57,11 @@ pub trait Sink {
         self.fixed(flag.get() as u64);
     }
 
+    /// The sizes that are declared for the tensors that follow; nothing for those that are not.
+    fn sizes(&mut self, sizes: Option<&'static Sizes>) {
+        let _ = sizes;
+    }
+
     /// A field, an element or a cell begins.
     fn begin(&mut self, name: Name<'_>) {
         let _ = name;
@@ -79,6 +84,24 @@ pub fn leaves(tree: &impl Arg) -> Vec<Tensor> {
     let mut found = Leaves(Vec::new());
     tree.visit(&mut found);
     found.0
+}
+
+/// The sizes of an argument, as `#[jit(dims(x = [batch, _]))]` declares them.
+#[derive(Debug)]
+pub struct Sizes {
+    /// The name of the argument.
+    pub argument: &'static str,
+    /// One for each axis.
+    pub axes: &'static [Size],
+}
+
+/// The size of one axis of an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Part of the key: every size compiles a version of its own. Written `_`.
+    Fixed,
+    /// A symbol, whose size each call fixes. Written as a name.
+    Symbol(&'static str),
 }
 
 /// The name of a part: `fc1`, or `[3]`.

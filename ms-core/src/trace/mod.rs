@@ -7,7 +7,7 @@ mod compare;
 mod condition;
 mod tracer;
 
-pub use arg::{Arg, Frozen, Name, Sink, Training, Tree, leaves};
+pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
 pub use callable::{Apply, Callable, Invoke, LazyInline};
 pub use cell::{Cell, Layer};
 pub use compare::{Compare, Equals, Ordered, Subject};

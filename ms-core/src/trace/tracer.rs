@@ -220,11 +220,12 @@ impl Tracer {
         Tensor::from_traced(Traced { trace: self.id, frame: frame.serial, value: u32::MAX, ty, shape, poisoned: true })
     }
 
-    /// Declares an argument: wherever `tensor` itself is met while tracing, it is this input.
-    pub fn argument(&self, tensor: &Tensor) {
+    /// Declares an argument: wherever `tensor` itself is met while tracing, it is this input, of a
+    /// type that may leave sizes to the call.
+    pub fn argument(&self, tensor: &Tensor, ty: Type) {
         let mut state = self.state.borrow_mut();
         let index = state.top().bindings.len();
-        let value = state.top().input(tensor.ty(), Binding::Argument(index));
+        let value = state.top().input(ty, Binding::Argument(index));
         state.top().arguments.entry(tensor.identity()).or_insert((tensor.clone(), 0, value));
     }
 

@@ -249,7 +249,8 @@ impl<'a> Parser<'a> {
 
     /// The data of a literal, from `(` on.
     fn literal(&mut self, ty: &Type) -> Result<Literal> {
-        let shape: Shape = ty.shape().ok_or_else(|| self.expected("elements of a type of constant sizes before them"))?;
+        let shape: Shape =
+            ty.shape().ok_or_else(|| self.expected("elements of a type of constant sizes before them"))?;
         let count: usize = shape.iter().product();
         let size = ty.dtype.size();
         self.symbol('(', "the elements")?;

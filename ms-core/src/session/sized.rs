@@ -1,0 +1,117 @@
+//! Compiled graphs of symbolic sizes: traced and optimised once, planned once for each set of
+//! sizes, with kernels that all of them share.
+
+use super::compiled::Compiled;
+use crate::error::{Code, Error, Result};
+use crate::ir::Graph;
+use crate::tensor::{Array, Dim};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// Sets of sizes that are kept ready at most; a full table starts anew.
+const MAX_READY: usize = 1024;
+
+type Sizes = SmallVec<[usize; 2]>;
+
+/// The sizes that a call of a graph fixes, and the graphs of constant sizes that were met.
+pub struct Sized {
+    symbols: Vec<Symbol>,
+    /// Other dimensions of inputs in which symbols stand, and where.
+    others: Vec<(usize, usize, Dim)>,
+    ready: RwLock<FxHashMap<Sizes, Arc<Compiled>>>,
+}
+
+/// A symbol, and the dimension of an input that fixes it.
+struct Symbol {
+    name: String,
+    input: usize,
+    axis: usize,
+    dim: Dim,
+}
+
+impl Sized {
+    /// The sizes of a graph; nothing where all are constant.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when no dimension of an input fixes a symbol.
+    pub fn of(graph: &Graph) -> Result<Option<Self>> {
+        let names = graph.symbols();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let dims = || {
+            let inputs = graph.inputs().iter().enumerate();
+            inputs.flat_map(|(input, &id)| {
+                graph.ty(id).dims.iter().enumerate().map(move |(axis, &dim)| (input, axis, dim))
+            })
+        };
+        let fixing = |name: &str| {
+            let plain = dims().find(|it| it.2.as_symbol().is_some_and(|it| *it == *name));
+            plain.or_else(|| dims().find(|it| it.2.is_linear_in(name)))
+        };
+        let symbol = |name: String| {
+            let (input, axis, dim) = fixing(&name).ok_or_else(|| {
+                let message = format!("no input of `@{}` fixes the size `{name}`", graph.name());
+                Error::new(Code::Shape, message).help("let one argument have it as a dimension of its own")
+            })?;
+            Ok(Symbol { name, input, axis, dim })
+        };
+        let symbols: Vec<Symbol> = names.into_iter().map(symbol).collect::<Result<_>>()?;
+        let fixes = |input, axis| symbols.iter().any(|it| (it.input, it.axis) == (input, axis));
+        let others = dims().filter(|it| it.2.is_symbolic() && !fixes(it.0, it.1)).collect();
+        Ok(Some(Self { symbols, others, ready: RwLock::default() }))
+    }
+
+    /// The graph of the sizes of these inputs, which `make` makes for new ones.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when inputs disagree; what `make` gives.
+    pub fn at(
+        &self,
+        inputs: &[&Array],
+        make: impl FnOnce(&[(&str, usize)]) -> Result<Arc<Compiled>>,
+    ) -> Result<Arc<Compiled>> {
+        let sizes: Sizes = self.symbols.iter().map(|it| it.value(inputs)).collect::<Result<_>>()?;
+        for &(input, axis, dim) in &self.others {
+            self.check(inputs, input, axis, dim, &sizes)?;
+        }
+        if let Some(known) = self.ready.read().unwrap_or_else(PoisonError::into_inner).get(&sizes) {
+            return Ok(known.clone());
+        }
+        let named: Vec<(&str, usize)> = self.symbols.iter().map(|it| &*it.name).zip(sizes.iter().copied()).collect();
+        let made = make(&named)?;
+        let mut ready = self.ready.write().unwrap_or_else(PoisonError::into_inner);
+        if ready.len() >= MAX_READY {
+            ready.clear();
+        }
+        Ok(ready.entry(sizes).or_insert(made).clone())
+    }
+
+    fn check(&self, inputs: &[&Array], input: usize, axis: usize, dim: Dim, sizes: &Sizes) -> Result<()> {
+        let value = |name: &str| self.symbols.iter().position(|it| it.name == name).map(|at| sizes[at]);
+        let wanted = dim.evaluate(&value)?;
+        let given = inputs[input].shape()[axis];
+        if wanted == given {
+            return Ok(());
+        }
+        let fixed = self.symbols.iter().zip(sizes).map(|(it, size)| format!("{} = {size}", it.name));
+        let fixed = fixed.collect::<Vec<_>>().join(", ");
+        let message = format!("axis {axis} of input {input} has size {given}, but `{dim}` is {wanted} where {fixed}");
+        Err(Error::new(Code::Shape, message).with_operands(inputs.iter().map(|it| it.ty().to_string())))
+    }
+}
+
+impl Symbol {
+    fn value(&self, inputs: &[&Array]) -> Result<usize> {
+        let size = inputs[self.input].shape()[self.axis];
+        match self.dim.solve(size) {
+            Some((_, value)) => Ok(value),
+            None => {
+                let (dim, name) = (self.dim, &self.name);
+                let message = format!("no `{name}` makes `{dim}`, axis {} of input {}, {size}", self.axis, self.input);
+                Err(Error::new(Code::Shape, message).with_operands(inputs.iter().map(|it| it.ty().to_string())))
+            }
+        }
+    }
+}

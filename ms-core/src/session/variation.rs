@@ -1,0 +1,69 @@
+//! A word about arguments whose changing sizes make a function compile again and again.
+
+use super::signature::Signature;
+use crate::tensor::{Parameter, Tensor, Type};
+use crate::trace::{Name, Sink};
+
+/// The number of versions from which on it is said.
+pub const MANY_VERSIONS: usize = 8;
+
+/// The warning for one more version of `function`, if the versions that exist, known by the types
+/// of their tensors, differ from this call in sizes of one argument only.
+pub fn warning(
+    function: &str,
+    versions: &[&[Type]],
+    signature: &Signature,
+    sign: impl Fn(&mut dyn Sink),
+) -> Option<String> {
+    let types = signature.types();
+    let alike = versions.iter().filter(|it| it.len() == types.len());
+    let mut changing: Vec<usize> = alike
+        .flat_map(|it| (0..types.len()).filter(|&at| it[at] != types[at] && it[at].rank() == types[at].rank()))
+        .collect();
+    changing.sort_unstable();
+    // The argument that differs most often is the one that varies; others follow it.
+    let at = changing.chunk_by(|a, b| a == b).max_by_key(|it| it.len()).filter(|it| it.len() + 1 >= MANY_VERSIONS)?[0];
+    let varies = |axis: usize| {
+        versions.iter().any(|it| it.get(at).is_some_and(|it| it.dims.get(axis) != types[at].dims.get(axis)))
+    };
+    let axes: Vec<&str> = (0..types[at].rank()).map(|axis| if varies(axis) { "n" } else { "_" }).collect();
+    let mut names = Names::default();
+    sign(&mut names);
+    let (path, argument) = (&names.tensors[at], names.tensors[at].split(['.', '[']).next().unwrap_or_default());
+    Some(format!(
+        "warning[MS131]: `{function}` has been compiled {} times because the sizes of `{path}` keep changing, now \
+         {}\n  help: `#[jit(dims({argument} = [{}]))]` compiles it once for all of them",
+        versions.len(),
+        types[at],
+        axes.join(", ")
+    ))
+}
+
+/// The paths of tensors in the arguments.
+#[derive(Default)]
+struct Names {
+    path: Vec<String>,
+    tensors: Vec<String>,
+}
+
+impl Sink for Names {
+    fn tensor(&mut self, _: &Tensor) {
+        self.tensors.push(self.path.concat());
+    }
+
+    fn parameter(&mut self, _: &Parameter) {}
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn begin(&mut self, name: Name<'_>) {
+        self.path.push(match name {
+            Name::Field(name) if self.path.is_empty() => name.to_owned(),
+            Name::Field(name) => format!(".{name}"),
+            Name::Index(at) => format!("[{at}]"),
+        });
+    }
+
+    fn end(&mut self) {
+        self.path.pop();
+    }
+}

@@ -1,0 +1,45 @@
+//! Graphs of symbolic sizes where the sizes are known, checked.
+
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, subgraphs};
+use crate::ops;
+use crate::tensor::Type;
+
+/// The graph where symbols have these sizes. What tracing took to be equal is looked at here.
+///
+/// # Errors
+/// [`Code::Shape`] at the line of the op whose operands do not fit each other at these sizes.
+pub fn with_sizes(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
+    let size = |name: &str| sizes.iter().find(|it| it.0 == name).map(|it| it.1);
+    let at = || {
+        let named: Vec<String> = sizes.iter().map(|(name, size)| format!("{name} = {size}")).collect();
+        format!("sizes {}", named.join(", "))
+    };
+    let known = graph.with_sizes(&size).map_err(|error| error.within(at()))?;
+    for part in subgraphs(&known).into_iter().map(|it| &**it).chain([&known]) {
+        for (_, node) in part.nodes() {
+            fits(part, node).map_err(|error| {
+                let error = error.with_op(node.op.name()).within(at());
+                node.location.map_or(error.clone(), |it| error.at(it))
+            })?;
+        }
+    }
+    Ok(known)
+}
+
+fn fits(graph: &Graph, node: &Node) -> Result<()> {
+    let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
+    let found = ops::infer(ops::definition(node.op), &node.attrs, &node.regions, &inputs)?;
+    let wanted = node.outputs.iter().map(|&id| graph.ty(id));
+    match wanted.zip(&found).find(|(wanted, found)| wanted != found) {
+        None => Ok(()),
+        Some((wanted, found)) => Err(Error::new(
+            Code::Shape,
+            format!("the result is {found}, where {wanted} was compiled"),
+        )
+        .with_operands(inputs.iter().map(|it| it.to_string()))
+        .help(
+            "the function takes these sizes to be equal; give them one symbol in `dims`, or call it with equal ones",
+        )),
+    }
+}
