@@ -92,7 +92,14 @@ fn one_compilation_serves_every_batch() {
         |x| ops::einsum("bi,bj->bij", &[&x[0], &x[0]]),
         |x| ops::mse_loss(&x[0], ops::ones_like(&x[0])),
         |x| ops::var(&x[0], (), 0, false),
-        |x| ops::scaled_dot_product_attention(&x[0], &x[0], &x[0], &ops::AttentionOptions { causal: true, ..Default::default() }),
+        |x| {
+            ops::scaled_dot_product_attention(
+                &x[0],
+                &x[0],
+                &x[0],
+                &ops::AttentionOptions { causal: true, ..Default::default() },
+            )
+        },
         |x| ops::take_along_axis(&x[0], ops::argmax(&x[0], 1).expand_dims(1), 1),
         |x| ops::gather(&x[0], Tensor::from(vec![1i64, 3]), 1),
     ];
@@ -112,7 +119,11 @@ fn gradients_serve_every_batch() {
         |x| ms::grad(|x: &Tensor| ops::sum(ops::concat(&[x, &data(&[2, 8])], 0).square(), (), false))(&x[0]),
         |x| ms::grad(|x: &Tensor| ops::sum(x.i((.., 1..3)).square(), (), false))(&x[0]),
         |x| ms::grad(|x: &Tensor| ops::sum(x.reshape([-1, 2]).square().max(1, false), (), false))(&x[0]),
-        |x| ms::grad(|x: &Tensor| ops::sum(ms::grad(|x: &Tensor| ops::sum(ops::exp(x), (), false))(x), (), false))(&x[0]),
+        |x| {
+            ms::grad(|x: &Tensor| ops::sum(ms::grad(|x: &Tensor| ops::sum(ops::exp(x), (), false))(x), (), false))(
+                &x[0],
+            )
+        },
     ];
     for &case in cases {
         check(&[&["batch", "_"]], &[&[&[3, 8]], &[&[1, 8]], &[&[64, 8]], &[&[17, 8]]], case);
