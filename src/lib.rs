@@ -11,14 +11,28 @@ pub mod nn;
 pub mod optim;
 pub mod prelude;
 mod print;
+mod statics;
 pub mod train;
 
 pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::session::{
-    Context, GradOperation, Mode, Precision, context, grad, jit, set_context, value_and_grad, with_context,
+    Context, GradOperation, Mode, Precision, context, grad, jit, retrace, set_context, value_and_grad, with_context,
 };
 pub use ms_core::*;
-pub use ms_macros::{Static, Tree, cell, jit_class, jit_closure as jit, lazy_inline};
+pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline};
+/// `jit!(|x: &Tensor| ..)`: [`jit`] for a closure whose body is annotated code.
+///
+/// ```
+/// use ms::{closure::jit, prelude::*};
+/// let clip = jit!(|x: &Tensor| if x > 1.0 { Tensor::scalar(1.0) } else { x.clone() });
+/// # let _ = clip;
+/// ```
+pub mod closure {
+    pub use ms_macros::jit_closure as jit;
+}
+
+inventory::submit! { ms_core::error::LibrarySource(file!()) }
+
 // Linked for the backend that it submits.
 use ms_cpu as _;
 

@@ -1,5 +1,6 @@
 //! What the expansions of the macros call. No part of the interface.
 
+pub use crate::statics::*;
 pub use ms_core::session::{Differentiable, JitFn, Wrt, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{

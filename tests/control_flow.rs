@@ -223,7 +223,7 @@ fn methods_of_cells_are_annotated_code() {
 
 #[test]
 fn closures_are_annotated_code_in_jit() {
-    let clip = ms::jit!(|x: &Tensor, limit: &f32| {
+    let clip = ms::closure::jit!(|x: &Tensor, limit: &f32| {
         let limit = if *limit > 1.0 { 1.0 } else { *limit };
         let inside = limit < x;
         ops::select(ops::logical_not(inside), x, Tensor::scalar(limit))

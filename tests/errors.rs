@@ -1,24 +1,49 @@
 //! Every code of a run-time error has a page, and an error that is caught is a value only.
 
 use ms::prelude::*;
+use std::collections::BTreeSet;
 use std::fs;
 use std::panic;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Every file below a folder.
+fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("a readable entry").path();
+        if path.is_dir() { files(&path, found) } else { found.push(path) }
+    }
+}
+
+/// The codes that are defined in enums (`Shape = 100`) or named in texts (`MS100`).
+fn codes(text: &str) -> BTreeSet<u16> {
+    let defined = text.lines().filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = ")?.1.parse().ok());
+    let named = text.match_indices("MS").filter_map(|(at, _)| {
+        let digits = text.get(at + 2..at + 5)?;
+        digits.bytes().all(|it| it.is_ascii_digit()).then(|| digits.parse().ok())?
+    });
+    defined.filter(|code| (1..1000).contains(code)).chain(named).collect()
+}
 
 #[test]
 fn every_code_is_explained() {
-    let root = env!("CARGO_MANIFEST_DIR");
-    let source = fs::read_to_string(format!("{root}/ms-core/src/error.rs")).expect("the codes");
-    let codes =
-        source.lines().filter_map(|line| line.trim().strip_suffix(',')?.split_once(" = ")?.1.parse::<u16>().ok());
-    let mut count = 0;
-    for code in codes {
-        let page = format!("{root}/docs/errors/MS{code:03}.md");
-        let text = fs::read_to_string(&page).unwrap_or_else(|_| panic!("{page} is missing"));
-        assert!(text.starts_with(&format!("# MS{code:03}: ")), "{page} starts with its code");
-        count += 1;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = Vec::new();
+    ["src", "ms-core/src", "ms-macros/src", "docs/errors"].iter().for_each(|it| files(&root.join(it), &mut sources));
+    let mut found = BTreeSet::new();
+    for source in sources {
+        let text = fs::read_to_string(&source).expect("sources are text");
+        let name = source.file_name().expect("a file has a name").to_string_lossy().into_owned();
+        let defines = ["error.rs", "diag.rs"].contains(&&*name);
+        let known = if defines { codes(&text) } else { codes(&text.replace(" = ", "")) };
+        found.extend(known);
     }
-    assert!(count > 10, "{count} codes found");
+    for code in &found {
+        let page = root.join(format!("docs/errors/MS{code:03}.md"));
+        let text = fs::read_to_string(&page).unwrap_or_else(|_| panic!("{} is missing", page.display()));
+        assert!(text.starts_with(&format!("# MS{code:03}: ")), "{} starts with its code", page.display());
+    }
+    assert!(found.len() > 30, "{found:?}");
 }
 
 #[test]

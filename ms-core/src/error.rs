@@ -1,5 +1,12 @@
 //! Errors as values: a code, the facts, one place that prints them.
 
+mod calls;
+mod warning;
+
+pub use calls::{LibrarySource, in_call};
+pub use warning::{collect_warnings, warn};
+
+use calls::Frame;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::panic::Location;
@@ -11,6 +18,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Code {
+    /// A traced value was used outside its trace.
+    Escaped = 40,
+    /// A function is compiled again and again for one argument.
+    Specialisations = 60,
+    /// A gradient was asked for where none exists.
+    NoGradient = 70,
     /// Shapes that do not fit the op.
     Shape = 100,
     /// A dtype that the op does not take, or operands whose dtypes differ.
@@ -21,12 +34,8 @@ pub enum Code {
     Argument = 103,
     /// The value of a traced tensor was asked for.
     TracedValue = 104,
-    /// A gradient was asked for where none exists.
-    NoGradient = 105,
     /// Two parameters of one cell have the same name.
     DuplicateName = 106,
-    /// A traced value was used outside its trace.
-    Escaped = 107,
     /// Text that does not parse.
     Parse = 108,
     /// A graph that breaks an invariant: a defect of this project.
@@ -41,10 +50,22 @@ pub enum Code {
     Condition = 113,
     /// A tensor that memory cannot hold.
     Memory = 114,
+    /// A result whose shape depends on data, in a graph.
+    DataDependentShape = 115,
+    /// A size that is not known while tracing.
+    SymbolicShape = 116,
+    /// Compiled functions that call one another without an end.
+    Recursion = 117,
+    /// A traced value on another thread.
+    Thread = 118,
+    /// A parameter that cannot be made here.
+    Created = 119,
     /// An assertion on a tensor that does not hold.
     Assertion = 120,
     /// Arguments whose sizes are not those that are declared.
     Sizes = 130,
+    /// A function is compiled again and again for sizes that change.
+    VaryingSizes = 131,
     /// Axes that `vmap` maps over have different sizes, or none is given.
     LaneCount = 140,
     /// `in_axes` or `out_axes` that do not fit the arguments or results.
@@ -80,6 +101,8 @@ pub struct Report {
     pub location: Option<&'static Location<'static>>,
     /// The user's line where only its text is known: compiled code keeps nothing else.
     pub line: Option<String>,
+    /// The line of the library, where a user's line called code of the library that failed.
+    pub library: Option<&'static Location<'static>>,
     /// The cells and compiled functions that were being called, innermost first, each with the
     /// line that called it; or the node of a graph.
     pub within: Vec<String>,
@@ -99,6 +122,7 @@ impl Error {
             operands: Vec::new(),
             location: None,
             line: None,
+            library: None,
             within: Vec::new(),
             help: None,
             related: Vec::new(),
@@ -149,11 +173,19 @@ impl Error {
         self
     }
 
-    /// Names the calls that are under way on this thread, unless they are named already.
+    /// Names the calls that are under way on this thread, unless they are named already. The
+    /// user's line that led into the library stands before the line in the library.
     pub fn in_calls(mut self) -> Self {
         if self.0.within.is_empty() {
-            self.0.within =
-                CALLS.with(|it| it.borrow().iter().rev().map(|(name, at)| format!("`{name}` at {at}")).collect());
+            calls::calls(|frames| {
+                self.0.within = frames.iter().rev().map(Frame::to_string).collect();
+                if let Some(inner) = self.0.location.filter(|it| calls::is_library(it))
+                    && let Some(user) = frames.iter().rev().map(|it| it.location).find(|it| !calls::is_library(it))
+                {
+                    self.0.location = Some(user);
+                    self.0.library = Some(inner);
+                }
+            });
         }
         self
     }
@@ -181,8 +213,19 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write(f, "error")
+    }
+}
+
+impl Error {
+    /// The text of a warning.
+    pub fn as_warning(&self) -> impl fmt::Display {
+        fmt::from_fn(|f| self.write(f, "warning"))
+    }
+
+    fn write(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
         let report = &*self.0;
-        write!(f, "error[{}]: ", report.code)?;
+        write!(f, "{kind}[{}]: ", report.code)?;
         if let Some(op) = &report.op {
             write!(f, "`{op}`: ")?;
         }
@@ -194,6 +237,9 @@ impl fmt::Display for Error {
         }
         if !report.operands.is_empty() {
             write!(f, "\n   = operands: {}", report.operands.join(", "))?;
+        }
+        if let Some(location) = report.library {
+            write!(f, "\n   = library: {location}")?;
         }
         for place in &report.within {
             write!(f, "\n   = in: {place}")?;
@@ -221,24 +267,6 @@ thread_local! {
     static RAISED: RefCell<Option<Error>> = const { RefCell::new(None) };
     /// The calls of [`catch`] that are under way.
     static CATCHING: Cell<usize> = const { Cell::new(0) };
-}
-
-thread_local! {
-    /// The calls of cells and compiled functions that are under way, innermost last.
-    static CALLS: RefCell<Vec<(&'static str, &'static Location<'static>)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Runs `f` as the call of a named cell or function, for the errors inside.
-pub fn in_call<R>(name: &'static str, location: &'static Location<'static>, f: impl FnOnce() -> R) -> R {
-    struct Pop;
-    impl Drop for Pop {
-        fn drop(&mut self) {
-            CALLS.with(|it| it.borrow_mut().pop());
-        }
-    }
-    CALLS.with(|it| it.borrow_mut().push((name, location)));
-    let _pop = Pop;
-    f()
 }
 
 thread_local! {

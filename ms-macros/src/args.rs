@@ -7,7 +7,38 @@ use darling::ast::NestedMeta;
 use proc_macro2::TokenStream;
 use syn::{Attribute, Meta, Path};
 
-/// Options of `#[jit]`, `#[cell]` and `#[jit_class]`.
+/// Options of `#[jit]`.
+#[derive(Default, FromMeta)]
+#[darling(default)]
+pub struct JitArgs {
+    /// The path of the library.
+    #[darling(rename = "crate")]
+    root: Option<Path>,
+    /// Only arguments decide what is built.
+    pub pure: bool,
+}
+
+impl JitArgs {
+    /// Reads the options; mistakes are refused one by one.
+    pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
+        parse(tokens, "the options of `#[jit]` are `pure` and `crate = path`", diags)
+    }
+
+    /// The names for the expansion.
+    pub fn names(&self) -> Names {
+        Names::new(self.root.as_ref())
+    }
+}
+
+fn parse<T: FromMeta + Default>(tokens: TokenStream, help: &str, diags: &mut Diags) -> T {
+    let parsed = NestedMeta::parse_meta_list(tokens).map_err(darling::Error::from).and_then(|it| T::from_list(&it));
+    parsed.unwrap_or_else(|errors| {
+        unknown(errors, help, diags);
+        T::default()
+    })
+}
+
+/// Options of `#[cell]` and `#[jit_class]`.
 #[derive(Default, FromMeta)]
 #[darling(default)]
 pub struct ItemArgs {
@@ -19,13 +50,7 @@ pub struct ItemArgs {
 impl ItemArgs {
     /// Reads the options; mistakes are refused one by one.
     pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
-        match NestedMeta::parse_meta_list(tokens).map_err(darling::Error::from).and_then(|it| Self::from_list(&it)) {
-            Ok(args) => args,
-            Err(errors) => {
-                unknown(errors, "the only option is `crate = path`", diags);
-                Self::default()
-            }
-        }
+        parse(tokens, "the only option is `crate = path`", diags)
     }
 
     /// The names for the expansion.
@@ -64,6 +89,15 @@ fn unknown(errors: darling::Error, help: &str, diags: &mut Diags) {
     for error in errors.flatten() {
         diags.refuse_at(Code::UnknownOption, error.span(), error, help);
     }
+}
+
+/// Takes `#[jit(..)]` out of `attrs`, and reads its options.
+pub fn take_jit(attrs: &mut Vec<Attribute>, diags: &mut Diags) -> Option<JitArgs> {
+    let at = attrs.iter().position(|it| is(it, "jit"))?;
+    Some(match attrs.remove(at).meta {
+        Meta::List(it) => JitArgs::parse(it.tokens, diags),
+        _ => JitArgs::default(),
+    })
 }
 
 /// Takes the attribute `name` without options out of `attrs`, and says whether it was there.

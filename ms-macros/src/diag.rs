@@ -32,6 +32,8 @@ pub enum Code {
     Captures = 22,
     /// An assignment to a static.
     StaticAssignment = 23,
+    /// A pure function that depends on more than its arguments.
+    Impure = 24,
 }
 
 impl Code {
@@ -50,6 +52,8 @@ impl Code {
         Self::LazyInline,
         Self::Captures,
         Self::StaticAssignment,
+        Self::Impure,
+        Self::Impure,
     ];
 }
 

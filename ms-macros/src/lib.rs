@@ -13,6 +13,7 @@ mod fingerprint;
 mod names;
 mod print;
 mod resolve;
+mod statics;
 #[cfg(test)]
 mod tests;
 
@@ -28,13 +29,14 @@ use proc_macro2::TokenStream as Tokens;
 /// `#[dynamic] lr: f32` makes a scalar an input, a 0-d tensor in the body; `&mut` structures are
 /// inputs and outputs. Results: a `Tree`, or a `Result` of one.
 ///
-/// Options: `crate = path` where `ms` has another name.
+/// Options: `pure` promises that only the arguments decide what is built, so that a later process
+/// need not trace the function again; `crate = path` where `ms` has another name.
 #[proc_macro_attribute]
 pub fn jit(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::func::expand)
 }
 
-/// `ms::jit!(|x: &Tensor| ..)`: [`macro@jit`] for a closure that captures nothing.
+/// `jit!(|x: &Tensor| ..)`, in `ms::closure`: [`macro@jit`] for a closure that captures nothing.
 #[proc_macro]
 pub fn jit_closure(closure: TokenStream) -> TokenStream {
     derive(closure, emit::closure::expand)

@@ -31,3 +31,14 @@ pub fn own(name: &str) -> Ident {
 pub fn own_nth(name: &str, n: usize) -> Ident {
     format_ident!("__{name}{n}", span = Span::mixed_site())
 }
+
+/// The same names, shown at `at` in messages.
+pub fn respan(tokens: TokenStream, at: Span) -> TokenStream {
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(at.resolved_at(token.span()));
+            token
+        })
+        .collect()
+}

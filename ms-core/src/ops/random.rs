@@ -7,7 +7,7 @@
 
 use super::distribution::{RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM};
 use super::{OpDef, add, argsort};
-use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Tensor, apply1};
+use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Tensor, apart, apply1};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// A source of random tensors with a state of its own.
@@ -128,7 +128,7 @@ impl Generator {
 /// The generator that the functions of this module draw from; it starts from seed 0.
 pub fn default_generator() -> &'static Generator {
     static DEFAULT: OnceLock<Generator> = OnceLock::new();
-    DEFAULT.get_or_init(|| Generator::new(0))
+    DEFAULT.get_or_init(|| apart(|| Generator::new(0)))
 }
 
 /// Starts the default generator again from a seed.

@@ -11,7 +11,7 @@ use crate::with_element;
 /// The positions of the elements that are not zero, in row-major order: i64 `[count, rank]`.
 ///
 /// # Panics
-/// Raises [`Code::TracedValue`] while tracing, as the number of rows depends on data:
+/// Raises [`Code::DataDependentShape`] while tracing, as the number of rows depends on data:
 /// [`nonzero_sized`] takes it as an argument.
 ///
 /// ```
@@ -68,7 +68,7 @@ pub fn nonzero_sized(x: impl AsTensor, size: usize, fill: i64) -> Tensor {
 /// The elements of `x` where `mask` is true, in row-major order; both broadcast.
 ///
 /// # Panics
-/// Raises [`Code::TracedValue`] while tracing, as their number depends on data:
+/// Raises [`Code::DataDependentShape`] while tracing, as their number depends on data:
 /// [`masked_select_sized`] takes it as an argument. [`Code::DType`] unless `mask` holds bools,
 /// [`Code::Shape`] when the shapes do not broadcast.
 ///
@@ -134,7 +134,7 @@ fn flat_pair(op: &str, x: &Tensor, mask: &Tensor) -> [Tensor; 2] {
 #[track_caller]
 fn refuse_traced(op: &str, x: &Tensor) {
     if x.is_traced() {
-        let error = refusal(op, &[x], Code::TracedValue, "the size of the result depends on data");
+        let error = refusal(op, &[x], Code::DataDependentShape, "the size of the result depends on data");
         raise(error.help(format!("say how many results there are with `{op}_sized`, or keep the shape and `select`")));
     }
 }

@@ -2,11 +2,13 @@
 
 use super::compiled::Compiled;
 use super::context::{self, Mode, Precision};
+use super::functions;
 use super::signature::{Signature, TypeKey};
+use super::specialise::{self, Facts, Specialisation};
 use super::variation::{MANY_VERSIONS, warning};
-use crate::error::{Error, Result, catch, in_call, raise};
+use crate::error::{Code, Error, Result, catch, in_call, raise, warn};
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, Type, dispatch_mode, with_created};
-use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, leaves, run_traced};
+use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, cell_path, leaves, run_traced};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -14,7 +16,7 @@ use std::ops::Deref;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// A compiled function: a `static` at its definition, which the macros emit.
 pub struct JitFn {
@@ -24,10 +26,13 @@ pub struct JitFn {
     source: u64,
     /// Whether it compiles in graph mode only, as the `construct` of a cell does.
     graph_mode_only: bool,
+    /// Whether only arguments decide what is built.
+    pure: bool,
     versions: RwLock<Option<Versions>>,
     /// Whether it was said that sizes keep changing.
     warned: AtomicBool,
     created: Created,
+    specialisation: Mutex<Option<Specialisation>>,
 }
 
 /// Versions by the hash of their signature.
@@ -67,7 +72,20 @@ impl JitFn {
     const fn with_mode(name: &'static str, file: &'static str, line: u32, source: u64, graph_mode_only: bool) -> Self {
         let versions = RwLock::new(None);
         let warned = AtomicBool::new(false);
-        Self { name, file, line, source, graph_mode_only, versions, warned, created: Created::new() }
+        let created = Created::new();
+        let specialisation = Mutex::new(None);
+        Self { name, file, line, source, graph_mode_only, pure: false, versions, warned, created, specialisation }
+    }
+
+    /// The same function, of which the user says that only its arguments decide what is built.
+    pub const fn pure(mut self) -> Self {
+        self.pure = true;
+        self
+    }
+
+    /// Whether only arguments decide what is built, so that the trace itself can be skipped.
+    pub fn is_pure(&self) -> bool {
+        self.pure
     }
 
     /// The name, for messages and reports.
@@ -101,7 +119,11 @@ impl JitFn {
             (it.precision, mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph))
         });
         if !compiles {
-            let state = if mode == DispatchMode::Trace { State::Inline } else { State::Eager };
+            let state = match Tracer::current() {
+                Some(tracer) => State::Inline(cell_path(tracer.id(), sign)),
+                None if mode == DispatchMode::Trace => State::Inline(None),
+                None => State::Eager,
+            };
             return Call { function: self, location, precision, monomorph, signature: Signature::default(), state };
         }
         let mut signature = Signature::new(monomorph, precision);
@@ -111,10 +133,13 @@ impl JitFn {
             _ if refused.is_some() => State::Refused(refused.map(|it| it.with_op(self.name).at(location))),
             Some(version) => State::Ready(version),
             None => {
-                self.warn_of_variation(&signature, sign);
+                self.warn_of_variation(&signature, &sign);
                 let tracer = Tracer::new(self.name);
                 signature.tensors().iter().zip(signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
-                State::Trace(tracer)
+                let mut facts = Facts::default();
+                sign(&mut facts);
+                let path = cell_path(tracer.id(), sign);
+                State::Trace(Box::new(Tracing { tracer, path, facts }))
             }
         };
         Call { function: self, location, precision, monomorph, signature, state }
@@ -134,13 +159,14 @@ impl JitFn {
             sign(&mut pattern);
             pattern
         });
+        let path = cell_path(tracer.id(), sign);
         Call {
             function: self,
             location: Location::caller(),
             precision: context::read(|it| it.precision),
             monomorph,
             signature: Signature::default(),
-            state: State::Cell(CellCall { tracer, pattern }),
+            state: State::Cell(CellCall { tracer, pattern }, path),
         }
     }
 
@@ -158,14 +184,10 @@ impl JitFn {
         if all.len() < MANY_VERSIONS || self.warned.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(text) = warning(self.name, &all, signature, sign)
+        if let Some(warning) = warning(self.name, &all, signature, sign)
             && !self.warned.swap(true, Ordering::Relaxed)
         {
-            eprintln!(
-                "{text}
-  --> {}:{}",
-                self.file, self.line
-            );
+            warn(warning.at_line(&format!("{}:{}", self.file, self.line)));
         }
     }
 
@@ -188,16 +210,24 @@ pub struct Call {
 enum State {
     /// The body runs as plain Rust with eager ops.
     Eager,
-    /// The body runs inside the trace of its caller.
-    Inline,
-    /// The body is a graph of its own in the trace of its caller.
-    Cell(CellCall),
+    /// The body runs inside the trace of its caller, as the call of the cell at this path.
+    Inline(Option<Rc<str>>),
+    /// The body is a graph of its own in the trace of its caller; the cell is at this path.
+    Cell(CellCall, Option<Rc<str>>),
     /// A version exists.
     Ready(Arc<Version>),
     /// The body is traced.
-    Trace(Rc<Tracer>),
+    Trace(Box<Tracing>),
     /// The arguments do not fit what is declared of them; given out once.
     Refused(Option<Error>),
+}
+
+/// A trace under way.
+struct Tracing {
+    tracer: Rc<Tracer>,
+    /// The path of the cell that is called.
+    path: Option<Rc<str>>,
+    facts: Facts,
 }
 
 /// An argument as the body sees it.
@@ -293,12 +323,12 @@ impl Call {
     pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
         match &mut self.state {
             State::Refused(error) => return error.take().map(R::refuse),
-            State::Ready(_) | State::Cell(_) => {}
+            State::Ready(_) | State::Cell(..) => {}
             _ => return None,
         }
         match &self.state {
             State::Ready(version) => Some(self.run(version).unwrap_or_else(|error| R::refuse(error))),
-            State::Cell(cell) => cell.known(self.location).map(R::join),
+            State::Cell(cell, _) => cell.known(self.location).map(R::join),
             _ => None,
         }
     }
@@ -306,8 +336,8 @@ impl Call {
     /// An argument as the body has to see it.
     #[track_caller]
     pub fn enter<'a, T: Arg + ?Sized>(&mut self, arg: &'a T) -> Entered<'a, T> {
-        let State::Trace(tracer) = &self.state else { return Entered::Given(arg) };
-        let mut next = |it: &Tensor| match tracer.value(it) {
+        let State::Trace(tracing) = &self.state else { return Entered::Given(arg) };
+        let mut next = |it: &Tensor| match tracing.tracer.value(it) {
             Ok(value) => value,
             Err(error) => raise(error),
         };
@@ -316,32 +346,38 @@ impl Call {
 
     /// The result of running `body`: traced and compiled, or as it stands.
     #[track_caller]
-    pub fn finish<R: JitReturn>(self, body: impl FnOnce() -> R) -> R {
+    pub fn finish<R: JitReturn>(mut self, body: impl FnOnce() -> R) -> R {
         let (name, location) = (self.function.name, self.location);
-        let body = || in_call(name, location, body);
-        let tracer = match &self.state {
-            State::Inline => return body(),
-            State::Cell(cell) => {
-                return cell.trace(name, location, || body().split()).map_or_else(|refused| refused, R::join);
+        let body = |path| in_call(name, path, location, body);
+        let created = &self.function.created;
+        let Tracing { tracer, path, facts } = match std::mem::replace(&mut self.state, State::Eager) {
+            State::Inline(path) => return body(path),
+            State::Cell(cell, path) => {
+                return cell.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join);
             }
-            State::Eager => return with_created(&self.function.created, self.monomorph.bits(), || R::run(body)),
-            State::Ready(version) => return self.run(version).unwrap_or_else(|error| R::refuse(error)),
-            State::Trace(tracer) => tracer.clone(),
+            State::Eager => return with_created(created, self.monomorph.bits(), || R::run(|| body(None))),
+            State::Ready(version) => return self.run(&version).unwrap_or_else(|error| R::refuse(error)),
+            State::Trace(tracing) => *tracing,
             State::Refused(_) => unreachable!("a refused call ends before its body"),
         };
-        let result = with_created(&self.function.created, self.monomorph.bits(), || run_traced(&tracer, body));
+        let result = with_created(created, self.monomorph.bits(), || run_traced(&tracer, || body(path)));
         let template = match result.map(R::split) {
             Some(Ok(tree)) => Some(tree),
             Some(Err(refused)) => return refused,
             None => None,
         };
-        match self.compile::<R>(&tracer, template) {
+        match self.compile::<R>(&tracer, facts, template) {
             Ok(version) => self.run(&version).unwrap_or_else(|error| R::refuse(error)),
             Err(error) => R::refuse(error.at(self.location)),
         }
     }
 
-    fn compile<R: JitReturn>(&self, tracer: &Tracer, template: Option<R::Tree>) -> Result<Arc<Version>> {
+    fn compile<R: JitReturn>(&self, tracer: &Tracer, facts: Facts, template: Option<R::Tree>) -> Result<Arc<Version>> {
+        if self.function.pure && !self.function.created.is_empty() {
+            let message = format!("`{}` is pure, and makes parameters", self.function.name);
+            let help = "make them outside and pass the cell as an argument, or remove `pure`";
+            tracer.report(Error::new(Code::Created, message).at(self.location).help(help));
+        }
         let results = template.as_ref().map(leaves).unwrap_or_default();
         let trace = tracer.finish(&results)?;
         let template = template.expect("a trace without errors has a result");
@@ -361,6 +397,11 @@ impl Call {
             results: results.len(),
         });
         self.function.insert(&self.signature, version.clone());
+        functions::register(self.monomorph.path(), self.function);
+        let mut known = self.function.specialisation.lock().unwrap_or_else(PoisonError::into_inner);
+        let (monomorph, count) = (self.monomorph.bits(), self.function.versions());
+        specialise::check(self.function, &mut known, monomorph, count, facts, self.location);
+        drop(known);
         Ok(version)
     }
 

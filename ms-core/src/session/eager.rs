@@ -1,7 +1,7 @@
 //! Eager execution: one op at a time, through the same kernels as compiled graphs.
 
 use super::quick;
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::exec::{self, Backend, KernelCode};
 use crate::lower::single::{self, KernelKey};
 use crate::ops::{self, Lowering, OpDef, Types};
@@ -16,13 +16,6 @@ use std::sync::Arc;
 struct Eager;
 
 inventory::submit! { EagerDispatcher(&Eager) }
-
-/// Why a traced value cannot be an operand of an eager op.
-pub(super) fn not_an_array(tensor: &Tensor) -> Error {
-    Error::new(Code::Escaped, "a traced value is used outside the function that made it")
-        .with_operands([tensor.ty().to_string()])
-        .help("return it from that function, and use the result")
-}
 
 type Operands<'a> = SmallVec<[&'a Array; 3]>;
 
@@ -130,7 +123,7 @@ impl Dispatcher for Eager {
         let def = ops::definition(call.op);
         let mut operands = Operands::new();
         for input in call.inputs {
-            operands.push(input.as_array().ok_or_else(|| not_an_array(input).with_op(def.name()).at(call.location))?);
+            operands.push(input.array().map_err(|error| error.with_op(def.name()).at(call.location))?);
         }
         match run(def, &call, &operands) {
             Ok(outputs) => Ok(outputs.into_iter().map(Tensor::from_array).collect()),
@@ -147,9 +140,7 @@ impl Dispatcher for Eager {
 
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
-        if value.is_traced() {
-            return Err(not_an_array(value).with_op("assign"));
-        }
+        value.array().map_err(|error| error.with_op("assign"))?;
         check_write(parameter, value)?;
         parameter.store(value.clone());
         Ok(())

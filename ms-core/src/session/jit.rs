@@ -35,7 +35,7 @@ macro_rules! functions {
             fn into_jitted(self, function: &'static JitFn) -> Box<Self::Jitted> {
                 let key = type_key(&self);
                 Box::new(move |$($arg: &$ty),*| {
-                    let mut call = function.begin(key, |_sink| { $($arg.visit(_sink);)* });
+                    let mut call = function.begin(key, |_sink| { $(_sink.argument(concat!("argument ", stringify!($arg))); $arg.visit(_sink);)* });
                     if let Some(result) = call.cached() {
                         return result;
                     }

@@ -5,25 +5,38 @@ use crate::error::{Code, Error};
 use crate::tensor::{Dim, Parameter, Tensor, Type};
 use crate::trace::{Sink, Size, Sizes};
 use smallvec::SmallVec;
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::hash::{Hash, Hasher};
 
 /// The type of a function or closure: tells monomorphisations apart.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TypeKey(TypeId);
+pub struct TypeKey {
+    id: TypeId,
+    name: &'static str,
+}
 
 impl TypeKey {
     /// The key as a number, equal for equal types within a process.
     pub fn bits(self) -> u64 {
         let mut hasher = rustc_hash::FxHasher::default();
-        self.hash(&mut hasher);
+        self.id.hash(&mut hasher);
         hasher.finish()
     }
+
+    /// The path of the function; of a closure, that of the function around it.
+    pub fn path(self) -> &'static str {
+        path(self.name)
+    }
+}
+
+/// The path of the function with this type name.
+pub(super) fn path(name: &'static str) -> &'static str {
+    name.strip_suffix("::{{closure}}").unwrap_or(name)
 }
 
 /// The key of the type of `value`.
 pub fn type_key<T: ?Sized>(_: &T) -> TypeKey {
-    TypeKey(typeid::of::<T>())
+    TypeKey { id: typeid::of::<T>(), name: type_name::<T>() }
 }
 
 /// The signature of one call: what the compiled code depends on, as words, and the tensors that

@@ -1,6 +1,7 @@
 //! A word about arguments whose changing sizes make a function compile again and again.
 
 use super::signature::Signature;
+use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Name, Sink};
 
@@ -14,7 +15,7 @@ pub fn warning(
     versions: &[&[Type]],
     signature: &Signature,
     sign: impl Fn(&mut dyn Sink),
-) -> Option<String> {
+) -> Option<Error> {
     let types = signature.types();
     let alike = versions.iter().filter(|it| it.len() == types.len());
     let mut changing: Vec<usize> = alike
@@ -30,13 +31,13 @@ pub fn warning(
     let mut names = Names::default();
     sign(&mut names);
     let (path, argument) = (&names.tensors[at], names.tensors[at].split(['.', '[']).next().unwrap_or_default());
-    Some(format!(
-        "warning[MS131]: `{function}` has been compiled {} times because the sizes of `{path}` keep changing, now \
-         {}\n  help: `#[jit(dims({argument} = [{}]))]` compiles it once for all of them",
+    let message = format!(
+        "`{function}` has been compiled {} times because the sizes of `{path}` keep changing, now {}",
         versions.len(),
-        types[at],
-        axes.join(", ")
-    ))
+        types[at]
+    );
+    let help = format!("`#[jit(dims({argument} = [{}]))]` compiles it once for all of them", axes.join(", "));
+    Some(Error::new(Code::VaryingSizes, message).help(help))
 }
 
 /// The paths of tensors in the arguments.
@@ -54,6 +55,11 @@ impl Sink for Names {
     fn parameter(&mut self, _: &Parameter) {}
 
     fn fixed(&mut self, _: u64) {}
+
+    fn argument(&mut self, name: &'static str) {
+        self.path.clear();
+        self.path.push(name.to_owned());
+    }
 
     fn begin(&mut self, name: Name<'_>) {
         self.path.push(match name {

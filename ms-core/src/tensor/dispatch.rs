@@ -2,8 +2,9 @@
 
 use super::op::{Attrs, Op};
 use super::parameter::Parameter;
+use super::escape::escaped;
 use super::tensor::{Tensor, Traced};
-use crate::error::{Code, Error, Result, raise};
+use crate::error::{Error, Result, raise};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::RefCell;
@@ -64,13 +65,13 @@ pub trait Dispatcher {
     /// Why the value of a traced tensor cannot be had; may unwind to the trace's boundary.
     #[track_caller]
     fn refuse_read(&self, traced: &Traced) -> Error {
-        escaped(traced, "value")
+        escaped(traced).at(Location::caller())
     }
 
     /// Ends the call because a shape was asked for that is not known.
     #[track_caller]
     fn refuse_shape(&self, traced: &Traced) -> ! {
-        raise(escaped(traced, "shape"))
+        raise(escaped(traced))
     }
 
     /// Says that `alias` has the elements of `tensor` under an identity of its own, and is the
@@ -86,13 +87,6 @@ pub trait Dispatcher {
     fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
         None
     }
-}
-
-#[track_caller]
-fn escaped(traced: &Traced, what: &str) -> Error {
-    Error::new(Code::Escaped, format!("the {what} of a traced `{}` was asked for outside its trace", traced.ty))
-        .at(Location::caller())
-        .help("return the tensor from the compiled function and read it there")
 }
 
 /// The executor that is used outside every trace; one is submitted per process.

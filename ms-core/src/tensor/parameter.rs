@@ -42,6 +42,11 @@ impl Created {
     pub const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
+
+    /// Whether the function has made none.
+    pub fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
 }
 
 /// A run that may make slots.
@@ -92,6 +97,12 @@ pub fn with_created<R>(created: &'static Created, key: u64, f: impl FnOnce() -> 
     f()
 }
 
+/// Runs `f` so that the slots it makes belong to no function: those of the process.
+pub fn apart<R>(f: impl FnOnce() -> R) -> R {
+    let _restore = Restore(RUN.with(|it| it.borrow_mut().take()));
+    f()
+}
+
 impl Parameter {
     /// A trainable slot whose first value `init` gives: eagerly, even while a function that makes
     /// the slot is being traced, and once, however often that function runs.
@@ -108,23 +119,46 @@ impl Parameter {
                 let message = format!("the initial value of a parameter of {ty} is {}", value.ty());
                 raise(Error::new(Code::Shape, message).at(here));
             }
-            Self::new(value, name)
+            Self::make(value, name.to_owned())
         };
+        Self::once(name, &ty, make)
+    }
+
+    /// The slot that the running function made for this name and type before, or a new one.
+    fn once(name: &str, ty: &Type, make: impl FnOnce() -> Self) -> Self {
         // Taken out meanwhile: slots that `init` makes are no part of the run.
         match RUN.with(|it| it.borrow_mut().take()) {
             None => make(),
             Some(run) => {
                 let mut running = Restore(Some(run));
-                running.0.as_mut().expect("put there above").slot(name, &ty, make)
+                running.0.as_mut().expect("put there above").slot(name, ty, make)
             }
         }
     }
 
     /// A trainable slot that holds `value`. The name may be empty: its path in the cell stands for it.
+    ///
+    /// A function that makes a slot makes it once: compiled or run eagerly, its later calls get the
+    /// first slot of the same name and type again.
+    ///
+    /// # Panics
+    /// Raises [`Code::Created`](crate::Code::Created) for a value that is computed by the function
+    /// that is being compiled; [`Parameter::init`] computes it eagerly.
+    #[track_caller]
     pub fn new(value: Tensor, name: impl Into<String>) -> Self {
+        if let Some(traced) = value.as_traced() {
+            let message = "the first value of a parameter is computed by the function that is being compiled";
+            let help = "compute it eagerly: `Parameter::init(name, shape, dtype, || ..)`";
+            raise(Error::new(Code::Created, message).with_operands([traced.ty.to_string()]).help(help));
+        }
+        let (name, ty) = (name.into(), value.ty());
+        Self::once(&name.clone(), &ty, || Self::make(value, name))
+    }
+
+    fn make(value: Tensor, name: String) -> Self {
         Self(Arc::new(Slot {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            name: name.into(),
+            name,
             requires_grad: AtomicBool::new(true),
             value: RwLock::new(value),
         }))

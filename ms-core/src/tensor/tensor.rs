@@ -5,6 +5,7 @@ use super::dim::{Dim, Dims};
 use super::dispatch::{current_dispatcher, eager};
 use super::dtype::DType;
 use super::element::{Element, Scalar};
+use super::escape::escaped;
 use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
 use super::types::Type;
@@ -128,7 +129,7 @@ impl Tensor {
         }
     }
 
-    /// The sizes of all dimensions. Raises [`Code::TracedValue`] for a symbolic dimension; use
+    /// The sizes of all dimensions. Raises [`Code::SymbolicShape`] for a symbolic dimension; use
     /// [`Tensor::dim`] there.
     #[track_caller]
     #[inline]
@@ -187,6 +188,18 @@ impl Tensor {
         match &self.0 {
             Repr::Array(array) => array.ty(),
             Repr::Traced(traced) => traced.ty.clone(),
+        }
+    }
+
+    /// The array of a tensor that is no traced value.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`] or [`Code::Thread`] for a traced value, which has left its trace.
+    #[inline]
+    pub fn array(&self) -> Result<&Array> {
+        match &self.0 {
+            Repr::Array(array) => Ok(array),
+            Repr::Traced(traced) => Err(escaped(traced)),
         }
     }
 

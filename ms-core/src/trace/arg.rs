@@ -1,7 +1,9 @@
 //! What compiled functions take and give: values that can be looked into.
 
 use crate::tensor::{Parameter, Tensor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a compiled function or a cell",
     label = "neither tensors nor a host value that can be hashed",
-    note = "derive `Tree` or `Static` for it, wrap it in `Frozen`, or mark the field `#[cell(skip)]`"
+    note = "MS050: derive `Tree` or `Static` for it, wrap it in `Frozen`, or mark the field `#[cell(skip)]`"
 )]
 pub trait Arg {
     /// Shows everything inside to `sink`, always in the same order.
@@ -52,6 +54,11 @@ pub trait Sink {
     /// A host value, or a part of one: number of elements, discriminant, bits.
     fn fixed(&mut self, bits: u64);
 
+    /// A float, by its bits.
+    fn float(&mut self, bits: u64) {
+        self.fixed(bits);
+    }
+
     /// Whether a cell trains.
     fn training(&mut self, flag: &Training) {
         self.fixed(flag.get() as u64);
@@ -62,7 +69,18 @@ pub trait Sink {
         let _ = sizes;
     }
 
-    /// A field, an element or a cell begins.
+    /// An argument of a call begins.
+    fn argument(&mut self, name: &'static str) {
+        let _ = name;
+    }
+
+    /// What is shown from here on, up to the end of the part, belongs to a cell of this type at
+    /// this address.
+    fn cell(&mut self, name: &'static str, address: usize) {
+        let _ = (name, address);
+    }
+
+    /// A field or an element begins.
     fn begin(&mut self, name: Name<'_>) {
         let _ = name;
     }
@@ -113,6 +131,15 @@ pub enum Name<'a> {
     Index(usize),
 }
 
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => f.write_str(name),
+            Self::Index(i) => write!(f, "[{i}]"),
+        }
+    }
+}
+
 /// Whether a layer trains or evaluates, shared by its clones. Part of the key.
 #[derive(Clone, Debug)]
 pub struct Training(Arc<AtomicBool>);
@@ -152,7 +179,6 @@ pub struct Frozen<T> {
 impl<T: std::hash::Hash> Frozen<T> {
     /// Takes the value.
     pub fn new(value: T) -> Self {
-        use std::hash::BuildHasher;
         let hash = rustc_hash::FxBuildHasher.hash_one(&value);
         Self { value, hash }
     }
@@ -195,12 +221,12 @@ impl Arg for Parameter {
 }
 
 macro_rules! fixed {
-    ($($ty:ty => |$it:ident| $bits:expr;)*) => {$(
+    ($show:ident; $($ty:ty => |$it:ident| $bits:expr;)*) => {$(
         impl Arg for $ty {
             #[inline]
             fn visit(&self, sink: &mut dyn Sink) {
                 let $it = *self;
-                sink.fixed($bits);
+                sink.$show($bits);
             }
         }
         impl Tree for $ty {
@@ -212,6 +238,13 @@ macro_rules! fixed {
 }
 
 fixed! {
+    float;
+    f32 => |it| it.to_bits() as u64;
+    f64 => |it| it.to_bits();
+}
+
+fixed! {
+    fixed;
     bool => |it| it as u64;
     char => |it| it as u64;
     i8 => |it| it as u64;
@@ -224,8 +257,6 @@ fixed! {
     u32 => |it| it as u64;
     u64 => |it| it;
     usize => |it| it as u64;
-    f32 => |it| it.to_bits() as u64;
-    f64 => |it| it.to_bits();
     crate::tensor::DType => |it| it as u64;
     () => |_it| 0;
 }
@@ -367,6 +398,36 @@ impl<T: Tree> Tree for Box<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         Box::new((**self).rebuild(next))
     }
+}
+
+/// Entries are seen in the order of their keys, as in a [`BTreeMap`].
+impl<T: Arg, S: BuildHasher + Clone + Default> Arg for HashMap<String, T, S> {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.fixed(self.len() as u64);
+        for (key, item) in sorted(self) {
+            key.visit(sink);
+            sink.begin(Name::Field(key));
+            item.visit(sink);
+            sink.end();
+        }
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        let entries = sorted(self).into_iter().map(|(key, it)| Some((key.clone(), *it.enter(next)?)));
+        entries.collect::<Option<Self>>().map(Box::new)
+    }
+}
+
+impl<T: Tree, S: BuildHasher + Clone + Default> Tree for HashMap<String, T, S> {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        sorted(self).into_iter().map(|(key, it)| (key.clone(), it.rebuild(next))).collect()
+    }
+}
+
+fn sorted<T, S>(map: &HashMap<String, T, S>) -> Vec<(&String, &T)> {
+    let mut entries: Vec<_> = map.iter().collect();
+    entries.sort_unstable_by_key(|it| it.0);
+    entries
 }
 
 impl<K: Arg + Clone + Ord, T: Arg> Arg for BTreeMap<K, T> {

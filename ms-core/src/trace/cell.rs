@@ -72,10 +72,7 @@ impl Sink for Names {
     fn fixed(&mut self, _: u64) {}
 
     fn begin(&mut self, name: Name<'_>) {
-        self.path.push(match name {
-            Name::Field(name) => name.to_owned(),
-            Name::Index(i) => format!("[{i}]"),
-        });
+        self.path.push(name.to_string());
     }
 
     fn end(&mut self) {
@@ -84,7 +81,7 @@ impl Sink for Names {
 }
 
 /// `a`, `b`, `[0]`, `c` as `a.b[0].c`.
-fn join(path: &[String]) -> String {
+pub(super) fn join(path: &[String]) -> String {
     let mut out = String::new();
     for part in path {
         if !out.is_empty() && !part.starts_with('[') {

@@ -7,7 +7,8 @@ pub use call::{CellCall, Pattern};
 use crate::error::{Code, Error, Result, abandon, collecting};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
-use crate::tensor::{Attrs, DispatchMode, Dispatcher, Literal, Op, OpCall, Outputs, Parameter, SlotId, Tensor, Traced};
+use crate::tensor::{
+    Attrs, DispatchMode, LiveTrace, escaped, Dispatcher, Literal, Op, OpCall, Outputs, Parameter, SlotId, Tensor, Traced};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -59,7 +60,7 @@ pub struct Region {
 
 /// Builds graphs from the ops that a function applies.
 pub struct Tracer {
-    id: u64,
+    live: LiveTrace,
     /// The line that ops count to, where it is not that of their call.
     location: Cell<Option<&'static Location<'static>>>,
     state: RefCell<State>,
@@ -186,7 +187,7 @@ impl Tracer {
     /// A tracer with one empty graph.
     pub fn new(name: &str) -> Rc<Self> {
         Rc::new(Self {
-            id: TRACES.fetch_add(1, Ordering::Relaxed),
+            live: LiveTrace::begin(TRACES.fetch_add(1, Ordering::Relaxed)),
             location: Cell::new(None),
             state: RefCell::new(State {
                 frames: vec![Frame::new(name)],
@@ -209,15 +210,20 @@ impl Tracer {
         self.location.replace(location)
     }
 
+    /// The number of the trace, never reused in a process.
+    pub fn id(&self) -> u64 {
+        self.live.number()
+    }
+
     fn wrap(&self, frame: &Frame, value: ValueId) -> Tensor {
         let ty = frame.graph.ty(value).clone();
         let shape = ty.shape();
-        Tensor::from_traced(Traced { trace: self.id, frame: frame.serial, value: value.0, ty, shape, poisoned: false })
+        Tensor::from_traced(Traced { trace: self.id(), frame: frame.serial, value: value.0, ty, shape, poisoned: false })
     }
 
     fn poison(&self, frame: &Frame, ty: Type) -> Tensor {
         let shape = ty.shape();
-        Tensor::from_traced(Traced { trace: self.id, frame: frame.serial, value: u32::MAX, ty, shape, poisoned: true })
+        Tensor::from_traced(Traced { trace: self.id(), frame: frame.serial, value: u32::MAX, ty, shape, poisoned: true })
     }
 
     /// Declares an argument: wherever `tensor` itself is met while tracing, it is this input, of a
@@ -366,10 +372,13 @@ impl Tracer {
         if let Some(traced) = tensor.as_traced() {
             let depth = state.frames.iter().position(|it| it.serial == traced.frame);
             return match depth {
-                Some(depth) if traced.trace == self.id => Ok(state.import(depth, ValueId(traced.value))),
-                _ => Err(Error::new(Code::Escaped, "a traced value is used outside the function that made it")
-                    .with_operands([traced.ty.to_string()])
-                    .help("return it from that function, or pass it as an argument")),
+                Some(depth) if traced.trace == self.id() => Ok(state.import(depth, ValueId(traced.value))),
+                None if traced.trace == self.id() => {
+                    let message = "a tensor that is made inside a branch or a loop is used after it";
+                    let help = "declare it with `let mut` before the branch or loop, or make it the branch's value";
+                    Err(Error::new(Code::Escaped, message).with_operands([traced.ty.to_string()]).help(help))
+                }
+                _ => Err(escaped(traced)),
             };
         }
         let identity = tensor.identity();
@@ -473,7 +482,7 @@ impl Dispatcher for Tracer {
     fn refuse_shape(&self, traced: &Traced) -> ! {
         self.refuse(
             traced,
-            Error::new(Code::TracedValue, format!("`{}` has a dimension that is not known yet", traced.ty))
+            Error::new(Code::SymbolicShape, format!("`{}` has a dimension that is not known yet", traced.ty))
                 .at(Location::caller())
                 .help("use `.dim(axis)`, which may be symbolic"),
         )

@@ -2,7 +2,7 @@
 
 use super::func::{self, Compiles, Func};
 use super::{callable, fields, lazy};
-use crate::args::{FieldArgs, ItemArgs, is, take_flag};
+use crate::args::{FieldArgs, ItemArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::names::Names;
@@ -36,7 +36,7 @@ fn expand_struct(mut item: ItemStruct, names: &Names, diags: &mut Diags) -> Toke
     let generics = fields::bounded(&item.generics, parts.iter().map(|it| &it.1.ty), &[quote!(#rt::Arg)]);
     let (params, arguments, bounds) = generics.split_for_impl();
     let name = &item.ident;
-    let visit = fields::visit_some_method(&parts, &rt);
+    let visit = fields::visit_some_method(Some(&item.ident), &parts, &rt);
     let methods = callable::field_methods(&item, &parts, &rt);
     quote! {
         #item
@@ -90,8 +90,10 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
 
 /// `construct`, compiled.
 fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut Diags) -> TokenStream {
-    let jit = take_flag(&mut method.attrs, "jit", diags);
-    let compiles = if jit { Compiles::CellAlways } else { Compiles::CellInGraphMode };
+    let compiles = match take_jit(&mut method.attrs, diags) {
+        Some(args) => Compiles::CellAlways { pure: args.pure },
+        None => Compiles::CellInGraphMode,
+    };
     let func = Func {
         attrs: std::mem::take(&mut method.attrs),
         vis: method.vis.clone(),

@@ -30,7 +30,7 @@ fn expand_struct(item: ItemStruct, names: &Names, diags: &mut Diags) -> TokenStr
     }
     let rt = names.rt();
     let parts: Vec<(usize, &Field)> = item.fields.iter().enumerate().collect();
-    let visit = fields::visit_some_method(&parts, &rt);
+    let visit = fields::visit_some_method(None, &parts, &rt);
     argument(&DeriveInput::from(item.clone()), &item, visit, &rt)
 }
 

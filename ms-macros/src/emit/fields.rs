@@ -70,9 +70,14 @@ fn visit_field(value: impl ToTokens, field: &Field, i: usize, rt: &TokenStream, 
     quote!(#sink.begin(#name); #visit #sink.end();)
 }
 
-/// The method `visit` of a struct that shows these of its fields, each with its number.
-pub fn visit_some_method(fields: &[(usize, &Field)], rt: &TokenStream) -> TokenStream {
+/// The method `visit` of a struct that shows these of its fields, each with its number; of a cell,
+/// which says where it lies, if it has a name.
+pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &TokenStream) -> TokenStream {
     let sink = own("sink");
+    let cell = cell.map(|name| {
+        let name = name.unraw().to_string();
+        quote!(#sink.cell(#name, &raw const *self as *const () as usize);)
+    });
     let visits = fields.iter().map(|&(i, field)| {
         let member = match &field.ident {
             Some(ident) => Member::Named(ident.clone()),
@@ -82,6 +87,7 @@ pub fn visit_some_method(fields: &[(usize, &Field)], rt: &TokenStream) -> TokenS
     });
     quote! {
         fn visit(&self, #sink: &mut dyn #rt::Sink) {
+            #cell
             #(#visits)*
         }
     }

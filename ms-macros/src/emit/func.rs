@@ -15,10 +15,11 @@
 
 use super::param::{Param, params};
 use super::receiver;
-use crate::args::ItemArgs;
+use crate::args::JitArgs;
 use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::fingerprint;
+use crate::statics;
 use crate::names::{Names, own};
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -40,20 +41,36 @@ pub struct Func {
 /// When a function compiles.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Compiles {
-    /// Wherever it is called.
-    Always,
+    /// Wherever it is called; `pure`: only arguments decide what is built.
+    Always {
+        /// Whether the user says so.
+        pure: bool,
+    },
     /// Wherever it is called, as the `construct` of a cell.
-    CellAlways,
+    CellAlways {
+        /// Whether only arguments decide what is built.
+        pure: bool,
+    },
     /// In graph mode, as the `construct` of a cell.
     CellInGraphMode,
 }
 
+impl Compiles {
+    fn is_pure(self) -> bool {
+        matches!(self, Self::Always { pure: true } | Self::CellAlways { pure: true })
+    }
+
+    fn is_cell(self) -> bool {
+        matches!(self, Self::CellAlways { .. } | Self::CellInGraphMode)
+    }
+}
+
 /// Expands `#[jit]`.
 pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
-    let args = ItemArgs::parse(args, diags);
+    let args = JitArgs::parse(args, diags);
     let func = parse(item, diags)?;
     let name = func.sig.ident.to_string();
-    Some(emit(func, &name, Compiles::Always, &args.names(), diags))
+    Some(emit(func, &name, Compiles::Always { pure: args.pure }, &args.names(), diags))
 }
 
 fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
@@ -92,6 +109,7 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
     let hash = fingerprint::of(&quote!(#sig #block));
     let rt = names.rt();
     let (function, call, sink) = (own("FUNCTION"), own("call"), own("sink"));
+    statics::report(&mut func.block, compiles.is_pure(), names, diags);
     canon::body(&func.sig, &mut func.block, &rt, diags);
     let params = params(&mut func.sig, &rt, &call, &sink, diags);
     if func.sig.receiver().is_some() {
@@ -99,11 +117,9 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
     }
 
     let constructor = if compiles == Compiles::CellInGraphMode { quote!(cell) } else { quote!(new) };
-    let begin = match compiles {
-        Compiles::Always => quote!(begin),
-        Compiles::CellAlways | Compiles::CellInGraphMode => quote!(begin_cell),
-    };
-    let lazy = (compiles != Compiles::Always).then(|| quote!({ use #rt::LazyInline as _; Self::LAZY_INLINE },));
+    let pure = compiles.is_pure().then(|| quote!(.pure()));
+    let begin = if compiles.is_cell() { quote!(begin_cell) } else { quote!(begin) };
+    let lazy = compiles.is_cell().then(|| quote!({ use #rt::LazyInline as _; Self::LAZY_INLINE },));
     let line = quote_spanned!(func.sig.ident.span()=> ::core::line!());
     let prepare = params.iter().map(|it| &it.prepare);
     let visits = params.iter().map(|it| &it.visit);
@@ -114,7 +130,7 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
         #(#attrs)*
         #track
         #vis #sig {
-            static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash);
+            static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash)#pure;
             #(#prepare)*
             let mut #call = #function.#begin(#rt::type_key(&|| {}), #lazy |#sink| { #(#visits)* });
             #run

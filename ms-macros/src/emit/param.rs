@@ -3,7 +3,7 @@
 use super::receiver;
 use crate::args::take_flag;
 use crate::diag::{Code, Diags};
-use crate::names::own_nth;
+use crate::names::{own_nth, respan};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
@@ -45,9 +45,10 @@ pub fn params(sig: &mut Signature, rt: &TokenStream, call: &Ident, sink: &Ident,
                 _ => Mode::Owned,
             };
             let pat = typed.pat.to_token_stream();
+            let shown = pat.to_string().trim_start_matches("mut ").to_owned();
             let name = plain_name(&mut typed.pat, i);
             let at = typed.ty.span();
-            Some(emit.param(i, &name.to_token_stream(), &pat, mode, at))
+            Some(emit.param(i, &shown, &name.to_token_stream(), &pat, mode, at))
         }
     });
     params.collect()
@@ -91,11 +92,12 @@ impl Emit<'_> {
         let at = receiver.self_token.span;
         let mutability = receiver.mutability.take();
         let name = receiver::renamed(at);
-        Some(self.param(i, &receiver.self_token.to_token_stream(), &quote!(#mutability #name), mode, at))
+        Some(self.param(i, "self", &receiver.self_token.to_token_stream(), &quote!(#mutability #name), mode, at))
     }
 
     /// `value` names the argument outside the body, `pat` inside; refusals of its type stand at `at`.
-    fn param(&self, i: usize, value: &TokenStream, pat: &TokenStream, mode: Mode, at: Span) -> Param {
+    /// `name` is the user's, for messages.
+    fn param(&self, i: usize, name: &str, value: &TokenStream, pat: &TokenStream, mode: Mode, at: Span) -> Param {
         let Self { rt, call, sink } = self;
         let entered = own_nth("arg", i);
         let scalar = own_nth("scalar", i);
@@ -111,7 +113,7 @@ impl Emit<'_> {
         let clone = quote!(::core::clone::Clone::clone(&*#entered));
         let mut param = Param {
             prepare: TokenStream::new(),
-            visit: quote!(#rt::Arg::visit(#shared, #sink);),
+            visit: quote!(#sink.argument(#name); #rt::Arg::visit(#shared, #sink);),
             enter: quote!(let #entered = #call.enter(#shared);),
             bind: quote!(let #pat = #clone;),
             written: None,
@@ -125,7 +127,7 @@ impl Emit<'_> {
             }
             Mode::Mutable => {
                 let copy = own_nth("copy", i);
-                param.visit = quote!(#rt::visit_mutable(#shared, #sink););
+                param.visit = quote!(#sink.argument(#name); #rt::visit_mutable(#shared, #sink););
                 let inner = quote!(&*#call.enter(#shared));
                 param.enter = quote!(let mut #copy = ::core::clone::Clone::clone(#inner););
                 param.bind = quote!(let #pat = &mut #copy;);
@@ -134,15 +136,4 @@ impl Emit<'_> {
         }
         param
     }
-}
-
-/// The same names, shown at `at` in messages.
-fn respan(tokens: TokenStream, at: Span) -> TokenStream {
-    tokens
-        .into_iter()
-        .map(|mut token| {
-            token.set_span(at.resolved_at(token.span()));
-            token
-        })
-        .collect()
 }

@@ -4,9 +4,10 @@ use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, ExprPath, Item, Macro};
 
-/// The name that stands for `self` in a body.
+/// The name that stands for `self` in a body. Its place is wholly the user's, so that the lines of
+/// errors in expressions that begin with it are as well.
 pub fn renamed(at: Span) -> Ident {
-    Ident::new("__self", at.resolved_at(Span::mixed_site()))
+    Ident::new("__self", at)
 }
 
 /// Renames every `self` of this body; nested items have their own.

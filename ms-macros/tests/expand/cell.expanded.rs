@@ -6,6 +6,7 @@ struct Net<L> {
 #[automatically_derived]
 impl<L: ::ms::__rt::Arg> ::ms::__rt::Arg for Net<L> {
     fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+        __sink.cell("Net", &raw const *self as *const () as usize);
         __sink.begin(::ms::__rt::Name::Field("fc"));
         <L as ::ms::__rt::Arg>::visit(&self.fc, __sink);
         __sink.end();
@@ -60,7 +61,9 @@ impl<L: Call> Net<L> {
                     Self::LAZY_INLINE
                 },
                 |__sink| {
+                    __sink.argument("self");
                     ::ms::__rt::Arg::visit(self, __sink);
+                    __sink.argument("x");
                     ::ms::__rt::Arg::visit(x, __sink);
                 },
             );
@@ -116,7 +119,9 @@ impl<'__a, L: Call> ::ms::__rt::Callable<(&'__a Tensor,)> for Net<L> {
 struct Relu;
 #[automatically_derived]
 impl ::ms::__rt::Arg for Relu {
-    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {}
+    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+        __sink.cell("Relu", &raw const *self as *const () as usize);
+    }
 }
 #[automatically_derived]
 impl ::ms::__rt::Cell for Relu {}

@@ -10,8 +10,11 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
+                __sink.argument("x");
                 ::ms::__rt::Arg::visit(x, __sink);
+                __sink.argument("n");
                 ::ms::__rt::Arg::visit(&n, __sink);
+                __sink.argument("names");
                 ::ms::__rt::Arg::visit(names, __sink);
             },
         );

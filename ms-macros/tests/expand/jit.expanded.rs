@@ -11,8 +11,11 @@ pub fn f(x: &Tensor, n: usize, lr: f32) -> Tensor {
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
+                __sink.argument("x");
                 ::ms::__rt::Arg::visit(x, __sink);
+                __sink.argument("n");
                 ::ms::__rt::Arg::visit(&n, __sink);
+                __sink.argument("lr");
                 ::ms::__rt::Arg::visit(&__scalar2, __sink);
             },
         );

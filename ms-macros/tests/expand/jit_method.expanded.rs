@@ -10,7 +10,9 @@ fn step(&mut self, __param1: (Tensor, bool)) -> Result<Tensor, Error> {
         .begin(
             ::ms::__rt::type_key(&|| {}),
             |__sink| {
+                __sink.argument("self");
                 ::ms::__rt::visit_mutable(&*self, __sink);
+                __sink.argument("(a , b)");
                 ::ms::__rt::Arg::visit(&__param1, __sink);
             },
         );

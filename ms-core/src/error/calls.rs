@@ -1,0 +1,83 @@
+//! The calls of cells and compiled functions that are under way on this thread.
+
+use super::{Code, Error, raise};
+use std::cell::{Cell, RefCell};
+use std::panic::Location;
+use std::rc::Rc;
+
+/// Stack that calls may take before they count as a recursion without an end: half of what a
+/// thread has by default.
+const STACK_BYTES: usize = 1 << 20;
+
+/// Another crate of the library: the path of its `lib.rs`, as `file!()` gives it there.
+pub struct LibrarySource(pub &'static str);
+
+inventory::collect!(LibrarySource);
+
+/// A call under way.
+pub(super) struct Frame {
+    name: &'static str,
+    /// The path of the cell that is called, where it is known.
+    path: Option<Rc<str>>,
+    pub(super) location: &'static Location<'static>,
+}
+
+impl std::fmt::Display for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.path {
+            Some(path) => write!(f, "`{path}` (`{}`) at {}", self.name, self.location),
+            None => write!(f, "`{}` at {}", self.name, self.location),
+        }
+    }
+}
+
+thread_local! {
+    static CALLS: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
+    /// Where on the stack the outermost call began.
+    static BOTTOM: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Runs `f` as the call of a named function, or of a cell at this path, for the errors inside.
+///
+/// Raises [`Code::Recursion`] when calls nest without an end.
+pub fn in_call<R>(
+    name: &'static str,
+    path: Option<Rc<str>>,
+    location: &'static Location<'static>,
+    f: impl FnOnce() -> R,
+) -> R {
+    struct Pop;
+    impl Drop for Pop {
+        fn drop(&mut self) {
+            CALLS.with(|it| it.borrow_mut().pop());
+        }
+    }
+    let marker = 0u8;
+    let here = &raw const marker as usize;
+    let depth = CALLS.with(|it| it.borrow().len());
+    if depth == 0 {
+        BOTTOM.set(here);
+    } else if BOTTOM.get().abs_diff(here) > STACK_BYTES {
+        raise(
+            Error::new(Code::Recursion, format!("`{name}` is called {depth} calls deep, without an end in sight"))
+                .at(location)
+                .within(format!("{depth} calls"))
+                .help("end the recursion by a condition on a host value: both ways of a condition on a tensor are traced"),
+        );
+    }
+    CALLS.with(|it| it.borrow_mut().push(Frame { name, path, location }));
+    let _pop = Pop;
+    f()
+}
+
+/// Looks at the calls, outermost first.
+pub(super) fn calls<R>(f: impl FnOnce(&[Frame]) -> R) -> R {
+    CALLS.with(|it| f(&it.borrow()))
+}
+
+/// Whether the line is the library's own.
+pub(super) fn is_library(location: &Location<'_>) -> bool {
+    let lies_in = |root: &str, name: &str| root.strip_suffix(name).is_some_and(|it| location.file().starts_with(it));
+    let others = || inventory::iter::<LibrarySource>.into_iter();
+    lies_in(file!(), "error/calls.rs") || others().any(|it| lies_in(it.0, "lib.rs"))
+}

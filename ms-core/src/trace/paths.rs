@@ -1,0 +1,116 @@
+//! Where in the model a cell stands: `Gpt.blocks[3].attn`, for messages.
+//!
+//! A cell is known by its type and address. The first cell that is called while tracing is a
+//! root; what lies inside it is named from there.
+
+use super::arg::{Name, Sink};
+use super::cell::join;
+use crate::tensor::{Parameter, Tensor};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// A cell: its type's name, and where it lies.
+type Key = (&'static str, usize);
+
+/// The cells that a trace has met.
+#[derive(Default)]
+struct Known {
+    trace: u64,
+    paths: FxHashMap<Key, Rc<str>>,
+}
+
+thread_local! {
+    static KNOWN: RefCell<Known> = RefCell::default();
+}
+
+/// The path of the cell that is the first argument of a call, which `sign` shows, in the trace of
+/// this number; nothing if it is no cell.
+pub fn cell_path(trace: u64, sign: impl Fn(&mut dyn Sink)) -> Option<Rc<str>> {
+    let mut receiver = Receiver { arguments: 0, found: None };
+    sign(&mut receiver);
+    let root = receiver.found?;
+    KNOWN.with(|known| {
+        let mut known = known.borrow_mut();
+        if known.trace != trace {
+            *known = Known { trace, paths: FxHashMap::default() };
+        }
+        if !known.paths.contains_key(&root) {
+            sign(&mut Namer { root, inside: false, path: Vec::new(), paths: &mut known.paths });
+        }
+        known.paths.get(&root).cloned()
+    })
+}
+
+/// Finds the cell that is the first argument itself.
+struct Receiver {
+    arguments: usize,
+    found: Option<Key>,
+}
+
+impl Sink for Receiver {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, _: &Parameter) {}
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn argument(&mut self, _: &'static str) {
+        self.arguments += 1;
+    }
+
+    fn cell(&mut self, name: &'static str, address: usize) {
+        if self.arguments == 1 {
+            self.found.get_or_insert((name, address));
+        }
+    }
+
+    fn begin(&mut self, _: Name<'_>) {
+        // What lies inside a part is not the argument itself.
+        if self.found.is_none() {
+            self.arguments = usize::MAX / 2;
+        }
+    }
+}
+
+/// Names everything inside a root.
+struct Namer<'a> {
+    root: Key,
+    inside: bool,
+    path: Vec<String>,
+    paths: &'a mut FxHashMap<Key, Rc<str>>,
+}
+
+impl Sink for Namer<'_> {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, _: &Parameter) {}
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn argument(&mut self, _: &'static str) {
+        self.inside = false;
+    }
+
+    fn cell(&mut self, name: &'static str, address: usize) {
+        if (name, address) == self.root && self.path.is_empty() {
+            self.inside = true;
+            self.path.push(name.to_owned());
+        }
+        if self.inside {
+            self.paths.entry((name, address)).or_insert_with(|| join(&self.path).into());
+        }
+    }
+
+    fn begin(&mut self, name: Name<'_>) {
+        if self.inside {
+            self.path.push(name.to_string());
+        }
+    }
+
+    fn end(&mut self) {
+        if self.inside {
+            self.path.pop();
+        }
+    }
+}

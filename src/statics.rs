@@ -1,0 +1,95 @@
+//! How rustc is made to report statics that annotated code reads.
+//!
+//! `(&Named(&VALUE)).read()` finds [`ChangingStatic::read`] for types whose content changes behind
+//! a shared reference, which is deprecated, and [`FixedValue::read`] for everything else.
+
+use std::sync::atomic::{
+    AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    AtomicUsize,
+};
+use std::sync::{LazyLock, Mutex, OnceLock, RwLock};
+use std::thread::LocalKey;
+
+/// A path that annotated code names.
+pub struct Named<'a, T: ?Sized>(pub &'a T);
+
+/// A type that a pure function can read from a constant.
+#[diagnostic::on_unimplemented(
+    message = "MS024: a pure function reads no static",
+    label = "depends on the process",
+    note = "pass the value as an argument, or remove `pure`"
+)]
+pub trait PureRead<'a> {}
+
+/// A static whose content changes.
+pub trait ChangingStatic {
+    /// Named in annotated code.
+    #[deprecated(
+        note = "MS025: what a compiled function reads of a static is frozen into its graph; pass the value as an \
+                argument, or call `ms::retrace` after a change"
+    )]
+    fn read(&self) {}
+
+    /// Named in a pure function.
+    fn pure_read<'a>(&self)
+    where
+        Self: PureRead<'a>,
+    {
+    }
+}
+
+/// Constants, and statics that never change.
+pub trait FixedValue {
+    /// Named in annotated code.
+    fn read(&self) {}
+
+    /// Named in a pure function.
+    fn pure_read(&self) {}
+}
+
+impl<T: ?Sized> FixedValue for &Named<'_, T> {}
+
+macro_rules! changing {
+    ($($ty:ty),*) => {$(impl ChangingStatic for Named<'_, $ty> {})*};
+}
+
+changing!(
+    AtomicBool,
+    AtomicI8,
+    AtomicI16,
+    AtomicI32,
+    AtomicI64,
+    AtomicIsize,
+    AtomicU8,
+    AtomicU16,
+    AtomicU32,
+    AtomicU64,
+    AtomicUsize
+);
+
+impl<T: ?Sized> ChangingStatic for Named<'_, Mutex<T>> {}
+impl<T: ?Sized> ChangingStatic for Named<'_, RwLock<T>> {}
+impl<T> ChangingStatic for Named<'_, OnceLock<T>> {}
+impl<T> ChangingStatic for Named<'_, LocalKey<T>> {}
+
+/// A value that is computed once in a process, in its own way in each.
+pub trait ComputedStatic {
+    /// Named in annotated code.
+    fn read(&self) {}
+
+    /// Named in a pure function.
+    fn pure_read<'a>(&self)
+    where
+        Self: PureRead<'a>,
+    {
+    }
+}
+
+impl<T, F> ComputedStatic for Named<'_, LazyLock<T, F>> {}
+
+/// A `static mut` is named in annotated code.
+#[deprecated(
+    note = "MS025: what a compiled function reads of a static is frozen into its graph; pass the value as an argument, \
+            or call `ms::retrace` after a change"
+)]
+pub fn static_mut() {}
