@@ -40,7 +40,8 @@ pub fn report(block: &mut Block, pure: bool, names: &Names, diags: &mut Diags) {
     if pure {
         Impure(diags).visit_block(block);
     }
-    Report { rt: names.rt(), pure, locals: locals.0, named: Vec::new(), in_unsafe: false, diags }.visit_block_mut(block);
+    Report { rt: names.rt(), pure, locals: locals.0, named: Vec::new(), in_unsafe: false, diags }
+        .visit_block_mut(block);
 }
 
 /// Every name that a pattern binds.

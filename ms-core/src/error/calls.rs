@@ -62,7 +62,9 @@ pub fn in_call<R>(
             Error::new(Code::Recursion, format!("`{name}` is called {depth} calls deep, without an end in sight"))
                 .at(location)
                 .within(format!("{depth} calls"))
-                .help("end the recursion by a condition on a host value: both ways of a condition on a tensor are traced"),
+                .help(
+                    "end the recursion by a condition on a host value: both ways of a condition on a tensor are traced",
+                ),
         );
     }
     CALLS.with(|it| it.borrow_mut().push(Frame { name, path, location }));

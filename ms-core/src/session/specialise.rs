@@ -146,10 +146,7 @@ fn of_float(function: &str, fact: &Fact) -> (String, Error) {
 fn of_many(function: &str, count: usize, fact: &Fact, other: &Fact) -> (String, Error) {
     let path = &fact.path;
     let (change, help) = match fact.kind {
-        Kind::Tensor => (
-            format!(" ({}, then {})", other.value, fact.value),
-            "keep its dtype and rank",
-        ),
+        Kind::Tensor => (format!(" ({}, then {})", other.value, fact.value), "keep its dtype and rank"),
         Kind::Parameter => (String::new(), "each model has versions of its own: make models once, and keep them"),
         Kind::Float => (String::new(), "make it an input: `#[dynamic]`, a tensor, or a `Parameter`"),
         Kind::Host => (String::new(), "make it an input: pass it as a tensor"),

@@ -1,8 +1,8 @@
 //! Where an op goes: to the eager executor, or into the trace that is being built.
 
+use super::escape::escaped;
 use super::op::{Attrs, Op};
 use super::parameter::Parameter;
-use super::escape::escaped;
 use super::tensor::{Tensor, Traced};
 use crate::error::{Error, Result, raise};
 use smallvec::SmallVec;

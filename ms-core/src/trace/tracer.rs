@@ -8,7 +8,9 @@ use crate::error::{Code, Error, Result, abandon, collecting};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
 use crate::tensor::{
-    Attrs, DispatchMode, LiveTrace, escaped, Dispatcher, Literal, Op, OpCall, Outputs, Parameter, SlotId, Tensor, Traced};
+    Attrs, DispatchMode, Dispatcher, Literal, LiveTrace, Op, OpCall, Outputs, Parameter, SlotId, Tensor, Traced,
+    escaped,
+};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -218,12 +220,26 @@ impl Tracer {
     fn wrap(&self, frame: &Frame, value: ValueId) -> Tensor {
         let ty = frame.graph.ty(value).clone();
         let shape = ty.shape();
-        Tensor::from_traced(Traced { trace: self.id(), frame: frame.serial, value: value.0, ty, shape, poisoned: false })
+        Tensor::from_traced(Traced {
+            trace: self.id(),
+            frame: frame.serial,
+            value: value.0,
+            ty,
+            shape,
+            poisoned: false,
+        })
     }
 
     fn poison(&self, frame: &Frame, ty: Type) -> Tensor {
         let shape = ty.shape();
-        Tensor::from_traced(Traced { trace: self.id(), frame: frame.serial, value: u32::MAX, ty, shape, poisoned: true })
+        Tensor::from_traced(Traced {
+            trace: self.id(),
+            frame: frame.serial,
+            value: u32::MAX,
+            ty,
+            shape,
+            poisoned: true,
+        })
     }
 
     /// Declares an argument: wherever `tensor` itself is met while tracing, it is this input, of a
