@@ -1,9 +1,9 @@
 //! Elementwise ops.
 
 use crate::case::{Attributes, dtype_of};
-use ms::Tensor;
 use ms::ops;
 use ms::tensor::Scalar;
+use ms::{DType, Tensor};
 
 /// Looks a name up among functions of the same name.
 macro_rules! by_name {
@@ -25,7 +25,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
         binary: add atan2 bitwise_and bitwise_or bitwise_xor div equal floor_div fmod greater greater_equal hypot
             left_shift less less_equal logical_and logical_or logical_xor maximum minimum mul not_equal pow
             remainder right_shift sub;
-        "cast" => cast(attrs, &x[0]),
+        "cast" => cast(attrs, &x[0], ops::cast),
         "celu" => ops::celu(&x[0], attrs.float("alpha")),
         "clamp" => clamp(attrs, &x[0]),
         "elu" => ops::elu(&x[0], attrs.float("alpha")),
@@ -39,10 +39,11 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     Some(vec![result])
 }
 
-fn cast(attrs: &Attributes, x: &Tensor) -> Tensor {
+/// A tensor through the dtypes of `via` to the last one, each step by `cast`.
+pub fn cast(attrs: &Attributes, x: &Tensor, cast: fn(Tensor, DType) -> Tensor) -> Tensor {
     let via = if attrs.has("via") { attrs.texts("via") } else { Vec::new() };
     let steps = via.into_iter().chain([attrs.text("to")]).map(dtype_of);
-    steps.fold(x.clone(), ops::cast)
+    steps.fold(x.clone(), cast)
 }
 
 fn clamp(attrs: &Attributes, x: &Tensor) -> Tensor {

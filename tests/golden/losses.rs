@@ -23,7 +23,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     Some(vec![loss])
 }
 
-fn reduction(attrs: &Attributes) -> Reduction {
+pub fn reduction(attrs: &Attributes) -> Reduction {
     match attrs.text("reduction") {
         "batchmean" => Reduction::BatchMean,
         "mean" => Reduction::Mean,
@@ -33,7 +33,7 @@ fn reduction(attrs: &Attributes) -> Reduction {
     }
 }
 
-fn cross_entropy(attrs: &Attributes, x: &[Tensor]) -> CrossEntropy {
+pub fn cross_entropy(attrs: &Attributes, x: &[Tensor]) -> CrossEntropy {
     CrossEntropy {
         reduction: reduction(attrs),
         weight: x.get(2).cloned(),

@@ -37,7 +37,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
         "pad" => vec![ops::pad(&x[0], &attrs.pairs("pads"), pad_mode(attrs))],
         "permute" => vec![ops::permute(&x[0], attrs.ints("axes"))],
         "repeat" => vec![repeat(attrs, &x[0])],
-        "reshape" => vec![ops::reshape(&x[0], shape(&attrs.ints("shape"), x[0].numel()))],
+        "reshape" => vec![ops::reshape(&x[0], &attrs.ints("shape")[..])],
         "roll" => vec![ops::roll(&x[0], &attrs.ints("shifts"), attrs.ints("axes"))],
         "scatter" => vec![ops::scatter(&x[0], &x[1], &x[2], axis())],
         "scatter_add" => vec![ops::scatter_add(&x[0], &x[1], &x[2], axis())],
@@ -57,7 +57,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     })
 }
 
-fn pair((first, second): (Tensor, Tensor)) -> Vec<Tensor> {
+pub fn pair((first, second): (Tensor, Tensor)) -> Vec<Tensor> {
     vec![first, second]
 }
 
@@ -80,13 +80,7 @@ fn repeat(attrs: &Attributes, x: &Tensor) -> Tensor {
     }
 }
 
-/// The shape with what is left over in the place of -1.
-fn shape(sizes: &[isize], numel: usize) -> Vec<usize> {
-    let known: isize = sizes.iter().filter(|it| **it >= 0).product();
-    sizes.iter().map(|&it| if it < 0 { numel / known as usize } else { it as usize }).collect()
-}
-
-fn slices(attrs: &Attributes) -> Vec<Index> {
+pub fn slices(attrs: &Attributes) -> Vec<Index> {
     let bounds = attrs.optional_ints("starts").into_iter().zip(attrs.optional_ints("ends"));
     let slice = |((start, stop), step)| Index::Slice { start, stop, step };
     bounds.zip(attrs.ints("steps")).map(slice).collect()

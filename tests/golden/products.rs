@@ -27,7 +27,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     Some(vec![result])
 }
 
-fn conv(attrs: &Attributes) -> ConvOptions {
+pub fn conv(attrs: &Attributes) -> ConvOptions {
     let [stride, padding, dilation] = ["stride", "padding", "dilation"].map(|key| attrs.sizes(key));
     ConvOptions::new(stride.len())
         .stride(&stride[..])
@@ -36,7 +36,7 @@ fn conv(attrs: &Attributes) -> ConvOptions {
         .groups(attrs.size("groups"))
 }
 
-fn pool(attrs: &Attributes) -> PoolOptions {
+pub fn pool(attrs: &Attributes) -> PoolOptions {
     let [kernel, stride, padding] = ["kernel_size", "stride", "padding"].map(|key| attrs.sizes(key));
     PoolOptions::new(kernel.len(), &kernel[..])
         .stride(&stride[..])

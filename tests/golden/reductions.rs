@@ -31,7 +31,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
 }
 
 /// The axes, or nothing for all of them.
-fn axes(attrs: &Attributes) -> Option<Vec<isize>> {
+pub fn axes(attrs: &Attributes) -> Option<Vec<isize>> {
     attrs.has("axes").then(|| attrs.ints("axes"))
 }
 

@@ -132,3 +132,9 @@ pub fn cumsum_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) 
 pub fn cumprod(x: impl AsTensor, axis: isize) -> Tensor {
     along(&CUMPROD, &x.as_tensor(), axis, false, false)
 }
+
+/// [`cumprod`] without each place's own element if `exclusive`, from the end if `reverse`.
+#[track_caller]
+pub fn cumprod_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
+    along(&CUMPROD, &x.as_tensor(), axis, exclusive, reverse)
+}

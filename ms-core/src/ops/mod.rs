@@ -23,6 +23,7 @@ mod index;
 mod interpolate;
 pub mod math;
 mod message;
+mod methods;
 mod nn;
 mod operand;
 mod operators;

@@ -2,7 +2,7 @@
 
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
 
 /// `sizes` positions along each axis from `starts`, `steps` apart, backwards where negative.
@@ -57,6 +57,18 @@ pub(super) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim], steps: 
         }
     }
     Ok(())
+}
+
+/// The part of `x` of `sizes` elements along each axis from `starts` on: MindSpore's `slice`. Ranges
+/// with steps and from the end are [`Tensor::i`].
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless there is a range for each axis, [`Code::OutOfRange`] for one that
+/// leaves its axis.
+#[track_caller]
+pub fn slice(x: impl AsTensor, starts: &[usize], sizes: &[usize]) -> Tensor {
+    let steps = vec![1i64; starts.len()];
+    apply1(SLICE.op(), &Attrs::new([starts.into(), sizes.into(), (&*steps).into()]), &[&x.as_tensor()])
 }
 
 /// The part of `x` that a selection names, with all of its axes.
