@@ -3,7 +3,7 @@
 use ms_core::error::Code;
 use ms_core::exec::{Backend, Executable};
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Role, Scope, Step, Type};
-use ms_core::lower::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, View};
+use ms_core::lower::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, Routine, View};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
 use ms_cpu::{CpuBackend, Isa};
@@ -47,12 +47,10 @@ fn view(buffer: u32, shape: &[usize]) -> View {
 fn plan() -> Plan {
     let vector = Type::of(DType::F32, &[4]);
     let shape: Attr = (&[2usize, 2][..]).into();
-    Plan {
+    let main = Routine {
         name: "by hand".into(),
         inputs: vec![vector.clone(), vector],
         outputs: vec![Type::of(DType::F32, &[2, 2]), Type::of(DType::F32, &[4])],
-        kernels: vec![binary(BinaryOp::Add), binary(BinaryOp::Mul)],
-        constants: vec![Literal::scalar(10.0.into(), DType::F32)],
         buffers: vec![
             buffer(16, Place::Input(0)),
             buffer(16, Place::Input(1)),
@@ -75,6 +73,11 @@ fn plan() -> Plan {
             },
             PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 2]), out: view(6, &[2, 2]) },
         ],
+    };
+    Plan {
+        kernels: vec![binary(BinaryOp::Add), binary(BinaryOp::Mul)],
+        constants: vec![Literal::scalar(10.0.into(), DType::F32)],
+        routines: vec![main],
     }
 }
 
@@ -150,7 +153,7 @@ fn inputs_are_checked() {
 
 #[test]
 fn plans_that_reach_outside_are_refused() {
-    let broken: [fn(&mut Plan); 8] = [
+    let broken: [fn(&mut Routine); 8] = [
         |it| it.steps[0] = call(0, 5, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
         |it| it.steps[0] = call(0, 4, [argument(0, 0, -4), argument(2, 0, 0), argument(3, 0, 4)]),
         |it| it.steps[0] = call(2, 4, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
@@ -162,7 +165,7 @@ fn plans_that_reach_outside_are_refused() {
     ];
     for (i, damage) in broken.into_iter().enumerate() {
         let mut plan = plan();
-        damage(&mut plan);
+        damage(&mut plan.routines[0]);
         let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
         assert_eq!(error.code(), Code::Verify, "case {i}");
     }
@@ -171,14 +174,14 @@ fn plans_that_reach_outside_are_refused() {
 #[test]
 fn empty_results() {
     let empty = Type::of(DType::F32, &[0]);
-    let plan = Plan {
+    let main = Routine {
         inputs: vec![empty.clone(), empty.clone()],
         outputs: vec![empty],
-        kernels: vec![binary(BinaryOp::Add)],
         buffers: vec![buffer(0, Place::Input(0)), buffer(0, Place::Input(1)), buffer(0, Place::Output(0))],
         steps: vec![call(0, 0, [argument(0, 0, 4), argument(1, 0, 4), argument(2, 0, 4)])],
-        ..Plan::default()
+        ..Routine::default()
     };
+    let plan = Plan { kernels: vec![binary(BinaryOp::Add)], constants: Vec::new(), routines: vec![main] };
     let none = Array::zeros(&[0], DType::F32);
     let outputs = load(plan).expect("a well-formed plan").run(&[&none, &none]).expect("the inputs fit");
     assert_eq!(outputs[0].shape(), [0]);

@@ -240,7 +240,7 @@ fn random_graphs_of_f32() {
         let plan = check(&random_graph(seed, 4 + seed as usize % 30, DType::F32), seed, 1e-3);
         let loops = |it: &&Kernel| it.stages.iter().filter(|it| it.scope == Scope::Loop).count() > 1;
         staged += plan.kernels.iter().filter(loops).count();
-        reloads += plan.steps.iter().filter(|it| reads_back(it, &plan)).count();
+        reloads += plan.main().steps.iter().filter(|it| reads_back(it, &plan)).count();
     }
     // The cases reach what they are for.
     assert!(staged > 20 && reloads > 3, "{staged} kernels of several loops, {reloads} that read back");

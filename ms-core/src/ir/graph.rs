@@ -168,14 +168,20 @@ impl Graph {
             map[id.0 as usize] = operand;
         }
         for node in &body.nodes {
-            let inputs = node.inputs.iter().map(|id| map[id.0 as usize]).collect();
-            let types = node.outputs.iter().map(|&id| body.ty(id).clone());
-            let id = self.add_node(Node { inputs, ..node.clone() }, types);
-            for (old, &new) in node.outputs.iter().zip(&self.node(id).outputs) {
-                map[old.0 as usize] = new;
-            }
+            self.inline_node(body, node, &mut map);
         }
         body.outputs.iter().map(|id| map[id.0 as usize]).collect()
+    }
+
+    /// Adds a node of `from`, whose operands `map` leads to values of this graph, and maps its
+    /// results.
+    pub fn inline_node(&mut self, from: &Graph, node: &Node, map: &mut [ValueId]) {
+        let inputs = node.inputs.iter().map(|id| map[id.0 as usize]).collect();
+        let types = node.outputs.iter().map(|&it| from.ty(it).clone());
+        let id = self.add_node(Node { inputs, ..node.clone() }, types);
+        for (old, &new) in node.outputs.iter().zip(&self.node(id).outputs) {
+            map[old.0 as usize] = new;
+        }
     }
 
     /// Replaces every region, node by node.

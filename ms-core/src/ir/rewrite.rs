@@ -68,7 +68,7 @@ impl<'g> Rewriter<'g> {
     pub fn keep(&mut self) {
         if let Some(to) = &mut self.to {
             let node = self.from.node(NodeId(self.at));
-            copy_node(self.from, node, to, &mut self.map);
+            to.inline_node(self.from, node, &mut self.map);
         }
         self.at += 1;
     }
@@ -95,14 +95,7 @@ impl<'g> Rewriter<'g> {
     pub fn splice(&mut self, body: &Graph, operands: &[ValueId]) -> Values {
         self.fork();
         let to = self.to.as_mut().expect("just forked");
-        let mut map = vec![ValueId(u32::MAX); body.value_count()];
-        for (id, &operand) in body.inputs().iter().zip(operands) {
-            map[id.0 as usize] = operand;
-        }
-        for (_, node) in body.nodes() {
-            copy_node(body, node, to, &mut map);
-        }
-        body.outputs().iter().map(|id| map[id.0 as usize]).collect()
+        to.inline(body, operands)
     }
 
     /// The graph that was built, after the last node's turn.
@@ -130,15 +123,5 @@ impl<'g> Rewriter<'g> {
         for _ in 0..std::mem::take(&mut self.at) {
             self.keep();
         }
-    }
-}
-
-/// Adds a node of `from`, whose operands `map` leads to values of `to`, and maps its results.
-fn copy_node(from: &Graph, node: &Node, to: &mut Graph, map: &mut [ValueId]) {
-    let inputs = node.inputs.iter().map(|id| map[id.0 as usize]).collect();
-    let types = node.outputs.iter().map(|&it| from.ty(it).clone());
-    let id = to.add_node(Node { inputs, ..node.clone() }, types);
-    for (old, &new) in node.outputs.iter().zip(&to.node(id).outputs) {
-        map[old.0 as usize] = new;
     }
 }

@@ -1,14 +1,16 @@
-//! From fusion groups to a [`Plan`]: steps, buffers, memory.
+//! From fusion groups to a [`Routine`]: steps, buffers, memory.
 
 use super::emit::{Arg, Emitted, emit};
 use super::flatten::{Access, Flat, FlatNode, FlatValue, Kind, NodeIndex, Origin, ValueIndex};
 use super::group::Groups;
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
-use super::plan::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, View};
+use super::plan::{Argument, Buffer, BufferId, Carry, Loop, Place, Plan, PlanStep, Repeat, Routine, Span, View};
+use super::region::{Region, RegionLoop, Trips};
+use super::routines::Routines;
 use super::sink::{sink, transpose_products};
 use crate::error::Result;
-use crate::ir::{Graph, Kernel, Role, Scope};
+use crate::ir::{Graph, Role, Scope};
 use crate::tensor::Layout;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -30,13 +32,19 @@ impl Default for LowerOptions {
     }
 }
 
-/// Lowers a graph to a plan.
+/// Lowers a graph, and each distinct graph in it once, to a plan.
 ///
 /// # Errors
-/// [`Code::Backend`](crate::Code::Backend) for regions that are not expanded and for symbolic
+/// [`Code::Backend`](crate::Code::Backend) for transforms that are not expanded and for symbolic
 /// dimensions.
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
-    let mut flat = Flat::new(graph)?;
+    Routines::plan(graph, options)
+}
+
+/// The routine of a graph; kernels, constants and the routines of its own graphs go to `routines`.
+pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<Routine> {
+    let options = routines.options;
+    let mut flat = Flat::new(graph, routines)?;
     if options.fuse {
         sink(&mut flat);
     }
@@ -52,19 +60,19 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
             None => Draft::Whole(group.nodes[0]),
         });
     }
-    let mut assembly = Assembly { flat: &flat, plan: Plan::default(), buffers: FxHashMap::default() };
-    assembly.plan.name = graph.name().to_owned();
-    assembly.plan.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
-    assembly.plan.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
+    let mut assembly = Assembly { flat: &flat, routines, routine: Routine::default(), buffers: FxHashMap::default() };
+    assembly.routine.name = graph.name().to_owned();
+    assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
+    assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.place(&steps);
     assembly.steps(steps);
-    Ok(assembly.plan)
+    Ok(assembly.routine)
 }
 
 /// A step whose buffers have no place yet.
 enum Draft {
     Kernel(Box<Emitted>),
-    /// A product or a library op.
+    /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
 }
 
@@ -114,7 +122,8 @@ impl Emitted {
 
 struct Assembly<'a> {
     flat: &'a Flat,
-    plan: Plan,
+    routines: &'a mut Routines,
+    routine: Routine,
     buffers: FxHashMap<ValueIndex, BufferId>,
 }
 
@@ -148,9 +157,9 @@ impl Assembly<'_> {
         let arena = memory::plan(&lifetimes);
         for (value, index) in intermediates {
             let buffer = self.buffers[&value];
-            self.plan.buffers[buffer.0 as usize].place = Place::Arena(arena.offsets[index]);
+            self.routine.buffers[buffer.0 as usize].place = Place::Arena(arena.offsets[index]);
         }
-        self.plan.arena_bytes = arena.bytes;
+        self.routine.arena_bytes = arena.bytes;
     }
 
     fn bytes(&self, value: ValueIndex) -> usize {
@@ -158,38 +167,26 @@ impl Assembly<'_> {
     }
 
     fn buffer(&mut self, value: ValueIndex, place: Place) {
-        self.buffers.insert(value, BufferId(self.plan.buffers.len() as u32));
-        self.plan.buffers.push(Buffer { bytes: self.bytes(value), place });
+        self.buffers.insert(value, BufferId(self.routine.buffers.len() as u32));
+        self.routine.buffers.push(Buffer { bytes: self.bytes(value), place });
     }
 
     /// Takes constant data into the plan.
     fn constant(&mut self, index: u32) -> Place {
-        let literal = &self.flat.constants[index as usize];
-        let known = self.plan.constants.iter().position(|it| it == literal);
-        let at = known.unwrap_or_else(|| {
-            self.plan.constants.push(literal.clone());
-            self.plan.constants.len() - 1
-        });
-        Place::Constant(at as u32)
+        Place::Constant(self.routines.constant(&self.flat.constants[index as usize]))
     }
 
     fn steps(&mut self, steps: Vec<Draft>) {
-        let mut kernels: FxHashMap<Kernel, KernelId> = FxHashMap::default();
         for draft in steps {
             let step = match draft {
                 Draft::Kernel(emitted) => {
                     let Emitted { kernel, nest, args } = *emitted;
                     let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, &nest)).collect();
-                    let next = KernelId(kernels.len() as u32);
-                    let kernel = *kernels.entry(kernel).or_insert_with_key(|kernel| {
-                        self.plan.kernels.push(kernel.clone());
-                        next
-                    });
-                    PlanStep::Kernel { kernel, extents: nest.extents, args }
+                    PlanStep::Kernel { kernel: self.routines.kernel(kernel), extents: nest.extents, args }
                 }
                 Draft::Whole(node) => self.whole(&self.flat.nodes[node]),
             };
-            self.plan.steps.push(step);
+            self.routine.steps.push(step);
         }
     }
 
@@ -213,8 +210,34 @@ impl Assembly<'_> {
                 let (a, b) = (next(), next());
                 PlanStep::Product { a, b, out: outputs.next().expect("a product has a result") }
             }
+            Kind::Region(number) => {
+                drop((inputs, outputs));
+                self.region(&self.flat.regions[number], node)
+            }
             _ => unreachable!("other ops are kernels"),
         }
+    }
+
+    fn region(&self, region: &Region, node: &FlatNode) -> PlanStep {
+        let taken: Vec<Span> = node.inputs.iter().map(|it| self.span(it)).collect();
+        let given: Vec<Span> = node.outputs.iter().map(|it| Span { buffer: self.buffers[it], offset: 0 }).collect();
+        match region {
+            Region::Call(routine) => PlanStep::Call { routine: *routine, inputs: taken, outputs: given },
+            Region::Branch(routines) => PlanStep::Branch {
+                condition: taken[0],
+                routines: *routines,
+                inputs: taken[1..].to_vec(),
+                outputs: given,
+            },
+            Region::Loop(region) => PlanStep::Loop(Box::new(repeated(region, &taken, &given))),
+        }
+    }
+
+    /// Where a row-major operand lies.
+    fn span(&self, access: &Access) -> Span {
+        let value = access.value().expect("operands of routines are in memory");
+        let first = if access.layout.numel() == 0 { 0 } else { access.layout.offset() };
+        Span { buffer: self.buffers[&value], offset: first * access.dtype.size() }
     }
 
     fn operand(&self, access: &Access) -> View {
@@ -225,5 +248,32 @@ impl Assembly<'_> {
     fn result(&self, value: ValueIndex) -> View {
         let FlatValue { dtype, shape, .. } = &self.flat.values[value];
         View { buffer: self.buffers[&value], dtype: *dtype, layout: Layout::contiguous(shape) }
+    }
+}
+
+/// A loop on operands and results as [`RegionLoop`] orders them.
+fn repeated(region: &RegionLoop, taken: &[Span], given: &[Span]) -> Loop {
+    let mut given = given.iter().copied();
+    let mut next_given = || given.next().expect("a loop has as many results as its region says");
+    let count = region.next.len();
+    let results: Vec<Span> = (0..count).map(|_| next_given()).collect();
+    let iterations = matches!(region.trips, Trips::While { counted: true }).then(&mut next_given);
+    let series = (0..region.series).map(|_| next_given()).collect();
+    let (repeat, taken) = match region.trips {
+        Trips::While { .. } => (Repeat::While { first: taken[0], next: next_given(), count: iterations }, &taken[1..]),
+        Trips::Times { count, reverse } => (Repeat::Times { count, reverse }, taken),
+        Trips::Counted { reverse } => (Repeat::Counted { count: taken[0], reverse }, &taken[1..]),
+    };
+    let (carries, rest) = taken.split_at(count);
+    let (sequences, invariants) = rest.split_at(region.sequences);
+    let carry = |((&initial, result), &next)| Carry { initial, result, next };
+    Loop {
+        body: region.body,
+        repeat,
+        carries: carries.iter().zip(results).zip(&region.next).map(carry).collect(),
+        sequences: sequences.to_vec(),
+        invariants: invariants.to_vec(),
+        series,
+        spares: given.collect(),
     }
 }

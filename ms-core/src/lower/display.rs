@@ -1,21 +1,21 @@
 //! The text form of plans and kernels, for people and snapshot tests.
 
-use super::plan::{Argument, Buffer, Place, Plan, PlanStep, View};
+use super::plan::{Argument, Buffer, Carry, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View};
 use crate::ir::{Inst, Kernel, Lanes, Param, Role, Scope, Step};
 use crate::tensor::{DType, Scalar};
 use std::fmt::{self, Display, Formatter};
 
 impl Plan {
-    /// The plan as text: buffers, kernels with their bodies, steps.
+    /// The plan as text: kernels with their bodies, then the routines.
     ///
     /// ```text
-    /// plan @main(f32[4]) -> (f32[4]), arena 64 bytes
-    /// b0 = input 0, 16 bytes
     /// kernel k0(p0: in f32 unit, p1: out f32 unit) par 0, lanes parallel, seq 0
     ///   point:
     ///     v0 = load p0 : f32
     ///     ...
-    /// k0 [4](b0: [4], b1: [4])
+    /// routine r0 @main(f32[4]) -> (f32[4]), arena 64 bytes
+    ///   b0 = input 0, 16 bytes
+    ///   k0 [4](b0: [4], b1: [4])
     /// ```
     pub fn display(&self) -> impl Display + '_ {
         fmt::from_fn(|f| write_plan(self, f))
@@ -23,10 +23,18 @@ impl Plan {
 }
 
 fn write_plan(plan: &Plan, f: &mut Formatter<'_>) -> fmt::Result {
+    for (i, kernel) in plan.kernels.iter().enumerate() {
+        write_kernel(i, kernel, f)?;
+    }
+    plan.routines.iter().enumerate().try_for_each(|(i, routine)| write_routine(plan, i, routine, f))
+}
+
+fn write_routine(plan: &Plan, number: usize, routine: &Routine, f: &mut Formatter<'_>) -> fmt::Result {
     let types = |types: &[crate::ir::Type]| join(types.iter().map(|it| it.to_string()));
-    let (inputs, outputs) = (types(&plan.inputs), types(&plan.outputs));
-    writeln!(f, "plan @{}({inputs}) -> ({outputs}), arena {} bytes", plan.name, plan.arena_bytes)?;
-    for (i, Buffer { bytes, place }) in plan.buffers.iter().enumerate() {
+    let (inputs, outputs) = (types(&routine.inputs), types(&routine.outputs));
+    let (name, arena) = (&routine.name, routine.arena_bytes);
+    writeln!(f, "routine r{number} @{name}({inputs}) -> ({outputs}), arena {arena} bytes")?;
+    for (i, Buffer { bytes, place }) in routine.buffers.iter().enumerate() {
         let place = match place {
             Place::Input(at) => format!("input {at}"),
             Place::Output(at) => format!("output {at}"),
@@ -36,12 +44,12 @@ fn write_plan(plan: &Plan, f: &mut Formatter<'_>) -> fmt::Result {
             }
             Place::Arena(at) => format!("arena {at}"),
         };
-        writeln!(f, "b{i} = {place}, {bytes} bytes")?;
+        writeln!(f, "  b{i} = {place}, {bytes} bytes")?;
     }
-    for (i, kernel) in plan.kernels.iter().enumerate() {
-        write_kernel(i, kernel, f)?;
-    }
-    plan.steps.iter().try_for_each(|step| write_step(plan, step, f))
+    routine.steps.iter().try_for_each(|step| {
+        f.write_str("  ")?;
+        write_step(plan, step, f)
+    })
 }
 
 fn join(parts: impl Iterator<Item = String>) -> String {
@@ -60,7 +68,49 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
             writeln!(f, "{outputs} = {} {inputs} {:?}", op.name(), attrs.as_slice())
         }
+        PlanStep::Call { routine, inputs, outputs } => {
+            writeln!(f, "{} = call r{} {}", spans(outputs), routine.0, spans(inputs))
+        }
+        PlanStep::Branch { condition, routines: [yes, no], inputs, outputs } => {
+            let (inputs, outputs) = (spans(inputs), spans(outputs));
+            writeln!(f, "{outputs} = if {} r{} else r{} {inputs}", span(condition), yes.0, no.0)
+        }
+        PlanStep::Loop(it) => write_loop(it, f),
     }
+}
+
+fn write_loop(it: &Loop, f: &mut Formatter<'_>) -> fmt::Result {
+    let direction = |reverse: bool| if reverse { " backwards" } else { "" };
+    let repeat = match &it.repeat {
+        Repeat::While { first, next, count } => {
+            let count = count.iter().map(|it| format!(", counted in {}", span(it))).collect::<String>();
+            format!("while {} then {}{count}", span(first), span(next))
+        }
+        Repeat::Times { count, reverse } => format!("{count} times{}", direction(*reverse)),
+        Repeat::Counted { count, reverse } => format!("{} times{}", span(count), direction(*reverse)),
+    };
+    let carry = |it: &Carry| {
+        let next = match it.next {
+            NextCarry::Computed => String::new(),
+            NextCarry::From(other) => format!(" from {other}"),
+        };
+        format!("{} -> {}{next}", span(&it.initial), span(&it.result))
+    };
+    writeln!(f, "repeat r{} {repeat}", it.body.0)?;
+    writeln!(f, "    carries: {}", join(it.carries.iter().map(carry)))?;
+    let lists = [("sequences", &it.sequences), ("invariants", &it.invariants), ("series", &it.series)];
+    for (name, list) in lists.into_iter().chain([("spares", &it.spares)]).filter(|it| !it.1.is_empty()) {
+        writeln!(f, "    {name}: {}", spans(list))?;
+    }
+    Ok(())
+}
+
+fn span(span: &Span) -> String {
+    if span.offset == 0 { format!("b{}", span.buffer.0) } else { format!("b{}+{}", span.buffer.0, span.offset) }
+}
+
+fn spans(of: &[Span]) -> String {
+    join(of.iter().map(span))
 }
 
 /// A buffer with its strides, in elements.

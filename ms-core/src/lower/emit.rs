@@ -78,7 +78,9 @@ fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, values: &[Val])
             }
             _ => unreachable!("the kind of a node follows from its op"),
         },
-        Kind::Reduce(_) | Kind::Product | Kind::Library(_) => unreachable!("folds and whole steps have no body"),
+        Kind::Reduce(_) | Kind::Product | Kind::Library(_) | Kind::Region(_) => {
+            unreachable!("folds and whole steps have no body")
+        }
     }
 }
 

@@ -1,10 +1,13 @@
-//! A graph without views and calls: what is left are ops that compute, and accesses that say where their
+//! A graph without views: what is left are ops that compute, and accesses that say where their
 //! operands lie in row-major values.
 
 use super::domain::Domain;
+use super::plan::is_stack;
+use super::region::Region;
+use super::routines::Routines;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Inst, KernelBuilder, Lanes, Node, Scope, Val, ValueId, virtual_lanes};
-use crate::ops::{CALL, Lowering, ReduceRule, definition};
+use crate::ops::{Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
 
@@ -23,6 +26,8 @@ pub(super) struct Flat {
     /// The value that becomes each output; no value becomes two, none is an input or constant.
     pub outputs: Vec<ValueIndex>,
     pub constants: Vec<Literal>,
+    /// What nodes with graphs of their own do.
+    pub regions: Vec<Region>,
 }
 
 /// A value; where it is stored, it is row-major.
@@ -64,6 +69,8 @@ pub(super) enum Kind {
     Product,
     /// An op that runs as a whole.
     Library(Op),
+    /// The region of that number.
+    Region(usize),
 }
 
 /// An operand: which elements of which value.
@@ -103,15 +110,15 @@ impl Access {
 }
 
 impl Flat {
-    /// The graph without views and calls. Nodes on which no output depends are left out, unless
-    /// they have no results: those are there for their effect.
-    pub fn new(graph: &Graph) -> Result<Self> {
-        let mut flatten = Flatten { flat: Self::default(), copies: Vec::new() };
+    /// The graph without views. Nodes on which no output depends are left out, unless they have
+    /// no results: those are there for their effect. Graphs of nodes become routines.
+    pub fn new(graph: &Graph, routines: &mut Routines) -> Result<Self> {
+        let mut flatten = Flatten { flat: Self::default(), copies: Vec::new(), routines };
         let inputs = graph.inputs().iter().enumerate();
         let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
         let inputs = inputs.collect::<Result<Accesses>>()?;
-        for output in flatten.graph(graph, inputs, |_| true)? {
-            flatten.output(&output.expect("all outputs are wanted"));
+        for output in flatten.graph(graph, inputs)? {
+            flatten.output(&output);
         }
         Ok(flatten.flat)
     }
@@ -162,15 +169,13 @@ fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
 }
 
 /// Operands or results.
-type Accesses = SmallVec<[Access; 3]>;
+pub(super) type Accesses = SmallVec<[Access; 3]>;
 
-/// Results, as far as they are wanted.
-type Results = SmallVec<[Option<Access>; 1]>;
-
-struct Flatten {
-    flat: Flat,
+pub(super) struct Flatten<'a> {
+    pub flat: Flat,
     /// Row-major copies that were made, by what they copy.
     copies: Vec<(Access, ValueIndex)>,
+    pub routines: &'a mut Routines,
 }
 
 fn shape(ty: &Type) -> Result<Shape> {
@@ -178,19 +183,19 @@ fn shape(ty: &Type) -> Result<Shape> {
     ty.shape().ok_or_else(symbolic)
 }
 
-impl Flatten {
-    fn value(&mut self, ty: &Type, origin: Origin) -> Result<Access> {
-        let shape = shape(ty)?;
-        let access = Access::whole(self.flat.values.len(), ty.dtype, &shape);
-        self.flat.add_value(ty.dtype, shape, origin);
+impl Flatten<'_> {
+    /// A value of a type; what stands for it, where that is a stack.
+    pub fn value(&mut self, ty: &Type, origin: Origin) -> Result<Access> {
+        let (dtype, shape) = if is_stack(ty) { (DType::I64, Shape::new()) } else { (ty.dtype, shape(ty)?) };
+        let access = Access::whole(self.flat.values.len(), dtype, &shape);
+        self.flat.add_value(dtype, shape, origin);
         Ok(access)
     }
 
-    /// The nodes of a graph on these inputs; gives the outputs that are wanted.
-    fn graph(&mut self, graph: &Graph, inputs: Accesses, wanted: impl Fn(usize) -> bool) -> Result<Results> {
+    /// The nodes of a graph on these inputs; gives the outputs.
+    pub fn graph(&mut self, graph: &Graph, inputs: Accesses) -> Result<Accesses> {
         let mut live = vec![false; graph.value_count()];
-        let outputs = || graph.outputs().iter().enumerate().filter(|it| wanted(it.0));
-        outputs().for_each(|(_, it)| live[it.0 as usize] = true);
+        graph.outputs().iter().for_each(|it| live[it.0 as usize] = true);
         for (_, node) in graph.nodes().rev() {
             if node.outputs.is_empty() || node.outputs.iter().any(|it| live[it.0 as usize]) {
                 node.inputs.iter().for_each(|it| live[it.0 as usize] = true);
@@ -206,30 +211,30 @@ impl Flatten {
             }
             let inputs = node.inputs.iter().map(|it| known[it.0 as usize].clone().expect("operands come first"));
             let inputs = inputs.collect();
-            let results = self.node(graph, node, inputs, &live).map_err(|error| match node.location {
+            let results = self.node(graph, node, inputs).map_err(|error| match node.location {
                 Some(location) => error.with_op(node.op.name()).at(location),
                 None => error.with_op(node.op.name()),
             })?;
             for (id, result) in node.outputs.iter().zip(results) {
-                known[id.0 as usize] = result;
+                known[id.0 as usize] = Some(result);
             }
         }
-        let known = |(i, id): (usize, &ValueId)| if wanted(i) { known[id.0 as usize].clone() } else { None };
-        Ok(graph.outputs().iter().enumerate().map(known).collect())
+        let known = |id: &ValueId| known[id.0 as usize].clone().expect("outputs are defined");
+        Ok(graph.outputs().iter().map(known).collect())
     }
 
     /// Adds a node; gives its results.
-    fn push(&mut self, graph: &Graph, node: &Node, kind: Kind, inputs: Accesses) -> Result<Results> {
+    pub fn push(&mut self, graph: &Graph, node: &Node, kind: Kind, inputs: Accesses) -> Result<Accesses> {
         let origin = Origin::Node(self.flat.nodes.len());
-        let results = node.outputs.iter().map(|&id| self.value(graph.ty(id), origin).map(Some));
-        let results = results.collect::<Result<Results>>()?;
-        let outputs = results.iter().flatten().filter_map(Access::value).collect();
+        let results = node.outputs.iter().map(|&id| self.value(graph.ty(id), origin));
+        let results = results.collect::<Result<Accesses>>()?;
+        let outputs = results.iter().filter_map(Access::value).collect();
         self.flat.nodes.push(FlatNode { kind, attrs: node.attrs.clone(), inputs, outputs });
         Ok(results)
     }
 
-    fn node(&mut self, graph: &Graph, node: &Node, inputs: Accesses, live: &[bool]) -> Result<Results> {
-        let one = |access| Ok(smallvec![Some(access)]);
+    fn node(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
+        let one = |access| Ok(smallvec![access]);
         match &definition(node.op).lowering {
             Lowering::Map(_) => {
                 let shape = shape(graph.ty(node.outputs[0]))?;
@@ -263,10 +268,7 @@ impl Flatten {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
             }
-            Lowering::Regions(_) if node.op == CALL.op() => {
-                self.graph(&node.regions[0], inputs, |i| live[node.outputs[i].0 as usize])
-            }
-            Lowering::Regions(_) => Err(Error::new(Code::Backend, "ops with regions must be expanded before lowering")),
+            Lowering::Regions(_) => self.region(graph, node, inputs),
         }
     }
 
@@ -323,6 +325,12 @@ impl Flatten {
         let source = Source::Value(self.constant_value(Literal::scalar(scalar, access.dtype)));
         let layout = Layout::contiguous(&[]).broadcast_to(access.layout.shape())?;
         Ok(Access { source, layout, ..access })
+    }
+
+    /// The access as a row-major run of memory.
+    pub fn dense(&mut self, access: Access) -> Result<Access> {
+        let access = self.in_memory(access)?;
+        Ok(if access.layout.is_contiguous() { access } else { self.copy(&access) })
     }
 
     /// The operand of a fold, copied where its lanes could not keep their order.

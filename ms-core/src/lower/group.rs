@@ -156,7 +156,7 @@ impl Own {
                     _ => Self::Closed(Domain::of_reduction(shape, &folded)),
                 }
             }
-            Kind::Product | Kind::Library(_) => Self::Whole,
+            Kind::Product | Kind::Library(_) | Kind::Region(_) => Self::Whole,
         }
     }
 }
@@ -191,7 +191,8 @@ impl<'a> Grouper<'a> {
     fn place(&mut self, index: NodeIndex) {
         let flat = self.flat;
         let node = &flat.nodes[index];
-        if !node.outputs.is_empty() && node.outputs.iter().all(|&it| flat.numel(it) == 0) {
+        let computes = matches!(node.kind, Kind::Region(_)) || node.outputs.is_empty();
+        if !computes && node.outputs.iter().all(|&it| flat.numel(it) == 0) {
             return;
         }
         // The latest first: merging with it leaves most of the others before the result.

@@ -3,6 +3,7 @@
 //! [`lower`] goes from the graph to ops without views (`flatten`), moves elementwise ops
 //! through views (`sink`), forms fusion groups (`group`, over the axes of a `domain`), makes the
 //! kernel of each (`stage`, `emit`, `simplify`), and lays out memory (`memory`, `assemble`).
+//! Graphs of nodes become routines of the same plan (`region`, `routines`).
 //! Eager execution makes kernels of one op each ([`single`]) over the same loops ([`nest`]).
 
 mod assemble;
@@ -14,10 +15,15 @@ mod group;
 mod memory;
 pub mod nest;
 mod plan;
+mod region;
+mod routines;
 mod simplify;
 pub mod single;
 mod sink;
 mod stage;
 
 pub use assemble::{LowerOptions, lower};
-pub use plan::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, View};
+pub use plan::{
+    Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
+    STACK_BYTES, Span, View, is_stack, value_bytes,
+};

@@ -1,7 +1,7 @@
 //! Plans: flat steps over buffers, without addresses.
 
 use crate::ir::{Kernel, Type};
-use crate::tensor::{Attrs, DType, Layout, Literal, Op};
+use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
 
 /// A kernel of a [`Plan`].
@@ -12,22 +12,49 @@ pub struct KernelId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct BufferId(pub u32);
 
-/// What an executable runs: kernels, buffers, steps in order. Serialisable; knows no addresses.
+/// A routine of a [`Plan`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RoutineId(pub u32);
+
+/// What an executable runs: kernels, constants, and the routines that use them. Serialisable;
+/// knows no addresses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
+    /// Distinct kernels of all routines.
+    pub kernels: Vec<Kernel>,
+    /// Constant data of all routines.
+    pub constants: Vec<Literal>,
+    /// One for each distinct graph: the last is the program's own, and every other one comes
+    /// before those that call it. So none calls itself, and of each runs one call at a time.
+    pub routines: Vec<Routine>,
+}
+
+impl Plan {
+    /// The program's own routine.
+    ///
+    /// # Panics
+    /// A plan without routines has none.
+    pub fn main(&self) -> &Routine {
+        self.routines.last().expect("a plan has a routine")
+    }
+}
+
+/// Steps over buffers: what one graph became.
+///
+/// A value whose first dimension is [`Dim::DYNAMIC`](crate::tensor::Dim::DYNAMIC) is a stack. Its
+/// elements live outside of all buffers; its buffer holds eight bytes by which steps know it.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Routine {
     /// The name in reports.
     pub name: String,
     /// Types of the inputs; input arrays are row-major.
     pub inputs: Vec<Type>,
     /// Types of the outputs; output arrays are row-major.
     pub outputs: Vec<Type>,
-    /// Distinct kernels.
-    pub kernels: Vec<Kernel>,
-    /// Constant data.
-    pub constants: Vec<Literal>,
     /// Where values live.
     pub buffers: Vec<Buffer>,
-    /// Bytes of the arena that holds the intermediate values of one run.
+    /// Bytes of the arena that holds the intermediate values of one run, those of called
+    /// routines not counted.
     pub arena_bytes: usize,
     /// What happens, in order.
     pub steps: Vec<PlanStep>,
@@ -64,6 +91,15 @@ pub struct View {
     pub dtype: DType,
     /// Where the elements lie, in elements.
     pub layout: Layout,
+}
+
+/// A row-major value in a buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Span {
+    /// Which buffer.
+    pub buffer: BufferId,
+    /// Its first byte there.
+    pub offset: usize,
 }
 
 /// A buffer as a kernel sees it.
@@ -109,4 +145,112 @@ pub enum PlanStep {
         /// Its results, row-major.
         outputs: Vec<View>,
     },
+    /// A routine on values.
+    Call {
+        /// Which one.
+        routine: RoutineId,
+        /// What it takes.
+        inputs: Vec<Span>,
+        /// Where its results go.
+        outputs: Vec<Span>,
+    },
+    /// One of two routines, which take and give the same types.
+    Branch {
+        /// A bool.
+        condition: Span,
+        /// The one that runs where the condition is true, and the other.
+        routines: [RoutineId; 2],
+        /// What they take.
+        inputs: Vec<Span>,
+        /// Where their results go.
+        outputs: Vec<Span>,
+    },
+    /// A routine repeated.
+    Loop(Box<Loop>),
 }
+
+/// A routine repeated: its inputs are carries, one element of each sequence, and values that
+/// stay the same; its outputs are the carries that it computes, one element of each series of
+/// results, and, in a [`Repeat::While`], whether it runs again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Loop {
+    /// What is repeated.
+    pub body: RoutineId,
+    /// How often.
+    pub repeat: Repeat,
+    /// Values that each iteration replaces.
+    pub carries: Vec<Carry>,
+    /// Values of which each iteration takes one element.
+    pub sequences: Vec<Span>,
+    /// Values that stay the same.
+    pub invariants: Vec<Span>,
+    /// Where the series go, to which each iteration adds an element.
+    pub series: Vec<Span>,
+    /// Memory for the next value of a carry while its present one is read: one for each chain of
+    /// carries that begins with a computed one and goes on with those that take over from it, in
+    /// the order of the computed ones.
+    pub spares: Vec<Span>,
+}
+
+/// How often a loop runs.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Repeat {
+    /// As long as a condition holds: its series are stacks.
+    While {
+        /// Whether the first iteration takes place, a bool.
+        first: Span,
+        /// Memory for whether the next one does.
+        next: Span,
+        /// Where the number of iterations goes, an i64.
+        count: Option<Span>,
+    },
+    /// A fixed number of times; sequences and series are arrays.
+    Times {
+        /// How often.
+        count: usize,
+        /// From the last element of sequences and series to the first.
+        reverse: bool,
+    },
+    /// As often as an i64 says; sequences and series are stacks.
+    Counted {
+        /// The number.
+        count: Span,
+        /// From the last element of sequences and series to the first.
+        reverse: bool,
+    },
+}
+
+/// A value that each iteration of a loop replaces.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Carry {
+    /// The first value.
+    pub initial: Span,
+    /// Where the last value goes; memory of the loop's own until then.
+    pub result: Span,
+    /// Where the next value comes from.
+    pub next: NextCarry,
+}
+
+/// Where the next value of a carry comes from. Of several carries at most one takes over from
+/// the same one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NextCarry {
+    /// The routine computes it.
+    Computed,
+    /// It is the present value of this carry.
+    From(u32),
+}
+
+/// Bytes of a row-major value, or of what stands for a stack; nothing where a dimension is
+/// symbolic.
+pub fn value_bytes(ty: &Type) -> Option<usize> {
+    if is_stack(ty) { Some(STACK_BYTES) } else { ty.numel().map(|it| it * ty.dtype.size()) }
+}
+
+/// Whether a value is a stack: as many elements as a loop made.
+pub fn is_stack(ty: &Type) -> bool {
+    ty.dims.first() == Some(&Dim::DYNAMIC)
+}
+
+/// Bytes by which steps know a stack.
+pub const STACK_BYTES: usize = 8;

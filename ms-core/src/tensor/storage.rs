@@ -3,7 +3,8 @@
 use super::memory;
 use std::ptr::NonNull;
 
-/// A block of host memory, freed when the last array that uses it is dropped.
+/// A block of host memory, freed when the last array that uses it is dropped, unless it is
+/// [borrowed](Storage::borrowed).
 ///
 /// Several threads may read it at once. Writing goes through [`Storage::as_mut_ptr`], whose
 /// callers hold the only reference or own the bytes they write.
@@ -11,6 +12,8 @@ use std::ptr::NonNull;
 pub struct Storage {
     ptr: NonNull<u8>,
     bytes: usize,
+    /// Whether the block is freed with this value.
+    owned: bool,
 }
 
 // SAFETY: the block is plain memory owned by this value; shared access only reads, and
@@ -30,7 +33,16 @@ impl Storage {
 
     /// A block whose content is up to the caller, who writes every element before any is read.
     pub fn uninit(bytes: usize) -> Self {
-        Self { ptr: memory::allocate(bytes), bytes }
+        Self { ptr: memory::allocate(bytes), bytes, owned: true }
+    }
+
+    /// A block of somebody else's memory.
+    ///
+    /// # Safety
+    /// The memory is that of `bytes` bytes from `first` on until this value and all that shares
+    /// it are dropped.
+    pub unsafe fn borrowed(first: NonNull<u8>, bytes: usize) -> Self {
+        Self { ptr: first, bytes, owned: false }
     }
 
     /// Usable bytes.
@@ -60,7 +72,9 @@ impl Storage {
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        // SAFETY: allocated in `uninit` for as many bytes, and dropped once.
-        unsafe { memory::release(self.ptr, self.bytes) };
+        if self.owned {
+            // SAFETY: allocated in `uninit` for as many bytes, and dropped once.
+            unsafe { memory::release(self.ptr, self.bytes) };
+        }
     }
 }

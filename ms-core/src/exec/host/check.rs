@@ -1,0 +1,89 @@
+//! Whether a routine's steps stay inside its buffers.
+
+use crate::error::{Code, Error, Result};
+use crate::ir::{Kernel, Lanes, Param, Role};
+use crate::lower::{Argument, Buffer, BufferId, Place, Plan, Routine, Span, View, value_bytes};
+use crate::tensor::Type;
+
+/// A routine and the plan that it belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct Checker<'a> {
+    pub plan: &'a Plan,
+    pub routine: &'a Routine,
+}
+
+impl<'a> Checker<'a> {
+    pub fn buffer(&self, id: BufferId) -> Result<&'a Buffer> {
+        self.routine.buffers.get(id.0 as usize).ok_or_else(|| malformed("a step names a buffer that is not there"))
+    }
+
+    /// A buffer lies inside its place.
+    pub fn check_buffer(&self, buffer: &Buffer) -> Result<()> {
+        let bytes = |types: &[Type], i: u32| value_bytes(types.get(i as usize)?);
+        let room = match buffer.place {
+            Place::Input(i) => bytes(&self.routine.inputs, i),
+            Place::Output(i) => bytes(&self.routine.outputs, i),
+            Place::Constant(i) => self.plan.constants.get(i as usize).map(|it| it.bytes().len()),
+            Place::Arena(at) => self.routine.arena_bytes.checked_sub(at),
+        };
+        match room {
+            Some(room) if buffer.bytes <= room => Ok(()),
+            _ => Err(malformed("a buffer lies outside its place")),
+        }
+    }
+
+    /// A value of so many bytes lies inside its buffer.
+    pub fn check_span(&self, span: &Span, bytes: usize) -> Result<()> {
+        match self.buffer(span.buffer)?.bytes.checked_sub(span.offset) {
+            Some(room) if bytes <= room => Ok(()),
+            _ => Err(malformed("a step reaches outside its buffer")),
+        }
+    }
+
+    pub fn check_argument(&self, arg: &Argument, kernel: &Kernel, param: &Param, extents: &[usize]) -> Result<()> {
+        // A result is written once per point even where there is nothing to reduce.
+        let points = kernel.par as usize + usize::from(kernel.lanes == Lanes::Parallel);
+        let written = |axis: usize| param.role == Role::Output && axis >= points;
+        let steps = extents
+            .iter()
+            .zip(&arg.strides)
+            .enumerate()
+            .map(|(axis, (&extent, &stride))| (if written(axis) { extent.max(1) } else { extent }, stride as i128));
+        self.check_reach(arg.buffer, arg.offset as i128, steps, param.dtype.size())
+    }
+
+    pub fn check_view(&self, view: &View) -> Result<()> {
+        let size = view.dtype.size();
+        let steps = view.layout.shape().iter().zip(view.layout.strides());
+        let steps = steps.map(|(&extent, &stride)| (extent, stride as i128 * size as i128));
+        self.check_reach(view.buffer, (view.layout.offset() * size) as i128, steps, size)
+    }
+
+    /// What is reached by these extents and byte strides lies inside the buffer.
+    fn check_reach(
+        &self,
+        buffer: BufferId,
+        first: i128,
+        steps: impl Iterator<Item = (usize, i128)>,
+        size: usize,
+    ) -> Result<()> {
+        let bytes = self.buffer(buffer)?.bytes as i128;
+        let (mut low, mut high) = (first, first + size as i128);
+        for (extent, stride) in steps {
+            if extent == 0 {
+                return Ok(());
+            }
+            let reach = (extent as i128 - 1) * stride;
+            low += reach.min(0);
+            high += reach.max(0);
+        }
+        if low < 0 || high > bytes {
+            return Err(malformed("a step reaches outside its buffer"));
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn malformed(what: &str) -> Error {
+    Error::new(Code::Verify, format!("the plan is not well formed: {what}"))
+}

@@ -1,0 +1,358 @@
+//! From a plan to what runs: blocks of words, checked once.
+
+use super::Host;
+use super::check::{Checker, malformed};
+use super::repeat::{Chain, Place as CarryPlace, Repeated, Series, Trips};
+use super::run::{Patch, PlacedView, Program, Routine, Step};
+use crate::error::Result;
+use crate::exec::{KernelCode, MatrixProduct};
+use crate::lower::{
+    self, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, RoutineId, Span, View, is_stack, value_bytes,
+};
+use crate::tensor::{Array, Layout, Type};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// Routines begin in the arena at a multiple of this many bytes.
+const ALIGN: usize = 64;
+
+/// Prepares a plan, whose kernels are given in order.
+pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Program> {
+    let constants: Vec<Array> = plan.constants.iter().map(|it| it.to_array()).collect();
+    let (bases, arena_bytes) = arena(plan)?;
+    let mut words = Words::default();
+    let mut routines: Vec<Routine> = Vec::with_capacity(plan.routines.len());
+    for (routine, base) in plan.routines.iter().zip(bases) {
+        let check = Checker { plan, routine };
+        routine.buffers.iter().try_for_each(|it| check.check_buffer(it))?;
+        let mut loader = Loader {
+            check,
+            constants: &constants,
+            kernels,
+            done: &routines,
+            base,
+            words: &mut words,
+            patches: Vec::new(),
+        };
+        let steps = routine.steps.iter().map(|it| loader.step(it)).collect::<Result<Vec<_>>>()?;
+        let mut patches = loader.patches;
+        patches.sort_by_key(|it| it.arg);
+        let types = || routine.inputs.iter().chain(&routine.outputs);
+        let bytes = |ty: &Type| value_bytes(ty).ok_or_else(|| malformed("a type has a symbolic dimension"));
+        let opens = steps.iter().any(|it| opens_stacks(it, &routines));
+        routines.push(Routine {
+            patches,
+            steps,
+            inputs: routine.inputs.len(),
+            bytes: types().map(bytes).collect::<Result<_>>()?,
+            opens_stacks: opens,
+            closes_stacks: opens && !routine.outputs.iter().any(is_stack),
+        });
+    }
+    let Words { mut template, arena_words } = words;
+    let main_block = template.len();
+    let main = plan.routines.last().ok_or_else(|| malformed("it has no routine"))?;
+    template.resize(main_block + main.inputs.len() + main.outputs.len(), 0);
+    Ok(Program { host, constants, arena_bytes, template, arena_words, routines, main_block })
+}
+
+/// Where each routine's part of the arena begins: behind those of all its callers; and the
+/// length of the whole.
+fn arena(plan: &Plan) -> Result<(Vec<usize>, usize)> {
+    let mut bases = vec![0; plan.routines.len()];
+    let mut all = 0;
+    for (at, routine) in plan.routines.iter().enumerate().rev() {
+        let end = bases[at] + routine.arena_bytes.next_multiple_of(ALIGN);
+        all = all.max(end);
+        for callee in routine.steps.iter().flat_map(callees) {
+            let callee = callee.0 as usize;
+            if callee >= at {
+                return Err(malformed("a routine calls one that does not come before it"));
+            }
+            bases[callee] = end.max(bases[callee]);
+        }
+    }
+    Ok((bases, all))
+}
+
+/// The routines that a step calls.
+fn callees(step: &PlanStep) -> SmallVec<[RoutineId; 2]> {
+    match step {
+        PlanStep::Kernel { .. } | PlanStep::Product { .. } | PlanStep::Library { .. } => SmallVec::new(),
+        PlanStep::Call { routine, .. } => [*routine].into_iter().collect(),
+        PlanStep::Branch { routines, .. } => routines.iter().copied().collect(),
+        PlanStep::Loop(it) => [it.body].into_iter().collect(),
+    }
+}
+
+/// Whether stacks are open after a step that were not before.
+fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
+    let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
+    match step {
+        Step::Kernel { .. } | Step::Product { .. } | Step::Library { .. } => false,
+        Step::Call { routine, .. } => open(*routine),
+        Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
+        Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, Trips::Times { .. })),
+    }
+}
+
+/// The words of all blocks.
+#[derive(Default)]
+struct Words {
+    template: Vec<u64>,
+    /// Words that hold addresses in the arena: word, and byte of the arena.
+    arena_words: Vec<(u32, usize)>,
+}
+
+/// Turns the steps of a routine into prepared ones.
+struct Loader<'a> {
+    check: Checker<'a>,
+    constants: &'a [Array],
+    kernels: &'a [Arc<dyn KernelCode>],
+    /// The routines before this one.
+    done: &'a [Routine],
+    /// Where this routine's part of the arena begins.
+    base: usize,
+    words: &'a mut Words,
+    patches: Vec<Patch>,
+}
+
+impl Loader<'_> {
+    fn step(&mut self, step: &PlanStep) -> Result<Step> {
+        match step {
+            PlanStep::Kernel { kernel, extents, args } => {
+                let at = kernel.0 as usize;
+                let (Some(kernel), Some(code)) = (self.check.plan.kernels.get(at), self.kernels.get(at)) else {
+                    return Err(malformed("a step names a kernel that is not there"));
+                };
+                let loops = kernel.loops();
+                if extents.len() != loops || args.len() != kernel.params.len() {
+                    return Err(malformed("a call fits its kernel"));
+                }
+                let first = self.next_word();
+                self.words.template.extend(extents.iter().map(|&it| it as u64));
+                for (arg, param) in args.iter().zip(&kernel.params) {
+                    if arg.strides.len() != loops {
+                        return Err(malformed("an argument has a stride for every loop"));
+                    }
+                    self.check.check_argument(arg, kernel, param, extents)?;
+                    self.push_address(arg.buffer, arg.offset)?;
+                    self.words.template.extend(arg.strides.iter().map(|&it| it as u64));
+                }
+                Ok(Step::Kernel { code: code.clone(), words: first..self.next_word() })
+            }
+            PlanStep::Product { a, b, out } => {
+                if a.dtype != out.dtype || b.dtype != out.dtype {
+                    return Err(malformed("a product has one dtype"));
+                }
+                let product = Box::new(MatrixProduct::new(out.dtype, &a.layout, &b.layout, &out.layout)?);
+                let first = self.next_word();
+                for view in [a, b, out] {
+                    self.check.check_view(view)?;
+                    self.push_address(view.buffer, view.layout.offset() * view.dtype.size())?;
+                }
+                Ok(Step::Product { product, words: first..self.next_word() })
+            }
+            PlanStep::Library { op, attrs, inputs, outputs } => Ok(Step::Library {
+                op: *op,
+                attrs: attrs.clone(),
+                inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
+                outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
+            }),
+            PlanStep::Call { routine, inputs, outputs } => {
+                let routine = routine.0 as usize;
+                let block = self.block(routine, inputs.iter().chain(outputs))?;
+                Ok(Step::Call { routine, block })
+            }
+            PlanStep::Branch { condition, routines, inputs, outputs } => {
+                let routines = routines.map(|it| it.0 as usize);
+                let [yes, no] = routines.map(|it| &self.done[it]);
+                if yes.inputs != no.inputs || yes.bytes != no.bytes {
+                    return Err(malformed("branches take and give the same"));
+                }
+                let condition = self.address(condition, 1)?;
+                let block = self.block(routines[0], inputs.iter().chain(outputs))?;
+                Ok(Step::Branch { condition, routines, block })
+            }
+            PlanStep::Loop(it) => Ok(Step::Loop(Box::new(self.repeated(it)?))),
+        }
+    }
+
+    /// The block of a call on values that fit its routine.
+    fn block<'s>(&mut self, routine: usize, spans: impl Iterator<Item = &'s Span>) -> Result<usize> {
+        let routine = &self.done[routine];
+        let block = self.next_word();
+        let mut bytes = routine.bytes.iter();
+        for span in spans {
+            let &bytes = bytes.next().ok_or_else(|| malformed("a call fits its routine"))?;
+            self.address(span, bytes)?;
+        }
+        if bytes.next().is_some() {
+            return Err(malformed("a call fits its routine"));
+        }
+        Ok(block)
+    }
+
+    fn repeated(&mut self, step: &Loop) -> Result<Repeated> {
+        let body = &self.done[step.body.0 as usize];
+        let counts = [step.carries.len(), step.sequences.len(), step.invariants.len()];
+        let first_invariant = counts[0] + counts[1];
+        let heads: SmallVec<[usize; 4]> =
+            (0..counts[0]).filter(|&it| step.carries[it].next == NextCarry::Computed).collect();
+        let conditions = usize::from(matches!(step.repeat, Repeat::While { .. }));
+        let fits = body.inputs == first_invariant + counts[2]
+            && body.bytes.len() == body.inputs + heads.len() + step.series.len() + conditions
+            && step.spares.len() == heads.len();
+        if !fits {
+            return Err(malformed("a loop fits its body"));
+        }
+        let (inputs, outputs) = body.bytes.split_at(body.inputs);
+        let (chains, cycles) = self.chains(step, &heads, inputs, outputs)?;
+        let count = match step.repeat {
+            Repeat::While { .. } | Repeat::Counted { .. } => None,
+            Repeat::Times { count, .. } => Some(count),
+        };
+        let trips = match &step.repeat {
+            Repeat::While { first, next, count } => {
+                if outputs.last() != Some(&1) || !step.sequences.is_empty() {
+                    return Err(malformed("a loop's body ends with the condition"));
+                }
+                let count = count.as_ref().map(|it| self.address(it, 8)).transpose()?;
+                Trips::While { first: self.address(first, 1)?, next: self.address(next, 1)?, count }
+            }
+            &Repeat::Times { count, reverse } => Trips::Times { count, reverse },
+            Repeat::Counted { count, reverse } => Trips::Counted { count: self.address(count, 8)?, reverse: *reverse },
+        };
+        let mut series = |spans: &[Span], rows: &[usize]| {
+            let place = |(span, &row_bytes): (&Span, &usize)| {
+                let bytes = count.map_or(Some(lower::STACK_BYTES), |it| row_bytes.checked_mul(it));
+                let bytes = bytes.ok_or_else(|| malformed("a sequence is too long"))?;
+                Ok(Series { word: self.address(span, bytes)?, row_bytes })
+            };
+            spans.iter().zip(rows).map(place).collect::<Result<Vec<_>>>()
+        };
+        let sequences = series(&step.sequences, &inputs[counts[0]..])?;
+        let series = series(&step.series, &outputs[heads.len()..])?;
+        let mut carries = Vec::with_capacity(counts[0]);
+        for (carry, &bytes) in step.carries.iter().zip(inputs) {
+            let (initial, result) = (self.address(&carry.initial, bytes)?, self.address(&carry.result, bytes)?);
+            carries.push(CarryPlace { initial, result });
+        }
+        let block = self.next_word();
+        self.words.template.resize(block + first_invariant, 0);
+        for (span, &bytes) in step.invariants.iter().zip(&inputs[first_invariant..]) {
+            self.address(span, bytes)?;
+        }
+        self.words.template.resize(block + body.inputs + heads.len() + series.len(), 0);
+        if let Repeat::While { next, .. } = &step.repeat {
+            self.address(next, 1)?;
+        }
+        let condition = body.bytes.len() - conditions;
+        let varies = |it: &&Patch| {
+            let arg = it.arg as usize;
+            arg < first_invariant || (body.inputs..condition).contains(&arg)
+        };
+        Ok(Repeated {
+            body: step.body.0 as usize,
+            block,
+            trips,
+            carries,
+            chains,
+            cycles,
+            sequences,
+            series,
+            outputs: body.inputs,
+            varying: body.patches.iter().filter(varies).copied().collect(),
+        })
+    }
+
+    /// Carries by who takes over from whom.
+    #[expect(clippy::type_complexity, reason = "two lists")]
+    fn chains(
+        &mut self,
+        step: &Loop,
+        heads: &[usize],
+        inputs: &[usize],
+        outputs: &[usize],
+    ) -> Result<(Vec<Chain>, Vec<SmallVec<[usize; 2]>>)> {
+        let mut follower: Vec<Option<usize>> = vec![None; step.carries.len()];
+        for (to, carry) in step.carries.iter().enumerate() {
+            if let NextCarry::From(from) = carry.next {
+                let from = from as usize;
+                if from >= step.carries.len() || inputs[from] != inputs[to] || follower[from].replace(to).is_some() {
+                    return Err(malformed("one carry of the same type takes over from each"));
+                }
+            }
+        }
+        let mut seen = vec![false; step.carries.len()];
+        let mut chains = Vec::with_capacity(heads.len());
+        for ((&head, spare), &bytes) in heads.iter().zip(&step.spares).zip(outputs) {
+            let carries: SmallVec<[usize; 2]> = std::iter::successors(Some(head), |&it| follower[it]).collect();
+            carries.iter().for_each(|&it| seen[it] = true);
+            let places: SmallVec<[&Span; 3]> =
+                carries.iter().map(|&it| &step.carries[it].result).chain([spare]).collect();
+            let mut known = SmallVec::<[(Place, usize); 3]>::new();
+            for span in &places {
+                let place = (self.check.buffer(span.buffer)?.place, span.offset);
+                if known.contains(&place) || bytes != inputs[head] {
+                    return Err(malformed("a chain of carries has places of its own"));
+                }
+                known.push(place);
+            }
+            let ring = places.into_iter().map(|it| self.address(it, bytes)).collect::<Result<_>>()?;
+            chains.push(Chain { carries, ring, bytes });
+        }
+        let mut cycles = Vec::new();
+        for start in 0..step.carries.len() {
+            let mut cycle = SmallVec::new();
+            let mut at = start;
+            while !std::mem::replace(&mut seen[at], true) {
+                cycle.push(at);
+                at = follower[at].expect("who follows nobody that is computed stands in a circle");
+            }
+            if !cycle.is_empty() {
+                cycles.push(cycle);
+            }
+        }
+        Ok((chains, cycles))
+    }
+
+    fn next_word(&self) -> usize {
+        self.words.template.len()
+    }
+
+    /// A word with the address of a value of so many bytes.
+    fn address(&mut self, span: &Span, bytes: usize) -> Result<usize> {
+        self.check.check_span(span, bytes)?;
+        let word = self.next_word();
+        self.push_address(span.buffer, span.offset)?;
+        Ok(word)
+    }
+
+    /// A view whose layout counts from the start of the arena, where it lies there.
+    fn placed(&self, view: &View) -> Result<PlacedView> {
+        self.check.check_view(view)?;
+        let place = self.check.buffer(view.buffer)?.place;
+        let first = match place {
+            Place::Arena(at) => (self.base + at) / view.dtype.size(),
+            _ => 0,
+        };
+        let (shape, strides) = (view.layout.shape().into(), view.layout.strides().into());
+        let layout = Layout::new(shape, strides, first + view.layout.offset());
+        Ok(PlacedView { place, dtype: view.dtype, layout })
+    }
+
+    fn push_address(&mut self, buffer: BufferId, offset: usize) -> Result<()> {
+        let word = self.next_word() as u32;
+        let inputs = self.check.routine.inputs.len() as u32;
+        let mut known = 0;
+        match self.check.buffer(buffer)?.place {
+            Place::Constant(i) => known = self.constants[i as usize].as_ptr() as u64 + offset as u64,
+            Place::Arena(at) => self.words.arena_words.push((word, self.base + at + offset)),
+            Place::Input(i) => self.patches.push(Patch { word, arg: i, offset }),
+            Place::Output(i) => self.patches.push(Patch { word, arg: inputs + i, offset }),
+        }
+        self.words.template.push(known);
+        Ok(())
+    }
+}

@@ -1,0 +1,212 @@
+//! Running a [`Plan`] on the host: over one arena, with everything that does not depend on
+//! addresses prepared when the plan is loaded.
+
+mod check;
+mod load;
+mod repeat;
+mod run;
+mod stack;
+
+use super::backend::{Executable, KernelCode};
+use super::product::MatrixProduct;
+use crate::error::{Code, Error, Result};
+use crate::lower::{Plan, is_stack};
+use crate::tensor::{Array, Attrs, DType, Layout, Op, Storage, Type};
+use run::{Program, Run};
+use smallvec::SmallVec;
+use stack::Stacks;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a backend on the host gives to its executables, besides the code of kernels.
+pub trait Host: Send + Sync {
+    /// Runs a product.
+    ///
+    /// # Safety
+    /// Every element that the product's sizes and strides reach from the three addresses lies
+    /// in memory that lives during the call; nobody writes `a` and `b` or touches `out` meanwhile.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] when the device cannot run it.
+    unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()>;
+
+    /// Runs an op as a whole, writing its row-major `outputs`, whose memory nobody else uses.
+    /// The arrays' memory is only theirs during the call.
+    ///
+    /// # Errors
+    /// What the op refuses.
+    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
+}
+
+/// A loaded plan of a backend on the host.
+pub struct HostExecutable {
+    program: Program,
+    inputs: Vec<Type>,
+    outputs: Vec<Output>,
+    /// Whether an input or output is a stack.
+    has_stacks: bool,
+    idle: Mutex<Vec<Scratch>>,
+}
+
+/// What an output is.
+enum Output {
+    Array(Layout, DType),
+    /// As many rows as the run makes, of this type.
+    Stack(Type),
+}
+
+/// What one run needs and the next one can use again.
+struct Scratch {
+    arena: Arc<Storage>,
+    words: Vec<u64>,
+    stacks: Stacks,
+}
+
+/// Templates up to this many words are copied to the stack by plans without an arena.
+const STACK_WORDS: usize = 64;
+
+impl HostExecutable {
+    /// Prepares a plan. `kernels` are the plan's, in order.
+    ///
+    /// # Errors
+    /// [`Code::Verify`] when the plan is not well formed: numbers out of range, a routine that
+    /// calls a later one, or a step that reaches outside its buffers.
+    pub fn new(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Self> {
+        let program = load::program(plan, kernels, host)?;
+        let main = plan.main();
+        let symbolic = |ty: &Type| Error::new(Code::Verify, format!("a plan's type {ty} has constant dimensions"));
+        let output = |ty: &Type| {
+            if !is_stack(ty) {
+                return Ok(Output::Array(Layout::contiguous(&ty.shape().ok_or_else(|| symbolic(ty))?), ty.dtype));
+            }
+            let row = Type::new(ty.dtype, ty.dims[1..].iter().copied().collect());
+            if row.shape().is_none() {
+                return Err(Error::new(Code::Backend, format!("{ty} is no array, so that no program can give it")));
+            }
+            Ok(Output::Stack(row))
+        };
+        Ok(Self {
+            inputs: main.inputs.clone(),
+            outputs: main.outputs.iter().map(output).collect::<Result<_>>()?,
+            has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
+            program,
+            idle: Mutex::new(Vec::new()),
+        })
+    }
+
+    fn check_inputs(&self, inputs: &[&Array]) -> Result<()> {
+        let fits = |(ty, array): (&Type, &&Array)| {
+            let admits =
+                |(dim, &size): (&crate::tensor::Dim, &usize)| *dim == size || *dim == crate::tensor::Dim::DYNAMIC;
+            array.dtype() == ty.dtype
+                && array.shape().len() == ty.rank()
+                && ty.dims.iter().zip(array.shape()).all(admits)
+                && array.layout().is_contiguous()
+        };
+        if inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits) {
+            return Ok(());
+        }
+        Err(self.refuse(inputs))
+    }
+
+    #[cold]
+    fn refuse(&self, inputs: &[&Array]) -> Error {
+        let want: Vec<_> = self.inputs.iter().map(|it| it.to_string()).collect();
+        Error::new(Code::Argument, format!("the plan takes row-major ({})", want.join(", ")))
+            .with_operands(inputs.iter().map(|it| it.ty().to_string()))
+    }
+
+    /// A scratch of the pool, or a fresh one.
+    fn take(&self) -> Scratch {
+        if let Some(scratch) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+            return scratch;
+        }
+        let arena = Arc::new(Storage::uninit(self.program.arena_bytes));
+        let words = self.program.words_of(&arena);
+        Scratch { arena, words, stacks: Stacks::default() }
+    }
+
+    /// Runs with inputs and outputs that are arrays.
+    fn run_arrays(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
+        let fresh = |output: &Output| match output {
+            Output::Array(layout, dtype) => {
+                let storage = Storage::uninit(layout.numel() * dtype.size());
+                Array::new(Arc::new(storage), layout.clone(), *dtype)
+            }
+            Output::Stack(_) => unreachable!("there are no stacks"),
+        };
+        let outputs: Vec<Array> = self.outputs.iter().map(fresh).collect();
+        let places = inputs.iter().map(|it| it.as_ptr()).chain(outputs.iter().map(|it| it.as_mut_ptr().cast_const()));
+        let places = places.map(|it| it as u64);
+        let len = self.program.template.len();
+        if self.program.arena_bytes == 0 && len <= STACK_WORDS {
+            let mut words = [0; STACK_WORDS];
+            words[..len].copy_from_slice(&self.program.template);
+            let mut run =
+                Run { program: &self.program, words: &mut words[..len], arena: None, stacks: &mut Stacks::default() };
+            // SAFETY: inputs were checked, and outputs are fresh.
+            unsafe { run.main(places)? };
+        } else {
+            self.with_scratch(|run| {
+                // SAFETY: as above.
+                unsafe { run.main(places) }
+            })?;
+        }
+        Ok(outputs)
+    }
+
+    /// Runs where some inputs or outputs are stacks: in the call's block stand the addresses of
+    /// their numbers.
+    fn run_stacks(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
+        self.with_scratch(|run| {
+            let mut numbers: SmallVec<[u64; 8]> = smallvec::smallvec![0; inputs.len() + self.outputs.len()];
+            for ((number, array), ty) in numbers.iter_mut().zip(inputs).zip(&self.inputs) {
+                if is_stack(ty) {
+                    let rows = array.shape()[0];
+                    let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
+                    // SAFETY: inputs live during the run, and the stack is closed when it ends.
+                    *number = unsafe { run.stacks.borrow(array.as_ptr(), rows, row_bytes) };
+                }
+            }
+            let fresh = |output: &Output| match output {
+                Output::Array(layout, dtype) => Some(Array::uninit(layout.shape(), *dtype)),
+                Output::Stack(_) => None,
+            };
+            let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect();
+            let first = numbers.as_mut_ptr();
+            let number = |i: usize| first.wrapping_add(i) as u64;
+            let place = |(i, (ty, array)): (usize, (&Type, &&Array))| {
+                if is_stack(ty) { number(i) } else { array.as_ptr() as u64 }
+            };
+            let inputs_at: SmallVec<[u64; 8]> = self.inputs.iter().zip(inputs).enumerate().map(place).collect();
+            let result = |(i, it): (usize, &Option<Array>)| match it {
+                Some(array) => array.as_mut_ptr() as u64,
+                None => number(inputs.len() + i),
+            };
+            let outputs_at: SmallVec<[u64; 8]> = outputs.iter().enumerate().map(result).collect();
+            // SAFETY: inputs were checked, outputs are fresh, and numbers have a word each.
+            unsafe { run.main(inputs_at.into_iter().chain(outputs_at))? };
+            let gather = |(i, (array, output)): (usize, (Option<Array>, &Output))| match (array, output) {
+                (Some(array), _) => Ok(array),
+                (None, Output::Stack(row)) => run.gather(numbers[inputs.len() + i], row),
+                (None, Output::Array(..)) => unreachable!("arrays were made for these"),
+            };
+            outputs.into_iter().zip(&self.outputs).enumerate().map(gather).collect()
+        })
+    }
+
+    fn with_scratch<R>(&self, f: impl FnOnce(&mut Run<'_>) -> Result<R>) -> Result<R> {
+        let mut scratch = self.take();
+        let Scratch { arena, words, stacks } = &mut scratch;
+        let done = f(&mut Run { program: &self.program, words, arena: Some(arena), stacks });
+        scratch.stacks.close_from(0);
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        done
+    }
+}
+
+impl Executable for HostExecutable {
+    fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
+        self.check_inputs(inputs)?;
+        if self.has_stacks { self.run_stacks(inputs) } else { self.run_arrays(inputs) }
+    }
+}

@@ -1,0 +1,134 @@
+//! Stacks: the values that a loop makes one by one, as many as it happens to run.
+//!
+//! What stands for a stack in a buffer is its number. Stacks that a routine makes and does not
+//! give are closed when it ends, so that numbers follow the nesting of calls.
+
+use crate::error::{Code, Error, Result};
+use crate::tensor::Storage;
+
+/// Bytes of the first chunk of a stack, about; each further one is twice as long.
+const FIRST_CHUNK: usize = 2 << 10;
+
+/// The stacks of one run.
+#[derive(Default)]
+pub(super) struct Stacks {
+    open: Vec<Stack>,
+}
+
+struct Stack {
+    row_bytes: usize,
+    rows: usize,
+    memory: Memory,
+}
+
+enum Memory {
+    /// Rows one after the other, in memory of somebody else.
+    Borrowed(*const u8),
+    /// Chunks, of which number `k` holds `first << k` rows.
+    Chunks { first: usize, chunks: Vec<Storage> },
+}
+
+// SAFETY: a stack's own memory moves with it. Borrowed memory is that of a run's inputs, and a
+// run closes its stacks before it ends.
+unsafe impl Send for Stacks {}
+
+impl Stacks {
+    /// How many are open.
+    pub fn mark(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Closes those that were opened since `mark` was taken.
+    pub fn close_from(&mut self, mark: usize) {
+        self.open.truncate(mark);
+    }
+
+    /// Opens a stack without rows; gives its number.
+    pub fn open(&mut self, row_bytes: usize) -> u64 {
+        let first = 1 << (FIRST_CHUNK / row_bytes.max(1)).max(1).ilog2();
+        self.add(Stack { row_bytes, rows: 0, memory: Memory::Chunks { first, chunks: Vec::new() } })
+    }
+
+    /// Opens a stack of rows that lie one after the other; gives its number.
+    ///
+    /// # Safety
+    /// The rows may be read until the stack is closed.
+    pub unsafe fn borrow(&mut self, first: *const u8, rows: usize, row_bytes: usize) -> u64 {
+        self.add(Stack { row_bytes, rows, memory: Memory::Borrowed(first) })
+    }
+
+    fn add(&mut self, stack: Stack) -> u64 {
+        self.open.push(stack);
+        self.open.len() as u64 - 1
+    }
+
+    /// A stack, if there is one of that number and size of rows.
+    fn get(&self, number: u64, row_bytes: usize) -> Result<&Stack> {
+        let found = self.open.get(number as usize).filter(|it| it.row_bytes == row_bytes);
+        found.ok_or_else(|| Error::new(Code::Verify, "a step takes a stack that is not there"))
+    }
+
+    /// How many rows a stack of rows of a size has.
+    ///
+    /// # Errors
+    /// [`Code::Verify`] when there is no such stack.
+    pub fn rows(&self, number: u64, row_bytes: usize) -> Result<usize> {
+        self.get(number, row_bytes).map(|it| it.rows)
+    }
+
+    /// The memory of a row of an open stack.
+    pub fn row(&self, number: u64, row: usize) -> *mut u8 {
+        self.open[number as usize].row(row)
+    }
+
+    /// Adds rows to a stack of this run's own; gives the memory of the first one.
+    pub fn push(&mut self, number: u64, rows: usize) -> *mut u8 {
+        let stack = &mut self.open[number as usize];
+        let row = stack.rows;
+        stack.rows += rows;
+        if let Memory::Chunks { first, chunks } = &mut stack.memory {
+            while (*first << chunks.len()) - *first < stack.rows {
+                chunks.push(Storage::uninit((*first << chunks.len()) * stack.row_bytes));
+            }
+        }
+        stack.row(row)
+    }
+}
+
+impl Stack {
+    fn row(&self, row: usize) -> *mut u8 {
+        match &self.memory {
+            Memory::Borrowed(first) => first.wrapping_add(row * self.row_bytes).cast_mut(),
+            Memory::Chunks { first, chunks } => {
+                let chunk = (row / first + 1).ilog2() as usize;
+                let Some(memory) = chunks.get(chunk) else { return std::ptr::dangling_mut() };
+                memory.as_mut_ptr().wrapping_add((row - ((first << chunk) - first)) * self.row_bytes)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_keep_their_place() {
+        for row_bytes in [8, 24, 5000] {
+            let mut stacks = Stacks::default();
+            let stack = stacks.open(row_bytes);
+            for i in 0..3000u64 {
+                // SAFETY: a row has room for eight bytes, and nobody else uses it.
+                unsafe { stacks.push(stack, 1).cast::<u64>().write_unaligned(i) };
+            }
+            assert_eq!(stacks.rows(stack, row_bytes).expect("it is open"), 3000);
+            for i in 0..3000u64 {
+                // SAFETY: as above, and the row was written.
+                assert_eq!(unsafe { stacks.row(stack, i as usize).cast::<u64>().read_unaligned() }, i);
+            }
+            assert!(stacks.rows(stack, row_bytes + 1).is_err());
+            stacks.close_from(0);
+            assert!(stacks.rows(stack, row_bytes).is_err());
+        }
+    }
+}

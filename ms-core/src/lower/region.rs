@@ -1,0 +1,151 @@
+//! Nodes with graphs of their own: what they repeat or choose from become routines.
+
+use super::flatten::{Accesses, Flatten, Kind, Origin};
+use super::plan::{NextCarry, RoutineId};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Def, Graph, Node, ValueId};
+use crate::ops::{CALL, IF, SCAN, ScanOperands, WHILE};
+use crate::tensor::{DType, Shape};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What a node with graphs does.
+#[derive(Debug)]
+pub(super) enum Region {
+    /// Runs a routine on its operands.
+    Call(RoutineId),
+    /// Runs one of two routines on the operands behind the first, the condition.
+    Branch([RoutineId; 2]),
+    /// Repeats a routine.
+    Loop(RegionLoop),
+}
+
+/// A loop. Operands: the first condition or the number of iterations, where [`Trips`] has one,
+/// then carries, sequences, and what stays the same. Results: carries, the number of iterations,
+/// where it is wanted, series; then memory of the loop's own: for the next condition, and a
+/// spare for each chain of carries.
+#[derive(Debug)]
+pub(super) struct RegionLoop {
+    pub body: RoutineId,
+    pub trips: Trips,
+    pub next: Vec<NextCarry>,
+    pub sequences: usize,
+    pub series: usize,
+}
+
+/// How often a loop runs.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Trips {
+    While { counted: bool },
+    Times { count: usize, reverse: bool },
+    Counted { reverse: bool },
+}
+
+impl Flatten<'_> {
+    /// Adds a node with graphs; gives its results.
+    pub fn region(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
+        if node.op == CALL.op() {
+            let callee = self.routines.of_graph(&node.regions[0])?;
+            return self.push_region(graph, node, Region::Call(callee), inputs);
+        }
+        if node.op == IF.op() {
+            let arms = [self.routines.of_graph(&node.regions[0])?, self.routines.of_graph(&node.regions[1])?];
+            return self.push_region(graph, node, Region::Branch(arms), inputs);
+        }
+        if node.op == WHILE.op() {
+            return self.while_loop(graph, node, inputs);
+        }
+        if node.op == SCAN.op() {
+            return self.scan(graph, node, inputs);
+        }
+        Err(Error::new(Code::Backend, "transforms are expanded before graphs are lowered"))
+    }
+
+    /// The condition of the first iteration is computed here, that of each later one by the
+    /// iteration before.
+    fn while_loop(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
+        let carries = node.attrs.int(0) as usize;
+        let [condition, body] = [&node.regions[0], &node.regions[1]];
+        let next = next_carries(body, carries);
+        let repeated = self.routines.of_loop(body, Some(condition), &next)?;
+        let series = body.outputs().len() - carries;
+        let mut operands = self.graph(condition, inputs.clone())?;
+        operands.truncate(1);
+        operands.extend(inputs);
+        let trips = Trips::While { counted: series > 0 };
+        self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences: 0, series }, operands)
+    }
+
+    fn scan(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
+        let at = ScanOperands::of(&node.attrs);
+        let carries = at.sequences - at.carries;
+        let body = &node.regions[0];
+        let next = next_carries(body, carries);
+        let repeated = self.routines.of_loop(body, None, &next)?;
+        let trips = match at.length {
+            Some(count) => Trips::Times { count, reverse: at.reverse },
+            None => Trips::Counted { reverse: at.reverse },
+        };
+        let (sequences, series) = (at.invariants - at.sequences, body.outputs().len() - carries);
+        self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences, series }, inputs)
+    }
+
+    fn push_loop(&mut self, graph: &Graph, node: &Node, region: RegionLoop, inputs: Accesses) -> Result<Accesses> {
+        let heads: SmallVec<[usize; 4]> = chain_heads(&region.next).collect();
+        let condition = matches!(region.trips, Trips::While { .. }).then(|| (DType::Bool, Shape::new()));
+        let results = self.push_region(graph, node, Region::Loop(region), inputs)?;
+        let index = self.flat.nodes.len() - 1;
+        let spares = heads.into_iter().map(|it| {
+            let value = &self.flat.values[results[it].value().expect("results of loops are values")];
+            (value.dtype, value.shape.clone())
+        });
+        let own: SmallVec<[_; 4]> = condition.into_iter().chain(spares).collect();
+        for (dtype, shape) in own {
+            let value = self.flat.add_value(dtype, shape, Origin::Node(index));
+            self.flat.nodes[index].outputs.push(value);
+        }
+        Ok(results)
+    }
+
+    fn push_region(&mut self, graph: &Graph, node: &Node, region: Region, inputs: Accesses) -> Result<Accesses> {
+        let inputs = inputs.into_iter().map(|it| self.dense(it)).collect::<Result<_>>()?;
+        let number = self.flat.regions.len();
+        self.flat.regions.push(region);
+        self.push(graph, node, Kind::Region(number), inputs)
+    }
+}
+
+/// The carries that are computed. Each begins a chain: itself, the one that takes over from it,
+/// the one that takes over from that, and so on.
+pub(super) fn chain_heads(next: &[NextCarry]) -> impl Iterator<Item = usize> {
+    next.iter().enumerate().filter(|it| *it.1 == NextCarry::Computed).map(|it| it.0)
+}
+
+/// Where the next values of a loop's carries come from: a body that gives a carry as it took it
+/// has nothing to compute.
+fn next_carries(body: &Graph, carries: usize) -> Vec<NextCarry> {
+    let mut taken = vec![false; carries];
+    let mut next = |output: &ValueId| match body.value(*output).def {
+        Def::Input(from) if (from as usize) < carries && !std::mem::replace(&mut taken[from as usize], true) => {
+            NextCarry::From(from)
+        }
+        _ => NextCarry::Computed,
+    };
+    body.outputs()[..carries].iter().map(&mut next).collect()
+}
+
+/// The graph of one iteration: what `body` computes of its carries, its further results, and
+/// whether `condition` holds for what comes next.
+pub(super) fn iteration(body: &Graph, condition: Option<&Arc<Graph>>, next: &[NextCarry]) -> Graph {
+    let mut graph = body.clone();
+    let carries = next.len();
+    let mut outputs: Vec<ValueId> = chain_heads(next).map(|it| body.outputs()[it]).collect();
+    outputs.extend(&body.outputs()[carries..]);
+    if let Some(condition) = condition {
+        let operands: SmallVec<[ValueId; 8]> =
+            body.outputs()[..carries].iter().chain(&body.inputs()[carries..]).copied().collect();
+        outputs.push(graph.inline(condition, &operands)[0]);
+    }
+    graph.set_outputs(outputs);
+    graph
+}
