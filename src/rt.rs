@@ -23,7 +23,7 @@ pub fn dynamic<T: Element>(value: T) -> Tensor {
 #[diagnostic::on_unimplemented(
     message = "`&mut {Self}` cannot be an argument of a compiled function",
     label = "not a structure of tensors",
-    note = "derive `Tree` for it; a cell is passed as `&`: its parameters are written through shared references"
+    note = "MS053: derive `Tree` for it; a cell is passed as `&`: its parameters are written through shared references"
 )]
 pub trait Mutable: Tree {}
 

@@ -190,7 +190,7 @@ fn sizes_that_do_not_agree_are_refused() {
         &["MS100", "`reshape`", "n = 3", "symbolic.rs"],
     );
     let shape: Function = |x| x[0].reshape([x[0].shape()[0] * 3]);
-    refused(&[&["n", "_"]], &[&[3, 3]], &[], shape, &["MS104", "dimension that is not known", ".dim("]);
+    refused(&[&["n", "_"]], &[&[3, 3]], &[], shape, &["MS116", "dimension that is not known", ".dim("]);
 }
 
 #[test]

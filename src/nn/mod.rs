@@ -1,6 +1,7 @@
 //! Layers: cells with parameters, written in the project's own language.
 
 mod activation;
+mod cell_list;
 mod conv;
 mod dense;
 mod dropout;
@@ -11,6 +12,7 @@ mod pool;
 mod sequential;
 
 pub use activation::{Gelu, LogSoftmax, Relu, Sigmoid, Softmax, Tanh};
+pub use cell_list::CellList;
 pub use conv::Conv2d;
 pub use dense::Dense;
 pub use dropout::Dropout;

@@ -253,7 +253,7 @@ impl<T: ?Sized> Deref for Entered<'_, T> {
 #[diagnostic::on_unimplemented(
     message = "a compiled function cannot give `{Self}`",
     label = "not a structure of tensors",
-    note = "results are tensors, host values, structures of them that derive `Tree`, or a `Result` of one whose error \
+    note = "MS051: results are tensors, host values, structures of them that derive `Tree`, or a `Result` of one whose error \
             is `From<ms::Error>`"
 )]
 pub trait JitReturn: Sized {

@@ -12,7 +12,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 /// A function or closure of references that can be compiled.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be compiled",
-    note = "a compiled function takes references to arguments (`|x: &Tensor, n: &usize|`) and gives a `Tree`"
+    note = "MS052: a compiled function takes references to arguments (`|x: &Tensor, n: &usize|`) and gives a `Tree`"
 )]
 pub trait Jittable<Args>: Sized {
     /// The compiled function.

@@ -35,7 +35,7 @@ pub trait Arg {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a structure of tensors",
     label = "not a tensor, nor a container or structure of tensors",
-    note = "derive `Tree` for it"
+    note = "MS051: derive `Tree` for it"
 )]
 pub trait Tree: Arg + Clone {
     /// The same structure; each tensor is replaced by what `next` makes of it, in the order of

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[diagnostic::on_unimplemented(
     message = "a field of type `{Self}` cannot be called with one argument",
     label = "not a cell of one argument",
-    note = "a field is called when its type is a cell whose `construct` takes one argument; with other numbers of \
+    note = "MS014: a field is called when its type is a cell whose `construct` takes one argument; with other numbers of \
             arguments write `self.field.call(..)`"
 )]
 pub trait Apply<'a> {
@@ -30,7 +30,7 @@ pub trait Apply<'a> {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `call` method",
     label = "called here",
-    note = "write `#[jit_class]` on an impl with `fn call(&self, ..)` that takes these arguments"
+    note = "MS013: write `#[jit_class]` on an impl with `fn call(&self, ..)` that takes these arguments"
 )]
 pub trait Callable<Args> {
     /// The result.

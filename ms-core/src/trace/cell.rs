@@ -9,7 +9,7 @@ use std::hash::BuildHasher;
 
 /// A network or a layer: a value whose parameters, sub-cells, tensors and host fields are found
 /// by the types of its fields. `#[cell]` implements it.
-#[diagnostic::on_unimplemented(message = "`{Self}` is not a cell", note = "annotate the struct with `#[cell]`")]
+#[diagnostic::on_unimplemented(message = "`{Self}` is not a cell", note = "MS015: annotate the struct with `#[cell]`")]
 pub trait Cell: Arg {
     /// Every parameter with its path (`fc1.weight`, `blocks[0].attn.weight`), each slot once.
     ///
@@ -109,7 +109,7 @@ impl Sink for SetTraining {
 /// A cell that takes one tensor and gives one: what sequences of layers hold.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layer",
-    note = "a layer is a cell whose `construct` takes one `&Tensor` and gives a `Tensor`"
+    note = "MS016: a layer is a cell whose `construct` takes one `&Tensor` and gives a `Tensor`"
 )]
 pub trait Layer: Any + Send + Sync {
     /// Calls the cell.
