@@ -72,6 +72,10 @@ pub enum Code {
     Axes = 141,
     /// A value differs between the lanes of `vmap` where one value for all of them is needed.
     Mapped = 142,
+    /// Structures that are mapped together and have different forms.
+    Structure = 144,
+    /// No form of a function takes arguments of these kinds.
+    NoOverload = 145,
 }
 
 impl fmt::Display for Code {

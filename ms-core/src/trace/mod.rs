@@ -6,6 +6,7 @@ mod cell;
 mod compare;
 mod condition;
 mod paths;
+mod hyper_map;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
@@ -14,6 +15,7 @@ pub use cell::{Cell, Layer};
 pub use compare::{Compare, Equals, Ordered, Subject};
 pub use condition::{Combine, Condition, Logic, and, decide, or};
 pub use paths::cell_path;
+pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use tracer::{Binding, CellCall, Pattern, Region, Trace, Tracer, build, run_nested, run_traced};
 
 use crate::error::{Code, Error, Result};
