@@ -5,8 +5,8 @@ mod callable;
 mod cell;
 mod compare;
 mod condition;
-mod paths;
 mod hyper_map;
+mod paths;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
@@ -14,8 +14,8 @@ pub use callable::{Apply, Callable, Invoke, LazyInline};
 pub use cell::{Cell, Layer};
 pub use compare::{Compare, Equals, Ordered, Subject};
 pub use condition::{Combine, Condition, Logic, and, decide, or};
-pub use paths::cell_path;
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
+pub use paths::cell_path;
 pub use tracer::{Binding, CellCall, Pattern, Region, Trace, Tracer, build, run_nested, run_traced};
 
 use crate::error::{Code, Error, Result};
