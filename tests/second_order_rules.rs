@@ -1,10 +1,8 @@
 //! Derivatives of derivatives of every primitive on its own samples: rules are made of ops with rules.
 
 use ms::ops::{self, Derivative, Lowering, OpDef, PRIMITIVES, Sample};
-use ms::session::{Wrt, differentiate};
 use ms::tensor::apply;
-use ms::{DType, Result, Tensor};
-use std::panic::Location;
+use ms::{DType, Tensor};
 
 /// The sample's operands, floats as f64.
 fn operands(sample: &Sample) -> Vec<Tensor> {
@@ -20,28 +18,22 @@ fn weighted(x: &Tensor) -> Tensor {
 }
 
 /// The gradients of the weighted result with respect to the float operands.
-fn gradients(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+fn gradients(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Vec<Tensor> {
     let floats: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].dtype() == DType::F64).collect();
-    let mut wrt = Wrt::default();
-    floats.iter().for_each(|&i| wrt.tree(&inputs[i]));
-    let (_, gradients) = differentiate(
-        &wrt,
-        |tensors| {
-            let mut inputs = inputs.to_vec();
-            floats.iter().zip(tensors).for_each(|(&i, tensor)| inputs[i] = tensor.clone());
-            let outputs = apply(def.op(), &sample.attrs, &inputs.iter().collect::<Vec<_>>()).expect("a sample runs");
-            let terms = outputs.iter().filter(|it| it.dtype() == DType::F64).map(weighted);
-            terms.reduce(|a, b| a + b).expect("a float result")
-        },
-        Location::caller(),
-    )?;
-    Ok(gradients)
+    let wrt: Vec<Tensor> = floats.iter().map(|&i| inputs[i].clone()).collect();
+    let result = |tensors: &Vec<Tensor>| {
+        let mut inputs = inputs.to_vec();
+        floats.iter().zip(tensors).for_each(|(&i, tensor)| inputs[i] = tensor.clone());
+        let outputs = apply(def.op(), &sample.attrs, &inputs.iter().collect::<Vec<_>>()).expect("a sample runs");
+        let terms = outputs.iter().filter(|it| it.dtype() == DType::F64).map(weighted);
+        terms.reduce(|a, b| a + b).expect("a float result")
+    };
+    ms::grad(result)(&wrt)
 }
 
 /// The weighted sum of the squares of the gradients: not linear in them, as real losses are not.
 fn curvature(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Tensor {
-    let gradients = gradients(def, sample, inputs).unwrap_or_else(|error| panic!("`{}`: {error}", def.name()));
-    gradients.iter().map(|it| weighted(&it.square())).reduce(|a, b| a + b).expect("a float operand")
+    gradients(def, sample, inputs).iter().map(|it| weighted(&it.square())).reduce(|a, b| a + b).expect("a float operand")
 }
 
 #[test]
@@ -71,10 +63,7 @@ fn check(def: &'static OpDef, sample: &Sample, inputs: &[Tensor], at: usize) {
         inputs[at] = tensor;
         inputs
     };
-    let mut wrt = Wrt::default();
-    wrt.tree(&inputs[at]);
-    let second = differentiate(&wrt, |tensors| curvature(def, sample, &with(tensors[0].clone())), Location::caller());
-    let (_, second) = second.unwrap_or_else(|error| panic!("`{}`: {error}", def.name()));
+    let second = ms::grad(|x: &Tensor| curvature(def, sample, &with(x.clone())))(&inputs[at]);
 
     let element = inputs[at].numel() / 2;
     let moved = |step: f64| {
@@ -82,6 +71,6 @@ fn check(def: &'static OpDef, sample: &Sample, inputs: &[Tensor], at: usize) {
         values[element] += step;
         curvature(def, sample, &with(Tensor::from_slice(inputs[at].shape(), &values))).item::<f64>()
     };
-    let (got, want) = (second[0].to_vec::<f64>()[element], (moved(1e-5) - moved(-1e-5)) / 2e-5);
+    let (got, want) = (second.to_vec::<f64>()[element], (moved(1e-5) - moved(-1e-5)) / 2e-5);
     assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "operand {at} of `{}`: {got}, not {want}", def.name());
 }

@@ -31,7 +31,7 @@ pub trait Optimizer: Arg {
     /// assert!(after.item::<f32>() < before.item::<f32>());
     /// ```
     #[track_caller]
-    fn step<C: Cell, B: Arg, F: Fn(&C, &B) -> Tensor>(&self, net: &C, batch: &B, loss: F) -> Tensor
+    fn step<C: Cell + 'static, B: Arg, F: Fn(&C, &B) -> Tensor>(&self, net: &C, batch: &B, loss: F) -> Tensor
     where
         Self: Sized,
     {
@@ -52,7 +52,7 @@ pub trait Optimizer: Arg {
 
     /// [`Optimizer::step`] op by op.
     #[track_caller]
-    fn step_eagerly<C: Cell, B: Arg, R: Tree>(&self, net: &C, batch: &B, loss: impl Fn(&C, &B) -> R) -> R
+    fn step_eagerly<C: Cell + 'static, B: Arg, R: Tree>(&self, net: &C, batch: &B, loss: impl Fn(&C, &B) -> R) -> R
     where
         Self: Sized,
     {

@@ -19,7 +19,6 @@ mod reductions;
 mod report;
 
 use case::{Case, cases};
-use ms::session::{Wrt, differentiate};
 use ms::{Result, Tensor, catch, ops};
 use paths::{OF_BACKEND, WITHOUT_BACKEND};
 use report::{Column, Table};
@@ -70,9 +69,8 @@ fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         return Ok(answers);
     }
     let wanted: Vec<usize> = (0..inputs.len()).filter(|&i| case.gradients[i].is_some()).collect();
-    let mut wrt = Wrt::default();
-    wrt.tree(&wanted.iter().map(|&i| inputs[i].clone()).collect::<Vec<_>>());
-    let weigh = |watched: &[Tensor]| {
+    let wrt: Vec<Tensor> = wanted.iter().map(|&i| inputs[i].clone()).collect();
+    let weigh = |watched: &Vec<Tensor>| {
         let mut inputs = inputs.to_vec();
         for (&i, tensor) in wanted.iter().zip(watched) {
             inputs[i] = tensor.clone();
@@ -81,8 +79,7 @@ fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
         let weighed = results.zip(cotangents).map(|((result, _), it)| ops::sum(ops::mul(result, it), (), false));
         weighed.collect::<Vec<_>>()
     };
-    let (_, gradients) = differentiate(&wrt, weigh, std::panic::Location::caller())?;
-    answers.extend(gradients);
+    answers.extend(catch(|| ms::grad(weigh)(&wrt))?);
     Ok(answers)
 }
 

@@ -333,6 +333,14 @@ impl Call {
         }
     }
 
+    /// The tracer that the body runs in, where it is traced.
+    pub(super) fn tracer(&self) -> Option<Rc<Tracer>> {
+        match &self.state {
+            State::Trace(tracing) => Some(tracing.tracer.clone()),
+            _ => None,
+        }
+    }
+
     /// An argument as the body has to see it.
     #[track_caller]
     pub fn enter<'a, T: Arg + ?Sized>(&mut self, arg: &'a T) -> Entered<'a, T> {

@@ -1,204 +1,110 @@
 //! Gradients as functions: `grad`, `value_and_grad`.
 
-use super::tape::Tape;
-use crate::error::{Code, Error, Result, raise};
-use crate::ops::VALUE_AND_GRAD;
-use crate::tensor::{Attrs, DType, Parameter, Tensor, Type};
-use crate::trace::{Arg, Cell, Tracer, Tree, leaves, run_nested};
-use smallvec::smallvec;
-use std::ops::Deref;
+use super::differentiable::Wrt;
+use super::record::record;
+use super::select::{All, Select};
+use crate::error::{Result, raise};
+use crate::tensor::Tensor;
+use crate::trace::{Arguments, At, Function, Transform, Transformed, Tree, leaves};
+use std::cell::Cell;
 use std::panic::Location;
 
-/// What gradients are taken with respect to: tensors of an argument, or parameters.
-#[derive(Default)]
-pub struct Wrt {
-    tensors: Vec<Tensor>,
-    parameters: Vec<Parameter>,
+/// What a gradient function gives of the result `R` and the gradient.
+pub trait Outcome<R> {
+    /// It.
+    type Output<G>;
+
+    /// How many tensors of the result, from the first one on, are differentiated.
+    fn differentiated(result: &R) -> usize;
+
+    /// The outcome.
+    fn output<G>(result: R, gradient: G) -> Self::Output<G>;
 }
 
-/// The gradients of a cell's trainable parameters.
-#[derive(Clone)]
-pub struct Gradients {
-    parameters: Vec<Parameter>,
-    tensors: Vec<Tensor>,
-}
+/// The gradient alone.
+pub struct OnlyGradient;
 
-impl Gradients {
-    /// Gradients of these parameters, in the same order.
-    pub fn new(parameters: Vec<Parameter>, tensors: Vec<Tensor>) -> Self {
-        Self { parameters, tensors }
+/// The result and the gradient.
+pub struct WithValue;
+
+/// [`OnlyGradient`] or [`WithValue`] of a function whose result is a pair, of which the first
+/// part is differentiated.
+pub struct WithAux<O>(O);
+
+impl<R: Tree> Outcome<R> for OnlyGradient {
+    type Output<G> = G;
+
+    fn differentiated(result: &R) -> usize {
+        leaves(result).len()
     }
 
-    /// Each parameter with its gradient.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Parameter, &Tensor)> {
-        self.parameters.iter().zip(&self.tensors)
-    }
-
-    /// The parameters.
-    pub fn parameters(&self) -> &[Parameter] {
-        &self.parameters
-    }
-
-    /// The gradient of one parameter.
-    pub fn get(&self, parameter: &Parameter) -> Option<&Tensor> {
-        self.iter().find(|it| it.0 == parameter).map(|it| it.1)
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.tensors.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.tensors.is_empty()
+    fn output<G>(_: R, gradient: G) -> G {
+        gradient
     }
 }
 
-impl Arg for Gradients {
-    fn visit(&self, sink: &mut dyn crate::trace::Sink) {
-        self.tensors.visit(sink);
+impl<R: Tree> Outcome<R> for WithValue {
+    type Output<G> = (R, G);
+
+    fn differentiated(result: &R) -> usize {
+        leaves(result).len()
     }
 
-    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
-        Some(Box::new(self.rebuild(next)))
-    }
-}
-
-impl Tree for Gradients {
-    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
-        Self { parameters: self.parameters.clone(), tensors: self.tensors.rebuild(next) }
+    fn output<G>(result: R, gradient: G) -> (R, G) {
+        (result, gradient)
     }
 }
 
-/// An argument that gradients can be taken with respect to: a structure of float tensors, or a
-/// cell, which stands for its trainable parameters.
-#[diagnostic::on_unimplemented(
-    message = "no gradient can be taken with respect to `{Self}`",
-    note = "gradients are taken with respect to tensors, structures of them that derive `Tree`, and cells"
-)]
-pub trait Differentiable: Arg {
-    /// What a gradient of it is.
-    type Gradient: Tree;
+impl<R: Tree, A: Tree> Outcome<(R, A)> for WithAux<OnlyGradient> {
+    type Output<G> = (G, A);
 
-    /// Adds what gradients are taken with respect to.
-    fn collect(&self, wrt: &mut Wrt);
-
-    /// The argument with other tensors inside; nothing where it stays as it is.
-    fn substitute(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>>;
-
-    /// The gradient, made of its tensors in order.
-    fn gradient(&self, next: &mut dyn FnMut() -> Tensor) -> Self::Gradient;
-}
-
-impl<C: Cell> Differentiable for C {
-    type Gradient = Gradients;
-
-    fn collect(&self, wrt: &mut Wrt) {
-        wrt.parameters.extend(self.trainable_parameters());
+    fn differentiated(result: &(R, A)) -> usize {
+        leaves(&result.0).len()
     }
 
-    fn substitute(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
-        None
-    }
-
-    fn gradient(&self, next: &mut dyn FnMut() -> Tensor) -> Gradients {
-        let parameters = self.trainable_parameters();
-        let tensors = parameters.iter().map(|_| next()).collect();
-        Gradients { parameters, tensors }
+    fn output<G>(result: (R, A), gradient: G) -> (G, A) {
+        (gradient, result.1)
     }
 }
 
-/// Implements [`Differentiable`] for a [`Tree`]: its gradient is a tree of the same structure.
-#[macro_export]
-macro_rules! differentiable_tree {
-    ($({$($generics:tt)*})? $ty:ty) => {
-        impl$(<$($generics)*>)? $crate::session::Differentiable for $ty {
-            type Gradient = Self;
-            fn collect(&self, wrt: &mut $crate::session::Wrt) {
-                wrt.tree(self);
-            }
-            fn substitute(&self, next: &mut dyn FnMut(&$crate::Tensor) -> $crate::Tensor) -> Option<Box<Self>> {
-                Some(Box::new($crate::trace::Tree::rebuild(self, next)))
-            }
-            fn gradient(&self, next: &mut dyn FnMut() -> $crate::Tensor) -> Self {
-                $crate::trace::Tree::rebuild(self, &mut |_| next())
-            }
-        }
-    };
-}
+impl<R: Tree, A: Tree> Outcome<(R, A)> for WithAux<WithValue> {
+    type Output<G> = ((R, A), G);
 
-differentiable_tree!(Tensor);
-differentiable_tree!({T: Tree} Vec<T>);
-differentiable_tree!({T: Tree} Option<T>);
-differentiable_tree!({T: Tree, const N: usize} [T; N]);
-differentiable_tree!({A: Tree} (A,));
-differentiable_tree!({A: Tree, B: Tree} (A, B));
-differentiable_tree!({A: Tree, B: Tree, C: Tree} (A, B, C));
-differentiable_tree!({A: Tree, B: Tree, C: Tree, D: Tree} (A, B, C, D));
-
-impl Differentiable for Parameter {
-    type Gradient = Tensor;
-
-    fn collect(&self, wrt: &mut Wrt) {
-        wrt.parameters.push(self.clone());
+    fn differentiated(result: &(R, A)) -> usize {
+        leaves(&result.0).len()
     }
 
-    fn substitute(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
-        None
-    }
-
-    fn gradient(&self, next: &mut dyn FnMut() -> Tensor) -> Tensor {
-        next()
+    fn output<G>(result: (R, A), gradient: G) -> ((R, A), G) {
+        (result, gradient)
     }
 }
 
-impl Wrt {
-    /// Adds the tensors of a structure.
-    pub fn tree(&mut self, tree: &impl Tree) {
-        self.tensors.extend(leaves(tree));
-    }
-
-    /// How many tensors of arguments there are; parameters are not counted.
-    pub(super) fn tensor_count(&self) -> usize {
-        self.tensors.len()
-    }
-
-    /// Refuses what has no gradient.
-    fn check(&self) -> Result<()> {
-        let dtypes = self.tensors.iter().map(Tensor::dtype).chain(self.parameters.iter().map(|it| it.load().dtype()));
-        match dtypes.into_iter().find(|it| !it.is_float()) {
-            Some(dtype) => Err(no_gradient(dtype)),
-            None => Ok(()),
-        }
-    }
-}
-
-fn no_gradient(dtype: DType) -> Error {
-    Error::new(Code::NoGradient, format!("no gradient with respect to a tensor of {dtype}"))
-        .with_op("grad")
-        .help("cast it to a float dtype first")
-}
-
-/// Runs `body` and gives its result with the gradients of the sum of the result's tensors: first
-/// those of the tensors of `wrt`, then those of its parameters.
-///
-/// `location` is the user's line, where the transform was asked for.
-/// `body` gets the tensors that stand for those of `wrt`. Outside a trace the ops are run and
-/// recorded on a tape; inside one they become the region of a node.
-///
-/// # Errors
-/// [`Code::NoGradient`] for integer inputs and for ops without a derivative.
-pub fn differentiate<R: Tree>(
-    wrt: &Wrt,
-    body: impl FnOnce(&[Tensor]) -> R,
+/// The transform behind [`grad`] and [`value_and_grad`].
+pub struct Grad<F, S, O> {
+    f: F,
+    select: S,
+    outcome: std::marker::PhantomData<O>,
     location: &'static Location<'static>,
-) -> Result<(R, Vec<Tensor>)> {
-    wrt.check().map_err(|it| it.at(location))?;
-    match Tracer::current() {
-        Some(tracer) => in_trace(&tracer, wrt, body, location),
-        None => on_tape(wrt, body),
+}
+
+impl<F, S, O> Grad<F, S, O> {
+    pub(super) fn new(f: F, select: S, location: &'static Location<'static>) -> Self {
+        Self { f, select, outcome: std::marker::PhantomData, location }
     }
+}
+
+/// Calls `f` with other tensors in the places that `select` chooses.
+pub(super) fn call_on<Args: Arguments, F: Function<Args>>(
+    f: &F,
+    select: &impl Select<Args>,
+    arguments: Args::Refs<'_>,
+    tensors: &[Tensor],
+) -> F::Output {
+    let at = Cell::new(0);
+    let mut result = None;
+    let next = |_: &Tensor| tensors[at.replace(at.get() + 1)].clone();
+    select.substitute(arguments, &next, &mut |arguments| result = Some(f.invoke(arguments)));
+    result.expect("a choice calls its continuation")
 }
 
 /// The value, or a panic with the error's text; the error names the user's line already.
@@ -209,153 +115,126 @@ pub(super) fn or_raise_at<T>(result: Result<T>) -> T {
     }
 }
 
-fn on_tape<R: Tree>(wrt: &Wrt, body: impl FnOnce(&[Tensor]) -> R) -> Result<(R, Vec<Tensor>)> {
-    let tape = Tape::new();
-    let tensors: Vec<Tensor> = wrt.tensors.iter().map(|it| tape.watch(it)).collect();
-    let mut watched = tensors.clone();
-    for parameter in &wrt.parameters {
-        watched.push(tape.watch_parameter(parameter)?);
-    }
-    let result = tape.record(|| body(&tensors));
-    let gradients = tape.gradients(&leaves(&result), &watched)?;
-    Ok((result, gradients))
-}
+impl<Args, F, S, O> Transform<Args> for Grad<F, S, O>
+where
+    Args: Arguments,
+    F: Function<Args, Output: Tree>,
+    S: Select<Args>,
+    O: Outcome<F::Output>,
+{
+    type Output = O::Output<S::Gradient>;
+    const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-fn in_trace<R: Tree>(
-    tracer: &Tracer,
-    wrt: &Wrt,
-    body: impl FnOnce(&[Tensor]) -> R,
-    location: &'static Location<'static>,
-) -> Result<(R, Vec<Tensor>)> {
-    let mut inputs: Vec<Tensor> = wrt.tensors.clone();
-    for parameter in &wrt.parameters {
-        inputs.push(parameter.value());
-    }
-    let ((result, results), region) = run_nested(tracer, "grad", || {
-        let given: Vec<Tensor> = inputs.iter().map(|it| tracer.input(it.ty())).collect();
-        let (tensors, parameters) = given.split_at(wrt.tensors.len());
-        for (parameter, value) in wrt.parameters.iter().zip(parameters) {
-            tracer.bind_slot(parameter, value, false)?;
-        }
-        let result = body(tensors);
-        let results = leaves(&result);
-        Ok(((result, results.len()), results))
-    })?;
-    let attrs = {
-        let wrt: Vec<usize> = (0..inputs.len()).collect();
-        Attrs::new([(&wrt[..]).into(), results.into()])
-    };
-    let mut types: Vec<Type> = region.graph.outputs().iter().map(|&it| region.graph.ty(it).clone()).collect();
-    types.extend(inputs.iter().map(Tensor::ty));
-    inputs.extend(region.captures);
-    let mut outputs =
-        tracer.region_node(VALUE_AND_GRAD.op(), attrs, smallvec![region.graph], &inputs, types, location)?;
-    let gradients = outputs.split_off(results + region.writes.len());
-    for (parameter, value) in region.writes.iter().zip(outputs.split_off(results)) {
-        tracer.bind_slot(parameter, &value, true)?;
-    }
-    let mut next = outputs.into_iter();
-    Ok((result.rebuild(&mut |_| next.next().expect("as many outputs as results")), gradients))
-}
-
-/// A function made by a transform: it is called like the function it was made from.
-pub struct Transformed<F: ?Sized>(pub(super) Box<F>);
-
-impl<F: ?Sized> Transformed<F> {
-    pub(super) fn new(function: Box<F>) -> Self {
-        Self(function)
+    fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
+        let mut wrt = Wrt::default();
+        self.select.collect(arguments, &mut wrt);
+        let body = |tensors: &[Tensor]| call_on(&self.f, &self.select, arguments, tensors);
+        let (template, recording) = or_raise_at(record("grad", wrt, body, self.location));
+        let (values, gradients) = or_raise_at(recording.gradients(O::differentiated(&template), None));
+        let mut values = values.into_iter();
+        let result = template.rebuild(&mut |_| values.next().expect("one for each tensor of the result"));
+        let mut gradients = gradients.into_iter();
+        let gradient = self.select.gradient(arguments, &mut || gradients.next().expect("one for each tensor"));
+        O::output(result, gradient)
     }
 }
 
-impl<F: ?Sized> Deref for Transformed<F> {
-    type Target = F;
+impl<'f, Args, F, S, O> Transformed<'f, Args, Grad<F, S, O>>
+where
+    Args: Arguments,
+    F: Function<Args, Output: Tree> + 'f,
+    S: Select<Args, Gradient: 'f> + 'f,
+    O: Outcome<F::Output, Output<S::Gradient>: 'f> + 'f,
+{
+    /// Gradients with respect to other arguments, or to parameters.
+    ///
+    /// ```
+    /// use ms_core::{Tensor, ops, session::{All, grad}, trace::At};
+    /// let (x, y) = (Tensor::scalar(3.0), Tensor::scalar(5.0));
+    /// let product = |x: &Tensor, y: &Tensor| ops::mul(x, y);
+    /// assert_eq!(grad(product).wrt(At::<1>)(&x, &y).item::<f32>(), 3.0);
+    /// let (gx, gy) = grad(product).wrt(All)(&x, &y);
+    /// assert_eq!((gx.item::<f32>(), gy.item::<f32>()), (5.0, 3.0));
+    /// ```
+    pub fn wrt<T>(self, select: T) -> Transformed<'f, Args, Grad<F, T, O>>
+    where
+        T: Select<Args, Gradient: 'f> + 'f,
+        O: Outcome<F::Output, Output<T::Gradient>: 'f>,
+    {
+        let Grad { f, location, .. } = self.into_transform();
+        Transformed::new(Grad::new(f, select, location))
+    }
 
-    fn deref(&self) -> &F {
-        &self.0
+    /// [`wrt`](Self::wrt) all arguments.
+    pub fn wrt_all(self) -> Transformed<'f, Args, Grad<F, All, O>>
+    where
+        All: Select<Args, Gradient: 'f>,
+        O: Outcome<F::Output, Output<<All as Select<Args>>::Gradient>: 'f>,
+    {
+        self.wrt(All)
+    }
+
+    /// Differentiates only the first part of a result that is a pair, and gives the second part
+    /// (the auxiliary results) as it is: behind the gradient, or in the value.
+    ///
+    /// ```
+    /// use ms_core::{Tensor, ops, session::grad};
+    /// let x = Tensor::scalar(3.0);
+    /// let (g, twice) = grad(|x: &Tensor| (ops::mul(x, x), ops::add(x, x))).has_aux()(&x);
+    /// assert_eq!((g.item::<f32>(), twice.item::<f32>()), (6.0, 6.0));
+    /// ```
+    pub fn has_aux(self) -> Transformed<'f, Args, Grad<F, S, WithAux<O>>>
+    where
+        WithAux<O>: Outcome<F::Output, Output<S::Gradient>: 'f>,
+    {
+        let Grad { f, select, location, .. } = self.into_transform();
+        Transformed::new(Grad::new(f, select, location))
     }
 }
 
-/// A function that transforms take, of one to six borrowed arguments.
-pub trait Function<'f, Args>: Sized {
-    /// The function that gives the gradient of the first argument.
-    type Grad: ?Sized;
-    /// The function that gives the result too.
-    type ValueAndGrad: ?Sized;
-
-    /// See [`grad`].
-    fn into_grad(self, location: &'static Location<'static>) -> Box<Self::Grad>;
-    /// See [`value_and_grad`].
-    fn into_value_and_grad(self, location: &'static Location<'static>) -> Box<Self::ValueAndGrad>;
-}
-
-macro_rules! functions {
-    ($(($($rest:ident $arg:ident),*);)*) => {$(
-        impl<'f, F, R, A, $($rest),*> Function<'f, (R, A, $($rest,)*)> for F
-        where
-            F: Fn(&A, $(&$rest),*) -> R + 'f,
-            R: Tree + 'f,
-            A: Differentiable + 'f,
-            $($rest: 'f),*
-        {
-            type Grad = dyn Fn(&A, $(&$rest),*) -> A::Gradient + 'f;
-            type ValueAndGrad = dyn Fn(&A, $(&$rest),*) -> (R, A::Gradient) + 'f;
-
-            fn into_grad(self, location: &'static Location<'static>) -> Box<Self::Grad> {
-                let both = self.into_value_and_grad(location);
-                Box::new(move |a: &A, $($arg: &$rest),*| both(a, $($arg),*).1)
-            }
-
-            fn into_value_and_grad(self, location: &'static Location<'static>) -> Box<Self::ValueAndGrad> {
-                Box::new(move |a: &A, $($arg: &$rest),*| {
-                    let mut wrt = Wrt::default();
-                    a.collect(&mut wrt);
-                    let run = |tensors: &[Tensor]| {
-                        let mut next = tensors.iter();
-                        let given = a.substitute(&mut |_| next.next().expect("one for each tensor").clone());
-                        self(given.as_deref().unwrap_or(a), $($arg),*)
-                    };
-                    let (result, gradients) = or_raise_at(differentiate(&wrt, run, location));
-                    let mut next = gradients.into_iter();
-                    (result, a.gradient(&mut || next.next().expect("one for each tensor")))
-                })
-            }
-        }
-    )*};
-}
-
-functions! {
-    ();
-    (B b);
-    (B b, C c);
-    (B b, C c, D d);
-    (B b, C c, D d, E e);
-    (B b, C c, D d, E e, G g);
-}
-
-/// The gradient of the sum of a function's results with respect to its first argument.
+/// The gradient of the sum of a function's results with respect to its first argument; see
+/// [`Transformed::wrt`] for others.
 ///
 /// ```
-/// use ms_core::{Tensor, ops, session};
+/// use ms_core::{Tensor, ops, session::grad};
 /// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
-/// let g = session::grad(|x: &Tensor| ops::add(x, x))(&x);
-/// assert_eq!(g.to_vec::<f32>(), [2.0, 2.0]);
+/// let cube = |x: &Tensor| ops::mul(ops::mul(x, x), x);
+/// assert_eq!(grad(cube)(&x).to_vec::<f32>(), [3.0, 12.0]);
+/// assert_eq!(grad(grad(cube))(&x).to_vec::<f32>(), [6.0, 12.0]);
 /// ```
+///
+/// # Errors
+/// A call raises [`Code::NoGradient`](crate::Code::NoGradient) for an integer argument, and
+/// where an op on the way has no derivative.
 #[track_caller]
-pub fn grad<'f, Args, F: Function<'f, Args>>(f: F) -> Transformed<F::Grad> {
-    Transformed(f.into_grad(Location::caller()))
+pub fn grad<'f, Args, F>(f: F) -> Transformed<'f, Args, Grad<F, At<0>, OnlyGradient>>
+where
+    Args: Arguments,
+    At<0>: Select<Args, Gradient: 'f>,
+    F: Function<Args, Output: Tree> + 'f,
+{
+    Transformed::new(Grad::new(f, At, Location::caller()))
 }
 
-/// The results of a function, and the gradient of their sum with respect to its first argument.
+/// The results of a function, and the gradient of their sum with respect to its first argument;
+/// see [`grad`].
 #[track_caller]
-pub fn value_and_grad<'f, Args, F: Function<'f, Args>>(f: F) -> Transformed<F::ValueAndGrad> {
-    Transformed(f.into_value_and_grad(Location::caller()))
+pub fn value_and_grad<'f, Args, F>(f: F) -> Transformed<'f, Args, Grad<F, At<0>, WithValue>>
+where
+    Args: Arguments,
+    At<0>: Select<Args, Gradient: 'f>,
+    F: Function<Args, Output: Tree + 'f> + 'f,
+{
+    Transformed::new(Grad::new(f, At, Location::caller()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Code;
     use crate::ops;
     use crate::session::{JitFn, JitReturn, type_key};
+    use crate::trace::Arg;
 
     fn jitted<R: JitReturn>(function: &'static JitFn, x: &Tensor, body: impl FnOnce(&Tensor) -> R) -> R {
         let mut call = function.begin(type_key(&body), |sink| x.visit(sink));

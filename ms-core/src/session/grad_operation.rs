@@ -1,11 +1,15 @@
 //! MindSpore's name for gradients: `GradOperation`.
 
-use super::grad::{Differentiable, Function, Transformed, Wrt, differentiate, or_raise_at};
+use super::differentiable::Wrt;
+use super::grad::{Grad, OnlyGradient, call_on, or_raise_at};
+use super::record::record;
+use super::select::{All, Select};
+use crate::error::{Code, Error};
 use crate::tensor::Tensor;
-use crate::trace::Tree;
+use crate::trace::{Arguments, At, Followed, Function, Transform, Transformed, Tree, leaves};
 use std::panic::Location;
 
-/// Makes gradient functions: of the first argument, or with [`GradOperation::get_all`] of all.
+/// Makes gradient functions: of the first argument, of all, or of parameters.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::GradOperation};
@@ -14,92 +18,127 @@ use std::panic::Location;
 /// assert_eq!((gx.item::<f32>(), gy.item::<f32>()), (1.0, 1.0));
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
-pub struct GradOperation;
+pub struct GradOperation<S = At<0>> {
+    select: S,
+}
 
-/// [`GradOperation`] with respect to all arguments.
+/// A [`GradOperation`] whose functions take the gradient of the result as their last argument.
 #[derive(Clone, Copy, Debug)]
-pub struct GradOfAll;
+pub struct GradWithSens<S> {
+    select: S,
+}
 
 impl GradOperation {
     /// Gradients of the first argument.
     pub fn new() -> Self {
-        Self
+        Self::default()
     }
 
     /// Gradients of all arguments, as a tuple.
-    pub fn get_all(self) -> GradOfAll {
-        GradOfAll
+    pub fn get_all(self) -> GradOperation<All> {
+        GradOperation { select: All }
+    }
+
+    /// Gradients of parameters alone.
+    pub fn get_by_list<P>(self, parameters: P) -> GradOperation<P> {
+        GradOperation { select: parameters }
+    }
+}
+
+impl GradOperation<All> {
+    /// Gradients of all arguments and of parameters, as a pair.
+    pub fn get_by_list<P>(self, parameters: P) -> GradOperation<(All, P)> {
+        GradOperation { select: (All, parameters) }
+    }
+}
+
+impl<S> GradOperation<S> {
+    /// Gradients weighted by a last argument, which has the structure of the result.
+    ///
+    /// ```
+    /// use ms_core::{Tensor, ops, session::GradOperation};
+    /// let (x, sens) = (Tensor::scalar(3.0), Tensor::scalar(10.0));
+    /// let g = GradOperation::new().sens_param().of(|x: &Tensor| ops::mul(x, x))(&x, &sens);
+    /// assert_eq!(g.item::<f32>(), 60.0);
+    /// ```
+    pub fn sens_param(self) -> GradWithSens<S> {
+        GradWithSens { select: self.select }
     }
 
     /// The gradient function of `f`.
     #[track_caller]
-    pub fn of<'f, Args, F: Function<'f, Args>>(self, f: F) -> Transformed<F::Grad> {
-        super::grad::grad(f)
+    pub fn of<'f, Args, F>(self, f: F) -> Transformed<'f, Args, Grad<F, S, OnlyGradient>>
+    where
+        Args: Arguments,
+        S: Select<Args, Gradient: 'f> + 'f,
+        F: Function<Args, Output: Tree> + 'f,
+    {
+        Transformed::new(Grad::new(f, self.select, Location::caller()))
     }
 }
 
-impl GradOfAll {
-    /// The function that gives the gradients of all arguments of `f`.
+impl<S> GradWithSens<S> {
+    /// The gradient function of `f`.
+    ///
+    /// # Errors
+    /// A call raises [`Code::Shape`] or [`Code::DType`] for a last argument of another type than
+    /// the result of `f`.
     #[track_caller]
-    pub fn of<'f, Args, F: FunctionOfAll<'f, Args>>(self, f: F) -> Transformed<F::Gradients> {
-        Transformed::new(f.into_gradients(Location::caller()))
+    pub fn of<'f, Args, F>(self, f: F) -> Transformed<'f, Args::Longer, Weighted<Args, F, S>>
+    where
+        Args: Followed<F::Output>,
+        S: Select<Args, Gradient: 'f> + 'f,
+        F: Function<Args, Output: Tree + 'static> + 'f,
+    {
+        let location = Location::caller();
+        Transformed::new(Weighted { f, select: self.select, location, arguments: std::marker::PhantomData })
     }
 }
 
-/// A function all of whose arguments have gradients.
-pub trait FunctionOfAll<'f, Args>: Sized {
-    /// The function that gives them.
-    type Gradients: ?Sized;
-
-    /// See [`GradOfAll::of`].
-    fn into_gradients(self, location: &'static Location<'static>) -> Box<Self::Gradients>;
+/// The transform behind [`GradWithSens`].
+pub struct Weighted<Args, F, S> {
+    f: F,
+    select: S,
+    location: &'static Location<'static>,
+    arguments: std::marker::PhantomData<Args>,
 }
 
-macro_rules! functions {
-    ($(($($ty:ident $arg:ident),*);)*) => {$(
-        impl<'f, F, R, $($ty),*> FunctionOfAll<'f, (R, $($ty,)*)> for F
-        where
-            F: Fn($(&$ty),*) -> R + 'f,
-            R: Tree + 'f,
-            $($ty: Differentiable + 'f),*
-        {
-            type Gradients = dyn Fn($(&$ty),*) -> ($($ty::Gradient,)*) + 'f;
+impl<Args, F, S> Transform<Args::Longer> for Weighted<Args, F, S>
+where
+    Args: Followed<F::Output>,
+    F: Function<Args, Output: Tree + 'static>,
+    S: Select<Args>,
+{
+    type Output = S::Gradient;
+    const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-            fn into_gradients(self, location: &'static Location<'static>) -> Box<Self::Gradients> {
-                Box::new(move |$($arg: &$ty),*| {
-                    // The tensors of all arguments stand before all parameters, so each argument
-                    // is differentiated with its own share of both.
-                    let mut wrt = Wrt::default();
-                    $($arg.collect(&mut wrt);)*
-                    let run = |tensors: &[Tensor]| {
-                        let mut next = tensors.iter();
-                        let mut next = |_: &Tensor| next.next().expect("one for each tensor").clone();
-                        $(
-                            let given = $arg.substitute(&mut next);
-                            let $arg = given.as_deref().unwrap_or($arg);
-                        )*
-                        self($($arg),*)
-                    };
-                    let (_, gradients) = or_raise_at(differentiate(&wrt, run, location));
-                    let (tensors, parameters) = gradients.split_at(wrt.tensor_count());
-                    let (mut tensors, mut parameters) = (tensors.iter(), parameters.iter());
-                    ($({
-                        let mut own = Wrt::default();
-                        $arg.collect(&mut own);
-                        let source = if own.tensor_count() > 0 { &mut tensors } else { &mut parameters };
-                        $arg.gradient(&mut || source.next().expect("one for each tensor").clone())
-                    },)*)
-                })
-            }
+    fn call(&self, arguments: <Args::Longer as Arguments>::Refs<'_>) -> S::Gradient {
+        let (arguments, sens) = Args::split_last(arguments);
+        let mut wrt = Wrt::default();
+        self.select.collect(arguments, &mut wrt);
+        let body = |tensors: &[Tensor]| call_on(&self.f, &self.select, arguments, tensors);
+        let (template, recording) = or_raise_at(record("grad", wrt, body, self.location));
+        let (results, seeds) = (leaves(&template), leaves(sens));
+        or_raise_at(check_seeds(&results, &seeds).map_err(|it| it.with_op("grad").at(self.location)));
+        let (_, gradients) = or_raise_at(recording.gradients(results.len(), Some(&seeds)));
+        let mut gradients = gradients.into_iter();
+        self.select.gradient(arguments, &mut || gradients.next().expect("one for each tensor"))
+    }
+}
+
+/// Whether tensors can be the gradients of results.
+pub(super) fn check_seeds(results: &[Tensor], seeds: &[Tensor]) -> Result<(), Error> {
+    if results.len() != seeds.len() {
+        let message = format!("{} gradients for a result of {} tensors", seeds.len(), results.len());
+        return Err(Error::new(Code::Argument, message));
+    }
+    match results.iter().zip(seeds).find(|(result, seed)| result.ty() != seed.ty()) {
+        None => Ok(()),
+        Some((result, seed)) => {
+            let (result, seed) = (result.ty(), seed.ty());
+            let code = if result.dtype == seed.dtype { Code::Shape } else { Code::DType };
+            Err(Error::new(code, format!("the gradient of a result of {result} cannot be {seed}"))
+                .help("it has the shape and the dtype of the result"))
         }
-    )*};
-}
-
-functions! {
-    (A a);
-    (A a, B b);
-    (A a, B b, C c);
-    (A a, B b, C c, D d);
-    (A a, B b, C c, D d, E e);
-    (A a, B b, C c, D d, E e, G g);
+    }
 }

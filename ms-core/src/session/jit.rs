@@ -1,14 +1,16 @@
 //! Functions and closures, compiled: `jit`.
 
 use super::call::{JitFn, JitReturn};
-use super::grad::Transformed;
 use super::signature::type_key;
-use crate::trace::Arg;
+use crate::error::OrRaise;
+use crate::tensor::Tensor;
+use crate::trace::{Function, TracedArguments, Transform, Transformed};
 use rustc_hash::FxHashMap;
 use std::any::{TypeId, type_name};
 use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+<<<<<<< HEAD
 /// A function or closure of references that can be compiled.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be compiled",
@@ -20,41 +22,31 @@ pub trait Jittable<Args>: Sized {
 
     /// See [`jit`].
     fn into_jitted(self, function: &'static JitFn) -> Box<Self::Jitted>;
+=======
+/// A function that is compiled when it is called.
+pub struct Jit<F> {
+    f: F,
+    function: &'static JitFn,
+>>>>>>> 45e2c86 (Functions of any number of arguments through one mechanism; transforms take functions, cells and what transforms give, with a choice of arguments and parameters)
 }
 
-macro_rules! functions {
-    ($(($($ty:ident $arg:ident),*);)*) => {$(
-        impl<Func, R, $($ty),*> Jittable<(R, $($ty,)*)> for Func
-        where
-            Func: Fn($(&$ty),*) -> R + 'static,
-            R: JitReturn + 'static,
-            $($ty: Arg + 'static),*
-        {
-            type Jitted = dyn Fn($(&$ty),*) -> R;
+impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args> for Jit<F> {
+    type Output = F::Output;
+    const CAPTURES: bool = F::CAPTURES;
 
-            fn into_jitted(self, function: &'static JitFn) -> Box<Self::Jitted> {
-                let key = type_key(&self);
-                Box::new(move |$($arg: &$ty),*| {
-                    let mut call = function.begin(key, |_sink| { $(_sink.argument(concat!("argument ", stringify!($arg))); $arg.visit(_sink);)* });
-                    if let Some(result) = call.cached() {
-                        return result;
-                    }
-                    $(let $arg = call.enter($arg);)*
-                    call.finish(|| self($(&$arg),*))
-                })
-            }
+    fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
+        let mut call = self.function.begin(type_key(&self.f), |sink| Args::visit(arguments, sink));
+        if let Some(result) = call.cached() {
+            return result;
         }
-    )*};
-}
-
-functions! {
-    ();
-    (A a);
-    (A a, B b);
-    (A a, B b, C c);
-    (A a, B b, C c, D d);
-    (A a, B b, C c, D d, E e);
-    (A a, B b, C c, D d, E e, G g);
+        match call.tracer() {
+            Some(tracer) => {
+                let mut next = |it: &Tensor| tracer.value(it).or_raise();
+                Args::enter(arguments, &mut next, |arguments| call.finish(|| self.f.invoke(arguments)))
+            }
+            None => call.finish(|| self.f.invoke(arguments)),
+        }
+    }
 }
 
 /// The compiled form of a function, or of a closure that captures nothing: a call traces it once
@@ -69,15 +61,18 @@ functions! {
 /// assert_eq!(twice(&Tensor::from_slice([2], &[1.0f32, 2.0])).to_vec::<f32>(), [2.0, 4.0]);
 /// ```
 #[track_caller]
-pub fn jit<Args, F: Jittable<Args> + 'static>(f: F) -> Transformed<F::Jitted> {
+pub fn jit<Args: TracedArguments, F>(f: F) -> Transformed<'static, Args, Jit<F>>
+where
+    F: Function<Args, Output: JitReturn> + 'static,
+{
     const {
         assert!(
-            size_of::<F>() == 0,
+            !F::CAPTURES,
             "MS022: the closure captures variables; pass them as arguments, so that they are inputs of the graph \
              and not constants"
         );
     }
-    Transformed(f.into_jitted(site::<F>(Location::caller())))
+    Transformed::new(Jit { function: site::<F>(Location::caller()), f })
 }
 
 /// The call site of a closure or function: one for each type.

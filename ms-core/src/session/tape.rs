@@ -83,6 +83,9 @@ impl Tape {
     /// # Errors
     /// When the parameter cannot be read here.
     pub fn watch_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        if let Some(watched) = self.state.borrow().parameters.get(&parameter.id()) {
+            return Ok(watched.clone());
+        }
         let watched = self.watch(&self.below.read_parameter(parameter)?);
         self.state.borrow_mut().parameters.insert(parameter.id(), watched.clone());
         Ok(watched)
@@ -98,17 +101,17 @@ impl Tape {
         with_dispatcher(self.below.clone(), f)
     }
 
-    /// The gradients of the sum of `results` with respect to watched tensors; zeros where none
-    /// arrives.
+    /// The gradients of the sum of `results`, weighted by `seeds` where they are given, with
+    /// respect to watched tensors; zeros where none arrives.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn gradients(&self, results: &[Tensor], watched: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub fn gradients(&self, results: &[Tensor], seeds: Option<&[Tensor]>, watched: &[Tensor]) -> Result<Vec<Tensor>> {
         let state = std::mem::take(&mut *self.state.borrow_mut());
         let mut gradients = Gradients::new(state.next as usize);
-        for result in results {
+        for (at, result) in results.iter().enumerate() {
             if let Some(slot) = state.slot(result) {
-                gradients.add(slot, ops::ones_like(result));
+                gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()));
             }
         }
         pull_all(state.steps.iter().map(|it| &**it), &mut gradients)?;

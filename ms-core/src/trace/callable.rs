@@ -35,6 +35,8 @@ pub trait Apply<'a> {
 pub trait Callable<Args> {
     /// The result.
     type Output;
+    /// Whether it holds values of its own, which its type does not tell.
+    const CAPTURES: bool = true;
 
     /// Calls it with a tuple of arguments.
     fn call_with(&self, arguments: Args) -> Self::Output;
@@ -58,31 +60,6 @@ impl<T: ?Sized> Invoke for T {
     {
         self.call_with(arguments)
     }
-}
-
-macro_rules! functions {
-    ($(($($arg:ident $i:tt),*);)*) => {$(
-        impl<F: Fn($($arg),*) -> R, R, $($arg),*> Callable<($($arg,)*)> for F {
-            type Output = R;
-
-            #[track_caller]
-            #[inline]
-            fn call_with(&self, arguments: ($($arg,)*)) -> R {
-                let _ = &arguments;
-                self($(arguments.$i),*)
-            }
-        }
-    )*};
-}
-
-functions! {
-    ();
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, G 5);
 }
 
 /// Whether all equal calls of a cell share one sub-graph. `#[lazy_inline]` gives the type a

@@ -7,6 +7,7 @@ mod compare;
 mod condition;
 mod hyper_map;
 mod paths;
+mod function;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
@@ -16,6 +17,7 @@ pub use compare::{Compare, Equals, Ordered, Subject};
 pub use condition::{Combine, Condition, Logic, and, decide, or};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use paths::cell_path;
+pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use tracer::{Binding, CellCall, Pattern, Region, Trace, Tracer, build, run_nested, run_traced};
 
 use crate::error::{Code, Error, Result};

@@ -62,5 +62,5 @@ fn transformed(node: &Node) -> Result<Graph> {
         let lanes = |at: usize| node.attrs.ints(at).iter().map(|&it| ops::Lane::of(it)).collect::<Vec<_>>();
         return vmap::vmap(body, Dim::from_raw(node.attrs.int(0)), &lanes(1), &lanes(2), node.location);
     }
-    reverse::value_and_grad(body, &node.attrs.sizes(0), node.attrs.int(1) as usize)
+    reverse::value_and_grad(body, &node.attrs.sizes(0), node.attrs.int(1) as usize, node.attrs.bool(2))
 }

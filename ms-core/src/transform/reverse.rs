@@ -199,17 +199,24 @@ fn backward(
 }
 
 /// The graph that gives the outputs of `graph`, then the gradients of the sum of its first
-/// `results` outputs with respect to the inputs `wrt`.
+/// `results` outputs with respect to the inputs `wrt`. Where it is `seeded`, it takes the weights
+/// of these outputs in the sum behind its own inputs.
 ///
 /// # Errors
 /// [`Code::NoGradient`] when an op on the way has no derivative.
-pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
-    let types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
+pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool) -> Result<Graph> {
+    let mut types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
+    let own = types.len();
+    if seeded {
+        types.extend(graph.outputs()[..results].iter().map(|&it| graph.ty(it).clone()));
+    }
     trace::build(graph.name(), &types, |inputs| {
+        let (inputs, weights) = inputs.split_at(own);
         let Replay { mut outputs, steps } = replay(graph, inputs, wrt)?;
-        let seeds = graph.outputs().iter().zip(&outputs).take(results);
-        let seeds = seeds.filter(|(_, output)| output.dtype().is_float());
-        let seeds = seeds.map(|(&value, output)| (value, ops::ones_like(output)));
+        let seeds = graph.outputs().iter().zip(&outputs).take(results).enumerate();
+        let seeds = seeds.filter(|(_, (_, output))| output.dtype().is_float());
+        let weight = |at: usize, output| weights.get(at).cloned().unwrap_or_else(|| ops::ones_like(output));
+        let seeds = seeds.map(|(at, (&value, output))| (value, weight(at, output)));
         let gradients = backward(graph, inputs, &steps, wrt, seeds)?;
         outputs.extend(gradients);
         Ok(outputs)

@@ -1,0 +1,251 @@
+//! Functions of borrowed arguments as values that transforms take and give.
+//!
+//! Every transform takes a [`Function`] and gives a [`Transformed`], which is one again. The
+//! numbers of arguments are spelled out here and nowhere else.
+
+use super::arg::{Arg, Sink};
+use super::callable::Callable;
+use crate::tensor::Tensor;
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// The argument of position `I`, as something that transforms can be taken with respect to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct At<const I: usize>;
+
+/// The argument types of a function that borrows its arguments: `(A, B)` for `fn(&A, &B)`.
+pub trait Arguments: 'static {
+    /// The arguments of one call.
+    type Refs<'a>: Copy;
+    /// A function of them as an object.
+    type Closure<'f, R: 'f>: ?Sized + 'f;
+    /// [`At`] of every position.
+    type Each: Copy + Default + 'static;
+
+    /// A function of the arguments, taken apart.
+    fn closure<'f, R: 'f>(f: impl for<'a> Fn(Self::Refs<'a>) -> R + 'f) -> Box<Self::Closure<'f, R>>;
+}
+
+/// [`Arguments`] with one at position `I`.
+pub trait Nth<const I: usize>: Arguments {
+    /// Its type.
+    type Item: 'static;
+
+    /// It.
+    fn nth(arguments: Self::Refs<'_>) -> &Self::Item;
+
+    /// The arguments with another one in its place.
+    fn with_nth<'a, 'b: 'a>(arguments: Self::Refs<'b>, item: &'a Self::Item) -> Self::Refs<'a>;
+}
+
+/// [`Arguments`] that another one can follow.
+pub trait Followed<S: 'static>: Arguments {
+    /// The arguments with that one at the end.
+    type Longer: Arguments;
+
+    /// The arguments, and the one at the end.
+    fn split_last<'a>(arguments: <Self::Longer as Arguments>::Refs<'a>) -> (Self::Refs<'a>, &'a S);
+}
+
+/// [`Arguments`] that compiled functions can take.
+pub trait TracedArguments: Arguments {
+    /// Shows everything inside to `sink`; see [`Arg::visit`].
+    fn visit(arguments: Self::Refs<'_>, sink: &mut dyn Sink);
+
+    /// Calls `f` with the arguments as a trace sees them; see [`Arg::enter`].
+    fn enter<R>(
+        arguments: Self::Refs<'_>,
+        next: &mut dyn FnMut(&Tensor) -> Tensor,
+        f: impl FnOnce(Self::Refs<'_>) -> R,
+    ) -> R;
+}
+
+/// A function of arguments `Args` that are borrowed: a function, a closure, a cell, a type with
+/// `#[jit_class]`, or what a transform gives.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be transformed",
+    note = "MS052: transforms and `jit` take functions of up to seven references (`|x: &Tensor, n: &usize|`); the type of a \
+            closure's argument has to be written"
+)]
+pub trait Function<Args: Arguments> {
+    /// The result.
+    type Output;
+    /// Whether it holds values of its own; see [`Callable::CAPTURES`].
+    const CAPTURES: bool;
+
+    /// Calls it.
+    fn invoke(&self, arguments: Args::Refs<'_>) -> Self::Output;
+}
+
+/// What a transform makes of a function: a recipe that [`Transformed`] turns into a function.
+pub trait Transform<Args: Arguments> {
+    /// The result.
+    type Output;
+    /// Whether it, or the function that it holds, has values of its own.
+    const CAPTURES: bool;
+
+    /// Calls the function that it stands for.
+    fn call(&self, arguments: Args::Refs<'_>) -> Self::Output;
+}
+
+/// A function made by a transform: called like the function it was made from, and taken by
+/// every transform as that one is.
+pub struct Transformed<'f, Args: Arguments, T: Transform<Args, Output: 'f> + 'f> {
+    transform: Rc<T>,
+    closure: Box<Args::Closure<'f, T::Output>>,
+}
+
+impl<'f, Args: Arguments, T: Transform<Args, Output: 'f> + 'f> Transformed<'f, Args, T> {
+    /// The function that `transform` stands for.
+    pub fn new(transform: T) -> Self {
+        let transform = Rc::new(transform);
+        let own = transform.clone();
+        Self { transform, closure: Args::closure(move |arguments| own.call(arguments)) }
+    }
+
+    /// The transform, to make another function of it.
+    pub fn into_transform(self) -> T {
+        drop(self.closure);
+        Rc::into_inner(self.transform).expect("the closure held the only other reference")
+    }
+}
+
+impl<'f, Args: Arguments, T: Transform<Args, Output: 'f> + 'f> Deref for Transformed<'f, Args, T> {
+    type Target = Args::Closure<'f, T::Output>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.closure
+    }
+}
+
+macro_rules! arities {
+    ($(($($ty:ident $arg:ident $i:tt),*);)*) => {$(
+        impl<$($ty: 'static),*> Arguments for ($($ty,)*) {
+            type Refs<'a> = ($(&'a $ty,)*);
+            type Closure<'f, R: 'f> = dyn Fn($(&$ty),*) -> R + 'f;
+            type Each = ($(At<$i>,)*);
+
+            fn closure<'f, R: 'f>(f: impl for<'a> Fn(Self::Refs<'a>) -> R + 'f) -> Box<Self::Closure<'f, R>> {
+                Box::new(move |$($arg: &$ty),*| f(($($arg,)*)))
+            }
+        }
+
+        impl<$($ty: Arg + 'static),*> TracedArguments for ($($ty,)*) {
+            fn visit(arguments: Self::Refs<'_>, sink: &mut dyn Sink) {
+                let ($($arg,)*) = arguments;
+                let _ = sink;
+                $(
+                    sink.argument(concat!("argument ", stringify!($arg)));
+                    $arg.visit(sink);
+                )*
+            }
+
+            fn enter<R>(
+                arguments: Self::Refs<'_>,
+                next: &mut dyn FnMut(&Tensor) -> Tensor,
+                f: impl FnOnce(Self::Refs<'_>) -> R,
+            ) -> R {
+                let ($($arg,)*) = arguments;
+                let _ = next;
+                let entered = ($($arg.enter(next),)*);
+                let _ = &entered;
+                f(($(entered.$i.as_deref().unwrap_or($arg),)*))
+            }
+        }
+
+        impl<F, R, $($ty: 'static),*> Function<($($ty,)*)> for F
+        where
+            F: for<'a> Callable<($(&'a $ty,)*), Output = R> + ?Sized,
+        {
+            type Output = R;
+            const CAPTURES: bool = <F as Callable<($(&'static $ty,)*)>>::CAPTURES;
+
+            #[track_caller]
+            fn invoke(&self, arguments: ($(&$ty,)*)) -> R {
+                self.call_with(arguments)
+            }
+        }
+
+        impl<F, R, $($ty),*> Callable<($($ty,)*)> for F
+        where
+            F: Fn($($ty),*) -> R,
+        {
+            type Output = R;
+            const CAPTURES: bool = size_of::<F>() != 0;
+
+            #[track_caller]
+            #[inline]
+            fn call_with(&self, arguments: ($($ty,)*)) -> R {
+                let _ = &arguments;
+                self($(arguments.$i),*)
+            }
+        }
+
+        impl<'f, 'r, T, $($ty: 'static),*> Callable<($(&'r $ty,)*)> for Transformed<'f, ($($ty,)*), T>
+        where
+            T: Transform<($($ty,)*), Output: 'f> + 'f,
+        {
+            type Output = T::Output;
+            const CAPTURES: bool = T::CAPTURES;
+
+            fn call_with(&self, arguments: ($(&'r $ty,)*)) -> T::Output {
+                self.transform.call(arguments)
+            }
+        }
+
+        nth!([] [$($ty $arg $i)*]);
+    )*};
+}
+
+/// [`Nth`] for every position: those before it, and itself with those behind it.
+macro_rules! nth {
+    ([$($before:ident $b:ident $bi:tt)*] []) => {};
+    ([$($before:ident $b:ident $bi:tt)*] [$item:ident $arg:ident $i:tt $($after:ident $a:ident $ai:tt)*]) => {
+        impl<$($before: 'static,)* $item: 'static, $($after: 'static),*> Nth<$i> for ($($before,)* $item, $($after,)*) {
+            type Item = $item;
+
+            fn nth(arguments: Self::Refs<'_>) -> &$item {
+                arguments.$i
+            }
+
+            fn with_nth<'a, 'b: 'a>(arguments: Self::Refs<'b>, item: &'a $item) -> Self::Refs<'a> {
+                let _ = arguments;
+                ($(arguments.$bi,)* item, $(arguments.$ai,)*)
+            }
+        }
+        nth!([$($before $b $bi)* $item $arg $i] [$($after $a $ai)*]);
+    };
+}
+
+macro_rules! followed {
+    ($(($($ty:ident $i:tt),*) $last:tt;)*) => {$(
+        impl<S: 'static, $($ty: 'static),*> Followed<S> for ($($ty,)*) {
+            type Longer = ($($ty,)* S,);
+
+            fn split_last<'a>(arguments: <Self::Longer as Arguments>::Refs<'a>) -> (Self::Refs<'a>, &'a S) {
+                (($(arguments.$i,)*), arguments.$last)
+            }
+        }
+    )*};
+}
+
+arities! {
+    ();
+    (A a 0);
+    (A a 0, B b 1);
+    (A a 0, B b 1, C c 2);
+    (A a 0, B b 1, C c 2, D d 3);
+    (A a 0, B b 1, C c 2, D d 3, E e 4);
+    (A a 0, B b 1, C c 2, D d 3, E e 4, G g 5);
+    (A a 0, B b 1, C c 2, D d 3, E e 4, G g 5, H h 6);
+}
+
+followed! {
+    () 0;
+    (A 0) 1;
+    (A 0, B 1) 2;
+    (A 0, B 1, C 2) 3;
+    (A 0, B 1, C 2, D 3) 4;
+    (A 0, B 1, C 2, D 3, E 4) 5;
+    (A 0, B 1, C 2, D 3, E 4, G 5) 6;
+}
