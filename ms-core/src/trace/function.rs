@@ -181,6 +181,7 @@ macro_rules! arities {
             }
         }
 
+        #[diagnostic::do_not_recommend]
         impl<'f, 'r, T, $($ty: 'static),*> Callable<($(&'r $ty,)*)> for Transformed<'f, ($($ty,)*), T>
         where
             T: Transform<($($ty,)*), Output: 'f> + 'f,
