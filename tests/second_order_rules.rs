@@ -33,7 +33,11 @@ fn gradients(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Vec<Ten
 
 /// The weighted sum of the squares of the gradients: not linear in them, as real losses are not.
 fn curvature(def: &'static OpDef, sample: &Sample, inputs: &[Tensor]) -> Tensor {
-    gradients(def, sample, inputs).iter().map(|it| weighted(&it.square())).reduce(|a, b| a + b).expect("a float operand")
+    gradients(def, sample, inputs)
+        .iter()
+        .map(|it| weighted(&it.square()))
+        .reduce(|a, b| a + b)
+        .expect("a float operand")
 }
 
 #[test]

@@ -11,18 +11,6 @@ use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 <<<<<<< HEAD
-/// A function or closure of references that can be compiled.
-#[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be compiled",
-    note = "MS052: a compiled function takes references to arguments (`|x: &Tensor, n: &usize|`) and gives a `Tree`"
-)]
-pub trait Jittable<Args>: Sized {
-    /// The compiled function.
-    type Jitted: ?Sized;
-
-    /// See [`jit`].
-    fn into_jitted(self, function: &'static JitFn) -> Box<Self::Jitted>;
-=======
 /// A function that is compiled when it is called.
 pub struct Jit<F> {
     f: F,
