@@ -10,12 +10,10 @@ use std::any::{TypeId, type_name};
 use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-<<<<<<< HEAD
 /// A function that is compiled when it is called.
 pub struct Jit<F> {
     f: F,
     function: &'static JitFn,
->>>>>>> 45e2c86 (Functions of any number of arguments through one mechanism; transforms take functions, cells and what transforms give, with a choice of arguments and parameters)
 }
 
 impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args> for Jit<F> {
