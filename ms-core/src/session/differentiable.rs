@@ -181,12 +181,13 @@ impl Wrt {
         });
         match integer {
             None => Ok(()),
-            Some((at, ty)) => {
-                Err(Error::new(Code::NoGradient, format!("no gradient with respect to input {at}, a tensor of {}", ty.dtype))
-                    .with_op("grad")
-                    .with_operands([ty.to_string()])
-                    .help("cast it to a float dtype first"))
-            }
+            Some((at, ty)) => Err(Error::new(
+                Code::NoGradient,
+                format!("no gradient with respect to input {at}, a tensor of {}", ty.dtype),
+            )
+            .with_op("grad")
+            .with_operands([ty.to_string()])
+            .help("cast it to a float dtype first")),
         }
     }
 }

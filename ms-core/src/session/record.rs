@@ -6,7 +6,7 @@ use super::tape::Tape;
 use crate::error::Result;
 use crate::ops::VALUE_AND_GRAD;
 use crate::tensor::{Attrs, Parameter, Tensor, Type};
-use crate::trace::{Region, Tracer, Tree, run_nested, leaves};
+use crate::trace::{Region, Tracer, Tree, leaves, run_nested};
 use smallvec::smallvec;
 use std::panic::Location;
 use std::rc::Rc;
@@ -118,8 +118,7 @@ impl Recording {
                 types.extend(inputs[..targets].iter().map(Tensor::ty));
                 inputs.extend(seeds.into_iter().flatten().cloned());
                 let op = VALUE_AND_GRAD.op();
-                let mut outputs =
-                    tracer.region_node(op, attrs, smallvec![graph.clone()], &inputs, types, location)?;
+                let mut outputs = tracer.region_node(op, attrs, smallvec![graph.clone()], &inputs, types, location)?;
                 let gradients = outputs.split_off(results + region.writes.len());
                 write(&tracer, &region.writes, &outputs.split_off(results))?;
                 Ok((outputs, gradients))

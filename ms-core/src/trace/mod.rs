@@ -5,9 +5,9 @@ mod callable;
 mod cell;
 mod compare;
 mod condition;
+mod function;
 mod hyper_map;
 mod paths;
-mod function;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
@@ -15,9 +15,9 @@ pub use callable::{Apply, Callable, Invoke, LazyInline};
 pub use cell::{Cell, Layer};
 pub use compare::{Compare, Equals, Ordered, Subject};
 pub use condition::{Combine, Condition, Logic, and, decide, or};
+pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use paths::cell_path;
-pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use tracer::{Binding, CellCall, Pattern, Region, Trace, Tracer, build, run_nested, run_traced};
 
 use crate::error::{Code, Error, Result};
