@@ -18,7 +18,7 @@ pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::session::{
     Context, GradOperation, Mode, Precision, context, grad, jit, retrace, set_context, value_and_grad, with_context,
 };
-pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph};
+pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::*;
 pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline};
 /// `jit!(|x: &Tensor| ..)`: [`jit`] for a closure whose body is annotated code.

@@ -4,7 +4,8 @@ pub use crate::statics::*;
 pub use ms_core::session::{Differentiable, JitFn, Wrt, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-    Apply, Arg, Callable, Cell, Compare, Invoke, LazyInline, Name, Sink, Size, Sizes, Subject, Tree, and, decide, or,
+    Apply, Arg, Callable, Cell, Compare, Invoke, Iterate, LazyInline, Name, Over, Sink, Size, Sizes, Subject, Tree, and,
+    branch, decide, held, or, repeat,
 };
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.
@@ -33,4 +34,27 @@ impl<T: Tree> Mutable for T {}
 /// Shows an argument behind `&mut` to the signature.
 pub fn visit_mutable<T: Mutable>(argument: &T, sink: &mut dyn Sink) {
     argument.visit(sink);
+}
+
+/// What one arm of a decision takes by value while another one needs it too.
+#[diagnostic::on_unimplemented(
+    message = "MS021: `{Self}` is moved in two arms of a decision that its type may turn into one on a tensor",
+    label = "moved here, and used in the other arm",
+    note = "derive `Clone` for it, or take it out of the `if`"
+)]
+pub trait Copied: Clone {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Clone> Copied for T {}
+
+/// A copy for one of two arms.
+#[inline]
+pub fn copy<T: Copied>(value: &T) -> T {
+    value.clone()
+}
+
+/// The value of a decision none of whose arms leaves.
+#[inline]
+pub fn given<T>(value: Option<T>) -> T {
+    value.expect("an arm that does not leave has a value")
 }

@@ -62,6 +62,10 @@ pub enum Code {
     Created = 119,
     /// An assertion on a tensor that does not hold.
     Assertion = 120,
+    /// A variable has another type after a branch or an iteration on a tensor than before it.
+    TypeChange = 121,
+    /// A host value changes under a decision on a tensor.
+    HostChange = 122,
     /// Arguments whose sizes are not those that are declared.
     Sizes = 130,
     /// A function is compiled again and again for sizes that change.

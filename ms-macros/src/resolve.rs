@@ -17,10 +17,29 @@ pub enum Known {
     Nothing,
 }
 
+/// Whether what a name stands for can change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Mutability {
+    /// It cannot, as far as the text says.
+    Fixed,
+    /// The variable can.
+    Variable,
+    /// What it refers to can: a `&mut`.
+    Reference,
+}
+
+/// A local name.
+struct Name {
+    name: String,
+    known: Known,
+    mutability: Mutability,
+    deferred: bool,
+}
+
 /// Local names and what is known of them, innermost scope last.
 #[derive(Default)]
 pub struct Scopes {
-    names: Vec<(String, Known)>,
+    names: Vec<Name>,
     starts: Vec<usize>,
 }
 
@@ -39,22 +58,57 @@ impl Scopes {
 
     /// Declares the names that `pat` binds; written types say more than `known`.
     pub fn declare(&mut self, pat: &Pat, known: Known) {
+        self.bind(pat, known, false);
+    }
+
+    /// Declares the names of a `let` or a loop whose value is `init`.
+    pub fn declare_as(&mut self, pat: &Pat, init: Option<&Expr>) {
+        let known = init.map_or(Known::Nothing, |it| self.known(it));
+        self.bind(pat, known, init.is_some_and(is_mutable_reference));
+        if init.is_none()
+            && let Some(last) = self.names.last_mut()
+        {
+            last.deferred = true;
+        }
+    }
+
+    /// Declares the names of a `for` over `items`.
+    pub fn declare_items(&mut self, pat: &Pat, items: &Expr) {
+        let known = if self.is_host(items) { Known::Host } else { Known::Nothing };
+        self.bind(pat, known, is_mutable_reference(items));
+    }
+
+    /// Declares a name that is no pattern.
+    pub fn declare_name(&mut self, name: &str, mutability: Mutability) {
+        self.names.push(Name { name: name.to_owned(), known: Known::Nothing, mutability, deferred: false });
+    }
+
+    fn bind(&mut self, pat: &Pat, known: Known, refers: bool) {
         match pat {
             Pat::Ident(it) => {
-                self.names.push((it.ident.to_string(), known));
+                let mutability = match (&it.by_ref, &it.mutability) {
+                    (Some(_), Some(_)) => Mutability::Reference,
+                    _ if refers => Mutability::Reference,
+                    (None, Some(_)) => Mutability::Variable,
+                    _ => Mutability::Fixed,
+                };
+                self.names.push(Name { name: it.ident.to_string(), known, mutability, deferred: false });
                 if let Some((_, inner)) = &it.subpat {
-                    self.declare(inner, known);
+                    self.bind(inner, known, refers);
                 }
             }
-            Pat::Type(it) => self.declare(&it.pat, known_type(&it.ty)),
-            Pat::Guard(it) => self.declare(&it.pat, known),
-            Pat::Paren(it) => self.declare(&it.pat, known),
-            Pat::Reference(it) => self.declare(&it.pat, known),
-            Pat::Tuple(it) => it.elems.iter().for_each(|pat| self.declare(pat, known)),
-            Pat::TupleStruct(it) => it.elems.iter().for_each(|pat| self.declare(pat, known)),
-            Pat::Slice(it) => it.elems.iter().for_each(|pat| self.declare(pat, known)),
-            Pat::Struct(it) => it.fields.iter().for_each(|field| self.declare(&field.pat, known)),
-            Pat::Or(it) => it.cases.iter().for_each(|pat| self.declare(pat, known)),
+            Pat::Type(it) => {
+                let refers = matches!(&*it.ty, Type::Reference(it) if it.mutability.is_some());
+                self.bind(&it.pat, known_type(&it.ty), refers);
+            }
+            Pat::Guard(it) => self.bind(&it.pat, known, refers),
+            Pat::Paren(it) => self.bind(&it.pat, known, refers),
+            Pat::Reference(it) => self.bind(&it.pat, known, false),
+            Pat::Tuple(it) => it.elems.iter().for_each(|pat| self.bind(pat, known, refers)),
+            Pat::TupleStruct(it) => it.elems.iter().for_each(|pat| self.bind(pat, known, refers)),
+            Pat::Slice(it) => it.elems.iter().for_each(|pat| self.bind(pat, known, refers)),
+            Pat::Struct(it) => it.fields.iter().for_each(|field| self.bind(&field.pat, known, refers)),
+            Pat::Or(it) => it.cases.iter().for_each(|pat| self.bind(pat, known, refers)),
             _ => {}
         }
     }
@@ -78,13 +132,27 @@ impl Scopes {
         }
     }
 
+    fn find(&self, name: &str) -> Option<&Name> {
+        self.names.iter().rev().find(|it| it.name == name)
+    }
+
     fn name(&self, name: &Ident) -> Known {
-        self.names.iter().rev().find(|known| name == &known.0).map_or(Known::Nothing, |known| known.1)
+        self.find(&name.to_string()).map_or(Known::Nothing, |it| it.known)
     }
 
     /// Whether a local has this name.
     pub fn is_local(&self, name: &str) -> bool {
-        self.names.iter().any(|known| known.0 == name)
+        self.find(name).is_some()
+    }
+
+    /// Whether the local of this name was declared without a value.
+    pub fn is_deferred(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|it| it.deferred)
+    }
+
+    /// Whether what the local of this name stands for can change.
+    pub fn mutability(&self, name: &str) -> Mutability {
+        self.find(name).map_or(Mutability::Fixed, |it| it.mutability)
     }
 
     /// Whether a call `f(..)` asks an object for its `call`.
@@ -128,6 +196,22 @@ impl Scopes {
     /// Whether a condition is a bool for certain: a host value, or of an open type.
     pub fn is_settled(&self, expr: &Expr) -> bool {
         self.is_host(expr) || is_open(expr)
+    }
+}
+
+/// Whether the value is a `&mut`, as far as the text says.
+fn is_mutable_reference(expr: &Expr) -> bool {
+    match expr {
+        Expr::Reference(it) => it.mutability.is_some(),
+        Expr::Paren(it) => is_mutable_reference(&it.expr),
+        Expr::Try(it) => is_mutable_reference(&it.expr),
+        Expr::MethodCall(it) => {
+            let method = it.method.to_string();
+            method.ends_with("_mut")
+                || (["unwrap", "expect", "enumerate", "zip", "rev", "skip", "take", "next"].contains(&method.as_str())
+                    && is_mutable_reference(&it.receiver))
+        }
+        _ => false,
     }
 }
 

@@ -1,8 +1,10 @@
 //! The tracer: a stack of graphs under construction, and the dispatcher that fills them.
 
 mod call;
+mod control;
 
 pub use call::{CellCall, Pattern};
+pub use control::{Repeated, Suspended};
 
 use crate::error::{Code, Error, Result, abandon, collecting};
 use crate::ir::{Graph, Node, Type, ValueId};
@@ -77,8 +79,8 @@ struct State {
 /// One graph under construction.
 struct Frame {
     serial: u32,
-    /// It is the graph of a call, whose slots are inputs of its own.
-    called: bool,
+    /// It is the graph of a call or of an iteration, whose slots are inputs of its own.
+    own_slots: bool,
     graph: Graph,
     bindings: Vec<Binding>,
     outer: FxHashMap<ValueId, ValueId>,
@@ -104,7 +106,7 @@ impl Frame {
     fn new(name: &str) -> Self {
         Self {
             serial: FRAMES.fetch_add(1, Ordering::Relaxed),
-            called: false,
+            own_slots: false,
             graph: Graph::new(name),
             bindings: Vec::new(),
             outer: FxHashMap::default(),
@@ -160,7 +162,7 @@ impl State {
             if let Some(&at) = frame.slot_of.get(&parameter.id()) {
                 break frame.slots[at].value;
             }
-            if depth == 0 || frame.called {
+            if depth == 0 || frame.own_slots {
                 break frame.slot_input(parameter);
             }
             depth -= 1;

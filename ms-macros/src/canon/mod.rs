@@ -2,34 +2,56 @@
 //! program decides. Everything else stays Rust.
 
 mod assign;
+mod branch;
 mod call;
 mod compare;
 mod decide;
+mod jumps;
 mod logic;
 mod macros;
+mod moves;
+mod places;
 
 use crate::args::is;
 use crate::diag::Diags;
-use crate::resolve::{Known, Scopes, is_assignment, is_comparison, known_type};
+use crate::resolve::{Known, Mutability, Scopes, is_assignment, is_comparison};
 use proc_macro2::{Ident, Span, TokenStream};
+use branch::Use;
 use std::collections::BTreeSet;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, ExprMatch, ExprWhile, FnArg,
-    ImplItem, Item, ItemImpl, Local, Macro, Pat, Signature, Stmt, parse_quote,
+    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprMatch, ExprWhile, FnArg,
+    ImplItem, Item, ItemImpl, Lifetime, Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, parse_quote,
 };
 
 /// Rewrites the body of a function with this signature.
 pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream, diags: &mut Diags) {
-    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new(), diags };
+    let mut rewriter = Rewriter::new(rt, diags);
     rewriter.scopes.push();
     for input in &sig.inputs {
-        if let FnArg::Typed(it) = input {
-            let dynamic = it.attrs.iter().any(|it| it.path().is_ident("dynamic"));
-            let known = if dynamic { Known::Nothing } else { known_type(&it.ty) };
-            rewriter.scopes.declare(&it.pat, known);
+        match input {
+            FnArg::Receiver(it) => {
+                let mutability = match (&it.mutability, &it.kind) {
+                    (_, ReceiverKind::Reference(_, _, Some(_))) => Mutability::Reference,
+                    (Some(_), _) => Mutability::Variable,
+                    _ => Mutability::Fixed,
+                };
+                rewriter.scopes.declare_name("self", mutability);
+            }
+            FnArg::Typed(it) if it.attrs.iter().any(|it| it.path().is_ident("dynamic")) => {
+                rewriter.scopes.declare(&it.pat, Known::Nothing);
+            }
+            FnArg::Typed(it) => {
+                let typed = Pat::Type(syn::PatType { attrs: Vec::new(), ..it.clone() });
+                rewriter.scopes.declare(&typed, Known::Nothing);
+            }
         }
     }
+    let hint = match &sig.output {
+        ReturnType::Default => None,
+        ReturnType::Type(_, ty) => Some(ty.clone()),
+    };
+    rewriter.used = Use::Value(hint);
     rewriter.visit_block_mut(block);
     block.stmts.splice(0..0, rewriter.imports());
 }
@@ -48,7 +70,7 @@ pub fn methods(item: &mut ItemImpl, rt: &TokenStream, diags: &mut Diags) {
 
 /// Rewrites a closure.
 pub fn closure(closure: &mut ExprClosure, rt: &TokenStream, diags: &mut Diags) {
-    let mut rewriter = Rewriter { scopes: Scopes::default(), rt, imports: BTreeSet::new(), diags };
+    let mut rewriter = Rewriter::new(rt, diags);
     rewriter.visit_expr_closure_mut(closure);
     if !rewriter.imports.is_empty() {
         let (imports, body) = (rewriter.imports(), &closure.body);
@@ -62,14 +84,28 @@ struct Rewriter<'a> {
     /// Traits whose methods the rewritten code calls.
     imports: BTreeSet<&'static str>,
     diags: &'a mut Diags,
+    /// What becomes of the value of the block or expression that is visited next.
+    used: Use,
+    /// How many labels there are: rustc warns of those that shadow others.
+    labels: usize,
 }
 
-impl Rewriter<'_> {
+impl<'a> Rewriter<'a> {
+    fn new(rt: &'a TokenStream, diags: &'a mut Diags) -> Self {
+        Self { scopes: Scopes::default(), rt, imports: BTreeSet::new(), diags, used: Use::Value(None), labels: 0 }
+    }
+
     /// What brings the methods that the rewritten code calls into scope.
     fn imports(&self) -> Vec<Stmt> {
         let rt = self.rt;
         let names = self.imports.iter().map(|name| Ident::new(name, Span::mixed_site()));
         names.map(|name| parse_quote!(use #rt::#name as _;)).collect()
+    }
+
+    /// A label of the expansion's own.
+    fn label(&mut self, name: &str) -> Lifetime {
+        self.labels += 1;
+        Lifetime::new(&format!("'{name}{}", self.labels), Span::mixed_site())
     }
 
     /// Visits inside a scope of its own.
@@ -82,6 +118,15 @@ impl Rewriter<'_> {
 
 impl VisitMut for Rewriter<'_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
+        let used = std::mem::replace(&mut self.used, Use::Value(None));
+        match expr {
+            Expr::If(it) => {
+                *expr = self.branch(&it.clone(), &used);
+                return;
+            }
+            Expr::Block(_) | Expr::Paren(_) | Expr::Match(_) => self.used = used,
+            _ => {}
+        }
         if let Expr::Call(call) = expr
             && self.scopes.calls_object(&call.func)
         {
@@ -117,41 +162,56 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_block_mut(&mut self, block: &mut Block) {
-        self.scoped(|it| visit_mut::visit_block_mut(it, block));
+        let used = std::mem::replace(&mut self.used, Use::Value(None));
+        self.scoped(|this| {
+            let last = block.stmts.len().saturating_sub(1);
+            for (i, stmt) in block.stmts.iter_mut().enumerate() {
+                this.used = match stmt {
+                    Stmt::Expr(_, None) if i == last => used.clone(),
+                    Stmt::Expr(..) => Use::Statement,
+                    _ => Use::Value(None),
+                };
+                this.visit_stmt_mut(stmt);
+            }
+        });
     }
 
     fn visit_local_mut(&mut self, local: &mut Local) {
-        let known = local.init.as_ref().map_or(Known::Nothing, |init| self.scopes.known(&init.expr));
+        let init = local.init.as_ref().map(|it| (*it.expr).clone());
+        if let Pat::Type(it) = &local.pat {
+            self.used = Use::Value(Some(it.ty.clone()));
+        }
         // The name begins after its value.
         visit_mut::visit_local_mut(self, local);
-        self.scopes.declare(&local.pat, known);
+        self.scopes.declare_as(&local.pat, init.as_ref());
+        if let (Pat::Ident(it), None) = (&mut local.pat, &init)
+            && it.mutability.is_none()
+        {
+            // Both arms of a region assign it.
+            it.mutability = Some(Default::default());
+            local.attrs.push(parse_quote!(#[allow(unused_mut)]));
+        }
     }
 
     fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
         self.scoped(|it| {
             closure.inputs.iter().for_each(|pat| it.scopes.declare(pat, Known::Nothing));
+            it.used = Use::Value(match &closure.output {
+                ReturnType::Default => None,
+                ReturnType::Type(_, ty) => Some(ty.clone()),
+            });
             it.visit_expr_mut(&mut closure.body);
         });
     }
 
     fn visit_expr_for_loop_mut(&mut self, it: &mut ExprForLoop) {
-        let host = matches!(&*it.expr, Expr::Range(_)) && self.scopes.is_host(&it.expr);
-        let known = if host { Known::Host } else { Known::Nothing };
+        let over = (*it.expr).clone();
         self.visit_expr_mut(&mut it.expr);
         self.scoped(|this| {
-            this.scopes.declare(&it.pat, known);
+            this.scopes.declare_items(&it.pat, &over);
+            this.used = Use::Statement;
             this.visit_block_mut(&mut it.body);
         });
-    }
-
-    fn visit_expr_if_mut(&mut self, it: &mut ExprIf) {
-        self.scoped(|this| {
-            this.condition(&mut it.cond);
-            this.visit_block_mut(&mut it.then_branch);
-        });
-        if let Some((_, other)) = &mut it.else_branch {
-            self.visit_expr_mut(other);
-        }
     }
 
     fn visit_expr_while_mut(&mut self, it: &mut ExprWhile) {
@@ -163,8 +223,10 @@ impl VisitMut for Rewriter<'_> {
 
     fn visit_expr_match_mut(&mut self, it: &mut ExprMatch) {
         let known = self.scopes.known(&it.expr);
+        let used = std::mem::replace(&mut self.used, Use::Value(None));
         self.visit_expr_mut(&mut it.expr);
         for arm in &mut it.arms {
+            self.used = used.clone();
             self.scoped(|this| this.arm(arm, known));
         }
     }
@@ -191,9 +253,11 @@ impl VisitMut for Rewriter<'_> {
 impl Rewriter<'_> {
     fn arm(&mut self, arm: &mut Arm, known: Known) {
         self.scopes.declare(&arm.pat, known);
+        let used = std::mem::replace(&mut self.used, Use::Value(None));
         if let Pat::Guard(it) = &mut arm.pat {
             self.condition(&mut it.guard);
         }
+        self.used = used;
         self.visit_expr_mut(&mut arm.body);
     }
 }

@@ -42,14 +42,40 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                 if n == "4".parse()? && i != n {
                     return Ok(x.clone());
                 }
-                if ::ms::__rt::decide(::ms::__rt::Subject(&x).gt(&0.5))
-                    || ::ms::__rt::decide(flag)
                 {
-                    assert!(
-                        ::ms::__rt::decide(::ms::__rt::Subject(& x).lt(& n)), "{}",
-                        "assertion failed: x < n"
-                    );
-                    assert!(n < 9, "never {n}");
+                    let mut __region = ::ms::__rt::branch();
+                    #[allow(unreachable_code)]
+                    'join1: {
+                        if __region
+                            .test({
+                                let __logic = ::ms::__rt::or(
+                                    ::ms::__rt::Subject(&x).gt(&0.5),
+                                );
+                                let mut __right = ::core::option::Option::None;
+                                if __logic.runs_right() {
+                                    __right = ::core::option::Option::Some(flag);
+                                }
+                                __logic.end(__right)
+                            })
+                        {
+                            __region.begin();
+                            {
+                                assert!(
+                                    ::ms::__rt::decide(::ms::__rt::Subject(& x).lt(& n)), "{}",
+                                    "assertion failed: x < n"
+                                );
+                                assert!(n < 9, "never {n}");
+                            }
+                            if __region.is_decided() {
+                                break 'join1;
+                            }
+                            __region.turn();
+                        }
+                        if __region.is_decided() {
+                            break 'join1;
+                        }
+                        __region.join();
+                    }
                 }
                 let mask = ::ms::__rt::Subject(&x).eq(&1.0);
                 for k in 0..n {

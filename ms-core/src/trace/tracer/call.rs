@@ -271,7 +271,7 @@ impl CellCall {
     fn enter(&self, name: &str) {
         let tracer = &*self.tracer;
         let mut frame = Frame::new(name);
-        frame.called = true;
+        frame.own_slots = true;
         let mut state = tracer.state.borrow_mut();
         let depth = state.frames.len() - 1;
         for operand in self.pattern.iter().flat_map(|it| &it.operands).filter(|it| !it.is_traced()) {

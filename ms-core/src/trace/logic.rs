@@ -1,0 +1,173 @@
+//! `&&` and `||` of annotated code.
+//!
+//! The right side is a region: host values skip it as Rust does, a traced tensor has it traced
+//! beside the left side, or in a branch of its own where it writes.
+
+use super::region::{Condition, Decision, Open, is_poisoned};
+use crate::ops;
+use crate::tensor::Tensor;
+use std::panic::Location;
+
+/// What `a && b` and `a || b` give: a bool for two bools, and a tensor otherwise.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` and `{B}` cannot be combined by `&&` or `||`",
+    label = "expected `bool`, or a tensor with one bool"
+)]
+pub trait Combine<B>: Sized {
+    /// The result.
+    type Output;
+
+    /// The left side alone.
+    fn left(self) -> Self::Output;
+    /// The right side alone.
+    fn right(b: B) -> Self::Output;
+    /// What `combine` makes of a right side that is a tensor.
+    fn traced(right: Self::Output, combine: impl FnOnce(Tensor) -> Tensor) -> Self::Output;
+}
+
+impl Combine<bool> for bool {
+    type Output = bool;
+
+    #[inline]
+    fn left(self) -> bool {
+        self
+    }
+
+    #[inline]
+    fn right(b: bool) -> bool {
+        b
+    }
+
+    fn traced(right: bool, _: impl FnOnce(Tensor) -> Tensor) -> bool {
+        right
+    }
+}
+
+macro_rules! tensors {
+    ($($a:ty, $b:ty: |$left:ident| $left_tensor:expr, |$right:ident| $right_tensor:expr;)*) => {$(
+        impl Combine<$b> for $a {
+            type Output = Tensor;
+
+            fn left(self) -> Tensor {
+                let $left = self;
+                $left_tensor
+            }
+
+            fn right($right: $b) -> Tensor {
+                $right_tensor
+            }
+
+            fn traced(right: Tensor, combine: impl FnOnce(Tensor) -> Tensor) -> Tensor {
+                combine(right)
+            }
+        }
+    )*};
+}
+
+tensors! {
+    Tensor, Tensor: |a| a, |b| b;
+    Tensor, &Tensor: |a| a, |b| b.clone();
+    Tensor, bool: |a| a, |b| Tensor::scalar(b);
+    &Tensor, Tensor: |a| a.clone(), |b| b;
+    &Tensor, &Tensor: |a| a.clone(), |b| b.clone();
+    &Tensor, bool: |a| a.clone(), |b| Tensor::scalar(b);
+    bool, Tensor: |a| Tensor::scalar(a), |b| b;
+    bool, &Tensor: |a| Tensor::scalar(a), |b| b.clone();
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Operator {
+    And,
+    Or,
+}
+
+/// The left side of `&&` or `||`, evaluated; the right side runs only where it decides.
+pub struct Logic<A> {
+    left: A,
+    operator: Operator,
+    runs_right: bool,
+    /// The region of the right side, and the left side as a `bool[]`.
+    traced: Option<(Open, Tensor)>,
+}
+
+/// The left side of `&&`.
+#[track_caller]
+#[inline]
+pub fn and<A: Condition>(left: A) -> Logic<A> {
+    Logic::new(left, Operator::And)
+}
+
+/// The left side of `||`.
+#[track_caller]
+#[inline]
+pub fn or<A: Condition>(left: A) -> Logic<A> {
+    Logic::new(left, Operator::Or)
+}
+
+impl<A: Condition> Logic<A> {
+    #[track_caller]
+    #[inline]
+    fn new(left: A, operator: Operator) -> Self {
+        match left.decision() {
+            Decision::Known(way) => {
+                Self { left, operator, runs_right: way == (operator == Operator::And), traced: None }
+            }
+            Decision::Traced(tracer, condition) => {
+                let open = Open::new(tracer.clone(), Location::caller());
+                tracer.open("right", false);
+                Self { left, operator, runs_right: true, traced: Some((open, condition)) }
+            }
+        }
+    }
+}
+
+impl<A> Logic<A> {
+    /// Whether the right side is evaluated.
+    #[inline]
+    pub fn runs_right(&self) -> bool {
+        self.runs_right
+    }
+
+    /// The result, given the right side if it was evaluated.
+    #[track_caller]
+    #[inline]
+    pub fn end<B>(self, right: Option<B>) -> A::Output
+    where
+        A: Combine<B>,
+    {
+        match (right, self.traced) {
+            (Some(right), None) => A::right(right),
+            (Some(right), Some((open, left))) => {
+                A::traced(A::right(right), |right| combine(&open, &left, self.operator, right))
+            }
+            (None, _) => self.left.left(),
+        }
+    }
+}
+
+#[track_caller]
+fn combine(open: &Open, left: &Tensor, operator: Operator, right: Tensor) -> Tensor {
+    let tracer = &open.tracer;
+    let Decision::Traced(_, right) = right.decision() else { unreachable!("the trace is under way") };
+    let region = tracer.suspend();
+    if is_poisoned(left) || is_poisoned(&right) {
+        return tracer.poisoned(right.ty());
+    }
+    let joined = match region.writes() {
+        false => tracer.splice(region, &[right]).map(|it| match operator {
+            Operator::And => ops::logical_and(left, &it[0]),
+            Operator::Or => ops::logical_or(left, &it[0]),
+        }),
+        true => {
+            tracer.open("known", false);
+            let known = tracer.suspend();
+            let (known, right) = ((known, &[Tensor::scalar(operator == Operator::Or)][..]), (region, &[right][..]));
+            let arms = if operator == Operator::And { [right, known] } else { [known, right] };
+            tracer.branch(left, arms, open.location).map(|mut it| it.remove(0))
+        }
+    };
+    joined.unwrap_or_else(|error| {
+        open.report(error);
+        tracer.poisoned(left.ty())
+    })
+}

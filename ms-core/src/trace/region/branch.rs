@@ -1,0 +1,274 @@
+//! `if`: both arms of a decision on a tensor are traced; the other one of a host value is skipped.
+//!
+//! ```text
+//! let mut region = branch();              let mut x0 = held("`x`");
+//! 'join: {
+//!     if region.test(c) {                 host: c; traced: always
+//!         region.save(&mut x0, &x);
+//!         region.begin();
+//!         { the first arm }
+//!         if region.is_decided() { break 'join }
+//!         region.carry(&mut x0, &mut x);  its end is kept, the beginning is back
+//!         region.turn();
+//!     }
+//!     { the second arm }
+//!     if region.is_decided() { break 'join }
+//!     region.carry(&mut x0, &mut x);      its end is compared
+//!     region.join();
+//!     region.carry(&mut x0, &mut x);      it becomes the choice
+//! }
+//! ```
+
+use super::{Open, is_poisoned};
+use super::carry::{Carry, Held, Leaves};
+use super::kind::{Condition, Decision, Deferring, Kind};
+use crate::ops;
+use crate::tensor::Tensor;
+use crate::trace::tracer::{Suspended, Tracer};
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// An `if` between its condition and its end.
+pub struct Branch<K> {
+    kind: PhantomData<K>,
+    traced: Option<Box<Traced>>,
+}
+
+/// Where a traced `if` stands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    First,
+    Second,
+    Joined,
+}
+
+struct Traced {
+    open: Open,
+    condition: Tensor,
+    phase: Phase,
+    first: Option<Suspended>,
+    states: Vec<State>,
+}
+
+/// The tensors of a variable at the ends of the two arms, and what they become.
+#[derive(Default)]
+struct State {
+    ends: [Vec<Tensor>; 2],
+    results: Vec<Tensor>,
+}
+
+/// An `if` whose condition is still to come.
+#[inline]
+pub fn branch<K: Kind>() -> Branch<K> {
+    Branch { kind: PhantomData, traced: None }
+}
+
+impl<K: Kind> Branch<K> {
+    /// Whether the first arm runs.
+    #[track_caller]
+    #[inline]
+    pub fn test<C: Condition<Kind = K>>(&mut self, condition: C) -> bool {
+        match condition.decision() {
+            Decision::Known(way) => way,
+            Decision::Traced(tracer, condition) => {
+                if let Some(it) = &mut self.traced {
+                    it.condition = ops::logical_and(&it.condition, &condition);
+                    return true;
+                }
+                let open = Open::new(tracer, Location::caller());
+                let (phase, first, states) = (Phase::First, None, Vec::new());
+                self.traced = Some(Box::new(Traced { open, condition, phase, first, states }));
+                true
+            }
+        }
+    }
+
+    /// The second arm begins, behind a condition of several parts: it runs alone where a pattern
+    /// among them does not match.
+    #[inline]
+    pub fn other(&mut self) {
+        if self.traced.as_ref().is_some_and(|it| it.phase == Phase::First) {
+            self.traced = None;
+        }
+    }
+
+    /// A variable without a value before the region gets one in each arm.
+    #[inline]
+    pub fn settle(&self)
+    where
+        K: Deferring,
+    {
+    }
+
+    /// Keeps a variable as it is before the arms.
+    #[inline]
+    pub fn save<S: Carry<K>>(&self, held: &mut Held<S>, variable: &S) {
+        if self.traced.is_some() {
+            held.before = variable.copy();
+        }
+    }
+
+    /// The first arm begins.
+    #[inline]
+    pub fn begin(&self) {
+        if let Some(it) = &self.traced {
+            it.open.tracer.open("then", false);
+        }
+    }
+
+    /// Whether one arm alone runs.
+    #[inline]
+    pub fn is_decided(&self) -> bool {
+        self.traced.is_none()
+    }
+
+    /// A variable at the end of an arm, and at the end of both.
+    pub fn carry<S: Carry<K>>(&mut self, held: &mut Held<S>, variable: &mut S) {
+        let Some(it) = &mut self.traced else { return };
+        match it.phase {
+            Phase::First => {
+                it.keep(held, Some(&*variable));
+                if let Some(before) = held.before.take() {
+                    *variable = before;
+                }
+            }
+            Phase::Second => it.compare(held, Some(&*variable)),
+            Phase::Joined => it.give(held, variable),
+        }
+    }
+
+    /// The value of the first arm; nothing where the arm leaves.
+    pub fn first<R: Carry<K>>(&mut self, held: &mut Held<R>, value: Option<R>) {
+        if let Some(it) = &mut self.traced {
+            it.keep(held, value.as_ref());
+            held.first = value;
+        }
+    }
+
+    /// The value of the second arm.
+    pub fn second<R: Carry<K>>(&mut self, held: &mut Held<R>, value: &Option<R>) {
+        if let Some(it) = &mut self.traced {
+            it.compare(held, value.as_ref());
+        }
+    }
+
+    /// The second arm begins.
+    pub fn turn(&mut self) {
+        if let Some(it) = &mut self.traced {
+            it.first = Some(it.open.tracer.suspend());
+            it.open.tracer.open("else", false);
+            it.phase = Phase::Second;
+        }
+    }
+
+    /// Both arms have ended.
+    pub fn join(&mut self) {
+        if let Some(it) = &mut self.traced {
+            it.join();
+        }
+    }
+
+    /// The value of both arms; `second` is that of the second one.
+    pub fn value<R: Carry<K>>(&mut self, mut held: Held<R>, second: Option<R>) -> Option<R> {
+        let Some(it) = &mut self.traced else { return second };
+        let first = held.first.take();
+        if first.as_ref().is_some_and(R::is_refusal) {
+            return first;
+        }
+        if second.as_ref().is_some_and(R::is_refusal) {
+            return second;
+        }
+        let mut value = second.or(first)?;
+        it.give(&held, &mut value);
+        Some(value)
+    }
+}
+
+impl Traced {
+    fn keep<K, S: Carry<K>>(&mut self, held: &mut Held<S>, value: Option<&S>) {
+        held.at = self.states.len();
+        let mut state = State::default();
+        if let Some(value) = value.filter(|it| !it.is_refusal()) {
+            held.leaves = Leaves::of(value);
+            held.given = true;
+            state.ends[0] = held.leaves.tensors.clone();
+        }
+        self.states.push(state);
+    }
+
+    fn compare<K, S: Carry<K>>(&mut self, held: &mut Held<S>, value: Option<&S>) {
+        let tracer = self.open.tracer.clone();
+        let state = &mut self.states[held.at];
+        let Some(value) = value.filter(|it| !it.is_refusal()) else {
+            state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
+            return;
+        };
+        let leaves = Leaves::of(value);
+        if !held.given {
+            tracer.resume(self.first.take().expect("`turn` put the first arm aside"));
+            state.ends[0] = leaves.tensors.iter().map(|it| blank(&tracer, it)).collect();
+            self.first = Some(tracer.suspend());
+            state.ends[1] = leaves.tensors;
+            return;
+        }
+        if !leaves.fits(&held.leaves) {
+            held.refused = true;
+            self.open.report(held.mismatch("in one arm than in the other"));
+        } else {
+            for (i, [one, other]) in held.leaves.tensors.iter().zip(&leaves.tensors).map(|(a, b)| [a, b]).enumerate() {
+                if one.ty() != other.ty() && !is_poisoned(one) && !is_poisoned(other) {
+                    held.refused = true;
+                    self.open.report(held.retyped(i, [one, other], "in one arm, but in the other"));
+                }
+            }
+        }
+        if held.refused {
+            state.ends[0].clear();
+        } else {
+            state.ends[1] = leaves.tensors;
+        }
+    }
+
+    fn join(&mut self) {
+        let tracer = self.open.tracer.clone();
+        let second = tracer.suspend();
+        let first = self.first.take().expect("`turn` put the first arm aside");
+        self.phase = Phase::Joined;
+        let is_lost = is_poisoned(&self.condition);
+        let differs = |a: &Tensor, b: &Tensor| !(is_lost || is_poisoned(a) || is_poisoned(b) || tracer.is_same(a, b));
+        let pairs = || self.states.iter().flat_map(|it| it.ends[0].iter().zip(&it.ends[1]));
+        let (one, other): (Vec<Tensor>, Vec<Tensor>) =
+            pairs().filter(|(a, b)| differs(a, b)).map(|(a, b)| (a.clone(), b.clone())).unzip();
+        let joined = match is_lost {
+            true => Ok(Vec::new()),
+            false => tracer.branch(&self.condition, [(first, &one), (second, &other)], self.open.location),
+        };
+        let joined = joined.unwrap_or_else(|error| {
+            self.open.report(error);
+            one.iter().map(|it| tracer.poisoned(it.ty())).collect()
+        });
+        let mut joined = joined.into_iter();
+        for state in &mut self.states {
+            let [one, other] = &state.ends;
+            let result = |(a, b): (&Tensor, &Tensor)| match differs(a, b) {
+                true => joined.next().expect("one result for each value that differs"),
+                false if tracer.is_same(a, b) => a.clone(),
+                false => tracer.poisoned(a.ty()),
+            };
+            state.results = one.iter().zip(other).map(result).collect();
+        }
+    }
+
+    fn give<K, S: Carry<K>>(&self, held: &Held<S>, value: &mut S) {
+        let mut results = self.states[held.at].results.iter();
+        value.put(&mut |tensor| match results.next() {
+            Some(result) => result.clone(),
+            None => self.open.tracer.poisoned(tensor.ty()),
+        });
+    }
+}
+
+/// A value that stands where there is none.
+fn blank(tracer: &Tracer, like: &Tensor) -> Tensor {
+    if is_poisoned(like) { tracer.poisoned(like.ty()) } else { ops::zeros_like(like) }
+}

@@ -1,0 +1,178 @@
+//! State that changes inside regions.
+
+use super::kind::{Device, Host};
+use crate::error::{Code, Error};
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::arg::{Name, Sink, Tree};
+
+/// What a kind of region does with a variable that changes inside: nothing on host values, where
+/// any Rust type is fine; on tensors it becomes an operand and a result.
+#[diagnostic::on_unimplemented(
+    message = "MS020: `{Self}` changes inside control flow on a tensor, but it is no structure of tensors",
+    label = "changes inside a decision on a tensor",
+    note = "make it a tensor, derive `Tree` for its type, or decide on a host value"
+)]
+pub trait Carry<K>: Sized {
+    /// The value as it is now, where the region has to bring it back.
+    fn copy(&self) -> Option<Self>;
+
+    /// Shows the tensors and host values inside.
+    fn show(&self, leaves: &mut Leaves);
+
+    /// Replaces the tensors inside.
+    fn put(&mut self, next: &mut dyn FnMut(&Tensor) -> Tensor);
+
+    /// Whether there is no structure of tensors in it, because it is the error of a `Result`.
+    fn is_refusal(&self) -> bool {
+        false
+    }
+}
+
+impl<S> Carry<Host> for S {
+    #[inline]
+    fn copy(&self) -> Option<Self> {
+        None
+    }
+
+    #[inline]
+    fn show(&self, _: &mut Leaves) {}
+
+    #[inline]
+    fn put(&mut self, _: &mut dyn FnMut(&Tensor) -> Tensor) {}
+}
+
+#[diagnostic::do_not_recommend]
+impl<S: Tree> Carry<Device> for S {
+    fn copy(&self) -> Option<Self> {
+        Some(self.clone())
+    }
+
+    fn show(&self, leaves: &mut Leaves) {
+        self.visit(leaves);
+    }
+
+    fn put(&mut self, next: &mut dyn FnMut(&Tensor) -> Tensor) {
+        *self = self.rebuild(next);
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<S: Tree, E: Clone> Carry<Device> for Result<S, E> {
+    fn copy(&self) -> Option<Self> {
+        Some(self.clone())
+    }
+
+    fn show(&self, leaves: &mut Leaves) {
+        if let Ok(it) = self {
+            it.visit(leaves);
+        }
+    }
+
+    fn put(&mut self, next: &mut dyn FnMut(&Tensor) -> Tensor) {
+        if let Ok(it) = self {
+            *it = it.rebuild(next);
+        }
+    }
+
+    fn is_refusal(&self) -> bool {
+        self.is_err()
+    }
+}
+
+/// What is inside a value.
+#[derive(Default)]
+pub struct Leaves {
+    /// The tensors.
+    pub tensors: Vec<Tensor>,
+    /// The path of each inside the value: `.layers[2]`.
+    pub paths: Vec<String>,
+    /// Everything else, and where it stands.
+    fixed: Vec<(u64, usize)>,
+    path: Vec<String>,
+}
+
+impl Leaves {
+    /// What is inside `value`.
+    pub fn of<K, S: Carry<K>>(value: &S) -> Self {
+        let mut leaves = Self::default();
+        value.show(&mut leaves);
+        leaves
+    }
+
+    /// Whether the two differ in tensors only.
+    pub fn fits(&self, other: &Self) -> bool {
+        self.tensors.len() == other.tensors.len()
+            && self.fixed.iter().map(|it| it.0).eq(other.fixed.iter().map(|it| it.0))
+    }
+}
+
+impl Sink for Leaves {
+    fn tensor(&mut self, tensor: &Tensor) {
+        self.tensors.push(tensor.clone());
+        self.paths.push(self.path.concat());
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        self.fixed(parameter.id());
+    }
+
+    fn fixed(&mut self, bits: u64) {
+        self.fixed.push((bits, self.tensors.len()));
+    }
+
+    fn begin(&mut self, name: Name<'_>) {
+        self.path.push(match name {
+            Name::Field(name) => format!(".{name}"),
+            Name::Index(i) => format!("[{i}]"),
+        });
+    }
+
+    fn end(&mut self) {
+        self.path.pop();
+    }
+}
+
+/// What a region remembers of a variable.
+pub struct Held<S> {
+    /// Its name, for messages.
+    pub(super) name: &'static str,
+    /// Its value where the region begins.
+    pub(super) before: Option<S>,
+    /// Its value at the end of the first arm.
+    pub(super) first: Option<S>,
+    /// Its structure at the first border that compares.
+    pub(super) leaves: Leaves,
+    /// Whether there is a value at that border.
+    pub(super) given: bool,
+    /// Which variable of the region it is.
+    pub(super) at: usize,
+    /// It was refused: what it becomes is not to be used.
+    pub(super) refused: bool,
+}
+
+/// Nothing remembered yet of the variable `name`.
+#[inline]
+pub fn held<S>(name: &'static str) -> Held<S> {
+    Held { name, before: None, first: None, leaves: Leaves::default(), given: false, at: 0, refused: false }
+}
+
+impl<S> Held<S> {
+    /// The error of a value that is not the same structure at two borders; `when` says which.
+    pub(super) fn mismatch(&self, when: &str) -> Error {
+        let ty = std::any::type_name::<S>();
+        let name = self.name;
+        Error::new(Code::HostChange, format!("{name} (`{ty}`) has other host values or another structure {when}"))
+            .help("what changes under a decision on a tensor has to be a tensor: `Tensor::scalar(0.0)` instead of `0.0`")
+    }
+
+    /// The error of a tensor that is of two types at two borders.
+    pub(super) fn retyped(&self, leaf: usize, [one, other]: [&Tensor; 2], when: &str) -> Error {
+        let place = if self.name.starts_with('`') {
+            format!("`{}{}`", self.name.trim_matches('`'), self.leaves.paths[leaf])
+        } else {
+            self.name.to_owned()
+        };
+        Error::new(Code::TypeChange, format!("{place} is {} {when} {}", one.ty(), other.ty()))
+            .help("give it one shape and one dtype: begin with a tensor of the type that it ends with, or `.cast(..)` it")
+    }
+}

@@ -1,0 +1,138 @@
+//! What annotated code decides on: the type of a condition says what kind of region it begins.
+
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::ops;
+use crate::tensor::{DType, Tensor};
+use crate::trace::tracer::Tracer;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// Regions on host values: Rust as it stands.
+pub struct Host;
+
+/// Regions on tensors: traced both ways, or decided by the tensor's value where it is known.
+pub struct Device;
+
+/// [`Host`] or [`Device`].
+pub trait Kind {
+    /// Whether tensors decide.
+    const DEVICE: bool;
+}
+
+impl Kind for Host {
+    const DEVICE: bool = false;
+}
+
+impl Kind for Device {
+    const DEVICE: bool = true;
+}
+
+/// Regions that leave variables without a value before them to their arms.
+#[diagnostic::on_unimplemented(
+    message = "MS012: a variable without a value before a decision on a tensor",
+    label = "assigned inside, and declared without a value",
+    note = "write `let y = if .. {{ .. }} else {{ .. }};`, or give it a value where it is declared"
+)]
+pub trait Deferring {}
+
+impl Deferring for Host {}
+
+/// Which way a program goes.
+pub enum Decision {
+    /// It is known.
+    Known(bool),
+    /// The value of a trace that will tell, a `bool[]`.
+    Traced(Rc<Tracer>, Tensor),
+}
+
+/// The condition of `if`, `while`, a guard, an assertion, or a side of `&&` and `||`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a condition",
+    label = "expected `bool`, or a tensor with one bool"
+)]
+pub trait Condition {
+    /// What it makes of the region that it decides.
+    type Kind: Kind;
+
+    /// Which way to go.
+    ///
+    /// Raises [`Code::Shape`] or [`Code::DType`] for a tensor that is not one bool.
+    fn decision(&self) -> Decision;
+}
+
+impl Condition for bool {
+    type Kind = Host;
+
+    #[inline]
+    fn decision(&self) -> Decision {
+        Decision::Known(*self)
+    }
+}
+
+impl Condition for Tensor {
+    type Kind = Device;
+
+    #[track_caller]
+    fn decision(&self) -> Decision {
+        match Tracer::current() {
+            None => Decision::Known(self.try_item::<bool>().map_err(|error| error.with_op("condition")).or_raise()),
+            Some(tracer) => match one_bool(&tracer, self) {
+                Ok(condition) => Decision::Traced(tracer, condition),
+                Err(error) => {
+                    tracer.report(error.with_op("condition").at(Location::caller()));
+                    let poisoned = tracer.poisoned(crate::tensor::Type::of(DType::Bool, &[]));
+                    Decision::Traced(tracer, poisoned)
+                }
+            },
+        }
+    }
+}
+
+impl Condition for &Tensor {
+    type Kind = Device;
+
+    #[track_caller]
+    fn decision(&self) -> Decision {
+        (**self).decision()
+    }
+}
+
+/// The condition as a `bool[]`.
+#[track_caller]
+fn one_bool(tracer: &Tracer, condition: &Tensor) -> Result<Tensor> {
+    let condition = tracer.value(condition)?;
+    let ty = condition.ty();
+    if condition.as_traced().is_some_and(|it| it.poisoned) {
+        return Ok(condition);
+    }
+    if ty.dtype != DType::Bool {
+        return Err(Error::new(Code::DType, format!("one bool decides, not {ty}"))
+            .help("compare it: `x != 0.0`"));
+    }
+    if ty.dims.iter().any(|it| it.as_const() != Some(1)) {
+        return Err(Error::new(Code::Shape, format!("one bool decides, not {ty}"))
+            .help("reduce it with `.all(..)` or `.any(..)`, or choose element by element with `ops::select`"));
+    }
+    Ok(if ty.dims.is_empty() { condition } else { ops::reshape(&condition, [0usize; 0]) })
+}
+
+/// Decides on `condition` where no region can: in the guard of a `match`, and beside patterns.
+///
+/// Raises [`Code::Condition`] for a traced tensor.
+#[track_caller]
+#[inline]
+pub fn decide(condition: impl Condition) -> bool {
+    match condition.decision() {
+        Decision::Known(way) => way,
+        Decision::Traced(tracer, condition) => refuse(&tracer, &condition, Location::caller()),
+    }
+}
+
+#[cold]
+fn refuse(tracer: &Tracer, condition: &Tensor, location: &'static Location<'static>) -> ! {
+    let traced = condition.as_traced().expect("a traced decision has a traced condition");
+    let message = format!("a decision on a traced `{}` cannot be made here", traced.ty);
+    let help = "write it as the condition of an `if` or `while` in a function with `#[jit]` or `#[cell]`, \
+                or choose with `ops::select`";
+    tracer.refuse(traced, Error::new(Code::Condition, message).at(location).help(help))
+}

@@ -1,0 +1,285 @@
+//! `ms::range`: numbers to count over on the device.
+
+use super::carry::{Carry, Held};
+use super::kind::{Device, Host};
+use super::repeat::{Repeat, repeat};
+use crate::error::{Code, Error, raise};
+use crate::ops;
+use crate::tensor::{DType, Parameter, Tensor};
+
+/// The numbers from `start` up to, and without, `stop`: each an `i64[]`.
+///
+/// In annotated code that is traced, a `for` over it stays a loop; everywhere else it is an
+/// iterator. See [`range`].
+#[derive(Clone)]
+pub struct Range(Bounds);
+
+/// Where a range begins and ends.
+#[derive(Clone)]
+pub(super) struct Bounds {
+    pub start: Tensor,
+    stop: Bound,
+    first: Bound,
+    step: i64,
+}
+
+/// An end of a [`range`]: a number, or a tensor of one integer.
+#[derive(Clone)]
+pub enum Bound {
+    /// A host value.
+    Number(i64),
+    /// A value of the device.
+    Tensor(Tensor),
+}
+
+macro_rules! numbers {
+    ($($ty:ty)*) => {$(
+        impl From<$ty> for Bound {
+            fn from(it: $ty) -> Self {
+                Self::Number(it as i64)
+            }
+        }
+    )*};
+}
+
+numbers! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize }
+
+impl From<Tensor> for Bound {
+    fn from(it: Tensor) -> Self {
+        Self::Tensor(it)
+    }
+}
+
+impl From<&Tensor> for Bound {
+    fn from(it: &Tensor) -> Self {
+        Self::Tensor(it.clone())
+    }
+}
+
+impl From<&Parameter> for Bound {
+    #[track_caller]
+    fn from(it: &Parameter) -> Self {
+        Self::Tensor(it.value())
+    }
+}
+
+impl Bound {
+    /// The bound as an `i64[]`.
+    #[track_caller]
+    fn tensor(&self) -> Tensor {
+        match self {
+            Self::Number(it) => Tensor::scalar(*it),
+            Self::Tensor(it) => {
+                if !it.dtype().is_int() || it.numel() != 1 {
+                    let message = format!("a bound of a range is one integer, not {}", it.ty());
+                    raise(Error::new(Code::DType, message).with_op("range"));
+                }
+                ops::reshape(ops::cast(it, DType::I64), [0usize; 0])
+            }
+        }
+    }
+
+    fn number(&self) -> Option<i64> {
+        match self {
+            Self::Number(it) => Some(*it),
+            Self::Tensor(_) => None,
+        }
+    }
+}
+
+/// The numbers from `start` up to, and without, `stop`; a bound is a number or a tensor of one
+/// integer, and each number that comes out is an `i64[]`.
+///
+/// In annotated code that is traced a `for` over it is one loop of the graph, however long: with
+/// numbers as bounds its length is fixed, with tensors it is known when the graph runs. A `for`
+/// over Rust's own ranges is unrolled instead.
+///
+/// Raises [`Code::DType`] for a tensor that is not one integer.
+#[track_caller]
+pub fn range(start: impl Into<Bound>, stop: impl Into<Bound>) -> Range {
+    let (first, stop) = (start.into(), stop.into());
+    let start = first.tensor();
+    // Refused here, at the user's line.
+    let stop = match stop {
+        Bound::Tensor(_) => Bound::Tensor(stop.tensor()),
+        number => number,
+    };
+    Range(Bounds { start, stop, first, step: 1 })
+}
+
+impl Range {
+    /// Every `step`-th number; a negative step counts down.
+    ///
+    /// Raises [`Code::Argument`] for a step of zero.
+    #[track_caller]
+    pub fn step(mut self, step: i64) -> Self {
+        if step == 0 {
+            raise(Error::new(Code::Argument, "the step of a range is zero").with_op("range"));
+        }
+        self.0.step = step;
+        self
+    }
+}
+
+impl Bounds {
+    /// The number of iterations, where it is fixed.
+    pub fn count(&self) -> Option<usize> {
+        let (first, stop, step) = (self.first.number()? as i128, self.stop.number()? as i128, self.step as i128);
+        let count = (stop - first + step - step.signum()).div_euclid(step);
+        Some(usize::try_from(count.max(0)).unwrap_or(usize::MAX))
+    }
+
+    /// Whether there is an iteration for this number.
+    #[track_caller]
+    pub fn holds(&self, now: &Tensor) -> Tensor {
+        let stop = self.stop.tensor();
+        if self.step > 0 { ops::less(now, &stop) } else { ops::greater(now, &stop) }
+    }
+}
+
+/// The counter of a loop that is traced.
+pub(super) struct Counter {
+    pub bounds: Bounds,
+    pub now: Tensor,
+}
+
+impl Counter {
+    /// What it is in the next iteration.
+    pub fn next(&self) -> Tensor {
+        ops::add(&self.now, self.bounds.step)
+    }
+}
+
+/// The numbers of a [`Range`].
+pub struct Numbers {
+    now: i64,
+    left: usize,
+    step: i64,
+}
+
+impl Iterator for Numbers {
+    type Item = Tensor;
+
+    fn next(&mut self) -> Option<Tensor> {
+        self.left = self.left.checked_sub(1)?;
+        let now = self.now;
+        self.now = now.wrapping_add(self.step);
+        Some(Tensor::scalar(now))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl ExactSizeIterator for Numbers {}
+
+/// Outside annotated code the bounds have to be known: a traced one raises
+/// [`Code::TracedValue`].
+impl IntoIterator for Range {
+    type Item = Tensor;
+    type IntoIter = Numbers;
+
+    #[track_caller]
+    fn into_iter(self) -> Numbers {
+        let number = |it: &Bound| match it {
+            Bound::Number(it) => *it,
+            Bound::Tensor(it) => it.item::<i64>(),
+        };
+        let (first, stop) = (number(&self.0.first), number(&self.0.stop));
+        let known = Bounds { first: Bound::Number(first), stop: Bound::Number(stop), ..self.0 };
+        Numbers { now: first, left: known.count().expect("both bounds are numbers"), step: known.step }
+    }
+}
+
+/// What a `for` of annotated code runs over.
+pub struct Over<I>(pub I);
+
+/// A `for` of annotated code: over a host iterator, or over a [`Range`].
+pub struct For<K, I> {
+    region: Repeat<K>,
+    source: I,
+}
+
+/// What a [`Range`] gives to a `for`.
+pub struct Counting {
+    bounds: Bounds,
+    numbers: Option<Numbers>,
+}
+
+impl Over<Range> {
+    /// A loop of the device, or of the host where nothing is traced.
+    pub fn iterate(self) -> For<Device, Counting> {
+        For { region: repeat(), source: Counting { bounds: self.0.0, numbers: None } }
+    }
+}
+
+/// A `for` over anything but a [`Range`].
+pub trait Iterate {
+    /// What it runs over.
+    type Items: Iterator;
+
+    /// A loop of the host.
+    fn iterate(self) -> For<Host, Self::Items>;
+}
+
+impl<I: IntoIterator> Iterate for Over<I> {
+    type Items = I::IntoIter;
+
+    #[inline]
+    fn iterate(self) -> For<Host, I::IntoIter> {
+        For { region: repeat(), source: self.0.into_iter() }
+    }
+}
+
+impl<I: Iterator> For<Host, I> {
+    /// An iteration begins.
+    #[inline]
+    pub fn head(&mut self) {}
+
+    /// Whether the loop is traced to its end.
+    #[inline]
+    pub fn is_over(&mut self) -> bool {
+        false
+    }
+
+    /// A variable at the borders of the loop.
+    #[inline]
+    pub fn carry<S>(&mut self, _: &mut Held<S>, _: &mut S) {}
+
+    /// The next item.
+    #[inline]
+    #[expect(clippy::should_implement_trait, reason = "it is called by expansions of `for`")]
+    pub fn next(&mut self) -> Option<I::Item> {
+        self.source.next()
+    }
+}
+
+impl For<Device, Counting> {
+    /// An iteration begins.
+    #[track_caller]
+    pub fn head(&mut self) {
+        self.region.head_of(&self.source.bounds);
+    }
+
+    /// Whether the loop is traced to its end.
+    pub fn is_over(&mut self) -> bool {
+        self.region.is_over()
+    }
+
+    /// A variable at the borders of the loop.
+    pub fn carry<S: Carry<Device>>(&mut self, held: &mut Held<S>, variable: &mut S) {
+        self.region.carry(held, variable);
+    }
+
+    /// The next number.
+    #[track_caller]
+    #[expect(clippy::should_implement_trait, reason = "it is called by expansions of `for`")]
+    pub fn next(&mut self) -> Option<Tensor> {
+        if let Some(counter) = self.region.counter() {
+            return Some(counter);
+        }
+        let bounds = &self.source.bounds;
+        self.source.numbers.get_or_insert_with(|| Range(bounds.clone()).into_iter()).next()
+    }
+}

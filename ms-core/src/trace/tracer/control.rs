@@ -1,0 +1,278 @@
+//! Nodes of control flow: graphs under construction are put aside, and joined into one node when
+//! all of its regions are there.
+
+use super::{Binding, Frame, Tracer};
+use crate::error::Result;
+use crate::ir::{Graph, Type, ValueId};
+use crate::ops::{self, OpDef};
+use crate::tensor::{Attr, Attrs, Dispatcher, Parameter, SlotId, Tensor};
+use smallvec::SmallVec;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// A graph under construction that was put aside.
+pub struct Suspended(Frame);
+
+/// How often the body of a loop runs.
+pub enum Repeated {
+    /// While the condition, a graph of its own with this result, holds.
+    While(Suspended, Tensor),
+    /// That many times.
+    Times(usize),
+}
+
+/// What an input of a region stands for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Key {
+    Declared(usize),
+    Slot(SlotId),
+    Outer(ValueId),
+}
+
+impl Frame {
+    fn key(binding: &Binding) -> Key {
+        match binding {
+            Binding::Argument(at) => Key::Declared(*at),
+            Binding::Slot(parameter) => Key::Slot(parameter.id()),
+            Binding::Outer(value) => Key::Outer(*value),
+            Binding::Captured(_) => unreachable!("only the outermost graph takes captured tensors"),
+        }
+    }
+
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        self.bindings.iter().map(Self::key)
+    }
+
+    /// Adds the inputs that are missing, and puts all of them in this order.
+    fn take_inputs(&mut self, wanted: &[(Key, Type)]) {
+        let order: Vec<usize> = wanted
+            .iter()
+            .map(|(key, ty)| {
+                let known = self.keys().position(|it| it == *key);
+                known.unwrap_or_else(|| {
+                    let binding = match *key {
+                        Key::Outer(value) => Binding::Outer(value),
+                        Key::Declared(at) => Binding::Argument(at),
+                        // Which slot it was no longer matters: nothing here reads it.
+                        Key::Slot(_) => Binding::Argument(usize::MAX),
+                    };
+                    self.input(ty.clone(), binding);
+                    self.bindings.len() - 1
+                })
+            })
+            .collect();
+        self.graph.reorder_inputs(&order);
+    }
+}
+
+impl Suspended {
+    /// Whether a parameter is written inside.
+    pub fn writes(&self) -> bool {
+        self.0.written().next().is_some()
+    }
+}
+
+/// Appends the keys that are not there yet.
+fn add_keys(keys: &mut Vec<Key>, more: impl Iterator<Item = Key>) {
+    for key in more {
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+}
+
+impl Tracer {
+    /// How many graphs are under construction.
+    pub fn depth(&self) -> usize {
+        self.state.borrow().frames.len()
+    }
+
+    /// Leaves all graphs but the `depth` outermost ones without a result.
+    pub fn unwind(&self, depth: usize) {
+        self.state.borrow_mut().frames.truncate(depth);
+    }
+
+    /// Begins a region; one that `repeats` sees what its last iteration wrote.
+    pub fn open(&self, name: &str, repeats: bool) {
+        let mut frame = Frame::new(name);
+        frame.own_slots = repeats;
+        self.state.borrow_mut().frames.push(frame);
+    }
+
+    /// Puts the innermost region aside.
+    pub fn suspend(&self) -> Suspended {
+        Suspended(self.state.borrow_mut().frames.pop().expect("`open` opened the region"))
+    }
+
+    /// Continues a region that was put aside.
+    pub fn resume(&self, region: Suspended) {
+        self.state.borrow_mut().frames.push(region.0);
+    }
+
+    /// Whether the two are one value of this trace.
+    pub fn is_same(&self, a: &Tensor, b: &Tensor) -> bool {
+        match (a.as_traced(), b.as_traced()) {
+            (Some(a), Some(b)) => (a.frame, a.value) == (b.frame, b.value),
+            (None, None) => a.identity() == b.identity(),
+            _ => false,
+        }
+    }
+
+    /// The result of an op that was refused: uses of it are not reported again.
+    pub fn poisoned(&self, ty: Type) -> Tensor {
+        let mut state = self.state.borrow_mut();
+        self.poison(state.top(), ty)
+    }
+
+    /// The results of one of two regions. Both end with values of the same types; slots that
+    /// either writes are written by the choice.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
+    pub fn branch(
+        &self,
+        condition: &Tensor,
+        arms: [(Suspended, &[Tensor]); 2],
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>> {
+        let mut writes: Vec<Parameter> = Vec::new();
+        for (arm, _) in &arms {
+            add_parameters(&mut writes, arm.0.written().map(|it| &it.parameter));
+        }
+        let mut frames: Vec<Frame> = Vec::with_capacity(2);
+        let mut count = 0;
+        for (arm, results) in arms {
+            count = results.len();
+            frames.push(self.end(arm, results, &writes)?);
+        }
+        let mut keys = Vec::new();
+        frames.iter().for_each(|it| add_keys(&mut keys, it.keys()));
+        let mut outputs = self.node(&ops::IF, Attrs::none(), frames, Some(condition), &[], &keys, location)?;
+        self.write_all(&writes, outputs.split_off(count))?;
+        Ok(outputs)
+    }
+
+    /// The nodes of a region that writes nothing, at the end of the graph around it; `results` are
+    /// values inside, and their values here are given.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
+    pub fn splice(&self, region: Suspended, results: &[Tensor]) -> Result<Vec<Tensor>> {
+        let Frame { graph, bindings, .. } = self.end(region, results, &[])?;
+        let mut state = self.state.borrow_mut();
+        let frame = state.top();
+        let operands: Vec<ValueId> = bindings
+            .iter()
+            .map(|it| match it {
+                Binding::Outer(value) => *value,
+                _ => unreachable!("such a region declares no inputs"),
+            })
+            .collect();
+        let outputs = frame.graph.inline(&graph, &operands);
+        Ok(outputs.into_iter().map(|it| self.wrap(frame, it)).collect())
+    }
+
+    /// The values after a loop. `before` are its first values, `params` the inputs that stand for
+    /// them in the body, and `after` what they become there; those that stay the same are given
+    /// back as they are.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
+    pub fn repeat(
+        &self,
+        repeated: Repeated,
+        body: Suspended,
+        [before, params, after]: [&[Tensor]; 3],
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>> {
+        let mut writes: Vec<Parameter> = Vec::new();
+        add_parameters(&mut writes, body.0.written().map(|it| &it.parameter));
+        let changed: Vec<usize> = (0..before.len()).filter(|&i| !self.is_same(&params[i], &after[i])).collect();
+        let results: Vec<Tensor> = changed.iter().map(|&i| after[i].clone()).collect();
+        let body = self.end(body, &results, &writes)?;
+        let (def, attrs, frames) = match repeated {
+            Repeated::While(condition, holds) => {
+                let attrs = Attrs::new([Attr::Int((changed.len() + writes.len()) as i64)]);
+                (&ops::WHILE, attrs, vec![self.end(condition, &[holds], &[])?, body])
+            }
+            Repeated::Times(count) => {
+                let carries = changed.len() + writes.len();
+                let attrs = [Attr::Int(count as i64), Attr::Int(carries as i64), Attr::Int(0), Attr::Bool(false)];
+                (&ops::SCAN, Attrs::new(attrs), vec![body])
+            }
+        };
+        let mut keys: Vec<Key> = changed.iter().map(|&i| Key::Declared(i)).collect();
+        add_keys(&mut keys, writes.iter().map(|it| Key::Slot(it.id())));
+        frames.iter().for_each(|it| add_keys(&mut keys, it.keys()));
+        let mut outputs = self.node(def, attrs, frames, None, before, &keys, location)?;
+        self.write_all(&writes, outputs.split_off(changed.len()))?;
+        let mut all = before.to_vec();
+        for (at, output) in changed.into_iter().zip(outputs) {
+            all[at] = output;
+        }
+        Ok(all)
+    }
+
+    /// Ends a region with these results and the last values of `writes`.
+    fn end(&self, region: Suspended, results: &[Tensor], writes: &[Parameter]) -> Result<Frame> {
+        self.resume(region);
+        let slots: Result<Vec<Tensor>> = writes.iter().map(|it| self.read_parameter(it)).collect();
+        let outputs = slots.and_then(|slots| {
+            let mut state = self.state.borrow_mut();
+            results.iter().chain(&slots).map(|it| self.resolve(&mut state, it)).collect::<Result<Vec<ValueId>>>()
+        });
+        let mut frame = self.suspend().0;
+        frame.graph.set_outputs(outputs?);
+        Ok(frame)
+    }
+
+    /// A node of these regions, each of which takes the values of `keys`.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a node")]
+    fn node(
+        &self,
+        def: &'static OpDef,
+        attrs: Attrs,
+        mut frames: Vec<Frame>,
+        condition: Option<&Tensor>,
+        declared: &[Tensor],
+        keys: &[Key],
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>> {
+        let mut slots: Vec<Parameter> = Vec::new();
+        for frame in &frames {
+            add_parameters(&mut slots, frame.slots.iter().map(|it| &it.parameter));
+        }
+        let mut operands: Vec<Tensor> = Vec::with_capacity(keys.len() + 1);
+        for key in keys {
+            operands.push(match key {
+                Key::Declared(at) => self.value(&declared[*at])?,
+                Key::Slot(id) => {
+                    self.read_parameter(slots.iter().find(|it| it.id() == *id).expect("a region reads or writes it"))?
+                }
+                Key::Outer(value) => {
+                    let mut state = self.state.borrow_mut();
+                    self.wrap(state.top(), *value)
+                }
+            });
+        }
+        let wanted: Vec<(Key, Type)> = keys.iter().copied().zip(operands.iter().map(Tensor::ty)).collect();
+        frames.iter_mut().for_each(|it| it.take_inputs(&wanted));
+        let regions: SmallVec<[Arc<Graph>; 1]> = frames.into_iter().map(|it| Arc::new(it.graph)).collect();
+        operands.splice(0..0, condition.cloned());
+        let types: Vec<Type> = operands.iter().map(Tensor::ty).collect();
+        let results = ops::infer(def, &attrs, &regions, &types.iter().collect::<Vec<_>>())?;
+        self.region_node(def.op(), attrs, regions, &operands, results.to_vec(), location)
+    }
+
+    fn write_all(&self, writes: &[Parameter], values: Vec<Tensor>) -> Result<()> {
+        writes.iter().zip(values).try_for_each(|(parameter, value)| self.bind_slot(parameter, &value, true))
+    }
+}
+
+fn add_parameters<'a>(to: &mut Vec<Parameter>, more: impl Iterator<Item = &'a Parameter>) {
+    for parameter in more {
+        if !to.contains(parameter) {
+            to.push(parameter.clone());
+        }
+    }
+}
