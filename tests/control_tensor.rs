@@ -50,7 +50,13 @@ fn statement(x: &Tensor, y: &Tensor) -> Tensor {
 
 #[jit]
 fn value(x: &Tensor, y: &Tensor) -> Tensor {
-    let z = if x < y && y < 10.0 { x + y } else if x == y { x * 2.0 } else { x - y };
+    let z = if x < y && y < 10.0 {
+        x + y
+    } else if x == y {
+        x * 2.0
+    } else {
+        x - y
+    };
     z * 2.0
 }
 

@@ -18,12 +18,14 @@ pub use compare::{Compare, Equals, Ordered, Subject};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use logic::{Combine, Logic, and, or};
-pub use region::{
-    Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, For, Held, Host, Iterate, Numbers, Over, Range,
-    Repeat, branch, decide, held, range, repeat,
-};
 pub use paths::cell_path;
-pub use tracer::{Binding, CellCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced};
+pub use region::{
+    Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, For, Held, Host, Iterate, Numbers, Over,
+    Range, Repeat, branch, decide, held, range, repeat,
+};
+pub use tracer::{
+    Binding, CellCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,
+};
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};

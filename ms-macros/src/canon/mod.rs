@@ -15,13 +15,13 @@ mod places;
 use crate::args::is;
 use crate::diag::Diags;
 use crate::resolve::{Known, Mutability, Scopes, is_assignment, is_comparison};
-use proc_macro2::{Ident, Span, TokenStream};
 use branch::Use;
+use proc_macro2::{Ident, Span, TokenStream};
 use std::collections::BTreeSet;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprMatch, ExprWhile, FnArg,
-    ImplItem, Item, ItemImpl, Lifetime, Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, parse_quote,
+    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprMatch, ExprWhile, FnArg, ImplItem,
+    Item, ItemImpl, Lifetime, Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, parse_quote,
 };
 
 /// Rewrites the body of a function with this signature.

@@ -19,9 +19,9 @@
 //! }
 //! ```
 
-use super::{Open, is_poisoned};
 use super::carry::{Carry, Held, Leaves};
 use super::kind::{Condition, Decision, Deferring, Kind};
+use super::{Open, is_poisoned};
 use crate::ops;
 use crate::tensor::Tensor;
 use crate::trace::tracer::{Suspended, Tracer};

@@ -161,8 +161,9 @@ impl<S> Held<S> {
     pub(super) fn mismatch(&self, when: &str) -> Error {
         let ty = std::any::type_name::<S>();
         let name = self.name;
-        Error::new(Code::HostChange, format!("{name} (`{ty}`) has other host values or another structure {when}"))
-            .help("what changes under a decision on a tensor has to be a tensor: `Tensor::scalar(0.0)` instead of `0.0`")
+        Error::new(Code::HostChange, format!("{name} (`{ty}`) has other host values or another structure {when}")).help(
+            "what changes under a decision on a tensor has to be a tensor: `Tensor::scalar(0.0)` instead of `0.0`",
+        )
     }
 
     /// The error of a tensor that is of two types at two borders.
@@ -172,7 +173,8 @@ impl<S> Held<S> {
         } else {
             self.name.to_owned()
         };
-        Error::new(Code::TypeChange, format!("{place} is {} {when} {}", one.ty(), other.ty()))
-            .help("give it one shape and one dtype: begin with a tensor of the type that it ends with, or `.cast(..)` it")
+        Error::new(Code::TypeChange, format!("{place} is {} {when} {}", one.ty(), other.ty())).help(
+            "give it one shape and one dtype: begin with a tensor of the type that it ends with, or `.cast(..)` it",
+        )
     }
 }

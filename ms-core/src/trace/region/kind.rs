@@ -106,8 +106,7 @@ fn one_bool(tracer: &Tracer, condition: &Tensor) -> Result<Tensor> {
         return Ok(condition);
     }
     if ty.dtype != DType::Bool {
-        return Err(Error::new(Code::DType, format!("one bool decides, not {ty}"))
-            .help("compare it: `x != 0.0`"));
+        return Err(Error::new(Code::DType, format!("one bool decides, not {ty}")).help("compare it: `x != 0.0`"));
     }
     if ty.dims.iter().any(|it| it.as_const() != Some(1)) {
         return Err(Error::new(Code::Shape, format!("one bool decides, not {ty}"))

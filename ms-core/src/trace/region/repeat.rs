@@ -16,10 +16,10 @@
 //! }
 //! ```
 
-use super::{Open, is_poisoned};
 use super::carry::{Carry, Held, Leaves};
 use super::kind::{Condition, Decision, Kind};
 use super::range::{Bounds, Counter};
+use super::{Open, is_poisoned};
 use crate::error::{Code, Error};
 use crate::tensor::{DispatchMode, Tensor, dispatch_mode};
 use crate::trace::tracer::{Repeated, Suspended, Tracer};
@@ -176,8 +176,11 @@ impl Traced {
         };
         if !leaves.fits(&held.leaves) || !leaves.tensors.iter().zip(states).all(is_same) {
             self.open.report(
-                Error::new(Code::TypeChange, format!("{} changes in the condition of a `while` on a tensor", held.name))
-                    .help("compute the condition before the loop and at the end of its body"),
+                Error::new(
+                    Code::TypeChange,
+                    format!("{} changes in the condition of a `while` on a tensor", held.name),
+                )
+                .help("compute the condition before the loop and at the end of its body"),
             );
         }
         if let Some(before) = &held.before {
