@@ -1,7 +1,7 @@
 //! Functions that are compiled once for every size of an axis.
 
 use ms::__rt::{Arg, JitFn, Size, Sizes, type_key};
-use ms::{Tensor, nn, ops};
+use ms::prelude::*;
 
 type Function = fn(&[Tensor]) -> Tensor;
 
@@ -199,4 +199,37 @@ fn a_network_serves_every_batch() {
     static NET: std::sync::OnceLock<nn::Sequential> = std::sync::OnceLock::new();
     let _ = NET.set(net);
     check(&[&["batch", "_"]], &BATCHES[..4], |x| NET.get().expect("set above").call(&x[0]));
+}
+
+#[jit(dims(x = [batch, _], y = [batch, _]))]
+fn distance(x: &Tensor, y: &Tensor) -> Tensor {
+    let size = ops::size(x.dim(0), DType::F32);
+    ops::sum((x - y).square(), (), false) / size
+}
+
+#[cell]
+struct Head {
+    dense: nn::Dense,
+}
+
+#[cell]
+impl Head {
+    #[jit(dims(x = [n, _]))]
+    fn construct(&self, x: &Tensor) -> Tensor {
+        ops::softmax(self.dense(x), -1)
+    }
+}
+
+#[test]
+fn the_attribute_declares_sizes() {
+    for batch in [4, 1, 9] {
+        let (x, y) = (data(&[batch, 3]), data(&[batch, 1]));
+        assert_eq!(distance(&x, &y).item::<f32>(), (ops::sum((&x - &y).square(), (), false) / batch as f64).item::<f32>());
+    }
+    let error = ms::catch(|| distance(&data(&[2, 3]), &data(&[3, 3]))).expect_err("the batches differ").to_string();
+    assert!(error.contains("`batch` is 2 in `x`") && error.contains("MS130"), "{error}");
+    let head = Head { dense: nn::Dense::new(3, 2) };
+    for batch in [1, 5] {
+        assert_eq!(head.call(&data(&[batch, 3])).shape(), [batch, 2]);
+    }
 }

@@ -1,6 +1,7 @@
 //! Options of the attributes.
 
 use crate::diag::{Code, Diags};
+use crate::dims::Dims;
 use crate::names::Names;
 use darling::FromMeta;
 use darling::ast::NestedMeta;
@@ -16,12 +17,14 @@ pub struct JitArgs {
     root: Option<Path>,
     /// Only arguments decide what is built.
     pub pure: bool,
+    /// Sizes that are left to each call.
+    pub dims: Dims,
 }
 
 impl JitArgs {
     /// Reads the options; mistakes are refused one by one.
     pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
-        parse(tokens, "the options of `#[jit]` are `pure` and `crate = path`", diags)
+        parse(tokens, "the options of `#[jit]` are `dims(x = [batch, _])`, `pure` and `crate = path`", diags)
     }
 
     /// The names for the expansion.

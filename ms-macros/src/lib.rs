@@ -7,6 +7,7 @@
 mod args;
 mod canon;
 mod diag;
+mod dims;
 mod emit;
 mod fallback;
 mod fingerprint;
@@ -29,8 +30,10 @@ use proc_macro2::TokenStream as Tokens;
 /// `#[dynamic] lr: f32` makes a scalar an input, a 0-d tensor in the body; `&mut` structures are
 /// inputs and outputs. Results: a `Tree`, or a `Result` of one.
 ///
-/// Options: `pure` promises that only the arguments decide what is built, so that a later process
-/// need not trace the function again; `crate = path` where `ms` has another name.
+/// Options: `dims(x = [batch, _])` leaves sizes of tensors to each call, so that one compilation
+/// serves all of them: a name is a size, the same one wherever it stands, `_` is part of the key.
+/// `pure` promises that only the arguments decide what is built, so that a later process need not
+/// trace the function again; `crate = path` where `ms` has another name.
 #[proc_macro_attribute]
 pub fn jit(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::func::expand)

@@ -5,6 +5,7 @@ use super::{callable, fields, lazy};
 use crate::args::{FieldArgs, ItemArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
+use crate::dims::Dims;
 use crate::names::Names;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -90,9 +91,9 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
 
 /// `construct`, compiled.
 fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut Diags) -> TokenStream {
-    let compiles = match take_jit(&mut method.attrs, diags) {
-        Some(args) => Compiles::CellAlways { pure: args.pure },
-        None => Compiles::CellInGraphMode,
+    let (compiles, dims) = match take_jit(&mut method.attrs, diags) {
+        Some(args) => (Compiles::CellAlways { pure: args.pure }, args.dims),
+        None => (Compiles::CellInGraphMode, Dims::default()),
     };
     let func = Func {
         attrs: std::mem::take(&mut method.attrs),
@@ -100,7 +101,7 @@ fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut
         sig: method.sig.clone(),
         block: method.block.clone(),
     };
-    func::emit(func, &format!("{type_name}::construct"), compiles, names, diags)
+    func::emit(func, &format!("{type_name}::construct"), compiles, &dims, names, diags)
 }
 
 fn check_construct(construct: &ImplItemFn, item: &ItemImpl, diags: &mut Diags) {

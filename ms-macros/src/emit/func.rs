@@ -18,6 +18,7 @@ use super::receiver;
 use crate::args::JitArgs;
 use crate::canon;
 use crate::diag::{Code, Diags};
+use crate::dims::Dims;
 use crate::fingerprint;
 use crate::names::{Names, own};
 use crate::statics;
@@ -70,7 +71,7 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
     let args = JitArgs::parse(args, diags);
     let func = parse(item, diags)?;
     let name = func.sig.ident.to_string();
-    Some(emit(func, &name, Compiles::Always { pure: args.pure }, &args.names(), diags))
+    Some(emit(func, &name, Compiles::Always { pure: args.pure }, &args.dims, &args.names(), diags))
 }
 
 fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
@@ -102,7 +103,14 @@ fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
 }
 
 /// The function around its traced body; `name` is for messages and reports.
-pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags: &mut Diags) -> TokenStream {
+pub fn emit(
+    mut func: Func,
+    name: &str,
+    compiles: Compiles,
+    dims: &Dims,
+    names: &Names,
+    diags: &mut Diags,
+) -> TokenStream {
     check_modifiers(&func.sig, diags);
     check_result(&func.sig.output, diags);
     let Func { sig, block, .. } = &func;
@@ -111,7 +119,7 @@ pub fn emit(mut func: Func, name: &str, compiles: Compiles, names: &Names, diags
     let (function, call, sink) = (own("FUNCTION"), own("call"), own("sink"));
     statics::report(&mut func.block, compiles.is_pure(), names, diags);
     canon::body(&func.sig, &mut func.block, &rt, diags);
-    let params = params(&mut func.sig, &rt, &call, &sink, diags);
+    let params = params(&mut func.sig, dims, &rt, &call, &sink, diags);
     if func.sig.receiver().is_some() {
         receiver::rename(&mut func.block);
     }

@@ -3,6 +3,7 @@
 use super::receiver;
 use crate::args::take_flag;
 use crate::diag::{Code, Diags};
+use crate::dims::Dims;
 use crate::names::{own_nth, respan};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -32,8 +33,16 @@ enum Mode {
 }
 
 /// Reads the parameters, and leaves plain names in the signature.
-pub fn params(sig: &mut Signature, rt: &TokenStream, call: &Ident, sink: &Ident, diags: &mut Diags) -> Vec<Param> {
+pub fn params(
+    sig: &mut Signature,
+    dims: &Dims,
+    rt: &TokenStream,
+    call: &Ident,
+    sink: &Ident,
+    diags: &mut Diags,
+) -> Vec<Param> {
     let emit = Emit { rt, call, sink };
+    let mut arguments = Vec::new();
     let params = sig.inputs.iter_mut().enumerate().filter_map(|(i, input)| match input {
         FnArg::Receiver(receiver) => emit.receiver(i, receiver, diags),
         FnArg::Typed(typed) => {
@@ -48,10 +57,15 @@ pub fn params(sig: &mut Signature, rt: &TokenStream, call: &Ident, sink: &Ident,
             let shown = pat.to_string().trim_start_matches("mut ").to_owned();
             let name = plain_name(&mut typed.pat, i);
             let at = typed.ty.span();
-            Some(emit.param(i, &shown, &name.to_token_stream(), &pat, mode, at))
+            let mut param = emit.param(i, &shown, &name.to_token_stream(), &pat, mode, at);
+            param.visit = dims.wrap(&name, param.visit, rt, sink);
+            arguments.push(name);
+            Some(param)
         }
     });
-    params.collect()
+    let params = params.collect();
+    dims.check(&arguments, diags);
+    params
 }
 
 /// The parameter's name; a pattern is taken out and a name of our own put in its place.

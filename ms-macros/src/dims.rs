@@ -1,0 +1,68 @@
+//! `dims(x = [batch, _])`: sizes of arguments that are left to each call.
+
+use crate::diag::{Code, Diags};
+use darling::FromMeta;
+use darling::ast::NestedMeta;
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use syn::{Expr, ExprArray, Meta};
+
+/// What `dims(..)` declares.
+#[derive(Default)]
+pub struct Dims(Vec<Declared>);
+
+/// The sizes of one argument.
+struct Declared {
+    argument: Ident,
+    /// Names of symbols; nothing for `_`.
+    axes: Vec<Option<Ident>>,
+}
+
+impl FromMeta for Dims {
+    fn from_list(items: &[NestedMeta]) -> darling::Result<Self> {
+        let mut errors = darling::Error::accumulator();
+        let declared = items.iter().filter_map(|it| errors.handle(declared(it))).collect();
+        errors.finish_with(Self(declared))
+    }
+}
+
+fn declared(item: &NestedMeta) -> darling::Result<Declared> {
+    let refuse = || darling::Error::custom("expected the sizes of an argument, such as `x = [batch, _]`").with_span(item);
+    let NestedMeta::Meta(Meta::NameValue(pair)) = item else { return Err(refuse()) };
+    let argument = pair.path.get_ident().ok_or_else(refuse)?.clone();
+    let Expr::Array(ExprArray { elems, .. }) = &pair.value else { return Err(refuse()) };
+    let axis = |expr: &Expr| match expr {
+        Expr::Infer(_) => Ok(None),
+        Expr::Path(path) => path.path.get_ident().cloned().map(Some).ok_or_else(refuse),
+        other => Err(darling::Error::custom("a size is a name, or `_` for one that is part of the key").with_span(other)),
+    };
+    Ok(Declared { argument, axes: elems.iter().map(axis).collect::<darling::Result<_>>()? })
+}
+
+impl Dims {
+    /// Refuses sizes of what is no argument.
+    pub fn check(&self, arguments: &[Ident], diags: &mut Diags) {
+        for it in self.0.iter().filter(|it| !arguments.contains(&it.argument)) {
+            let message = format!("`dims` names `{}`, which is no argument", it.argument);
+            diags.refuse(Code::UnknownOption, &it.argument, message, "name an argument of the function");
+        }
+    }
+
+    /// Shows an argument together with what is declared of it.
+    pub fn wrap(&self, argument: &Ident, visit: TokenStream, rt: &TokenStream, sink: &Ident) -> TokenStream {
+        let Some(declared) = self.0.iter().find(|it| it.argument == *argument) else { return visit };
+        let name = argument.to_string();
+        let axes = declared.axes.iter().map(|axis| match axis {
+            Some(symbol) => {
+                let symbol = symbol.to_string();
+                quote!(#rt::Size::Symbol(#symbol))
+            }
+            None => quote!(#rt::Size::Fixed),
+        });
+        quote! {
+            #sink.sizes(::core::option::Option::Some(const { &#rt::Sizes { argument: #name, axes: &[#(#axes),*] } }));
+            #visit
+            #sink.sizes(::core::option::Option::None);
+        }
+    }
+}
