@@ -224,7 +224,10 @@ impl Head {
 fn the_attribute_declares_sizes() {
     for batch in [4, 1, 9] {
         let (x, y) = (data(&[batch, 3]), data(&[batch, 1]));
-        assert_eq!(distance(&x, &y).item::<f32>(), (ops::sum((&x - &y).square(), (), false) / batch as f64).item::<f32>());
+        assert_eq!(
+            distance(&x, &y).item::<f32>(),
+            (ops::sum((&x - &y).square(), (), false) / batch as f64).item::<f32>()
+        );
     }
     let error = ms::catch(|| distance(&data(&[2, 3]), &data(&[3, 3]))).expect_err("the batches differ").to_string();
     assert!(error.contains("`batch` is 2 in `x`") && error.contains("MS130"), "{error}");

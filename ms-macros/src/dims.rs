@@ -27,14 +27,17 @@ impl FromMeta for Dims {
 }
 
 fn declared(item: &NestedMeta) -> darling::Result<Declared> {
-    let refuse = || darling::Error::custom("expected the sizes of an argument, such as `x = [batch, _]`").with_span(item);
+    let refuse =
+        || darling::Error::custom("expected the sizes of an argument, such as `x = [batch, _]`").with_span(item);
     let NestedMeta::Meta(Meta::NameValue(pair)) = item else { return Err(refuse()) };
     let argument = pair.path.get_ident().ok_or_else(refuse)?.clone();
     let Expr::Array(ExprArray { elems, .. }) = &pair.value else { return Err(refuse()) };
     let axis = |expr: &Expr| match expr {
         Expr::Infer(_) => Ok(None),
         Expr::Path(path) => path.path.get_ident().cloned().map(Some).ok_or_else(refuse),
-        other => Err(darling::Error::custom("a size is a name, or `_` for one that is part of the key").with_span(other)),
+        other => {
+            Err(darling::Error::custom("a size is a name, or `_` for one that is part of the key").with_span(other))
+        }
     };
     Ok(Declared { argument, axes: elems.iter().map(axis).collect::<darling::Result<_>>()? })
 }
