@@ -16,7 +16,8 @@ pub mod train;
 
 pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::session::{
-    Context, GradOperation, Mode, Precision, context, grad, jit, retrace, set_context, value_and_grad, with_context,
+    CompileReport, Context, GradOperation, Mode, Precision, compile_report, context, grad, jit, retrace, set_context,
+    value_and_grad, with_context,
 };
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::*;

@@ -3,6 +3,7 @@
 mod canonical;
 mod dot;
 mod graph;
+mod html;
 mod kernel;
 #[cfg(test)]
 mod random;
@@ -15,6 +16,7 @@ mod walk;
 pub use crate::tensor::{Dim, Dims, Type};
 pub use canonical::{canonical_bytes, shallow_bytes};
 pub use dot::to_dot;
+pub use html::to_html;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp,
@@ -23,4 +25,4 @@ pub use kernel::{
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;
 pub use verify::{defects, verify_structure, verify_structure_of_one};
-pub use walk::subgraphs;
+pub use walk::{GraphSize, count_nodes, subgraphs};

@@ -1,7 +1,8 @@
 //! Graphs within graphs.
 
 use super::graph::Graph;
-use rustc_hash::FxHashSet;
+use crate::tensor::Op;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
 /// The distinct graphs that stand as regions in `root`, at any depth: each once, and after all
@@ -22,4 +23,41 @@ pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
         }
     }
     found
+}
+
+/// How large a graph is, with all graphs in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GraphSize {
+    /// Nodes of the graph and of every distinct graph in it.
+    pub nodes: usize,
+    /// Nodes that there would be if every node held graphs of its own.
+    pub unshared: usize,
+    /// Distinct graphs in it.
+    pub graphs: usize,
+}
+
+impl GraphSize {
+    /// The size of a graph.
+    pub fn of(root: &Graph) -> Self {
+        let inside = subgraphs(root);
+        let mut unshared: FxHashMap<*const Graph, usize> = FxHashMap::default();
+        let total = |graph: &Graph, unshared: &FxHashMap<*const Graph, usize>| {
+            let regions = graph.nodes().flat_map(|(_, node)| &node.regions);
+            regions.fold(graph.len(), |sum, it| sum.saturating_add(unshared[&Arc::as_ptr(it)]))
+        };
+        for graph in &inside {
+            unshared.insert(Arc::as_ptr(graph), total(graph, &unshared));
+        }
+        Self {
+            nodes: root.len() + inside.iter().map(|it| it.len()).sum::<usize>(),
+            unshared: total(root, &unshared),
+            graphs: inside.len(),
+        }
+    }
+}
+
+/// How many nodes of an op there are in a graph and in every distinct graph in it.
+pub fn count_nodes(root: &Graph, op: Op) -> usize {
+    let count = |graph: &Graph| graph.nodes().filter(|(_, node)| node.op == op).count();
+    count(root) + subgraphs(root).into_iter().map(|it| count(it)).sum::<usize>()
 }

@@ -8,6 +8,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Who is shown what passes give: the name of the pass, and the graph.
+pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
+
 /// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
 /// what stands for many of them is looked at once.
 pub static PASSES: &[&dyn Pass] = &[&Inline, &Cse, &Fold, &Algebra, &Views, &Dce];
@@ -41,23 +44,40 @@ pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
 ///
 /// A graph that stands in several places is optimised once, before those that hold it; graphs
 /// that come out equal become one.
-pub fn optimize_with(mut graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
+pub fn optimize_with(graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
+    optimize_watched(graph, passes, context, &mut |_, _| {})
+}
+
+/// [`optimize_with`], where `watch` is shown every graph that a pass changed, with its name.
+pub fn optimize_watched(
+    mut graph: Graph,
+    passes: &[&dyn Pass],
+    context: &PassContext,
+    watch: Watch<'_>,
+) -> (Graph, Report) {
     let mut report = Report::default();
     let mut done: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
     let mut equal: FxHashMap<Vec<u8>, Arc<Graph>> = FxHashMap::default();
     for region in subgraphs(&graph) {
         let mut body = (**region).clone();
         body.map_regions(|it| done[&Arc::as_ptr(it)].clone());
-        let body = run(body, passes, context, &mut report);
+        let body = run(body, passes, context, &mut report, watch);
         let shared = equal.entry(canonical_bytes(&body)).or_insert_with(|| Arc::new(body));
         done.insert(Arc::as_ptr(region), shared.clone());
     }
     graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
-    (run(graph, passes, context, &mut report), report)
+    let graph = run(graph, passes, context, &mut report, watch);
+    (graph, report)
 }
 
 /// Runs passes on one graph, whose regions are finished.
-fn run(mut graph: Graph, passes: &[&dyn Pass], context: &PassContext, report: &mut Report) -> Graph {
+fn run(
+    mut graph: Graph,
+    passes: &[&dyn Pass],
+    context: &PassContext,
+    report: &mut Report,
+    watch: Watch<'_>,
+) -> Graph {
     for _ in 0..context.rounds {
         let mut changed = false;
         for pass in passes {
@@ -79,6 +99,7 @@ fn run(mut graph: Graph, passes: &[&dyn Pass], context: &PassContext, report: &m
                 {
                     panic!("pass `{}` broke a graph: {error}\nbefore:\n{graph}\nafter:\n{new}", pass.name());
                 }
+                watch(pass.name(), &new);
                 graph = new;
                 changed = true;
             }

@@ -3,6 +3,7 @@
 use super::compiled::Compiled;
 use super::context::{self, Mode, Precision};
 use super::functions;
+use super::report;
 use super::signature::{Signature, TypeKey};
 use super::specialise::{self, Facts, Specialisation};
 use super::variation::{MANY_VERSIONS, warning};
@@ -17,6 +18,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Instant;
 
 /// A compiled function: a `static` at its definition, which the macros emit.
 pub struct JitFn {
@@ -166,7 +168,7 @@ impl JitFn {
             precision: context::read(|it| it.precision),
             monomorph,
             signature: Signature::default(),
-            state: State::Cell(CellCall { tracer, pattern }, path),
+            state: State::Cell(Box::new(CellCall { tracer, pattern }), path),
         }
     }
 
@@ -213,7 +215,7 @@ enum State {
     /// The body runs inside the trace of its caller, as the call of the cell at this path.
     Inline(Option<Rc<str>>),
     /// The body is a graph of its own in the trace of its caller; the cell is at this path.
-    Cell(CellCall, Option<Rc<str>>),
+    Cell(Box<CellCall>, Option<Rc<str>>),
     /// A version exists.
     Ready(Arc<Version>),
     /// The body is traced.
@@ -368,19 +370,26 @@ impl Call {
             State::Trace(tracing) => *tracing,
             State::Refused(_) => unreachable!("a refused call ends before its body"),
         };
+        let start = Instant::now();
         let result = with_created(created, self.monomorph.bits(), || run_traced(&tracer, || body(path)));
         let template = match result.map(R::split) {
             Some(Ok(tree)) => Some(tree),
             Some(Err(refused)) => return refused,
             None => None,
         };
-        match self.compile::<R>(&tracer, facts, template) {
+        match self.compile::<R>(&tracer, facts, template, start) {
             Ok(version) => self.run(&version).unwrap_or_else(|error| R::refuse(error)),
             Err(error) => R::refuse(error.at(self.location)),
         }
     }
 
-    fn compile<R: JitReturn>(&self, tracer: &Tracer, facts: Facts, template: Option<R::Tree>) -> Result<Arc<Version>> {
+    fn compile<R: JitReturn>(
+        &self,
+        tracer: &Tracer,
+        facts: Facts,
+        template: Option<R::Tree>,
+        start: Instant,
+    ) -> Result<Arc<Version>> {
         if self.function.pure && !self.function.created.is_empty() {
             let message = format!("`{}` is pure, and makes parameters", self.function.name);
             let help = "make them outside and pass the cell as an argument, or remove `pure`";
@@ -388,6 +397,7 @@ impl Call {
         }
         let results = template.as_ref().map(leaves).unwrap_or_default();
         let trace = tracer.finish(&results)?;
+        report::traced(&trace.graph, start);
         let template = template.expect("a trace without errors has a result");
         let inputs = trace.bindings.into_iter().map(|it| match it {
             Binding::Argument(at) => Source::Argument(at),

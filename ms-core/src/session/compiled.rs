@@ -1,17 +1,19 @@
 //! Graphs that can be called: compiled when they first are, once per content.
 
 use super::context::Precision;
+use super::report;
 use super::sized::Sized;
 use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Executable};
 use crate::ir::{Graph, canonical_bytes};
 use crate::lower::{LowerOptions, lower};
-use crate::optimize::{Inline, PassContext, optimize, optimize_with};
+use crate::optimize::{Inline, PassContext, optimize_with};
 use crate::tensor::{Array, Tensor};
 use crate::transform;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -44,7 +46,7 @@ impl Compiled {
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
         // Transforms see through calls once these are in place.
         let (graph, _) = optimize_with(graph.clone(), &[&Inline], &PassContext::default());
-        let graph = transform::expand(&graph)?.into_owned();
+        let graph = report::graph_stage("expand", || transform::expand(&graph).map(Cow::into_owned))?;
         Ok(Arc::new(Self {
             sized: Sized::of(&graph)?,
             graph,
@@ -122,7 +124,7 @@ impl Compiled {
 
     fn executable(&self) -> Result<&Arc<dyn Executable>> {
         // Derivatives are taken of the graph as it was traced; only code is made of this one.
-        let make = || self.code(&optimize(self.graph.clone(), &PassContext::default()), false);
+        let make = || self.code(&report::optimize(&self.graph), false);
         self.executable.get_or_init(make).as_ref().map_err(Error::clone)
     }
 
@@ -130,7 +132,7 @@ impl Compiled {
     /// planned for them.
     fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
         sized.at(inputs, |sizes| {
-            let optimized = self.optimized.get_or_init(|| optimize(self.graph.clone(), &PassContext::default()));
+            let optimized = self.optimized.get_or_init(|| report::optimize(&self.graph));
             let code = self.code(&transform::with_sizes(optimized, sizes)?, true)?;
             let known = Self::new(&transform::with_sizes(&self.graph, sizes)?, self.precision)?;
             known.executable.get_or_init(|| Ok(code));
@@ -142,12 +144,16 @@ impl Compiled {
     fn code(&self, graph: &Graph, shared: bool) -> Result<Arc<dyn Executable>> {
         let Some(backend) = exec::backend() else { return Ok(exec::reference(graph.clone())) };
         let options = LowerOptions { exact: self.precision == Precision::Strict, ..LowerOptions::default() };
-        let plan = Arc::new(lower(graph, &options)?);
-        if shared {
-            return backend.load_shared(plan);
-        }
-        let artifact = backend.compile(&plan)?;
-        backend.load(plan, &artifact)
+        let plan = Arc::new(report::stage("lower", || lower(graph, &options))?);
+        report::lowered(&plan);
+        let executable = if shared {
+            report::stage("load", || backend.load_shared(plan))?
+        } else {
+            let artifact = report::stage("compile", || backend.compile(&plan))?;
+            report::stage("load", || backend.load(plan, &artifact))?
+        };
+        report::finished();
+        Ok(executable)
     }
 
     /// The derivative with respect to the inputs `wrt`, made once.

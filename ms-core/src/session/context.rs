@@ -1,6 +1,7 @@
 //! How code runs: settings of the process, overridden per thread.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// What a call of a cell does.
@@ -38,12 +39,29 @@ pub struct Context {
     pub precision: Precision,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,
+    /// Which graphs are written as files: 0 none, 1 one per stage, 2 the plan too, 3 every pass, and
+    /// each stage for Graphviz and as a page for a browser. `MS_DEV_SAVE_GRAPHS`.
+    pub save_graphs: u8,
+    /// The folder for those files, by default `ms_graphs`. `MS_DEV_SAVE_GRAPHS_PATH`.
+    pub save_graphs_path: Option<PathBuf>,
+    /// The passes that are written at level 3; all where there is none. `MS_DEV_DUMP_IR_PASSES`,
+    /// with commas between.
+    pub save_graphs_passes: Vec<String>,
 }
 
 impl Default for Context {
     fn default() -> Self {
         let jit = std::env::var_os("MS_JIT").is_none_or(|it| it != "0");
-        Self { mode: Mode::default(), precision: Precision::default(), jit }
+        let var = |name| std::env::var(name).ok().filter(|it| !it.is_empty());
+        let passes = var("MS_DEV_DUMP_IR_PASSES").unwrap_or_default();
+        Self {
+            mode: Mode::default(),
+            precision: Precision::default(),
+            jit,
+            save_graphs: var("MS_DEV_SAVE_GRAPHS").and_then(|it| it.parse().ok()).unwrap_or(0),
+            save_graphs_path: var("MS_DEV_SAVE_GRAPHS_PATH").map(PathBuf::from),
+            save_graphs_passes: passes.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect(),
+        }
     }
 }
 

@@ -1,0 +1,182 @@
+//! What was compiled, how large it was, and how long each step took.
+//!
+//! A compilation is recorded on the thread that runs it, from its trace to its executable; the
+//! steps between find the record there.
+
+use super::dump::Dump;
+use crate::ir::{Graph, GraphSize, count_nodes};
+use crate::lower::Plan;
+use crate::ops::CALL;
+use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Compilations that are remembered; older ones are forgotten.
+const REMEMBERED: usize = 256;
+
+/// One compilation.
+#[derive(Clone, Debug, Default)]
+pub struct CompileReport {
+    /// The function or graph.
+    pub name: String,
+    /// The steps, in order.
+    pub stages: Vec<StageReport>,
+    /// What the passes of the optimisation did.
+    pub passes: Report,
+}
+
+/// One step of a compilation.
+#[derive(Clone, Debug)]
+pub struct StageReport {
+    /// Its name.
+    pub name: &'static str,
+    /// How long it took.
+    pub time: Duration,
+    /// The graph that it gave.
+    pub graph: Option<GraphReport>,
+}
+
+/// What is told of a graph.
+#[derive(Clone, Copy, Debug)]
+pub struct GraphReport {
+    /// Nodes and distinct sub-graphs.
+    pub size: GraphSize,
+    /// Calls of sub-graphs.
+    pub calls: usize,
+}
+
+impl GraphReport {
+    fn of(graph: &Graph) -> Self {
+        Self { size: GraphSize::of(graph), calls: count_nodes(graph, CALL.op()) }
+    }
+}
+
+impl CompileReport {
+    /// The time from the beginning of the trace to the executable.
+    pub fn time(&self) -> Duration {
+        self.stages.iter().map(|it| it.time).sum()
+    }
+
+    /// A step by its name: `trace`, `expand`, `optimize`, `lower`, `compile`, `load`.
+    pub fn stage(&self, name: &str) -> Option<&StageReport> {
+        self.stages.iter().find(|it| it.name == name)
+    }
+}
+
+impl fmt::Display for CompileReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        writeln!(f, "`{}` in {:.3} ms", self.name, ms(self.time()))?;
+        writeln!(f, "{:<10} {:>10} {:>9} {:>9} {:>7} {:>7}", "stage", "ms", "nodes", "unshared", "graphs", "calls")?;
+        for it in &self.stages {
+            write!(f, "{:<10} {:>10.3}", it.name, ms(it.time))?;
+            if let Some(GraphReport { size, calls }) = it.graph {
+                write!(f, " {:>9} {:>9} {:>7} {calls:>7}", size.nodes, size.unshared, size.graphs)?;
+            }
+            writeln!(f)?;
+        }
+        self.passes.fmt(f)
+    }
+}
+
+static DONE: Mutex<VecDeque<CompileReport>> = Mutex::new(VecDeque::new());
+
+/// What this process compiled, the latest last; at most the last 256 compilations.
+pub fn compile_report() -> Vec<CompileReport> {
+    DONE.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+}
+
+/// A compilation that is under way.
+#[derive(Default)]
+struct Record {
+    report: CompileReport,
+    dump: Option<Dump>,
+}
+
+thread_local! {
+    static RECORD: RefCell<Record> = RefCell::default();
+}
+
+fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
+    RECORD.with(|it| f(&mut it.borrow_mut()))
+}
+
+/// Begins a compilation with a trace that began at `start` and gave `graph`.
+pub(super) fn traced(graph: &Graph, start: Instant) {
+    with_record(|it| *it = Record::default());
+    gave("trace", graph, start.elapsed());
+}
+
+/// Runs a step that gives a graph.
+pub(super) fn graph_stage<E>(name: &'static str, f: impl FnOnce() -> Result<Graph, E>) -> Result<Graph, E> {
+    let start = Instant::now();
+    let graph = f()?;
+    gave(name, &graph, start.elapsed());
+    Ok(graph)
+}
+
+/// Runs a step that gives something else.
+pub(super) fn stage<R>(name: &'static str, f: impl FnOnce() -> R) -> R {
+    let start = Instant::now();
+    let result = f();
+    add(name, start.elapsed(), None);
+    result
+}
+
+fn gave(name: &'static str, graph: &Graph, time: Duration) {
+    let told = GraphReport::of(graph);
+    with_record(|it| {
+        if it.report.stages.is_empty() {
+            it.report.name = graph.name().to_owned();
+            it.dump = Dump::begin(graph.name());
+        }
+        if let Some(dump) = &mut it.dump {
+            dump.graph(name, graph);
+        }
+    });
+    add(name, time, Some(told));
+}
+
+fn add(name: &'static str, time: Duration, graph: Option<GraphReport>) {
+    with_record(|it| it.report.stages.push(StageReport { name, time, graph }));
+}
+
+/// The graph, optimised.
+pub(super) fn optimize(graph: &Graph) -> Graph {
+    let start = Instant::now();
+    let (graph, passes) = optimize_watched(graph.clone(), PASSES, &PassContext::default(), &mut passed);
+    gave("optimize", &graph, start.elapsed());
+    with_record(|it| it.report.passes = passes);
+    graph
+}
+
+/// A pass gave `graph`.
+fn passed(name: &'static str, graph: &Graph) {
+    with_record(|it| {
+        if let Some(dump) = &mut it.dump {
+            dump.pass(name, graph);
+        }
+    });
+}
+
+/// Lowering gave `plan`.
+pub(super) fn lowered(plan: &Plan) {
+    with_record(|it| {
+        if let Some(dump) = &mut it.dump {
+            dump.plan(plan);
+        }
+    });
+}
+
+/// Ends the compilation.
+pub(super) fn finished() {
+    let Record { report, .. } = with_record(std::mem::take);
+    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
+    if done.len() == REMEMBERED {
+        done.pop_front();
+    }
+    done.push_back(report);
+}

@@ -1,0 +1,80 @@
+//! What is told of a compilation: reports, and graphs as files.
+
+#[path = "common/gpt.rs"]
+mod gpt;
+
+use gpt::lazy;
+use ms::prelude::*;
+use std::path::Path;
+
+#[jit]
+fn forward(net: &lazy::Gpt, tokens: &Tensor) -> Tensor {
+    net.call(tokens)
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).expect("the folder was made").flatten();
+    let mut names: Vec<String> = entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn reports_and_files_of_one_compilation() {
+    let folder = std::env::temp_dir().join(format!("ms-dumps-{}", std::process::id()));
+    let context = |level: u8, passes: &[&str]| Context {
+        save_graphs: level,
+        save_graphs_path: Some(folder.join(level.to_string())),
+        save_graphs_passes: passes.iter().map(|it| it.to_string()).collect(),
+        ..ms::context()
+    };
+    // Another number of tokens for each, so that each is compiled.
+    let run = |level: u8, passes: &[&str]| {
+        let net = lazy::Gpt::new(3, 7, 8);
+        let tokens = random::randint([1, 2 + level as usize], 0, 7);
+        ms::with_context(context(level, passes), || forward(&net, &tokens));
+    };
+
+    run(0, &[]);
+    let report = ms::compile_report().into_iter().rev().find(|it| it.name == "forward").expect("it was compiled");
+    let stages: Vec<&str> = report.stages.iter().map(|it| it.name).collect();
+    assert_eq!(stages, ["trace", "expand", "optimize", "lower", "compile", "load"]);
+    let trace = report.stage("trace").and_then(|it| it.graph).expect("a graph");
+    // The network, and three blocks that are calls of one graph.
+    assert_eq!((trace.calls, trace.size.graphs), (4, 2));
+    assert!(trace.size.unshared > 2 * trace.size.nodes, "{trace:?}");
+    let text = report.to_string();
+    for part in ["`forward` in", "unshared", "optimize", "cse"] {
+        assert!(text.contains(part), "{part} in\n{text}");
+    }
+
+    assert!(!folder.join("0").exists(), "level 0 writes nothing");
+    let stems = ["00_trace", "01_expand", "02_optimize"];
+    for (level, passes) in [(1, &[][..]), (2, &[]), (3, &["dce"])] {
+        run(level, passes);
+        let place = folder.join(level.to_string());
+        let compilations = files(&place);
+        let [name] = &compilations[..] else { panic!("one compilation in {compilations:?}") };
+        assert!(name.ends_with("_forward"), "{name}");
+        let all = files(&place.join(name));
+        let is_pass = |it: &&String| it.contains("_pass_");
+        let written: Vec<&String> = all.iter().filter(|it| !is_pass(it)).collect();
+        match level {
+            1 => assert_eq!(all, stems.map(|it| format!("{it}.msir"))),
+            2 => assert_eq!(all, ["00_trace.msir", "01_expand.msir", "02_optimize.msir", "03_plan.txt"]),
+            _ => {
+                assert!(all.iter().filter(is_pass).count() > 0, "{all:?}");
+                assert!(all.iter().filter(is_pass).all(|it| it.contains("_pass_dce_")), "{all:?}");
+                for (stem, kind) in [("00_trace", "dot"), ("00_trace", "html"), ("00_trace", "msir")] {
+                    assert!(written.iter().any(|it| **it == format!("{stem}.{kind}")), "{written:?}");
+                }
+            }
+        }
+        for file in all.iter().filter(|it| it.ends_with(".msir")) {
+            let text = std::fs::read_to_string(place.join(name).join(file)).expect("it was written");
+            let graph = ops::parse_graph(&text).expect("what is written can be read");
+            ops::verify(&graph).expect("and is a graph");
+        }
+    }
+    std::fs::remove_dir_all(&folder).expect("it was made here");
+}
