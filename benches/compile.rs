@@ -37,7 +37,10 @@ fn main() {
     let tokens = &random::randint([2, 16], 0, 50);
     // Once for what the first compilation of a process pays.
     measure!(plain, 1, tokens);
-    println!("{:>3} {:>6} {:>10} {:>10} {:>8} {:>8} {:>10}", "L", "", "first ms", "compile ms", "nodes", "graphs", "run ms");
+    println!(
+        "{:>3} {:>6} {:>10} {:>10} {:>8} {:>8} {:>10}",
+        "L", "", "first ms", "compile ms", "nodes", "graphs", "run ms"
+    );
     let verbose = std::env::args().any(|it| it == "-v");
     for blocks in [6, 12, 24, 48, 96] {
         for (name, (first, report, run)) in

@@ -16,8 +16,8 @@ mod walk;
 pub use crate::tensor::{Dim, Dims, Type};
 pub use canonical::{canonical_bytes, shallow_bytes};
 pub use dot::to_dot;
-pub use html::to_html;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
+pub use html::to_html;
 pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp,
     Val, virtual_lanes,

@@ -27,5 +27,5 @@ pub use dce::Dce;
 pub use fold::Fold;
 pub use inline::Inline;
 pub use pass::{Pass, PassContext, PassStatistics, Report};
-pub use pipeline::{PASSES, optimize, Watch, optimize_watched, optimize_with, pass_by_name};
+pub use pipeline::{PASSES, Watch, optimize, optimize_watched, optimize_with, pass_by_name};
 pub use views::Views;

@@ -71,13 +71,7 @@ pub fn optimize_watched(
 }
 
 /// Runs passes on one graph, whose regions are finished.
-fn run(
-    mut graph: Graph,
-    passes: &[&dyn Pass],
-    context: &PassContext,
-    report: &mut Report,
-    watch: Watch<'_>,
-) -> Graph {
+fn run(mut graph: Graph, passes: &[&dyn Pass], context: &PassContext, report: &mut Report, watch: Watch<'_>) -> Graph {
     for _ in 0..context.rounds {
         let mut changed = false;
         for pass in passes {

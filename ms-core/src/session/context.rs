@@ -60,7 +60,12 @@ impl Default for Context {
             jit,
             save_graphs: var("MS_DEV_SAVE_GRAPHS").and_then(|it| it.parse().ok()).unwrap_or(0),
             save_graphs_path: var("MS_DEV_SAVE_GRAPHS_PATH").map(PathBuf::from),
-            save_graphs_passes: passes.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect(),
+            save_graphs_passes: passes
+                .split(',')
+                .map(str::trim)
+                .filter(|it| !it.is_empty())
+                .map(str::to_owned)
+                .collect(),
         }
     }
 }
