@@ -63,7 +63,6 @@ impl Sink for Names {
 
     fn begin(&mut self, name: Name<'_>) {
         self.path.push(match name {
-            Name::Field(name) if self.path.is_empty() => name.to_owned(),
             Name::Field(name) => format!(".{name}"),
             Name::Index(at) => format!("[{at}]"),
         });
@@ -71,5 +70,35 @@ impl Sink for Names {
 
     fn end(&mut self) {
         self.path.pop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::{Precision, type_key};
+    use crate::tensor::DType;
+
+    #[test]
+    fn the_argument_that_varies_is_named() {
+        let tensor = |shape: &[usize]| Tensor::from_array(crate::tensor::Array::zeros(shape, DType::F32));
+        let (fixed, last) = (tensor(&[3]), tensor(&[9, 4]));
+        let sign = |sink: &mut dyn Sink| {
+            sink.argument("w");
+            sink.tensor(&fixed);
+            sink.argument("batch");
+            sink.begin(Name::Index(0));
+            sink.tensor(&last);
+            sink.end();
+        };
+        let mut signature = Signature::new(type_key(&()), Precision::Strict);
+        sign(&mut signature);
+        let types = |n: usize| [Type::of(DType::F32, &[3]), Type::of(DType::F32, &[n, 4])];
+        let versions: Vec<[Type; 2]> = (1..=MANY_VERSIONS).map(types).collect();
+        let versions: Vec<&[Type]> = versions.iter().map(|it| &it[..]).collect();
+        let text = warning("f", &versions, &signature, sign).expect("eight versions differ in one argument").to_string();
+        assert!(text.contains("sizes of `batch[0]` keep changing, now f32[9, 4]"), "{text}");
+        assert!(text.contains("#[jit(dims(batch = [n, _]))]"), "{text}");
+        assert!(warning("f", &versions[..3], &signature, sign).is_none());
     }
 }
