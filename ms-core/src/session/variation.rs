@@ -96,7 +96,8 @@ mod tests {
         let types = |n: usize| [Type::of(DType::F32, &[3]), Type::of(DType::F32, &[n, 4])];
         let versions: Vec<[Type; 2]> = (1..=MANY_VERSIONS).map(types).collect();
         let versions: Vec<&[Type]> = versions.iter().map(|it| &it[..]).collect();
-        let text = warning("f", &versions, &signature, sign).expect("eight versions differ in one argument").to_string();
+        let text =
+            warning("f", &versions, &signature, sign).expect("eight versions differ in one argument").to_string();
         assert!(text.contains("sizes of `batch[0]` keep changing, now f32[9, 4]"), "{text}");
         assert!(text.contains("#[jit(dims(batch = [n, _]))]"), "{text}");
         assert!(warning("f", &versions[..3], &signature, sign).is_none());
