@@ -24,10 +24,10 @@ thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
 }
 
-/// The path of the cell that is the first argument of a call, which `sign` shows, in the trace of
-/// this number; nothing if it is no cell.
+/// The path of the cell whose method is called with what `sign` shows, in the trace of this number;
+/// nothing if it is no method of a cell.
 pub fn cell_path(trace: u64, sign: impl Fn(&mut dyn Sink)) -> Option<Rc<str>> {
-    let mut receiver = Receiver { arguments: 0, found: None };
+    let mut receiver = Receiver { here: false, found: None };
     sign(&mut receiver);
     let root = receiver.found?;
     KNOWN.with(|known| {
@@ -42,9 +42,9 @@ pub fn cell_path(trace: u64, sign: impl Fn(&mut dyn Sink)) -> Option<Rc<str>> {
     })
 }
 
-/// Finds the cell that is the first argument itself.
+/// Finds the cell that is `self`.
 struct Receiver {
-    arguments: usize,
+    here: bool,
     found: Option<Key>,
 }
 
@@ -55,21 +55,20 @@ impl Sink for Receiver {
 
     fn fixed(&mut self, _: u64) {}
 
-    fn argument(&mut self, _: &'static str) {
-        self.arguments += 1;
+    fn argument(&mut self, name: &'static str) {
+        self.here = name == "self";
     }
 
     fn cell(&mut self, name: &'static str, address: usize) {
-        if self.arguments == 1 {
-            self.found.get_or_insert((name, address));
+        if self.here {
+            self.found = Some((name, address));
+            self.here = false;
         }
     }
 
     fn begin(&mut self, _: Name<'_>) {
-        // What lies inside a part is not the argument itself.
-        if self.found.is_none() {
-            self.arguments = usize::MAX / 2;
-        }
+        // What lies inside a part is not `self`.
+        self.here = false;
     }
 }
 

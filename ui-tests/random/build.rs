@@ -1,0 +1,22 @@
+//! Writes the programs that the tests run.
+
+#[allow(dead_code, reason = "the build script needs a part of it only")]
+#[path = "src/generator.rs"]
+mod generator;
+
+use std::path::Path;
+use std::{env, fs};
+
+/// A number from the environment, which makes the programs anew when it changes.
+fn setting(name: &str, default: u64) -> u64 {
+    println!("cargo::rerun-if-env-changed={name}");
+    env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+}
+
+fn main() {
+    println!("cargo::rerun-if-changed=src/generator.rs");
+    let (first, count) = (setting("MS_RANDOM_SEED", 0), setting("MS_RANDOM_COUNT", 500));
+    let folder = env::var("OUT_DIR").expect("cargo sets it");
+    let text = generator::file(first..first + count);
+    fs::write(Path::new(&folder).join("programs.rs"), text).expect("the folder of build outputs can be written");
+}
