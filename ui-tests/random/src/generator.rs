@@ -91,9 +91,16 @@ enum Statement {
         also: Option<Condition>,
     },
     /// A loop that ends by `break` after this many rounds.
-    Loop { label: usize, on_tensor: bool, rounds: usize },
+    Loop {
+        label: usize,
+        on_tensor: bool,
+        rounds: usize,
+    },
     /// A loop over `0..bound`.
-    For { label: usize, bound: String },
+    For {
+        label: usize,
+        bound: String,
+    },
     /// The body of the loop before it.
     Body(Block),
     Jump(Jump, Option<usize>),
@@ -190,8 +197,7 @@ impl Writer {
 
     /// A condition on host values, on tensors, or on both.
     fn condition(&mut self) -> Condition {
-        let simple =
-            |it: &mut Self| if it.random.often(4) { it.host_condition() } else { it.tensor_condition() };
+        let simple = |it: &mut Self| if it.random.often(4) { it.host_condition() } else { it.tensor_condition() };
         match self.random.below(8) {
             0 => Condition::Not(Box::new(simple(self))),
             1 => Condition::Both(Box::new(simple(self)), Box::new(simple(self))),
@@ -257,7 +263,8 @@ impl Writer {
             10 | 11 => self.while_or_loop(depth, block),
             _ => {
                 let label = self.fresh();
-                let bound = if self.random.often(3) { "k".to_owned() } else { (1 + self.random.below(ROUNDS)).to_string() };
+                let bound =
+                    if self.random.often(3) { "k".to_owned() } else { (1 + self.random.below(ROUNDS)).to_string() };
                 block.push(Statement::For { label, bound });
                 self.indices.push(format!("i{label}"));
                 let body = self.body(Around { label, by_tensor: true, on_tensor: false }, depth);
@@ -330,10 +337,7 @@ impl Writer {
         let around = Around { label, by_tensor: on_tensor, on_tensor };
         if self.random.often(7) {
             // A loop that counts on the host is decided on the host.
-            let also = self
-                .random
-                .often(5)
-                .then(|| if on_tensor { self.condition() } else { self.host_condition() });
+            let also = self.random.often(5).then(|| if on_tensor { self.condition() } else { self.host_condition() });
             block.push(Statement::While { label, on_tensor, rounds, also });
         } else {
             block.push(Statement::Loop { label, on_tensor, rounds });
@@ -425,11 +429,9 @@ impl Printer {
     fn counter(&self, label: usize, on_tensor: bool, rounds: usize) -> (String, String, String) {
         match (on_tensor, self.form) {
             (false, _) => (format!("let mut c{label} = 0;"), format!("c{label} < {rounds}"), format!("c{label} += 1;")),
-            (true, Form::Native) => (
-                format!("let mut c{label} = 0.0f32;"),
-                format!("c{label} < {rounds}.0"),
-                format!("c{label} += 1.0;"),
-            ),
+            (true, Form::Native) => {
+                (format!("let mut c{label} = 0.0f32;"), format!("c{label} < {rounds}.0"), format!("c{label} += 1.0;"))
+            }
             (true, Form::Annotated) => (
                 format!("let mut c{label} = Tensor::scalar(0.0f32);"),
                 format!("c{label} < {rounds}.0"),
@@ -525,7 +527,9 @@ pub fn program(seed: u64) -> String {
                 "let (mut x, mut y, mut z) = (x, y, x - y);",
             ),
             Form::Annotated => (
-                format!("#[jit]\nfn annotated_{seed}(cell: &Mix, x: &Tensor, y: &Tensor, k: usize, flag: bool) -> Tensor"),
+                format!(
+                    "#[jit]\nfn annotated_{seed}(cell: &Mix, x: &Tensor, y: &Tensor, k: usize, flag: bool) -> Tensor"
+                ),
                 "let (mut x, mut y, mut z) = (x.clone(), y.clone(), x - y);",
             ),
         };

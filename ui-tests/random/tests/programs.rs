@@ -62,5 +62,11 @@ fn random_programs_give_the_same_bits() {
         }
     }
     let seeds: std::collections::BTreeSet<&str> = wrong.iter().filter_map(|it| it.split(' ').next()).collect();
-    assert!(wrong.is_empty(), "{} programs of {}: {seeds:?}\n{}", seeds.len(), PROGRAMS.len(), wrong[..wrong.len().min(20)].join("\n"));
+    assert!(
+        wrong.is_empty(),
+        "{} programs of {}: {seeds:?}\n{}",
+        seeds.len(),
+        PROGRAMS.len(),
+        wrong[..wrong.len().min(20)].join("\n")
+    );
 }
