@@ -72,7 +72,7 @@ impl Optimizer for Adagrad {
         let mut rate = self.rate.value();
         if self.rate_decay != 0.0 {
             let steps = self.steps.value();
-            rate = rate / (1.0 + &steps * self.rate_decay);
+            rate /= 1.0 + &steps * self.rate_decay;
             self.steps.set(&(steps + 1.0));
         }
         update_each(gradients, |parameter, value, gradient| {

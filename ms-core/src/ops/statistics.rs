@@ -1,7 +1,7 @@
 //! Mean, variance, and norms.
 
 use super::reduction::axes_of;
-use super::{ReduceAxes, max, maximum, min, over_size, select, size, sqrt, sum_axes};
+use super::{ReduceAxes, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient, sum_axes};
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
 use smallvec::SmallVec;
 
@@ -67,12 +67,20 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 /// The vector norm of order `p` over axes: `(Σ |x|^p)^(1/p)`, the largest magnitude for
 /// infinity, the smallest for minus infinity, and the number of non-zeros for zero. Axes are
 /// as in [`mean`].
+///
+/// For `p > 0` the elements are scaled by the largest magnitude first, so that no power overflows
+/// or vanishes on the way. Where all elements are zero, so is the gradient.
 #[track_caller]
 pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let folded = Folded::new("norm", &x.as_tensor(), axes);
     let axes: Vec<isize> = folded.axes.iter().map(|&axis| axis as isize).collect();
     let total = |terms: &Tensor| sum_axes(terms, &folded.axes, keepdims);
     let size = folded.x.abs();
+    // Where all terms are zero, the root's own gradient would be infinite.
+    let root = |terms: Tensor, root: &dyn Fn(Tensor) -> Tensor| {
+        let zero = terms.eq(0.0);
+        select(&zero, 0.0, root(select(&zero, 1.0, terms)))
+    };
     let norm = if p == f64::INFINITY {
         max(&size, &*axes, keepdims)
     } else if p == f64::NEG_INFINITY {
@@ -81,14 +89,27 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> 
         total(&folded.x.ne(0.0).cast(folded.x.dtype()))
     } else if p == 1.0 {
         total(&size)
-    } else if p == 2.0 {
-        sqrt(total(&size.square()))
+    } else if p > 0.0 {
+        let scale = largest(&size, &axes);
+        let scaled = &size / &scale;
+        let power = |it: Tensor| if p == 2.0 { it.square() } else { root(it, &|it| it.pow(p)) };
+        let norm = root(total(&power(scaled)), &|it| if p == 2.0 { sqrt(it) } else { it.pow(1.0 / p) });
+        norm * if keepdims { scale } else { scale.squeeze(&*axes) }
     } else {
-        // The power's own gradient is nan at zero, where the norm's is zero.
-        let zero = size.eq(0.0);
-        total(&select(&zero, 0.0, select(&zero, 1.0, &size).pow(p))).pow(1.0 / p)
+        total(&size.pow(p)).pow(1.0 / p)
     };
     norm.cast(folded.dtype)
+}
+
+/// The largest of `sizes` over axes that stay, as a constant to gradients; one where it is no
+/// divisor: zero, infinite, nan, or of nothing.
+#[track_caller]
+fn largest(sizes: &Tensor, axes: &[isize]) -> Tensor {
+    if axes.iter().any(|&axis| sizes.dims()[axis as usize].as_const() == Some(0)) {
+        return ones_like(sum_axes(sizes, &axes.iter().map(|&it| it as usize).collect::<Vec<_>>(), true));
+    }
+    let largest = stop_gradient(max(sizes, axes, true));
+    select(largest.isfinite().logical_and(largest.gt(0.0)), &largest, 1.0)
 }
 
 impl Tensor {

@@ -62,7 +62,10 @@ elementwise! {
     /// The angle of the point `(b, a)` in radians, between -pi and pi.
     ATAN2 = 196: atan2(a, b), Float -> same;
     eval |v| float2(v, f64::atan2);
-    vjp |g, y| { a: g * b / (a.square() + b.square()), b: -(g * a / (a.square() + b.square())) };
+    vjp |g, y| {
+        a: { let length = &hypot(a, b); g * (b / length / length) },
+        b: { let length = &hypot(a, b); -(g * (a / length / length)) },
+    };
     lower wide_body |[a, b]| math::atan2(a, b);
     samples [(-2.0, 2.0), (0.3, 2.0)];
 }

@@ -39,7 +39,7 @@ pub fn expm1(x: Expr<'_>) -> Expr<'_> {
     general.replace(exponent.eq(0), p).replace(x.eq(0.0), x)
 }
 
-/// The hyperbolic tangent; at most 2 ulp.
+/// The hyperbolic tangent; at most 2.5 ulp.
 pub fn tanh(x: Expr<'_>) -> Expr<'_> {
     let a = x.abs();
     let t = expm1(a + a);

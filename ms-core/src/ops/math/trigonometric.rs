@@ -19,8 +19,11 @@ const HALF_PI_REST: (f64, f64) = (-4.371139e-8, 6.123233995736766e-17);
 fn reduce(x: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let wide = x.cast(DType::F64);
     let (n, quadrant) = nearest(wide * FRAC_2_PI);
-    let r = HALF_PI.subtract(wide, n).max(-FRAC_PI_4).min(FRAC_PI_4);
-    (r.cast(x.dtype()), quadrant)
+    let r = HALF_PI.subtract(wide, n);
+    // The product was rounded, so that the multiple may be a neighbour of the nearest one.
+    let (m, neighbour) = nearest(r * FRAC_2_PI);
+    let r = HALF_PI.subtract(r, m).max(-FRAC_PI_4).min(FRAC_PI_4);
+    (r.cast(x.dtype()), quadrant + neighbour)
 }
 
 /// Sine and cosine of `|r| <= pi / 4`.

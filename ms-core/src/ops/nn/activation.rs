@@ -1,6 +1,6 @@
 //! Activations.
 
-use crate::ops::{clamp, erf, exp, expm1, log1p, minimum, select, sigmoid, tanh};
+use crate::ops::{clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh};
 use crate::tensor::{AsTensor, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 
@@ -9,7 +9,8 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 #[track_caller]
 pub fn gelu(x: impl AsTensor) -> Tensor {
     let x = &*x.as_tensor();
-    0.5 * x * (1.0 + erf(x * FRAC_1_SQRT_2))
+    // Φ(x) = erfc(-x / sqrt 2) / 2, which loses no digit where it is small.
+    0.5 * x * erfc(x * -FRAC_1_SQRT_2)
 }
 
 /// [`gelu`] with the same paper's approximation by tanh.
@@ -17,7 +18,8 @@ pub fn gelu(x: impl AsTensor) -> Tensor {
 pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
     let x = &*x.as_tensor();
     let inner = FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
-    0.5 * x * (1.0 + tanh(inner))
+    // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which loses no digit where it is small.
+    x * sigmoid(inner * 2.0)
 }
 
 /// `x / (1 + e^-x)`.
@@ -32,10 +34,9 @@ pub fn silu(x: impl AsTensor) -> Tensor {
 pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
     let x = &*x.as_tensor();
     let scaled = x * beta;
-    let linear = scaled.gt(threshold);
-    // The branch that is not taken must not overflow into the gradient.
-    let safe = select(&linear, 0.0, &scaled);
-    select(&linear, x, log1p(exp(safe)) / beta)
+    // log(1 + e^t) = max(t, 0) + log(1 + e^-|t|), which does not overflow for any threshold.
+    let smooth = maximum(&scaled, 0.0) + log1p(exp(-scaled.abs()));
+    select(scaled.gt(threshold), x, smooth / beta)
 }
 
 /// `log(1 / (1 + e^-x))`, without overflow.

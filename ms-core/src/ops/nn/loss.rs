@@ -91,13 +91,14 @@ pub fn bce_with_logits(
     reduction: Reduction,
 ) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    // -log(1 / (1 + e^-x))
-    let positive = log1p(exp(-x.abs())) + maximum(-x, 0.0);
-    let losses = match pos_weight {
-        Some(weight) => (1.0 - target) * x + (target * (weight - 1.0) + 1.0) * positive,
-        None => (1.0 - target) * x + positive,
+    // The parts are not subtracted from each other, so that no digit of a small loss is lost.
+    let near = log1p(exp(-x.abs()));
+    let (positive, negative) = (&near + maximum(-x, 0.0), &near + maximum(x, 0.0));
+    let positive = match pos_weight {
+        Some(weight) => positive * weight,
+        None => positive,
     };
-    reduction.apply(&losses)
+    reduction.apply(&(target * positive + (1.0 - target) * negative))
 }
 
 /// `target (log target - x)` for logarithms of probabilities `x`; `target` holds logarithms too if
