@@ -30,10 +30,12 @@ pub struct Compiled {
 
 /// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
 pub struct Derivative {
-    /// Gives the results, then what the backward part needs.
+    /// Gives the results, then what the backward part needs besides the inputs.
     pub forward: Arc<Compiled>,
-    /// Takes that and the cotangents of the results `seeds`; gives the gradients.
+    /// Takes `residuals` and the cotangents of the results `seeds`; gives the gradients.
     pub backward: Arc<Compiled>,
+    /// What the backward part takes from the inputs and the forward part.
+    pub residuals: Vec<transform::Residual>,
     /// Results that take a cotangent.
     pub seeds: Vec<usize>,
 }
@@ -169,6 +171,7 @@ impl Compiled {
         let derivative = Arc::new(Derivative {
             forward: Self::new(&parts.forward, self.precision)?,
             backward: Self::new(&parts.backward, self.precision)?,
+            residuals: parts.residuals,
             seeds: parts.seeds,
         });
         made.insert(wrt.to_vec(), derivative.clone());

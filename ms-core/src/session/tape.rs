@@ -6,7 +6,7 @@ use crate::ops::{self, Cotangents};
 use crate::tensor::{
     DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, SlotId, Tensor, current_dispatcher, with_dispatcher,
 };
-use crate::transform::{Gradients, Pullback, RuleEntry, Slot, pull_all};
+use crate::transform::{Gradients, Residual, RuleStep, Slot, Step, pull_all};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -25,7 +25,7 @@ struct State {
     /// Slots of watched tensors by identity. The steps keep the tensors, and so their addresses, alive.
     slots: FxHashMap<usize, Slot>,
     kept: Vec<Tensor>,
-    steps: Vec<Box<dyn Pullback>>,
+    steps: Vec<Box<dyn Step>>,
     /// Watched parameters, until they are written.
     parameters: FxHashMap<SlotId, Tensor>,
     next: Slot,
@@ -111,7 +111,7 @@ impl Tape {
         let mut gradients = Gradients::new(state.next as usize);
         for (at, result) in results.iter().enumerate() {
             if let Some(slot) = state.slot(result) {
-                gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()));
+                gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()))?;
             }
         }
         pull_all(state.steps.iter().map(|it| &**it), &mut gradients)?;
@@ -134,19 +134,24 @@ impl Tape {
         }
         let derivative = compiled.derivative(&wrt)?;
         let mut outputs = self.below(|| derivative.forward.call(inputs))?;
-        let residuals = outputs.split_off(compiled.results());
+        let saved = outputs.split_off(compiled.results());
+        let residuals = derivative.residuals.iter().map(|it| match *it {
+            Residual::Input(at) => inputs[at].clone(),
+            Residual::Saved(at) => saved[at].clone(),
+        });
+        let residuals = residuals.collect();
         let mut state = self.state.borrow_mut();
         let outputs: Vec<Tensor> = outputs;
         let output_slots = derivative.seeds.iter().map(|&i| Some(state.watch(&outputs[i]))).collect();
         let templates = derivative.seeds.iter().map(|&i| outputs[i].clone()).collect();
         let input_slots = wrt.iter().map(|&i| input_slots[i]).collect();
-        state.steps.push(Box::new(CallEntry { derivative, residuals, templates, input_slots, output_slots }));
+        state.steps.push(Box::new(CallStep { derivative, residuals, templates, input_slots, output_slots }));
         Ok(outputs)
     }
 }
 
 /// A step that is a compiled graph.
-struct CallEntry {
+struct CallStep {
     derivative: Arc<Derivative>,
     residuals: Vec<Tensor>,
     /// The results, for the shapes of absent cotangents.
@@ -155,7 +160,7 @@ struct CallEntry {
     output_slots: Vec<Option<Slot>>,
 }
 
-impl Pullback for CallEntry {
+impl Step for CallStep {
     fn inputs(&self) -> &[Option<Slot>] {
         &self.input_slots
     }
@@ -192,7 +197,7 @@ impl Dispatcher for Tape {
             }
         }
         let output_slots = outputs.iter().map(|it| it.dtype().is_float().then(|| state.watch(it))).collect();
-        state.steps.push(Box::new(RuleEntry {
+        state.steps.push(Box::new(RuleStep {
             op: call.op,
             attrs: call.attrs.clone(),
             inputs: call.inputs.iter().map(|&it| it.clone()).collect(),

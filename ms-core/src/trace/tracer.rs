@@ -322,6 +322,19 @@ impl Tracer {
         self.state.borrow_mut().frames.pop();
     }
 
+    /// Adds the nodes of `body`, whose inputs are the operands, to the innermost graph, and gives
+    /// its outputs.
+    ///
+    /// # Errors
+    /// [`Code::Escaped`] for an operand of another trace.
+    pub fn inline(&self, body: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+        let mut state = self.state.borrow_mut();
+        let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
+        let outputs = state.top().graph.inline(body, &inputs?);
+        let frame = state.top();
+        Ok(outputs.into_iter().map(|value| self.wrap(frame, value)).collect())
+    }
+
     /// Adds a node with regions to the innermost graph.
     ///
     /// # Errors

@@ -1,11 +1,22 @@
 //! Graph to graph: derivatives.
 
+mod activity;
+mod emit;
 mod expand;
+mod loops;
+mod regions;
 mod reverse;
 mod sizes;
+mod split;
+mod stacks;
+mod step;
+#[cfg(test)]
+mod tests;
 mod vmap;
 
 pub use expand::expand;
-pub use reverse::{Differentiated, Gradients, Pullback, RuleEntry, Slot, differentiate, pull_all, value_and_grad};
+pub use reverse::{Differentiated, differentiate, value_and_grad};
 pub use sizes::with_sizes;
+pub use split::Residual;
+pub use step::{Gradients, RuleStep, Slot, Step, pull_all};
 pub use vmap::vmap;

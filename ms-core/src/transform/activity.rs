@@ -1,0 +1,203 @@
+//! Which values of a graph gradients flow through: those that depend on an input of interest and
+//! that an output of interest depends on.
+
+use crate::ir::{Graph, Node};
+use crate::ops::{self, CALL, Derivative, IF, SCAN, ScanOperands, WHILE};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// What was found of a region, by the flags that were asked for; it holds the region, whose
+/// address is the key.
+type Known = RefCell<FxHashMap<(*const Graph, Vec<bool>), (Arc<Graph>, Vec<bool>)>>;
+
+/// Answers, kept for regions that stand in several nodes.
+#[derive(Default)]
+pub(super) struct Activity {
+    varied: Known,
+    useful: Known,
+}
+
+/// How a loop divides its operands and results.
+pub(super) struct Loop {
+    /// The position of the first carry among the operands.
+    pub first: usize,
+    /// How many carries there are.
+    pub carries: usize,
+    /// How many sequences there are.
+    pub sequences: usize,
+    /// The position of the first stacked result.
+    pub stacked: usize,
+    /// The number of iterations, where it is fixed.
+    pub length: Option<usize>,
+    /// From last to first.
+    pub reverse: bool,
+}
+
+impl Loop {
+    /// The division of a node, if it is a loop; its body is the last region.
+    pub fn of(node: &Node) -> Option<Self> {
+        if node.op == WHILE.op() {
+            let carries = node.attrs.int(0) as usize;
+            return Some(Self { first: 0, carries, sequences: 0, stacked: carries + 1, length: None, reverse: false });
+        }
+        if node.op != SCAN.op() {
+            return None;
+        }
+        let at = ScanOperands::of(&node.attrs);
+        Some(Self {
+            first: at.carries,
+            carries: at.sequences - at.carries,
+            sequences: at.invariants - at.sequences,
+            stacked: at.sequences - at.carries,
+            length: at.length,
+            reverse: at.reverse,
+        })
+    }
+
+    /// Flags of the operands as flags of the body's inputs.
+    fn inputs(&self, operands: &[bool]) -> Vec<bool> {
+        operands[self.first..].to_vec()
+    }
+
+    /// Flags of the results as flags of the body's outputs.
+    pub fn outputs(&self, results: &[bool]) -> Vec<bool> {
+        results[..self.carries].iter().chain(results.get(self.stacked..).unwrap_or_default()).copied().collect()
+    }
+}
+
+fn any(flags: &[bool]) -> bool {
+    flags.contains(&true)
+}
+
+fn join(mut a: Vec<bool>, b: &[bool]) -> Vec<bool> {
+    a.iter_mut().zip(b).for_each(|(a, b)| *a |= b);
+    a
+}
+
+impl Activity {
+    /// Which values gradients flow through, from the outputs to the inputs that are flagged.
+    pub fn active(&self, graph: &Graph, inputs: &[bool], outputs: &[bool]) -> Vec<bool> {
+        let (varied, useful) = (self.varied(graph, inputs), self.useful(graph, outputs));
+        varied.into_iter().zip(useful).map(|(a, b)| a && b).collect()
+    }
+
+    /// Which values depend on the flagged inputs.
+    fn varied(&self, graph: &Graph, inputs: &[bool]) -> Vec<bool> {
+        let mut flags = vec![false; graph.value_count()];
+        for (id, &flag) in graph.inputs().iter().zip(inputs) {
+            flags[id.0 as usize] |= flag && graph.ty(*id).dtype.is_float();
+        }
+        for (_, node) in graph.nodes() {
+            let operands: Vec<bool> = node.inputs.iter().map(|id| flags[id.0 as usize]).collect();
+            if any(&operands) {
+                for (id, flag) in node.outputs.iter().zip(self.results(node, &operands)) {
+                    flags[id.0 as usize] = flag && graph.ty(*id).dtype.is_float();
+                }
+            }
+        }
+        flags
+    }
+
+    /// Which values the flagged outputs depend on.
+    fn useful(&self, graph: &Graph, outputs: &[bool]) -> Vec<bool> {
+        let mut flags = vec![false; graph.value_count()];
+        for (id, &flag) in graph.outputs().iter().zip(outputs) {
+            flags[id.0 as usize] |= flag && graph.ty(*id).dtype.is_float();
+        }
+        for (_, node) in graph.nodes().rev() {
+            let results: Vec<bool> = node.outputs.iter().map(|id| flags[id.0 as usize]).collect();
+            if any(&results) {
+                for (id, flag) in node.inputs.iter().zip(self.operands(node, &results)) {
+                    flags[id.0 as usize] |= flag && graph.ty(*id).dtype.is_float();
+                }
+            }
+        }
+        flags
+    }
+
+    /// Which results of a node depend on the flagged operands.
+    fn results(&self, node: &Node, operands: &[bool]) -> Vec<bool> {
+        if let Some(parts) = Loop::of(node) {
+            let (inputs, outputs) = self.outputs_of_loop(&parts, node, parts.inputs(operands));
+            // A loop that does not run gives the carries that it was given.
+            let (carries, stacks) = (&inputs[..parts.carries], &outputs[parts.carries..]);
+            return [carries, &vec![false; node.outputs.len() - outputs.len()], stacks].concat();
+        }
+        if node.op == IF.op() {
+            let [a, b] = [0, 1].map(|at| self.outputs_of(&node.regions[at], operands[1..].to_vec()));
+            return join(a, &b);
+        }
+        if node.op == CALL.op() {
+            return self.outputs_of(&node.regions[0], operands.to_vec());
+        }
+        vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.outputs.len()]
+    }
+
+    /// Which operands of a node the flagged results depend on.
+    fn operands(&self, node: &Node, results: &[bool]) -> Vec<bool> {
+        if let Some(parts) = Loop::of(node) {
+            let (inputs, outputs) = self.inputs_of_loop(&parts, node, parts.outputs(results));
+            let (carries, others) = (&outputs[..parts.carries], &inputs[parts.carries..]);
+            return [&vec![false; parts.first], carries, others].concat();
+        }
+        if node.op == IF.op() {
+            let [a, b] = [0, 1].map(|at| self.inputs_of(&node.regions[at], results.to_vec()));
+            return [vec![false], join(a, &b)].concat();
+        }
+        if node.op == CALL.op() {
+            return self.inputs_of(&node.regions[0], results.to_vec());
+        }
+        vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.inputs.len()]
+    }
+
+    /// Which inputs and outputs of a loop's body depend, in some iteration, on the flagged inputs.
+    pub fn outputs_of_loop(&self, parts: &Loop, node: &Node, mut inputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
+        let body = node.regions.last().expect("a loop has a body");
+        loop {
+            let outputs = self.outputs_of(body, inputs.clone());
+            let carried = join(inputs.clone(), &outputs[..parts.carries]);
+            if carried == inputs {
+                return (inputs, outputs);
+            }
+            inputs = carried;
+        }
+    }
+
+    /// Which inputs and outputs of a loop's body the flagged outputs depend on in some iteration.
+    pub fn inputs_of_loop(&self, parts: &Loop, node: &Node, mut outputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
+        let body = node.regions.last().expect("a loop has a body");
+        loop {
+            let inputs = self.inputs_of(body, outputs.clone());
+            let carried = join(outputs.clone(), &inputs[..parts.carries]);
+            if carried == outputs {
+                return (inputs, outputs);
+            }
+            outputs = carried;
+        }
+    }
+
+    fn outputs_of(&self, region: &Arc<Graph>, inputs: Vec<bool>) -> Vec<bool> {
+        known(&self.varied, region, inputs, |inputs| {
+            let flags = self.varied(region, inputs);
+            region.outputs().iter().map(|id| flags[id.0 as usize]).collect()
+        })
+    }
+
+    fn inputs_of(&self, region: &Arc<Graph>, outputs: Vec<bool>) -> Vec<bool> {
+        known(&self.useful, region, outputs, |outputs| {
+            let flags = self.useful(region, outputs);
+            region.inputs().iter().map(|id| flags[id.0 as usize]).collect()
+        })
+    }
+}
+
+fn known(table: &Known, region: &Arc<Graph>, flags: Vec<bool>, find: impl FnOnce(&[bool]) -> Vec<bool>) -> Vec<bool> {
+    let key = (Arc::as_ptr(region), flags);
+    if let Some((_, known)) = table.borrow().get(&key) {
+        return known.clone();
+    }
+    let found = find(&key.1);
+    table.borrow_mut().insert(key, (region.clone(), found.clone()));
+    found
+}

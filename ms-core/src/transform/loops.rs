@@ -1,0 +1,217 @@
+//! Reverse mode through loops.
+//!
+//! The forward loop keeps, for every iteration, what the backward part of its body needs; the
+//! backward part is a scan over that in the other direction, whose carries are the gradients of
+//! the carries and, summed over the iterations, of the values that stay the same.
+
+use super::activity::Loop;
+use super::emit::{emit, tracer, zeros};
+use super::regions::placed;
+use super::reverse::{Differentiated, Pull, Reverse, Wanted, input_types};
+use super::split::{Policy, Residual};
+use super::stacks::scan_attrs;
+use crate::error::Result;
+use crate::ir::{Graph, Node};
+use crate::ops::{self, CONSTANT, SCAN, WHILE};
+use crate::tensor::{Array, Attrs, Literal, Tensor, Type};
+use crate::trace;
+use std::sync::Arc;
+
+/// What the backward scan is made of; positions are those of the body's inputs.
+struct Backward {
+    parts: Differentiated,
+    /// Carries that have gradients.
+    carries: Vec<usize>,
+    /// Sequences that have gradients.
+    sequences: Vec<usize>,
+    /// Values that stay the same and have gradients.
+    constants: Vec<usize>,
+    /// Stacked results that gradients may reach.
+    stacked: Vec<usize>,
+    /// Where the backward part of the body finds its residuals.
+    residuals: Vec<Kept>,
+    /// Types of the body's inputs and outputs.
+    inputs: Vec<Type>,
+    outputs: Vec<Type>,
+    /// The iterations: their number, where it is fixed, or the tensor that counts them.
+    length: Option<usize>,
+    count: Option<Tensor>,
+    reverse: bool,
+}
+
+/// A residual of the body.
+enum Kept {
+    /// One for each iteration.
+    Sequence(Tensor),
+    /// The same in all.
+    Constant(Tensor),
+}
+
+impl Reverse {
+    pub(super) fn repeat(
+        &self,
+        node: &Node,
+        at: &Loop,
+        operands: &[Tensor],
+        wanted: Wanted,
+    ) -> Result<(Vec<Tensor>, Pull)> {
+        let body = node.regions.last().expect("a loop has a body");
+        let inputs = input_types(body);
+        let constants = at.carries + at.sequences;
+        let given = &wanted.inputs[at.first..];
+        let (varied, _) = self.activity.outputs_of_loop(at, node, given.to_vec());
+        let (_, useful) = self.activity.inputs_of_loop(at, node, at.outputs(&wanted.outputs));
+        let stacked: Vec<usize> = (at.carries..useful.len()).filter(|&it| useful[it]).collect();
+        let carries: Vec<usize> = (0..at.carries).filter(|&it| varied[it] && useful[it]).collect();
+        let wanted_inputs = |from: usize, to: usize| (from..to).filter(|&it| given[it]).collect::<Vec<usize>>();
+        let sequences = wanted_inputs(at.carries, constants);
+        let same = wanted_inputs(constants, inputs.len());
+        let wrt: Vec<usize> = carries.iter().chain(&sequences).chain(&same).copied().collect();
+        let seeds: Vec<usize> = carries.iter().chain(&stacked).copied().collect();
+        let policy = Policy { is_body: true, constants: constants..inputs.len() };
+        let parts = self.differentiate(body, &wrt, &seeds, &policy, &[])?;
+
+        let (results, count, kept) = forward(node, at, operands, &parts)?;
+        let pushed = parts.forward.outputs().len() - body.outputs().len();
+        let (saved, mut carried) = (&kept[..pushed], kept[pushed..].iter());
+        let own = &operands[at.first..];
+        let residuals = parts.residuals.iter().map(|it| match *it {
+            Residual::Saved(at) => Kept::Sequence(saved[at].clone()),
+            Residual::Input(it) if it < at.carries => {
+                Kept::Sequence(carried.next().expect("every carry that crosses is kept").clone())
+            }
+            Residual::Input(it) if it < constants => Kept::Sequence(own[it].clone()),
+            Residual::Input(it) => Kept::Constant(own[it].clone()),
+        });
+        let backward = Backward {
+            residuals: residuals.collect(),
+            outputs: body.outputs().iter().map(|&it| body.ty(it).clone()).collect(),
+            parts,
+            carries,
+            sequences,
+            constants: same,
+            stacked,
+            inputs,
+            length: at.length,
+            count,
+            reverse: !at.reverse,
+        };
+        let (first, results_at) = (at.first, at.stacked - at.carries);
+        let operands = operands.len();
+        let pull: Pull = Box::new(move |cotangents| {
+            // Of the body's outputs, the carries are results at the same place, the others behind.
+            let of = |output: usize| {
+                let at = if backward.carries.contains(&output) { output } else { output + results_at };
+                cotangents[at].as_ref()
+            };
+            let (order, gradients) = backward.run(of)?;
+            let at: Vec<usize> = order.into_iter().map(|it| first + it).collect();
+            Ok(placed(operands, &at, gradients))
+        });
+        Ok((results, pull))
+    }
+}
+
+/// Adds the loop with a body that pushes what crosses, too: its own results, the number of
+/// iterations where it is not fixed, and the new stacks: what the body saves, then its carries.
+fn forward(
+    node: &Node,
+    at: &Loop,
+    operands: &[Tensor],
+    parts: &Differentiated,
+) -> Result<(Vec<Tensor>, Option<Tensor>, Vec<Tensor>)> {
+    let mut body = (*parts.forward).clone();
+    let carried = parts.residuals.iter().filter_map(|it| match *it {
+        Residual::Input(it) if it < at.carries => Some(body.inputs()[it]),
+        _ => None,
+    });
+    let mut outputs: Vec<_> = body.outputs().iter().copied().chain(carried).collect();
+    let before = node.outputs.len();
+    let is_while = node.op == WHILE.op();
+    if is_while && outputs.len() == at.carries {
+        // A loop that pushes nothing does not count.
+        let mark = Literal::from_array(&Array::from_slice(&[], &[true]));
+        let ty = Array::from_slice(&[], &[true]).ty();
+        let id = body.add_node(Node::new(CONSTANT.op(), Attrs::new([mark.into()]), []), [ty]);
+        outputs.push(body.node(id).outputs[0]);
+    }
+    body.set_outputs(outputs);
+    let body = Arc::new(body);
+    if !is_while {
+        let mut results = emit(&SCAN, node.attrs.clone(), &[body], operands)?;
+        let kept = results.split_off(before);
+        return Ok((results, at.length.is_none().then(|| operands[0].clone()), kept));
+    }
+    let mut results = emit(&WHILE, node.attrs.clone(), &[node.regions[0].clone(), body], operands)?;
+    let count = results[at.carries].clone();
+    let kept = results.split_off(before.max(at.carries + 1));
+    results.truncate(before);
+    Ok((results, Some(count), kept))
+}
+
+impl Backward {
+    /// The gradients of some of the body's inputs over the whole loop, from the cotangents of its
+    /// outputs. Gives which inputs they are, first.
+    fn run<'a>(&self, cotangent: impl Fn(usize) -> Option<&'a Tensor>) -> Result<(Vec<usize>, Vec<Tensor>)> {
+        let reached: Vec<usize> = self.stacked.iter().copied().filter(|&it| cotangent(it).is_some()).collect();
+        let (mut kept, mut constants) = (Vec::new(), Vec::new());
+        for residual in &self.residuals {
+            match residual {
+                Kept::Sequence(it) => kept.push(it.clone()),
+                Kept::Constant(it) => constants.push(it.clone()),
+            }
+        }
+        let body = self.body(&reached, &kept, &constants)?;
+        let start = |&it: &usize| cotangent(it).cloned().unwrap_or_else(|| zeros(&self.inputs[it]));
+        let mut operands: Vec<Tensor> = self.count.iter().filter(|_| self.length.is_none()).cloned().collect();
+        operands.extend(self.carries.iter().map(start));
+        operands.extend(self.constants.iter().map(|&it| zeros(&self.inputs[it])));
+        operands.extend(kept.iter().cloned());
+        operands.extend(reached.iter().filter_map(|&it| cotangent(it).cloned()));
+        operands.extend(constants);
+        let carries = self.carries.len() + self.constants.len();
+        let attrs = scan_attrs(self.length, carries, kept.len() + reached.len(), self.reverse);
+        let gradients = emit(&SCAN, attrs, &[Arc::new(body)], &operands)?;
+        let order = self.carries.iter().chain(&self.constants).chain(&self.sequences).copied().collect();
+        Ok((order, gradients))
+    }
+
+    /// The body of the backward scan. It takes the cotangents of the carries after an iteration,
+    /// the sums for the constants, the residuals, the cotangents of the stacked results that
+    /// gradients reached, and the constants; it gives the cotangents before the iteration, the
+    /// sums, and the gradients of the sequences' elements.
+    fn body(&self, reached: &[usize], kept: &[Tensor], constants: &[Tensor]) -> Result<Graph> {
+        let element = |stack: &Tensor| {
+            let ty = stack.ty();
+            Type::new(ty.dtype, ty.dims[1..].iter().copied().collect())
+        };
+        let mut types: Vec<Type> =
+            self.carries.iter().chain(&self.constants).map(|&it| self.inputs[it].clone()).collect();
+        types.extend(kept.iter().map(element));
+        types.extend(reached.iter().map(|&it| self.outputs[it].clone()));
+        types.extend(constants.iter().map(Tensor::ty));
+        trace::build(self.parts.backward.name(), &types, |inputs| {
+            let (carries, inputs) = inputs.split_at(self.carries.len());
+            let (sums, inputs) = inputs.split_at(self.constants.len());
+            let (kept, inputs) = inputs.split_at(kept.len());
+            let (arrived, constants) = inputs.split_at(reached.len());
+            let (mut kept, mut constants) = (kept.iter(), constants.iter());
+            let residuals = self.residuals.iter().map(|it| match it {
+                Kept::Sequence(_) => kept.next().expect("counted above").clone(),
+                Kept::Constant(_) => constants.next().expect("counted above").clone(),
+            });
+            let mut operands: Vec<Tensor> = residuals.collect();
+            operands.extend(carries.iter().cloned());
+            operands.extend(self.stacked.iter().map(|it| match reached.iter().position(|reached| reached == it) {
+                Some(at) => arrived[at].clone(),
+                None => zeros(&self.outputs[*it]),
+            }));
+            let gradients = tracer().inline(&self.parts.backward, &operands)?;
+            // In the order of the inputs of interest: carries, sequences, constants.
+            let (carries, rest) = gradients.split_at(self.carries.len());
+            let (sequences, same) = rest.split_at(self.sequences.len());
+            let sums = sums.iter().zip(same).map(|(sum, share)| ops::add(sum, share));
+            Ok(carries.iter().cloned().chain(sums).chain(sequences.iter().cloned()).collect())
+        })
+    }
+}

@@ -1,0 +1,181 @@
+//! Reverse mode through calls and branches.
+
+use super::emit::{emit, emit_node, is_stack, tracer, zeros};
+use super::reverse::{Differentiated, Length, Pull, Reverse, Wanted, input_types, lengths_inside};
+use super::split::{Policy, Residual};
+use super::stacks::{zero_stack, zeros_of};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node};
+use crate::ops::{CALL, IF};
+use crate::tensor::{Attrs, Tensor, Type};
+use crate::trace;
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The positions of set flags.
+pub(super) fn positions(flags: &[bool]) -> Vec<usize> {
+    (0..flags.len()).filter(|&at| flags[at]).collect()
+}
+
+/// Cotangents of results of these types: zeros for those that no gradient reached.
+fn filled(
+    cotangents: &[Option<Tensor>],
+    seeds: &[usize],
+    types: &[Type],
+    lengths: &[Option<Length>],
+) -> Result<Vec<Tensor>> {
+    let cotangent = |&at: &usize| match &cotangents[at] {
+        Some(cotangent) => Ok(cotangent.clone()),
+        None => zeros_of(&types[at], || lengths[at].as_ref().map(Length::tensor)),
+    };
+    seeds.iter().map(cotangent).collect()
+}
+
+/// Gradients of some of `count` operands.
+pub(super) fn placed(count: usize, at: &[usize], gradients: Vec<Tensor>) -> SmallVec<[Option<Tensor>; 3]> {
+    let mut placed = SmallVec::from_elem(None, count);
+    at.iter().zip(gradients).for_each(|(&at, gradient)| placed[at] = Some(gradient));
+    placed
+}
+
+impl Reverse {
+    /// Adds a node with regions so that its derivative can be taken. Gives its results, and how
+    /// gradients are pulled back through it.
+    pub fn control(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
+        if node.op == CALL.op() {
+            return self.call(node, operands, wanted);
+        }
+        if node.op == IF.op() {
+            return self.branch(node, operands, wanted);
+        }
+        match super::activity::Loop::of(node) {
+            Some(parts) => self.repeat(node, &parts, operands, wanted),
+            None => {
+                let op = node.op;
+                let refuse: Pull =
+                    Box::new(move |_| Err(Error::new(Code::NoGradient, "no derivative").with_op(op.name())));
+                Ok((emit_node(node, operands)?, refuse))
+            }
+        }
+    }
+
+    fn call(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
+        let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
+        let parts = self.region(&node.regions[0], &wrt, &seeds)?;
+        let mut outputs = emit(&CALL, Attrs::none(), &[parts.forward.clone()], operands)?;
+        let saved = outputs.split_off(node.outputs.len());
+        let residuals = parts.residuals.iter().map(|it| match *it {
+            Residual::Input(at) => operands[at].clone(),
+            Residual::Saved(at) => saved[at].clone(),
+        });
+        let residuals: Vec<Tensor> = residuals.collect();
+        let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
+        let count = operands.len();
+        let pull: Pull = Box::new(move |cotangents| {
+            let mut inputs = residuals.clone();
+            inputs.extend(filled(cotangents, &parts.seeds, &types, &wanted.lengths)?);
+            let gradients = emit(&CALL, Attrs::none(), &[parts.backward.clone()], &inputs)?;
+            Ok(placed(count, &wrt, gradients))
+        });
+        Ok((outputs, pull))
+    }
+
+    fn branch(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
+        let (condition, given) = operands.split_first().expect("a branch has a condition");
+        let wrt: Vec<usize> = positions(&wanted.inputs[1..]);
+        let seeds = positions(&wanted.outputs);
+        let lengths = lengths_inside(node);
+        let arm = |at: usize| self.differentiate(&node.regions[at], &wrt, &seeds, &Policy::default(), &lengths);
+        let arms = Arms::of([arm(0)?, arm(1)?]);
+        let results = node.outputs.len();
+        let forward = [Arc::new(arms.forward(0, results)?), Arc::new(arms.forward(1, results)?)];
+        let mut outputs = emit(&IF, Attrs::none(), &forward, operands)?;
+        let saved = outputs.split_off(results);
+        let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
+        let (condition, given) = (condition.clone(), given.to_vec());
+        let pull: Pull = Box::new(move |cotangents| {
+            let cotangents = filled(cotangents, &seeds, &types, &wanted.lengths)?;
+            let backward =
+                [Arc::new(arms.backward(0, &given, &cotangents)?), Arc::new(arms.backward(1, &given, &cotangents)?)];
+            let inputs: Vec<Tensor> =
+                [&condition].into_iter().chain(&given).chain(&saved).chain(&cotangents).cloned().collect();
+            let gradients = emit(&IF, Attrs::none(), &backward, &inputs)?;
+            let at: Vec<usize> = wrt.iter().map(|at| at + 1).collect();
+            Ok(placed(given.len() + 1, &at, gradients))
+        });
+        Ok((outputs, pull))
+    }
+}
+
+/// The derivatives of the two regions of a branch, whose results are alike: what either saves has
+/// a place among the results of both, and shares it with something of the same type that the
+/// other one saves.
+struct Arms {
+    parts: [Differentiated; 2],
+    /// Types of the places.
+    types: Vec<Type>,
+    /// The place of each value that a region saves.
+    places: [Vec<usize>; 2],
+}
+
+impl Arms {
+    fn of(parts: [Differentiated; 2]) -> Self {
+        let saved = |at: usize| {
+            let parts: &Differentiated = &parts[at];
+            let count = parts.residuals.iter().filter(|it| matches!(it, Residual::Saved(_))).count();
+            let outputs = parts.forward.outputs();
+            outputs[outputs.len() - count..].iter().map(|&it| parts.forward.ty(it).clone()).collect::<Vec<Type>>()
+        };
+        let mut types = saved(0);
+        let first: Vec<usize> = (0..types.len()).collect();
+        let mut free = vec![true; types.len()];
+        let second = saved(1).into_iter().map(|ty| match (0..free.len()).find(|&at| free[at] && types[at] == ty) {
+            Some(at) => {
+                free[at] = false;
+                at
+            }
+            None => {
+                types.push(ty);
+                types.len() - 1
+            }
+        });
+        let second = second.collect();
+        Self { types, places: [first, second], parts }
+    }
+
+    /// A region that fills all places: those of the other one with zeros.
+    fn forward(&self, arm: usize, results: usize) -> Result<Graph> {
+        let graph = &self.parts[arm].forward;
+        trace::build(graph.name(), &input_types(graph), |inputs| {
+            let mut outputs = tracer().inline(graph, inputs)?;
+            let saved = outputs.split_off(results);
+            for (place, ty) in self.types.iter().enumerate() {
+                let own = self.places[arm].iter().position(|it| *it == place);
+                outputs.push(match own {
+                    Some(at) => saved[at].clone(),
+                    None if is_stack(ty) => zero_stack(&Tensor::scalar(0i64), ty)?,
+                    None => zeros(ty),
+                });
+            }
+            Ok(outputs)
+        })
+    }
+
+    /// A region that takes the operands, all places, and the cotangents.
+    fn backward(&self, arm: usize, operands: &[Tensor], cotangents: &[Tensor]) -> Result<Graph> {
+        let parts = &self.parts[arm];
+        let given: Vec<Type> = operands.iter().map(Tensor::ty).collect();
+        let cotangents = cotangents.iter().map(Tensor::ty);
+        let types: Vec<Type> = given.iter().chain(&self.types).cloned().chain(cotangents).collect();
+        trace::build(parts.backward.name(), &types, |inputs| {
+            let (given, inputs) = inputs.split_at(operands.len());
+            let (places, cotangents) = inputs.split_at(self.types.len());
+            let residuals = parts.residuals.iter().map(|it| match *it {
+                Residual::Input(at) => &given[at],
+                Residual::Saved(at) => &places[self.places[arm][at]],
+            });
+            let inputs: Vec<Tensor> = residuals.chain(cotangents).cloned().collect();
+            tracer().inline(&parts.backward, &inputs)
+        })
+    }
+}

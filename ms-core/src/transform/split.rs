@@ -1,0 +1,161 @@
+//! Cutting a graph that computes results and gradients into what runs forward and what runs when
+//! the gradients of the results are there.
+
+use super::emit::is_stack;
+use crate::ir::{Def, Graph, Node, NodeId, ValueId};
+use crate::ops::{self, Lowering};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What the backward part may take from the forward part, and what it computes again.
+#[derive(Clone, Default)]
+pub(super) struct Policy {
+    /// It is the body of a loop: what crosses is kept once for every iteration, so that stacks,
+    /// whose length is another one in each, are made again.
+    pub is_body: bool,
+    /// Inputs that stay the same in all iterations: what depends on them alone is computed again.
+    pub constants: Range<usize>,
+}
+
+/// A value that the backward part takes from the forward part.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Residual {
+    /// An input of the graph.
+    Input(usize),
+    /// An output of the forward part, counted behind the results of the graph.
+    Saved(usize),
+}
+
+/// A graph in two parts.
+pub(super) struct Split {
+    /// Inputs: the own inputs of the graph. Outputs: its results, then what is saved.
+    pub forward: Arc<Graph>,
+    /// Inputs: `residuals`, then the remaining inputs. Outputs: the remaining ones.
+    pub backward: Arc<Graph>,
+    /// What crosses.
+    pub residuals: Vec<Residual>,
+}
+
+/// Cuts `joint` into the part that gives its first `results` outputs from its first `own` inputs,
+/// and the rest.
+pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) -> Split {
+    let cut = Cut { late: late(joint, own), joint, policy, constant: constant(joint, &policy.constants) };
+    let (ahead, behind) = joint.outputs().split_at(results);
+    let mut again = vec![false; joint.len()];
+    let mut crossing = Vec::new();
+    let mut seen = vec![false; joint.value_count()];
+    let mut wanted = behind.to_vec();
+    while let Some(value) = wanted.pop() {
+        if std::mem::replace(&mut seen[value.0 as usize], true) {
+            continue;
+        }
+        match joint.value(value).def {
+            Def::Result(id, _) if cut.late[value.0 as usize] || cut.is_made_again(joint.node(id)) => {
+                if !std::mem::replace(&mut again[id.0 as usize], true) {
+                    wanted.extend(&joint.node(id).inputs);
+                }
+            }
+            Def::Input(at) if at as usize >= own => {}
+            _ => crossing.push(value),
+        }
+    }
+    // In the order of definition, whatever the search found first.
+    crossing.sort_unstable();
+    let mut saved = Vec::new();
+    let residuals = crossing.iter().map(|&value| match joint.value(value).def {
+        Def::Input(at) => Residual::Input(at as usize),
+        Def::Result(..) => {
+            saved.push(value);
+            Residual::Saved(saved.len() - 1)
+        }
+    });
+    let residuals = residuals.collect();
+    let given = &joint.inputs()[..own];
+    let outputs: Vec<ValueId> = ahead.iter().chain(&saved).copied().collect();
+    let forward = extract(joint, joint.name(), given, &outputs, &needed(joint, &outputs));
+    let given: Vec<ValueId> = crossing.iter().chain(&joint.inputs()[own..]).copied().collect();
+    let name = format!("{}_backward", joint.name());
+    let backward = extract(joint, &name, &given, behind, &again);
+    Split { forward: Arc::new(forward), backward: Arc::new(backward), residuals }
+}
+
+struct Cut<'a> {
+    joint: &'a Graph,
+    policy: &'a Policy,
+    late: Vec<bool>,
+    constant: Vec<bool>,
+}
+
+impl Cut<'_> {
+    /// Whether the backward part computes a node of the forward part again.
+    fn is_made_again(&self, node: &Node) -> bool {
+        if node.inputs.iter().all(|it| self.constant[it.0 as usize]) {
+            return true;
+        }
+        if self.policy.is_body && node.outputs.iter().any(|&it| is_stack(self.joint.ty(it))) {
+            return true;
+        }
+        // A view costs nothing, where its operand is no larger than itself.
+        let size = |id: ValueId| self.joint.ty(id).numel();
+        matches!(ops::definition(node.op).lowering, Lowering::View(_))
+            && matches!((size(node.inputs[0]), size(node.outputs[0])), (Some(from), Some(to)) if from <= to)
+    }
+}
+
+/// Which values depend on an input behind the first `own` ones.
+fn late(joint: &Graph, own: usize) -> Vec<bool> {
+    let mut late = vec![false; joint.value_count()];
+    joint.inputs()[own..].iter().for_each(|id| late[id.0 as usize] = true);
+    for (_, node) in joint.nodes() {
+        if node.inputs.iter().any(|it| late[it.0 as usize]) {
+            node.outputs.iter().for_each(|id| late[id.0 as usize] = true);
+        }
+    }
+    late
+}
+
+/// Which values depend on nothing but the inputs of a range.
+fn constant(joint: &Graph, inputs: &Range<usize>) -> Vec<bool> {
+    let mut constant = vec![false; joint.value_count()];
+    joint.inputs()[inputs.clone()].iter().for_each(|id| constant[id.0 as usize] = true);
+    for (_, node) in joint.nodes() {
+        let all = node.inputs.iter().all(|it| constant[it.0 as usize]);
+        node.outputs.iter().for_each(|id| constant[id.0 as usize] = all);
+    }
+    constant
+}
+
+/// Which nodes some outputs need.
+fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
+    let mut needed = vec![false; graph.len()];
+    let mark = |ids: &[ValueId], needed: &mut [bool]| {
+        for &id in ids {
+            if let Def::Result(NodeId(at), _) = graph.value(id).def {
+                needed[at as usize] = true;
+            }
+        }
+    };
+    mark(outputs, &mut needed);
+    for (id, node) in graph.nodes().rev() {
+        if needed[id.0 as usize] {
+            mark(&node.inputs, &mut needed);
+        }
+    }
+    needed
+}
+
+/// The nodes of `from` that `take` flags, as a graph of their own.
+fn extract(from: &Graph, name: &str, inputs: &[ValueId], outputs: &[ValueId], take: &[bool]) -> Graph {
+    let mut to = Graph::new(name);
+    let mut map = vec![ValueId(u32::MAX); from.value_count()];
+    for &input in inputs {
+        map[input.0 as usize] = to.add_input(from.ty(input).clone());
+    }
+    for (id, node) in from.nodes() {
+        if take[id.0 as usize] {
+            to.inline_node(from, node, &mut map);
+        }
+    }
+    to.set_outputs(outputs.iter().map(|it| map[it.0 as usize]));
+    to
+}

@@ -1,0 +1,92 @@
+//! Stacks: sequences whose length only the run of a loop decides. Nothing but a `scan` looks into
+//! one, so what gradients need of them are scans.
+
+use super::emit::{emit, is_stack, zeros};
+use crate::error::Result;
+use crate::ir::{Def, Graph, Node, ValueId};
+use crate::ops::{self, CALL, IF, SCAN, ScanOperands, WHILE};
+use crate::tensor::{Attrs, Tensor, Type};
+use crate::trace;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// The attributes of a scan over stacks.
+pub(super) fn scan_attrs(length: Option<usize>, carries: usize, sequences: usize, reverse: bool) -> Attrs {
+    let length = length.map_or(-1, |it| it as i64);
+    Attrs::new([length.into(), carries.into(), sequences.into(), reverse.into()])
+}
+
+/// The type of an element of a stack.
+fn element(ty: &Type) -> Type {
+    Type::new(ty.dtype, ty.dims[1..].iter().copied().collect())
+}
+
+/// The sums of the elements of two stacks of `count` elements.
+pub(super) fn add(count: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let ty = element(&a.ty());
+    let body = trace::build("add", &[ty.clone(), ty], |it| Ok(vec![ops::add(&it[0], &it[1])]))?;
+    let operands = [count.clone(), a.clone(), b.clone()];
+    Ok(emit(&SCAN, scan_attrs(None, 0, 2, false), &[Arc::new(body)], &operands)?.remove(0))
+}
+
+/// A stack of the type `ty` of `count` elements that are zeros.
+pub(super) fn zero_stack(count: &Tensor, ty: &Type) -> Result<Tensor> {
+    let ty = element(ty);
+    let body = trace::build("zeros", &[], |_| Ok(vec![zeros(&ty)]))?;
+    Ok(emit(&SCAN, scan_attrs(None, 0, 0, false), &[Arc::new(body)], std::slice::from_ref(count))?.remove(0))
+}
+
+/// Zeros of a type; where it is that of a stack, `count` of them.
+pub(super) fn zeros_of(ty: &Type, count: impl FnOnce() -> Option<Tensor>) -> Result<Tensor> {
+    if !is_stack(ty) {
+        return Ok(zeros(ty));
+    }
+    // A stack that no scan takes has no gradient that anybody looks at.
+    zero_stack(&count().unwrap_or_else(|| Tensor::scalar(0i64)), ty)
+}
+
+/// For the stacks of a graph: the value that is the number of their elements. Every stack comes
+/// from a loop that counts, or goes to a scan that is told.
+pub(super) fn counts(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
+    let mut found = FxHashMap::default();
+    let stack = |id: &ValueId| is_stack(graph.ty(*id));
+    let values = graph.nodes().flat_map(|(_, node)| node.inputs.iter().chain(&node.outputs));
+    if !values.chain(graph.inputs()).any(stack) {
+        return found;
+    }
+    for (_, node) in graph.nodes().filter(|(_, node)| node.inputs.iter().chain(&node.outputs).any(stack)) {
+        if node.op == WHILE.op() {
+            let count = node.outputs[node.attrs.int(0) as usize];
+            found.extend(node.outputs.iter().filter(|it| stack(it)).map(|&it| (it, count)));
+        } else if node.op == SCAN.op() {
+            if ScanOperands::of(&node.attrs).length.is_none() {
+                let stacks = node.inputs.iter().chain(&node.outputs).filter(|it| stack(it));
+                stacks.for_each(|&it| {
+                    found.entry(it).or_insert(node.inputs[0]);
+                });
+            }
+        } else if node.op == CALL.op() || node.op == IF.op() {
+            node.regions.iter().for_each(|region| counts_inside(node, region, &mut found));
+        }
+    }
+    found
+}
+
+/// Adds what a region of a call or a branch tells of the stacks that enter and leave it.
+fn counts_inside(node: &Node, region: &Graph, found: &mut FxHashMap<ValueId, ValueId>) {
+    let operands = &node.inputs[node.inputs.len() - region.inputs().len()..];
+    let inside = counts(region);
+    // A value of the region as one of the graph around it.
+    let around = |id: ValueId| match region.value(id).def {
+        Def::Input(at) => Some(operands[at as usize]),
+        Def::Result(..) => region.outputs().iter().position(|it| *it == id).map(|at| node.outputs[at]),
+    };
+    for (&stack, &count) in &inside {
+        let Some(count) = around(count) else { continue };
+        let entered = region.inputs().iter().zip(operands).filter(|(id, _)| **id == stack).map(|it| *it.1);
+        let left = region.outputs().iter().zip(&node.outputs).filter(|(id, _)| **id == stack).map(|it| *it.1);
+        for it in entered.chain(left) {
+            found.entry(it).or_insert(count);
+        }
+    }
+}

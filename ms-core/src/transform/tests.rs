@@ -1,0 +1,237 @@
+//! Derivatives of graphs with regions, held to central differences, to the third order.
+
+use super::{differentiate, value_and_grad};
+use crate::ir::{Def, Graph, Type};
+use crate::ops::{self, evaluate_graph, parse_graph, verify};
+use crate::tensor::{Array, DType};
+use crate::trace;
+
+/// Graphs of float inputs, all of type f64[], with points to differentiate at.
+const GRAPHS: &[(&str, &str, &[&[f64]])] = &[
+    (
+        "if",
+        "
+        graph @yes(%x: f64[], %y: f64[]) -> (f64[]) {
+          %a = mul %x, %y : f64[]
+          %b = exp %a : f64[]
+          %c = mul %b, %x : f64[]
+          return %c
+        }
+        graph @no(%x: f64[], %y: f64[]) -> (f64[]) { %a = sin %x : f64[] %b = mul %a, %a : f64[] return %b }
+        graph @main(%x: f64[], %y: f64[]) -> (f64[]) {
+          %c = less %x, %y : bool[]
+          %z = if @yes @no %c, %x, %y : f64[]
+          return %z
+        }",
+        &[&[0.5, 0.8], &[0.8, 0.5]],
+    ),
+    (
+        "while",
+        "
+        graph @more(%x: f64[], %i: f64[], %k: f64[], %n: f64[]) -> (bool[]) { %c = less %i, %n : bool[] return %c }
+        graph @body(%x: f64[], %i: f64[], %k: f64[], %n: f64[]) -> (f64[], f64[]) {
+          %a = sin %x : f64[]
+          %b = mul %a, %k : f64[]
+          %x1 = add %b, %x : f64[]
+          %one = constant {value = f64[](1)} : f64[]
+          %i1 = add %i, %one : f64[]
+          return %x1, %i1
+        }
+        graph @main(%x: f64[], %k: f64[], %n: f64[]) -> (f64[]) {
+          %i = constant {value = f64[](0)} : f64[]
+          %n1 = mul %n, %n : f64[]
+          %y, %j = while @more @body %x, %i, %k, %n1 {carries = 2} : f64[], f64[]
+          return %y
+        }",
+        &[&[0.7, 0.3, 1.6], &[0.7, 0.3, 0.0], &[-0.4, 1.3, 2.2]],
+    ),
+    (
+        "a loop that is linear",
+        "
+        graph @more(%x: f64[], %y: f64[]) -> (bool[]) {
+          %t = constant {value = f64[](10)} : f64[]
+          %c = less %x, %t : bool[]
+          return %c
+        }
+        graph @body(%x: f64[], %y: f64[]) -> (f64[]) { %a = add %x, %y : f64[] return %a }
+        graph @main(%x: f64[], %y: f64[]) -> (f64[]) { %z = while @more @body %x, %y {carries = 1} : f64[] return %z }",
+        &[&[1.3, 2.7]],
+    ),
+    (
+        "a loop in a loop",
+        "
+        graph @again(%x: f64[], %t: f64[]) -> (bool[]) { %c = less %x, %t : bool[] return %c }
+        graph @step(%x: f64[], %t: f64[]) -> (f64[]) {
+          %a = mul %x, %x : f64[]
+          %b = exp %a : f64[]
+          %c = mul %b, %x : f64[]
+          return %c
+        }
+        graph @more(%x: f64[], %s: f64[], %k: f64[]) -> (bool[]) {
+          %t = constant {value = f64[](3)} : f64[]
+          %c = less %s, %t : bool[]
+          return %c
+        }
+        graph @body(%x: f64[], %s: f64[], %k: f64[]) -> (f64[], f64[]) {
+          %t = constant {value = f64[](2)} : f64[]
+          %a = while @again @step %x, %t {carries = 1} : f64[]
+          %s1 = add %s, %a : f64[]
+          %l = log %a : f64[]
+          %m = mul %l, %k : f64[]
+          return %m, %s1
+        }
+        graph @main(%x: f64[], %k: f64[]) -> (f64[]) {
+          %s = constant {value = f64[](0)} : f64[]
+          %y, %z = while @more @body %x, %s, %k {carries = 2} : f64[], f64[]
+          %w = mul %y, %z : f64[]
+          return %w
+        }",
+        &[&[0.6, 0.9]],
+    ),
+    (
+        "a loop in a branch in a loop",
+        "
+        graph @again(%x: f64[]) -> (bool[]) { %t = constant {value = f64[](2)} : f64[] %c = less %x, %t : bool[] return %c }
+        graph @step(%x: f64[]) -> (f64[]) { %b = exp %x : f64[] %c = mul %b, %x : f64[] return %c }
+        graph @yes(%x: f64[], %k: f64[]) -> (f64[]) {
+          %a = while @again @step %x {carries = 1} : f64[]
+          %b = div %x, %a : f64[]
+          return %b
+        }
+        graph @no(%x: f64[], %k: f64[]) -> (f64[]) { %b = mul %x, %x : f64[] %a = mul %b, %k : f64[] return %a }
+        graph @more(%x: f64[], %s: f64[], %k: f64[]) -> (bool[]) {
+          %t = constant {value = f64[](3)} : f64[]
+          %c = less %s, %t : bool[]
+          return %c
+        }
+        graph @body(%x: f64[], %s: f64[], %k: f64[]) -> (f64[], f64[]) {
+          %t = constant {value = f64[](1)} : f64[]
+          %c = less %x, %t : bool[]
+          %a = if @yes @no %c, %x, %k : f64[]
+          %s1 = add %s, %t : f64[]
+          return %a, %s1
+        }
+        graph @main(%x: f64[], %k: f64[]) -> (f64[]) {
+          %s = constant {value = f64[](0)} : f64[]
+          %y, %z = while @more @body %x, %s, %k {carries = 2} : f64[], f64[]
+          return %y
+        }",
+        &[&[0.6, 1.2], &[1.3, 0.5]],
+    ),
+    (
+        "a loop in a branch",
+        "
+        graph @again(%x: f64[]) -> (bool[]) { %t = constant {value = f64[](2)} : f64[] %c = less %x, %t : bool[] return %c }
+        graph @step(%x: f64[]) -> (f64[]) { %b = exp %x : f64[] %c = mul %b, %x : f64[] return %c }
+        graph @yes(%x: f64[]) -> (f64[]) { %a = while @again @step %x {carries = 1} : f64[] %b = div %x, %a : f64[] return %b }
+        graph @no(%x: f64[]) -> (f64[]) { %b = mul %x, %x : f64[] return %b }
+        graph @main(%x: f64[], %k: f64[]) -> (f64[]) {
+          %c = less %x, %k : bool[]
+          %a = if @yes @no %c, %x : f64[]
+          return %a
+        }",
+        &[&[0.6, 1.2], &[1.3, 0.5]],
+    ),
+    (
+        "calls of one graph",
+        "
+        graph @f(%x: f64[], %y: f64[]) -> (f64[], f64[]) {
+          %a = mul %x, %y : f64[]
+          %b = tanh %a : f64[]
+          return %b, %a
+        }
+        graph @main(%x: f64[], %y: f64[]) -> (f64[]) {
+          %a, %b = call @f %x, %y : f64[], f64[]
+          %c, %d = call @f %a, %b : f64[], f64[]
+          %e, %g = call @f %d, %y : f64[], f64[]
+          %h = add %e, %c : f64[]
+          return %h
+        }",
+        &[&[0.6, 1.2]],
+    ),
+    (
+        "a scan, and one back over what it gives",
+        "
+        graph @step(%s: f64[], %k: f64[]) -> (f64[], f64[]) {
+          %a = sin %s : f64[]
+          %b = mul %a, %k : f64[]
+          %c = add %s, %b : f64[]
+          %d = mul %b, %b : f64[]
+          return %c, %d
+        }
+        graph @fold(%s: f64[], %x: f64[], %k: f64[]) -> (f64[], f64[]) {
+          %a = mul %s, %x : f64[]
+          %b = add %a, %k : f64[]
+          %c = exp %x : f64[]
+          return %b, %c
+        }
+        graph @sum(%s: f64[], %x: f64[]) -> (f64[]) { %a = add %s, %x : f64[] return %a }
+        graph @main(%x: f64[], %k: f64[]) -> (f64[]) {
+          %y, %all = scan @step %x, %k {length = 4, carries = 1, sequences = 0, reverse = false} : f64[], f64[4]
+          %z, %more = scan @fold %y, %all, %k {length = 4, carries = 1, sequences = 1, reverse = true} : f64[], f64[4]
+          %w = scan @sum %z, %more {length = 4, carries = 1, sequences = 1, reverse = false} : f64[]
+          return %w
+        }",
+        &[&[0.6, 1.2]],
+    ),
+];
+
+fn evaluate(graph: &Graph, inputs: &[f64]) -> Vec<f64> {
+    let inputs: Vec<Array> = inputs.iter().map(|&it| Array::from_slice(&[], &[it])).collect();
+    let outputs = evaluate_graph(graph, &inputs.iter().collect::<Vec<_>>());
+    let outputs = outputs.unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    outputs.iter().map(|it| it.scalars()[0].as_f64()).collect()
+}
+
+/// The graph of a function's gradients alone, weighted: a function again.
+fn gradient(graph: &Graph) -> Graph {
+    let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
+    let both = value_and_grad(graph, &wrt, 1, false).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    let types: Vec<Type> = both.inputs().iter().map(|&it| both.ty(it).clone()).collect();
+    let weighted = trace::build("weighted", &types, |inputs| {
+        let results = crate::trace::Tracer::current().expect("building").inline(&both, inputs)?;
+        let terms = results[1..].iter().zip(1..).map(|(it, weight)| ops::mul(it, 1.0 / weight as f64));
+        Ok(vec![terms.reduce(|a, b| ops::add(&a, &b)).expect("an input")])
+    });
+    let weighted = weighted.expect("a sum");
+    verify(&weighted).unwrap_or_else(|error| panic!("{error}\n{weighted}"));
+    weighted
+}
+
+#[test]
+fn derivatives_through_regions_agree_with_differences() {
+    for (name, text, points) in GRAPHS {
+        let mut graph = parse_graph(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for order in 1..=3 {
+            let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
+            let both = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|error| panic!("{name}: {error}"));
+            verify(&both).unwrap_or_else(|error| panic!("{name}: {error}\n{both}"));
+            for point in *points {
+                let got = evaluate(&both, point);
+                for at in 0..point.len() {
+                    let moved = |step: f64| {
+                        let mut point = point.to_vec();
+                        point[at] += step;
+                        evaluate(&graph, &point)[0]
+                    };
+                    let apart = |step: f64| (moved(step) - moved(-step)) / (2.0 * step);
+                    let want = (4.0 * apart(5e-5) - apart(1e-4)) / 3.0;
+                    let close = (got[1 + at] - want).abs() <= 1e-6 * (1.0 + want.abs());
+                    assert!(close, "{name} at {point:?}: derivative {order} by {at} is {}, not {want}", got[1 + at]);
+                }
+            }
+            graph = gradient(&graph);
+        }
+    }
+}
+
+#[test]
+fn split_passes_only_what_crosses() {
+    let ty = Type::of(DType::F32, &[3]);
+    let graph = trace::build("f", &[ty.clone(), ty], |it| Ok(vec![ops::add(&it[0], &it[1])])).expect("traces");
+    let parts = differentiate(&graph, &[0]).expect("differentiable");
+    assert_eq!(parts.seeds, [0]);
+    assert_eq!(parts.forward.outputs().len(), 1, "the gradient of a sum needs no residual");
+    assert_eq!(parts.backward.inputs().len(), 1);
+    assert!(matches!(parts.backward.value(parts.backward.outputs()[0]).def, Def::Input(0)));
+}
