@@ -17,7 +17,7 @@ pub mod train;
 pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::session::{
     CompileReport, Context, GradOperation, Mode, Precision, compile_report, context, grad, jit, retrace, set_context,
-    value_and_grad, with_context,
+    value_and_grad, vmap, vmap_cells, with_context,
 };
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::*;

@@ -76,6 +76,8 @@ pub enum Code {
     Axes = 141,
     /// A value differs between the lanes of `vmap` where one value for all of them is needed.
     Mapped = 142,
+    /// Cells of a list that `vmap` maps and that are not alike.
+    Ensemble = 143,
     /// Structures that are mapped together and have different forms.
     Structure = 144,
     /// No form of a function takes arguments of these kinds.

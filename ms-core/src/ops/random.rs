@@ -10,6 +10,14 @@ use super::{OpDef, add, argsort};
 use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Tensor, apart, apply1};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
+/// The name of the slot of a state.
+const STATE: &str = "random.state";
+
+/// Whether a slot holds the state of a generator.
+pub fn is_state(parameter: &Parameter) -> bool {
+    parameter.name() == STATE && parameter.load().dtype() == DType::U64
+}
+
 /// A source of random tensors with a state of its own.
 #[derive(Debug)]
 pub struct Generator {
@@ -21,7 +29,7 @@ pub struct Generator {
 impl Generator {
     /// A generator that starts from a seed.
     pub fn new(seed: u64) -> Self {
-        let state = Parameter::new(Tensor::from([seed, 0]), "random.state");
+        let state = Parameter::new(Tensor::from([seed, 0]), STATE);
         state.set_requires_grad(false);
         Self { state, drawing: Mutex::new(()) }
     }

@@ -141,7 +141,7 @@ impl Dispatcher for Eager {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
         value.array().map_err(|error| error.with_op("assign"))?;
-        check_write(parameter, value)?;
+        check_write(&parameter.load().ty(), value)?;
         parameter.store(value.clone());
         Ok(())
     }

@@ -5,7 +5,7 @@ use super::record::record;
 use super::select::{All, Select};
 use crate::error::{Result, raise};
 use crate::tensor::Tensor;
-use crate::trace::{Arguments, At, Function, Transform, Transformed, Tree, leaves};
+use crate::trace::{Arguments, At, Function, Sink, Transform, Transformed, Tree, leaves};
 use std::cell::Cell;
 use std::panic::Location;
 
@@ -124,6 +124,10 @@ where
 {
     type Output = O::Output<S::Gradient>;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
+
+    fn sign(&self, sink: &mut dyn Sink) {
+        self.f.sign(sink);
+    }
 
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
         let mut wrt = Wrt::default();

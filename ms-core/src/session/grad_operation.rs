@@ -6,7 +6,7 @@ use super::record::record;
 use super::select::{All, Select};
 use crate::error::{Code, Error};
 use crate::tensor::Tensor;
-use crate::trace::{Arguments, At, Followed, Function, Transform, Transformed, Tree, leaves};
+use crate::trace::{Arguments, At, Followed, Function, Sink, Transform, Transformed, Tree, leaves};
 use std::panic::Location;
 
 /// Makes gradient functions: of the first argument, of all, or of parameters.
@@ -111,6 +111,10 @@ where
 {
     type Output = S::Gradient;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
+
+    fn sign(&self, sink: &mut dyn Sink) {
+        self.f.sign(sink);
+    }
 
     fn call(&self, arguments: <Args::Longer as Arguments>::Refs<'_>) -> S::Gradient {
         let (arguments, sens) = Args::split_last(arguments);

@@ -1,12 +1,11 @@
 //! Functions and closures, compiled: `jit`.
 
 use super::call::{JitFn, JitReturn};
-use super::signature::type_key;
+use super::signature::{TypeKey, type_key};
 use crate::error::OrRaise;
 use crate::tensor::Tensor;
-use crate::trace::{Function, TracedArguments, Transform, Transformed};
+use crate::trace::{Function, Sink, TracedArguments, Transform, Transformed};
 use rustc_hash::FxHashMap;
-use std::any::{TypeId, type_name};
 use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -20,14 +19,21 @@ impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args
     type Output = F::Output;
     const CAPTURES: bool = F::CAPTURES;
 
+    fn sign(&self, sink: &mut dyn Sink) {
+        self.f.sign(sink);
+    }
+
     fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
-        let mut call = self.function.begin(type_key(&self.f), |sink| Args::visit(arguments, sink));
+        let mut call = self.function.begin(type_key(&self.f), |sink| {
+            self.f.sign(sink);
+            Args::visit(arguments, sink);
+        });
         if let Some(result) = call.cached() {
             return result;
         }
         match call.tracer() {
             Some(tracer) => {
-                let mut next = |it: &Tensor| tracer.value(it).or_raise();
+                let mut next = |_: usize, it: &Tensor| tracer.value(it).or_raise();
                 Args::enter(arguments, &mut next, |arguments| call.finish(|| self.f.invoke(arguments)))
             }
             None => call.finish(|| self.f.invoke(arguments)),
@@ -58,16 +64,14 @@ where
              and not constants"
         );
     }
-    Transformed::new(Jit { function: site::<F>(Location::caller()), f })
+    Transformed::new(Jit { function: site(type_key(&f), Location::caller()), f })
 }
 
 /// The call site of a closure or function: one for each type.
-fn site<F: 'static>(location: &'static Location<'static>) -> &'static JitFn {
-    static SITES: LazyLock<Mutex<FxHashMap<TypeId, &'static JitFn>>> = LazyLock::new(Mutex::default);
+pub(super) fn site(key: TypeKey, location: &'static Location<'static>) -> &'static JitFn {
+    static SITES: LazyLock<Mutex<FxHashMap<TypeKey, &'static JitFn>>> = LazyLock::new(Mutex::default);
     let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
-    sites
-        .entry(TypeId::of::<F>())
-        .or_insert_with(|| Box::leak(Box::new(JitFn::new(type_name::<F>(), location.file(), location.line(), 0))))
+    sites.entry(key).or_insert_with(|| Box::leak(Box::new(JitFn::new(key.name(), location.file(), location.line(), 0))))
 }
 
 #[cfg(test)]

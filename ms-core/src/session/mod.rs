@@ -20,6 +20,7 @@ mod sized;
 mod specialise;
 mod tape;
 mod variation;
+mod vmap;
 
 pub use call::{Call, Entered, JitFn, JitReturn};
 pub use compiled::{Compiled, Derivative};
@@ -33,3 +34,4 @@ pub use report::{CompileReport, GraphReport, StageReport, compile_report};
 pub use select::{All, Select};
 pub use signature::{Signature, TypeKey, type_key};
 pub use tape::Tape;
+pub use vmap::{Axes, IntoLanes, Member, Vmap, vmap, vmap_cells};

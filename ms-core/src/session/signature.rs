@@ -23,6 +23,11 @@ impl TypeKey {
         hasher.finish()
     }
 
+    /// The name of the type.
+    pub(super) fn name(self) -> &'static str {
+        self.name
+    }
+
     /// The path of the function; of a closure, that of the function around it.
     pub fn path(self) -> &'static str {
         path(self.name)

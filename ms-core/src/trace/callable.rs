@@ -38,6 +38,12 @@ pub trait Callable<Args> {
     /// Whether it holds values of its own, which its type does not tell.
     const CAPTURES: bool = true;
 
+    /// Shows the host values that it depends on beside its type and what it captures, as a part
+    /// of keys: those that were given to a transform.
+    fn sign(&self, sink: &mut dyn Sink) {
+        let _ = sink;
+    }
+
     /// Calls it with a tuple of arguments.
     fn call_with(&self, arguments: Args) -> Self::Output;
 }

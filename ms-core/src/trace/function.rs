@@ -52,10 +52,11 @@ pub trait TracedArguments: Arguments {
     /// Shows everything inside to `sink`; see [`Arg::visit`].
     fn visit(arguments: Self::Refs<'_>, sink: &mut dyn Sink);
 
-    /// Calls `f` with the arguments as a trace sees them; see [`Arg::enter`].
+    /// Calls `f` with the arguments as a trace sees them; see [`Arg::enter`]. `next` is told the
+    /// position of the argument, too.
     fn enter<R>(
         arguments: Self::Refs<'_>,
-        next: &mut dyn FnMut(&Tensor) -> Tensor,
+        next: &mut dyn FnMut(usize, &Tensor) -> Tensor,
         f: impl FnOnce(Self::Refs<'_>) -> R,
     ) -> R;
 }
@@ -73,6 +74,9 @@ pub trait Function<Args: Arguments> {
     /// Whether it holds values of its own; see [`Callable::CAPTURES`].
     const CAPTURES: bool;
 
+    /// Shows the host values that it depends on; see [`Callable::sign`].
+    fn sign(&self, sink: &mut dyn Sink);
+
     /// Calls it.
     fn invoke(&self, arguments: Args::Refs<'_>) -> Self::Output;
 }
@@ -83,6 +87,9 @@ pub trait Transform<Args: Arguments> {
     type Output;
     /// Whether it, or the function that it holds, has values of its own.
     const CAPTURES: bool;
+
+    /// Shows the host values that it, or the function that it holds, depends on.
+    fn sign(&self, sink: &mut dyn Sink);
 
     /// Calls the function that it stands for.
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output;
@@ -142,12 +149,12 @@ macro_rules! arities {
 
             fn enter<R>(
                 arguments: Self::Refs<'_>,
-                next: &mut dyn FnMut(&Tensor) -> Tensor,
+                next: &mut dyn FnMut(usize, &Tensor) -> Tensor,
                 f: impl FnOnce(Self::Refs<'_>) -> R,
             ) -> R {
                 let ($($arg,)*) = arguments;
                 let _ = next;
-                let entered = ($($arg.enter(next),)*);
+                let entered = ($($arg.enter(&mut |it| next($i, it)),)*);
                 let _ = &entered;
                 f(($(entered.$i.as_deref().unwrap_or($arg),)*))
             }
@@ -159,6 +166,10 @@ macro_rules! arities {
         {
             type Output = R;
             const CAPTURES: bool = <F as Callable<($(&'static $ty,)*)>>::CAPTURES;
+
+            fn sign(&self, sink: &mut dyn Sink) {
+                <F as Callable<($(&'static $ty,)*)>>::sign(self, sink);
+            }
 
             #[track_caller]
             fn invoke(&self, arguments: ($(&$ty,)*)) -> R {
@@ -188,6 +199,10 @@ macro_rules! arities {
         {
             type Output = T::Output;
             const CAPTURES: bool = T::CAPTURES;
+
+            fn sign(&self, sink: &mut dyn Sink) {
+                self.transform.sign(sink);
+            }
 
             fn call_with(&self, arguments: ($(&'r $ty,)*)) -> T::Output {
                 self.transform.call(arguments)

@@ -28,15 +28,15 @@ pub use tracer::{
 };
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Parameter, Tensor};
+use crate::tensor::{Tensor, Type};
 
-/// Whether `value` may be written into `parameter`.
+/// Whether `value` may be written into a parameter of type `slot`.
 ///
 /// # Errors
 /// [`Code::Shape`] or [`Code::DType`] when it is of another type than the slot.
-pub fn check_write(parameter: &Parameter, value: &Tensor) -> Result<()> {
-    let (slot, new) = (parameter.load().ty(), value.ty());
-    if slot == new || value.as_traced().is_some_and(|it| it.poisoned) {
+pub fn check_write(slot: &Type, value: &Tensor) -> Result<()> {
+    let new = value.ty();
+    if *slot == new || value.as_traced().is_some_and(|it| it.poisoned) {
         return Ok(());
     }
     let code = if slot.dtype == new.dtype { Code::Shape } else { Code::DType };

@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Captured tensors up to this many bytes become constants; larger ones become inputs.
+/// How large a captured tensor is at most to become a constant.
 const CONSTANT_BYTES: usize = 64 << 10;
 
 /// How many poisoned results a refused op gives: more than any op has.
@@ -65,6 +65,8 @@ pub struct Region {
 /// Builds graphs from the ops that a function applies.
 pub struct Tracer {
     live: LiveTrace,
+    /// Captured tensors up to this many bytes become constants; larger ones become inputs.
+    constants: usize,
     /// The line that ops count to, where it is not that of their call.
     location: Cell<Option<&'static Location<'static>>>,
     state: RefCell<State>,
@@ -123,8 +125,8 @@ impl Frame {
     }
 
     /// What a slot holds when this graph starts.
-    fn slot_input(&mut self, parameter: &Parameter) -> ValueId {
-        let value = self.input(parameter.load().ty(), Binding::Slot(parameter.clone()));
+    fn slot_input(&mut self, parameter: &Parameter, ty: Type) -> ValueId {
+        let value = self.input(ty, Binding::Slot(parameter.clone()));
         if !self.slot_of.contains_key(&parameter.id()) {
             self.set_slot(parameter, value, false);
         }
@@ -154,16 +156,26 @@ impl State {
         self.frames.last_mut().expect("a trace has a frame until it is finished")
     }
 
+    /// The type of what a slot holds here: over lanes, that of one.
+    fn held(&self, parameter: &Parameter) -> Type {
+        let known = self.frames.iter().rev().find_map(|it| {
+            let at = *it.slot_of.get(&parameter.id())?;
+            Some(it.graph.ty(it.slots[at].value).clone())
+        });
+        known.unwrap_or_else(|| parameter.load().ty())
+    }
+
     /// What a slot holds, as a value of the innermost frame.
     fn slot(&mut self, parameter: &Parameter) -> ValueId {
         let mut depth = self.frames.len() - 1;
         let value = loop {
-            let frame = &mut self.frames[depth];
+            let frame = &self.frames[depth];
             if let Some(&at) = frame.slot_of.get(&parameter.id()) {
                 break frame.slots[at].value;
             }
             if depth == 0 || frame.own_slots {
-                break frame.slot_input(parameter);
+                let ty = self.held(parameter);
+                break self.frames[depth].slot_input(parameter, ty);
             }
             depth -= 1;
         };
@@ -190,7 +202,18 @@ impl State {
 impl Tracer {
     /// A tracer with one empty graph.
     pub fn new(name: &str) -> Rc<Self> {
+        Self::with_constants(name, CONSTANT_BYTES)
+    }
+
+    /// A tracer to whose graph captured tensors are inputs, also small ones: the graph is the
+    /// same when their values change.
+    pub fn capturing(name: &str) -> Rc<Self> {
+        Self::with_constants(name, 0)
+    }
+
+    fn with_constants(name: &str, constants: usize) -> Rc<Self> {
         Rc::new(Self {
+            constants,
             live: LiveTrace::begin(TRACES.fetch_add(1, Ordering::Relaxed)),
             location: Cell::new(None),
             state: RefCell::new(State {
@@ -421,7 +444,7 @@ impl Tracer {
             return Ok(*value);
         }
         let array = tensor.as_array().expect("a tensor that is not traced is an array");
-        let value = if array.numel() * array.dtype().size() <= CONSTANT_BYTES {
+        let value = if array.numel() * array.dtype().size() <= self.constants {
             let attrs = Attrs::new([Literal::from_array(array).into()]);
             let node = Node::new(ops::CONSTANT.op(), attrs, []);
             let graph = &mut state.top().graph;
@@ -493,7 +516,8 @@ impl Dispatcher for Tracer {
         if value.as_traced().is_some_and(|it| it.poisoned) {
             return Ok(());
         }
-        super::check_write(parameter, value)?;
+        let held = self.state.borrow().held(parameter);
+        super::check_write(&held, value)?;
         // The new value is a constant to gradients, as it is to the tape.
         let value = if value.is_traced() { &ops::stop_gradient(value) } else { value };
         self.bind_slot(parameter, value, true)

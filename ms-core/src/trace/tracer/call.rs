@@ -121,7 +121,11 @@ impl Sink for Pattern {
             self.words.push(ALIAS | PARAMETER | first as u64);
             return;
         }
-        self.ty(PARAMETER, &parameter.load().ty());
+        let ty = match &self.tracer {
+            Some(tracer) => tracer.state.borrow().held(parameter),
+            None => parameter.load().ty(),
+        };
+        self.ty(PARAMETER, &ty);
         self.words.push(parameter.requires_grad() as u64);
         self.parameters.push(parameter.clone());
     }

@@ -1,0 +1,84 @@
+//! Functions that hold values of their own: traced at every call, compiled once for each graph.
+
+use crate::error::{OrRaise, Result};
+use crate::session::call::JitReturn;
+use crate::session::compiled::Compiled;
+use crate::session::context;
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, leaves, run_traced};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How many graphs are kept compiled for the calls to come.
+const KEPT: usize = 64;
+
+/// Traces `body` on the arguments, and runs the graph. What `body` captures are inputs of the
+/// graph, so that it is compiled once while the values change.
+pub(super) fn call_anew<Args: TracedArguments, R: JitReturn>(
+    name: &'static str,
+    arguments: Args::Refs<'_>,
+    body: impl FnOnce(Args::Refs<'_>) -> R,
+) -> R {
+    let given = tensors(|sink| Args::visit(arguments, sink));
+    let tracer = Tracer::capturing(name);
+    given.iter().for_each(|it| tracer.argument(it, it.ty()));
+    let next = |it: &Tensor| tracer.value(it).or_raise();
+    let result = run_traced(&tracer, || Args::enter(arguments, &mut |_, it| next(it), body));
+    let template = match result.map(R::split) {
+        Some(Ok(tree)) => Some(tree),
+        Some(Err(refused)) => return refused,
+        None => None,
+    };
+    match run(&tracer, &given, template) {
+        Ok(tree) => R::join(tree),
+        Err(error) => R::refuse(error),
+    }
+}
+
+fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Result<T> {
+    let results = template.as_ref().map(leaves).unwrap_or_default();
+    let trace = tracer.finish(&results)?;
+    let template = template.expect("a trace without errors has a result");
+    let compiled = kept(Compiled::shared(&trace.graph, context::read(|it| it.precision))?);
+    let input = |binding: Binding| match binding {
+        Binding::Argument(at) => given[at].clone(),
+        Binding::Slot(parameter) => parameter.value(),
+        Binding::Captured(tensor) => tensor,
+        Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
+    };
+    let inputs: Vec<Tensor> = trace.bindings.into_iter().map(input).collect();
+    let outputs = compiled.call(&inputs)?;
+    drop(inputs);
+    let (results, written) = outputs.split_at(results.len());
+    trace.writes.iter().zip(written).try_for_each(|(parameter, value)| parameter.try_set(value))?;
+    let mut next = results.iter();
+    Ok(template.rebuild(&mut |_| next.next().expect("as many results as the template has").clone()))
+}
+
+/// Keeps what was compiled last.
+fn kept(compiled: Arc<Compiled>) -> Arc<Compiled> {
+    static LAST: Mutex<VecDeque<Arc<Compiled>>> = Mutex::new(VecDeque::new());
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    match last.iter().position(|it| Arc::ptr_eq(it, &compiled)) {
+        Some(at) => drop(last.remove(at)),
+        None if last.len() == KEPT => drop(last.pop_back()),
+        None => {}
+    }
+    last.push_front(compiled.clone());
+    compiled
+}
+
+/// The tensors that `visit` shows, in order.
+fn tensors(visit: impl FnOnce(&mut dyn Sink)) -> Vec<Tensor> {
+    struct Found(Vec<Tensor>);
+    impl Sink for Found {
+        fn tensor(&mut self, tensor: &Tensor) {
+            self.0.push(tensor.clone());
+        }
+        fn parameter(&mut self, _: &Parameter) {}
+        fn fixed(&mut self, _: u64) {}
+    }
+    let mut found = Found(Vec::new());
+    visit(&mut found);
+    found.0
+}

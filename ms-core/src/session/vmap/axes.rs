@@ -1,0 +1,264 @@
+//! Axes over which arguments and results are mapped, and the structures that they stand for.
+
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::{Name, Sink};
+
+/// The axes over which the tensors of a structure are mapped.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Axes {
+    /// This axis of every tensor, counted from the end when negative.
+    Axis(isize),
+    /// None: the lanes share the value.
+    Shared,
+    /// Axes for each part.
+    Each(Vec<Axes>),
+}
+
+impl Axes {
+    /// Shows them to `sink`, as a part of a key.
+    pub(super) fn sign(&self, sink: &mut dyn Sink) {
+        match self {
+            Self::Axis(axis) => {
+                sink.fixed(0);
+                sink.fixed(*axis as u64);
+            }
+            Self::Shared => sink.fixed(1),
+            Self::Each(parts) => {
+                sink.fixed(2);
+                sink.fixed(parts.len() as u64);
+                parts.iter().for_each(|it| it.sign(sink));
+            }
+        }
+    }
+}
+
+/// What can stand for [`Axes`]: an axis, `None` for what the lanes share, and tuples, arrays and
+/// vectors of these for the parts of a structure.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no axis",
+    label = "expected an axis, `None`, or a structure of these",
+    note = "an axis is an integer, counted from the end when negative; `None` stands for a value that the lanes share"
+)]
+pub trait IntoLanes {
+    /// The axes.
+    fn into_lanes(self) -> Axes;
+}
+
+impl IntoLanes for Axes {
+    fn into_lanes(self) -> Axes {
+        self
+    }
+}
+
+impl IntoLanes for Option<isize> {
+    fn into_lanes(self) -> Axes {
+        self.map_or(Axes::Shared, Axes::Axis)
+    }
+}
+
+impl<T: IntoLanes> IntoLanes for Vec<T> {
+    fn into_lanes(self) -> Axes {
+        Axes::Each(self.into_iter().map(T::into_lanes).collect())
+    }
+}
+
+impl<T: IntoLanes, const N: usize> IntoLanes for [T; N] {
+    fn into_lanes(self) -> Axes {
+        Axes::Each(self.into_iter().map(T::into_lanes).collect())
+    }
+}
+
+macro_rules! integers {
+    ($($ty:ty)*) => {$(
+        impl IntoLanes for $ty {
+            fn into_lanes(self) -> Axes {
+                // What no signed number holds is no axis of any tensor.
+                Axes::Axis(isize::try_from(self).unwrap_or(isize::MAX))
+            }
+        }
+    )*};
+}
+
+integers! { i32 i64 isize usize }
+
+macro_rules! tuples {
+    ($(($($t:ident $i:tt),+);)*) => {$(
+        impl<$($t: IntoLanes),+> IntoLanes for ($($t,)+) {
+            fn into_lanes(self) -> Axes {
+                Axes::Each(vec![$(self.$i.into_lanes()),+])
+            }
+        }
+    )*};
+}
+
+tuples! {
+    (A 0);
+    (A 0, B 1);
+    (A 0, B 1, C 2);
+    (A 0, B 1, C 2, D 3);
+    (A 0, B 1, C 2, D 3, E 4);
+    (A 0, B 1, C 2, D 3, E 4, F 5);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
+    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
+}
+
+/// A part of a structure; tensors and parameters by their positions.
+#[derive(Clone, Debug)]
+enum Part {
+    Tensor(usize),
+    Parameter(usize),
+    Each(Vec<Part>),
+}
+
+/// A structure with what is in it.
+pub(super) struct Seen {
+    pub tensors: Vec<Tensor>,
+    pub parameters: Vec<Parameter>,
+    /// The parts that are open, with whether each thing inside is a part of its own.
+    open: Vec<Vec<(Part, bool)>>,
+    /// Whether the innermost open part is an argument.
+    in_argument: bool,
+}
+
+/// The axis of every tensor and parameter of a structure, where it has one.
+pub(super) struct Assigned {
+    pub tensors: Vec<Option<isize>>,
+    pub parameters: Vec<Option<isize>>,
+}
+
+impl Seen {
+    /// What `visit` shows.
+    pub fn of(visit: impl FnOnce(&mut dyn Sink)) -> Self {
+        let (tensors, parameters) = (Vec::new(), Vec::new());
+        let mut seen = Self { tensors, parameters, open: vec![Vec::new()], in_argument: false };
+        visit(&mut seen);
+        seen.end_argument();
+        seen
+    }
+
+    fn end_argument(&mut self) {
+        if std::mem::take(&mut self.in_argument) {
+            self.end();
+        }
+    }
+
+    fn add(&mut self, part: Part, own: bool) {
+        self.open.last_mut().expect("the outermost part is open").push((part, own));
+    }
+
+    /// One thing by itself, or the parts of a structure.
+    fn part(mut inside: Vec<(Part, bool)>) -> Part {
+        match &inside[..] {
+            [(_, false)] => inside.remove(0).0,
+            _ => Part::Each(inside.into_iter().map(|it| it.0).collect()),
+        }
+    }
+
+    /// The axes of everything inside. `subject` names the structure, and its parts `parts`.
+    ///
+    /// # Errors
+    /// [`Code::Axes`] when `axes` has another structure.
+    pub fn assign(&self, axes: &Axes, subject: &str, parts: &str) -> Result<Assigned> {
+        let mut assigned =
+            Assigned { tensors: vec![None; self.tensors.len()], parameters: vec![None; self.parameters.len()] };
+        let part = Self::part(self.open[0].clone());
+        if let (Axes::Each(axes), Part::Each(given)) = (axes, &part)
+            && axes.len() != given.len()
+        {
+            let message = format!("`{subject}` has {} entries for {} {parts}", axes.len(), given.len());
+            return Err(Error::new(Code::Axes, message).with_op("vmap"));
+        }
+        assigned.fill(axes, &part, subject)?;
+        Ok(assigned)
+    }
+
+    /// The tensors of every argument, by position.
+    pub fn arguments(&self) -> Vec<Vec<usize>> {
+        fn tensors(part: &Part, out: &mut Vec<usize>) {
+            match part {
+                Part::Tensor(at) => out.push(*at),
+                Part::Parameter(_) => {}
+                Part::Each(parts) => parts.iter().for_each(|it| tensors(it, out)),
+            }
+        }
+        let of = |(part, _): &(Part, bool)| {
+            let mut out = Vec::new();
+            tensors(part, &mut out);
+            out
+        };
+        self.open[0].iter().map(of).collect()
+    }
+}
+
+impl Assigned {
+    fn fill(&mut self, axes: &Axes, part: &Part, subject: &str) -> Result<()> {
+        match (part, axes) {
+            (Part::Tensor(at), Axes::Axis(axis)) => self.tensors[*at] = Some(*axis),
+            (Part::Parameter(at), Axes::Axis(axis)) => self.parameters[*at] = Some(*axis),
+            (Part::Tensor(_) | Part::Parameter(_), Axes::Shared) => {}
+            (Part::Tensor(_) | Part::Parameter(_), Axes::Each(entries)) => {
+                let message = format!("`{subject}` has {} entries for a tensor, which takes one axis", entries.len());
+                return Err(Error::new(Code::Axes, message).with_op("vmap"));
+            }
+            (Part::Each(parts), Axes::Each(entries)) => {
+                if parts.len() != entries.len() {
+                    let message =
+                        format!("`{subject}` has {} entries for a structure of {} parts", entries.len(), parts.len());
+                    return Err(Error::new(Code::Axes, message).with_op("vmap"));
+                }
+                for (part, axes) in parts.iter().zip(entries) {
+                    self.fill(axes, part, subject)?;
+                }
+            }
+            (Part::Each(parts), one) => parts.iter().try_for_each(|part| self.fill(one, part, subject))?,
+        }
+        Ok(())
+    }
+}
+
+impl Sink for Seen {
+    fn tensor(&mut self, tensor: &Tensor) {
+        self.tensors.push(tensor.clone());
+        self.add(Part::Tensor(self.tensors.len() - 1), false);
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        self.parameters.push(parameter.clone());
+        self.add(Part::Parameter(self.parameters.len() - 1), false);
+    }
+
+    fn fixed(&mut self, _: u64) {}
+
+    fn argument(&mut self, _: &'static str) {
+        self.end_argument();
+        self.begin(Name::Index(0));
+        self.in_argument = true;
+    }
+
+    fn begin(&mut self, _: Name<'_>) {
+        self.open.push(Vec::new());
+    }
+
+    fn end(&mut self) {
+        let inside = self.open.pop().expect("a part that ends has begun");
+        self.add(Self::part(inside), true);
+    }
+}
+
+/// The place of an axis in a tensor of `rank` axes.
+///
+/// # Errors
+/// [`Code::Axes`] outside `-rank..rank`.
+pub(super) fn place(axis: isize, rank: usize, subject: &str) -> Result<usize> {
+    let signed = rank as isize;
+    if (-signed..signed).contains(&axis) {
+        return Ok(axis.rem_euclid(signed) as usize);
+    }
+    let message = format!("axis {axis} in `{subject}` of a tensor of {rank} axes");
+    let error = Error::new(Code::Axes, message).with_op("vmap");
+    Err(match rank {
+        0 => error.help("a tensor without axes is shared by the lanes: `None`"),
+        _ => error.help(format!("axes of this tensor go from -{rank} to {}", rank - 1)),
+    })
+}
