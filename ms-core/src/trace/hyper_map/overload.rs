@@ -119,8 +119,10 @@ pub struct MultitypeFuncGraph {
 struct Form {
     kinds: &'static [&'static str],
     distance: fn(&[&Value]) -> Option<u32>,
-    call: Rc<dyn Fn(&[&Value]) -> Value>,
+    call: Rc<Call>,
 }
+
+type Call = dyn Fn(&[&Value]) -> Value;
 
 impl MultitypeFuncGraph {
     /// A function without a form.
