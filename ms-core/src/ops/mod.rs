@@ -88,6 +88,7 @@ primitives! {
     gather_nd::{ GATHER_ND, SCATTER_ND_ADD };
     hyperbolic::{ ACOSH, ASINH, ATANH, COSH, SINH, TANH };
     iota::{ IOTA };
+    jvp::{ JVP };
     linspace::{ LINSPACE };
     logical::{ LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, LOGICAL_XOR };
     matmul::{ MATMUL };

@@ -1,6 +1,6 @@
 //! Expansion of transforms that stand as nodes in a graph.
 
-use super::{reverse, vmap};
+use super::{forward, reverse, vmap};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, subgraphs};
 use crate::ops;
@@ -33,7 +33,7 @@ pub fn expand(graph: &Graph) -> Result<Cow<'_, Graph>> {
 }
 
 fn is_transform(node: &Node) -> bool {
-    node.op == ops::VALUE_AND_GRAD.op() || node.op == ops::VMAP.op()
+    [&ops::VALUE_AND_GRAD, &ops::JVP, &ops::VMAP].iter().any(|it| it.op() == node.op)
 }
 
 fn has_transforms(graph: &Graph) -> bool {
@@ -61,6 +61,9 @@ fn transformed(node: &Node) -> Result<Graph> {
     if node.op == ops::VMAP.op() {
         let lanes = |at: usize| node.attrs.ints(at).iter().map(|&it| ops::Lane::of(it)).collect::<Vec<_>>();
         return vmap::vmap(body, Dim::from_raw(node.attrs.int(0)), &lanes(1), &lanes(2), node.location);
+    }
+    if node.op == ops::JVP.op() {
+        return forward::jvp(body, &node.attrs.sizes(0), node.attrs.int(1) as usize);
     }
     reverse::value_and_grad(body, &node.attrs.sizes(0), node.attrs.int(1) as usize, node.attrs.bool(2))
 }

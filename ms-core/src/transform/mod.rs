@@ -3,6 +3,8 @@
 mod activity;
 mod emit;
 mod expand;
+mod forward;
+mod linear;
 mod loops;
 mod regions;
 mod reverse;
@@ -15,6 +17,7 @@ mod tests;
 mod vmap;
 
 pub use expand::expand;
+pub use forward::jvp;
 pub use reverse::{Differentiated, differentiate, value_and_grad};
 pub use sizes::with_sizes;
 pub use split::Residual;

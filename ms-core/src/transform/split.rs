@@ -144,6 +144,12 @@ fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
     needed
 }
 
+/// A graph without nodes that no output needs.
+pub(super) fn pruned(graph: &Graph) -> Graph {
+    let outputs = graph.outputs().to_vec();
+    extract(graph, graph.name(), graph.inputs(), &outputs, &needed(graph, &outputs))
+}
+
 /// The nodes of `from` that `take` flags, as a graph of their own.
 fn extract(from: &Graph, name: &str, inputs: &[ValueId], outputs: &[ValueId], take: &[bool]) -> Graph {
     let mut to = Graph::new(name);

@@ -1,6 +1,6 @@
 //! Derivatives of graphs with regions, held to central differences, to the third order.
 
-use super::{differentiate, value_and_grad};
+use super::{differentiate, jvp, value_and_grad};
 use crate::ir::{Def, Graph, Type};
 use crate::ops::{self, evaluate_graph, parse_graph, verify};
 use crate::tensor::{Array, DType};
@@ -223,6 +223,44 @@ fn derivatives_through_regions_agree_with_differences() {
             graph = gradient(&graph);
         }
     }
+}
+
+/// Forward against reverse mode, of the function, its gradient, and the gradient of that; and
+/// reverse mode of forward mode against that of the gradient.
+#[test]
+fn tangents_agree_with_gradients() {
+    for (name, text, points) in GRAPHS {
+        let mut graph = parse_graph(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+        for order in 1..=3 {
+            let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
+            let pulled = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let pushed = jvp(&graph, &wrt, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
+            verify(&pushed).unwrap_or_else(|error| panic!("{name}: {error}\n{pushed}"));
+            for point in *points {
+                let gradients = evaluate(&pulled, point);
+                for at in 0..point.len() {
+                    let tangents = (0..point.len()).map(|it| f64::from(it == at));
+                    let got = evaluate(&pushed, &point.iter().copied().chain(tangents).collect::<Vec<_>>());
+                    let (got, want) = (got[1], gradients[1 + at]);
+                    let close = (got - want).abs() <= 1e-9 * (1.0 + want.abs());
+                    assert!(close, "{name} at {point:?}: tangent {order} by {at} is {got}, not {want}");
+                }
+            }
+            graph = if order == 2 { direction(&graph) } else { gradient(&graph) };
+        }
+    }
+}
+
+/// The graph of a function's tangent in the direction of ones: a function again.
+fn direction(graph: &Graph) -> Graph {
+    let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
+    let both = jvp(graph, &wrt, 1).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    let types: Vec<Type> = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
+    let tangent = trace::build("tangent", &types, |inputs| {
+        let inputs: Vec<_> = inputs.iter().cloned().chain(inputs.iter().map(ops::ones_like)).collect();
+        Ok(crate::trace::Tracer::current().expect("building").inline(&both, &inputs)?.split_off(1))
+    });
+    tangent.expect("a tangent")
 }
 
 #[test]

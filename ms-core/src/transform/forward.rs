@@ -1,0 +1,290 @@
+//! Forward mode: a graph with the tangents of its values.
+
+use super::activity::{Activity, Loop};
+use super::emit::{emit, emit_node, tracer};
+use super::linear::{self, Pushed};
+use super::reverse::input_types;
+use super::stacks::{counts, zeros_of};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, ValueId};
+use crate::ops::{self, CALL, IF, Lowering, SCAN, WHILE};
+use crate::tensor::{Attr, Attrs, Tensor, apply};
+use crate::trace;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// The graph that gives the outputs of `graph`, then the tangents of those float outputs among
+/// the first `results`. It takes the tangents of the inputs `wrt` behind its own inputs.
+///
+/// # Errors
+/// [`Code::NoGradient`] when an op on the way has no derivative.
+pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
+    let own = graph.inputs().len();
+    let mut types = input_types(graph);
+    types.extend(wrt.iter().map(|&at| graph.ty(graph.inputs()[at]).clone()));
+    let forward = Forward::default();
+    trace::build(graph.name(), &types, |inputs| {
+        let (inputs, tangents) = inputs.split_at(own);
+        let mut duals: Vec<Dual> = inputs.iter().cloned().map(Dual::constant).collect();
+        wrt.iter().zip(tangents).for_each(|(&at, tangent)| duals[at].tangent = Some(tangent.clone()));
+        let outputs = forward.replay(graph, duals)?;
+        let mut all: Vec<Tensor> = outputs.values.iter().map(|it| it.tensor.clone()).collect();
+        for at in (0..results).filter(|&at| outputs.values[at].tensor.dtype().is_float()) {
+            all.push(outputs.tangent(at)?);
+        }
+        Ok(all)
+    })
+}
+
+/// A value with its tangent; nothing where it does not depend on what the derivative is by.
+#[derive(Clone)]
+struct Dual {
+    tensor: Tensor,
+    tangent: Option<Tensor>,
+}
+
+impl Dual {
+    fn constant(tensor: Tensor) -> Self {
+        Self { tensor, tangent: None }
+    }
+}
+
+fn tensors<'a>(duals: impl IntoIterator<Item = &'a Dual>) -> Vec<Tensor> {
+    duals.into_iter().map(|it| it.tensor.clone()).collect()
+}
+
+fn tangents<'a>(duals: impl IntoIterator<Item = &'a Dual>) -> Vec<Tensor> {
+    duals.into_iter().filter_map(|it| it.tangent.clone()).collect()
+}
+
+fn varied(duals: &[Dual]) -> Vec<bool> {
+    duals.iter().map(|it| it.tangent.is_some()).collect()
+}
+
+/// A region with tangents: it takes those of some inputs behind its own inputs, and gives those
+/// of the outputs that are flagged behind its own outputs.
+#[derive(Clone)]
+struct Region {
+    graph: Arc<Graph>,
+    varied: Vec<bool>,
+}
+
+/// By the region's address, the inputs that have tangents and the outputs that must; with the
+/// region, so that the address stays its own.
+type Made = FxHashMap<(*const Graph, Vec<bool>, Vec<bool>), (Arc<Graph>, Region)>;
+
+/// Pushes tangents through graphs; a region that stands in several nodes is turned once.
+#[derive(Default)]
+struct Forward {
+    activity: Activity,
+    made: RefCell<Made>,
+}
+
+/// The outputs of a graph that was applied, and what zeros of stacks need.
+struct Outputs {
+    values: Vec<Dual>,
+    lengths: Vec<Option<Tensor>>,
+}
+
+impl Outputs {
+    fn tangent(&self, at: usize) -> Result<Tensor> {
+        match &self.values[at].tangent {
+            Some(tangent) => Ok(tangent.clone()),
+            None => zeros_of(&self.values[at].tensor.ty(), || self.lengths[at].clone()),
+        }
+    }
+}
+
+impl Forward {
+    /// The outputs of `graph`, its nodes being added to the graph that is built now.
+    fn replay(&self, graph: &Graph, inputs: Vec<Dual>) -> Result<Outputs> {
+        let tracer = tracer();
+        let mut values: Vec<Option<Dual>> = vec![None; graph.value_count()];
+        for (id, input) in graph.inputs().iter().zip(inputs) {
+            values[id.0 as usize] = Some(input);
+        }
+        let of = |values: &[Option<Dual>], id: ValueId| values[id.0 as usize].clone().expect("defined before its use");
+        let around = tracer.locate(None);
+        for (_, node) in graph.nodes() {
+            let operands: Vec<Dual> = node.inputs.iter().map(|&id| of(&values, id)).collect();
+            tracer.locate(node.location);
+            for (id, result) in node.outputs.iter().zip(self.node(node, &operands)?) {
+                values[id.0 as usize] = Some(result);
+            }
+        }
+        tracer.locate(around);
+        let counts = counts(graph);
+        let length = |id: &ValueId| counts.get(id).map(|&count| of(&values, count).tensor);
+        Ok(Outputs {
+            values: graph.outputs().iter().map(|&id| of(&values, id)).collect(),
+            lengths: graph.outputs().iter().map(length).collect(),
+        })
+    }
+
+    fn node(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
+        let is_varied = operands.iter().any(|it| it.tangent.is_some());
+        let inputs = tensors(operands);
+        if let Lowering::Regions(_) = ops::definition(node.op).lowering {
+            return match is_varied {
+                true => self.control(node, operands),
+                false => Ok(emit_node(node, &inputs)?.into_iter().map(Dual::constant).collect()),
+            };
+        }
+        let outputs = apply(node.op, &node.attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())?;
+        if !is_varied {
+            return Ok(outputs.into_iter().map(Dual::constant).collect());
+        }
+        let given: Vec<Option<Tensor>> = operands.iter().map(|it| it.tangent.clone()).collect();
+        let location = node.location.unwrap_or_else(|| Location::caller());
+        let call = Pushed { op: node.op, attrs: &node.attrs, inputs: &inputs, outputs: &outputs, location };
+        let tangents = linear::push(&call, &given)?;
+        Ok(outputs.into_iter().zip(tangents).map(|(tensor, tangent)| Dual { tensor, tangent }).collect())
+    }
+
+    /// A region with tangents of the inputs that are flagged; outputs that `forced` flags have
+    /// tangents in any case.
+    fn region(&self, region: &Arc<Graph>, given: &[bool], forced: &[bool]) -> Result<Region> {
+        let key = (Arc::as_ptr(region), given.to_vec(), forced.to_vec());
+        if let Some((_, known)) = self.made.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let own = region.inputs().len();
+        let mut types = input_types(region);
+        types.extend((0..own).filter(|&at| given[at]).map(|at| region.ty(region.inputs()[at]).clone()));
+        let mut flags = Vec::new();
+        let graph = trace::build(region.name(), &types, |inputs| {
+            let (inputs, tangents) = inputs.split_at(own);
+            let mut tangents = tangents.iter();
+            let duals = inputs.iter().zip(given).map(|(tensor, &given)| Dual {
+                tensor: tensor.clone(),
+                tangent: given.then(|| tangents.next().expect("one for each flag").clone()),
+            });
+            let outputs = self.replay(region, duals.collect())?;
+            flags = varied(&outputs.values);
+            flags.iter_mut().zip(forced).for_each(|(flag, &forced)| *flag |= forced);
+            let mut all = tensors(&outputs.values);
+            for at in (0..flags.len()).filter(|&at| flags[at]) {
+                all.push(outputs.tangent(at)?);
+            }
+            Ok(all)
+        })?;
+        let made = Region { graph: Arc::new(graph), varied: flags };
+        self.made.borrow_mut().insert(key, (region.clone(), made.clone()));
+        Ok(made)
+    }
+
+    fn control(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
+        if node.op == CALL.op() {
+            let callee = self.region(&node.regions[0], &varied(operands), &[])?;
+            let inputs = [tensors(operands), tangents(operands)].concat();
+            let outputs = emit(&CALL, Attrs::none(), &[callee.graph], &inputs)?;
+            return Ok(paired(outputs, &callee.varied));
+        }
+        if node.op == IF.op() {
+            return self.branch(node, operands);
+        }
+        match Loop::of(node) {
+            Some(parts) => self.repeat(node, &parts, operands),
+            None => Err(Error::new(Code::NoGradient, "no derivative").with_op(node.op.name())),
+        }
+    }
+
+    fn branch(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
+        let given = varied(&operands[1..]);
+        let arm = |at: usize, forced: &[bool]| self.region(&node.regions[at], &given, forced);
+        let (a, b) = (arm(0, &[])?, arm(1, &[])?);
+        let either: Vec<bool> = a.varied.iter().zip(&b.varied).map(|(a, b)| a | b).collect();
+        let arms = [arm(0, &either)?.graph, arm(1, &either)?.graph];
+        let inputs = [tensors(operands), tangents(&operands[1..])].concat();
+        Ok(paired(emit(&IF, Attrs::none(), &arms, &inputs)?, &either))
+    }
+
+    /// A loop whose carries, sequences and constants are followed by their tangents.
+    fn repeat(&self, node: &Node, at: &Loop, operands: &[Dual]) -> Result<Vec<Dual>> {
+        let (counted, operands) = operands.split_at(at.first);
+        let (given, _) = self.activity.outputs_of_loop(at, node, varied(operands));
+        let body = self.region(node.regions.last().expect("a loop has a body"), &given, &given[..at.carries])?;
+        let bounds = [0, at.carries, at.carries + at.sequences, operands.len()];
+        // Positions of the tangents among themselves, part by part.
+        let before = |end: usize| given[..end].iter().filter(|it| **it).count();
+        let parts = || bounds.windows(2).map(|it| (it[0]..it[1], before(it[0])..before(it[1])));
+        let own = operands.len();
+        let order: Vec<usize> = parts().flat_map(|(own_part, of)| own_part.chain(of.map(|it| own + it))).collect();
+
+        let mut graph = (*body.graph).clone();
+        graph.reorder_inputs(&order);
+        let outputs = body.varied.len();
+        let moved = before(at.carries);
+        // The carries with their tangents, then the rest with theirs.
+        let results: Vec<ValueId> = (0..at.carries)
+            .chain(outputs..outputs + moved)
+            .chain(at.carries..outputs)
+            .chain(outputs + moved..graph.outputs().len())
+            .map(|it| graph.outputs()[it])
+            .collect();
+        graph.set_outputs(results);
+
+        let all: Vec<Tensor> =
+            operands.iter().map(|it| it.tensor.clone()).chain(self.tangents_of(operands, &given)?).collect();
+        let inputs: Vec<Tensor> = tensors(counted).into_iter().chain(order.iter().map(|&it| all[it].clone())).collect();
+        let carries = at.carries + moved;
+        let results = if node.op == WHILE.op() {
+            let mut condition = (*node.regions[0]).clone();
+            for at in (0..own).filter(|&at| given[at]) {
+                let ty = condition.ty(condition.inputs()[at]).clone();
+                condition.add_input(ty);
+            }
+            condition.reorder_inputs(&order);
+            let attrs = Attrs::new([carries.into()]);
+            emit(&WHILE, attrs, &[Arc::new(condition), Arc::new(graph)], &inputs)?
+        } else {
+            let sequences = order.len() - carries - (own - bounds[2]) - (before(own) - before(bounds[2]));
+            let attrs: [Attr; 4] =
+                [node.attrs.as_slice()[0].clone(), carries.into(), sequences.into(), node.attrs.as_slice()[3].clone()];
+            emit(&SCAN, Attrs::new(attrs), &[Arc::new(graph)], &inputs)?
+        };
+        Ok(self.results(node, at, &body.varied, moved, results))
+    }
+
+    /// The tangents of the operands that are flagged: zeros for those that get one in the loop.
+    fn tangents_of(&self, operands: &[Dual], given: &[bool]) -> Result<Vec<Tensor>> {
+        let flagged = operands.iter().zip(given).filter(|(_, given)| **given);
+        let tangent = |(it, _): (&Dual, &bool)| match &it.tangent {
+            Some(tangent) => Ok(tangent.clone()),
+            None => zeros_of(&it.tensor.ty(), || None),
+        };
+        flagged.map(tangent).collect()
+    }
+
+    /// The results of a loop with tangents in the places of those of the node.
+    fn results(&self, node: &Node, at: &Loop, varied: &[bool], moved: usize, results: Vec<Tensor>) -> Vec<Dual> {
+        let (carries, rest) = results.split_at(at.carries);
+        let (carried, rest) = rest.split_at(moved);
+        let stacks = varied.len() - at.carries;
+        let (others, pushed) = rest.split_at(rest.len() - varied[at.carries..].iter().filter(|it| **it).count());
+        let (count, stacked) = others.split_at(others.len() - stacks);
+        debug_assert_eq!(carries.len() + others.len(), node.outputs.len());
+        let mut tangents = carried.iter().chain(pushed).cloned();
+        let mut dual = |(tensor, &varied): (&Tensor, &bool)| Dual {
+            tensor: tensor.clone(),
+            tangent: varied.then(|| tangents.next().expect("one for each flag")),
+        };
+        let mut all: Vec<Dual> = carries.iter().zip(varied).map(&mut dual).collect();
+        all.extend(count.iter().cloned().map(Dual::constant));
+        all.extend(stacked.iter().zip(&varied[at.carries..]).map(&mut dual));
+        all
+    }
+}
+
+/// Results with the tangents that stand behind them.
+fn paired(mut results: Vec<Tensor>, varied: &[bool]) -> Vec<Dual> {
+    let mut tangents = results.split_off(varied.len()).into_iter();
+    let dual = |(tensor, &varied): (Tensor, &bool)| Dual {
+        tensor,
+        tangent: varied.then(|| tangents.next().expect("one for each flag")),
+    };
+    results.into_iter().zip(varied).map(dual).collect()
+}

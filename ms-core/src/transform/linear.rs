@@ -1,0 +1,168 @@
+//! Tangents of the results of one op, from its vector-Jacobian product.
+//!
+//! That product is linear in the gradients of the results; its transpose is what tangents are
+//! pushed by. An elementwise op needs no transposing: its Jacobian is diagonal.
+
+use super::reverse::value_and_grad;
+use super::step::no_derivative;
+use crate::error::Result;
+use crate::ir::{Graph, ValueId};
+use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
+use crate::tensor::{Attrs, Op, Tensor, Type, apply};
+use crate::trace;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// One application of an op.
+pub(super) struct Pushed<'a> {
+    pub op: Op,
+    pub attrs: &'a Attrs,
+    pub inputs: &'a [Tensor],
+    pub outputs: &'a [Tensor],
+    pub location: &'static Location<'static>,
+}
+
+/// The tangents of the results; nothing where they do not depend on the operands that have one.
+/// The ops of it go to the current dispatcher.
+///
+/// # Errors
+/// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
+pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+    let def = ops::definition(call.op);
+    let none = || Ok(vec![None; call.outputs.len()]);
+    let given: Vec<usize> = (0..tangents.len()).filter(|&at| tangents[at].is_some()).collect();
+    if !call.outputs.iter().any(|it| it.dtype().is_float()) {
+        return none();
+    }
+    match &def.derivative {
+        Derivative::Zero => none(),
+        Derivative::None(why) => {
+            let operands = call.inputs.iter().map(|it| it.ty().to_string());
+            Err(no_derivative(call.op, given[0], why).with_operands(operands).at(call.location))
+        }
+        Derivative::Rule(rule) => {
+            let dtype = call.outputs[0].dtype();
+            let is_diagonal =
+                matches!(def.lowering, Lowering::Map(_)) && given.iter().all(|&at| call.inputs[at].dtype() == dtype);
+            match is_diagonal {
+                true => Ok(vec![diagonal(*rule, call, tangents, &given)]),
+                false => transposed(def, call, tangents, &given),
+            }
+        }
+    }
+}
+
+type Rule = fn(&Vjp<'_>) -> ops::Cotangents;
+
+/// The tangent of an elementwise op's result: that of each operand is weighted as the gradient
+/// would be.
+fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &[usize]) -> Option<Tensor> {
+    let dims = call.outputs[0].ty().dims;
+    let spread = |x: &Tensor| if x.ty().dims == dims { x.clone() } else { ops::broadcast_to(x, dims.clone()) };
+    let inputs: Vec<Tensor> = call.inputs.iter().map(spread).collect();
+    let share = |&at: &usize| {
+        let needs: SmallVec<[bool; 3]> = (0..inputs.len()).map(|it| it == at).collect();
+        let cotangents = [tangents[at].as_ref().map(spread)];
+        let vjp =
+            Vjp { attrs: call.attrs, inputs: &inputs, outputs: call.outputs, cotangents: &cotangents, needs: &needs };
+        rule(&vjp).into_iter().nth(at).flatten()
+    };
+    given.iter().filter_map(share).reduce(|a, b| ops::add(&a, &b))
+}
+
+/// What decides about a transposed rule: op, attributes, types of the operands, those given.
+type Key = (u16, Attrs, Vec<Type>, Vec<usize>);
+
+/// Transposed rules kept per thread before the table is emptied.
+const KEPT: usize = 1024;
+
+thread_local! {
+    static TRANSPOSED: RefCell<FxHashMap<Key, Rc<Graph>>> = RefCell::default();
+}
+
+fn transposed(
+    def: &'static OpDef,
+    call: &Pushed<'_>,
+    tangents: &[Option<Tensor>],
+    given: &[usize],
+) -> Result<Vec<Option<Tensor>>> {
+    let types: Vec<Type> = call.inputs.iter().map(Tensor::ty).collect();
+    let key = (def.info.number, call.attrs.clone(), types, given.to_vec());
+    let known = TRANSPOSED.with(|it| it.borrow().get(&key).cloned());
+    let graph = match known {
+        Some(graph) => graph,
+        None => {
+            let graph = Rc::new(transpose(def, call, given)?);
+            TRANSPOSED.with(|it| {
+                let mut table = it.borrow_mut();
+                if table.len() >= KEPT {
+                    table.clear();
+                }
+                table.insert(key, graph.clone());
+            });
+            graph
+        }
+    };
+    let floats = || call.outputs.iter().filter(|it| it.dtype().is_float());
+    let inputs: Vec<Tensor> = call
+        .inputs
+        .iter()
+        .chain(call.outputs)
+        .cloned()
+        .chain(floats().map(ops::zeros_like))
+        .chain(given.iter().filter_map(|&at| tangents[at].clone()))
+        .collect();
+    let mut pushed = apply_graph(&graph, &inputs)?.into_iter();
+    Ok(call.outputs.iter().map(|it| if it.dtype().is_float() { pushed.next() } else { None }).collect())
+}
+
+/// The transpose of the rule: a graph that takes the operands, the results, gradients of the
+/// float results (whose values do not matter), and the tangents of the operands `given`, and
+/// gives the tangents of the float results.
+fn transpose(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<Graph> {
+    let Derivative::Rule(rule) = def.derivative else { unreachable!("looked at above") };
+    let types = |tensors: &[Tensor]| tensors.iter().map(Tensor::ty).collect::<Vec<Type>>();
+    let is_float: Vec<bool> = call.outputs.iter().map(|it| it.dtype().is_float()).collect();
+    let (inputs, outputs) = (types(call.inputs), types(call.outputs));
+    let gradients: Vec<Type> = outputs.iter().filter(|it| it.dtype.is_float()).cloned().collect();
+    let known = inputs.len() + outputs.len();
+    let wrt: Vec<usize> = (known..known + gradients.len()).collect();
+    let all = [inputs.clone(), outputs, gradients].concat();
+    let needs: Vec<bool> = (0..inputs.len()).map(|at| given.contains(&at)).collect();
+    let pulled = trace::build(def.name(), &all, |tensors| {
+        let (inputs, rest) = tensors.split_at(inputs.len());
+        let (outputs, gradients) = rest.split_at(call.outputs.len());
+        let mut gradients = gradients.iter();
+        let cotangents: Vec<Option<Tensor>> =
+            is_float.iter().map(|&it| if it { gradients.next().cloned() } else { None }).collect();
+        let attrs = call.attrs;
+        let shares = rule(&Vjp { attrs, inputs, outputs, cotangents: &cotangents, needs: &needs });
+        let share = |&at: &usize| shares[at].clone().unwrap_or_else(|| ops::zeros_like(&inputs[at]));
+        Ok(given.iter().map(share).collect())
+    })?;
+    let mut transposed = value_and_grad(&pulled, &wrt, given.len(), true)?;
+    let tangents = transposed.outputs()[given.len()..].to_vec();
+    transposed.set_outputs(tangents);
+    Ok(super::split::pruned(&transposed))
+}
+
+/// The outputs of a graph without regions, its ops going to the current dispatcher.
+fn apply_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    let mut values: Vec<Option<Tensor>> = vec![None; graph.value_count()];
+    for (id, input) in graph.inputs().iter().zip(inputs) {
+        values[id.0 as usize] = Some(input.clone());
+    }
+    for (_, node) in graph.nodes() {
+        let outputs = {
+            let operand = |it: &ValueId| values[it.0 as usize].as_ref().expect("defined before its use");
+            apply(node.op, &node.attrs, &node.inputs.iter().map(operand).collect::<SmallVec<[&Tensor; 3]>>())?
+        };
+        for (id, output) in node.outputs.iter().zip(outputs) {
+            values[id.0 as usize] = Some(output);
+        }
+    }
+    Ok(graph.outputs().iter().map(|it| values[it.0 as usize].clone().expect("outputs are defined")).collect())
+}
