@@ -1,18 +1,22 @@
 //! `argmax` and `argmin`: where the extreme elements are.
 
-use super::axis::{normalize_axis, stored_axis};
-use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use super::axis::stored_axis;
+use super::reduction::axes_of;
+use super::{
+    Arrays, Batching, Derivative, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape,
+};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
+use std::cmp::Ordering;
 
 /// The i64 position of the largest element along the axis of attribute 0; the first of equals,
 /// and that of the first nan.
 pub static ARGMAX: OpDef = OpDef {
     info: OpInfo { number: 320, name: "argmax", attrs: &["axis"] },
     infer,
-    eval: |attrs, inputs| evaluate(attrs, inputs[0], |a, b| a > b),
+    eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Greater),
     derivative: Derivative::Zero,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
@@ -24,7 +28,7 @@ pub static ARGMAX: OpDef = OpDef {
 pub static ARGMIN: OpDef = OpDef {
     info: OpInfo { number: 321, name: "argmin", attrs: &["axis"] },
     infer,
-    eval: |attrs, inputs| evaluate(attrs, inputs[0], |a, b| a < b),
+    eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Less),
     derivative: Derivative::Zero,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
@@ -41,7 +45,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     Ok(smallvec![Type::new(DType::I64, dims)])
 }
 
-fn evaluate(attrs: &Attrs, x: &Array, beats: fn(f64, f64) -> bool) -> Result<Arrays> {
+fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
     let axis = attrs.int(0) as usize;
     let size = x.shape()[axis];
     let mut order: Vec<usize> = (0..x.layout().rank()).filter(|&it| it != axis).collect();
@@ -58,19 +62,14 @@ fn evaluate(attrs: &Attrs, x: &Array, beats: fn(f64, f64) -> bool) -> Result<Arr
     Ok(smallvec![out])
 }
 
-fn position<T: Element>(row: &[T], beats: fn(f64, f64) -> bool) -> usize {
-    // Integers of 64 bits do not fit an f64; their order is decided by the exact difference.
-    let exact = |a: Scalar, b: Scalar| match (a, b) {
-        (Scalar::Float(a), Scalar::Float(b)) => beats(a, b) || (a.is_nan() && !b.is_nan()),
-        _ => {
-            let difference = super::elementwise::wide(a) - super::elementwise::wide(b);
-            beats(difference.signum() as f64, 0.0)
-        }
-    };
+/// Where the element is that compares so to all others: the first of equals, or of nans.
+fn position<T: Copy + PartialOrd>(row: &[T], beats: Ordering) -> usize {
+    #[allow(clippy::eq_op, reason = "nan alone differs from itself")]
+    let nan = |it: T| it != it;
     let mut best = 0;
     for (at, &value) in row.iter().enumerate().skip(1) {
-        let held = row[best].to_scalar();
-        if !held.as_f64().is_nan() && exact(value.to_scalar(), held) {
+        let held = row[best];
+        if value.partial_cmp(&held) == Some(beats) || (nan(value) && !nan(held)) {
             best = at;
         }
     }
@@ -82,20 +81,46 @@ fn samples() -> Vec<Sample> {
     vec![Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(Attrs::new([axis]))]
 }
 
-/// The position of the largest element along an axis, as i64.
+/// The position of the largest element over axes, as i64: the first of equals, and that of the first
+/// nan. Over several axes, or all by `()`, it counts in row-major order.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] where there is no
+/// element.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1., 5., 2.], [7., 0., 7.]];
+/// assert_eq!(ops::argmax(&x, 1).to_vec::<i64>(), [1, 0]);
+/// assert_eq!(ops::argmax(&x, ()).item::<i64>(), 3);
+/// ```
 #[track_caller]
-pub fn argmax(x: impl AsTensor, axis: isize) -> Tensor {
-    along(&ARGMAX, &x.as_tensor(), axis)
+pub fn argmax(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
+    over(&ARGMAX, &x.as_tensor(), axes)
 }
 
-/// The position of the smallest element along an axis, as i64.
+/// The position of the smallest element over axes, as i64; see [`argmax`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::argmin(tensor![[1., 5.], [7., 0.]], 0).to_vec::<i64>(), [0, 1]);
+/// ```
 #[track_caller]
-pub fn argmin(x: impl AsTensor, axis: isize) -> Tensor {
-    along(&ARGMIN, &x.as_tensor(), axis)
+pub fn argmin(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
+    over(&ARGMIN, &x.as_tensor(), axes)
 }
 
 #[track_caller]
-fn along(def: &'static OpDef, x: &Tensor, axis: isize) -> Tensor {
-    let axis = normalize_axis(axis, x.rank()).map_err(|it| it.with_op(def.name())).or_raise();
-    apply1(def.op(), &Attrs::new([axis.into()]), &[x])
+fn over(def: &'static OpDef, x: &Tensor, axes: impl ReduceAxes) -> Tensor {
+    let axes = axes_of(def.name(), x, axes);
+    if let [axis] = *axes {
+        return apply1(def.op(), &Attrs::new([axis.into()]), &[x]);
+    }
+    let kept = (0..x.rank()).filter(|axis| !axes.contains(axis));
+    let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
+    let count: Dim = axes.iter().map(|&axis| x.dims()[axis]).product();
+    let kept = order[..x.rank() - axes.len()].iter().map(|&axis| x.dims()[axis]);
+    let rows: Vec<Dim> = kept.chain([count]).collect();
+    let rows = reshape(permute(x, order), rows);
+    apply1(def.op(), &Attrs::new([(rows.rank() - 1).into()]), &[&rows])
 }

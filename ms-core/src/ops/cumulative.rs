@@ -2,7 +2,7 @@
 
 use super::axis::stored_axis;
 use super::elementwise::wide;
-use super::host::{Axis, dense};
+use super::host::{Axis, dense, elements};
 use super::reduction::widened;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
 use crate::error::{Code, Error, OrRaise, Result};
@@ -72,17 +72,16 @@ fn running(
 ) -> Array {
     let (x, exclusive, reverse) = (dense(x), attrs.bool(1), attrs.bool(2));
     let axis = Axis::of(x.shape(), attrs.int(0) as usize);
-    let scalars = x.scalars();
     let mut out = Array::uninit(x.shape(), x.dtype());
     with_element!(x.dtype(), T => {
-        let to = out.as_mut_slice::<T>();
+        let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
         for outer in 0..axis.outer {
             for inner in 0..axis.inner {
                 let mut held = if x.dtype().is_float() { Scalar::Float(start.as_f64()) } else { start };
                 for step in 0..axis.size {
                     let place = if reverse { axis.size - 1 - step } else { step };
                     let at = (outer * axis.size + place) * axis.inner + inner;
-                    let next = match (held, scalars[at]) {
+                    let next = match (held, from[at].to_scalar()) {
                         (Scalar::Float(a), b) => Scalar::Float(float(a, b.as_f64())),
                         (a, b) => T::from_scalar(Scalar::Int(int(wide(a), wide(b)) as i64)).to_scalar(),
                     };

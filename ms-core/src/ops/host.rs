@@ -1,4 +1,5 @@
-//! What the evaluations of data movement share: positions, sums of elements, walks along an axis.
+//! What evaluations of data movement share, and the libraries of backends with them: positions, sums
+//! of elements, walks along an axis.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, Element, Kind, Layout, Scalar};
@@ -9,10 +10,8 @@ use smallvec::SmallVec;
 ///
 /// # Errors
 /// [`Code::OutOfRange`] for a position outside the axis.
-pub(crate) fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usize>> {
+pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usize>> {
     let size = shape[axis];
-    let wide: Vec<i64> =
-        with_element!(index.dtype(), T => index.iter::<T>().map(|it| it.to_scalar().as_i64()).collect());
     let position = |at: i64| {
         let wrapped = if at < 0 { at + size as i64 } else { at };
         if wrapped < 0 || wrapped >= size as i64 {
@@ -21,12 +20,12 @@ pub(crate) fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<V
         }
         Ok(wrapped as usize)
     };
-    wide.into_iter().map(position).collect()
+    with_element!(index.dtype(), T => index.iter::<T>().map(|it| position(it.to_scalar().as_i64())).collect())
 }
 
 /// `a + b` in the dtype: floats rounded, integers wrapped, bools or-ed.
 #[inline]
-pub(crate) fn plus<T: Element>(a: T, b: T) -> T {
+pub fn plus<T: Element>(a: T, b: T) -> T {
     let (a, b) = (a.to_scalar(), b.to_scalar());
     T::from_scalar(match T::DTYPE.kind() {
         Kind::Float => Scalar::Float(a.as_f64() + b.as_f64()),
@@ -36,22 +35,25 @@ pub(crate) fn plus<T: Element>(a: T, b: T) -> T {
 }
 
 /// The elements of `array` in row-major order, copied only if it is strided.
-pub(crate) fn dense(array: &Array) -> Array {
+pub fn dense(array: &Array) -> Array {
     array.to_contiguous()
 }
 
 /// The elements of a dense array.
-pub(crate) fn elements<T: Element>(array: &Array) -> &[T] {
+///
+/// # Panics
+/// When the array is not dense, or of another dtype.
+pub fn elements<T: Element>(array: &Array) -> &[T] {
     array.as_slice().expect("a dense array of this dtype")
 }
 
 /// The elements of a float array as f64, in row-major order.
-pub(crate) fn wide_floats(array: &Array) -> Vec<f64> {
+pub fn wide_floats(array: &Array) -> Vec<f64> {
     with_element!(array.dtype(), T => array.iter::<T>().map(|it| it.to_scalar().as_f64()).collect())
 }
 
 /// A row-major array of f64 values rounded to `dtype`.
-pub(crate) fn narrow_floats(values: &[f64], shape: &[usize], dtype: crate::DType) -> Array {
+pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: crate::DType) -> Array {
     let mut out = Array::uninit(shape, dtype);
     with_element!(dtype, T => {
         for (to, &from) in out.as_mut_slice::<T>().iter_mut().zip(values) {
@@ -63,13 +65,17 @@ pub(crate) fn narrow_floats(values: &[f64], shape: &[usize], dtype: crate::DType
 
 /// A row-major shape seen as `[outer, size, inner]` around one axis.
 #[derive(Clone, Copy)]
-pub(crate) struct Axis {
+pub struct Axis {
+    /// Product of the sizes before the axis.
     pub outer: usize,
+    /// Size of the axis.
     pub size: usize,
+    /// Product of the sizes behind the axis.
     pub inner: usize,
 }
 
 impl Axis {
+    /// The axis number `axis` of `shape`.
     pub fn of(shape: &[usize], axis: usize) -> Self {
         Self { outer: shape[..axis].iter().product(), size: shape[axis], inner: shape[axis + 1..].iter().product() }
     }
@@ -77,7 +83,7 @@ impl Axis {
 
 /// Visits each element of an index array whose elements are positions along an axis of a
 /// row-major array of `shape`: with its own place, and the place in that array that it names.
-pub(crate) fn walk_named(
+pub fn walk_named(
     shape: &[usize],
     axis: usize,
     index_shape: &[usize],
@@ -93,6 +99,6 @@ pub(crate) fn walk_named(
 }
 
 /// `shape` with other sizes in the place of one axis.
-pub(crate) fn replace_axis<S: Copy>(shape: &[S], axis: usize, sizes: &[S]) -> SmallVec<[S; 4]> {
+pub fn replace_axis<S: Copy>(shape: &[S], axis: usize, sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..axis].iter().chain(sizes).chain(&shape[axis + 1..]).copied().collect()
 }

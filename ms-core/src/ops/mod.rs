@@ -18,7 +18,7 @@ pub mod elementwise;
 mod evaluate;
 #[cfg(test)]
 mod generated_tests;
-mod host;
+pub mod host;
 mod index;
 mod interpolate;
 pub mod math;

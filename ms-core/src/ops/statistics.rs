@@ -137,16 +137,16 @@ impl Tensor {
         norm(self, p, axes, keepdims)
     }
 
-    /// The position of the largest element along an axis, as i64.
+    /// The position of the largest element over axes, as i64; see [`argmax`](super::argmax).
     #[track_caller]
-    pub fn argmax(&self, axis: isize) -> Self {
-        super::argmax(self, axis)
+    pub fn argmax(&self, axes: impl ReduceAxes) -> Self {
+        super::argmax(self, axes)
     }
 
-    /// The position of the smallest element along an axis, as i64.
+    /// The position of the smallest element over axes, as i64; see [`argmin`](super::argmin).
     #[track_caller]
-    pub fn argmin(&self, axis: isize) -> Self {
-        super::argmin(self, axis)
+    pub fn argmin(&self, axes: impl ReduceAxes) -> Self {
+        super::argmin(self, axes)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Ops that run as a whole: convolutions and pooling by loops of their own where elements are
-//! f32 or f64, everything else by the op's own meaning.
+//! floats (f16 and bf16 in f32, rounded once), reading and writing at positions, everything else by
+//! the op's own meaning.
 
 mod conv;
+mod index;
 mod pool;
 #[cfg(test)]
 mod tests;
@@ -9,6 +11,7 @@ mod window;
 
 use crate::interp::number::Number;
 use crate::product::Gemm;
+use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
 use ms_core::ops;
 use ms_core::tensor::{Array, Attrs, DType, Element, Op};
@@ -20,6 +23,9 @@ use std::ops::AddAssign;
 /// # Errors
 /// What the op refuses.
 pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+    if let Some(done) = outputs.first().and_then(|out| index::run(op, attrs, inputs, out)) {
+        return done;
+    }
     if native(op, attrs, inputs, outputs) {
         return Ok(());
     }
@@ -31,8 +37,34 @@ fn native(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
     match outputs.first().map(Array::dtype) {
         Some(DType::F32) => native_in::<f32>(op, attrs, inputs, &outputs[0]),
         Some(DType::F64) => native_in::<f64>(op, attrs, inputs, &outputs[0]),
+        Some(DType::F16) => native_half(op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
+        Some(DType::BF16) => native_half(op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
         _ => false,
     }
+}
+
+/// [`native_in`] f32, for elements of half its width.
+fn native_half<H: Element>(
+    op: Op,
+    attrs: &Attrs,
+    inputs: &[&Array],
+    out: &Array,
+    widen: fn(H) -> f32,
+    narrow: fn(f32) -> H,
+) -> bool {
+    if inputs.iter().any(|it| it.dtype() != H::DTYPE) {
+        return false;
+    }
+    let widened = |x: &&Array| Array::from_slice(x.shape(), &x.iter::<H>().map(widen).collect::<Vec<f32>>());
+    let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect();
+    let wide = Array::uninit(out.shape(), DType::F32);
+    if !native_in::<f32>(op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide) {
+        return false;
+    }
+    // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
+    let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<H>(), out.numel()) };
+    to.iter_mut().zip(elements::<f32>(&wide)).for_each(|(to, &it)| *to = narrow(it));
+    true
 }
 
 fn native_in<T: Gemm + Number + Element + AddAssign>(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> bool {

@@ -35,7 +35,12 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     let (got, want) = (outputs(def, attrs, inputs), outputs(def, attrs, inputs));
     assert!(native(def.op(), attrs, inputs, &got), "{what}");
     evaluate(def.op(), attrs, inputs, &want).expect("the operands fit");
-    let tolerance = if got[0].dtype() == DType::F32 { 1e-4 } else { 1e-12 };
+    let tolerance = match got[0].dtype() {
+        DType::BF16 => 1e-2,
+        DType::F16 => 2e-3,
+        DType::F32 => 1e-4,
+        _ => 1e-12,
+    };
     for (got, want) in got[0].scalars().into_iter().zip(want[0].scalars()) {
         let (got, want) = (got.as_f64(), want.as_f64());
         let close =
@@ -48,7 +53,7 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
 }
 
 fn check_sample(def: &'static OpDef, sample: &Sample) {
-    for dtype in [DType::F32, DType::F64] {
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
         let inputs: Vec<Array> =
             sample.inputs.iter().enumerate().map(|(i, it)| filled(&it.shape, dtype, i as u64)).collect();
         check(def, &sample.attrs, &inputs.iter().collect::<Vec<_>>());
@@ -115,11 +120,42 @@ fn strided_operands() {
 }
 
 #[test]
-fn other_dtypes_are_left_to_the_definition() {
-    let (x, w) = (filled(&[1, 1, 3, 3], DType::F16, 1), filled(&[1, 1, 2, 2], DType::F16, 2));
-    let attrs = lists(&[&[1, 1], &[1, 1], &[0, 0], &[0, 0]], [Attr::Int(1)]);
-    let out = outputs(&ops::CONV, &attrs, &[&x, &w]);
-    assert!(!native(ops::CONV.op(), &attrs, &[&x, &w], &out));
-    super::run(ops::CONV.op(), &attrs, &[&x, &w], &out).expect("the operands fit");
-    assert!(out[0].scalars().iter().all(|it| !it.as_f64().is_nan()));
+fn positions_as_the_ops_mean_them() {
+    let input = |dtype, shape: &[usize], high: f64| SampleInput::of(dtype, shape, -high, high);
+    let index = |shape: &[usize], size: usize| SampleInput::of(DType::I32, shape, -(size as f64), size as f64 - 1.0);
+    let large = |dtype| {
+        let table = || input(dtype, &[3, 500, 130], 2.0);
+        let along = |axis: usize| Attrs::new([axis.into()]);
+        [
+            (&ops::GATHER, Sample::new([table(), index(&[7, 90], 500)]).attrs(along(1))),
+            (
+                &ops::INDEX_ADD,
+                Sample::new([table(), index(&[700], 500), input(dtype, &[3, 700, 130], 2.0)]).attrs(along(1)),
+            ),
+            (&ops::TAKE_ALONG_AXIS, Sample::new([table(), index(&[3, 700, 130], 500)]).attrs(along(1))),
+            (
+                &ops::SCATTER,
+                Sample::new([table(), index(&[2, 300, 130], 500), input(dtype, &[2, 300, 130], 2.0)]).attrs(along(1)),
+            ),
+            (
+                &ops::SCATTER_ADD,
+                Sample::new([table(), index(&[3, 500, 9], 130), input(dtype, &[3, 500, 9], 2.0)]).attrs(along(2)),
+            ),
+        ]
+    };
+    let defs: [&'static OpDef; 5] =
+        [&ops::GATHER, &ops::INDEX_ADD, &ops::TAKE_ALONG_AXIS, &ops::SCATTER, &ops::SCATTER_ADD];
+    let small = defs.iter().flat_map(|&def| (def.samples)().into_iter().map(move |it| (def, it)));
+    let large = [DType::F32, DType::F16, DType::I64, DType::Bool].into_iter().flat_map(large);
+    for (def, sample) in small.chain(large) {
+        let arrays = sample.arrays();
+        let inputs: Vec<&Array> = arrays.iter().collect();
+        let [got, alone, want] = [(); 3].map(|()| outputs(def, &sample.attrs, &inputs));
+        let run = |out: &[Array]| super::run(def.op(), &sample.attrs, &inputs, out).expect("positions are inside");
+        run(&got);
+        threads::serial(|| run(&alone));
+        evaluate(def.op(), &sample.attrs, &inputs, &want).expect("positions are inside");
+        assert!(got[0].to_bytes() == want[0].to_bytes(), "{} of {sample:?}", def.name());
+        assert!(alone[0].to_bytes() == want[0].to_bytes(), "{} on one thread, of {sample:?}", def.name());
+    }
 }

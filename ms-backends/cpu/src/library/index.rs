@@ -1,0 +1,119 @@
+//! Reading and writing at positions: whole slices, and single elements along an axis.
+
+use crate::product::Shared;
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::ops::host::{Axis, elements, plus, positions, walk_named};
+use ms_core::tensor::{Array, Attrs, Element, Op};
+use ms_core::with_element;
+
+/// Chunks of a region at most.
+const MAX_CHUNKS: usize = 64;
+
+/// Runs an op of this kind, writing its row-major output, whose memory nobody else uses; nothing
+/// for other ops. A position outside its axis is refused before anything is written.
+pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
+    let run: fn(&Attrs, &[&Array], &Array) -> Result<()> = match op.name() {
+        "gather" => gather,
+        "index_add" => index_add,
+        "take_along_axis" => take_along_axis,
+        "scatter" => |attrs, inputs, out| scatter(attrs, inputs, out, false),
+        "scatter_add" => |attrs, inputs, out| scatter(attrs, inputs, out, true),
+        _ => return None,
+    };
+    Some(run(attrs, inputs, out))
+}
+
+/// The elements of an output.
+///
+/// # Safety
+/// The output is a row-major array of this element type, whose memory nobody else uses.
+#[allow(clippy::mut_from_ref, reason = "the storage is shared by type, and this user alone by contract")]
+unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
+    // SAFETY: by the caller's contract.
+    unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) }
+}
+
+fn gather(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
+    let (x, axis) = (inputs[0].to_contiguous(), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, x.shape())?;
+    let whole = Axis::of(x.shape(), axis);
+    with_element!(x.dtype(), T => {
+        // SAFETY: the caller of `run` vouches for the output.
+        gather_slices(elements::<T>(&x), &index, whole, unsafe { written(out) });
+    });
+    Ok(())
+}
+
+fn gather_slices<T: Element>(x: &[T], index: &[usize], axis: Axis, out: &mut [T]) {
+    let slices = axis.outer * index.len();
+    let per_chunk = slices.div_ceil(MAX_CHUNKS).max(1);
+    let nanos = slices * 2 + std::mem::size_of_val(out) / 8;
+    let out = Shared::new(out.as_mut_ptr());
+    threads::for_each(slices.div_ceil(per_chunk), nanos, |chunk| {
+        for slice in chunk * per_chunk..((chunk + 1) * per_chunk).min(slices) {
+            let from = (slice / index.len() * axis.size + index[slice % index.len()]) * axis.inner;
+            // SAFETY: each slice has its own part of the result, which has one for each position.
+            let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(slice * axis.inner), axis.inner) };
+            to.copy_from_slice(&x[from..from + axis.inner]);
+        }
+    });
+}
+
+fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
+    let (x, source, axis) = (inputs[0].to_contiguous(), inputs[2].to_contiguous(), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, x.shape())?;
+    let whole = Axis::of(x.shape(), axis);
+    with_element!(x.dtype(), T => {
+        // SAFETY: the caller of `run` vouches for the output.
+        let to: &mut [T] = unsafe { written(out) };
+        to.copy_from_slice(elements(&x));
+        add_slices(elements::<T>(&source), &index, whole, to);
+    });
+    Ok(())
+}
+
+/// Adds slices in the order of their positions, whatever the number of threads: a chunk has some
+/// columns of all slices to itself.
+fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [T]) {
+    const COLUMNS: usize = 64;
+    let blocks = axis.inner.div_ceil(COLUMNS);
+    let nanos = source.len() / 2;
+    let out = Shared::new(out.as_mut_ptr());
+    threads::for_each(axis.outer * blocks, nanos, |chunk| {
+        let (outer, first) = (chunk / blocks, chunk % blocks * COLUMNS);
+        let columns = COLUMNS.min(axis.inner - first);
+        for (slice, &at) in index.iter().enumerate() {
+            let from = (outer * index.len() + slice) * axis.inner + first;
+            let to = (outer * axis.size + at) * axis.inner + first;
+            // SAFETY: no other chunk touches these columns, and the position is inside the axis.
+            let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(to), columns) };
+            to.iter_mut().zip(&source[from..from + columns]).for_each(|(to, &it)| *to = plus(*to, it));
+        }
+    });
+}
+
+fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
+    let (x, axis) = (inputs[0].to_contiguous(), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, x.shape())?;
+    with_element!(x.dtype(), T => {
+        // SAFETY: the caller of `run` vouches for the output.
+        let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
+        walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
+    });
+    Ok(())
+}
+
+fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<()> {
+    let (x, source, axis) = (inputs[0].to_contiguous(), inputs[2].to_contiguous(), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, x.shape())?;
+    with_element!(x.dtype(), T => {
+        // SAFETY: the caller of `run` vouches for the output.
+        let (from, to) = (elements::<T>(&source), unsafe { written::<T>(out) });
+        to.copy_from_slice(elements(&x));
+        walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| {
+            to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
+        });
+    });
+    Ok(())
+}
