@@ -4,13 +4,17 @@
 //! so that equal sizes written differently are one: `2 * (batch + 1)` is `2 + 2 * batch`.
 //! Expressions are interned; a [`Dim`] is a number that names one.
 
-use super::layout::IntoShape;
+mod into;
+mod polynomial;
+
+pub use into::IntoDims;
+
 use crate::error::{Code, Error, Result};
-use rustc_hash::FxHashMap;
+use polynomial::{Atom, Polynomial, symbol_name, symbol_number};
 use smallvec::{SmallVec, smallvec};
 use std::fmt;
 use std::ops::{Add, Div, Mul, Sub};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// The size of one dimension: a constant, or an expression of symbols that a call fixes.
 ///
@@ -32,141 +36,6 @@ pub type Dims = SmallVec<[Dim; 4]>;
 /// Raw numbers below this one name expressions.
 const FIRST_CONSTANT: i64 = i64::MIN / 2;
 
-/// A factor of a term.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Atom {
-    /// A symbol, by its number in the table.
-    Symbol(u32),
-    /// The first over the second, rounded down.
-    Quotient(Dim, Dim),
-}
-
-type Factors = SmallVec<[Atom; 2]>;
-
-/// A sum of products, in ascending order of their factors; no coefficient is zero.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
-struct Polynomial(SmallVec<[(Factors, i64); 2]>);
-
-/// Every expression and symbol of the process. They are few: those of annotated functions.
-#[derive(Default)]
-struct Table {
-    expressions: Vec<Arc<Polynomial>>,
-    numbers: FxHashMap<Arc<Polynomial>, i64>,
-    symbols: Vec<Arc<str>>,
-}
-
-static TABLE: RwLock<Option<Table>> = RwLock::new(None);
-
-/// Runs `read` on the table, if there is one.
-fn read<R>(read: impl FnOnce(&Table) -> R) -> Option<R> {
-    TABLE.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
-}
-
-fn write<R>(write: impl FnOnce(&mut Table) -> R) -> R {
-    write(TABLE.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
-}
-
-impl Polynomial {
-    fn of(dim: Dim) -> Arc<Self> {
-        if dim.0 >= FIRST_CONSTANT {
-            return Arc::new(Self::constant(dim.0));
-        }
-        let number = (dim.0 - Dim::DYNAMIC.0 - 1) as usize;
-        read(|table| table.expressions[number].clone()).expect("an expression was interned when it was made")
-    }
-
-    fn constant(value: i64) -> Self {
-        Self(if value == 0 { SmallVec::new() } else { smallvec![(Factors::new(), value)] })
-    }
-
-    fn as_constant(&self) -> Option<i64> {
-        match &self.0[..] {
-            [] => Some(0),
-            [(factors, value)] if factors.is_empty() => Some(*value),
-            _ => None,
-        }
-    }
-
-    /// The dimension that this polynomial is.
-    fn dim(mut self) -> Dim {
-        self.0.retain(|(_, coefficient)| *coefficient != 0);
-        if let Some(value) = self.as_constant() {
-            return Dim(value.max(FIRST_CONSTANT));
-        }
-        self.0.sort_unstable();
-        if let Some(known) = read(|table| table.numbers.get(&self).copied()).flatten() {
-            return Dim(known);
-        }
-        write(|table| {
-            let expression = Arc::new(self);
-            Dim(*table.numbers.entry(expression.clone()).or_insert_with(|| {
-                table.expressions.push(expression);
-                Dim::DYNAMIC.0 + table.expressions.len() as i64
-            }))
-        })
-    }
-
-    fn add(&mut self, factors: Factors, coefficient: i64) {
-        match self.0.iter_mut().find(|it| it.0 == factors) {
-            Some((_, sum)) => *sum = sum.saturating_add(coefficient),
-            None => self.0.push((factors, coefficient)),
-        }
-    }
-
-    /// The sum with `scale` times another one.
-    fn plus(&self, other: &Self, scale: i64) -> Self {
-        let mut sum = self.clone();
-        other.0.iter().for_each(|(factors, it)| sum.add(factors.clone(), it.saturating_mul(scale)));
-        sum
-    }
-
-    fn times(&self, other: &Self) -> Self {
-        let mut product = Self::default();
-        for (a, x) in &self.0 {
-            for (b, y) in &other.0 {
-                let mut factors: Factors = a.iter().chain(b).copied().collect();
-                factors.sort_unstable();
-                product.add(factors, x.saturating_mul(*y));
-            }
-        }
-        product
-    }
-
-    /// One term over another, where that leaves no remainder.
-    fn term_over(term: &(Factors, i64), divisor: &(Factors, i64)) -> Option<(Factors, i64)> {
-        let mut factors = term.0.clone();
-        for atom in &divisor.0 {
-            let at = factors.iter().position(|it| it == atom)?;
-            factors.remove(at);
-        }
-        (term.1 % divisor.1 == 0).then(|| (factors, term.1 / divisor.1))
-    }
-
-    /// The quotient, rounded down: what divides evenly, term by term, and an atom for the rest.
-    fn over(&self, divisor: &Self) -> Self {
-        let (mut whole, mut rest) = (Self::default(), Self::default());
-        let [single] = &divisor.0[..] else {
-            if self == divisor {
-                return Self::constant(1);
-            }
-            whole.add(smallvec![Atom::Quotient(self.clone().dim(), divisor.clone().dim())], 1);
-            return whole;
-        };
-        for term in &self.0 {
-            match Self::term_over(term, single) {
-                Some((factors, coefficient)) => whole.add(factors, coefficient),
-                None => rest.add(term.0.clone(), term.1),
-            }
-        }
-        match (rest.as_constant(), divisor.as_constant()) {
-            (Some(0), _) => {}
-            (Some(rest), Some(divisor)) => whole.add(Factors::new(), rest.div_euclid(divisor)),
-            _ => whole.add(smallvec![Atom::Quotient(rest.dim(), divisor.clone().dim())], 1),
-        }
-        whole
-    }
-}
-
 impl Dim {
     /// The size of an axis that only the run of a loop decides. It equals itself; no op but
     /// `scan` and those that pass values on takes it.
@@ -179,16 +48,7 @@ impl Dim {
 
     /// The symbol of a name.
     pub fn symbol(name: &str) -> Self {
-        let known = |table: &Table| table.symbols.iter().position(|it| &**it == name);
-        let number = read(known).flatten().unwrap_or_else(|| {
-            write(|table| {
-                known(table).unwrap_or_else(|| {
-                    table.symbols.push(name.into());
-                    table.symbols.len() - 1
-                })
-            })
-        });
-        Polynomial(smallvec![(smallvec![Atom::Symbol(number as u32)], 1)]).dim()
+        Polynomial(smallvec![(smallvec![Atom::Symbol(symbol_number(name))], 1)]).dim()
     }
 
     /// The size, if it is a constant.
@@ -205,7 +65,7 @@ impl Dim {
     pub fn as_symbol(self) -> Option<Arc<str>> {
         match &Polynomial::of(self.symbolic()?).0[..] {
             [(factors, 1)] => match factors[..] {
-                [Atom::Symbol(number)] => read(|table| table.symbols[number as usize].clone()),
+                [Atom::Symbol(number)] => Some(symbol_name(number)),
                 _ => None,
             },
             _ => None,
@@ -276,7 +136,7 @@ impl Dim {
             for atom in factors {
                 let factor = match *atom {
                     Atom::Symbol(number) => {
-                        let name = read(|table| table.symbols[number as usize].clone()).expect("symbols are kept");
+                        let name = symbol_name(number);
                         let size = value(&name).ok_or_else(|| refuse(format!("the size `{name}` is not known")))?;
                         i64::try_from(size).unwrap_or(i64::MAX)
                     }
@@ -308,7 +168,7 @@ impl Dim {
         let rest = i64::try_from(size).ok()?.checked_sub(constant)?;
         let value = usize::try_from(rest.checked_div(coefficient)?).ok()?;
         (rest % coefficient == 0).then_some(())?;
-        Some((read(|table| table.symbols[number as usize].clone())?, value))
+        Some((symbol_name(number), value))
     }
 
     /// Whether it is a number times the symbol `name` plus a number.
@@ -326,7 +186,7 @@ impl Dim {
             for atom in factors {
                 match *atom {
                     Atom::Symbol(number) => {
-                        let name = read(|table| table.symbols[number as usize].clone()).expect("symbols are kept");
+                        let name = symbol_name(number);
                         visit(&name)
                     }
                     Atom::Quotient(a, b) => {
@@ -338,57 +198,6 @@ impl Dim {
         }
     }
 }
-
-/// What can stand for dimensions: shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and
-/// vectors of them, and tuples of sizes of both kinds, such as `(x.dim(0), 64)`.
-pub trait IntoDims {
-    /// The dimensions.
-    fn into_dims(self) -> Dims;
-}
-
-impl<S: IntoShape> IntoDims for S {
-    fn into_dims(self) -> Dims {
-        self.into_shape().into_iter().map(Dim::new).collect()
-    }
-}
-
-impl IntoDims for Dim {
-    fn into_dims(self) -> Dims {
-        smallvec![self]
-    }
-}
-
-impl IntoDims for Dims {
-    fn into_dims(self) -> Dims {
-        self
-    }
-}
-
-macro_rules! into_dims {
-    ($([$($generics:tt)*] $ty:ty),*) => {$(
-        impl<$($generics)*> IntoDims for $ty {
-            fn into_dims(self) -> Dims {
-                self.iter().copied().collect()
-            }
-        }
-    )*};
-}
-
-into_dims! { [] &Dims, [] &[Dim], [] &Vec<Dim>, [] Vec<Dim>, [const N: usize] [Dim; N], [const N: usize] &[Dim; N] }
-
-macro_rules! tuples_into_dims {
-    ($($($name:ident)+;)*) => {$(
-        impl<$($name: Into<Dim>),+> IntoDims for ($($name,)+) {
-            fn into_dims(self) -> Dims {
-                #[allow(non_snake_case)]
-                let ($($name,)+) = self;
-                smallvec![$($name.into()),+]
-            }
-        }
-    )*};
-}
-
-tuples_into_dims! { A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E F G H; }
 
 impl From<usize> for Dim {
     fn from(size: usize) -> Self {
@@ -468,17 +277,6 @@ impl std::iter::Product for Dim {
 impl std::iter::Sum for Dim {
     fn sum<I: Iterator<Item = Self>>(dims: I) -> Self {
         dims.fold(Self::new(0), add)
-    }
-}
-
-impl fmt::Display for Atom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Symbol(number) => {
-                f.write_str(&read(|table| table.symbols[*number as usize].clone()).expect("symbols are kept"))
-            }
-            Self::Quotient(a, b) => write!(f, "({a})/({b})"),
-        }
     }
 }
 

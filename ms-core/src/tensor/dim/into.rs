@@ -1,0 +1,56 @@
+//! What can stand for dimensions.
+
+use super::{Dim, Dims};
+use crate::tensor::layout::IntoShape;
+use smallvec::smallvec;
+
+/// What can stand for dimensions: shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and
+/// vectors of them, and tuples of sizes of both kinds, such as `(x.dim(0), 64)`.
+pub trait IntoDims {
+    /// The dimensions.
+    fn into_dims(self) -> Dims;
+}
+
+impl<S: IntoShape> IntoDims for S {
+    fn into_dims(self) -> Dims {
+        self.into_shape().into_iter().map(Dim::new).collect()
+    }
+}
+
+impl IntoDims for Dim {
+    fn into_dims(self) -> Dims {
+        smallvec![self]
+    }
+}
+
+impl IntoDims for Dims {
+    fn into_dims(self) -> Dims {
+        self
+    }
+}
+
+macro_rules! into_dims {
+    ($([$($generics:tt)*] $ty:ty),*) => {$(
+        impl<$($generics)*> IntoDims for $ty {
+            fn into_dims(self) -> Dims {
+                self.iter().copied().collect()
+            }
+        }
+    )*};
+}
+
+into_dims! { [] &Dims, [] &[Dim], [] &Vec<Dim>, [] Vec<Dim>, [const N: usize] [Dim; N], [const N: usize] &[Dim; N] }
+
+macro_rules! tuples_into_dims {
+    ($($($name:ident)+;)*) => {$(
+        impl<$($name: Into<Dim>),+> IntoDims for ($($name,)+) {
+            fn into_dims(self) -> Dims {
+                #[allow(non_snake_case)]
+                let ($($name,)+) = self;
+                smallvec![$($name.into()),+]
+            }
+        }
+    )*};
+}
+
+tuples_into_dims! { A; A B; A B C; A B C D; A B C D E; A B C D E F; A B C D E F G; A B C D E F G H; }

@@ -1,0 +1,170 @@
+//! Expressions in normal form, and the table in which each has a number.
+
+use super::{Dim, FIRST_CONSTANT};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+use std::fmt;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// A factor of a term.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Atom {
+    /// A symbol, by its number in the table.
+    Symbol(u32),
+    /// The first over the second, rounded down.
+    Quotient(Dim, Dim),
+}
+
+pub(super) type Factors = SmallVec<[Atom; 2]>;
+
+/// A sum of products, in ascending order of their factors; no coefficient is zero.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub(super) struct Polynomial(pub(super) SmallVec<[(Factors, i64); 2]>);
+
+/// Every expression and symbol of the process. They are few: those of annotated functions.
+#[derive(Default)]
+struct Table {
+    expressions: Vec<Arc<Polynomial>>,
+    numbers: FxHashMap<Arc<Polynomial>, i64>,
+    symbols: Vec<Arc<str>>,
+}
+
+static TABLE: RwLock<Option<Table>> = RwLock::new(None);
+
+/// Runs `read` on the table, if there is one.
+fn read<R>(read: impl FnOnce(&Table) -> R) -> Option<R> {
+    TABLE.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(read)
+}
+
+fn write<R>(write: impl FnOnce(&mut Table) -> R) -> R {
+    write(TABLE.write().unwrap_or_else(PoisonError::into_inner).get_or_insert_default())
+}
+
+/// The number of the symbol of a name.
+pub(super) fn symbol_number(name: &str) -> u32 {
+    let known = |table: &Table| table.symbols.iter().position(|it| &**it == name);
+    let number = read(known).flatten().unwrap_or_else(|| {
+        write(|table| {
+            known(table).unwrap_or_else(|| {
+                table.symbols.push(name.into());
+                table.symbols.len() - 1
+            })
+        })
+    });
+    number as u32
+}
+
+/// The name of a symbol.
+pub(super) fn symbol_name(number: u32) -> Arc<str> {
+    read(|table| table.symbols[number as usize].clone()).expect("a symbol is kept from when it was named")
+}
+
+impl Polynomial {
+    pub(super) fn of(dim: Dim) -> Arc<Self> {
+        if dim.0 >= FIRST_CONSTANT {
+            return Arc::new(Self::constant(dim.0));
+        }
+        let number = (dim.0 - Dim::DYNAMIC.0 - 1) as usize;
+        read(|table| table.expressions[number].clone()).expect("an expression was interned when it was made")
+    }
+
+    fn constant(value: i64) -> Self {
+        Self(if value == 0 { SmallVec::new() } else { smallvec![(Factors::new(), value)] })
+    }
+
+    fn as_constant(&self) -> Option<i64> {
+        match &self.0[..] {
+            [] => Some(0),
+            [(factors, value)] if factors.is_empty() => Some(*value),
+            _ => None,
+        }
+    }
+
+    /// The dimension that this polynomial is.
+    pub(super) fn dim(mut self) -> Dim {
+        self.0.retain(|(_, coefficient)| *coefficient != 0);
+        if let Some(value) = self.as_constant() {
+            return Dim(value.max(FIRST_CONSTANT));
+        }
+        self.0.sort_unstable();
+        if let Some(known) = read(|table| table.numbers.get(&self).copied()).flatten() {
+            return Dim(known);
+        }
+        write(|table| {
+            let expression = Arc::new(self);
+            Dim(*table.numbers.entry(expression.clone()).or_insert_with(|| {
+                table.expressions.push(expression);
+                Dim::DYNAMIC.0 + table.expressions.len() as i64
+            }))
+        })
+    }
+
+    fn add(&mut self, factors: Factors, coefficient: i64) {
+        match self.0.iter_mut().find(|it| it.0 == factors) {
+            Some((_, sum)) => *sum = sum.saturating_add(coefficient),
+            None => self.0.push((factors, coefficient)),
+        }
+    }
+
+    /// The sum with `scale` times another one.
+    pub(super) fn plus(&self, other: &Self, scale: i64) -> Self {
+        let mut sum = self.clone();
+        other.0.iter().for_each(|(factors, it)| sum.add(factors.clone(), it.saturating_mul(scale)));
+        sum
+    }
+
+    pub(super) fn times(&self, other: &Self) -> Self {
+        let mut product = Self::default();
+        for (a, x) in &self.0 {
+            for (b, y) in &other.0 {
+                let mut factors: Factors = a.iter().chain(b).copied().collect();
+                factors.sort_unstable();
+                product.add(factors, x.saturating_mul(*y));
+            }
+        }
+        product
+    }
+
+    /// One term over another, where that leaves no remainder.
+    fn term_over(term: &(Factors, i64), divisor: &(Factors, i64)) -> Option<(Factors, i64)> {
+        let mut factors = term.0.clone();
+        for atom in &divisor.0 {
+            let at = factors.iter().position(|it| it == atom)?;
+            factors.remove(at);
+        }
+        (term.1 % divisor.1 == 0).then(|| (factors, term.1 / divisor.1))
+    }
+
+    /// The quotient, rounded down: what divides evenly, term by term, and an atom for the rest.
+    pub(super) fn over(&self, divisor: &Self) -> Self {
+        let (mut whole, mut rest) = (Self::default(), Self::default());
+        let [single] = &divisor.0[..] else {
+            if self == divisor {
+                return Self::constant(1);
+            }
+            whole.add(smallvec![Atom::Quotient(self.clone().dim(), divisor.clone().dim())], 1);
+            return whole;
+        };
+        for term in &self.0 {
+            match Self::term_over(term, single) {
+                Some((factors, coefficient)) => whole.add(factors, coefficient),
+                None => rest.add(term.0.clone(), term.1),
+            }
+        }
+        match (rest.as_constant(), divisor.as_constant()) {
+            (Some(0), _) => {}
+            (Some(rest), Some(divisor)) => whole.add(Factors::new(), rest.div_euclid(divisor)),
+            _ => whole.add(smallvec![Atom::Quotient(rest.dim(), divisor.clone().dim())], 1),
+        }
+        whole
+    }
+}
+
+impl fmt::Display for Atom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Symbol(number) => f.write_str(&symbol_name(*number)),
+            Self::Quotient(a, b) => write!(f, "({a})/({b})"),
+        }
+    }
+}
