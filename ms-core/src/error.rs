@@ -82,6 +82,8 @@ pub enum Code {
     Structure = 144,
     /// No form of a function takes arguments of these kinds.
     NoOverload = 145,
+    /// The compile cache cannot be used; a warning, and an error of the command line only.
+    Cache = 150,
 }
 
 impl fmt::Display for Code {

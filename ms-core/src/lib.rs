@@ -4,6 +4,7 @@
 //! Modules stand in the order below, and each imports only what stands before it.
 
 pub mod error;
+pub mod stored;
 pub mod tensor;
 
 pub mod ir;

@@ -1,5 +1,5 @@
-//! What a plan's kernels compile to, as bytes: a table of kernels, and their code one after
-//! the other.
+//! What a plan's kernels compile to, as bytes: their code, one after the other, and a table of
+//! where it lies.
 //!
 //! ```text
 //! magic      8 bytes   "ms-cpu" and the version of this format
@@ -7,13 +7,13 @@
 //! kernels    u64       their number
 //! per kernel u64 x 3   hash of the kernel; offset and length of its code, both zero where the
 //!                      interpreter runs it
-//! code                 from the next multiple of 64 bytes on
 //! ```
 //!
 //! Numbers are little-endian. Offsets count from the start of the code.
 
 use crate::isa::Isa;
 use ms_core::error::{Code, Error, Result};
+use ms_core::exec::{Artifact, MachineCode};
 use ms_core::ir::Kernel;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -23,16 +23,8 @@ const MAGIC: [u8; 8] = *b"ms-cpu\0\x01";
 /// Functions start at a multiple of this many bytes.
 const CODE_ALIGN: usize = 64;
 
-/// The decoded table.
-pub struct Artifact<'a> {
-    /// The code of every kernel in `code`, or nothing for the interpreter.
-    pub entries: Vec<Option<Range<usize>>>,
-    /// All code.
-    pub code: &'a [u8],
-}
-
 /// The bytes for kernels and their code.
-pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, Option<&'a [u8]>)>) -> Vec<u8> {
+pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, Option<&'a [u8]>)>) -> Artifact {
     let mut out = MAGIC.to_vec();
     let mut name = [0; 8];
     name[..isa.name().len()].copy_from_slice(isa.name().as_bytes());
@@ -48,18 +40,17 @@ pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, 
         all.extend(code);
         all.resize(all.len().next_multiple_of(CODE_ALIGN), 0);
     }
-    out.resize(out.len().next_multiple_of(CODE_ALIGN), 0);
-    out.extend(all);
-    out
+    Artifact { table: out, code: MachineCode::Bytes(all) }
 }
 
-/// Reads the bytes of [`encode`] for the same kernels.
+/// Reads what [`encode`] gave for the same kernels: where the code of each lies, or nothing for the
+/// interpreter.
 ///
 /// # Errors
 /// [`Code::Backend`] when they are another format's, another instruction set's, or those of
 /// other kernels, or cut off.
-pub fn decode<'a>(isa: Isa, kernels: &[Kernel], bytes: &'a [u8]) -> Result<Artifact<'a>> {
-    let mut rest = bytes;
+pub fn decode(isa: Isa, kernels: &[Kernel], artifact: &Artifact) -> Result<Vec<Option<Range<usize>>>> {
+    let mut rest = &artifact.table[..];
     let mut take = |len: usize| rest.split_off(..len).ok_or_else(|| refuse("it is cut off"));
     if take(8)? != MAGIC {
         return Err(refuse("it is of another format"));
@@ -79,12 +70,11 @@ pub fn decode<'a>(isa: Isa, kernels: &[Kernel], bytes: &'a [u8]) -> Result<Artif
         let (offset, len) = (word()? as usize, word()? as usize);
         table.push((len > 0).then(|| offset..offset.saturating_add(len)));
     }
-    let start = (bytes.len() - rest.len()).next_multiple_of(CODE_ALIGN);
-    let code = bytes.get(start..).ok_or_else(|| refuse("it is cut off"))?;
-    if table.iter().flatten().any(|it| it.end > code.len()) {
-        return Err(refuse("it is cut off"));
+    let code = artifact.code.as_ref();
+    if !rest.is_empty() || table.iter().flatten().any(|it: &Range<usize>| it.end > code.len()) {
+        return Err(refuse("its table does not fit its code"));
     }
-    Ok(Artifact { entries: table, code })
+    Ok(table)
 }
 
 fn refuse(why: &str) -> Error {
@@ -119,34 +109,38 @@ mod tests {
         (0..3).map(|par| KernelBuilder::new(par, 0, Lanes::Parallel).finish()).collect()
     }
 
-    fn bytes(isa: Isa) -> Vec<u8> {
+    fn artifact() -> Artifact {
         let codes: [Option<&[u8]>; 3] = [Some(&[1; 70]), None, Some(&[2; 3])];
-        encode(isa, kernels().iter().zip(codes))
+        encode(Isa::Avx2, kernels().iter().zip(codes))
     }
 
     #[test]
     fn round_trip() {
-        let bytes = bytes(Isa::Avx2);
-        let artifact = decode(Isa::Avx2, &kernels(), &bytes).expect("it was just encoded");
-        let codes: Vec<_> = artifact.entries.iter().map(|it| it.clone().map(|it| &artifact.code[it])).collect();
+        let artifact = artifact();
+        let entries = decode(Isa::Avx2, &kernels(), &artifact).expect("it was just encoded");
+        let codes: Vec<_> = entries.iter().map(|it| it.clone().map(|it| &artifact.code.as_ref()[it])).collect();
         assert_eq!(codes, [Some(&[1; 70][..]), None, Some(&[2; 3][..])]);
-        assert_eq!(artifact.entries[2], Some(128..131));
+        assert_eq!(entries[2], Some(128..131));
     }
 
     #[test]
     fn damage_is_refused() {
-        let whole = bytes(Isa::Avx2);
+        let whole = artifact();
         assert!(decode(Isa::Avx512, &kernels(), &whole).is_err());
         assert!(decode(Isa::Avx2, &kernels()[1..], &whole).is_err());
         let mut other = kernels();
         other.swap(0, 1);
         assert!(decode(Isa::Avx2, &other, &whole).is_err());
-        let last = whole.len() - CODE_ALIGN + 3;
-        for len in 0..last {
-            assert!(decode(Isa::Avx2, &kernels(), &whole[..len]).is_err(), "{len} bytes");
+        let check = |change: &dyn Fn(&mut Artifact)| {
+            let mut changed = whole.clone();
+            change(&mut changed);
+            assert!(decode(Isa::Avx2, &kernels(), &changed).is_err());
+        };
+        for len in 0..whole.table.len() {
+            check(&|it| it.table.truncate(len));
         }
-        let mut magic = whole;
-        magic[7] += 1;
-        assert!(decode(Isa::Avx2, &kernels(), &magic).is_err());
+        check(&|it| it.table.push(0));
+        check(&|it| it.table[7] += 1);
+        check(&|it| it.code = MachineCode::Bytes(vec![0; 130]));
     }
 }

@@ -6,7 +6,7 @@ use crate::isa::Isa;
 use crate::parallel::Parallel;
 use crate::{artifact, codegen, library, product};
 use ms_core::error::{Code, Error, Result};
-use ms_core::exec::{Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
+use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
 use ms_core::ir::Kernel;
 use ms_core::lower::Plan;
 use ms_core::tensor::{Array, Attrs, Op};
@@ -84,15 +84,19 @@ impl Backend for CpuBackend {
         format!("cpu {} {}", std::env::consts::ARCH, self.isa)
     }
 
-    fn compile(&self, plan: &Plan) -> Result<Vec<u8>> {
+    fn sources(&self) -> &'static str {
+        env!("MS_CPU_SOURCES")
+    }
+
+    fn compile(&self, plan: &Plan) -> Result<Artifact> {
         let codes: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(|it| self.machine_code(it)).collect();
         let codes = codes.iter().map(Option::as_deref);
         Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
     }
 
-    fn load(&self, plan: Arc<Plan>, artifact: &[u8]) -> Result<Arc<dyn Executable>> {
-        let artifact = artifact::decode(self.isa, &plan.kernels, artifact)?;
-        let memory = CodeMemory::map(artifact.code);
+    fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
+        let memory = CodeMemory::of(&artifact.code);
         let code = |(kernel, entry): (&Kernel, &Option<Range<usize>>)| match (entry, &memory) {
             (Some(entry), Some(memory)) => {
                 // SAFETY: the artifact is of these kernels and of this instruction set.
@@ -101,7 +105,7 @@ impl Backend for CpuBackend {
             }
             _ => self.kernel(kernel),
         };
-        let codes = plan.kernels.iter().zip(&artifact.entries).map(code).collect::<Result<Vec<_>>>()?;
+        let codes = plan.kernels.iter().zip(&entries).map(code).collect::<Result<Vec<_>>>()?;
         Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
     }
 

@@ -1,7 +1,7 @@
 //! Memory that holds machine code: written first, then executable, never both.
 
-use memmap2::{Mmap, MmapMut};
-use ms_core::exec::KernelCode;
+use memmap2::MmapMut;
+use ms_core::exec::{KernelCode, MachineCode};
 use std::sync::Arc;
 
 /// The signature of a generated kernel: the block of a call.
@@ -13,7 +13,7 @@ pub type Entry = unsafe extern "sysv64" fn(*const u64);
 pub type Entry = unsafe extern "C" fn(*const u64);
 
 /// Position-independent code in executable memory.
-pub struct CodeMemory(Mmap);
+pub struct CodeMemory(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
 impl CodeMemory {
     /// Maps a copy of `code`; nothing where the system refuses executable memory, or when there
@@ -24,7 +24,15 @@ impl CodeMemory {
         }
         let mut memory = MmapMut::map_anon(code.len()).ok()?;
         memory.copy_from_slice(code);
-        Some(Arc::new(Self(memory.make_exec().ok()?)))
+        Some(Arc::new(Self(Arc::new(memory.make_exec().ok()?))))
+    }
+
+    /// The code of an artifact where it lies, or mapped as a copy.
+    pub fn of(code: &MachineCode) -> Option<Arc<Self>> {
+        match code {
+            MachineCode::Bytes(bytes) => Self::map(bytes),
+            MachineCode::Executable(memory) => Some(Arc::new(Self(memory.clone()))),
+        }
     }
 }
 
@@ -41,7 +49,7 @@ impl Compiled {
     /// # Safety
     /// A kernel's code for this machine starts there.
     pub unsafe fn new(memory: &Arc<CodeMemory>, offset: usize) -> Self {
-        let code = memory.0[offset..].as_ptr();
+        let code = (*memory.0).as_ref()[offset..].as_ptr();
         // SAFETY: the caller vouches for the code, which lives as long as this value.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
         Self { entry, _memory: memory.clone() }

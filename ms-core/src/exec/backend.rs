@@ -11,20 +11,23 @@ pub trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
 
-    /// What decides the code that is made: part of every stored key.
+    /// The device that code is made for, as far as it decides the code: part of every stored key.
     fn fingerprint(&self) -> String;
 
-    /// Compiles a plan to bytes that [`Backend::load`] takes, in this process or a later one.
+    /// What makes the code, as a hash of its sources: part of every stored key.
+    fn sources(&self) -> &'static str;
+
+    /// Compiles a plan to what [`Backend::load`] takes, in this process or a later one.
     ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) when the plan holds what the device cannot run.
-    fn compile(&self, plan: &Plan) -> Result<Vec<u8>>;
+    fn compile(&self, plan: &Plan) -> Result<Artifact>;
 
-    /// Makes compiled bytes callable.
+    /// Makes compiled code callable.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) when the bytes are not this backend's.
-    fn load(&self, plan: Arc<Plan>, artifact: &[u8]) -> Result<Arc<dyn Executable>>;
+    /// [`Code::Backend`](crate::Code::Backend) when the artifact is not this backend's.
+    fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
 
     /// Makes a plan callable in this process only, with code that its kernels may share with those
     /// of other plans.
@@ -54,6 +57,33 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// What the op refuses.
     fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
+}
+
+/// What a plan compiles to: plain bytes, the same wherever they lie.
+#[derive(Clone)]
+pub struct Artifact {
+    /// What the backend has to know of the code, in a format of its own.
+    pub table: Vec<u8>,
+    /// The code.
+    pub code: MachineCode,
+}
+
+/// Position-independent code; empty where there is none.
+#[derive(Clone)]
+pub enum MachineCode {
+    /// In memory that cannot be executed.
+    Bytes(Vec<u8>),
+    /// In memory that can be executed and that nobody writes, from the start of a page on.
+    Executable(Arc<dyn AsRef<[u8]> + Send + Sync>),
+}
+
+impl AsRef<[u8]> for MachineCode {
+    fn as_ref(&self) -> &[u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Executable(memory) => (**memory).as_ref(),
+        }
+    }
 }
 
 /// A compiled kernel.

@@ -5,7 +5,7 @@ mod host;
 mod product;
 mod reference;
 
-pub use backend::{Backend, BackendEntry, Executable, KernelCode, backend};
+pub use backend::{Artifact, Backend, BackendEntry, Executable, KernelCode, MachineCode, backend};
 pub use host::{Host, HostExecutable};
 pub use product::{BatchDim, MatrixProduct};
 pub use reference::reference;

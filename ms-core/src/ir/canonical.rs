@@ -208,10 +208,10 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// An integer; one that is a symbolic size is spelled out behind `i64::MIN`, which is none.
+/// An integer; one that is a size which is not known is spelled out behind `i64::MIN`.
 fn write_int(out: &mut Vec<u8>, raw: i64) {
     let dim = Dim::from_raw(raw);
-    if dim.is_symbolic() {
+    if dim.is_symbolic() || dim == Dim::DYNAMIC {
         out.extend(i64::MIN.to_le_bytes());
         write_text(out, &dim.to_string());
     } else {

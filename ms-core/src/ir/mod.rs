@@ -5,6 +5,7 @@ mod dot;
 mod graph;
 mod html;
 mod kernel;
+mod kernel_check;
 #[cfg(test)]
 mod random;
 mod rewrite;

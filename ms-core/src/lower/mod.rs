@@ -21,6 +21,7 @@ mod simplify;
 pub mod single;
 mod sink;
 mod stage;
+mod stored;
 
 pub use assemble::{LowerOptions, lower};
 pub use plan::{

@@ -1,9 +1,9 @@
 //! Verification of graphs: their structure, and every node against its op's definition.
 
-use super::{Lowering, OpDef, Regions, Types, by_number};
+use super::{Lowering, OpDef, Regions, Types, by_number, definition};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
-use crate::tensor::{Attr, Attrs, Dim, Type};
+use crate::tensor::{Attr, Attrs, Dim, Op, Type};
 use rustc_hash::FxHashMap;
 use std::mem::{Discriminant, discriminant};
 
@@ -92,33 +92,60 @@ fn check(graph: &Graph, forms: &mut FxHashMap<u16, Form>, found: &mut Vec<Error>
 }
 
 fn check_node(graph: &Graph, node: &Node, forms: &mut FxHashMap<u16, Form>) -> Result<()> {
-    let refuse = |message: String| Err(Error::new(Code::Verify, message));
     let Some(def) = by_number(node.op.number()) else {
         return refuse(format!("no op has number {}", node.op.number()));
     };
-    let regions = match &def.lowering {
+    let form = forms.entry(node.op.number()).or_insert_with(|| Form::of(def));
+    let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
+    let outputs: Vec<Type> = node.outputs.iter().map(|&id| graph.ty(id).clone()).collect();
+    fits_form(def, form, &node.attrs, &node.regions, &inputs, &outputs)
+}
+
+/// Whether attributes and regions are of the kinds that an op takes, and results of the types that
+/// it gives for these operands.
+///
+/// # Errors
+/// [`Code::Verify`], or what the op refuses.
+pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs: &[Type]) -> Result<()> {
+    let def = definition(op);
+    fits_form(def, &Form::of(def), attrs, regions, inputs, outputs)
+}
+
+fn fits_form(
+    def: &OpDef,
+    form: &Form,
+    attrs: &Attrs,
+    regions: &Regions,
+    inputs: &[&Type],
+    outputs: &[Type],
+) -> Result<()> {
+    let wanted = match &def.lowering {
         Lowering::Regions(rule) => rule.count,
         _ => 0,
     };
-    if node.regions.len() != regions {
-        return refuse(format!("{} regions, not {regions}", node.regions.len()));
+    if regions.len() != wanted {
+        return refuse(format!("{} regions, not {wanted}", regions.len()));
     }
-    let form = forms.entry(node.op.number()).or_insert_with(|| Form::of(def));
-    for ((name, attr), kinds) in def.info.attrs.iter().zip(node.attrs.as_slice()).zip(&form.attrs) {
+    if attrs.as_slice().len() != def.info.attrs.len() {
+        return refuse(format!("{} attributes for the names {:?}", attrs.as_slice().len(), def.info.attrs));
+    }
+    for ((name, attr), kinds) in def.info.attrs.iter().zip(attrs.as_slice()).zip(&form.attrs) {
         if !kinds.is_empty() && !kinds.contains(&discriminant(attr)) {
             return refuse(format!("attribute `{name}` is of another kind than {attr:?}"));
         }
     }
-    if node.inputs.len() < form.operands {
-        return refuse(format!("{} operands, not {}", node.inputs.len(), form.operands));
+    if inputs.len() < form.operands {
+        return refuse(format!("{} operands, not {}", inputs.len(), form.operands));
     }
-    let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
-    let wanted = infer(def, &node.attrs, &node.regions, &inputs)?;
-    if !node.outputs.iter().map(|&id| graph.ty(id)).eq(&wanted) {
-        let types: Vec<_> = node.outputs.iter().map(|&id| graph.ty(id)).collect();
-        return refuse(format!("results are {types:?}, but the op gives {wanted:?}"));
+    let wanted = infer(def, attrs, regions, inputs)?;
+    if !outputs.iter().eq(&wanted) {
+        return refuse(format!("results are {outputs:?}, but the op gives {wanted:?}"));
     }
     Ok(())
+}
+
+fn refuse(message: String) -> Result<()> {
+    Err(Error::new(Code::Verify, message))
 }
 
 #[cfg(test)]

@@ -115,7 +115,7 @@ primitives! {
 
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{Batching, Lanes, batch};
-pub use check::{infer, verify, verify_one};
+pub use check::{fits, infer, verify, verify_one};
 pub use convolution::*;
 pub use creation::*;
 pub use def::{Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Types, Vjp};

@@ -2,6 +2,7 @@
 
 use super::compiled::Compiled;
 use super::context::{self, Mode, Precision};
+use super::disk::Site;
 use super::functions;
 use super::report;
 use super::signature::{Signature, TypeKey};
@@ -95,9 +96,9 @@ impl JitFn {
         self.name
     }
 
-    /// File, line and hash of the definition.
-    pub fn site(&self) -> (&'static str, u32, u64) {
-        (self.file, self.line, self.source)
+    /// Where it is defined.
+    pub fn site(&self) -> Site {
+        Site { file: self.file, line: self.line, source: self.source }
     }
 
     /// Number of compiled versions.
@@ -378,7 +379,7 @@ impl Call {
             None => None,
         };
         match self.compile::<R>(&tracer, facts, template, start) {
-            Ok(version) => self.run(&version).unwrap_or_else(|error| R::refuse(error)),
+            Ok(version) => self.run(&version).unwrap_or_else(|error| R::refuse(error.at(self.location))),
             Err(error) => R::refuse(error.at(self.location)),
         }
     }
@@ -409,7 +410,7 @@ impl Call {
             signature: self.signature.words().into(),
             arguments: self.signature.types().into(),
             inputs: inputs.collect(),
-            compiled: Compiled::shared(&trace.graph, self.precision)?,
+            compiled: Compiled::shared(trace.graph, self.precision, self.function.site())?,
             writes: trace.writes,
             template: Box::new(template),
             results: results.len(),

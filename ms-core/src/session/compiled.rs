@@ -1,29 +1,35 @@
 //! Graphs that can be called: compiled when they first are, once per content.
 
 use super::context::Precision;
+use super::disk::{Entry, Place, Site, Split};
 use super::report;
 use super::sized::Sized;
+use super::source::{Part, Source};
 use super::tape::Tape;
 use crate::error::{Error, Result};
-use crate::exec::{self, Executable};
+use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, canonical_bytes};
-use crate::lower::{LowerOptions, lower};
-use crate::optimize::{Inline, PassContext, optimize_with};
+use crate::lower::{LowerOptions, Plan, lower};
+use crate::optimize::PassContext;
 use crate::tensor::{Array, Tensor};
 use crate::transform;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// A graph and what it compiles to: itself, and its derivatives.
 pub struct Compiled {
-    graph: Graph,
+    source: Arc<Source>,
     precision: Precision,
     /// Where sizes are symbolic: what a call fixes.
     sized: Option<Sized>,
-    optimized: OnceLock<Graph>,
+    /// Where it is on disk.
+    place: Option<Place>,
+    /// Whether it was looked for there.
+    sought: AtomicBool,
     executable: OnceLock<Result<Arc<dyn Executable>>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
 }
@@ -41,52 +47,64 @@ pub struct Derivative {
 }
 
 impl Compiled {
-    /// A graph to be called, whose transforms are expanded here; code is made at the first call.
+    fn of(source: Arc<Source>, precision: Precision, sized: Option<Sized>, place: Option<Place>) -> Arc<Self> {
+        Arc::new(Self {
+            source,
+            precision,
+            sized,
+            place,
+            sought: AtomicBool::new(false),
+            executable: OnceLock::new(),
+            derivatives: Mutex::default(),
+        })
+    }
+
+    /// A graph to be called, whose transforms are expanded here; code is made at the first call,
+    /// and kept in this process only.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) and its like, from expanding transforms.
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
-        // Transforms see through calls once these are in place.
-        let (graph, _) = optimize_with(graph.clone(), &[&Inline], &PassContext::default());
-        let graph = report::graph_stage("expand", || transform::expand(&graph).map(Cow::into_owned))?;
-        Ok(Arc::new(Self {
-            sized: Sized::of(&graph)?,
-            graph,
-            precision,
-            optimized: OnceLock::new(),
-            executable: OnceLock::new(),
-            derivatives: Mutex::default(),
-        }))
+        let source = Source::given(graph)?;
+        let sized = Sized::of(source.graph()?)?;
+        Ok(Self::of(source, precision, sized, None))
     }
 
-    /// [`Compiled::new`], or what it gave before for a graph of the same content that is still in
-    /// use.
+    /// The graph to be called that a function was traced to; or what it was before, for a graph of
+    /// the same content that is still in use. Code comes from the cache on disk where that has it:
+    /// then nothing is expanded either, and what expanding refuses is refused when it is called.
     ///
     /// # Errors
     /// As for [`Compiled::new`].
-    pub fn shared(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
+    pub fn shared(graph: Graph, precision: Precision, site: Site) -> Result<Arc<Self>> {
         static MADE: Mutex<BTreeMap<Vec<u8>, Weak<Compiled>>> = Mutex::new(BTreeMap::new());
-        let mut key = canonical_bytes(graph);
+        let bytes = canonical_bytes(&graph);
+        let mut key = bytes.clone();
         key.push(precision as u8);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        let made = Self::new(graph, precision)?;
+        let place = exec::backend().and_then(|it| Place::of(&graph, &bytes, &configuration(precision), &**it, site));
+        let made = match place {
+            None => Self::new(&graph, precision)?,
+            place => {
+                let sized = Sized::of(&graph)?;
+                Self::of(Source::traced(graph), precision, sized, place)
+            }
+        };
         let mut table = lock();
         table.retain(|_, it| it.strong_count() > 0);
         table.insert(key, Arc::downgrade(&made));
         Ok(made)
     }
 
-    /// The graph, its transforms expanded.
-    pub fn graph(&self) -> &Graph {
-        &self.graph
-    }
-
     /// Number of outputs.
-    pub fn results(&self) -> usize {
-        self.graph.outputs().len()
+    ///
+    /// # Errors
+    /// As for [`Compiled::new`].
+    pub fn results(&self) -> Result<usize> {
+        self.source.results()
     }
 
     /// Calls the graph through the current dispatcher: recorded as one step if that is a tape.
@@ -124,38 +142,89 @@ impl Compiled {
         Ok(outputs.into_iter().map(Tensor::from_array).collect())
     }
 
-    fn executable(&self) -> Result<&Arc<dyn Executable>> {
-        // Derivatives are taken of the graph as it was traced; only code is made of this one.
-        let make = || self.code(&report::optimize(&self.graph), false);
-        self.executable.get_or_init(make).as_ref().map_err(Error::clone)
-    }
-
-    /// This graph of symbolic sizes at the sizes of its inputs: optimised as it stands, once, and
-    /// planned for them.
+    /// This graph of symbolic sizes at the sizes of its inputs.
     fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
         sized.at(inputs, |sizes| {
-            let optimized = self.optimized.get_or_init(|| report::optimize(&self.graph));
-            let code = self.code(&transform::with_sizes(optimized, sizes)?, true)?;
-            let known = Self::new(&transform::with_sizes(&self.graph, sizes)?, self.precision)?;
-            known.executable.get_or_init(|| Ok(code));
+            let place = self.place.as_ref().map(|it| it.piece(format!("sizes {sizes:?}")));
+            let known = Self::of(self.source.at(sizes), self.precision, None, place);
+            if known.place.is_none() {
+                known.source.graph()?;
+            }
             Ok(known)
         })
     }
 
-    /// The code of a graph of constant sizes; `shared` with graphs of other sizes, or its own.
-    fn code(&self, graph: &Graph, shared: bool) -> Result<Arc<dyn Executable>> {
-        let Some(backend) = exec::backend() else { return Ok(exec::reference(graph.clone())) };
-        let options = LowerOptions { exact: self.precision == Precision::Strict, ..LowerOptions::default() };
-        let plan = Arc::new(report::stage("lower", || lower(graph, &options))?);
+    fn executable(&self) -> Result<&Arc<dyn Executable>> {
+        let make = || match exec::backend() {
+            Some(backend) => match self.find() {
+                Some((executable, _)) => Ok(executable),
+                None => self.compile(backend, Split::default()),
+            },
+            None => Ok(exec::reference(self.source.optimized()?)),
+        };
+        self.executable.get_or_init(make).as_ref().map_err(Error::clone)
+    }
+
+    /// Compiles the graph, and puts it where the cache has it next time, with what is to be known
+    /// of a forward part.
+    fn compile(&self, backend: &'static Arc<dyn Backend>, split: Split) -> Result<Arc<dyn Executable>> {
+        let start = Instant::now();
+        let plan = self.plan()?;
         report::lowered(&plan);
-        let executable = if shared {
-            report::stage("load", || backend.load_shared(plan))?
+        let (executable, artifact) = if self.source.shares_kernels() {
+            (report::stage("load", || backend.load_shared(plan.clone()))?, None)
         } else {
             let artifact = report::stage("compile", || backend.compile(&plan))?;
-            report::stage("load", || backend.load(plan, &artifact))?
+            (report::stage("load", || backend.load(plan.clone(), &artifact))?, Some(artifact))
         };
         report::finished();
+        if let Some(place) = &self.place {
+            let took = start.elapsed() + self.source.took();
+            place.put(&**backend, plan, artifact, split, took);
+        }
         Ok(executable)
+    }
+
+    fn plan(&self) -> Result<Arc<Plan>> {
+        let graph = self.source.optimized()?;
+        Ok(Arc::new(report::stage("lower", || lower(&graph, &lower_options(self.precision)))?))
+    }
+
+    /// The executable from the cache on disk, with what is known of a forward part. It is looked for
+    /// once.
+    fn find(&self) -> Option<(Arc<dyn Executable>, Split)> {
+        let (place, backend) = (self.place.as_ref()?, exec::backend()?);
+        if self.sought.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let start = Instant::now();
+        let found = report::stage("look up", || place.get())?;
+        if !self.source.fits(found.entry.plan.main(), &found.entry.split) {
+            place.refused("an entry is ignored: its plan is of another graph");
+            return None;
+        }
+        if Place::verifies() && !self.is_reproduced(&found.entry, &found.artifact, &**backend) {
+            place.refused("an entry is not what compiling gives now; it is replaced");
+            return None;
+        }
+        match report::stage("load", || backend.load(found.entry.plan.clone(), &found.artifact)) {
+            Ok(executable) => {
+                report::finished();
+                place.used(start.elapsed(), &found.entry);
+                Some((executable, found.entry.split))
+            }
+            Err(error) => {
+                place.refused(&format!("an entry is ignored: {}", error.report().message));
+                None
+            }
+        }
+    }
+
+    fn is_reproduced(&self, entry: &Entry, artifact: &Artifact, backend: &dyn Backend) -> bool {
+        let fresh = self.plan().and_then(|plan| Ok((backend.compile(&plan)?, plan)));
+        fresh.is_ok_and(|(fresh, plan)| {
+            plan == entry.plan && fresh.table == artifact.table && fresh.code.as_ref() == artifact.code.as_ref()
+        })
     }
 
     /// The derivative with respect to the inputs `wrt`, made once.
@@ -167,13 +236,31 @@ impl Compiled {
         if let Some(known) = made.get(wrt) {
             return Ok(known.clone());
         }
-        let parts = transform::differentiate(&self.graph, wrt)?;
-        let derivative = Arc::new(Derivative {
-            forward: Self::new(&parts.forward, self.precision)?,
-            backward: Self::new(&parts.backward, self.precision)?,
-            residuals: parts.residuals,
-            seeds: parts.seeds,
-        });
+        let part = |part, name| {
+            let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
+            Self::of(self.source.derivative(wrt, part), self.precision, None, place)
+        };
+        let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
+        let split = match forward.find() {
+            Some((executable, split)) => {
+                let _first = forward.executable.set(Ok(executable));
+                split
+            }
+            None => {
+                let start = Instant::now();
+                let parts = transform::differentiate(self.source.graph()?, wrt)?;
+                let took = start.elapsed();
+                forward.source.set(&parts.forward, took)?;
+                backward.source.set(&parts.backward, Duration::ZERO)?;
+                let split = Split { seeds: parts.seeds, residuals: parts.residuals };
+                if let (Some(backend), Some(_)) = (exec::backend(), &self.place) {
+                    // How the derivative is split is stored with the forward part.
+                    let _first = forward.executable.set(forward.compile(backend, split.clone()));
+                }
+                split
+            }
+        };
+        let derivative = Arc::new(Derivative { forward, backward, residuals: split.residuals, seeds: split.seeds });
         made.insert(wrt.to_vec(), derivative.clone());
         Ok(derivative)
     }
@@ -181,4 +268,17 @@ impl Compiled {
 
 fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
     inputs.iter().map(|it| it.array()).collect()
+}
+
+/// What decides, besides the graph and the backend, what a graph compiles to: parts of its key.
+fn configuration(precision: Precision) -> [(&'static str, String); 3] {
+    [
+        ("precision", format!("{precision:?}")),
+        ("optimize", format!("{:?}", PassContext::default())),
+        ("lower", format!("{:?}", lower_options(precision))),
+    ]
+}
+
+fn lower_options(precision: Precision) -> LowerOptions {
+    LowerOptions { exact: precision == Precision::Strict, ..LowerOptions::default() }
 }

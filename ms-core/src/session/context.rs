@@ -47,6 +47,13 @@ pub struct Context {
     /// The passes that are written at level 3; all where there is none. `MS_DEV_DUMP_IR_PASSES`,
     /// with commas between.
     pub save_graphs_passes: Vec<String>,
+    /// Whether compiled functions are kept on disk for later processes;
+    /// `MS_COMPILER_CACHE_ENABLE=1` turns it on.
+    pub enable_compile_cache: bool,
+    /// The directory they are kept in, made where it is missing; a relative one counts from the
+    /// working directory. By default that of `MS_COMPILER_CACHE_PATH`, or `ms` in the user's
+    /// directory of caches.
+    pub compile_cache_path: Option<PathBuf>,
 }
 
 impl Default for Context {
@@ -66,6 +73,8 @@ impl Default for Context {
                 .filter(|it| !it.is_empty())
                 .map(str::to_owned)
                 .collect(),
+            enable_compile_cache: var("MS_COMPILER_CACHE_ENABLE").is_some_and(|it| it == "1"),
+            compile_cache_path: std::env::var_os("MS_COMPILER_CACHE_PATH").map(PathBuf::from),
         }
     }
 }

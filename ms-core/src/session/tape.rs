@@ -134,7 +134,7 @@ impl Tape {
         }
         let derivative = compiled.derivative(&wrt)?;
         let mut outputs = self.below(|| derivative.forward.call(inputs))?;
-        let saved = outputs.split_off(compiled.results());
+        let saved = outputs.split_off(compiled.results()?);
         let residuals = derivative.residuals.iter().map(|it| match *it {
             Residual::Input(at) => inputs[at].clone(),
             Residual::Saved(at) => saved[at].clone(),

@@ -1,0 +1,68 @@
+//! What a crate was built from, as one hash: for build scripts.
+
+use crate::Digest;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+/// Sets the environment variable `name` of the crate that is being built to a hash of what decides
+/// how it behaves: its sources and manifest, the versions that its dependencies are locked to, its
+/// features, the target, and the compiler.
+///
+/// Where there is no lock file (in a registry's copy of the crate), dependencies that decide about
+/// results have to be pinned by the manifest.
+///
+/// # Errors
+/// What reading the sources reports.
+pub fn emit_sources(name: &str) -> io::Result<()> {
+    let var = |name: &str| env::var(name).unwrap_or_default();
+    let root = PathBuf::from(var("CARGO_MANIFEST_DIR"));
+    let mut hasher = blake3::Hasher::new();
+    let mut add = |name: &str, bytes: &[u8]| {
+        hasher.update(&(name.len() as u64).to_le_bytes());
+        hasher.update(name.as_bytes());
+        hasher.update(&(bytes.len() as u64).to_le_bytes());
+        hasher.update(bytes);
+    };
+
+    let src = root.join("src");
+    for path in files(&src)? {
+        let inside = path.strip_prefix(&root).unwrap_or(&path);
+        add(&inside.to_string_lossy(), &fs::read(&path)?);
+    }
+    let manifest = root.join("Cargo.toml");
+    add("manifest", &fs::read(&manifest)?);
+    let lock = root.ancestors().map(|it| it.join("Cargo.lock")).find(|it| it.is_file());
+    if let Some(lock) = &lock {
+        add("lock", &fs::read(lock)?);
+    }
+    for (name, value) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if name.starts_with("CARGO_FEATURE_") || name == "CARGO_CFG_TARGET_FEATURE" || name == "TARGET" {
+            add(&name, value.as_encoded_bytes());
+        }
+    }
+    // A compiler that does not answer builds nothing either.
+    let version = Command::new(var("RUSTC")).arg("-vV").output().map(|it| it.stdout).unwrap_or_default();
+    add("rustc", &version);
+
+    println!("cargo::rustc-env={name}={}", Digest::from_bytes(*hasher.finalize().as_bytes()));
+    for path in [src, manifest].iter().chain(&lock) {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    Ok(())
+}
+
+/// Every file below a folder, in order.
+fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![folder.to_path_buf()];
+    while let Some(folder) = open.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() { open.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    Ok(found)
+}

@@ -1,0 +1,150 @@
+//! Whether a kernel is one: what is built is, what was stored is looked at before it is used.
+
+use super::kernel::{BinaryOp, Inst, Kernel, ParamId, Reducer, Role, Scope, Step, UnaryOp, Val};
+use crate::error::{Code, Error, Result};
+use crate::tensor::DType;
+
+/// Loops of one kind at most: more than any shape has.
+const MAX_LOOPS: u8 = 64;
+
+impl Kernel {
+    /// Whether the kernel is well formed: instructions see only what is visible at their place,
+    /// and have operands and results of the dtypes that they take and give.
+    ///
+    /// # Errors
+    /// [`Code::Verify`] with the first defect.
+    pub fn check(&self) -> Result<()> {
+        let refuse = |what: &str| Err(Error::new(Code::Verify, format!("the kernel is not well formed: {what}")));
+        if self.par > MAX_LOOPS || self.seq > MAX_LOOPS {
+            return refuse("it has too many loops");
+        }
+        if self.types.len() != self.insts.len() {
+            return refuse("it has a dtype for each instruction");
+        }
+        if self.params.iter().any(|it| it.role == Role::Output && it.step == Step::Any) {
+            return refuse("results are written one after the other");
+        }
+        let mut start = 0;
+        for (number, stage) in self.stages.iter().enumerate() {
+            let end = stage.end as usize;
+            if end < start || end > self.insts.len() {
+                return refuse("its stages stand one after the other");
+            }
+            for at in start..end {
+                if !self.is_right(at, start, number) {
+                    return refuse(&format!("instruction {at}, {:?}", self.insts[at]));
+                }
+            }
+            start = end;
+        }
+        if start != self.insts.len() {
+            return refuse("every instruction belongs to a stage");
+        }
+        Ok(())
+    }
+
+    /// Whether instruction `at` of a stage that begins at `start` is well formed.
+    fn is_right(&self, at: usize, start: usize, stage: usize) -> bool {
+        let out = self.types[at];
+        let visible = |val: Val| {
+            let val = val.0 as usize;
+            val < at && if val >= start { !matches!(self.insts[val], Inst::Reduce(..)) } else { self.leaves(val) }
+        };
+        let ty = |val: Val| if visible(val) { Some(self.ty(val)) } else { None };
+        let param = |id: ParamId, role| self.params.get(id.0 as usize).filter(|it| it.role == role).map(|it| it.dtype);
+        let is = |val: Val| ty(val) == Some(out);
+        let (float, bool) = (out.is_float(), out == DType::Bool);
+        out.compute() == out
+            && match self.insts[at] {
+                Inst::Load(id) => param(id, Role::Input).map(DType::compute) == Some(out),
+                Inst::Store(id, val) => param(id, Role::Output).map(DType::compute) == Some(out) && is(val),
+                Inst::Const(bits) => !bool || bits <= 1,
+                Inst::Index(axis) => usize::from(axis) < self.loops() && out == DType::I64,
+                Inst::Unary(UnaryOp::Bitcast, val) => ty(val).is_some_and(|from| is_bitcast(from, out)),
+                Inst::Unary(op, val) => {
+                    is(val)
+                        && match op {
+                            UnaryOp::Neg | UnaryOp::Abs => !bool,
+                            UnaryOp::Not => !float,
+                            _ => float,
+                        }
+                }
+                Inst::Binary(op, a, b) => {
+                    is(a)
+                        && is(b)
+                        && match op {
+                            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div => !bool,
+                            BinaryOp::Min | BinaryOp::Max => !bool,
+                            BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr => !bool && !float,
+                            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => !float,
+                        }
+                }
+                Inst::Fma(a, b, c) => float && is(a) && is(b) && is(c),
+                Inst::Compare(_, a, b) => bool && ty(a).is_some() && ty(a) == ty(b),
+                Inst::Select(condition, then, other) => ty(condition) == Some(DType::Bool) && is(then) && is(other),
+                Inst::Cast { value, to } => ty(value).is_some() && to.compute() == out,
+                Inst::Reduce(reducer, val) => {
+                    self.stages[stage].scope == Scope::Loop
+                        && is(val)
+                        && bool == matches!(reducer, Reducer::All | Reducer::Any)
+                }
+            }
+    }
+
+    /// Whether a value of an earlier stage is visible in later ones.
+    fn leaves(&self, val: usize) -> bool {
+        let stage = self.stages.partition_point(|it| it.end as usize <= val);
+        self.stages[stage].scope == Scope::Point || matches!(self.insts[val], Inst::Reduce(..))
+    }
+}
+
+/// Whether the bits of a value of one dtype can be seen as the other.
+fn is_bitcast(from: DType, to: DType) -> bool {
+    use DType::{F32, F64, I32, I64};
+    matches!((from, to), (F32, I32) | (I32, F32) | (F64, I64) | (I64, F64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ir::{KernelBuilder, Lanes};
+
+    /// The sum of the squares of each row.
+    fn kernel() -> Kernel {
+        let mut builder = KernelBuilder::new(1, 0, Lanes::Reduced);
+        let x = builder.param(DType::F32, Role::Input, Step::Unit);
+        let out = builder.param(DType::F32, Role::Output, Step::Zero);
+        let value = builder.load(x);
+        let square = builder.binary(BinaryOp::Mul, value, value);
+        let sum = builder.reduce(Reducer::Sum, square);
+        builder.end_stage(Scope::Loop);
+        builder.store(out, sum);
+        builder.end_stage(Scope::Point);
+        builder.finish()
+    }
+
+    #[test]
+    fn defects_are_found() {
+        assert!(kernel().check().is_ok());
+        let check = |change: &dyn Fn(&mut Kernel)| {
+            let mut changed = kernel();
+            change(&mut changed);
+            assert!(changed.check().is_err(), "{changed:?}");
+        };
+        check(&|it| it.insts[1] = Inst::Binary(BinaryOp::Mul, Val(0), Val(1)));
+        check(&|it| it.insts[1] = Inst::Binary(BinaryOp::Mul, Val(0), Val(u32::MAX)));
+        check(&|it| it.insts[1] = Inst::Binary(BinaryOp::Rem, Val(0), Val(0)));
+        check(&|it| it.insts[3] = Inst::Store(ParamId(1), Val(1)));
+        check(&|it| it.insts[3] = Inst::Store(ParamId(0), Val(2)));
+        check(&|it| it.insts[0] = Inst::Load(ParamId(2)));
+        check(&|it| it.insts[0] = Inst::Index(2));
+        check(&|it| it.types[0] = DType::F16);
+        check(&|it| it.types[2] = DType::F64);
+        check(&|it| it.types.truncate(3));
+        check(&|it| it.stages.truncate(1));
+        check(&|it| it.stages[0].end = 9);
+        check(&|it| it.stages[0].scope = Scope::Point);
+        check(&|it| it.params[1].step = Step::Any);
+        check(&|it| it.par = 200);
+    }
+}

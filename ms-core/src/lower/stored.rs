@@ -1,0 +1,208 @@
+//! Plans as bytes, and what of them is looked at before they are believed.
+
+use super::plan::{
+    Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
+    Span, View, is_stack,
+};
+use crate::ir::{
+    BinaryOp, Compare, Inst, Kernel, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp, Val,
+};
+use crate::ops;
+use crate::stored::{Description, Reader, Stored, stored};
+use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Layout, Literal, Op, Shape, Strides, Type};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+stored! {
+    struct Plan { kernels: Vec<Kernel>, constants: Vec<Literal>, routines: Vec<Routine> }
+    struct Routine {
+        name: String,
+        inputs: Vec<Type>,
+        outputs: Vec<Type>,
+        buffers: Vec<Buffer>,
+        arena_bytes: usize,
+        steps: Vec<PlanStep>,
+    }
+    struct Span { buffer: BufferId, offset: usize }
+    struct Loop {
+        body: RoutineId,
+        repeat: Repeat,
+        carries: Vec<Carry>,
+        sequences: Vec<Span>,
+        invariants: Vec<Span>,
+        series: Vec<Span>,
+        spares: Vec<Span>,
+    }
+    struct Carry { initial: Span, result: Span, next: NextCarry }
+    struct Buffer { bytes: usize, place: Place }
+    struct View { buffer: BufferId, dtype: DType, layout: Layout }
+    struct Argument { buffer: BufferId, offset: usize, strides: SmallVec<[i64; 4]> }
+    struct Param { dtype: DType, role: Role, step: Step }
+    struct Stage { scope: Scope, end: u32 }
+    struct Kernel {
+        par: u8,
+        seq: u8,
+        lanes: Lanes,
+        params: SmallVec<[Param; 4]>,
+        insts: Vec<Inst>,
+        types: Vec<DType>,
+        stages: SmallVec<[Stage; 3]>,
+    }
+    struct Type { dtype: DType, dims: Dims }
+}
+
+stored! {
+    enum Place { 0 = Input(at: u32), 1 = Output(at: u32), 2 = Constant(at: u32), 3 = Arena(at: usize) }
+    enum PlanStep {
+        0 = Kernel { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> },
+        1 = Product { a: View, b: View, out: View },
+        2 = Library { op: Op, attrs: Attrs, inputs: Vec<View>, outputs: Vec<View> },
+        3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
+        4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
+        5 = Loop(it: Box<Loop>),
+    }
+    enum Repeat {
+        0 = While { first: Span, next: Span, count: Option<Span> },
+        1 = Times { count: usize, reverse: bool },
+        2 = Counted { count: Span, reverse: bool },
+    }
+    enum NextCarry { 0 = Computed, 1 = From(carry: u32) }
+    enum Role { 0 = Input, 1 = Output }
+    enum Step { 0 = Unit, 1 = Zero, 2 = Any }
+    enum Lanes { 0 = Parallel, 1 = Reduced }
+    enum Scope { 0 = Point, 1 = Loop }
+    enum UnaryOp {
+        0 = Neg, 1 = Abs, 2 = Not, 3 = Sqrt, 4 = Floor, 5 = Ceil, 6 = Trunc, 7 = RoundEven, 8 = Bitcast,
+    }
+    enum BinaryOp {
+        0 = Add, 1 = Sub, 2 = Mul, 3 = Div, 4 = Rem, 5 = Min, 6 = Max, 7 = And, 8 = Or, 9 = Xor, 10 = Shl, 11 = Shr,
+    }
+    enum Compare { 0 = Eq, 1 = Ne, 2 = Lt, 3 = Le }
+    enum Reducer { 0 = Sum, 1 = Prod, 2 = Max, 3 = Min, 4 = All, 5 = Any }
+    enum Inst {
+        0 = Load(param: ParamId),
+        1 = Store(param: ParamId, value: Val),
+        2 = Const(bits: u64),
+        3 = Index(axis: u8),
+        4 = Unary(op: UnaryOp, value: Val),
+        5 = Binary(op: BinaryOp, a: Val, b: Val),
+        6 = Fma(a: Val, b: Val, c: Val),
+        7 = Compare(op: Compare, a: Val, b: Val),
+        8 = Select(condition: Val, then: Val, other: Val),
+        9 = Cast { value: Val, to: DType },
+        10 = Reduce(reducer: Reducer, value: Val),
+    }
+    enum Attr {
+        0 = Bool(it: bool),
+        1 = Int(it: i64),
+        2 = Float(it: f64),
+        3 = Ints(it: SmallVec<[i64; 4]>),
+        4 = DType(it: DType),
+        5 = Str(it: Arc<str>),
+        6 = Literal(it: Literal),
+    }
+}
+
+/// Implements [`Stored`] by a value that stands for the type, and back where it stands for one.
+macro_rules! by {
+    ($($ty:ty as $inner:ty: |$value:ident| $of:expr, |$stored:ident| $back:expr;)*) => {$(
+        impl Stored for $ty {
+            fn write(&self, out: &mut Vec<u8>) {
+                let $value = self;
+                $of.write(out);
+            }
+
+            fn read(from: &mut Reader<'_>) -> Option<Self> {
+                let $stored = <$inner>::read(from)?;
+                $back
+            }
+
+            fn describe(types: &mut Description) -> String {
+                let inner = <$inner>::describe(types);
+                types.insert(stringify!($ty), inner);
+                stringify!($ty).into()
+            }
+        }
+    )*};
+}
+
+by! {
+    KernelId as u32: |it| it.0, |it| Some(Self(it));
+    BufferId as u32: |it| it.0, |it| Some(Self(it));
+    RoutineId as u32: |it| it.0, |it| Some(Self(it));
+    [RoutineId; 2] as (RoutineId, RoutineId): |it| (it[0], it[1]), |it| Some([it.0, it.1]);
+    ParamId as u32: |it| it.0, |it| Some(Self(it));
+    Val as u32: |it| it.0, |it| Some(Self(it));
+    f64 as u64: |it| it.to_bits(), |it| Some(Self::from_bits(it));
+    DType as u8: |it| *it as u8, |it| Self::ALL.get(usize::from(it)).copied();
+    Dim as i64: |it| it.raw(), |it| Some(Self::from_raw(it)).filter(|it| !it.is_symbolic());
+    Arc<str> as String: |it| it.to_string(), |it| Some(it.into());
+    Op as u16: |it| it.number(), |it| ops::by_number(it).map(|def| def.op());
+    Attrs as Vec<Attr>: |it| it.as_slice().to_vec(), |it| Some(Self::new(it));
+}
+
+impl Stored for Layout {
+    fn write(&self, out: &mut Vec<u8>) {
+        (Shape::from(self.shape()), Strides::from(self.strides()), self.offset()).write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let (shape, strides, offset) = <(Shape, Strides, usize)>::read(from)?;
+        let places = shape.iter().try_fold(1usize, |all, &size| all.checked_mul(size.max(1)))?;
+        (shape.len() == strides.len() && places <= isize::MAX as usize).then(|| Self::new(shape, strides, offset))
+    }
+
+    fn describe(types: &mut Description) -> String {
+        let parts = <(Shape, Strides, usize)>::describe(types);
+        types.insert("Layout", parts);
+        "Layout".into()
+    }
+}
+
+impl Stored for Literal {
+    fn write(&self, out: &mut Vec<u8>) {
+        (self.dtype(), Shape::from(self.shape())).write(out);
+        out.extend_from_slice(self.bytes());
+    }
+
+    fn read(from: &mut Reader<'_>) -> Option<Self> {
+        let (dtype, shape) = <(DType, Shape)>::read(from)?;
+        let len = shape.iter().try_fold(dtype.size(), |all, &size| all.checked_mul(size))?;
+        Self::from_bytes(&shape, dtype, from.bytes(len)?.to_vec()).ok()
+    }
+
+    fn describe(types: &mut Description) -> String {
+        let parts = <(DType, Shape)>::describe(types);
+        types.insert("Literal", format!("{parts}, elements"));
+        "Literal".into()
+    }
+}
+
+impl Plan {
+    /// Whether a plan that was stored is one whose parts can be used: kernels are well formed,
+    /// types have sizes that memory can hold, and ops have attributes, operands and results that
+    /// fit each other. What steps reach is looked at when the plan is loaded.
+    pub fn is_sound(&self) -> bool {
+        let view = |view: &View| Type::of(view.dtype, view.layout.shape());
+        let step = |step: &PlanStep| match step {
+            PlanStep::Library { op, attrs, inputs, outputs } => {
+                let (inputs, outputs): (Vec<_>, Vec<_>) =
+                    (inputs.iter().map(view).collect(), outputs.iter().map(view).collect());
+                ops::fits(*op, attrs, &[], &inputs.iter().collect::<Vec<_>>(), &outputs).is_ok()
+            }
+            _ => true,
+        };
+        let value = |ty: &Type| {
+            let element = if is_stack(ty) { &ty.dims[1..] } else { &ty.dims[..] };
+            element.iter().all(|it| it.as_const().is_some()) && ty.check_size().is_ok()
+        };
+        let routine = |it: &Routine| {
+            it.inputs.iter().chain(&it.outputs).all(value)
+                && it.arena_bytes <= isize::MAX as usize / 2
+                && it.steps.iter().all(step)
+        };
+        self.kernels.iter().all(|it| it.check().is_ok())
+            && !self.routines.is_empty()
+            && self.routines.iter().all(routine)
+    }
+}

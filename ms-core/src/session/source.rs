@@ -1,0 +1,178 @@
+//! Graphs that are made when they are asked for: expanded, differentiated, at sizes.
+
+use super::disk::Split;
+use super::report;
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Type, ValueId};
+use crate::lower::Routine;
+use crate::optimize::{Inline, PassContext, optimize_with};
+use crate::transform::{self, Residual};
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A graph whose transforms are expanded, and what is compiled of it.
+pub(super) struct Source {
+    origin: Origin,
+    graph: OnceLock<Result<Graph>>,
+    optimized: OnceLock<Result<Graph>>,
+    /// What making the graph took.
+    took: OnceLock<Duration>,
+}
+
+/// What a graph is made from.
+enum Origin {
+    /// It is given.
+    Given,
+    /// A graph that was traced.
+    Traced(Graph),
+    /// The derivative of another.
+    Derivative { of: Arc<Source>, wrt: Vec<usize>, part: Part },
+    /// One of symbolic sizes.
+    Sizes { of: Arc<Source>, sizes: Vec<(String, usize)> },
+}
+
+/// A part of a derivative.
+#[derive(Clone, Copy)]
+pub(super) enum Part {
+    /// See [`Derivative::forward`](super::Derivative::forward).
+    Forward,
+    /// See [`Derivative::backward`](super::Derivative::backward).
+    Backward,
+}
+
+impl Source {
+    fn new(origin: Origin) -> Arc<Self> {
+        let (graph, optimized, took) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arc::new(Self { origin, graph, optimized, took })
+    }
+
+    /// A graph as it was traced, expanded here.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn given(graph: &Graph) -> Result<Arc<Self>> {
+        let source = Self::new(Origin::Given);
+        source.set(graph, Duration::ZERO)?;
+        Ok(source)
+    }
+
+    /// A graph as it was traced.
+    pub fn traced(graph: Graph) -> Arc<Self> {
+        Self::new(Origin::Traced(graph))
+    }
+
+    /// A part of the derivative of this one.
+    pub fn derivative(self: &Arc<Self>, wrt: &[usize], part: Part) -> Arc<Self> {
+        Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part })
+    }
+
+    /// This one at sizes of its symbols.
+    pub fn at(self: &Arc<Self>, sizes: &[(&str, usize)]) -> Arc<Self> {
+        let sizes = sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
+        Self::new(Origin::Sizes { of: self.clone(), sizes })
+    }
+
+    /// The graph.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn graph(&self) -> Result<&Graph> {
+        let make = || {
+            let start = Instant::now();
+            let graph = match &self.origin {
+                Origin::Given => unreachable!("a graph that is given was set"),
+                Origin::Traced(graph) => expand(graph),
+                Origin::Derivative { of, wrt, part } => {
+                    let parts = transform::differentiate(of.graph()?, wrt)?;
+                    expand(match part {
+                        Part::Forward => &parts.forward,
+                        Part::Backward => &parts.backward,
+                    })
+                }
+                Origin::Sizes { of, sizes } => at_sizes(of.graph()?, sizes).and_then(|it| expand(&it)),
+            };
+            let _first = self.took.set(start.elapsed());
+            graph
+        };
+        self.graph.get_or_init(make).as_ref().map_err(Error::clone)
+    }
+
+    /// Gives the graph, if nobody did, and what making it took.
+    pub fn set(&self, graph: &Graph, took: Duration) -> Result<()> {
+        let _first = self.graph.set(Ok(expand(graph)?));
+        let _first = self.took.set(took);
+        Ok(())
+    }
+
+    /// The graph that code is made of; derivatives are taken of the other one.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn optimized(&self) -> Result<Graph> {
+        match &self.origin {
+            // What has symbols is optimised once for all sizes.
+            Origin::Sizes { of, sizes } => {
+                let make = || Ok(report::optimize(of.graph()?));
+                at_sizes(of.optimized.get_or_init(make).as_ref().map_err(Error::clone)?, sizes)
+            }
+            _ => Ok(report::optimize(self.graph()?)),
+        }
+    }
+
+    /// Whether kernels are worth sharing with those of other sources: the same graph at other sizes.
+    pub fn shares_kernels(&self) -> bool {
+        matches!(self.origin, Origin::Sizes { .. })
+    }
+
+    /// The number of outputs.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn results(&self) -> Result<usize> {
+        match &self.origin {
+            Origin::Traced(graph) => Ok(graph.outputs().len()),
+            _ => Ok(self.graph()?.outputs().len()),
+        }
+    }
+
+    /// Whether a routine that was stored is one of this graph, as far as that is known without
+    /// making the graph.
+    pub fn fits(&self, routine: &Routine, split: &Split) -> bool {
+        let (inputs, outputs) = (routine.inputs.len(), routine.outputs.len());
+        match &self.origin {
+            Origin::Given => false,
+            Origin::Traced(graph) => {
+                let types = |ids: &[ValueId], types: &[Type]| ids.iter().map(|&it| graph.ty(it)).eq(types);
+                types(graph.inputs(), &routine.inputs) && types(graph.outputs(), &routine.outputs)
+            }
+            Origin::Sizes { of, .. } => of.results().is_ok_and(|it| it == outputs),
+            Origin::Derivative { of, part: Part::Forward, .. } => {
+                let Ok(results) = of.results() else { return false };
+                results <= outputs
+                    && split.seeds.iter().all(|&it| it < results)
+                    && split.residuals.iter().all(|it| match *it {
+                        Residual::Input(at) => at < inputs,
+                        Residual::Saved(at) => at < outputs - results,
+                    })
+            }
+            Origin::Derivative { wrt, part: Part::Backward, .. } => outputs == wrt.len(),
+        }
+    }
+
+    /// What making the graph took, if it was made.
+    pub fn took(&self) -> Duration {
+        self.took.get().copied().unwrap_or_default()
+    }
+}
+
+fn expand(graph: &Graph) -> Result<Graph> {
+    // Transforms see through calls once these are in place.
+    let (graph, _) = optimize_with(graph.clone(), &[&Inline], &PassContext::default());
+    report::graph_stage("expand", || transform::expand(&graph).map(Cow::into_owned))
+}
+
+fn at_sizes(graph: &Graph, sizes: &[(String, usize)]) -> Result<Graph> {
+    let sizes: Vec<(&str, usize)> = sizes.iter().map(|(name, size)| (&**name, *size)).collect();
+    transform::with_sizes(graph, &sizes)
+}

@@ -1,0 +1,14 @@
+//! The compile cache as programs see it: real processes, one after the other or at once.
+
+mod faults;
+mod process;
+mod program;
+mod sound;
+
+/// What a process does that [`process::command`] starts; nothing in an ordinary run.
+#[test]
+fn program_of_a_process() {
+    if let Some(arguments) = process::program() {
+        program::run(&arguments);
+    }
+}

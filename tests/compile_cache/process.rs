@@ -1,0 +1,99 @@
+//! Running [`crate::program`] in processes of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Names the program to a process that is started for it, by parts.
+const PROGRAM: &str = "MS_TEST_PROGRAM";
+
+/// Between the parts.
+const SEPARATOR: &str = "|";
+
+/// What a process gave.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The dtype and the values.
+    pub result: String,
+    pub hits: u64,
+    pub misses: u64,
+    /// From the start of the call to its result.
+    pub micros: u64,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A directory for one test, removed with all in it.
+pub struct Scratch(PathBuf);
+
+impl Scratch {
+    pub fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("ms-compile-cache-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("no other test has this name");
+        Self(path)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The place of a cache.
+    pub fn cache(&self) -> PathBuf {
+        self.0.join("cache")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The command that runs a program with a cache at `cache`.
+pub fn command(program: &[&str], cache: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the test runs"));
+    command.args(["--exact", "program_of_a_process", "--nocapture", "--test-threads=1"]);
+    for name in ["MS_JIT", "MS_CPU_ISA", "MS_NUM_THREADS", "MS_CACHE_VERIFY", "MS_COMPILER_CACHE_MAX_SIZE"] {
+        command.env_remove(name);
+    }
+    command.env(PROGRAM, program.join(SEPARATOR)).env("MS_COMPILER_CACHE_ENABLE", "1");
+    command.env("MS_COMPILER_CACHE_PATH", cache).stdin(Stdio::null());
+    command
+}
+
+/// The program that this process was started for.
+pub fn program() -> Option<Vec<String>> {
+    Some(std::env::var(PROGRAM).ok()?.split(SEPARATOR).map(str::to_owned).collect())
+}
+
+/// Runs a command to its end and reads what it printed.
+pub fn outcome(mut command: Command) -> Outcome {
+    let output = command.output().expect("the test can be started again");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{:?}\n{stdout}\n{stderr}", output.status);
+    let line = |name: &str| {
+        let found = stdout.lines().find_map(|line| line.split_once(name).map(|it| it.1.to_owned()));
+        found.unwrap_or_else(|| panic!("`{name}` is not in\n{stdout}\n{stderr}"))
+    };
+    let number = |name: &str| {
+        let rest = line(name);
+        rest.split_whitespace().next().and_then(|it| it.parse().ok()).expect("a number follows the name")
+    };
+    let (hits, misses, micros) = (number("hits "), number("misses "), number("us "));
+    Outcome { result: line("result "), hits, misses, micros, stdout, stderr }
+}
+
+/// Runs a program with a cache.
+pub fn run(program: &[&str], cache: &Path) -> Outcome {
+    outcome(command(program, cache))
+}
+
+/// What a program gives without a cache.
+pub fn run_without(program: &[&str]) -> Outcome {
+    let mut command = command(program, Path::new("/nowhere"));
+    command.env("MS_COMPILER_CACHE_ENABLE", "0");
+    outcome(command)
+}

@@ -1,0 +1,153 @@
+//! The program that the tests run as processes of their own: one call of a compiled function, and
+//! what came of it, as one line.
+
+use ms::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+/// A loop count that reaches the function by a static.
+static COUNT: AtomicUsize = AtomicUsize::new(200);
+
+/// P11.
+// The warning about statics that change is what this is about: a later process sees the change.
+#[allow(deprecated)]
+#[jit]
+fn func(input_x: &Tensor, input_y: &Tensor) -> Tensor {
+    let mut output = input_x.clone();
+    for _ in 0..COUNT.load(Ordering::Relaxed) {
+        output = input_x + input_x * input_y + output;
+    }
+    output
+}
+
+#[jit]
+fn scaled(x: &Tensor, factor: i64) -> Tensor {
+    x * factor
+}
+
+#[jit]
+fn doubled(x: &Tensor) -> Tensor {
+    x * 2
+}
+
+#[jit]
+fn raised(x: &Tensor) -> Tensor {
+    x + 100
+}
+
+/// Reads the environment while it is traced.
+#[jit]
+fn from_environment(x: &Tensor) -> Tensor {
+    let factor: f64 = std::env::var("FACTOR").ok().and_then(|it| it.parse().ok()).unwrap_or(1.0);
+    x * factor
+}
+
+/// Prints while it is traced.
+#[jit]
+fn prints(x: &Tensor) -> Tensor {
+    println!("traced");
+    x + 1
+}
+
+#[cell]
+struct Scale {
+    factor: i64,
+    weight: Parameter,
+}
+
+#[cell]
+impl Scale {
+    fn new(factor: i64) -> Self {
+        Self { factor, weight: Parameter::new(tensor![1.0, 2.0, 3.0], "weight") }
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * self.factor + &self.weight
+    }
+}
+
+#[jit]
+fn field(cell: &Scale, x: &Tensor) -> Tensor {
+    cell.call(x)
+}
+
+/// Makes its cell inside itself.
+#[jit]
+fn makes_a_cell(x: &Tensor) -> Tensor {
+    let cell = Scale::new(7);
+    cell.call(x)
+}
+
+#[jit]
+fn gradient(x: &Tensor) -> Tensor {
+    ms::grad(|x: &Tensor| (x * x * x).sum((), false))(x)
+}
+
+#[jit]
+fn cubed(x: &Tensor) -> Tensor {
+    (x * x * x).sum((), false)
+}
+
+#[jit]
+fn product(a: &Tensor, b: &Tensor) -> Tensor {
+    ops::softmax(a.matmul(b), -1)
+}
+
+/// Runs what `arguments` name; prints the result and what the cache was good for.
+pub fn run(arguments: &[String]) {
+    let x = tensor![1.0, 2.0, 3.0];
+    let number = |at: usize| arguments.get(at).and_then(|it| it.parse::<i64>().ok()).unwrap_or(0);
+    let ones = |sizes: [usize; 2]| Tensor::ones(sizes) * 0.5;
+    let start = Instant::now();
+    let result = match &*arguments[0] {
+        "func" => {
+            COUNT.store(number(1) as usize, Ordering::Relaxed);
+            func(&tensor![1.0], &tensor![2.0])
+        }
+        "shape" => doubled(&Tensor::ones([number(1) as usize])),
+        "order" if number(1) == 0 => ops::concat(&[doubled(&x), raised(&x)], 0),
+        "order" => {
+            let raised = raised(&x);
+            ops::concat(&[doubled(&x), raised], 0)
+        }
+        "constant" => scaled(&x, number(1)),
+        "dtype" if number(1) == 0 => doubled(&x),
+        "dtype" => doubled(&x.cast(DType::I32)),
+        "environment" => from_environment(&x),
+        "prints" => prints(&x),
+        "field" => field(&Scale::new(number(1)), &x),
+        "makes" => makes_a_cell(&x),
+        "gradient" => gradient(&x),
+        "tape" => ms::grad(|x: &Tensor| cubed(x))(&x),
+        "tape twice" => ms::grad(|x: &Tensor| ms::grad(|x: &Tensor| cubed(x))(x).sum((), false))(&x),
+        "product" => product(&ones([64, 48]), &ones([48, 32])).sum((), false),
+        "precision" => {
+            let precision = if number(1) == 0 { Precision::Strict } else { Precision::Highest };
+            ms::with_context(Context { precision, ..ms::context() }, || product(&ones([8, 8]), &ones([8, 8])))
+                .sum((), false)
+        }
+        "context" => {
+            let path = Some(arguments[2].clone().into());
+            let context = Context { enable_compile_cache: number(1) != 0, compile_cache_path: path, ..ms::context() };
+            ms::with_context(context, || doubled(&x))
+        }
+        "exit" => {
+            doubled(&x);
+            std::process::exit(3)
+        }
+        "many" => {
+            // Functions that differ by a constant, in an order of this process.
+            let (first, count) = (number(1), number(2));
+            let wrong = (0..count)
+                .map(|i| (first + i * 7) % count)
+                .filter(|&i| scaled(&x, i).to_vec::<f32>() != [i as f32, 2.0 * i as f32, 3.0 * i as f32]);
+            Tensor::scalar(wrong.count() as i64)
+        }
+        other => panic!("no program is called {other}"),
+    };
+    let took = start.elapsed();
+    let used = ms::session::cache_use();
+    let values = result.cast(DType::F64).to_vec::<f64>();
+    println!("result {} {values:?}", result.dtype());
+    println!("hits {} misses {} us {}", used.hits, used.misses, took.as_micros());
+}

@@ -1,0 +1,184 @@
+//! A later process gives the right answer, and from the cache where nothing changed.
+
+use crate::process::{Scratch, command, outcome, run, run_without};
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a program cold, then warm: the second process compiles nothing and gives the same.
+fn check_warm(program: &[&str]) {
+    let scratch = Scratch::new();
+    let want = run_without(program);
+    assert_eq!((want.hits, want.misses), (0, 0), "{want:?}");
+    let cold = run(program, &scratch.cache());
+    assert_eq!((&cold.result, cold.hits, cold.misses > 0), (&want.result, 0, true), "{program:?}: {cold:?}");
+    let warm = run(program, &scratch.cache());
+    assert_eq!((&warm.result, warm.hits, warm.misses), (&want.result, cold.misses, 0), "{program:?}: {warm:?}");
+    assert!(!warm.stderr.contains("warning"), "{warm:?}");
+}
+
+/// P12: enabled by the environment, a second process runs what the first one compiled.
+#[test]
+fn a_second_process_compiles_nothing() {
+    let programs: [&[&str]; 9] = [
+        &["func", "200"],
+        &["constant", "3"],
+        &["field", "4"],
+        &["makes"],
+        &["gradient"],
+        &["tape"],
+        &["tape twice"],
+        &["product"],
+        &["precision", "0"],
+    ];
+    programs.into_iter().for_each(check_warm);
+    let scratch = Scratch::new();
+    assert_eq!(run(&["func", "200"], &scratch.cache()).result, "f32 [601.0]");
+}
+
+/// P12: the settings of the context win over those of the environment.
+#[test]
+fn the_context_wins_over_the_environment() {
+    let scratch = Scratch::new();
+    let other = scratch.path().join("my compile cache/of two levels");
+    let program = |enable: &str| {
+        let path = other.to_str().expect("a path in the directory of temporary files").to_owned();
+        ["context".to_owned(), enable.to_owned(), path]
+    };
+    let run = |enable: &str, environment: &str| {
+        let program = program(enable);
+        let mut command = command(&program.each_ref().map(|it| &**it), &scratch.cache());
+        command.env("MS_COMPILER_CACHE_ENABLE", environment);
+        outcome(command)
+    };
+    let off = run("0", "1");
+    assert_eq!((off.hits, off.misses, other.exists()), (0, 0, false));
+    assert_eq!(run("1", "0").misses, 1);
+    assert_eq!(run("1", "0").hits, 1);
+    assert!(other.exists() && !scratch.cache().exists());
+}
+
+/// A change between two processes: what the second one gives is what it would give without a cache.
+struct Change<'a> {
+    before: &'a [&'a str],
+    after: &'a [&'a str],
+    /// What the second process gives.
+    want: &'a str,
+    /// An environment variable that only the second process has.
+    environment: Option<(&'a str, &'a str)>,
+    /// Whether what the first process compiled serves the second one too.
+    hit: bool,
+}
+
+fn check(change: &Change<'_>) {
+    let scratch = Scratch::new();
+    let with = |mut command: Command| {
+        if let Some((name, value)) = change.environment {
+            command.env(name, value);
+        }
+        outcome(command)
+    };
+    run(change.before, &scratch.cache());
+    let after = with(command(change.after, &scratch.cache()));
+    assert_eq!(after.result, change.want, "{:?}: {after:?}", change.after);
+    assert_eq!(after.misses == 0, change.hit, "{:?}: {after:?}", change.after);
+    let mut without = command(change.after, Path::new("/nowhere"));
+    without.env("MS_COMPILER_CACHE_ENABLE", "0");
+    assert_eq!(with(without).result, change.want, "{:?} without a cache", change.after);
+    let again = with(command(change.after, &scratch.cache()));
+    assert_eq!((&*again.result, again.misses), (change.want, 0), "{:?} again", change.after);
+}
+
+/// P13, the five changes that need no other program, and more of that kind. Those that need one
+/// are in `rebuild.rs`.
+#[test]
+fn a_change_gives_the_new_answer() {
+    let plain = |before, after, want| Change { before, after, want, environment: None, hit: false };
+    let changes = [
+        // The loop count, through a static; the shape; the order; a constant argument; the dtype.
+        plain(&["func", "200"], &["func", "100"], "f32 [301.0]"),
+        plain(&["shape", "1"], &["shape", "3"], "f32 [2.0, 2.0, 2.0]"),
+        Change { hit: true, ..plain(&["order", "0"], &["order", "1"], "f32 [2.0, 4.0, 6.0, 101.0, 102.0, 103.0]") },
+        plain(&["constant", "2"], &["constant", "5"], "f32 [5.0, 10.0, 15.0]"),
+        plain(&["dtype", "0"], &["dtype", "1"], "i32 [2.0, 4.0, 6.0]"),
+        // A field of a cell.
+        plain(&["field", "4"], &["field", "5"], "f32 [6.0, 12.0, 18.0]"),
+        // The environment, read while tracing.
+        Change {
+            environment: Some(("FACTOR", "3")),
+            ..plain(&["environment"], &["environment"], "f32 [3.0, 6.0, 9.0]")
+        },
+        // The precision mode.
+        plain(&["precision", "0"], &["precision", "1"], "f32 [8.0]"),
+        // The features of the processor that code is made for.
+        Change { environment: Some(("MS_CPU_ISA", "interp")), ..plain(&["product"], &["product"], "f32 [64.0]") },
+        Change { environment: Some(("MS_CPU_ISA", "avx2")), ..plain(&["product"], &["product"], "f32 [64.0]") },
+        // The number of threads: it decides nothing that is stored.
+        Change {
+            environment: Some(("MS_NUM_THREADS", "1")),
+            hit: true,
+            ..plain(&["product"], &["product"], "f32 [64.0]")
+        },
+    ];
+    for change in &changes {
+        let avx2 = change.environment == Some(("MS_CPU_ISA", "avx2"));
+        if avx2 && !has_avx2_beside_another() {
+            eprintln!("skipped: there is no second instruction set here");
+            continue;
+        }
+        check(change);
+    }
+}
+
+/// Whether this machine has AVX2, and something better that is taken by default.
+fn has_avx2_beside_another() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avx512f");
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// A function is traced in every process, so that what it does while it is traced happens.
+#[test]
+fn what_tracing_does_happens_in_every_process() {
+    let scratch = Scratch::new();
+    for misses in [1, 0] {
+        let outcome = run(&["prints"], &scratch.cache());
+        assert_eq!((outcome.misses, outcome.stdout.matches("traced\n").count()), (misses, 1), "{outcome:?}");
+    }
+}
+
+/// Entries are written when a process ends by `exit` as well.
+#[test]
+fn what_was_compiled_is_written_before_the_process_ends() {
+    let scratch = Scratch::new();
+    let ended = command(&["exit"], &scratch.cache()).output().expect("the test can be started again");
+    assert_eq!(ended.status.code(), Some(3));
+    assert_eq!(run(&["shape", "3"], &scratch.cache()).misses, 0);
+}
+
+/// `MS_CACHE_VERIFY=1` compiles all the same, and finds the same.
+#[test]
+fn compiling_gives_the_same_bytes_in_every_process() {
+    for program in [&["func", "200"][..], &["gradient"], &["tape twice"], &["product"], &["makes"]] {
+        let scratch = Scratch::new();
+        let cold = run(program, &scratch.cache());
+        let mut verifying = command(program, &scratch.cache());
+        verifying.env("MS_CACHE_VERIFY", "1");
+        let verified = outcome(verifying);
+        assert_eq!((&verified.result, verified.hits, verified.misses), (&cold.result, cold.misses, 0), "{verified:?}");
+        assert!(!verified.stderr.contains("warning"), "{verified:?}");
+    }
+}
+
+/// The sums of all processes.
+#[test]
+fn hits_misses_and_saved_time_are_summed() {
+    let scratch = Scratch::new();
+    for _ in 0..3 {
+        run(&["product"], &scratch.cache());
+    }
+    let store = ms_cache::Store::open(scratch.cache(), &Default::default()).expect("the directory is ours");
+    let sums = store.statistics();
+    assert_eq!((sums.hits, sums.misses), (2, 1));
+    assert!(!sums.saved.is_zero());
+}
