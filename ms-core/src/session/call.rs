@@ -410,7 +410,7 @@ impl Call {
             signature: self.signature.words().into(),
             arguments: self.signature.types().into(),
             inputs: inputs.collect(),
-            compiled: Compiled::shared(trace.graph, self.precision, self.function.site())?,
+            compiled: Compiled::shared(trace.graph, self.precision, Some(self.function.site()))?,
             writes: trace.writes,
             template: Box::new(template),
             results: results.len(),

@@ -76,7 +76,7 @@ impl Compiled {
     ///
     /// # Errors
     /// As for [`Compiled::new`].
-    pub fn shared(graph: Graph, precision: Precision, site: Site) -> Result<Arc<Self>> {
+    pub fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
         static MADE: Mutex<BTreeMap<Vec<u8>, Weak<Compiled>>> = Mutex::new(BTreeMap::new());
         let bytes = canonical_bytes(&graph);
         let mut key = bytes.clone();

@@ -252,7 +252,7 @@ impl Place {
         bytes: &[u8],
         configuration: &[(&'static str, String)],
         backend: &dyn Backend,
-        site: Site,
+        site: Option<Site>,
     ) -> Option<Self> {
         let disk = Disk::current()?;
         let types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).to_string()).collect();
@@ -267,8 +267,10 @@ impl Place {
         let key = parts.iter().fold(key, |key, (name, text)| key.part(name, text.as_bytes()));
         let mut notes: Vec<_> = parts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
         notes.push(("function".into(), graph.name().to_owned()));
-        notes.push(("defined".into(), format!("{}:{}", site.file, site.line)));
-        notes.push(("source".into(), format!("{:016x}", site.source)));
+        if let Some(Site { file, line, source }) = site {
+            notes.push(("defined".into(), format!("{file}:{line}")));
+            notes.push(("source".into(), format!("{source:016x}")));
+        }
         Some(Self { disk, key, piece: String::new(), notes: Arc::new(notes) })
     }
 

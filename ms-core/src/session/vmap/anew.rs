@@ -39,7 +39,7 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     let results = template.as_ref().map(leaves).unwrap_or_default();
     let trace = tracer.finish(&results)?;
     let template = template.expect("a trace without errors has a result");
-    let compiled = kept(Compiled::shared(&trace.graph, context::read(|it| it.precision))?);
+    let compiled = kept(Compiled::shared(trace.graph, context::read(|it| it.precision), None)?);
     let input = |binding: Binding| match binding {
         Binding::Argument(at) => given[at].clone(),
         Binding::Slot(parameter) => parameter.value(),
