@@ -1,7 +1,8 @@
 //! How rustc is made to report statics that annotated code reads.
 //!
-//! `(&Named(&VALUE)).read()` finds [`ChangingStatic::read`] for types whose content changes behind
-//! a shared reference, which is deprecated, and [`FixedValue::read`] for everything else.
+//! `Named(&VALUE).read()` finds [`ChangingStatic::read`] for types whose content changes behind a
+//! shared reference, which is deprecated; it takes the value and stands before
+//! [`FixedValue::read`], which takes a reference.
 
 use std::sync::atomic::{
     AtomicBool, AtomicI8, AtomicI16, AtomicI32, AtomicI64, AtomicIsize, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
@@ -28,12 +29,16 @@ pub trait ChangingStatic {
         note = "MS025: what a compiled function reads of a static is frozen into its graph; pass the value as an \
                 argument, or call `ms::retrace` after a change"
     )]
-    fn read(&self) {}
+    fn read(self)
+    where
+        Self: Sized,
+    {
+    }
 
     /// Named in a pure function.
-    fn pure_read<'a>(&self)
+    fn pure_read<'a>(self)
     where
-        Self: PureRead<'a>,
+        Self: PureRead<'a> + Sized,
     {
     }
 }
@@ -47,7 +52,7 @@ pub trait FixedValue {
     fn pure_read(&self) {}
 }
 
-impl<T: ?Sized> FixedValue for &Named<'_, T> {}
+impl<T: ?Sized> FixedValue for Named<'_, T> {}
 
 macro_rules! changing {
     ($($ty:ty),*) => {$(impl ChangingStatic for Named<'_, $ty> {})*};
@@ -75,12 +80,16 @@ impl<T> ChangingStatic for Named<'_, LocalKey<T>> {}
 /// A value that is computed once in a process, in its own way in each.
 pub trait ComputedStatic {
     /// Named in annotated code.
-    fn read(&self) {}
+    fn read(self)
+    where
+        Self: Sized,
+    {
+    }
 
     /// Named in a pure function.
-    fn pure_read<'a>(&self)
+    fn pure_read<'a>(self)
     where
-        Self: PureRead<'a>,
+        Self: PureRead<'a> + Sized,
     {
     }
 }

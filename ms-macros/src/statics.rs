@@ -6,7 +6,7 @@
 use crate::diag::{Code, Diags};
 use crate::names::{Names, respan};
 use proc_macro2::{Ident, TokenStream};
-use quote::quote_spanned;
+use quote::quote;
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -120,11 +120,12 @@ impl VisitMut for Report<'_> {
             return;
         }
         let span = it.span();
-        let rt = &respan(self.rt.clone(), span);
+        let rt = &self.rt;
         if !self.in_unsafe {
             // Only the type tells a static that changes from a constant.
             let method = Ident::new(if self.pure { "pure_read" } else { "read" }, span);
-            let probe = quote_spanned!(span=> (&#rt::Named(&#it)).#method());
+            let operand = respan(quote!(&#it), span);
+            let probe = respan(quote!(#rt::Named(#operand).#method()), span);
             self.named.push(parse_quote! {
                 #[allow(clippy::all, clippy::declare_interior_mutable_const, clippy::borrow_interior_mutable_const)]
                 if false {
@@ -136,7 +137,7 @@ impl VisitMut for Report<'_> {
             let message = "a pure function reads no static";
             self.diags.refuse(Code::Impure, it, message, "pass the value as an argument, or remove `pure`");
         } else {
-            let warning = quote_spanned!(span=> #rt::static_mut);
+            let warning = respan(quote!(#rt::static_mut), span);
             self.named.push(parse_quote!(if false { #warning(); }));
         }
     }

@@ -17,7 +17,7 @@ fn f(x: &Tensor, n: usize, text: &str) -> Result<Tensor> {
         deferred = 2;
     }
     let it = NotClone(n);
-    let eaten = if n > deferred { eat(it) } else { it.0 };
+    let eaten = if n > 2 { eat(it) } else { it.0 + deferred };
     let list = vec![1, 5, 3];
     let slice: &[i32] = if eaten > 1 { &list } else { &[1] };
     let mut best = &slice[0];

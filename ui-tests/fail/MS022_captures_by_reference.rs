@@ -1,0 +1,8 @@
+use ms::prelude::*;
+
+fn main() {
+    let scale = 2.0;
+    let net = nn::Relu;
+    let f = ms::jit(|x: &Tensor| net.call(&(x * scale)));
+    f(&Tensor::scalar(1.0));
+}

@@ -1,0 +1,10 @@
+use ms::prelude::*;
+use std::collections::HashSet;
+
+#[cell]
+struct Net {
+    weight: Parameter,
+    table: HashSet<usize>,
+}
+
+fn main() {}

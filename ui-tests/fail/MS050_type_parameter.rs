@@ -1,0 +1,8 @@
+use ms::prelude::*;
+
+#[jit]
+fn f<T>(x: &Tensor, how: &T) -> Tensor {
+    x.clone()
+}
+
+fn main() {}

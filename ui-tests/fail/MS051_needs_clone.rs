@@ -1,0 +1,8 @@
+use ms::prelude::*;
+
+#[derive(Tree)]
+struct State {
+    value: Tensor,
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+use ms::prelude::*;
+
+#[jit]
+fn f(x: &Tensor, #[dynamic] how: &str) -> Tensor {
+    x * how
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+// A field that does not exist has no method.
+use ms::prelude::*;
+
+#[cell]
+struct Net {
+    layer: nn::Relu,
+}
+
+#[jit]
+fn f(net: &Net, x: &Tensor) -> Tensor {
+    net.layr(x)
+}
+
+fn main() {}
