@@ -4,9 +4,9 @@
 //! warns of it, and `#[jit(pure)]` refuses it.
 
 use crate::diag::{Code, Diags};
-use crate::names::{Names, respan};
-use proc_macro2::{Ident, TokenStream};
-use quote::quote;
+use crate::names::Names;
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote_spanned;
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -72,6 +72,16 @@ impl<'ast> Visit<'ast> for Impure<'_> {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
+/// The path, wholly at `span`, so that rustc points at the user's tokens only.
+fn placed(path: TokenStream, span: Span) -> TokenStream {
+    path.into_iter()
+        .map(|mut token| {
+            token.set_span(span);
+            token
+        })
+        .collect()
+}
+
 fn ends_with(path: &Path, known: &[(&str, &str)]) -> bool {
     let mut names = path.segments.iter().rev().map(|it| &it.ident);
     let (Some(last), Some(owner)) = (names.next(), names.next()) else { return false };
@@ -124,8 +134,8 @@ impl VisitMut for Report<'_> {
         if !self.in_unsafe {
             // Only the type tells a static that changes from a constant.
             let method = Ident::new(if self.pure { "pure_read" } else { "read" }, span);
-            let operand = respan(quote!(&#it), span);
-            let probe = respan(quote!(#rt::Named(#operand).#method()), span);
+            let rt = placed(rt.clone(), span);
+            let probe = quote_spanned!(span=> #rt::Named(&#it).#method());
             self.named.push(parse_quote! {
                 #[allow(clippy::all, clippy::declare_interior_mutable_const, clippy::borrow_interior_mutable_const)]
                 if false {
@@ -137,7 +147,8 @@ impl VisitMut for Report<'_> {
             let message = "a pure function reads no static";
             self.diags.refuse(Code::Impure, it, message, "pass the value as an argument, or remove `pure`");
         } else {
-            let warning = respan(quote!(#rt::static_mut), span);
+            let rt = placed(rt.clone(), span);
+            let warning = quote_spanned!(span=> #rt::static_mut);
             self.named.push(parse_quote!(if false { #warning(); }));
         }
     }
