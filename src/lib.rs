@@ -8,6 +8,7 @@ pub mod __rt;
 pub mod data;
 pub mod io;
 pub mod nn;
+pub mod ops;
 pub mod optim;
 pub mod prelude;
 mod print;

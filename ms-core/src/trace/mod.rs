@@ -21,7 +21,7 @@ pub use logic::{Combine, Logic, and, or};
 pub use paths::cell_path;
 pub use region::{
     Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, For, Held, Host, Iterate, Numbers, Over,
-    Range, Repeat, branch, decide, held, range, repeat,
+    Range, Repeat, branch, cond, decide, fori_loop, held, range, repeat, scan, switch, while_loop,
 };
 pub use tracer::{
     Binding, CellCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,

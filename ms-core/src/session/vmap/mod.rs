@@ -233,6 +233,10 @@ impl<F> Vmap<F> {
             return Ok(result);
         }
         let (tree, region) = traced?;
+        let is_poisoned = |it: &Tensor| it.as_traced().is_some_and(|it| it.poisoned);
+        if crate::trace::leaves(&tree).iter().any(is_poisoned) {
+            return Ok(F::Output::join(tree.rebuild(&mut |it| tracer.poisoned(it.ty()))));
+        }
 
         let results = Seen::of(|sink| tree.visit(sink));
         let out = results.assign(&self.out_axes, "out_axes", "results").map_err(at)?.tensors;

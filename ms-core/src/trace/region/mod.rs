@@ -3,12 +3,14 @@
 
 mod branch;
 mod carry;
+mod functional;
 mod kind;
 mod range;
 mod repeat;
 
 pub use branch::{Branch, branch};
 pub use carry::{Carry, Held, held};
+pub use functional::{cond, fori_loop, scan, switch, while_loop};
 pub use kind::{Condition, Decision, Deferring, Device, Host, decide};
 pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};
 pub use repeat::{Repeat, repeat};

@@ -225,7 +225,7 @@ impl Traced {
         let repeated = match (self.condition.take(), &self.counter) {
             (Some((condition, holds)), _) => Repeated::While(condition, holds),
             (None, Some(counter)) => match counter.bounds.count() {
-                Some(count) => Repeated::Times(count),
+                Some(count) => Repeated::times(count),
                 None => {
                     tracer.open("condition", true);
                     let params: Vec<Tensor> = self.states.iter().map(|it| tracer.input(it.before.ty())).collect();

@@ -17,8 +17,22 @@ pub struct Suspended(Frame);
 pub enum Repeated {
     /// While the condition, a graph of its own with this result, holds.
     While(Suspended, Tensor),
+    /// Once for each element of sequences.
+    Over {
+        /// How many elements they have.
+        count: usize,
+        /// How many sequences stand behind the carries among the first values.
+        sequences: usize,
+        /// Values of the body that are kept for every iteration.
+        rows: Vec<Tensor>,
+    },
+}
+
+impl Repeated {
     /// That many times.
-    Times(usize),
+    pub fn times(count: usize) -> Self {
+        Self::Over { count, sequences: 0, rows: Vec::new() }
+    }
 }
 
 /// What an input of a region stands for.
@@ -143,7 +157,7 @@ impl Tracer {
         let mut count = 0;
         for (arm, results) in arms {
             count = results.len();
-            frames.push(self.end(arm, results, &writes)?);
+            frames.push(self.end(arm, results, &writes, &[])?);
         }
         let mut keys = Vec::new();
         frames.iter().for_each(|it| add_keys(&mut keys, it.keys()));
@@ -158,7 +172,7 @@ impl Tracer {
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
     pub fn splice(&self, region: Suspended, results: &[Tensor]) -> Result<Vec<Tensor>> {
-        let Frame { graph, bindings, .. } = self.end(region, results, &[])?;
+        let Frame { graph, bindings, .. } = self.end(region, results, &[], &[])?;
         let mut state = self.state.borrow_mut();
         let frame = state.top();
         let operands: Vec<ValueId> = bindings
@@ -174,7 +188,7 @@ impl Tracer {
 
     /// The values after a loop. `before` are its first values, `params` the inputs that stand for
     /// them in the body, and `after` what they become there; those that stay the same are given
-    /// back as they are.
+    /// back as they are. The rows of all iterations stand behind them.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
@@ -189,37 +203,46 @@ impl Tracer {
         add_parameters(&mut writes, body.0.written().map(|it| &it.parameter));
         let changed: Vec<usize> = (0..before.len()).filter(|&i| !self.is_same(&params[i], &after[i])).collect();
         let results: Vec<Tensor> = changed.iter().map(|&i| after[i].clone()).collect();
-        let body = self.end(body, &results, &writes)?;
+        let carries = changed.len() + writes.len();
+        let mut keys: Vec<Key> = changed.iter().map(|&i| Key::Declared(i)).collect();
+        add_keys(&mut keys, writes.iter().map(|it| Key::Slot(it.id())));
         let (def, attrs, frames) = match repeated {
             Repeated::While(condition, holds) => {
-                let attrs = Attrs::new([Attr::Int((changed.len() + writes.len()) as i64)]);
-                (&ops::WHILE, attrs, vec![self.end(condition, &[holds], &[])?, body])
+                let body = self.end(body, &results, &writes, &[])?;
+                let attrs = Attrs::new([Attr::Int(carries as i64)]);
+                (&ops::WHILE, attrs, vec![self.end(condition, &[holds], &[], &[])?, body])
             }
-            Repeated::Times(count) => {
-                let carries = changed.len() + writes.len();
-                let attrs = [Attr::Int(count as i64), Attr::Int(carries as i64), Attr::Int(0), Attr::Bool(false)];
+            Repeated::Over { count, sequences, rows } => {
+                let body = self.end(body, &results, &writes, &rows)?;
+                keys.extend((before.len() - sequences..before.len()).map(Key::Declared));
+                let attrs = [count.into(), carries.into(), sequences.into(), Attr::Bool(false)];
                 (&ops::SCAN, Attrs::new(attrs), vec![body])
             }
         };
-        let mut keys: Vec<Key> = changed.iter().map(|&i| Key::Declared(i)).collect();
-        add_keys(&mut keys, writes.iter().map(|it| Key::Slot(it.id())));
         frames.iter().for_each(|it| add_keys(&mut keys, it.keys()));
         let mut outputs = self.node(def, attrs, frames, None, before, &keys, location)?;
+        let rows = outputs.split_off(carries);
         self.write_all(&writes, outputs.split_off(changed.len()))?;
         let mut all = before.to_vec();
         for (at, output) in changed.into_iter().zip(outputs) {
             all[at] = output;
         }
+        all.extend(rows);
         Ok(all)
     }
 
-    /// Ends a region with these results and the last values of `writes`.
-    fn end(&self, region: Suspended, results: &[Tensor], writes: &[Parameter]) -> Result<Frame> {
+    /// Ends a region with these results, the last values of `writes`, and these rows.
+    fn end(&self, region: Suspended, results: &[Tensor], writes: &[Parameter], rows: &[Tensor]) -> Result<Frame> {
         self.resume(region);
         let slots: Result<Vec<Tensor>> = writes.iter().map(|it| self.read_parameter(it)).collect();
         let outputs = slots.and_then(|slots| {
             let mut state = self.state.borrow_mut();
-            results.iter().chain(&slots).map(|it| self.resolve(&mut state, it)).collect::<Result<Vec<ValueId>>>()
+            results
+                .iter()
+                .chain(&slots)
+                .chain(rows)
+                .map(|it| self.resolve(&mut state, it))
+                .collect::<Result<Vec<ValueId>>>()
         });
         let mut frame = self.suspend().0;
         frame.graph.set_outputs(outputs?);

@@ -1,0 +1,339 @@
+//! Control flow as functions over structures: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`.
+//!
+//! Where nothing is traced they run as they stand, step by step; in a trace each is one node.
+
+use super::carry::{Carry, Held, Leaves, held};
+use super::kind::{Condition, Device};
+use super::range::{Bound, Over, range};
+use super::repeat::repeat;
+use super::{Open, branch, is_poisoned};
+use crate::error::{Code, Error, OrRaise, Result, raise};
+use crate::ops;
+use crate::tensor::{DispatchMode, Tensor, Type, dispatch_mode};
+use crate::trace::arg::{Tree, leaves};
+use crate::trace::tracer::{Repeated, Tracer, run_traced};
+use std::panic::Location;
+use std::rc::Rc;
+
+/// What `then` gives for the operands where the condition holds, and what `otherwise` gives where
+/// it does not. On a traced condition both are traced, and give the same structure of tensors of
+/// the same types.
+///
+/// ```
+/// use ms_core::{Tensor, ops, trace::cond};
+/// let half = |x: &Tensor| ops::mul(x, 0.5);
+/// let x = Tensor::scalar(8.0);
+/// assert_eq!(cond(x.gt(1.0), half, Tensor::clone, &x).item::<f32>(), 4.0);
+/// ```
+///
+/// # Errors
+/// Raises [`Code::TypeChange`] or [`Code::HostChange`] when the two give different structures, and
+/// [`Code::Shape`] or [`Code::DType`] for a condition that is not one bool.
+#[track_caller]
+pub fn cond<C, T, R>(condition: C, then: impl FnOnce(&T) -> R, otherwise: impl FnOnce(&T) -> R, operands: &T) -> R
+where
+    C: Condition,
+    R: Carry<C::Kind>,
+{
+    let mut region = branch::<C::Kind>();
+    let mut result = held("the result of `cond`");
+    if region.test(condition) {
+        region.begin();
+        let first = then(operands);
+        if region.is_decided() {
+            return first;
+        }
+        region.first(&mut result, Some(first));
+        region.turn();
+    }
+    let second = otherwise(operands);
+    if region.is_decided() {
+        return second;
+    }
+    let second = Some(second);
+    region.second(&mut result, &second);
+    region.join();
+    region.value(result, second).expect("both arms have a result")
+}
+
+/// What branch number `index` gives for the operands; the first one for a smaller number, and the
+/// last one for a larger one. On a traced index all are traced; they give the same structure of
+/// tensors of the same types.
+///
+/// ```
+/// use ms_core::{Tensor, ops, trace::switch};
+/// let x = Tensor::scalar(3.0);
+/// let branches: [&dyn Fn(&Tensor) -> Tensor; 3] = [&|x| ops::neg(x), &|x| x.clone(), &|x| ops::mul(x, x)];
+/// let all = [-1, 0, 1, 2, 9].map(|i| switch(i, &branches, &x).item::<f32>());
+/// assert_eq!(all, [-3.0, -3.0, 3.0, 9.0, 9.0]);
+/// ```
+///
+/// # Errors
+/// Raises [`Code::Argument`] when there is no branch, and what [`cond`] does.
+#[track_caller]
+pub fn switch<T, R: Carry<Device>>(index: impl Into<Bound>, branches: &[&dyn Fn(&T) -> R], operands: &T) -> R {
+    if branches.is_empty() {
+        raise(Error::new(Code::Argument, "a switch without branches").with_op("switch"));
+    }
+    let last = branches.len() - 1;
+    match index.into() {
+        Bound::Number(index) => branches[index.clamp(0, last as i64) as usize](operands),
+        Bound::Tensor(index) => pick(&ops::reshape(&index, [0usize; 0]), branches, 0, operands),
+    }
+}
+
+/// One of `branches`, of which the first has the number `first`.
+#[track_caller]
+fn pick<T, R: Carry<Device>>(index: &Tensor, branches: &[&dyn Fn(&T) -> R], first: usize, operands: &T) -> R {
+    if let [one] = branches {
+        return one(operands);
+    }
+    let (low, high) = branches.split_at(branches.len() / 2);
+    let middle = first + low.len();
+    let below = index.lt(middle as i64);
+    cond(below, |it| pick(index, low, first, it), |it| pick(index, high, middle, it), operands)
+}
+
+/// `init`, changed by `body` as long as `condition` holds for it.
+///
+/// ```
+/// use ms_core::{Tensor, ops, trace::while_loop};
+/// let (x, n) = while_loop(
+///     |(x, _): &(Tensor, Tensor)| x.gt(1.0),
+///     |(x, n)| (ops::mul(x, 0.5), ops::add(n, 1)),
+///     (Tensor::scalar(10.0), Tensor::scalar(0)),
+/// );
+/// assert_eq!((x.item::<f32>(), n.item::<i64>()), (0.625, 4));
+/// ```
+///
+/// # Errors
+/// Raises [`Code::TypeChange`] or [`Code::HostChange`], naming the part, when a carry is of another
+/// type after an iteration than before it, and what a condition is refused for.
+#[track_caller]
+pub fn while_loop<T: Tree>(condition: impl Fn(&T) -> Tensor, body: impl Fn(&T) -> T, init: T) -> T {
+    let mut region = repeat::<Device>();
+    let (mut carry, mut borders) = (init, carry_of("while_loop"));
+    loop {
+        region.head();
+        region.carry(&mut borders, &mut carry);
+        if region.is_over() {
+            region.carry(&mut borders, &mut carry);
+            return carry;
+        }
+        if !region.test(condition(&carry)) {
+            return carry;
+        }
+        region.carry(&mut borders, &mut carry);
+        carry = checked(&carry, body(&carry), "while_loop");
+    }
+}
+
+/// `init`, changed by `body` for every number from `low` up to, and without, `high`, which it
+/// gets as an `i64[]`.
+///
+/// ```
+/// use ms_core::{Tensor, ops, trace::fori_loop};
+/// let sum = fori_loop(0, 5, |i, sum: &Tensor| ops::add(sum, i), Tensor::scalar(0));
+/// assert_eq!(sum.item::<i64>(), 10);
+/// ```
+///
+/// # Errors
+/// What [`while_loop`] raises; [`Code::DType`] or [`Code::Shape`] for a bound that is not one integer.
+#[track_caller]
+pub fn fori_loop<T: Tree>(
+    low: impl Into<Bound>,
+    high: impl Into<Bound>,
+    body: impl Fn(&Tensor, &T) -> T,
+    init: T,
+) -> T {
+    let mut region = Over(range(low, high)).iterate();
+    let (mut carry, mut borders) = (init, carry_of("fori_loop"));
+    loop {
+        region.head();
+        region.carry(&mut borders, &mut carry);
+        if region.is_over() {
+            region.carry(&mut borders, &mut carry);
+            return carry;
+        }
+        let Some(i) = region.next() else { return carry };
+        carry = checked(&carry, body(&i, &carry), "fori_loop");
+    }
+}
+
+/// `init`, changed by `f` for every element along the first axis of `xs`, and what `f` gives
+/// beside the changed value, along a new first axis.
+///
+/// ```
+/// use ms_core::{Tensor, ops, trace::scan};
+/// let xs = Tensor::from_slice([3], &[1.0f32, 2.0, 3.0]);
+/// let running = |sum: &Tensor, x: &Tensor| {
+///     let sum = ops::add(sum, x);
+///     (sum.clone(), sum)
+/// };
+/// let (last, all) = scan(running, Tensor::scalar(0.0), &xs);
+/// assert_eq!((last.item::<f32>(), all.to_vec::<f32>()), (6.0, vec![1.0, 3.0, 6.0]));
+/// ```
+///
+/// # Errors
+/// Raises [`Code::Shape`] when tensors of `xs` have no first axis or first axes of different sizes,
+/// [`Code::Argument`] when there is none, and for carries what [`while_loop`] does.
+#[track_caller]
+pub fn scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs: &X) -> (T, Y) {
+    let location = Location::caller();
+    let length = length(&leaves(xs)).map_err(|it| it.with_op("scan").at(location)).or_raise();
+    match Tracer::current().filter(|_| dispatch_mode() == DispatchMode::Trace) {
+        Some(tracer) => traced_scan(tracer, f, init, xs, length, location),
+        None => eager_scan(f, init, xs, length),
+    }
+}
+
+/// The size of the first axis of all tensors.
+fn length(sequences: &[Tensor]) -> Result<usize> {
+    let first = sequences.first().ok_or_else(|| Error::new(Code::Argument, "there is nothing to scan over"))?;
+    let size = |it: &Tensor| match it.dims().first() {
+        Some(&size) => Ok(size),
+        None => Err(Error::new(Code::Shape, format!("`{}` has no axis to scan over", it.ty()))),
+    };
+    let length = size(first)?;
+    for other in sequences {
+        if size(other)? != length {
+            let message = format!("`{}` and `{}` have first axes of different sizes", first.ty(), other.ty());
+            return Err(Error::new(Code::Shape, message));
+        }
+    }
+    length.as_const().ok_or_else(|| Error::new(Code::Sizes, format!("the number {length} of iterations is symbolic")))
+}
+
+/// One element of each sequence.
+fn element<X: Tree>(xs: &X, at: usize) -> X {
+    xs.rebuild(&mut |it| it.at(at as isize))
+}
+
+#[track_caller]
+fn eager_scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs: &X, length: usize) -> (T, Y) {
+    let mut carry = init;
+    if length == 0 {
+        return nothing(f, carry, xs);
+    }
+    let mut all: Vec<Y> = Vec::with_capacity(length);
+    for at in 0..length {
+        let (next, y) = f(&carry, &element(xs, at));
+        carry = checked(&carry, next, "scan");
+        all.push(y);
+    }
+    let columns: Vec<Vec<Tensor>> = all.iter().map(leaves).collect();
+    let mut next = 0;
+    let stacked = all[0].rebuild(&mut |_| {
+        next += 1;
+        ops::stack(&columns.iter().map(|it| &it[next - 1]).collect::<Vec<_>>(), 0)
+    });
+    (carry, stacked)
+}
+
+/// The results of no iteration; their types are those of a trace that is thrown away.
+#[track_caller]
+fn nothing<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs: &X) -> (T, Y) {
+    let tracer = Tracer::new("scan");
+    let traced = run_traced(&tracer, || {
+        let carry = init.rebuild(&mut |it| tracer.input(it.ty()));
+        f(&carry, &xs.rebuild(&mut |it| tracer.input(row(it)))).1
+    });
+    match traced {
+        Some(y) => {
+            let empty = |it: &Tensor| {
+                let dims: crate::tensor::Dims = std::iter::once(0.into()).chain(it.dims()).collect();
+                ops::full_of(dims, 0, it.dtype())
+            };
+            (init, y.rebuild(&mut |it| empty(it)))
+        }
+        None => raise(tracer.finish(&[]).err().expect("an early leave records its error")),
+    }
+}
+
+/// The type of an element of a sequence.
+fn row(sequence: &Tensor) -> Type {
+    let ty = sequence.ty();
+    Type::new(ty.dtype, ty.dims[1..].iter().copied().collect())
+}
+
+#[track_caller]
+fn traced_scan<T: Tree, X: Tree, Y: Tree>(
+    tracer: Rc<Tracer>,
+    f: impl Fn(&T, &X) -> (T, Y),
+    init: T,
+    xs: &X,
+    length: usize,
+    location: &'static Location<'static>,
+) -> (T, Y) {
+    let open = Open::new(tracer, location);
+    let tracer = &open.tracer;
+    let mut before = leaves(&init);
+    let carries = before.len();
+    let mut borders: Held<T> = carry_of("scan");
+    borders.leaves = Leaves::of::<Device, T>(&init);
+    tracer.open("scan", true);
+    let mut params: Vec<Tensor> = Vec::new();
+    let mut declare = |ty: Type| {
+        params.push(tracer.input(ty));
+        params[params.len() - 1].clone()
+    };
+    let carry = init.rebuild(&mut |it| declare(it.ty()));
+    let x = xs.rebuild(&mut |it| declare(row(it)));
+    let (next, y) = f(&carry, &x);
+    let after = Leaves::of::<Device, T>(&next);
+    let rows = leaves(&y);
+    let refusal = difference(&borders, &after);
+    let body = tracer.suspend();
+    before.extend(leaves(xs));
+    let lost = refusal.is_some() || before.iter().chain(&after.tensors).chain(&rows).any(is_poisoned);
+    if let Some(error) = refusal {
+        open.report(error);
+    }
+    let outputs = if lost {
+        let stacked = rows.iter().map(|it| it.ty().stacked(length.into()));
+        before[..carries].iter().map(Tensor::ty).chain(stacked).map(|ty| tracer.poisoned(ty)).collect()
+    } else {
+        let sequences = before.len() - carries;
+        let repeated = Repeated::Over { count: length, sequences, rows: rows.clone() };
+        let after: Vec<Tensor> = after.tensors.into_iter().chain(params[carries..].iter().cloned()).collect();
+        let mut outputs = tracer.repeat(repeated, body, [&before, &params, &after], location).or_raise();
+        outputs.drain(carries..before.len());
+        outputs
+    };
+    let mut outputs = outputs.into_iter();
+    let mut put = |_: &Tensor| outputs.next().expect("one for each carry and each row");
+    (init.rebuild(&mut put), y.rebuild(&mut put))
+}
+
+/// The borders of a loop's one variable.
+fn carry_of<T>(name: &'static str) -> Held<T> {
+    held(match name {
+        "while_loop" => "the carry of `while_loop`",
+        "fori_loop" => "the carry of `fori_loop`",
+        _ => "the carry of `scan`",
+    })
+}
+
+/// Why a carry cannot be what it is after an iteration.
+fn difference<T: Tree>(borders: &Held<T>, after: &Leaves) -> Option<Error> {
+    if !after.fits(&borders.leaves) {
+        return Some(borders.mismatch("after an iteration than before it"));
+    }
+    let pairs = borders.leaves.tensors.iter().zip(&after.tensors).enumerate();
+    let mut changed = pairs.filter(|(_, (a, b))| a.ty() != b.ty() && !is_poisoned(a) && !is_poisoned(b));
+    changed.next().map(|(i, (a, b))| borders.retyped(i, [a, b], "before an iteration, but after it"))
+}
+
+/// The carry after an iteration that ran by itself, held to the same types as in a trace.
+#[track_caller]
+fn checked<T: Tree>(before: &T, after: T, name: &'static str) -> T {
+    if dispatch_mode() == DispatchMode::Trace {
+        return after;
+    }
+    let mut borders: Held<T> = carry_of(name);
+    borders.leaves = Leaves::of::<Device, T>(before);
+    match difference(&borders, &Leaves::of::<Device, T>(&after)) {
+        None => after,
+        Some(error) => raise(error.at(Location::caller())),
+    }
+}
