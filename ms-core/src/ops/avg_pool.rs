@@ -273,6 +273,13 @@ impl Means {
 ///
 /// # Panics
 /// As [`max_pool`](super::max_pool::max_pool), and [`Code::Argument`] for a dilation, which means do not have.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// let options = ops::PoolOptions::new(2, 2).stride(1);
+/// assert_eq!(ops::avg_pool(&x, &options).to_vec::<f32>(), [3., 4., 6., 7.]);
+/// ```
 #[track_caller]
 pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
@@ -288,6 +295,12 @@ pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
 }
 
 /// [`avg_pool`] over two spatial axes, windows side by side: `[n, c, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// assert_eq!(ops::avg_pool2d(&x, 3).to_vec::<f32>(), [5.]);
+/// ```
 #[track_caller]
 pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
     avg_pool(x, &PoolOptions::new(2, kernel))
@@ -298,6 +311,12 @@ pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] for another rank, [`Code::DType`] unless `x` is of floats.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// assert_eq!(ops::adaptive_avg_pool2d(&x, [1, 3]).to_vec::<f32>(), [4., 5., 6.]);
+/// ```
 #[track_caller]
 pub fn adaptive_avg_pool2d(x: impl AsTensor, output_size: impl PerAxis) -> Tensor {
     let x = x.as_tensor();

@@ -39,6 +39,11 @@ pub static BROADCAST_TO: OpDef = OpDef {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when `shape` is no broadcast of the operand's.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::broadcast_to(tensor![[1], [2]], [2, 3]).to_vec::<i64>(), [1, 1, 1, 2, 2, 2]);
+/// ```
 #[track_caller]
 pub fn broadcast_to(x: impl AsTensor, shape: impl IntoDims) -> Tensor {
     let (x, shape) = (x.as_tensor(), shape.into_dims());

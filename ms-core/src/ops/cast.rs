@@ -30,6 +30,11 @@ pub static CAST: OpDef = OpDef {
 };
 
 /// `x` in another dtype.
+///
+/// ```
+/// use ms_core::{DType, ops, tensor};
+/// assert_eq!(ops::cast(tensor![1.7, -1.7], DType::I32).to_vec::<i32>(), [1, -1]);
+/// ```
 #[track_caller]
 pub fn cast(x: impl AsTensor, to: DType) -> Tensor {
     let x = x.as_tensor();

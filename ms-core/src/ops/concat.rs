@@ -72,6 +72,11 @@ pub static CONCAT: OpDef = OpDef {
 /// # Panics
 /// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when sizes off the axis differ,
 /// [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::concat(&[tensor![1, 2], tensor![3]], 0).to_vec::<i64>(), [1, 2, 3]);
+/// ```
 #[track_caller]
 pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
     let tensors = unified("concat", tensors);
@@ -86,6 +91,11 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
 ///
 /// # Panics
 /// As [`concat`](fn@concat).
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::stack(&[tensor![1, 2], tensor![3, 4]], 1).to_vec::<i64>(), [1, 3, 2, 4]);
+/// ```
 #[track_caller]
 pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
     let tensors = unified("stack", tensors);
@@ -109,6 +119,12 @@ fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Vec<Tensor> {
 ///
 /// # Panics
 /// Raises [`Code::Argument`] when `sections` does not divide the size.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let parts = ops::split(tensor![1, 2, 3, 4], 2, 0);
+/// assert_eq!(parts[1].to_vec::<i64>(), [3, 4]);
+/// ```
 #[track_caller]
 pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
     let x = x.as_tensor();
@@ -125,6 +141,12 @@ pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
 ///
 /// # Panics
 /// Raises [`Code::Argument`] when the sizes do not add up to that of the axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let parts = ops::split_sizes(tensor![1, 2, 3], &[1, 2], 0);
+/// assert_eq!(parts[1].to_vec::<i64>(), [2, 3]);
+/// ```
 #[track_caller]
 pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor> {
     let x = x.as_tensor();

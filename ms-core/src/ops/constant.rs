@@ -22,6 +22,11 @@ pub static CONSTANT: OpDef = OpDef {
 };
 
 /// A tensor of constant data: part of the graph while tracing, an array otherwise.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::constant(&ms_core::tensor::Literal::scalar(2.5.into(), ms_core::DType::F32)).to_vec::<f32>(), [2.5]);
+/// ```
 pub fn constant(value: &Literal) -> Tensor {
     apply1(CONSTANT.op(), &Attrs::new([Attr::Literal(value.clone())]), &[])
 }

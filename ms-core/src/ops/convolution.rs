@@ -67,6 +67,13 @@ impl ConvOptions {
 /// # Panics
 /// Raises [`Code::Shape`] when shapes do not fit, [`Code::DType`] unless the operands are of one
 /// float dtype, [`Code::Argument`] for a zero stride.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[1., 2., 3.]]], tensor![[[1., 10.]]]);
+/// let y = ops::conv(&x, &weight, Some(&tensor![0.5]), &ops::ConvOptions::new(1).stride(2));
+/// assert_eq!(y.to_vec::<f32>(), [21.5]);
+/// ```
 #[track_caller]
 pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
@@ -75,6 +82,13 @@ pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, opti
 }
 
 /// [`conv`] over one spatial axis: `[n, c, length]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[1., 2., 3.]]], tensor![[[1., 10.]]]);
+/// let y = ops::conv1d(&x, &weight, None, &ops::ConvOptions::new(1));
+/// assert_eq!(y.to_vec::<f32>(), [21., 32.]);
+/// ```
 #[track_caller]
 pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
     ranked("conv1d", &x.as_tensor(), 1);
@@ -82,6 +96,13 @@ pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 }
 
 /// [`conv`] over two spatial axes: `[n, c, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// let y = ops::conv2d(&x, tensor![[[[1., 0.], [0., 1.]]]], None, &ops::ConvOptions::new(2));
+/// assert_eq!(y.to_vec::<f32>(), [6., 8., 12., 14.]);
+/// ```
 #[track_caller]
 pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
     ranked("conv2d", &x.as_tensor(), 2);
@@ -89,6 +110,13 @@ pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 }
 
 /// [`conv`] over three spatial axes: `[n, c, depth, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[[1., 2.]]]]];
+/// let y = ops::conv3d(&x, tensor![[[[[3.]]]]], None, &ops::ConvOptions::new(3));
+/// assert_eq!(y.to_vec::<f32>(), [3., 6.]);
+/// ```
 #[track_caller]
 pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
     ranked("conv3d", &x.as_tensor(), 3);
@@ -103,6 +131,13 @@ pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// # Panics
 /// As [`conv`], and [`Code::Argument`] when `output_padding` is not below the stride or no
 /// place is left.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[1., 2.]]], tensor![[[1., 10.]]]);
+/// let y = ops::conv_transpose(&x, &weight, None, &ops::ConvOptions::new(1), 0);
+/// assert_eq!(y.to_vec::<f32>(), [1., 12., 20.]);
+/// ```
 #[track_caller]
 pub fn conv_transpose(
     x: impl AsTensor,
@@ -141,6 +176,13 @@ fn transposed_sizes(x: &[Dim], weight: &[Dim], options: &ConvOptions, extra: &[u
 }
 
 /// [`conv_transpose`] over two spatial axes.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[[1., 2.]]]], tensor![[[[1., 10.]]]]);
+/// let y = ops::conv_transpose2d(&x, &weight, None, &ops::ConvOptions::new(2), 0);
+/// assert_eq!(y.to_vec::<f32>(), [1., 12., 20.]);
+/// ```
 #[track_caller]
 pub fn conv_transpose2d(
     x: impl AsTensor,

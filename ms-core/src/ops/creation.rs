@@ -7,28 +7,53 @@ use crate::error::{Code, raise};
 use crate::tensor::{AsTensor, DType, IntoDims, Scalar, Tensor};
 
 /// Zeros in f32.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::zeros([2]).to_vec::<f32>(), [0., 0.]);
+/// ```
 pub fn zeros(shape: impl IntoDims) -> Tensor {
     full_of(shape, 0.0, DType::F32)
 }
 
 /// Ones in f32.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::ones([2]).to_vec::<f32>(), [1., 1.]);
+/// ```
 pub fn ones(shape: impl IntoDims) -> Tensor {
     full_of(shape, 1.0, DType::F32)
 }
 
 /// Zeros of the shape and dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::zeros_like(tensor![1, 2]).to_vec::<i64>(), [0, 0]);
+/// ```
 #[track_caller]
 pub fn zeros_like(x: impl AsTensor) -> Tensor {
     full_like(x, 0)
 }
 
 /// Ones of the shape and dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::ones_like(tensor![5, 6]).to_vec::<i64>(), [1, 1]);
+/// ```
 #[track_caller]
 pub fn ones_like(x: impl AsTensor) -> Tensor {
     full_like(x, 1)
 }
 
 /// `value` in the shape and dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::full_like(tensor![1., 2.], 7).to_vec::<f32>(), [7., 7.]);
+/// ```
 #[track_caller]
 pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
     let x = x.as_tensor();
@@ -53,6 +78,11 @@ pub fn arange(stop: impl Into<Scalar>) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::Argument`] when `step` is zero, or a bound is not finite.
+///
+/// ```
+/// use ms_core::{DType, ops};
+/// assert_eq!(ops::arange_of(2, 9, 3, DType::I64).to_vec::<i64>(), [2, 5, 8]);
+/// ```
 #[track_caller]
 pub fn arange_of(start: impl Into<Scalar>, stop: impl Into<Scalar>, step: impl Into<Scalar>, dtype: DType) -> Tensor {
     let (start, stop, step) = (start.into(), stop.into(), step.into());

@@ -115,24 +115,44 @@ fn along(def: &'static OpDef, x: &Tensor, axis: isize, exclusive: bool, reverse:
 }
 
 /// The running sums along an axis; bools and narrow integers are summed in 64 bits.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumsum(tensor![1, 2, 3], 0).to_vec::<i64>(), [1, 3, 6]);
+/// ```
 #[track_caller]
 pub fn cumsum(x: impl AsTensor, axis: isize) -> Tensor {
     along(&CUMSUM, &x.as_tensor(), axis, false, false)
 }
 
 /// [`cumsum`] without each place's own element if `exclusive`, from the end if `reverse`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumsum_of(tensor![1, 2, 3], 0, true, true).to_vec::<i64>(), [5, 3, 0]);
+/// ```
 #[track_caller]
 pub fn cumsum_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
     along(&CUMSUM, &x.as_tensor(), axis, exclusive, reverse)
 }
 
 /// The running products along an axis; bools and narrow integers are multiplied in 64 bits.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumprod(tensor![2, 3, 4], 0).to_vec::<i64>(), [2, 6, 24]);
+/// ```
 #[track_caller]
 pub fn cumprod(x: impl AsTensor, axis: isize) -> Tensor {
     along(&CUMPROD, &x.as_tensor(), axis, false, false)
 }
 
 /// [`cumprod`] without each place's own element if `exclusive`, from the end if `reverse`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumprod_of(tensor![2, 3, 4], 0, true, false).to_vec::<i64>(), [1, 2, 6]);
+/// ```
 #[track_caller]
 pub fn cumprod_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
     along(&CUMPROD, &x.as_tensor(), axis, exclusive, reverse)

@@ -5,6 +5,11 @@ use super::elementwise::{elementwise, float1, float2, number2};
 
 elementwise! {
     /// The quotient `a / b`; bools and integers become f32 first.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::div(tensor![1., 3.], 2.).to_vec::<f32>(), [0.5, 1.5]);
+    /// ```
     DIV = 110: div(a, b), Float -> same;
     eval |v| float2(v, |a, b| a / b);
     vjp |g, y| { a: g / b, b: -(g * y / b) };
@@ -14,6 +19,11 @@ elementwise! {
 
 elementwise! {
     /// `1 / x`; bools and integers become f32 first.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::reciprocal(tensor![2., 4.]).to_vec::<f32>(), [0.5, 0.25]);
+    /// ```
     RECIPROCAL = 111: reciprocal(x), Float -> same;
     eval |v| float1(v, f64::recip);
     vjp |g, y| { x: -(g * y.square()) };
@@ -23,6 +33,11 @@ elementwise! {
 
 elementwise! {
     /// The quotient rounded down, as Python's `//`. An integer divided by zero gives zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::floor_div(tensor![7, -7], 2).to_vec::<i64>(), [3, -4]);
+    /// ```
     FLOOR_DIV = 112: floor_div(a, b), Numeric -> same;
     eval |v| number2(v, floor_div_f64, |a, b| if b == 0 { 0 } else { a.div_euclid(b) - correction(a, b) });
     vjp zero;
@@ -34,6 +49,11 @@ elementwise! {
     /// The remainder of [`floor_div`], with the divisor's sign, as Python's `%`. The remainder
     /// of an integer by zero is zero. Floats are exact while the quotient is below 2^24 (f32)
     /// or 2^53 (f64).
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::remainder(tensor![7., -7.], 3.).to_vec::<f32>(), [1., 2.]);
+    /// ```
     REMAINDER = 113: remainder(a, b), Numeric -> same;
     eval |v| number2(v, remainder_f64, |a, b| if b == 0 { 0 } else { a - b * (a.div_euclid(b) - correction(a, b)) });
     vjp |g, y| { a: g, b: -(g * a.floor_div(b)) };
@@ -49,6 +69,11 @@ elementwise! {
     /// The remainder of the quotient rounded towards zero, with the dividend's sign, as C's
     /// `fmod`. The remainder of an integer by zero is zero. Floats are exact while the quotient
     /// is below 2^24 (f32) or 2^53 (f64).
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::fmod(tensor![7., -7.], 3.).to_vec::<f32>(), [1., -1.]);
+    /// ```
     FMOD = 114: fmod(a, b), Numeric -> same;
     eval |v| number2(v, |a, b| a % b, |a, b| if b == 0 { 0 } else { a % b });
     vjp |g, y| { a: g, b: -(g * (a / b).trunc()) };

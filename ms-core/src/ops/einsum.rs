@@ -23,6 +23,11 @@ struct Term {
 /// # Panics
 /// Raises [`Code::Argument`] for an equation that does not fit the operands, [`Code::Shape`]
 /// when sizes under one label differ and neither is one.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::einsum("ij,j->i", &[tensor![[1., 2.], [3., 4.]], tensor![1., 10.]]).to_vec::<f32>(), [21., 43.]);
+/// ```
 #[track_caller]
 pub fn einsum<T: AsTensor>(equation: &str, operands: &[T]) -> Tensor {
     let tensors: Vec<Tensor> = operands.iter().map(|it| it.as_tensor().into_owned()).collect();

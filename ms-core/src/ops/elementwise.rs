@@ -205,7 +205,7 @@ macro_rules! elementwise {
         lower $body:ident $lower:expr;
         samples [$($range:expr),+];
     ) => {
-        $(#[$doc])*
+        #[doc = concat!("The primitive of [`", stringify!($function), "`].")]
         pub static $def: $crate::ops::OpDef = $crate::ops::OpDef {
             info: $crate::tensor::OpInfo { number: $number, name: stringify!($function), attrs: &[] },
             infer: |_, inputs| {
@@ -228,6 +228,17 @@ macro_rules! elementwise {
         elementwise!(@function [$(#[$doc])*] $def $function $method $domain ($($x),+));
     };
 
+    (@dtypes Any) => { "Of every dtype." };
+    (@dtypes Numeric) => { "Of integers and floats; bools raise [`Code::DType`](crate::Code::DType)." };
+    (@dtypes Float) => { "Of floats; bools and integers become f32 first." };
+    (@dtypes Integral) => { "Of bools and integers; floats raise [`Code::DType`](crate::Code::DType)." };
+    (@dtypes Integer) => { "Of integers; bools and floats raise [`Code::DType`](crate::Code::DType)." };
+    (@dtypes Logical) => { "Of every dtype: numbers are true where they differ from zero." };
+
+    (@method $function:ident) => {
+        concat!("The function [`", stringify!($function), "`](crate::ops::", stringify!($function), ") of this tensor.")
+    };
+
     (@to same) => { false };
     (@to bool) => { true };
 
@@ -247,13 +258,15 @@ macro_rules! elementwise {
 
     (@function [$(#[$doc:meta])*] $def:ident $function:ident $method:ident $domain:ident ($x:ident)) => {
         $(#[$doc])*
+        ///
+        #[doc = elementwise!(@dtypes $domain)]
         #[track_caller]
         pub fn $function($x: impl $crate::tensor::AsTensor) -> $crate::Tensor {
             $crate::ops::elementwise::unary(&$def, $crate::ops::Domain::$domain, &$x.as_tensor())
         }
 
         impl $crate::Tensor {
-            $(#[$doc])*
+            #[doc = elementwise!(@method $function)]
             #[track_caller]
             pub fn $method(&self) -> Self {
                 $function(self)
@@ -262,6 +275,14 @@ macro_rules! elementwise {
     };
     (@function [$(#[$doc:meta])*] $def:ident $function:ident $method:ident $domain:ident ($a:ident, $b:ident)) => {
         $(#[$doc])*
+        ///
+        /// Operands broadcast to each other and take their common dtype; a number takes that of the
+        /// tensor beside it.
+        #[doc = elementwise!(@dtypes $domain)]
+        ///
+        /// # Panics
+        /// Raises [`Code::Shape`](crate::Code::Shape) when the shapes do not broadcast,
+        /// [`Code::DType`](crate::Code::DType) for a number that does not fit the tensor's dtype.
         #[track_caller]
         pub fn $function($a: impl $crate::ops::IntoOperand, $b: impl $crate::ops::IntoOperand) -> $crate::Tensor {
             let ($a, $b) = ($a.operand(), $b.operand());
@@ -269,7 +290,7 @@ macro_rules! elementwise {
         }
 
         impl $crate::Tensor {
-            $(#[$doc])*
+            #[doc = elementwise!(@method $function)]
             #[track_caller]
             pub fn $method(&self, $b: impl $crate::ops::IntoOperand) -> Self {
                 $function(self, $b)

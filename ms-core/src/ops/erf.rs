@@ -6,6 +6,11 @@ use std::f64::consts::FRAC_2_SQRT_PI;
 
 elementwise! {
     /// The error function `2 / sqrt(pi)` times the integral of `e^(-t^2)` from zero to `x`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::erf(tensor![0., 9., -9.]).to_vec::<f32>(), [0., 1., -1.]);
+    /// ```
     ERF = 200: erf(x), Float -> same;
     eval |v| float1(v, erf_f64);
     vjp |g, y| { x: g * ((-x.square()).exp() * FRAC_2_SQRT_PI) };
@@ -15,6 +20,11 @@ elementwise! {
 
 elementwise! {
     /// `1 - erf(x)` without cancellation.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::erfc(tensor![0., -9.]).to_vec::<f32>(), [1., 2.]);
+    /// ```
     ERFC = 201: erfc(x), Float -> same;
     eval |v| float1(v, erfc_f64);
     vjp |g, y| { x: -(g * ((-x.square()).exp() * FRAC_2_SQRT_PI)) };

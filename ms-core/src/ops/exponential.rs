@@ -5,6 +5,11 @@ use super::math;
 
 elementwise! {
     /// `e^x`; bools and integers become f32 first, here and in all functions of a float.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::exp(tensor![0., f32::NEG_INFINITY]).to_vec::<f32>(), [1., 0.]);
+    /// ```
     EXP = 170: exp(x), Float -> same;
     eval |v| float1(v, f64::exp);
     vjp |g, y| { x: g * y };
@@ -14,6 +19,11 @@ elementwise! {
 
 elementwise! {
     /// `e^x - 1` without cancellation.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::expm1(tensor![0., 1e-20]).to_vec::<f32>(), [0., 1e-20]);
+    /// ```
     EXPM1 = 171: expm1(x), Float -> same;
     eval |v| float1(v, f64::exp_m1);
     vjp |g, y| { x: g * (y + 1.0) };
@@ -23,6 +33,11 @@ elementwise! {
 
 elementwise! {
     /// The natural logarithm; of negative numbers nan.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::log(tensor![1., 0.]).to_vec::<f32>(), [0., f32::NEG_INFINITY]);
+    /// ```
     LOG = 172: log(x), Float -> same;
     eval |v| float1(v, f64::ln);
     vjp |g, y| { x: g / x };
@@ -32,6 +47,11 @@ elementwise! {
 
 elementwise! {
     /// `ln(1 + x)` without cancellation.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::log1p(tensor![0., 1e-20]).to_vec::<f32>(), [0., 1e-20]);
+    /// ```
     LOG1P = 173: log1p(x), Float -> same;
     eval |v| float1(v, f64::ln_1p);
     vjp |g, y| { x: g / (x + 1.0) };
@@ -41,6 +61,11 @@ elementwise! {
 
 elementwise! {
     /// The square root; of negative numbers nan.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::sqrt(tensor![4., 9.]).to_vec::<f32>(), [2., 3.]);
+    /// ```
     SQRT = 174: sqrt(x), Float -> same;
     eval |v| float1(v, f64::sqrt);
     vjp |g, y| { x: g * 0.5 / y };
@@ -50,6 +75,11 @@ elementwise! {
 
 elementwise! {
     /// `1 / sqrt(x)`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::rsqrt(tensor![4., 0.25]).to_vec::<f32>(), [0.5, 2.]);
+    /// ```
     RSQRT = 175: rsqrt(x), Float -> same;
     eval |v| float1(v, |x| 1.0 / x.sqrt());
     vjp |g, y| { x: g * -0.5 * (y / x) };
@@ -59,6 +89,11 @@ elementwise! {
 
 elementwise! {
     /// The logistic function `1 / (1 + e^-x)`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::sigmoid(tensor![0., 100., -200.]).to_vec::<f32>(), [0.5, 1., 0.]);
+    /// ```
     SIGMOID = 176: sigmoid(x), Float -> same;
     eval |v| float1(v, |x| if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) });
     vjp |g, y| { x: g * (y * (1.0 - y)) };

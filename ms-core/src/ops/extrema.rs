@@ -6,6 +6,11 @@ use crate::tensor::{AsTensor, DType, Tensor};
 
 elementwise! {
     /// The larger of `a` and `b`, nan if either is nan. Equal ones share the gradient.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::maximum(tensor![1., 5.], 3.).to_vec::<f32>(), [3., 5.]);
+    /// ```
     MAXIMUM = 120: maximum(a, b), Any -> same;
     eval |v| number2(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }, Ord::max);
     vjp |g, y| { a: g * share(a, b, y), b: g * share(b, a, y) };
@@ -15,6 +20,11 @@ elementwise! {
 
 elementwise! {
     /// The smaller of `a` and `b`, nan if either is nan. Equal ones share the gradient.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::minimum(tensor![1., 5.], 3.).to_vec::<f32>(), [1., 3.]);
+    /// ```
     MINIMUM = 121: minimum(a, b), Any -> same;
     eval |v| number2(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }, Ord::min);
     vjp |g, y| { a: g * share(a, b, y), b: g * share(b, a, y) };
@@ -24,6 +34,11 @@ elementwise! {
 
 elementwise! {
     /// `max(x, 0)`, nan for nan. The gradient at zero is zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::relu(tensor![-1., 2.]).to_vec::<f32>(), [0., 2.]);
+    /// ```
     RELU = 122: relu(x), Numeric -> same;
     eval |v| number1(v, |x| if x.is_nan() { x } else { x.max(0.0) }, |x| x.max(0));
     vjp |g, y| { x: select(y.gt(0.0), g, 0.0) };
@@ -38,6 +53,11 @@ fn share(a: &Tensor, b: &Tensor, result: &Tensor) -> Tensor {
 }
 
 /// `x` limited to `low..=high`; nan stays nan. Beyond the limits the gradient is zero.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::clamp(tensor![-1., 0.5, 9.], 0., 1.).to_vec::<f32>(), [0., 0.5, 1.]);
+/// ```
 #[track_caller]
 pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) -> Tensor {
     let x = clamp_min(x, low);
@@ -45,6 +65,11 @@ pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) ->
 }
 
 /// `x`, or `low` where `x` is less; nan stays nan.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::clamp_min(tensor![-1., 0.5], 0.).to_vec::<f32>(), [0., 0.5]);
+/// ```
 #[track_caller]
 pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();
@@ -52,6 +77,11 @@ pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
 }
 
 /// `x`, or `high` where `x` is greater; nan stays nan.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::clamp_max(tensor![0.5, 9.], 1.).to_vec::<f32>(), [0.5, 1.]);
+/// ```
 #[track_caller]
 pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();

@@ -27,12 +27,22 @@ fn value(attrs: &Attrs) -> Scalar {
 }
 
 /// `value` at every place of `shape`; Rust's unsuffixed floats become f32, integers i64.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::full([2], 0.5).to_vec::<f32>(), [0.5, 0.5]);
+/// ```
 pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Tensor {
     let value = value.into();
     full_of(shape, value, value.default_dtype())
 }
 
 /// `value`, converted to `dtype`, at every place of `shape`.
+///
+/// ```
+/// use ms_core::{DType, ops};
+/// assert_eq!(ops::full_of([2], 3, DType::F32).to_vec::<f32>(), [3., 3.]);
+/// ```
 pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> Tensor {
     let literal = Attr::Literal(Literal::scalar(value.into(), dtype));
     apply1(FULL.op(), &Attrs::new([literal, (&*shape.into_dims()).into()]), &[])

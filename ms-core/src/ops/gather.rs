@@ -159,6 +159,11 @@ pub(super) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
 /// # Panics
 /// Raises [`Code::DType`] unless `index` holds integers, [`Code::OutOfRange`] for a position
 /// or an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::gather(tensor![[1, 2], [3, 4]], tensor![1, 0, -1], 0).to_vec::<i64>(), [3, 4, 1, 2, 3, 4]);
+/// ```
 #[track_caller]
 pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let (x, index) = (x.as_tensor(), index.as_tensor());
@@ -170,6 +175,11 @@ pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
 ///
 /// # Panics
 /// As [`gather`], and [`Code::Shape`] unless `index` has one axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::index_select(tensor![[1, 2], [3, 4]], tensor![1, 1], 1).to_vec::<i64>(), [2, 2, 4, 4]);
+/// ```
 #[track_caller]
 pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let index = index.as_tensor();
@@ -185,6 +195,11 @@ pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tens
 ///
 /// # Panics
 /// Raises [`Code::Shape`] unless `source` has one slice for each position, and as [`gather`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::index_add(tensor![0., 0.], tensor![1, 1], tensor![2., 3.], 0).to_vec::<f32>(), [0., 5.]);
+/// ```
 #[track_caller]
 pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
@@ -197,6 +212,11 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
 ///
 /// # Panics
 /// Raises [`Code::DType`] unless `index` holds integers.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::one_hot(tensor![2, 0], 3).to_vec::<f32>(), [0., 0., 1., 1., 0., 0.]);
+/// ```
 #[track_caller]
 pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
     let index = index.as_tensor();

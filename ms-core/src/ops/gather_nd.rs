@@ -119,6 +119,11 @@ fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
 /// # Panics
 /// Raises [`Code::Shape`] when rows are longer than `x` has axes, [`Code::DType`] unless
 /// `index` holds integers, [`Code::OutOfRange`] for a position that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::gather_nd(tensor![[1, 2], [3, 4]], tensor![[1, 0], [0, 1]]).to_vec::<i64>(), [3, 2]);
+/// ```
 #[track_caller]
 pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
     apply1(GATHER_ND.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor()])
@@ -128,6 +133,11 @@ pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
 ///
 /// # Panics
 /// As [`gather_nd`], and [`Code::Shape`] unless `source` has one slice for each row.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::scatter_nd_add(tensor![[0., 0.], [0., 0.]], tensor![[1, 0]], tensor![5.]).to_vec::<f32>(), [0., 0., 5., 0.]);
+/// ```
 #[track_caller]
 pub fn scatter_nd_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor) -> Tensor {
     apply1(SCATTER_ND_ADD.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor(), &source.as_tensor()])

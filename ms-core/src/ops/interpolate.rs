@@ -23,6 +23,11 @@ pub enum Interpolation {
 /// # Panics
 /// Raises [`Code::Shape`] unless `sizes` has one entry for each spatial axis, and
 /// [`Code::Argument`] for an axis without elements, or integers in linear mode.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::interpolate(tensor![[[1., 2.]]], &[4], ops::Interpolation::Nearest).to_vec::<f32>(), [1., 1., 2., 2.]);
+/// ```
 #[track_caller]
 pub fn interpolate(x: impl AsTensor, sizes: &[usize], mode: Interpolation) -> Tensor {
     let x = x.as_tensor();

@@ -64,6 +64,11 @@ fn value(attrs: &Attrs, i: usize) -> Scalar {
 }
 
 /// The position along `axis` at every place of `shape`.
+///
+/// ```
+/// use ms_core::{DType, ops};
+/// assert_eq!(ops::iota([2, 2], 1, DType::I64).to_vec::<i64>(), [0, 1, 0, 1]);
+/// ```
 pub fn iota(shape: impl IntoDims, axis: usize, dtype: DType) -> Tensor {
     spaced(shape, axis, Scalar::Int(0), Scalar::Int(1), dtype)
 }

@@ -5,6 +5,11 @@ use crate::tensor::Scalar;
 
 elementwise! {
     /// Whether both are true; numbers are true unless zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::logical_and(tensor![true, true], tensor![true, false]).to_vec::<bool>(), [true, false]);
+    /// ```
     LOGICAL_AND = 140: logical_and(a, b), Logical -> bool;
     eval |v| Scalar::Bool(v[0].as_bool() & v[1].as_bool());
     vjp none "truth values have no gradient";
@@ -14,6 +19,11 @@ elementwise! {
 
 elementwise! {
     /// Whether at least one is true; numbers are true unless zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::logical_or(tensor![false, true], tensor![false, false]).to_vec::<bool>(), [false, true]);
+    /// ```
     LOGICAL_OR = 141: logical_or(a, b), Logical -> bool;
     eval |v| Scalar::Bool(v[0].as_bool() | v[1].as_bool());
     vjp none "truth values have no gradient";
@@ -23,6 +33,11 @@ elementwise! {
 
 elementwise! {
     /// Whether exactly one is true; numbers are true unless zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::logical_xor(tensor![true, true], tensor![true, false]).to_vec::<bool>(), [false, true]);
+    /// ```
     LOGICAL_XOR = 142: logical_xor(a, b), Logical -> bool;
     eval |v| Scalar::Bool(v[0].as_bool() ^ v[1].as_bool());
     vjp none "truth values have no gradient";
@@ -32,6 +47,11 @@ elementwise! {
 
 elementwise! {
     /// Whether `x` is false, or zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::logical_not(tensor![0., 2.]).to_vec::<bool>(), [true, false]);
+    /// ```
     LOGICAL_NOT = 143: logical_not(x), Logical -> bool;
     eval |v| Scalar::Bool(!v[0].as_bool());
     vjp none "truth values have no gradient";

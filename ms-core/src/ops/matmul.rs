@@ -110,6 +110,11 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 /// # Panics
 /// Raises [`Code::Shape`] when the inner sizes differ, an operand has no axis, or leading
 /// dimensions do not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::matmul(tensor![[1., 2.], [3., 4.]], tensor![1., 10.]).to_vec::<f32>(), [21., 43.]);
+/// ```
 #[track_caller]
 pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let (a, b) = (a.as_tensor(), b.as_tensor());
@@ -167,6 +172,11 @@ fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when sizes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::dense(tensor![[1., 2.]], tensor![[3., 4.]], Some(&tensor![1.])).to_vec::<f32>(), [12.]);
+/// ```
 #[track_caller]
 pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
     let out = matmul(x, transpose(weight, 0, 1));

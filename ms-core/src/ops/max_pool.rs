@@ -191,6 +191,13 @@ impl Pooled {
 /// # Panics
 /// Raises [`Code::Shape`] when a window does not fit, [`Code::Argument`] when padding is more
 /// than half of a window, [`Code::DType`] unless `x` is of floats.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// let options = ops::PoolOptions::new(2, 2).stride(1);
+/// assert_eq!(ops::max_pool(&x, &options).to_vec::<f32>(), [5., 6., 8., 9.]);
+/// ```
 #[track_caller]
 pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
@@ -200,6 +207,12 @@ pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
 }
 
 /// [`max_pool`] over two spatial axes, windows side by side: `[n, c, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// assert_eq!(ops::max_pool2d(&x, 3).to_vec::<f32>(), [9.]);
+/// ```
 #[track_caller]
 pub fn max_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
     max_pool(x, &PoolOptions::new(2, kernel))

@@ -46,6 +46,11 @@ pub static PERMUTE: OpDef = OpDef {
 /// # Panics
 /// Raises [`Code::Argument`] unless `axes` names each axis once, [`Code::OutOfRange`] for one
 /// that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::permute(tensor![[1, 2], [3, 4]], [1, 0]).to_vec::<i64>(), [1, 3, 2, 4]);
+/// ```
 #[track_caller]
 pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
@@ -60,6 +65,11 @@ pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::transpose(tensor![[1, 2], [3, 4]], 0, -1).to_vec::<i64>(), [1, 3, 2, 4]);
+/// ```
 #[track_caller]
 pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
     let x = x.as_tensor();
@@ -74,6 +84,11 @@ pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::move_axis(tensor![[[1, 2, 3]]], 2, 0).shape(), [3, 1, 1]);
+/// ```
 #[track_caller]
 pub fn move_axis(x: impl AsTensor, from: isize, to: isize) -> Tensor {
     let x = x.as_tensor();

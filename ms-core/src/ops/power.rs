@@ -7,6 +7,11 @@ elementwise! {
     /// `a^b`. Of floats, a negative `a` has whole powers only (nan otherwise), and anything to
     /// the power of zero is one. Integers wrap; a negative power of theirs is the reciprocal
     /// rounded towards zero, and zero for `a = 0`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::pow(tensor![1., 2., 4.], 3.).to_vec::<f32>(), [1., 8., 64.]);
+    /// ```
     POW = 177: pow(a, b), Numeric -> same;
     eval |v| number2(v, f64::powf, pow_i128);
     vjp |g, y| {

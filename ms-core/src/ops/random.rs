@@ -146,36 +146,68 @@ pub fn set_seed(seed: u64) {
 }
 
 /// Uniform f32 numbers from `low` up to `high`; see [`Generator::uniform`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::uniform([3], 2., 2.).to_vec::<f32>(), [2., 2., 2.]);
+/// ```
 #[track_caller]
 pub fn uniform(shape: impl IntoDims, low: f64, high: f64) -> Tensor {
     default_generator().uniform(shape, low, high)
 }
 
 /// Normal f32 numbers of a mean and a standard deviation; see [`Generator::normal`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::normal([2], 3., 0.).to_vec::<f32>(), [3., 3.]);
+/// ```
 #[track_caller]
 pub fn normal(shape: impl IntoDims, mean: f64, std: f64) -> Tensor {
     default_generator().normal(shape, mean, std)
 }
 
 /// Standard normal f32 numbers; see [`Generator::randn`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::randn([2, 3]).shape(), [2, 3]);
+/// ```
 #[track_caller]
 pub fn randn(shape: impl IntoDims) -> Tensor {
     default_generator().randn(shape)
 }
 
 /// Uniform i64 numbers from `low` up to `high` exclusive; see [`Generator::randint`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert!(ops::random::randint([9], 3, 5).to_vec::<i64>().iter().all(|it| [3, 4].contains(it)));
+/// ```
 #[track_caller]
 pub fn randint(shape: impl IntoDims, low: i64, high: i64) -> Tensor {
     default_generator().randint(shape, low, high)
 }
 
 /// Bools that are true with `probability`: the mask of a dropout is `bernoulli(shape, keep)`.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::bernoulli([2], 1.).to_vec::<bool>(), [true, true]);
+/// ```
 #[track_caller]
 pub fn bernoulli(shape: impl IntoDims, probability: f64) -> Tensor {
     default_generator().bernoulli(shape, probability)
 }
 
 /// The numbers `0..n` in random order, as i64; see [`Generator::permutation`].
+///
+/// ```
+/// use ms_core::ops;
+/// let mut all = ops::random::permutation(4).to_vec::<i64>();
+/// all.sort();
+/// assert_eq!(all, [0, 1, 2, 3]);
+/// ```
 #[track_caller]
 pub fn permutation(n: usize) -> Tensor {
     default_generator().permutation(n)

@@ -179,6 +179,11 @@ fn reduce(def: &'static OpDef, x: &Tensor, axes: &[usize], keepdims: bool) -> Te
 }
 
 /// The sum over `axes`, which are not negative and in ascending order, in the dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::sum_axes(&tensor![[1, 2], [3, 4]], &[1], false).to_vec::<i64>(), [3, 7]);
+/// ```
 #[track_caller]
 pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
     reduce(&SUM, x, axes, keepdims)
@@ -221,7 +226,7 @@ macro_rules! functions {
         )*
 
         impl Tensor {$(
-            $(#[$doc])*
+            #[doc = concat!("The function [`", stringify!($name), "`](crate::ops::", stringify!($name), ") of this tensor.")]
             #[track_caller]
             pub fn $name(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
                 $name(self, axes, keepdims)
@@ -232,15 +237,45 @@ macro_rules! functions {
 
 functions! {
     /// The sum over axes; bools and narrow integers are summed in 64 bits.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::sum(tensor![[1., 2.], [3., 4.]], 0, false).to_vec::<f32>(), [4., 6.]);
+    /// ```
     sum: SUM, widened;
     /// The product over axes; bools and narrow integers are multiplied in 64 bits.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::prod(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 12.]);
+    /// ```
     prod: PROD, widened;
     /// The largest element over axes, nan if any is nan; of no elements there is none.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::max(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 4.]);
+    /// ```
     max: MAX, |dtype| dtype;
     /// The smallest element over axes, nan if any is nan; of no elements there is none.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::min(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [1., 3.]);
+    /// ```
     min: MIN, |dtype| dtype;
     /// Whether all elements over axes are true, or differ from zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::all(tensor![[true, false], [true, true]], 1, false).to_vec::<bool>(), [false, true]);
+    /// ```
     all: ALL, |_| DType::Bool;
     /// Whether any element over axes is true, or differs from zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::any(tensor![[true, false], [false, false]], 1, false).to_vec::<bool>(), [true, false]);
+    /// ```
     any: ANY, |_| DType::Bool;
 }

@@ -7,6 +7,11 @@ use crate::error::{Code, OrRaise, raise};
 use crate::tensor::{AsTensor, Dim, Dims, IntoDims, Scalar, Tensor};
 
 /// `x` side by side `reps[i]` times along each axis: NumPy's `tile`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::tile(tensor![1, 2], &[2]).to_vec::<i64>(), [1, 2, 1, 2]);
+/// ```
 #[track_caller]
 pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
     let x = x.as_tensor();
@@ -25,6 +30,11 @@ pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::repeat(tensor![1, 2], 2, 0).to_vec::<i64>(), [1, 1, 2, 2]);
+/// ```
 #[track_caller]
 pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
     let x = x.as_tensor();
@@ -43,6 +53,11 @@ pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::Argument`] unless there is one count for each position.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::repeat_each(tensor![1, 2, 3], &[1, 0, 2], 0).to_vec::<i64>(), [1, 3, 3]);
+/// ```
 #[track_caller]
 pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
     let x = x.as_tensor();
@@ -60,6 +75,11 @@ pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::Argument`] unless there is one shift for each axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::roll(tensor![1, 2, 3, 4], &[1], 0).to_vec::<i64>(), [4, 1, 2, 3]);
+/// ```
 #[track_caller]
 pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
@@ -120,6 +140,12 @@ impl PadMode {
 /// # Panics
 /// Raises [`Code::Argument`] unless there is one pair for each axis, or when an axis without
 /// elements would have to give some.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = ops::pad(tensor![1, 2], &[(1, 2)], ops::PadMode::Edge);
+/// assert_eq!(x.to_vec::<i64>(), [1, 1, 2, 2, 2]);
+/// ```
 #[track_caller]
 pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
     let x = x.as_tensor();
@@ -151,6 +177,11 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
 }
 
 /// [`tile`], [`repeat`] over the flattened elements.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::repeat_flat(tensor![[1, 2]], 2).to_vec::<i64>(), [1, 1, 2, 2]);
+/// ```
 #[track_caller]
 pub fn repeat_flat(x: impl AsTensor, repeats: usize) -> Tensor {
     repeat(flatten(x, 0), repeats, 0)

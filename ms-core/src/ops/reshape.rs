@@ -38,6 +38,11 @@ pub static RESHAPE: OpDef = OpDef {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when the numbers of elements differ.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::reshape(tensor![1, 2, 3, 4], [2, -1]).shape(), [2, 2]);
+/// ```
 #[track_caller]
 pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
     let x = x.as_tensor();

@@ -5,6 +5,11 @@ use super::elementwise::{elementwise, number1};
 
 elementwise! {
     /// `x` rounded down.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::floor(tensor![1.2, -1.2]).to_vec::<f32>(), [1., -2.]);
+    /// ```
     FLOOR = 160: floor(x), Numeric -> same;
     eval |v| number1(v, f64::floor, |x| x);
     vjp zero;
@@ -14,6 +19,11 @@ elementwise! {
 
 elementwise! {
     /// `x` rounded up.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::ceil(tensor![1.2, -1.2]).to_vec::<f32>(), [2., -1.]);
+    /// ```
     CEIL = 161: ceil(x), Numeric -> same;
     eval |v| number1(v, f64::ceil, |x| x);
     vjp zero;
@@ -23,6 +33,11 @@ elementwise! {
 
 elementwise! {
     /// `x` rounded to the nearest whole number, halves to the even one.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::round(tensor![0.5, 1.5, -1.2]).to_vec::<f32>(), [0., 2., -1.]);
+    /// ```
     ROUND = 162: round(x), Numeric -> same;
     eval |v| number1(v, f64::round_ties_even, |x| x);
     vjp zero;
@@ -32,6 +47,11 @@ elementwise! {
 
 elementwise! {
     /// `x` rounded towards zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::trunc(tensor![1.7, -1.7]).to_vec::<f32>(), [1., -1.]);
+    /// ```
     TRUNC = 163: trunc(x), Numeric -> same;
     eval |v| number1(v, f64::trunc, |x| x);
     vjp zero;

@@ -145,6 +145,11 @@ pub(super) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<super::Ty
 /// # Panics
 /// Raises [`Code::Shape`] when they do not, [`Code::DType`] unless `index` holds integers,
 /// [`Code::OutOfRange`] for a position or an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::take_along_axis(tensor![[1, 2], [3, 4]], tensor![[1], [0]], 1).to_vec::<i64>(), [2, 3]);
+/// ```
 #[track_caller]
 pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let (x, index) = (x.as_tensor(), index.as_tensor());
@@ -171,6 +176,11 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
 /// # Panics
 /// Raises [`Code::Shape`] unless `index` and `source` have one shape, inside that of `x` off the axis;
 /// and as [`take_along_axis`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::scatter_add(tensor![0., 0.], tensor![1, 1], tensor![2., 3.], 0).to_vec::<f32>(), [0., 5.]);
+/// ```
 #[track_caller]
 pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
@@ -184,6 +194,11 @@ pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor
 ///
 /// # Panics
 /// As [`scatter_add`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::scatter(tensor![0., 0.], tensor![1, 1], tensor![2., 3.], 0).to_vec::<f32>(), [0., 3.]);
+/// ```
 #[track_caller]
 pub fn scatter(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());

@@ -50,6 +50,11 @@ pub static SELECT: OpDef = OpDef {
 
 /// `then` where `condition` is true, else `other`; the two promote to a common dtype, and a
 /// condition of numbers is true unless zero. NumPy's `where`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::select(tensor![true, false], tensor![1., 2.], 0.).to_vec::<f32>(), [1., 0.]);
+/// ```
 #[track_caller]
 pub fn select(condition: impl AsTensor, then: impl IntoOperand, other: impl IntoOperand) -> Tensor {
     let condition = super::cast(condition, DType::Bool);

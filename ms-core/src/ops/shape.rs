@@ -60,6 +60,11 @@ signed_shapes! { i32 i64 isize }
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when one has another size, [`Code::OutOfRange`] when one does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::squeeze(tensor![[1, 2]], 0).shape(), [2]);
+/// ```
 #[track_caller]
 pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
@@ -77,6 +82,11 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for a place outside the result.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::expand_dims(tensor![1, 2], -1).shape(), [2, 1]);
+/// ```
 #[track_caller]
 pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let (x, axes) = (x.as_tensor(), axes.into_axes());
@@ -91,6 +101,11 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] when `start` is above the rank.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::flatten(tensor![[[1, 2], [3, 4]]], 1).shape(), [1, 4]);
+/// ```
 #[track_caller]
 pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
     let x = x.as_tensor();
@@ -108,6 +123,11 @@ pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::flip(tensor![1, 2, 3], 0).to_vec::<i64>(), [3, 2, 1]);
+/// ```
 #[track_caller]
 pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();

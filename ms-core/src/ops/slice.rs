@@ -65,6 +65,11 @@ pub(super) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim], steps: 
 /// # Panics
 /// Raises [`Code::Shape`] unless there is a range for each axis, [`Code::OutOfRange`] for one that
 /// leaves its axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::slice(tensor![[1, 2, 3], [4, 5, 6]], &[0, 1], &[2, 2]).to_vec::<i64>(), [2, 3, 5, 6]);
+/// ```
 #[track_caller]
 pub fn slice(x: impl AsTensor, starts: &[usize], sizes: &[usize]) -> Tensor {
     let steps = vec![1i64; starts.len()];

@@ -75,6 +75,13 @@ fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], places: &mut [i6
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (values, places) = ops::sort(tensor![3., 1., 2.], 0, false);
+/// assert_eq!(values.to_vec::<f32>(), [1., 2., 3.]);
+/// assert_eq!(places.to_vec::<i64>(), [1, 2, 0]);
+/// ```
 #[track_caller]
 pub fn sort(x: impl AsTensor, axis: isize, descending: bool) -> (Tensor, Tensor) {
     let x = x.as_tensor();
@@ -85,6 +92,11 @@ pub fn sort(x: impl AsTensor, axis: isize, descending: bool) -> (Tensor, Tensor)
 }
 
 /// The positions along `axis` that put the elements in order, as i64; see [`sort`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::argsort(tensor![3., 1., 2.], 0, true).to_vec::<i64>(), [0, 2, 1]);
+/// ```
 #[track_caller]
 pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
     sort(x, axis, descending).1
@@ -95,6 +107,13 @@ pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] when it has
 /// fewer than `k` elements.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (values, places) = ops::topk(tensor![1., 4., 2.], 2, 0, true);
+/// assert_eq!(values.to_vec::<f32>(), [4., 2.]);
+/// assert_eq!(places.to_vec::<i64>(), [1, 2]);
+/// ```
 #[track_caller]
 pub fn topk(x: impl AsTensor, k: usize, axis: isize, largest: bool) -> (Tensor, Tensor) {
     let x = x.as_tensor();

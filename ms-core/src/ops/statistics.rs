@@ -42,6 +42,11 @@ impl Folded {
 ///
 /// `axes` is `()` for all, one axis, or several; negative ones count from the end. They stay with
 /// size one if `keepdims`. f16 and bf16 are summed in f32; integers give f32.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::mean(tensor![[1., 2.], [3., 4.]], 0, false).to_vec::<f32>(), [2., 3.]);
+/// ```
 #[track_caller]
 pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let folded = Folded::new("mean", &x.as_tensor(), axes);
@@ -51,6 +56,11 @@ pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
 /// The mean of the squared distances from the mean, divided by `n - ddof` instead of `n`,
 /// or by zero when `ddof` is above `n`.
 /// Axes are as in [`mean`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::var(tensor![1., 3.], (), 0, false).to_vec::<f32>(), [1.]);
+/// ```
 #[track_caller]
 pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
     let folded = Folded::new("var", &x.as_tensor(), axes);
@@ -58,6 +68,11 @@ pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 }
 
 /// The square root of [`var`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::std(tensor![1., 5.], (), 0, false).to_vec::<f32>(), [2.]);
+/// ```
 #[track_caller]
 pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
     let folded = Folded::new("std", &x.as_tensor(), axes);
@@ -70,6 +85,11 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 ///
 /// For `p > 0` the elements are scaled by the largest magnitude first, so that no power overflows
 /// or vanishes on the way. Where all elements are zero, so is the gradient.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::norm(tensor![3., -4.], 2., (), false).to_vec::<f32>(), [5.]);
+/// ```
 #[track_caller]
 pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let folded = Folded::new("norm", &x.as_tensor(), axes);

@@ -16,6 +16,11 @@ pub static STOP_GRADIENT: OpDef = OpDef {
 };
 
 /// `x` as a constant to gradients.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::stop_gradient(tensor![1., 2.]).to_vec::<f32>(), [1., 2.]);
+/// ```
 #[track_caller]
 pub fn stop_gradient(x: impl AsTensor) -> Tensor {
     apply1(STOP_GRADIENT.op(), &Attrs::none(), &[&*x.as_tensor()])

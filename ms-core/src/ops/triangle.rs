@@ -26,6 +26,11 @@ fn matrix(op: &str, x: &Tensor) -> (usize, usize) {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] for fewer than two axes.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::tril(tensor![[1, 2], [3, 4]], 0).to_vec::<i64>(), [1, 0, 3, 4]);
+/// ```
 #[track_caller]
 pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
@@ -37,6 +42,11 @@ pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] for fewer than two axes.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::triu(tensor![[1, 2], [3, 4]], 0).to_vec::<i64>(), [1, 2, 0, 4]);
+/// ```
 #[track_caller]
 pub fn triu(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
@@ -53,6 +63,11 @@ fn zero_of(x: &Tensor) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::Shape`] for another rank.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::diag(tensor![1, 2], 0).to_vec::<i64>(), [1, 0, 0, 2]);
+/// ```
 #[track_caller]
 pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
@@ -86,6 +101,11 @@ pub(super) fn diagonal(x: &Tensor, n: usize, m: usize, k: isize) -> Tensor {
 /// # Panics
 /// Raises [`Code::Shape`] when they do not, [`Code::DType`] when `value` does not fit the
 /// dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::masked_fill(tensor![1., 2.], tensor![true, false], -1.).to_vec::<f32>(), [-1., 2.]);
+/// ```
 #[track_caller]
 pub fn masked_fill(x: impl AsTensor, mask: impl AsTensor, value: impl IntoOperand) -> Tensor {
     select(mask, value, &*x.as_tensor())

@@ -20,6 +20,13 @@ pub struct AttentionOptions {
 ///
 /// # Panics
 /// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (q, k, v) = (tensor![[1., 0.]], tensor![[1., 0.], [1., 0.]], tensor![[2.], [4.]]);
+/// let y = ops::scaled_dot_product_attention(&q, &k, &v, &ops::AttentionOptions::default());
+/// assert_eq!(y.to_vec::<f32>(), [3.]);
+/// ```
 #[track_caller]
 pub fn scaled_dot_product_attention(
     q: impl AsTensor,

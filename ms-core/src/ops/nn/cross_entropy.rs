@@ -21,12 +21,22 @@ pub struct CrossEntropy {
 }
 
 /// The mean negative log-likelihood of classes: see [`CrossEntropy::of_log_probabilities`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::nll_loss(tensor![[-1., -2.], [-3., -4.]], tensor![0, 1]).to_vec::<f32>(), [2.5]);
+/// ```
 #[track_caller]
 pub fn nll_loss(logs: impl AsTensor, target: impl AsTensor) -> Tensor {
     CrossEntropy::default().of_log_probabilities(logs, target)
 }
 
 /// The mean cross entropy: see [`CrossEntropy::of`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cross_entropy(tensor![[200., 0.], [200., 0.]], tensor![0, 1]).to_vec::<f32>(), [100.]);
+/// ```
 #[track_caller]
 pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
     CrossEntropy::default().of(logits, target)

@@ -5,6 +5,12 @@ use crate::tensor::{AsTensor, Tensor};
 
 /// Each element zero with probability `p`, the others scaled by `1 / (1 - p)`; drawn from the
 /// default generator (Srivastava et al. 2014, "Dropout").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = ops::dropout(tensor![1., 1., 1., 1.], 0.5);
+/// assert!(x.to_vec::<f32>().iter().all(|it| [0., 2.].contains(it)));
+/// ```
 #[track_caller]
 pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
     let x = &*x.as_tensor();

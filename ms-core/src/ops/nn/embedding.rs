@@ -9,6 +9,11 @@ use crate::tensor::{AsTensor, Tensor};
 /// # Panics
 /// Raises [`Code::DType`](crate::Code::DType) unless `index` holds integers,
 /// [`Code::OutOfRange`](crate::Code::OutOfRange) for a row that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::embedding(tensor![1, 0], tensor![[1., 2.], [3., 4.]], None).to_vec::<f32>(), [3., 4., 1., 2.]);
+/// ```
 #[track_caller]
 pub fn embedding(index: impl AsTensor, table: impl AsTensor, padding_idx: Option<usize>) -> Tensor {
     let index = index.as_tensor();

@@ -33,6 +33,11 @@ impl Reduction {
 }
 
 /// The mean of `(x - target)²`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::mse_loss(tensor![1., 2.], tensor![3., 2.]).to_vec::<f32>(), [2.]);
+/// ```
 #[track_caller]
 pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let difference = &*x.as_tensor() - &*target.as_tensor();
@@ -40,6 +45,11 @@ pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 }
 
 /// The mean of `|x - target|`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::l1_loss(tensor![1., 2.], tensor![3., 2.]).to_vec::<f32>(), [1.]);
+/// ```
 #[track_caller]
 pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let difference = &*x.as_tensor() - &*target.as_tensor();
@@ -47,6 +57,11 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 }
 
 /// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::smooth_l1_loss(tensor![0., 3.], tensor![1., 0.], 1., ops::Reduction::None).to_vec::<f32>(), [0.5, 2.5]);
+/// ```
 #[track_caller]
 pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduction: Reduction) -> Tensor {
     let distance = (&*x.as_tensor() - &*target.as_tensor()).abs();
@@ -56,6 +71,11 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
 
 /// `d² / 2` where the distance `d = |x - target|` is at most `delta`, else
 /// `delta (d - delta / 2)` (Huber 1964).
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::huber_loss(tensor![0., 3.], tensor![1., 0.], 2., ops::Reduction::None).to_vec::<f32>(), [0.5, 4.]);
+/// ```
 #[track_caller]
 pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction: Reduction) -> Tensor {
     let distance = (&*x.as_tensor() - &*target.as_tensor()).abs();
@@ -65,6 +85,11 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
 
 /// `-weight (target log x + (1 - target) log(1 - x))` of probabilities; logarithms are at least
 /// -100, so that no loss is infinite.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::binary_cross_entropy(tensor![1., 0.], tensor![1., 1.], None, ops::Reduction::None).to_vec::<f32>(), [0., 100.]);
+/// ```
 #[track_caller]
 pub fn binary_cross_entropy(
     x: impl AsTensor,
@@ -83,6 +108,11 @@ pub fn binary_cross_entropy(
 
 /// [`binary_cross_entropy`] of `1 / (1 + e^-x)`, without overflow; `pos_weight` multiplies the loss
 /// of positive targets.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::bce_with_logits(tensor![50., -50.], tensor![0., 0.], None, ops::Reduction::Sum).to_vec::<f32>(), [50.]);
+/// ```
 #[track_caller]
 pub fn bce_with_logits(
     x: impl AsTensor,
@@ -103,6 +133,11 @@ pub fn bce_with_logits(
 
 /// `target (log target - x)` for logarithms of probabilities `x`; `target` holds logarithms too if
 /// `log_target` (Kullback and Leibler 1951).
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::kl_div(tensor![0., -1.], tensor![1., 0.], false, ops::Reduction::Sum).to_vec::<f32>(), [0.]);
+/// ```
 #[track_caller]
 pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
@@ -115,6 +150,11 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
 }
 
 /// The cosine of the angle between `x` and `y` along an axis; norms are at least `eps`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cosine_similarity(tensor![1., 0.], tensor![0., 2.], 0, 1e-8).to_vec::<f32>(), [0.]);
+/// ```
 #[track_caller]
 pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f64) -> Tensor {
     let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
@@ -124,6 +164,13 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
 
 /// For rows of `x` and `y`: one minus their cosine where `target` is 1, and what their cosine exceeds
 /// `margin` by where it is -1.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, y) = (tensor![[1., 0.]], tensor![[0., 1.]]);
+/// let loss = ops::cosine_embedding_loss(&x, &y, tensor![1], 0., ops::Reduction::Mean);
+/// assert_eq!(loss.item::<f32>(), 1.);
+/// ```
 #[track_caller]
 pub fn cosine_embedding_loss(
     x: impl AsTensor,

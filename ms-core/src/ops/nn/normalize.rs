@@ -24,6 +24,11 @@ fn per_channel(x: &Tensor, rank: usize) -> Tensor {
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the axes from `begin_norm_axis` on, whose
 /// shape `gamma` and `beta` have (Ba et al. 2016, "Layer Normalization").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::layer_norm(tensor![[1., 3.]], None, None, -1, 0.).to_vec::<f32>(), [-1., 1.]);
+/// ```
 #[track_caller]
 pub fn layer_norm(
     x: impl AsTensor,
@@ -40,6 +45,11 @@ pub fn layer_norm(
 
 /// `x / sqrt(mean(x²) + eps) * gamma` over the axes from `begin_norm_axis` on (Zhang and Sennrich
 /// 2019, "Root Mean Square Layer Normalization").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::rms_norm(tensor![[3., 3.]], tensor![1., 2.], -1, 0.).to_vec::<f32>(), [1., 2.]);
+/// ```
 #[track_caller]
 pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, eps: f64) -> Tensor {
     let x = &*x.as_tensor();
@@ -51,6 +61,13 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
 ///
 /// # Panics
 /// Raises [`Code::Shape`](crate::Code::Shape) when the groups do not divide the channels.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[1., 3.], [5., 7.]]];
+/// let y = ops::group_norm(&x, 2, tensor![1., 1.], tensor![0., 0.], 0.);
+/// assert_eq!(y.to_vec::<f32>(), [-1., 1., -1., 1.]);
+/// ```
 #[track_caller]
 pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let x = &*x.as_tensor();
@@ -62,6 +79,12 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
 }
 
 /// [`group_norm`] of groups of one channel (Ulyanov et al. 2016, "Instance Normalization").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[1., 3.]]];
+/// assert_eq!(ops::instance_norm(&x, tensor![2.], tensor![1.], 0.).to_vec::<f32>(), [-1., 3.]);
+/// ```
 #[track_caller]
 pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let x = &*x.as_tensor();
@@ -100,6 +123,12 @@ impl BatchStatistics {
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, c, ..]`, by the
 /// given statistics, or by those of `x` itself while training (Ioffe and Szegedy 2015, "Batch
 /// Normalization").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1.], [3.]];
+/// assert_eq!(ops::batch_norm(&x, tensor![1.], tensor![0.], None, 0.).to_vec::<f32>(), [-1., 1.]);
+/// ```
 #[track_caller]
 pub fn batch_norm(
     x: impl AsTensor,

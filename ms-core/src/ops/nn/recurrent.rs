@@ -12,6 +12,15 @@ use crate::tensor::{AsTensor, Tensor};
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when shapes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// // One step of one unit whose weights are zero: half of the old cell stays.
+/// let (x, h, c) = (tensor![[[1.]]], tensor![[0.]], tensor![[4.]]);
+/// let zeros = ops::zeros([4, 1]);
+/// let (y, _, c) = ops::lstm(&x, (&h, &c), (&zeros, &zeros), None);
+/// assert_eq!((y.shape(), c.to_vec::<f32>()), (&[1, 1, 1][..], vec![2.]));
+/// ```
 #[track_caller]
 pub fn lstm(
     x: impl AsTensor,
@@ -40,6 +49,15 @@ pub fn lstm(
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when shapes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// // One step of one unit whose weights are zero: half of the old state stays.
+/// let (x, h) = (tensor![[[1.]]], tensor![[4.]]);
+/// let zeros = ops::zeros([3, 1]);
+/// let (y, h) = ops::gru(&x, &h, (&zeros, &zeros), None);
+/// assert_eq!((y.shape(), h.to_vec::<f32>()), (&[1, 1, 1][..], vec![2.]));
+/// ```
 #[track_caller]
 pub fn gru(
     x: impl AsTensor,

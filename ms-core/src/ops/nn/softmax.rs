@@ -16,6 +16,11 @@ fn shift(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
 }
 
 /// `e^x / Σ e^x` along an axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::softmax(tensor![[1., 1.], [200., 0.]], 1).to_vec::<f32>(), [0.5, 0.5, 1., 0.]);
+/// ```
 #[track_caller]
 pub fn softmax(x: impl AsTensor, axis: isize) -> Tensor {
     let x = &*x.as_tensor();
@@ -24,6 +29,11 @@ pub fn softmax(x: impl AsTensor, axis: isize) -> Tensor {
 }
 
 /// `x - log Σ e^x` along an axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::log_softmax(tensor![200., 0.], 0).to_vec::<f32>(), [0., -200.]);
+/// ```
 #[track_caller]
 pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
     let x = &*x.as_tensor();
@@ -32,6 +42,11 @@ pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
 }
 
 /// `log Σ e^x` over axes, which stay with size one if `keepdims`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::logsumexp(tensor![1000., 0.], (), false).to_vec::<f32>(), [1000.]);
+/// ```
 #[track_caller]
 pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let x = &*x.as_tensor();
