@@ -12,6 +12,7 @@
 //! as it does on the machines that compute them.
 
 mod algebra;
+mod branches;
 mod cse;
 mod dce;
 mod fold;
@@ -22,6 +23,7 @@ mod uniform;
 mod views;
 
 pub use algebra::Algebra;
+pub use branches::Branches;
 pub use cse::Cse;
 pub use dce::Dce;
 pub use fold::Fold;

@@ -1,6 +1,6 @@
 //! The order of passes, and the graphs that they run on.
 
-use super::{Algebra, Cse, Dce, Fold, Inline, Pass, PassContext, Report, Views};
+use super::{Algebra, Branches, Cse, Dce, Fold, Inline, Pass, PassContext, Report, Views};
 use crate::ir::{Graph, canonical_bytes, subgraphs};
 use crate::ops;
 use rustc_hash::FxHashMap;
@@ -13,7 +13,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 
 /// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
 /// what stands for many of them is looked at once.
-pub static PASSES: &[&dyn Pass] = &[&Inline, &Cse, &Fold, &Algebra, &Views, &Dce];
+pub static PASSES: &[&dyn Pass] = &[&Inline, &Branches, &Cse, &Fold, &Algebra, &Views, &Dce];
 
 /// The pass of a name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {
@@ -43,45 +43,81 @@ pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
 /// [`PassContext::rounds`] times), on a graph and on every graph in it.
 ///
 /// A graph that stands in several places is optimised once, before those that hold it; graphs
-/// that come out equal become one.
+/// that come out equal become one. So do graphs that passes make for the nodes of another.
 pub fn optimize_with(graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
     optimize_watched(graph, passes, context, &mut |_, _| {})
 }
 
 /// [`optimize_with`], where `watch` is shown every graph that a pass changed, with its name.
 pub fn optimize_watched(
-    mut graph: Graph,
+    graph: Graph,
     passes: &[&dyn Pass],
     context: &PassContext,
     watch: Watch<'_>,
 ) -> (Graph, Report) {
-    let mut report = Report::default();
-    let mut done: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
-    let mut equal: FxHashMap<Vec<u8>, Arc<Graph>> = FxHashMap::default();
-    for region in subgraphs(&graph) {
-        let mut body = (**region).clone();
-        body.map_regions(|it| done[&Arc::as_ptr(it)].clone());
-        let body = run(body, passes, context, &mut report, watch);
-        let shared = equal.entry(canonical_bytes(&body)).or_insert_with(|| Arc::new(body));
-        done.insert(Arc::as_ptr(region), shared.clone());
-    }
-    graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
-    let graph = run(graph, passes, context, &mut report, watch);
-    (graph, report)
+    let (done, equal) = (FxHashMap::default(), FxHashMap::default());
+    let mut optimizer = Optimizer { passes, context, watch, report: Report::default(), done, equal };
+    let graph = optimizer.graph(graph);
+    (graph, optimizer.report)
 }
 
-/// Runs passes on one graph, whose regions are finished.
-fn run(mut graph: Graph, passes: &[&dyn Pass], context: &PassContext, report: &mut Report, watch: Watch<'_>) -> Graph {
-    for _ in 0..context.rounds {
+/// An optimisation of a graph and the graphs in it.
+struct Optimizer<'a> {
+    passes: &'a [&'a dyn Pass],
+    context: &'a PassContext,
+    watch: Watch<'a>,
+    report: Report,
+    /// What became of a graph, by its address; the graph itself is kept, so that no other one
+    /// gets that.
+    done: FxHashMap<*const Graph, (Arc<Graph>, Arc<Graph>)>,
+    /// What came out, by content.
+    equal: FxHashMap<Vec<u8>, Arc<Graph>>,
+}
+
+impl Optimizer<'_> {
+    fn graph(&mut self, mut graph: Graph) -> Graph {
+        self.regions(&mut graph);
+        for _ in 0..self.context.rounds {
+            if !self.round(&mut graph) {
+                break;
+            }
+            self.regions(&mut graph);
+        }
+        graph
+    }
+
+    /// Replaces the graphs of nodes by what becomes of them. The depth of recursion is that of
+    /// graphs that passes make for nodes of graphs that they made.
+    fn regions(&mut self, graph: &mut Graph) {
+        let found: Vec<Arc<Graph>> = subgraphs(graph).into_iter().cloned().collect();
+        if found.is_empty() {
+            return;
+        }
+        for region in found {
+            if self.done.contains_key(&Arc::as_ptr(&region)) {
+                continue;
+            }
+            let mut body = (*region).clone();
+            body.map_regions(|it| self.done[&Arc::as_ptr(it)].1.clone());
+            let body = self.graph(body);
+            let shared = self.equal.entry(canonical_bytes(&body)).or_insert_with(|| Arc::new(body)).clone();
+            self.done.insert(Arc::as_ptr(&shared), (shared.clone(), shared.clone()));
+            self.done.insert(Arc::as_ptr(&region), (region, shared));
+        }
+        graph.map_regions(|it| self.done[&Arc::as_ptr(it)].1.clone());
+    }
+
+    /// Runs all passes once; whether one changed something.
+    fn round(&mut self, graph: &mut Graph) -> bool {
         let mut changed = false;
-        for pass in passes {
+        for pass in self.passes {
             let start = Instant::now();
             let before = graph.len();
-            let new = match pass.run(&graph, context) {
+            let new = match pass.run(graph, self.context) {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(new) => Some(new),
             };
-            let entry = report.entry(pass.name());
+            let entry = self.report.entry(pass.name());
             entry.time += start.elapsed();
             entry.runs += 1;
             entry.changes += usize::from(new.is_some());
@@ -93,14 +129,11 @@ fn run(mut graph: Graph, passes: &[&dyn Pass], context: &PassContext, report: &m
                 {
                     panic!("pass `{}` broke a graph: {error}\nbefore:\n{graph}\nafter:\n{new}", pass.name());
                 }
-                watch(pass.name(), &new);
-                graph = new;
+                (self.watch)(pass.name(), &new);
+                *graph = new;
                 changed = true;
             }
         }
-        if !changed {
-            break;
-        }
+        changed
     }
-    graph
 }

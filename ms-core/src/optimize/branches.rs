@@ -1,0 +1,86 @@
+//! Branches that need not be.
+
+use super::uniform::Uniform;
+use super::{Pass, PassContext};
+use crate::ir::{Graph, Node, Rewriter, ValueId, Values, rewrite};
+use crate::ops::{IF, Lowering, SELECT, definition};
+use crate::tensor::{Attrs, Dim, Scalar};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Nodes of both arms at most, where both are computed on large arrays: a branch costs less than
+/// one pass over these.
+const MOST_NODES: usize = 8;
+
+/// The same on small arrays, where a node costs about a nanosecond, and a branch, with the
+/// kernels that it keeps apart, a hundred.
+const MOST_NODES_SMALL: usize = 64;
+
+/// Elements of a small array at most.
+const SMALL: usize = 64;
+
+/// Takes the arm of an `if` whose condition is known, or whose arms are equal, into the graph;
+/// and both arms where they are short and elementwise: `select` then chooses, as part of the
+/// kernel that computes them. Neither arm can fail or do anything but compute.
+pub struct Branches;
+
+impl Pass for Branches {
+    fn name(&self) -> &'static str {
+        "branches"
+    }
+
+    fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
+        let mut uniform = Uniform::default();
+        rewrite(graph, |rewriter, node, operands| {
+            if node.op != IF.op() {
+                return None;
+            }
+            let [yes, no] = [&node.regions[0], &node.regions[1]];
+            if Arc::ptr_eq(yes, no) {
+                return Some(rewriter.splice(yes, &operands[1..]));
+            }
+            if let Some(Scalar::Bool(taken)) = uniform.element(rewriter.graph(), operands[0]) {
+                return Some(rewriter.splice(if taken { yes } else { no }, &operands[1..]));
+            }
+            worth_computing(yes, no).then(|| select(rewriter, node, operands))
+        })
+    }
+}
+
+/// Both arms, and `select` where they differ.
+fn select(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId]) -> Values {
+    let [yes, no] = [0, 1].map(|arm: usize| rewriter.splice(&node.regions[arm], &operands[1..]));
+    let choose = |(yes, no): (ValueId, ValueId)| {
+        if yes == no {
+            return yes;
+        }
+        let ty = rewriter.graph().ty(yes).clone();
+        let select = Node::new(SELECT.op(), Attrs::none(), [operands[0], yes, no]);
+        rewriter.add(Node { location: node.location, ..select }, [ty])[0]
+    };
+    yes.into_iter().zip(no).map(choose).collect()
+}
+
+/// Whether computing both arms is safe, and cheaper than choosing one.
+fn worth_computing(yes: &Graph, no: &Graph) -> bool {
+    let (mut nodes, mut small) = (0, true);
+    for arm in [yes, no] {
+        let values = arm.inputs().iter().chain(arm.outputs()).chain(arm.nodes().flat_map(|(_, node)| &node.outputs));
+        for ty in values.map(|&it| arm.ty(it)) {
+            if ty.dims.contains(&Dim::DYNAMIC) {
+                return false;
+            }
+            small &= ty.numel().is_some_and(|it| it <= SMALL);
+        }
+        for (_, node) in arm.nodes() {
+            match definition(node.op).lowering {
+                Lowering::Map(_) => nodes += 1,
+                Lowering::View(_) | Lowering::Generate(_) | Lowering::Constant => {}
+                _ => return false,
+            }
+        }
+        // Choosing is a node, too.
+        nodes += arm.outputs().len();
+    }
+    nodes <= if small { MOST_NODES_SMALL } else { MOST_NODES }
+}
