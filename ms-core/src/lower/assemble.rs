@@ -41,8 +41,9 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
     Routines::plan(graph, options)
 }
 
-/// The routine of a graph; kernels, constants and the routines of its own graphs go to `routines`.
-pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<Routine> {
+/// The routine of a graph, and which of its outputs may be written over which inputs; kernels,
+/// constants and the routines of its own graphs go to `routines`.
+pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<(Routine, Vec<(u32, u32)>)> {
     let options = routines.options;
     let mut flat = Flat::new(graph, routines)?;
     if options.fuse {
@@ -65,8 +66,32 @@ pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<Routine>
     assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.place(&steps);
+    let updates = updates(&flat, &steps);
     assembly.steps(steps);
-    Ok(assembly.routine)
+    Ok((assembly.routine, updates))
+}
+
+/// Which outputs may be written over which inputs: the step that writes the one is the last that
+/// reads the other, element by element.
+fn updates(flat: &Flat, steps: &[Draft]) -> Vec<(u32, u32)> {
+    let mut last_use: FxHashMap<ValueIndex, usize> = FxHashMap::default();
+    for (step, draft) in steps.iter().enumerate() {
+        last_use.extend(draft.uses(flat).into_iter().map(|it| (it.value, step)));
+    }
+    let outputs: FxHashMap<ValueIndex, u32> = flat.outputs.iter().zip(0..).map(|(&value, i)| (value, i)).collect();
+    let mut updates = Vec::new();
+    for (step, draft) in steps.iter().enumerate() {
+        let Draft::Kernel(emitted) = draft else { continue };
+        for result in emitted.args.iter().filter(|it| it.role == Role::Output) {
+            let Some(&output) = outputs.get(&result.value) else { continue };
+            let inputs = emitted.overwritable(flat, result).filter(|it| last_use[it] == step);
+            updates.extend(inputs.filter_map(|it| match flat.values[it].origin {
+                Origin::Input(input) => Some((output, input)),
+                Origin::Constant(_) | Origin::Node(_) => None,
+            }));
+        }
+    }
+    updates
 }
 
 /// A step whose buffers have no place yet.
@@ -100,23 +125,26 @@ impl Draft {
 }
 
 impl Emitted {
-    /// An operand that `result` may be written over: both are walked through in the same order,
-    /// and every element is read before it is written.
+    /// An operand of its own for `result` to be written over.
     fn overwritten(&self, flat: &Flat, result: &Arg) -> Option<ValueIndex> {
-        let elementwise = self.kernel.stages.iter().all(|it| it.scope == Scope::Point);
-        let size = |arg: &Arg| flat.values[arg.value].dtype.size();
-        let reads = |value| self.args.iter().filter(move |it| it.role == Role::Input && it.value == value).count();
-        let fits =
-            |arg: &&Arg| arg.role == Role::Input && arg.dense && size(arg) == size(result) && reads(arg.value) == 1;
         let first = self.args.iter().position(|it| it.value == result.value && it.role == Role::Output)?;
         // Several results take several operands.
         let skip = self.args[..first].iter().filter(|it| it.role == Role::Output).count();
-        if !elementwise || !result.dense {
-            return None;
-        }
         let candidates: SmallVec<[ValueIndex; 4]> =
-            self.args.iter().filter(fits).map(|it| it.value).filter(|&it| flat.producer(it).is_some()).collect();
+            self.overwritable(flat, result).filter(|&it| flat.producer(it).is_some()).collect();
         candidates.get(skip).or(candidates.first()).copied()
+    }
+
+    /// Operands that `result` may be written over: both are walked through in the same order,
+    /// and every element is read before it is written.
+    fn overwritable<'a>(&'a self, flat: &'a Flat, result: &'a Arg) -> impl Iterator<Item = ValueIndex> + 'a {
+        let elementwise = self.kernel.stages.iter().all(|it| it.scope == Scope::Point);
+        let size = |arg: &Arg| flat.values[arg.value].dtype.size();
+        let reads = |value| self.args.iter().filter(move |it| it.role == Role::Input && it.value == value).count();
+        let fits = move |arg: &&Arg| {
+            arg.role == Role::Input && arg.dense && size(arg) == size(result) && reads(arg.value) == 1
+        };
+        self.args.iter().filter(move |_| elementwise && result.dense).filter(fits).map(|it| it.value)
     }
 }
 

@@ -92,6 +92,7 @@ fn write_loop(it: &Loop, f: &mut Formatter<'_>) -> fmt::Result {
     let carry = |it: &Carry| {
         let next = match it.next {
             NextCarry::Computed => String::new(),
+            NextCarry::Updated => " in place".into(),
             NextCarry::From(other) => format!(" from {other}"),
         };
         format!("{} -> {}{next}", span(&it.initial), span(&it.result))

@@ -187,8 +187,8 @@ pub struct Loop {
     /// Where the series go, to which each iteration adds an element.
     pub series: Vec<Span>,
     /// Memory for the next value of a carry while its present one is read: one for each chain of
-    /// carries that begins with a computed one and goes on with those that take over from it, in
-    /// the order of the computed ones.
+    /// carries that begins with a [computed](NextCarry::Computed) one and goes on with those that
+    /// take over from it, in the order of the computed ones.
     pub spares: Vec<Span>,
 }
 
@@ -237,6 +237,9 @@ pub struct Carry {
 pub enum NextCarry {
     /// The routine computes it.
     Computed,
+    /// The routine computes it, and may write it over the present one, which it reads element by
+    /// element as it writes, and not later.
+    Updated,
     /// It is the present value of this carry.
     From(u32),
 }

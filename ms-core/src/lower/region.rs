@@ -66,8 +66,7 @@ impl Flatten<'_> {
     fn while_loop(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
         let carries = node.attrs.int(0) as usize;
         let [condition, body] = [&node.regions[0], &node.regions[1]];
-        let next = next_carries(body, carries);
-        let repeated = self.routines.of_loop(body, Some(condition), &next)?;
+        let (repeated, next) = self.iteration(body, Some(condition), carries)?;
         let series = body.outputs().len() - carries;
         let mut operands = self.graph(condition, inputs.clone())?;
         operands.truncate(1);
@@ -80,8 +79,7 @@ impl Flatten<'_> {
         let at = ScanOperands::of(&node.attrs);
         let carries = at.sequences - at.carries;
         let body = &node.regions[0];
-        let next = next_carries(body, carries);
-        let repeated = self.routines.of_loop(body, None, &next)?;
+        let (repeated, next) = self.iteration(body, None, carries)?;
         let trips = match at.length {
             Some(count) => Trips::Times { count, reverse: at.reverse },
             None => Trips::Counted { reverse: at.reverse },
@@ -90,8 +88,28 @@ impl Flatten<'_> {
         self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences, series }, inputs)
     }
 
+    /// The routine of one iteration, and what it does with carries.
+    fn iteration(
+        &mut self,
+        body: &Arc<Graph>,
+        condition: Option<&Arc<Graph>>,
+        carries: usize,
+    ) -> Result<(RoutineId, Vec<NextCarry>)> {
+        let mut next = next_carries(body, carries);
+        let routine = self.routines.of_loop(body, condition, &next)?;
+        let heads: SmallVec<[usize; 4]> = computed(&next).collect();
+        for (output, carry) in heads.into_iter().enumerate() {
+            let goes_on = next.contains(&NextCarry::From(carry as u32));
+            if !goes_on && self.routines.updates(routine).contains(&(output as u32, carry as u32)) {
+                next[carry] = NextCarry::Updated;
+            }
+        }
+        Ok((routine, next))
+    }
+
     fn push_loop(&mut self, graph: &Graph, node: &Node, region: RegionLoop, inputs: Accesses) -> Result<Accesses> {
-        let heads: SmallVec<[usize; 4]> = chain_heads(&region.next).collect();
+        let heads = computed(&region.next).filter(|&it| region.next[it] == NextCarry::Computed);
+        let heads: SmallVec<[usize; 4]> = heads.collect();
         let condition = matches!(region.trips, Trips::While { .. }).then(|| (DType::Bool, Shape::new()));
         let results = self.push_region(graph, node, Region::Loop(region), inputs)?;
         let index = self.flat.nodes.len() - 1;
@@ -117,8 +135,8 @@ impl Flatten<'_> {
 
 /// The carries that are computed. Each begins a chain: itself, the one that takes over from it,
 /// the one that takes over from that, and so on.
-pub(super) fn chain_heads(next: &[NextCarry]) -> impl Iterator<Item = usize> {
-    next.iter().enumerate().filter(|it| *it.1 == NextCarry::Computed).map(|it| it.0)
+fn computed(next: &[NextCarry]) -> impl Iterator<Item = usize> {
+    next.iter().enumerate().filter(|it| !matches!(it.1, NextCarry::From(_))).map(|it| it.0)
 }
 
 /// Where the next values of a loop's carries come from: a body that gives a carry as it took it
@@ -139,7 +157,7 @@ fn next_carries(body: &Graph, carries: usize) -> Vec<NextCarry> {
 pub(super) fn iteration(body: &Graph, condition: Option<&Arc<Graph>>, next: &[NextCarry]) -> Graph {
     let mut graph = body.clone();
     let carries = next.len();
-    let mut outputs: Vec<ValueId> = chain_heads(next).map(|it| body.outputs()[it]).collect();
+    let mut outputs: Vec<ValueId> = computed(next).map(|it| body.outputs()[it]).collect();
     outputs.extend(&body.outputs()[carries..]);
     if let Some(condition) = condition {
         let operands: SmallVec<[ValueId; 8]> =

@@ -197,12 +197,12 @@ impl Loader<'_> {
         let body = &self.done[step.body.0 as usize];
         let counts = [step.carries.len(), step.sequences.len(), step.invariants.len()];
         let first_invariant = counts[0] + counts[1];
-        let heads: SmallVec<[usize; 4]> =
-            (0..counts[0]).filter(|&it| step.carries[it].next == NextCarry::Computed).collect();
+        let computes = |it: &usize| !matches!(step.carries[*it].next, NextCarry::From(_));
+        let heads: SmallVec<[usize; 4]> = (0..counts[0]).filter(computes).collect();
         let conditions = usize::from(matches!(step.repeat, Repeat::While { .. }));
         let fits = body.inputs == first_invariant + counts[2]
             && body.bytes.len() == body.inputs + heads.len() + step.series.len() + conditions
-            && step.spares.len() == heads.len();
+            && step.spares.len() == step.carries.iter().filter(|it| it.next == NextCarry::Computed).count();
         if !fits {
             return Err(malformed("a loop fits its body"));
         }
@@ -252,7 +252,9 @@ impl Loader<'_> {
             let arg = it.arg as usize;
             arg < first_invariant || (body.inputs..condition).contains(&arg)
         };
+        let settles = chains.iter().all(|it| it.ring.len() == 1) && cycles.iter().all(|it| it.len() == 1);
         Ok(Repeated {
+            settles: settles && sequences.is_empty() && series.is_empty(),
             body: step.body.0 as usize,
             block,
             trips,
@@ -286,11 +288,17 @@ impl Loader<'_> {
         }
         let mut seen = vec![false; step.carries.len()];
         let mut chains = Vec::with_capacity(heads.len());
-        for ((&head, spare), &bytes) in heads.iter().zip(&step.spares).zip(outputs) {
+        let mut spares = step.spares.iter();
+        for (&head, &bytes) in heads.iter().zip(outputs) {
             let carries: SmallVec<[usize; 2]> = std::iter::successors(Some(head), |&it| follower[it]).collect();
             carries.iter().for_each(|&it| seen[it] = true);
+            let updated = step.carries[head].next == NextCarry::Updated;
+            if updated && carries.len() > 1 {
+                return Err(malformed("no carry takes over from one that is written over"));
+            }
+            let spare = if updated { None } else { spares.next() };
             let places: SmallVec<[&Span; 3]> =
-                carries.iter().map(|&it| &step.carries[it].result).chain([spare]).collect();
+                carries.iter().map(|&it| &step.carries[it].result).chain(spare).collect();
             let mut known = SmallVec::<[(Place, usize); 3]>::new();
             for span in &places {
                 let place = (self.check.buffer(span.buffer)?.place, span.offset);

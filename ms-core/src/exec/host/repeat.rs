@@ -2,7 +2,8 @@
 //!
 //! An iteration is a call whose block changes: a computed carry is written to one of the places
 //! of its chain's ring, which has one more than the chain has carries, and each further carry of
-//! the chain moves on to the address of the one before. No value is copied but the last ones, to
+//! the chain moves on to the address of the one before. A carry that its iteration may write over
+//! has one place only. No value is copied but the last ones, to
 //! where the loop's results go, when they do not happen to be there.
 
 use super::run::{Patch, Run};
@@ -25,6 +26,8 @@ pub(super) struct Repeated {
     pub series: Vec<Series>,
     /// The position of the first output in the block.
     pub outputs: usize,
+    /// Whether the block is the same for all iterations but the first.
+    pub settles: bool,
     /// What changes from one iteration to the next.
     pub varying: Vec<Patch>,
 }
@@ -38,7 +41,8 @@ pub(super) struct Place {
 /// Carries that take over from each other: each from the one before, the first from the body.
 pub(super) struct Chain {
     pub carries: SmallVec<[usize; 2]>,
-    /// Words of the addresses of the results of the carries, and of one more place.
+    /// Words of the addresses of the results of the carries, and of one more place, unless the
+    /// one carry is written over.
     pub ring: SmallVec<[usize; 3]>,
     pub bytes: usize,
 }
@@ -103,16 +107,22 @@ impl Repeated {
 
     /// One iteration, number `at`, whose sequences and series are in the block.
     unsafe fn iteration(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
-        for (i, chain) in self.chains.iter().enumerate() {
-            run.words[self.block + self.outputs + i] = run.words[chain.ring[at % chain.ring.len()]];
-        }
-        run.patch(&self.varying, self.block);
         let routine = &run.program.routines[self.body];
+        let settled = self.settles && at > 1;
+        if !settled {
+            for (i, chain) in self.chains.iter().enumerate() {
+                run.words[self.block + self.outputs + i] = run.words[chain.ring[at % chain.ring.len()]];
+            }
+            run.patch(&self.varying, self.block);
+        }
         let mark = run.stacks.mark();
         // SAFETY: the caller's contract, and the block holds places of this loop's own besides.
         unsafe { run.steps(routine, self.block)? };
         if routine.closes_stacks {
             run.stacks.close_from(mark);
+        }
+        if settled {
+            return Ok(());
         }
         for (i, chain) in self.chains.iter().enumerate() {
             let mut next = run.words[self.block + self.outputs + i];
