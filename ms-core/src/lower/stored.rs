@@ -66,7 +66,7 @@ stored! {
         1 = Times { count: usize, reverse: bool },
         2 = Counted { count: Span, reverse: bool },
     }
-    enum NextCarry { 0 = Computed, 1 = From(carry: u32) }
+    enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }
     enum Role { 0 = Input, 1 = Output }
     enum Step { 0 = Unit, 1 = Zero, 2 = Any }
     enum Lanes { 0 = Parallel, 1 = Reduced }
