@@ -17,9 +17,10 @@ pub mod train;
 
 pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::session::{
-    CompileReport, Context, GradOperation, Mode, Precision, compile_report, context, grad, jit, retrace, set_context,
-    value_and_grad, vmap, vmap_cells, with_context,
+    All, CompileReport, Context, GradOperation, Mode, Precision, compile_report, context, grad, hessian, jacfwd,
+    jacrev, jit, jvp, linearize, retrace, set_context, value_and_grad, vjp, vmap, vmap_cells, with_context,
 };
+pub use ms_core::trace::At;
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::*;
 pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline};

@@ -32,6 +32,7 @@ pub struct Compiled {
     sought: AtomicBool,
     executable: OnceLock<Result<Arc<dyn Executable>>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
+    tangents: Mutex<FxHashMap<Vec<usize>, Arc<Tangent>>>,
 }
 
 /// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
@@ -46,6 +47,14 @@ pub struct Derivative {
     pub seeds: Vec<usize>,
 }
 
+/// The tangents of a [`Compiled`] in the direction of some inputs.
+pub struct Tangent {
+    /// Takes the inputs, and tangents of some of them; gives those of the outputs `floats`.
+    pub compiled: Arc<Compiled>,
+    /// Outputs that are floats.
+    pub floats: Vec<usize>,
+}
+
 impl Compiled {
     fn of(source: Arc<Source>, precision: Precision, sized: Option<Sized>, place: Option<Place>) -> Arc<Self> {
         Arc::new(Self {
@@ -56,6 +65,7 @@ impl Compiled {
             sought: AtomicBool::new(false),
             executable: OnceLock::new(),
             derivatives: Mutex::default(),
+            tangents: Mutex::default(),
         })
     }
 
@@ -225,6 +235,26 @@ impl Compiled {
         fresh.is_ok_and(|(fresh, plan)| {
             plan == entry.plan && fresh.table == artifact.table && fresh.code.as_ref() == artifact.code.as_ref()
         })
+    }
+
+    /// The graph that gives the tangents of the float outputs, from the inputs and the tangents
+    /// of the inputs `wrt`; made once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn tangent(&self, wrt: &[usize]) -> Result<Arc<Tangent>> {
+        let mut made = self.tangents.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made.get(wrt) {
+            return Ok(known.clone());
+        }
+        let graph = self.source.graph()?;
+        let outputs = graph.outputs();
+        let floats = (0..outputs.len()).filter(|&at| graph.ty(outputs[at]).dtype.is_float()).collect();
+        let mut graph = transform::jvp(graph, wrt, outputs.len())?;
+        graph.set_outputs(graph.outputs()[outputs.len()..].to_vec());
+        let tangent = Arc::new(Tangent { compiled: Self::new(&graph, self.precision)?, floats });
+        made.insert(wrt.to_vec(), tangent.clone());
+        Ok(tangent)
     }
 
     /// The derivative with respect to the inputs `wrt`, made once.

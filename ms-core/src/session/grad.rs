@@ -1,12 +1,9 @@
 //! Gradients as functions: `grad`, `value_and_grad`.
 
-use super::differentiable::Wrt;
-use super::record::record;
-use super::select::{All, Select};
-use crate::error::{Result, raise};
-use crate::tensor::Tensor;
+use super::derived::{Derived, Mode, rebuilt};
+use super::select::Select;
 use crate::trace::{Arguments, At, Function, Sink, Transform, Transformed, Tree, leaves};
-use std::cell::Cell;
+use std::marker::PhantomData;
 use std::panic::Location;
 
 /// What a gradient function gives of the result `R` and the gradient.
@@ -79,41 +76,13 @@ impl<R: Tree, A: Tree> Outcome<(R, A)> for WithAux<WithValue> {
     }
 }
 
-/// The transform behind [`grad`] and [`value_and_grad`].
-pub struct Grad<F, S, O> {
-    f: F,
-    select: S,
-    outcome: std::marker::PhantomData<O>,
-    location: &'static Location<'static>,
-}
+impl<O> Mode for Gradient<O> {}
 
-impl<F, S, O> Grad<F, S, O> {
-    pub(super) fn new(f: F, select: S, location: &'static Location<'static>) -> Self {
-        Self { f, select, outcome: std::marker::PhantomData, location }
-    }
-}
+/// Gives gradients, and what `O` says.
+pub struct Gradient<O>(PhantomData<O>);
 
-/// Calls `f` with other tensors in the places that `select` chooses.
-pub(super) fn call_on<Args: Arguments, F: Function<Args>>(
-    f: &F,
-    select: &impl Select<Args>,
-    arguments: Args::Refs<'_>,
-    tensors: &[Tensor],
-) -> F::Output {
-    let at = Cell::new(0);
-    let mut result = None;
-    let next = |_: &Tensor| tensors[at.replace(at.get() + 1)].clone();
-    select.substitute(arguments, &next, &mut |arguments| result = Some(f.invoke(arguments)));
-    result.expect("a choice calls its continuation")
-}
-
-/// The value, or a panic with the error's text; the error names the user's line already.
-pub(super) fn or_raise_at<T>(result: Result<T>) -> T {
-    match result {
-        Ok(value) => value,
-        Err(error) => raise(error),
-    }
-}
+/// What [`grad`] and [`value_and_grad`] make of `F`.
+pub type Grad<F, S, O> = Derived<F, S, Gradient<O>>;
 
 impl<Args, F, S, O> Transform<Args> for Grad<F, S, O>
 where
@@ -126,20 +95,13 @@ where
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
     fn sign(&self, sink: &mut dyn Sink) {
-        self.f.sign(sink);
+        self.function().sign(sink);
     }
 
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
-        let mut wrt = Wrt::default();
-        self.select.collect(arguments, &mut wrt);
-        let body = |tensors: &[Tensor]| call_on(&self.f, &self.select, arguments, tensors);
-        let (template, recording) = or_raise_at(record("grad", wrt, body, self.location));
-        let (values, gradients) = or_raise_at(recording.gradients(O::differentiated(&template), None));
-        let mut values = values.into_iter();
-        let result = template.rebuild(&mut |_| values.next().expect("one for each tensor of the result"));
-        let mut gradients = gradients.into_iter();
-        let gradient = self.select.gradient(arguments, &mut || gradients.next().expect("one for each tensor"));
-        O::output(result, gradient)
+        let (template, recording) = self.record("grad", arguments);
+        let (values, gradients) = self.raised(recording.gradients(O::differentiated(&template)));
+        O::output(rebuilt(&template, values), self.gradient(arguments, gradients))
     }
 }
 
@@ -150,34 +112,6 @@ where
     S: Select<Args, Gradient: 'f> + 'f,
     O: Outcome<F::Output, Output<S::Gradient>: 'f> + 'f,
 {
-    /// Gradients with respect to other arguments, or to parameters.
-    ///
-    /// ```
-    /// use ms_core::{Tensor, ops, session::{All, grad}, trace::At};
-    /// let (x, y) = (Tensor::scalar(3.0), Tensor::scalar(5.0));
-    /// let product = |x: &Tensor, y: &Tensor| ops::mul(x, y);
-    /// assert_eq!(grad(product).wrt(At::<1>)(&x, &y).item::<f32>(), 3.0);
-    /// let (gx, gy) = grad(product).wrt(All)(&x, &y);
-    /// assert_eq!((gx.item::<f32>(), gy.item::<f32>()), (5.0, 3.0));
-    /// ```
-    pub fn wrt<T>(self, select: T) -> Transformed<'f, Args, Grad<F, T, O>>
-    where
-        T: Select<Args, Gradient: 'f> + 'f,
-        O: Outcome<F::Output, Output<T::Gradient>: 'f>,
-    {
-        let Grad { f, location, .. } = self.into_transform();
-        Transformed::new(Grad::new(f, select, location))
-    }
-
-    /// [`wrt`](Self::wrt) all arguments.
-    pub fn wrt_all(self) -> Transformed<'f, Args, Grad<F, All, O>>
-    where
-        All: Select<Args, Gradient: 'f>,
-        O: Outcome<F::Output, Output<<All as Select<Args>>::Gradient>: 'f>,
-    {
-        self.wrt(All)
-    }
-
     /// Differentiates only the first part of a result that is a pair, and gives the second part
     /// (the auxiliary results) as it is: behind the gradient, or in the value.
     ///
@@ -191,13 +125,12 @@ where
     where
         WithAux<O>: Outcome<F::Output, Output<S::Gradient>: 'f>,
     {
-        let Grad { f, select, location, .. } = self.into_transform();
-        Transformed::new(Grad::new(f, select, location))
+        Transformed::new(self.into_transform().with_mode())
     }
 }
 
 /// The gradient of the sum of a function's results with respect to its first argument; see
-/// [`Transformed::wrt`] for others.
+/// [`Derived::wrt`](super::Derived) for others.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::grad};
@@ -217,7 +150,7 @@ where
     At<0>: Select<Args, Gradient: 'f>,
     F: Function<Args, Output: Tree> + 'f,
 {
-    Transformed::new(Grad::new(f, At, Location::caller()))
+    Transformed::new(Derived::new(f, At, Location::caller()))
 }
 
 /// The results of a function, and the gradient of their sum with respect to its first argument;
@@ -229,7 +162,7 @@ where
     At<0>: Select<Args, Gradient: 'f>,
     F: Function<Args, Output: Tree + 'f> + 'f,
 {
-    Transformed::new(Grad::new(f, At, Location::caller()))
+    Transformed::new(Derived::new(f, At, Location::caller()))
 }
 
 #[cfg(test)]
@@ -238,6 +171,7 @@ mod tests {
     use crate::error::Code;
     use crate::ops;
     use crate::session::{JitFn, JitReturn, type_key};
+    use crate::tensor::Tensor;
     use crate::trace::Arg;
 
     fn jitted<R: JitReturn>(function: &'static JitFn, x: &Tensor, body: impl FnOnce(&Tensor) -> R) -> R {

@@ -1,8 +1,7 @@
 //! MindSpore's name for gradients: `GradOperation`.
 
-use super::differentiable::Wrt;
-use super::grad::{Grad, OnlyGradient, call_on, or_raise_at};
-use super::record::record;
+use super::derived::Derived;
+use super::grad::{Grad, OnlyGradient};
 use super::select::{All, Select};
 use crate::error::{Code, Error};
 use crate::tensor::Tensor;
@@ -73,7 +72,7 @@ impl<S> GradOperation<S> {
         S: Select<Args, Gradient: 'f> + 'f,
         F: Function<Args, Output: Tree> + 'f,
     {
-        Transformed::new(Grad::new(f, self.select, Location::caller()))
+        Transformed::new(Derived::new(f, self.select, Location::caller()))
     }
 }
 
@@ -90,16 +89,14 @@ impl<S> GradWithSens<S> {
         S: Select<Args, Gradient: 'f> + 'f,
         F: Function<Args, Output: Tree + 'static> + 'f,
     {
-        let location = Location::caller();
-        Transformed::new(Weighted { f, select: self.select, location, arguments: std::marker::PhantomData })
+        let inner = Derived::new(f, self.select, Location::caller());
+        Transformed::new(Weighted { inner, arguments: std::marker::PhantomData })
     }
 }
 
 /// The transform behind [`GradWithSens`].
 pub struct Weighted<Args, F, S> {
-    f: F,
-    select: S,
-    location: &'static Location<'static>,
+    inner: Grad<F, S, OnlyGradient>,
     arguments: std::marker::PhantomData<Args>,
 }
 
@@ -113,20 +110,16 @@ where
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
     fn sign(&self, sink: &mut dyn Sink) {
-        self.f.sign(sink);
+        self.inner.function().sign(sink);
     }
 
     fn call(&self, arguments: <Args::Longer as Arguments>::Refs<'_>) -> S::Gradient {
         let (arguments, sens) = Args::split_last(arguments);
-        let mut wrt = Wrt::default();
-        self.select.collect(arguments, &mut wrt);
-        let body = |tensors: &[Tensor]| call_on(&self.f, &self.select, arguments, tensors);
-        let (template, recording) = or_raise_at(record("grad", wrt, body, self.location));
-        let (results, seeds) = (leaves(&template), leaves(sens));
-        or_raise_at(check_seeds(&results, &seeds).map_err(|it| it.with_op("grad").at(self.location)));
-        let (_, gradients) = or_raise_at(recording.gradients(results.len(), Some(&seeds)));
-        let mut gradients = gradients.into_iter();
-        self.select.gradient(arguments, &mut || gradients.next().expect("one for each tensor"))
+        let (template, recording) = self.inner.record("grad", arguments);
+        let seeds = leaves(sens);
+        self.inner.raised(check_seeds(&leaves(&template), &seeds).map_err(|it| it.with_op("grad")));
+        let gradients = self.inner.raised(recording.pull(&seeds));
+        self.inner.gradient(arguments, gradients)
     }
 }
 

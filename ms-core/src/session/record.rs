@@ -2,10 +2,10 @@
 //! a trace, as the region of a node inside one.
 
 use super::differentiable::{Target, Wrt};
-use super::tape::Tape;
+use super::tape::{Record, Tape};
 use crate::error::Result;
-use crate::ops::VALUE_AND_GRAD;
-use crate::tensor::{Attrs, Parameter, Tensor, Type};
+use crate::ops::{self, CALL, JVP, VALUE_AND_GRAD};
+use crate::tensor::{Attrs, Op, Tensor, Type};
 use crate::trace::{Region, Tracer, Tree, leaves, run_nested};
 use smallvec::smallvec;
 use std::panic::Location;
@@ -14,7 +14,7 @@ use std::rc::Rc;
 /// A call that was recorded, before derivatives are taken of it.
 pub(super) enum Recording {
     /// The ops that ran.
-    Tape { tape: Rc<Tape>, watched: Vec<Tensor>, results: Vec<Tensor> },
+    Tape { record: Record, watched: Vec<Tensor>, results: Vec<Tensor> },
     /// The ops as a graph.
     Trace {
         tracer: Rc<Tracer>,
@@ -60,7 +60,7 @@ fn on_tape<R: Tree>(wrt: Wrt, body: impl FnOnce(&[Tensor]) -> R) -> Result<(R, R
     }
     let result = tape.record(|| body(&tensors));
     let results = leaves(&result);
-    Ok((result, Recording::Tape { tape, watched, results }))
+    Ok((result, Recording::Tape { record: tape.finish(), watched, results }))
 }
 
 fn in_trace<R: Tree>(
@@ -95,39 +95,117 @@ fn in_trace<R: Tree>(
 }
 
 impl Recording {
+    /// The tensors that the derivative is taken with respect to.
+    pub fn targets(&self) -> Vec<Tensor> {
+        match self {
+            Self::Tape { watched, .. } => watched.clone(),
+            Self::Trace { inputs, targets, .. } => inputs[..*targets].to_vec(),
+        }
+    }
+
+    /// The tensors of the result.
+    ///
+    /// # Errors
+    /// What the tracer refuses.
+    pub fn values(&self) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Tape { results, .. } => Ok(results.clone()),
+            Self::Trace { .. } => Ok(self.node(CALL.op(), Attrs::none(), &[], Vec::new(), true)?.0),
+        }
+    }
+
     /// The tensors of the result, and the gradients of the targets of the sum of its first
-    /// `differentiated` tensors, weighted by `seeds` where they are given.
+    /// `differentiated` tensors.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub(super) fn gradients(
-        self,
-        differentiated: usize,
-        seeds: Option<&[Tensor]>,
-    ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    pub fn gradients(&self, differentiated: usize) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         match self {
-            Self::Tape { tape, watched, results } => {
-                let gradients = tape.gradients(&results[..differentiated], seeds, &watched)?;
-                Ok((results, gradients))
+            Self::Tape { record, watched, results } => {
+                Ok((results.clone(), record.pull(&results[..differentiated], None, watched)?))
             }
-            Self::Trace { tracer, region, mut inputs, targets, results, location } => {
-                let wrt: Vec<usize> = (0..targets).collect();
-                let attrs = Attrs::new([(&wrt[..]).into(), differentiated.into(), seeds.is_some().into()]);
-                let graph = &region.graph;
-                let mut types: Vec<Type> = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
-                types.extend(inputs[..targets].iter().map(Tensor::ty));
-                inputs.extend(seeds.into_iter().flatten().cloned());
-                let op = VALUE_AND_GRAD.op();
-                let mut outputs = tracer.region_node(op, attrs, smallvec![graph.clone()], &inputs, types, location)?;
-                let gradients = outputs.split_off(results + region.writes.len());
-                write(&tracer, &region.writes, &outputs.split_off(results))?;
-                Ok((outputs, gradients))
-            }
+            Self::Trace { .. } => self.pulled(differentiated, &[], true),
         }
     }
-}
 
-/// Lets parameters have the values that a region gives them.
-fn write(tracer: &Tracer, parameters: &[Parameter], values: &[Tensor]) -> Result<()> {
-    parameters.iter().zip(values).try_for_each(|(parameter, value)| tracer.bind_slot(parameter, value, true))
+    /// The gradients of the targets, given those of the tensors of the result.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn pull(&self, seeds: &[Tensor]) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Tape { record, watched, results } => record.pull(results, Some(seeds), watched),
+            Self::Trace { results, .. } => Ok(self.pulled(*results, seeds, false)?.1),
+        }
+    }
+
+    /// The tensors of the result, and their tangents, given those of the targets.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn tangents(&self, tangents: &[Tensor]) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        match self {
+            Self::Tape { record, watched, results } => Ok((results.clone(), record.push(results, watched, tangents)?)),
+            Self::Trace { .. } => self.pushed(tangents, true),
+        }
+    }
+
+    /// The tangents of the tensors of the result, given those of the targets.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn push(&self, tangents: &[Tensor]) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Tape { record, watched, results } => record.push(results, watched, tangents),
+            Self::Trace { .. } => Ok(self.pushed(tangents, false)?.1),
+        }
+    }
+
+    fn pulled(&self, differentiated: usize, seeds: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let Self::Trace { inputs, targets, .. } = self else { unreachable!("asked of a trace only") };
+        let wrt: Vec<usize> = (0..*targets).collect();
+        let attrs = Attrs::new([(&wrt[..]).into(), differentiated.into(), (!seeds.is_empty()).into()]);
+        let types = inputs[..*targets].iter().map(Tensor::ty).collect();
+        self.node(VALUE_AND_GRAD.op(), attrs, seeds, types, writes)
+    }
+
+    fn pushed(&self, tangents: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let Self::Trace { region, targets, results, .. } = self else { unreachable!("asked of a trace only") };
+        let wrt: Vec<usize> = (0..*targets).collect();
+        let attrs = Attrs::new([(&wrt[..]).into(), (*results).into()]);
+        let own = region.graph.outputs()[..*results].iter().map(|&it| region.graph.ty(it));
+        let types = own.filter(|it| it.dtype.is_float()).cloned().collect();
+        let (values, tangents) = self.node(JVP.op(), attrs, tangents, types, writes)?;
+        let mut tangents = tangents.into_iter();
+        let tangent = |value: &Tensor| match value.dtype().is_float() {
+            true => tangents.next().expect("every float result has a tangent"),
+            false => ops::zeros_like(value),
+        };
+        let tangents = values.iter().map(tangent).collect();
+        Ok((values, tangents))
+    }
+
+    /// Adds a node that has the outputs of the region, then others of these types. Gives the
+    /// tensors of the result, and the others; parameters keep what the region writes if `writes`.
+    fn node(
+        &self,
+        op: Op,
+        attrs: Attrs,
+        operands: &[Tensor],
+        others: Vec<Type>,
+        writes: bool,
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let Self::Trace { tracer, region, inputs, results, location, .. } = self else {
+            unreachable!("asked of a trace only")
+        };
+        let graph = &region.graph;
+        let types = graph.outputs().iter().map(|&it| graph.ty(it).clone()).chain(others).collect();
+        let inputs: Vec<Tensor> = inputs.iter().chain(operands).cloned().collect();
+        let mut outputs = tracer.region_node(op, attrs, smallvec![graph.clone()], &inputs, types, location)?;
+        let others = outputs.split_off(results + region.writes.len());
+        for (parameter, value) in region.writes.iter().zip(outputs.split_off(*results)).filter(|_| writes) {
+            tracer.bind_slot(parameter, &value, true)?;
+        }
+        Ok((outputs, others))
+    }
 }

@@ -6,7 +6,7 @@ use crate::ops::{self, Cotangents};
 use crate::tensor::{
     DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, SlotId, Tensor, current_dispatcher, with_dispatcher,
 };
-use crate::transform::{Gradients, Residual, RuleStep, Slot, Step, pull_all};
+use crate::transform::{Gradients, Residual, RuleStep, Slot, Step, pull_all, push_rule};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -25,10 +25,88 @@ struct State {
     /// Slots of watched tensors by identity. The steps keep the tensors, and so their addresses, alive.
     slots: FxHashMap<usize, Slot>,
     kept: Vec<Tensor>,
-    steps: Vec<Box<dyn Step>>,
+    steps: Vec<Box<dyn Recorded>>,
     /// Watched parameters, until they are written.
     parameters: FxHashMap<SlotId, Tensor>,
     next: Slot,
+}
+
+/// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
+trait Recorded: Step {
+    /// The tangents of the results from those of the operands, of which at least one is there.
+    fn push(&self, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>;
+}
+
+impl Recorded for RuleStep {
+    fn push(&self, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        push_rule(self, tangents)
+    }
+}
+
+/// What a tape recorded: a linear function from changes of the watched tensors to changes of
+/// what was computed from them, and its transpose.
+pub struct Record {
+    slots: FxHashMap<usize, Slot>,
+    /// Keeps the addresses of tensors theirs.
+    _kept: Vec<Tensor>,
+    steps: Vec<Box<dyn Recorded>>,
+    count: usize,
+}
+
+impl Record {
+    fn slot(&self, tensor: &Tensor) -> Option<Slot> {
+        self.slots.get(&tensor.identity()).copied()
+    }
+
+    /// The gradients of the sum of `results`, weighted by `seeds` where they are given, with
+    /// respect to watched tensors; zeros where none arrives.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn pull(&self, results: &[Tensor], seeds: Option<&[Tensor]>, watched: &[Tensor]) -> Result<Vec<Tensor>> {
+        let mut gradients = Gradients::new(self.count);
+        for (at, result) in results.iter().enumerate() {
+            if let Some(slot) = self.slot(result) {
+                gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()))?;
+            }
+        }
+        pull_all(self.steps.iter().map(|it| &**it as &dyn Step), &mut gradients)?;
+        let gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
+            Some(gradient) => gradient.clone(),
+            None => ops::zeros_like(it),
+        };
+        Ok(watched.iter().map(gradient).collect())
+    }
+
+    /// The tangents of `results`, given those of watched tensors; zeros where none arrives.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn push(&self, results: &[Tensor], watched: &[Tensor], tangents: &[Tensor]) -> Result<Vec<Tensor>> {
+        let mut known: Vec<Option<Tensor>> = vec![None; self.count];
+        for (it, tangent) in watched.iter().zip(tangents) {
+            if let Some(slot) = self.slot(it) {
+                known[slot as usize] = Some(tangent.clone());
+            }
+        }
+        for step in &self.steps {
+            let of = |slot: &Option<Slot>| slot.and_then(|it| known[it as usize].clone());
+            let given: Vec<Option<Tensor>> = step.inputs().iter().map(of).collect();
+            if given.iter().all(Option::is_none) {
+                continue;
+            }
+            for (slot, tangent) in step.outputs().to_vec().into_iter().zip(step.push(&given)?) {
+                if let Some(slot) = slot {
+                    known[slot as usize] = tangent;
+                }
+            }
+        }
+        let tangent = |it: &Tensor| match self.slot(it).and_then(|slot| known[slot as usize].clone()) {
+            Some(tangent) => tangent,
+            None => ops::zeros_like(it),
+        };
+        Ok(results.iter().map(tangent).collect())
+    }
 }
 
 impl State {
@@ -101,25 +179,10 @@ impl Tape {
         with_dispatcher(self.below.clone(), f)
     }
 
-    /// The gradients of the sum of `results`, weighted by `seeds` where they are given, with
-    /// respect to watched tensors; zeros where none arrives.
-    ///
-    /// # Errors
-    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn gradients(&self, results: &[Tensor], seeds: Option<&[Tensor]>, watched: &[Tensor]) -> Result<Vec<Tensor>> {
-        let state = std::mem::take(&mut *self.state.borrow_mut());
-        let mut gradients = Gradients::new(state.next as usize);
-        for (at, result) in results.iter().enumerate() {
-            if let Some(slot) = state.slot(result) {
-                gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()))?;
-            }
-        }
-        pull_all(state.steps.iter().map(|it| &**it), &mut gradients)?;
-        let gradient = |it: &Tensor| match state.slot(it).and_then(|slot| gradients.get(slot)) {
-            Some(gradient) => gradient.clone(),
-            None => ops::zeros_like(it),
-        };
-        Ok(watched.iter().map(gradient).collect())
+    /// Ends the recording.
+    pub fn finish(&self) -> Record {
+        let State { slots, kept, steps, next, .. } = std::mem::take(&mut *self.state.borrow_mut());
+        Record { slots, _kept: kept, steps, count: next as usize }
     }
 
     /// Calls a compiled graph and records it as one step.
@@ -145,13 +208,20 @@ impl Tape {
         let output_slots = derivative.seeds.iter().map(|&i| Some(state.watch(&outputs[i]))).collect();
         let templates = derivative.seeds.iter().map(|&i| outputs[i].clone()).collect();
         let input_slots = wrt.iter().map(|&i| input_slots[i]).collect();
-        state.steps.push(Box::new(CallStep { derivative, residuals, templates, input_slots, output_slots }));
+        let inputs = inputs.to_vec();
+        let compiled = compiled.clone();
+        let step = CallStep { compiled, wrt, inputs, derivative, residuals, templates, input_slots, output_slots };
+        state.steps.push(Box::new(step));
         Ok(outputs)
     }
 }
 
 /// A step that is a compiled graph.
 struct CallStep {
+    compiled: Arc<Compiled>,
+    /// The inputs that are watched.
+    wrt: Vec<usize>,
+    inputs: Vec<Tensor>,
     derivative: Arc<Derivative>,
     residuals: Vec<Tensor>,
     /// The results, for the shapes of absent cotangents.
@@ -174,6 +244,19 @@ impl Step for CallStep {
         let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| ops::zeros_like(like)));
         let inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
         Ok(self.derivative.backward.call(&inputs)?.into_iter().map(Some).collect())
+    }
+}
+
+impl Recorded for CallStep {
+    fn push(&self, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+        let given: Vec<usize> = (0..tangents.len()).filter(|&at| tangents[at].is_some()).collect();
+        let wrt: Vec<usize> = given.iter().map(|&at| self.wrt[at]).collect();
+        let pushed = self.compiled.tangent(&wrt)?;
+        let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
+        let tangents = pushed.compiled.call(&inputs)?;
+        // Results that carry no gradient are left out.
+        let of = |seed: &usize| pushed.floats.iter().position(|it| it == seed).map(|at| tangents[at].clone());
+        Ok(self.derivative.seeds.iter().map(of).collect())
     }
 }
 

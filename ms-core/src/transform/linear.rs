@@ -4,7 +4,7 @@
 //! pushed by. An elementwise op needs no transposing: its Jacobian is diagonal.
 
 use super::reverse::value_and_grad;
-use super::step::no_derivative;
+use super::step::{RuleStep, no_derivative};
 use crate::error::Result;
 use crate::ir::{Graph, ValueId};
 use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
@@ -53,6 +53,15 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
             }
         }
     }
+}
+
+/// [`push`] of a step that was recorded.
+///
+/// # Errors
+/// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
+pub fn push_rule(step: &RuleStep, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+    let (inputs, outputs) = (&step.inputs[..], &step.outputs[..]);
+    push(&Pushed { op: step.op, attrs: &step.attrs, inputs, outputs, location: step.location }, tangents)
 }
 
 type Rule = fn(&Vjp<'_>) -> ops::Cotangents;

@@ -18,6 +18,7 @@ mod vmap;
 
 pub use expand::expand;
 pub use forward::jvp;
+pub use linear::push_rule;
 pub use reverse::{Differentiated, differentiate, value_and_grad};
 pub use sizes::with_sizes;
 pub use split::Residual;
