@@ -15,6 +15,8 @@ pub mod trace;
 
 pub mod transform;
 
+pub mod effects;
+
 pub mod optimize;
 
 pub mod lower;

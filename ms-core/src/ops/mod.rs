@@ -65,6 +65,7 @@ primitives! {
     arg_extrema::{ ARGMAX, ARGMIN };
     arithmetic::{ ABS, ADD, MUL, NEG, SIGN, SQUARE, SUB };
     assertion::{ ASSERT };
+    assign::{ ASSIGN };
     avg_pool::{ ADAPTIVE_AVG_POOL, ADAPTIVE_AVG_POOL_GRAD, AVG_POOL, AVG_POOL_GRAD };
     bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
     branch::{ IF };
@@ -107,6 +108,7 @@ primitives! {
     slice_update::{ SLICE_UPDATE };
     sort::{ SORT };
     stop_gradient::{ STOP_GRADIENT };
+    tensor_move::{ TENSOR_MOVE };
     trigonometric::{ ACOS, ASIN, ATAN, ATAN2, COS, HYPOT, SIN, TAN };
     value_and_grad::{ VALUE_AND_GRAD };
     vmap::{ VMAP };

@@ -2,7 +2,7 @@
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
-use crate::ops::{self, BROADCAST_TO, CAST, Lowering, PERMUTE, RESHAPE, SLICE, STOP_GRADIENT, definition};
+use crate::ops::{self, ASSIGN, BROADCAST_TO, CAST, Lowering, PERMUTE, RESHAPE, SLICE, STOP_GRADIENT, definition};
 use crate::tensor::{Attrs, DType, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
@@ -23,7 +23,7 @@ impl Pass for Views {
             let ty = graph.ty(result);
             match View::of(node) {
                 // Transforms are expanded: there is no gradient left to stop.
-                None if node.op == STOP_GRADIENT.op() => Some(smallvec![operands[0]]),
+                None if node.op == STOP_GRADIENT.op() || node.op == ASSIGN.op() => Some(smallvec![operands[0]]),
                 Some(mut view) => {
                     let mut x = *operands.first()?;
                     let mut changed = view.canonical(rewriter.graph().ty(x), ty);

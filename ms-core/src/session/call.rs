@@ -8,6 +8,7 @@ use super::report;
 use super::signature::{Signature, TypeKey};
 use super::specialise::{self, Facts, Specialisation};
 use super::variation::{MANY_VERSIONS, warning};
+use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result, catch, in_call, raise, warn};
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, Type, dispatch_mode, with_created};
 use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, cell_path, leaves, run_traced};
@@ -118,8 +119,8 @@ impl JitFn {
     pub fn begin(&'static self, monomorph: TypeKey, sign: impl Fn(&mut dyn Sink)) -> Call {
         let location = Location::caller();
         let mode = dispatch_mode();
-        let (precision, compiles) = context::read(|it| {
-            (it.precision, mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph))
+        let (precision, moves, compiles) = context::read(|it| {
+            (it.precision, it.load_elim, mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph))
         });
         if !compiles {
             let state = match Tracer::current() {
@@ -129,7 +130,7 @@ impl JitFn {
             };
             return Call { function: self, location, precision, monomorph, signature: Signature::default(), state };
         }
-        let mut signature = Signature::new(monomorph, precision);
+        let mut signature = Signature::new(monomorph, precision, moves);
         sign(&mut signature);
         let refused = signature.refused();
         let state = match self.find(&signature) {
@@ -400,6 +401,10 @@ impl Call {
         let trace = tracer.finish(&results)?;
         report::traced(&trace.graph, start);
         let template = template.expect("a trace without errors has a result");
+        let is_slot = |at: &usize| matches!(trace.bindings[*at], Binding::Slot(_));
+        let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results: results.len() };
+        let level = context::read(|it| it.load_elim);
+        let graph = report::graph_stage("effects", || insert_moves(&trace.graph, &slots, level));
         let inputs = trace.bindings.into_iter().map(|it| match it {
             Binding::Argument(at) => Source::Argument(at),
             Binding::Slot(parameter) => Source::Slot(parameter),
@@ -410,7 +415,7 @@ impl Call {
             signature: self.signature.words().into(),
             arguments: self.signature.types().into(),
             inputs: inputs.collect(),
-            compiled: Compiled::shared(trace.graph, self.precision, Some(self.function.site()))?,
+            compiled: Compiled::shared(graph.into_owned(), self.precision, Some(self.function.site()))?,
             writes: trace.writes,
             template: Box::new(template),
             results: results.len(),

@@ -1,5 +1,6 @@
 //! How code runs: settings of the process, overridden per thread.
 
+use crate::effects::Level;
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -39,6 +40,9 @@ pub struct Context {
     pub precision: Precision,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,
+    /// How many copies keep what parameters held before they are written; no level changes a
+    /// result. `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+    pub load_elim: Level,
     /// Which graphs are written as files: 0 none, 1 one per stage, 2 the plan too, 3 every pass, and
     /// each stage for Graphviz and as a page for a browser. `MS_DEV_SAVE_GRAPHS`.
     pub save_graphs: u8,
@@ -65,6 +69,10 @@ impl Default for Context {
             mode: Mode::default(),
             precision: Precision::default(),
             jit,
+            load_elim: var("MS_DEV_SIDE_EFFECT_LOAD_ELIM")
+                .and_then(|it| it.parse().ok())
+                .and_then(Level::from_number)
+                .unwrap_or_default(),
             save_graphs: var("MS_DEV_SAVE_GRAPHS").and_then(|it| it.parse().ok()).unwrap_or(0),
             save_graphs_path: var("MS_DEV_SAVE_GRAPHS_PATH").map(PathBuf::from),
             save_graphs_passes: passes

@@ -13,9 +13,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///
 /// ```text
 /// 0003_train_step/00_trace.msir
-///                 01_expand.msir
-///                 02_optimize.msir
-///                 03_plan.txt           from level 2 on
+///                 01_effects.msir
+///                 02_expand.msir
+///                 03_optimize.msir
+///                 04_plan.txt           from level 2 on
 ///                 00_trace.dot, .html   and every pass: level 3
 /// ```
 pub(super) struct Dump {

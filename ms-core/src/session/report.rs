@@ -4,10 +4,12 @@
 //! steps between find the record there.
 
 use super::dump::Dump;
+use crate::error::Result;
 use crate::ir::{Graph, GraphSize, count_nodes};
 use crate::lower::Plan;
-use crate::ops::CALL;
+use crate::ops::{CALL, TENSOR_MOVE};
 use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
@@ -46,11 +48,13 @@ pub struct GraphReport {
     pub size: GraphSize,
     /// Calls of sub-graphs.
     pub calls: usize,
+    /// Copies of what parameters held: `tensor_move`.
+    pub moves: usize,
 }
 
 impl GraphReport {
     fn of(graph: &Graph) -> Self {
-        Self { size: GraphSize::of(graph), calls: count_nodes(graph, CALL.op()) }
+        Self { size: GraphSize::of(graph), calls: count_nodes(graph, CALL.op()), moves: count_nodes(graph, TENSOR_MOVE.op()) }
     }
 }
 
@@ -60,7 +64,7 @@ impl CompileReport {
         self.stages.iter().map(|it| it.time).sum()
     }
 
-    /// A step by its name: `trace`, `expand`, `optimize`, `lower`, `compile`, `load`.
+    /// A step by its name: `trace`, `effects`, `expand`, `optimize`, `lower`, `compile`, `load`.
     pub fn stage(&self, name: &str) -> Option<&StageReport> {
         self.stages.iter().find(|it| it.name == name)
     }
@@ -70,11 +74,15 @@ impl fmt::Display for CompileReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         writeln!(f, "`{}` in {:.3} ms", self.name, ms(self.time()))?;
-        writeln!(f, "{:<10} {:>10} {:>9} {:>9} {:>7} {:>7}", "stage", "ms", "nodes", "unshared", "graphs", "calls")?;
+        writeln!(
+            f,
+            "{:<10} {:>10} {:>9} {:>9} {:>7} {:>7} {:>7}",
+            "stage", "ms", "nodes", "unshared", "graphs", "calls", "moves"
+        )?;
         for it in &self.stages {
             write!(f, "{:<10} {:>10.3}", it.name, ms(it.time))?;
-            if let Some(GraphReport { size, calls }) = it.graph {
-                write!(f, " {:>9} {:>9} {:>7} {calls:>7}", size.nodes, size.unshared, size.graphs)?;
+            if let Some(GraphReport { size, calls, moves }) = it.graph {
+                write!(f, " {:>9} {:>9} {:>7} {calls:>7} {moves:>7}", size.nodes, size.unshared, size.graphs)?;
             }
             writeln!(f)?;
         }
@@ -111,7 +119,18 @@ pub(super) fn traced(graph: &Graph, start: Instant) {
 }
 
 /// Runs a step that gives a graph.
-pub(super) fn graph_stage<E>(name: &'static str, f: impl FnOnce() -> Result<Graph, E>) -> Result<Graph, E> {
+pub(super) fn graph_stage<'g>(name: &'static str, f: impl FnOnce() -> Cow<'g, Graph>) -> Cow<'g, Graph> {
+    let start = Instant::now();
+    let graph = f();
+    gave(name, &graph, start.elapsed());
+    graph
+}
+
+/// Runs a step that may refuse to give a graph.
+pub(super) fn try_graph_stage<'g>(
+    name: &'static str,
+    f: impl FnOnce() -> Result<Cow<'g, Graph>>,
+) -> Result<Cow<'g, Graph>> {
     let start = Instant::now();
     let graph = f()?;
     gave(name, &graph, start.elapsed());

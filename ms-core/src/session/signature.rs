@@ -1,6 +1,7 @@
 //! What tells the versions of a compiled function apart.
 
 use super::context::Precision;
+use crate::effects::Level;
 use crate::error::{Code, Error};
 use crate::tensor::{Dim, Parameter, Tensor, Type};
 use crate::trace::{Sink, Size, Sizes};
@@ -73,10 +74,10 @@ const SYMBOL: u64 = 4 << 56;
 
 impl Signature {
     /// The signature of a call without arguments.
-    pub fn new(monomorph: TypeKey, precision: Precision) -> Self {
+    pub fn new(monomorph: TypeKey, precision: Precision, moves: Level) -> Self {
         let mut signature = Self::default();
         signature.words.push(monomorph.bits());
-        signature.words.push(precision as u64);
+        signature.words.push(precision as u64 | (moves as u64) << 8);
         signature
     }
 

@@ -5,7 +5,6 @@ use super::report;
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Type, ValueId};
 use crate::lower::Routine;
-use crate::optimize::{Inline, PassContext, optimize_with};
 use crate::transform::{self, Residual};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -167,9 +166,7 @@ impl Source {
 }
 
 fn expand(graph: &Graph) -> Result<Graph> {
-    // Transforms see through calls once these are in place.
-    let (graph, _) = optimize_with(graph.clone(), &[&Inline], &PassContext::default());
-    report::graph_stage("expand", || transform::expand(&graph).map(Cow::into_owned))
+    report::try_graph_stage("expand", || transform::expand(graph)).map(Cow::into_owned)
 }
 
 fn at_sizes(graph: &Graph, sizes: &[(String, usize)]) -> Result<Graph> {

@@ -3,6 +3,7 @@
 mod call;
 mod control;
 
+use call::is_common;
 pub use call::{CellCall, Pattern};
 pub use control::{Repeated, Suspended};
 
@@ -518,9 +519,11 @@ impl Dispatcher for Tracer {
         }
         let held = self.state.borrow().held(parameter);
         super::check_write(&held, value)?;
+        if is_common(parameter) {
+            return self.bind_slot(parameter, value, true);
+        }
         // The new value is a constant to gradients, as it is to the tape.
-        let value = if value.is_traced() { &ops::stop_gradient(value) } else { value };
-        self.bind_slot(parameter, value, true)
+        self.bind_slot(parameter, &ops::assign(value, parameter), true)
     }
 
     #[track_caller]

@@ -178,7 +178,7 @@ impl State {
 }
 
 /// Whether every call of a cell uses this slot, whichever cell it is.
-fn is_common(parameter: &Parameter) -> bool {
+pub(super) fn is_common(parameter: &Parameter) -> bool {
     parameter == ops::order() || parameter == ops::random::default_generator().state()
 }
 

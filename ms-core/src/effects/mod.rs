@@ -1,0 +1,8 @@
+//! What programs do besides computing, in graphs: which reads of parameters need copies.
+//!
+//! Order itself needs no pass: a slot's value is its state, and a read takes the value of its
+//! point of the program.
+
+mod moves;
+
+pub use moves::{Level, Slots, insert_moves};

@@ -1,0 +1,312 @@
+//! Copies of what parameters held.
+//!
+//! A traced graph says with `assign` which value a slot holds after which other one: these are the
+//! versions of the slot. Taken as values, old versions are never lost; memory is another matter: a
+//! slot has one place, and writing it ends its older version. Readers of that version can run
+//! before the write, so that a copy is needed only where the older version itself outlives the run:
+//! as a result, or as what another slot holds afterwards while that one's value goes here.
+
+use crate::ir::{Graph, Node, ValueId, count_nodes};
+use crate::ops::{ASSIGN, CALL, IF, SCAN, STOP_GRADIENT, ScanOperands, TENSOR_MOVE, VALUE_AND_GRAD, WHILE};
+use crate::tensor::{Attrs, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// How many copies are made: MindSpore's `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Level {
+    /// One of every version that is read.
+    Every = 0,
+    /// Of every version of a slot of which several are read, of which one is read by a branch, a
+    /// loop or a call, or is a result.
+    #[default]
+    Several = 1,
+    /// Those that are needed.
+    Needed = 2,
+    /// None. MindSpore's results may then be wrong; here they are right, since no write is done
+    /// before a run has ended.
+    None = 3,
+}
+
+impl Level {
+    /// The level of a number.
+    pub fn from_number(number: u8) -> Option<Self> {
+        [Self::Every, Self::Several, Self::Needed, Self::None].into_iter().find(|it| *it as u8 == number)
+    }
+}
+
+/// The slots of a traced graph.
+pub struct Slots {
+    /// The inputs that are values of slots.
+    pub inputs: Vec<usize>,
+    /// Outputs before this one are results, those from it on what slots hold afterwards.
+    pub results: usize,
+}
+
+/// The graph with the copies of a level as `tensor_move`, and with writes as mere barriers to
+/// gradients.
+pub fn insert_moves<'g>(graph: &'g Graph, slots: &Slots, level: Level) -> Cow<'g, Graph> {
+    if level != Level::Every && count_nodes(graph, ASSIGN.op()) == 0 {
+        return Cow::Borrowed(graph);
+    }
+    let mut moves = Moves { level, done: FxHashMap::default(), continued: FxHashMap::default() };
+    Cow::Owned(moves.graph(graph, Some(slots)))
+}
+
+struct Moves {
+    level: Level,
+    done: FxHashMap<*const Graph, Arc<Graph>>,
+    continued: FxHashMap<*const Graph, Continued>,
+}
+
+/// By output of a graph: the input of which it is a later version; the flag says whether it was
+/// written at all.
+type Continued = Arc<Vec<Option<(usize, bool)>>>;
+
+/// The versions of the slots of one graph.
+#[derive(Default)]
+struct Versions {
+    /// The slot of a value.
+    slot: FxHashMap<ValueId, usize>,
+    /// By slot: the versions in order, and whether there is a write.
+    all: Vec<(Vec<ValueId>, bool)>,
+}
+
+impl Versions {
+    fn slot_of(&mut self, value: ValueId) -> usize {
+        *self.slot.entry(value).or_insert_with(|| {
+            self.all.push((vec![value], false));
+            self.all.len() - 1
+        })
+    }
+
+    fn write(&mut self, old: ValueId, new: ValueId) {
+        let slot = self.slot_of(old);
+        self.slot.insert(new, slot);
+        self.all[slot].0.push(new);
+        self.all[slot].1 = true;
+    }
+
+    fn is_last(&self, value: ValueId) -> bool {
+        self.slot.get(&value).is_some_and(|&slot| self.all[slot].0.last() == Some(&value))
+    }
+}
+
+/// The graphs in a node, with the operand that each of a graph's inputs is, and the result that
+/// each of its outputs is.
+fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Vec<Option<usize>>, Vec<Option<usize>>); 2]> {
+    let plain = |first: usize| {
+        move |region: &Arc<Graph>| -> (Vec<Option<usize>>, Vec<Option<usize>>) {
+            let inputs = (0..region.inputs().len()).map(|i| Some(first + i)).collect();
+            (inputs, (0..region.outputs().len()).map(Some).collect())
+        }
+    };
+    let carried = |region: &Arc<Graph>, first: usize, carries: usize, elements: std::ops::Range<usize>| {
+        let operand = |i: usize| (!elements.contains(&(first + i))).then_some(first + i);
+        let inputs = (0..region.inputs().len()).map(operand).collect();
+        (inputs, (0..region.outputs().len()).map(|i| (i < carries).then_some(i)).collect())
+    };
+    node.regions
+        .iter()
+        .enumerate()
+        .map(|(at, region)| {
+            let (inputs, outputs) = if node.op == IF.op() {
+                plain(1)(region)
+            } else if node.op == CALL.op() || node.op == VALUE_AND_GRAD.op() {
+                plain(0)(region)
+            } else if node.op == WHILE.op() {
+                let carries = if at == 1 { node.attrs.int(0) as usize } else { 0 };
+                carried(region, 0, carries, 0..0)
+            } else if node.op == SCAN.op() {
+                let it = ScanOperands::of(&node.attrs);
+                carried(region, it.carries, it.sequences - it.carries, it.sequences..it.invariants)
+            } else {
+                (vec![None; region.inputs().len()], vec![None; region.outputs().len()])
+            };
+            (region, inputs, outputs)
+        })
+        .collect()
+}
+
+impl Moves {
+    fn versions(&mut self, graph: &Graph) -> Versions {
+        let mut versions = Versions::default();
+        for (_, node) in graph.nodes() {
+            if node.op == ASSIGN.op() {
+                versions.write(node.inputs[1], node.outputs[0]);
+                continue;
+            }
+            // What every graph in the node hands on as a version of one operand, at least one of
+            // them written.
+            let mut handed: FxHashMap<usize, (usize, bool, usize)> = FxHashMap::default();
+            let regions = regions(node);
+            let giving = regions.iter().filter(|it| it.2.iter().any(Option::is_some)).count();
+            for (region, inputs, outputs) in regions {
+                for (output, continued) in self.continued(region).iter().enumerate() {
+                    let Some((input, written)) = *continued else { continue };
+                    if let (Some(operand), Some(result)) = (inputs[input], outputs[output]) {
+                        let known = handed.entry(result).or_insert((operand, false, 0));
+                        if known.0 == operand {
+                            known.1 |= written;
+                            known.2 += 1;
+                        }
+                    }
+                }
+            }
+            let mut handed: Vec<_> = handed.into_iter().filter(|(_, it)| it.1 && it.2 == giving).collect();
+            handed.sort_unstable();
+            for (result, (operand, ..)) in handed {
+                versions.write(node.inputs[operand], node.outputs[result]);
+            }
+        }
+        versions
+    }
+
+    fn continued(&mut self, graph: &Arc<Graph>) -> Continued {
+        if let Some(known) = self.continued.get(&Arc::as_ptr(graph)) {
+            return known.clone();
+        }
+        let versions = self.versions(graph);
+        let input = |value: ValueId| graph.inputs().iter().position(|it| *it == value);
+        let of = |output: &ValueId| match versions.slot.get(output) {
+            Some(&slot) => input(versions.all[slot].0[0]).map(|it| (it, versions.all[slot].0[0] != *output)),
+            None => input(*output).map(|it| (it, false)),
+        };
+        let known: Continued = Arc::new(graph.outputs().iter().map(of).collect());
+        self.continued.insert(Arc::as_ptr(graph), known.clone());
+        known
+    }
+
+    /// The versions that are copied.
+    fn moved(&self, graph: &Graph, versions: &Versions, slots: Option<&Slots>) -> FxHashSet<ValueId> {
+        let mut read: FxHashSet<ValueId> = FxHashSet::default();
+        let mut passed: FxHashSet<ValueId> = FxHashSet::default();
+        for (_, node) in graph.nodes() {
+            let data = if node.op == ASSIGN.op() { &node.inputs[..1] } else { &node.inputs[..] };
+            let into = if node.regions.is_empty() { &mut read } else { &mut passed };
+            into.extend(data.iter().filter(|it| versions.slot.contains_key(it)));
+        }
+        let (results, held) = graph.outputs().split_at(slots.map_or(0, |it| it.results));
+        let outlive = |it: &&ValueId| versions.slot.contains_key(it) && !versions.is_last(**it);
+        let returned = results.iter().filter(outlive).copied();
+        match self.level {
+            Level::None => FxHashSet::default(),
+            Level::Every => read.union(&passed).copied().chain(returned).collect(),
+            Level::Several => {
+                let several = |slot: &(Vec<ValueId>, bool)| slot.0.iter().filter(|it| read.contains(it)).count() > 1;
+                let written = versions.all.iter().filter(|it| it.1);
+                let of_several = written.clone().filter(|it| several(it)).flat_map(|it| &it.0);
+                let of_several = of_several.filter(|it| read.contains(it));
+                let of_passed = written.flat_map(|it| &it.0).filter(|it| passed.contains(it));
+                of_several.chain(of_passed).copied().chain(returned).collect()
+            }
+            Level::Needed => {
+                let held = if slots.is_some() { held } else { &[] };
+                returned.chain(exchanged(graph, versions, held)).collect()
+            }
+        }
+    }
+
+    fn graph(&mut self, graph: &Graph, slots: Option<&Slots>) -> Graph {
+        let mut versions = self.versions(graph);
+        if self.level == Level::Every {
+            for &at in slots.map_or(&[][..], |it| &it.inputs) {
+                versions.slot_of(graph.inputs()[at]);
+            }
+        }
+        let moved = self.moved(graph, &versions, slots);
+        let mut to = Graph::with_room_of(graph);
+        // What a value is in the new graph, and its copy.
+        let mut map: Vec<ValueId> = vec![ValueId(u32::MAX); graph.value_count()];
+        let mut copies: FxHashMap<ValueId, ValueId> = FxHashMap::default();
+        let copy = |value: ValueId, new: ValueId, to: &mut Graph, copies: &mut FxHashMap<ValueId, ValueId>| {
+            if moved.contains(&value) {
+                copies.insert(value, add(to, TENSOR_MOVE.op(), new, graph.ty(value)));
+            }
+        };
+        for &input in graph.inputs() {
+            map[input.0 as usize] = to.add_input(graph.ty(input).clone());
+        }
+        for &input in graph.inputs() {
+            copy(input, map[input.0 as usize], &mut to, &mut copies);
+        }
+        for (_, node) in graph.nodes() {
+            let data = |it: &ValueId| copies.get(it).copied().unwrap_or(map[it.0 as usize]);
+            if node.op == ASSIGN.op() {
+                let value = data(&node.inputs[0]);
+                map[node.outputs[0].0 as usize] = add(&mut to, STOP_GRADIENT.op(), value, graph.ty(node.outputs[0]));
+            } else {
+                let inputs = node.inputs.iter().map(data).collect();
+                let regions = node.regions.iter().map(|it| self.region(it)).collect();
+                let types = node.outputs.iter().map(|&it| graph.ty(it).clone());
+                let id = to.add_node(Node { inputs, regions, ..node.clone() }, types);
+                for (old, &new) in node.outputs.iter().zip(&to.node(id).outputs) {
+                    map[old.0 as usize] = new;
+                }
+            }
+            for &output in &node.outputs {
+                copy(output, map[output.0 as usize], &mut to, &mut copies);
+            }
+        }
+        let results = slots.map_or(0, |it| it.results);
+        let outputs = graph.outputs().iter().enumerate().map(|(at, it)| {
+            let copied = if at < results { copies.get(it) } else { None };
+            copied.copied().unwrap_or(map[it.0 as usize])
+        });
+        let outputs: Vec<ValueId> = outputs.collect();
+        to.set_outputs(outputs);
+        to
+    }
+
+    fn region(&mut self, graph: &Arc<Graph>) -> Arc<Graph> {
+        if let Some(done) = self.done.get(&Arc::as_ptr(graph)) {
+            return done.clone();
+        }
+        let done = Arc::new(self.graph(graph, None));
+        self.done.insert(Arc::as_ptr(graph), done.clone());
+        done
+    }
+}
+
+fn add(to: &mut Graph, op: crate::tensor::Op, x: ValueId, ty: &Type) -> ValueId {
+    let id = to.add_node(Node::new(op, Attrs::none(), [x]), [ty.clone()]);
+    to.node(id).outputs[0]
+}
+
+/// Slots that end up holding what others held in a circle: of each circle, one version.
+fn exchanged(graph: &Graph, versions: &Versions, held: &[ValueId]) -> Vec<ValueId> {
+    let assigned: FxHashMap<ValueId, ValueId> = graph
+        .nodes()
+        .filter(|(_, node)| node.op == ASSIGN.op())
+        .map(|(_, node)| (node.outputs[0], node.inputs[0]))
+        .collect();
+    let slot_of = |value: &ValueId| versions.slot.get(value).copied();
+    // From a slot to the slot whose first version it ends up with.
+    let takes: FxHashMap<usize, usize> = held
+        .iter()
+        .filter_map(|it| {
+            let (slot, from) = (slot_of(it)?, slot_of(assigned.get(it)?)?);
+            let first = versions.all[from].0[0] == assigned[it];
+            (first && versions.all[from].1).then_some((slot, from))
+        })
+        .collect();
+    let mut seen: FxHashSet<usize> = FxHashSet::default();
+    let mut found = Vec::new();
+    let mut slots: Vec<usize> = takes.keys().copied().collect();
+    slots.sort_unstable();
+    for start in slots {
+        let mut path: Vec<usize> = Vec::new();
+        let mut at = start;
+        while seen.insert(at) {
+            path.push(at);
+            let Some(&next) = takes.get(&at) else { break };
+            at = next;
+            if path.contains(&at) {
+                found.push(versions.all[at].0[0]);
+            }
+        }
+    }
+    found
+}
