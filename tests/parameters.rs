@@ -81,3 +81,42 @@ fn refusals_are_results_in_every_mode() {
         assert!(text.contains("error[MS100]") && text.contains("tests/parameters.rs"), "{text}");
     }
 }
+
+#[jit]
+fn advance(count: &Parameter, sum: &Parameter, x: &Tensor) -> Tensor {
+    let next = count + x;
+    sum.set(&(sum + &next));
+    count.set(&next);
+    next
+}
+
+#[jit]
+fn advance_otherwise(sum: &Parameter, count: &Parameter, x: &Tensor) -> Tensor {
+    let next = count + x;
+    count.set(&next);
+    sum.set(&(sum + &next));
+    next
+}
+
+/// Runs that write the same parameters come one after the other, whichever functions they are of.
+#[test]
+fn runs_that_write_a_parameter_are_serialised() {
+    const RUNS: usize = 500;
+    let (count, sum) = (&Parameter::new(Tensor::scalar(0.0), "count"), &Parameter::new(Tensor::scalar(0.0), "sum"));
+    let x = &Tensor::scalar(1.0);
+    let given: Vec<f32> = std::thread::scope(|scope| {
+        let run = |other: bool| {
+            let one = move || if other { advance_otherwise(sum, count, x) } else { advance(count, sum, x) };
+            scope.spawn(move || (0..RUNS).map(|_| one().item::<f32>()).collect::<Vec<_>>())
+        };
+        let threads = [false, true, false, true].map(run);
+        threads.into_iter().flat_map(|it| it.join().expect("it runs")).collect()
+    });
+    let total = given.len() as f32;
+    assert_eq!(count.value().item::<f32>(), total);
+    assert_eq!(sum.value().item::<f32>(), total * (total + 1.0) / 2.0);
+    // Every run saw another count.
+    let mut given = given;
+    given.sort_by(f32::total_cmp);
+    assert!(given.iter().enumerate().all(|(i, &it)| it == (i + 1) as f32));
+}

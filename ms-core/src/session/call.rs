@@ -10,6 +10,7 @@ use super::specialise::{self, Facts, Specialisation};
 use super::variation::{MANY_VERSIONS, warning};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result, catch, in_call, raise, warn};
+use crate::ops;
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, Type, dispatch_mode, with_created};
 use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, cell_path, leaves, run_traced};
 use rustc_hash::FxHashMap;
@@ -50,6 +51,9 @@ struct Version {
     compiled: Arc<Compiled>,
     inputs: Vec<Source>,
     writes: Vec<Parameter>,
+    /// Those of them whose values matter, in the order of their identities, so that two runs never
+    /// wait for each other.
+    locks: Vec<Parameter>,
     /// The traced result, whose tensors are replaced by those of a run.
     template: Box<dyn Any + Send + Sync>,
     results: usize,
@@ -120,7 +124,11 @@ impl JitFn {
         let location = Location::caller();
         let mode = dispatch_mode();
         let (precision, moves, compiles) = context::read(|it| {
-            (it.precision, it.load_elim, mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph))
+            (
+                it.precision,
+                it.load_elim,
+                mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph),
+            )
         });
         if !compiles {
             let state = match Tracer::current() {
@@ -411,7 +419,10 @@ impl Call {
             Binding::Captured(tensor) => Source::Captured(tensor),
             Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
         });
+        let mut locks: Vec<Parameter> = trace.writes.iter().filter(|it| *it != ops::order()).cloned().collect();
+        locks.sort_by_key(Parameter::id);
         let version = Arc::new(Version {
+            locks,
             signature: self.signature.words().into(),
             arguments: self.signature.types().into(),
             inputs: inputs.collect(),
@@ -431,6 +442,8 @@ impl Call {
 
     #[track_caller]
     fn run<R: JitReturn>(&self, version: &Version) -> Result<R> {
+        // From the first read of what it writes to its last write, a run is alone with its slots.
+        let _alone: SmallVec<[_; 4]> = version.locks.iter().map(Parameter::lock).collect();
         let mut inputs: SmallVec<[Tensor; 8]> = SmallVec::with_capacity(version.inputs.len());
         for source in &version.inputs {
             inputs.push(match source {

@@ -54,7 +54,11 @@ pub struct GraphReport {
 
 impl GraphReport {
     fn of(graph: &Graph) -> Self {
-        Self { size: GraphSize::of(graph), calls: count_nodes(graph, CALL.op()), moves: count_nodes(graph, TENSOR_MOVE.op()) }
+        Self {
+            size: GraphSize::of(graph),
+            calls: count_nodes(graph, CALL.op()),
+            moves: count_nodes(graph, TENSOR_MOVE.op()),
+        }
     }
 }
 

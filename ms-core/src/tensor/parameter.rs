@@ -11,7 +11,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The identity of a slot; never reused in a process.
 pub type SlotId = u64;
@@ -28,6 +28,8 @@ struct Slot {
     name: String,
     requires_grad: AtomicBool,
     value: RwLock<Tensor>,
+    /// Held by the run of a compiled function that writes the slot.
+    writing: Mutex<()>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -161,6 +163,7 @@ impl Parameter {
             name,
             requires_grad: AtomicBool::new(true),
             value: RwLock::new(value),
+            writing: Mutex::new(()),
         }))
     }
 
@@ -209,6 +212,12 @@ impl Parameter {
             None => eager().write_parameter(self, value),
         };
         written.map_err(|error| error.at(here))
+    }
+
+    /// Waits for other runs of compiled functions that write the slot, and makes later ones wait
+    /// while the guard lives.
+    pub fn lock(&self) -> MutexGuard<'_, ()> {
+        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the slot holds, by-passing the dispatcher.
