@@ -33,5 +33,5 @@ pub use hoist::Hoist;
 pub use inline::Inline;
 pub use interface::Interface;
 pub use pass::{Pass, PassContext, PassStatistics, Report};
-pub use pipeline::{PASSES, Watch, optimize, optimize_watched, optimize_with, pass_by_name};
+pub use pipeline::{PASSES, Watch, inline_all, optimize, optimize_watched, optimize_with, pass_by_name};
 pub use views::Views;

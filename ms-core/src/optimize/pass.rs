@@ -26,9 +26,10 @@ pub struct PassContext {
 }
 
 impl Default for PassContext {
-    /// Inlines all calls.
+    /// Leaves large graphs that are called several times as they are: what fusion over the border
+    /// of such a graph would save is little beside what is in it.
     fn default() -> Self {
-        Self { inline_limit: usize::MAX, rounds: 8 }
+        Self { inline_limit: 32, rounds: 8 }
     }
 }
 

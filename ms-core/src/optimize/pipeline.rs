@@ -39,6 +39,12 @@ pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
     optimize_with(graph, PASSES, context).0
 }
 
+/// The graph, and every graph in it, with the nodes of called graphs in the place of all calls.
+pub fn inline_all(graph: &Graph) -> Graph {
+    let context = PassContext { inline_limit: usize::MAX, ..PassContext::default() };
+    optimize_with(graph.clone(), &[&Inline], &context).0
+}
+
 /// Runs passes, in order, over and over while they change something (at most
 /// [`PassContext::rounds`] times), on a graph and on every graph in it.
 ///

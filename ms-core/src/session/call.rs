@@ -11,11 +11,13 @@ use super::variation::{MANY_VERSIONS, warning};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result, catch, in_call, raise, warn};
 use crate::ops;
+use crate::optimize::inline_all;
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, Type, dispatch_mode, with_created};
 use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, cell_path, leaves, run_traced};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::borrow::Cow;
 use std::ops::Deref;
 use std::panic::Location;
 use std::rc::Rc;
@@ -123,12 +125,8 @@ impl JitFn {
     pub fn begin(&'static self, monomorph: TypeKey, sign: impl Fn(&mut dyn Sink)) -> Call {
         let location = Location::caller();
         let mode = dispatch_mode();
-        let (precision, moves, compiles) = context::read(|it| {
-            (
-                it.precision,
-                it.load_elim,
-                mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph),
-            )
+        let (precision, compiles) = context::read(|it| {
+            (it.precision, mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph))
         });
         if !compiles {
             let state = match Tracer::current() {
@@ -138,7 +136,7 @@ impl JitFn {
             };
             return Call { function: self, location, precision, monomorph, signature: Signature::default(), state };
         }
-        let mut signature = Signature::new(monomorph, precision, moves);
+        let mut signature = context::read(|it| Signature::new(monomorph, it));
         sign(&mut signature);
         let refused = signature.refused();
         let state = match self.find(&signature) {
@@ -411,8 +409,9 @@ impl Call {
         let template = template.expect("a trace without errors has a result");
         let is_slot = |at: &usize| matches!(trace.bindings[*at], Binding::Slot(_));
         let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results: results.len() };
-        let level = context::read(|it| it.load_elim);
+        let (level, share) = context::read(|it| (it.load_elim, it.share_graphs));
         let graph = report::graph_stage("effects", || insert_moves(&trace.graph, &slots, level));
+        let graph = if share { graph } else { report::graph_stage("inline", || Cow::Owned(inline_all(&graph))) };
         let inputs = trace.bindings.into_iter().map(|it| match it {
             Binding::Argument(at) => Source::Argument(at),
             Binding::Slot(parameter) => Source::Slot(parameter),

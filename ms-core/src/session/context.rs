@@ -40,6 +40,10 @@ pub struct Context {
     pub precision: Precision,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,
+    /// Whether equal calls of cells stay one graph; otherwise every call is put in its place before
+    /// anything else. It changes no result but by the order in which gradients are added.
+    /// `MS_DEV_SHARE_GRAPHS=0` turns it off.
+    pub share_graphs: bool,
     /// How many copies keep what parameters held before they are written; no level changes a
     /// result. `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
     pub load_elim: Level,
@@ -69,6 +73,7 @@ impl Default for Context {
             mode: Mode::default(),
             precision: Precision::default(),
             jit,
+            share_graphs: var("MS_DEV_SHARE_GRAPHS").is_none_or(|it| it != "0"),
             load_elim: var("MS_DEV_SIDE_EFFECT_LOAD_ELIM")
                 .and_then(|it| it.parse().ok())
                 .and_then(Level::from_number)

@@ -1,7 +1,6 @@
 //! What tells the versions of a compiled function apart.
 
-use super::context::Precision;
-use crate::effects::Level;
+use super::context::Context;
 use crate::error::{Code, Error};
 use crate::tensor::{Dim, Parameter, Tensor, Type};
 use crate::trace::{Sink, Size, Sizes};
@@ -74,10 +73,11 @@ const SYMBOL: u64 = 4 << 56;
 
 impl Signature {
     /// The signature of a call without arguments.
-    pub fn new(monomorph: TypeKey, precision: Precision, moves: Level) -> Self {
+    pub fn new(monomorph: TypeKey, context: &Context) -> Self {
         let mut signature = Self::default();
         signature.words.push(monomorph.bits());
-        signature.words.push(precision as u64 | (moves as u64) << 8);
+        let settings = context.precision as u64 | (context.load_elim as u64) << 8 | (context.share_graphs as u64) << 16;
+        signature.words.push(settings);
         signature
     }
 

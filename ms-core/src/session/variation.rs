@@ -76,7 +76,7 @@ impl Sink for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{Precision, type_key};
+    use crate::session::{Context, type_key};
     use crate::tensor::DType;
 
     #[test]
@@ -91,7 +91,7 @@ mod tests {
             sink.tensor(&last);
             sink.end();
         };
-        let mut signature = Signature::new(type_key(&()), Precision::Strict);
+        let mut signature = Signature::new(type_key(&()), &Context::default());
         sign(&mut signature);
         let types = |n: usize| [Type::of(DType::F32, &[3]), Type::of(DType::F32, &[n, 4])];
         let versions: Vec<[Type; 2]> = (1..=MANY_VERSIONS).map(types).collect();
