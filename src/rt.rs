@@ -4,8 +4,8 @@ pub use crate::statics::*;
 pub use ms_core::session::{Differentiable, JitFn, Wrt, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-    Apply, Arg, Callable, Cell, Compare, Invoke, Iterate, LazyInline, Name, Over, Sink, Size, Sizes, Subject, Tree,
-    and, branch, decide, held, or, repeat,
+    Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, LazyInline, Name, Over, Sink, Size, Sizes, Subject,
+    Tree, and, branch, case, decide, flow, held, held_flow, holds, or, repeat, vote,
 };
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.

@@ -42,3 +42,15 @@ pub fn respan(tokens: TokenStream, at: Span) -> TokenStream {
         })
         .collect()
 }
+
+/// The same names as if they stood in the user's text at `at`: a call that is spelled so has that
+/// line as its location.
+pub fn located(tokens: TokenStream, at: Span) -> TokenStream {
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(at);
+            token
+        })
+        .collect()
+}

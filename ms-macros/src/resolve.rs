@@ -29,6 +29,7 @@ pub enum Mutability {
 }
 
 /// A local name.
+#[derive(Clone)]
 struct Name {
     name: String,
     known: Known,
@@ -37,7 +38,7 @@ struct Name {
 }
 
 /// Local names and what is known of them, innermost scope last.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Scopes {
     names: Vec<Name>,
     starts: Vec<usize>,
@@ -191,6 +192,19 @@ impl Scopes {
     pub fn is_native_comparison(&self, it: &ExprBinary) -> bool {
         let open = is_open(&it.left) || is_open(&it.right);
         open || (self.is_host(&it.left) && self.is_host(&it.right))
+    }
+
+    /// Whether a condition, which may bind by `let`, is a bool for certain.
+    pub fn is_settled_condition(&self, cond: &Expr) -> bool {
+        match cond {
+            Expr::Let(_) => true,
+            Expr::Binary(it) if matches!(it.op, BinOp::And(_) | BinOp::Or(_)) => {
+                self.is_settled_condition(&it.left) && self.is_settled_condition(&it.right)
+            }
+            Expr::Paren(it) => self.is_settled_condition(&it.expr),
+            Expr::Unary(it) if matches!(it.op, syn::UnOp::Not(_)) => self.is_settled_condition(&it.expr),
+            _ => self.is_settled(cond),
+        }
     }
 
     /// Whether a condition is a bool for certain: a host value, or of an open type.

@@ -200,3 +200,62 @@ macro_rules! numbers {
 
 numbers! { bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64 f16 bf16 }
 equals! { Parameter, Tensor; Parameter, &Tensor; &Parameter, Tensor; &Parameter, &Tensor; }
+
+/// What a `match` on literals of annotated code can look at.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be matched against `{Literal}`",
+    label = "neither a number, a bool nor a tensor"
+)]
+pub trait Case<Literal> {
+    /// `bool`, or a tensor of bools.
+    type Output;
+
+    /// Whether this is the literal.
+    fn is(&self, literal: Literal) -> Self::Output;
+}
+
+impl<L, T: Case<L> + ?Sized> Case<L> for &T {
+    type Output = T::Output;
+
+    #[track_caller]
+    fn is(&self, literal: L) -> T::Output {
+        (**self).is(literal)
+    }
+}
+
+macro_rules! cases {
+    ($($number:ty)*) => {$(
+        impl Case<$number> for $number {
+            type Output = bool;
+
+            #[inline]
+            fn is(&self, literal: $number) -> bool {
+                *self == literal
+            }
+        }
+    )*};
+}
+
+cases! { bool i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize }
+
+macro_rules! tensor_cases {
+    ($($ty:ty, $literal:ty;)*) => {$(
+        impl Case<$literal> for $ty {
+            type Output = Tensor;
+
+            #[track_caller]
+            fn is(&self, literal: $literal) -> Tensor {
+                equal(self, literal)
+            }
+        }
+    )*};
+}
+
+tensor_cases! { Tensor, i64; Tensor, bool; Parameter, i64; Parameter, bool; }
+
+/// Whether `subject` is the literal of a pattern.
+#[track_caller]
+#[inline]
+pub fn case<L, T: Case<L> + ?Sized>(subject: &T, literal: L) -> T::Output {
+    subject.is(literal)
+}

@@ -14,14 +14,15 @@ mod tracer;
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
 pub use callable::{Apply, Callable, Invoke, LazyInline};
 pub use cell::{Cell, Layer};
-pub use compare::{Compare, Equals, Ordered, Subject};
+pub use compare::{Case, Compare, Equals, Ordered, Subject, case};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use logic::{Combine, Logic, and, or};
 pub use paths::cell_path;
 pub use region::{
-    Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, For, Held, Host, Iterate, Numbers, Over,
-    Range, Repeat, branch, cond, decide, fori_loop, held, range, repeat, scan, switch, while_loop,
+    Any, Assertion, Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, Either, Flow, For, GoesOn,
+    Held, HeldFlow, Host, Iterate, Numbers, Over, Range, Repeat, Vote, branch, cond, decide, flow, fori_loop, held,
+    held_flow, holds, range, repeat, scan, switch, vote, while_loop,
 };
 pub use tracer::{
     Binding, CellCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,

@@ -1,7 +1,7 @@
 //! Where programs decide: `if`, `while`, guards.
 
 use super::Rewriter;
-use proc_macro2::TokenStream;
+use crate::names::located;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{BinOp, Expr, UnOp, parse_quote_spanned};
@@ -23,15 +23,13 @@ impl Rewriter<'_> {
             Expr::Unary(it) if matches!(it.op, UnOp::Not(_)) => self.condition(&mut it.expr),
             _ => {
                 let native = self.scopes.is_settled(cond);
+                let at = cond.span();
                 self.visit_expr_mut(cond);
                 if !native {
-                    *cond = decide(cond, self.rt);
+                    let rt = located(self.rt.clone(), at);
+                    *cond = parse_quote_spanned!(at=> #rt::decide(#cond));
                 }
             }
         }
     }
-}
-
-fn decide(cond: &Expr, rt: &TokenStream) -> Expr {
-    parse_quote_spanned!(cond.span()=> #rt::decide(#cond))
 }

@@ -1,61 +1,206 @@
 //! `break`, `continue`, `return`: where control leaves a region.
 
+use super::context::flow_name;
+use super::{Rewriter, bare};
+use crate::resolve::Scopes;
+use quote::quote;
 use syn::visit::{self, Visit};
-use syn::{Expr, ExprAsync, ExprClosure, ExprConst, ExprIf, Item, Label};
+use syn::visit_mut::VisitMut;
+use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, Item, Label, Stmt, parse_quote};
 
-/// Whether control leaves one of the arms other than at its end.
-pub fn leave_if(it: &ExprIf) -> bool {
-    leaves(|look| look.visit_expr_if(it))
-}
-
-fn leaves(look: impl FnOnce(&mut Leaves)) -> bool {
-    let mut leaves = Leaves::default();
-    look(&mut leaves);
-    leaves.found
-}
-
-/// Looks for jumps out of what it visits.
-#[derive(Default)]
-struct Leaves {
-    loops: usize,
-    labels: Vec<String>,
-    found: bool,
-}
-
-impl Leaves {
-    fn inside(&mut self, label: Option<&Label>, look: impl FnOnce(&mut Self)) {
-        let labels = self.labels.len();
-        self.labels.extend(label.map(|it| it.name.to_string()));
-        look(self);
-        self.labels.truncate(labels);
-    }
-
-    fn jump(&mut self, label: Option<&syn::Lifetime>) {
-        self.found |= match label {
-            Some(label) => !self.labels.contains(&label.to_string()),
-            None => self.loops == 0,
+impl Rewriter<'_> {
+    /// A jump that leaves regions which may be under construction; nothing if it is Rust's own.
+    pub fn jump(&mut self, expr: &Expr) -> Option<Expr> {
+        let (target, value) = match expr {
+            Expr::Return(it) => (self.context.body_target()?, it.expr.as_deref()),
+            Expr::Break(it) => (self.context.loop_target(it.label.as_ref())?, it.expr.as_deref()),
+            Expr::Continue(it) => (self.context.loop_target(it.label.as_ref())?, None),
+            _ => return None,
         };
+        if !self.context.is_managed(target) {
+            return None;
+        }
+        let mut value = value.cloned();
+        if let Some(value) = &mut value {
+            self.visit_expr_mut(value);
+            *value = bare(value).clone();
+        }
+        let is_return = matches!(expr, Expr::Return(_));
+        let is_break = matches!(expr, Expr::Break(_));
+        let left = self.context.jump(target, is_break, is_return || value.is_some());
+        let flows: Vec<_> = left.into_iter().map(flow_name).collect();
+        let (last, inner) = flows.split_last().expect("a jump has a target");
+        let label = self.context.label(target);
+        let leave = self.context.leave();
+        Some(match expr {
+            Expr::Continue(_) => parse_quote! {{
+                if #last.is_inside() {
+                    continue #label;
+                }
+                #(#inner.leave();)*
+                #last.skip();
+                #leave
+            }},
+            Expr::Break(_) => {
+                let give = value.map(|it| quote!(#last.give(#it);));
+                parse_quote! {{
+                    #give
+                    if #last.is_near() {
+                        break #label;
+                    }
+                    #(#flows.leave();)*
+                    #leave
+                }}
+            }
+            _ => {
+                let left = crate::names::own("left");
+                let ty = self.context.result(target).map(|ty| quote!(: #ty));
+                let value = value.unwrap_or_else(|| parse_quote!(()));
+                parse_quote! {{
+                    let #left #ty = #value;
+                    if #last.is_near() {
+                        return #left;
+                    }
+                    #last.give(#left);
+                    #(#flows.leave();)*
+                    #leave
+                }}
+            }
+        })
     }
 }
 
-impl<'ast> Visit<'ast> for Leaves {
+/// Whether a block ends with a jump.
+pub fn diverges(block: &Block) -> bool {
+    match block.stmts.last() {
+        Some(Stmt::Expr(it, _)) => matches!(it, Expr::Return(_) | Expr::Break(_) | Expr::Continue(_)),
+        _ => false,
+    }
+}
+
+/// What is known of the jumps out of the body of a loop, before it is rewritten.
+#[derive(Default)]
+pub struct Jumps {
+    /// There are some.
+    pub any: bool,
+    /// Some stand behind conditions whose types are to decide.
+    pub undecided: bool,
+    /// Some leave the loop by decisions of the host alone.
+    pub host_exit: bool,
+}
+
+/// The jumps out of the body of a loop.
+pub fn of_body(scopes: &Scopes, body: &Block) -> Jumps {
+    let mut scan = Scan { scopes: scopes.clone(), undecided: 0, loops: Vec::new(), found: Jumps::default() };
+    scan.visit_block(body);
+    scan.found
+}
+
+struct Scan {
+    scopes: Scopes,
+    undecided: usize,
+    /// Labels of the loops inside.
+    loops: Vec<Option<String>>,
+    found: Jumps,
+}
+
+impl Scan {
+    fn scoped(&mut self, undecided: bool, look: impl FnOnce(&mut Self)) {
+        self.scopes.push();
+        self.undecided += undecided as usize;
+        look(self);
+        self.undecided -= undecided as usize;
+        self.scopes.pop();
+    }
+
+    fn jump(&mut self, label: Option<&syn::Lifetime>, exits: bool) {
+        let inside = match label {
+            Some(label) => self.loops.contains(&Some(label.to_string())),
+            None => !self.loops.is_empty(),
+        };
+        if !inside {
+            self.found.any = true;
+            self.found.undecided |= self.undecided > 0;
+            self.found.host_exit |= exits && self.undecided == 0;
+        }
+    }
+
+    fn inner_loop(&mut self, label: Option<&Label>, undecided: bool, body: &Block, look: impl FnOnce(&mut Self)) {
+        let undecided = undecided || of_body(&self.scopes, body).undecided;
+        self.loops.push(label.map(|it| it.name.to_string()));
+        self.scoped(undecided, look);
+        self.loops.pop();
+    }
+}
+
+impl<'ast> Visit<'ast> for Scan {
     fn visit_expr(&mut self, expr: &'ast Expr) {
         match expr {
-            Expr::Return(_) => self.found = true,
-            Expr::Break(it) => self.jump(it.label.as_ref()),
-            Expr::Continue(it) => self.jump(it.label.as_ref()),
+            Expr::Return(_) => {
+                self.found.any = true;
+                self.found.undecided |= self.undecided > 0;
+                self.found.host_exit |= self.undecided == 0;
+            }
+            Expr::Break(it) => self.jump(it.label.as_ref(), true),
+            Expr::Continue(it) => self.jump(it.label.as_ref(), false),
+            Expr::While(it) => {
+                let undecided = !self.scopes.is_settled_condition(&it.cond);
+                return self
+                    .inner_loop(it.label.as_ref(), undecided, &it.body, |this| visit::visit_expr_while(this, it));
+            }
+            Expr::Loop(it) => {
+                return self.inner_loop(it.label.as_ref(), false, &it.body, |this| visit::visit_expr_loop(this, it));
+            }
+            Expr::ForLoop(it) => {
+                let undecided = super::repeat::is_range(&it.expr);
+                return self.inner_loop(it.label.as_ref(), undecided, &it.body, |this| this.visit_expr_for_loop(it));
+            }
+            Expr::Match(it) => {
+                self.visit_expr(&it.expr);
+                let undecided = super::choose::is_choice(it) && !self.scopes.is_settled(&it.expr);
+                return self.scoped(undecided, |this| it.arms.iter().for_each(|arm| this.visit_arm(arm)));
+            }
             _ => {}
         }
-        let (label, is_loop) = match expr {
-            Expr::While(it) => (it.label.as_ref(), true),
-            Expr::Loop(it) => (it.label.as_ref(), true),
-            Expr::ForLoop(it) => (it.label.as_ref(), true),
-            Expr::Block(it) => (it.label.as_ref(), false),
-            _ => return visit::visit_expr(self, expr),
-        };
-        self.loops += is_loop as usize;
-        self.inside(label, |this| visit::visit_expr(this, expr));
-        self.loops -= is_loop as usize;
+        visit::visit_expr(self, expr);
+    }
+
+    fn visit_expr_if(&mut self, it: &'ast ExprIf) {
+        let undecided = !self.scopes.is_settled_condition(&it.cond);
+        self.scoped(undecided, |this| {
+            this.visit_expr(&it.cond);
+            this.visit_block(&it.then_branch);
+        });
+        if let Some((_, other)) = &it.else_branch {
+            self.scoped(undecided, |this| this.visit_expr(other));
+        }
+    }
+
+    fn visit_expr_for_loop(&mut self, it: &'ast ExprForLoop) {
+        self.visit_expr(&it.expr);
+        self.scopes.declare_items(&it.pat, &it.expr);
+        self.visit_block(&it.body);
+    }
+
+    fn visit_expr_let(&mut self, it: &'ast syn::ExprLet) {
+        self.visit_expr(&it.expr);
+        self.scopes.declare_as(&it.pat, Some(&it.expr));
+    }
+
+    fn visit_block(&mut self, it: &'ast Block) {
+        self.scoped(false, |this| visit::visit_block(this, it));
+    }
+
+    fn visit_local(&mut self, it: &'ast syn::Local) {
+        visit::visit_local(self, it);
+        self.scopes.declare_as(&it.pat, it.init.as_ref().map(|it| &*it.expr));
+    }
+
+    fn visit_arm(&mut self, it: &'ast syn::Arm) {
+        self.scoped(false, |this| {
+            this.scopes.declare(&it.pat, crate::resolve::Known::Nothing);
+            visit::visit_arm(this, it);
+        });
     }
 
     fn visit_expr_closure(&mut self, _: &'ast ExprClosure) {}

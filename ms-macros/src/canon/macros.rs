@@ -1,12 +1,14 @@
 //! Macros of std whose arguments are expressions.
 
-use super::Rewriter;
+use super::{Rewriter, bare};
+use crate::names::located;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
-use syn::{Expr, ExprRepeat, Macro, Token};
+use syn::{Expr, ExprRepeat, Macro, Token, parse_quote_spanned};
 
 /// The first argument is a condition.
 const ASSERTIONS: &[&str] = &["assert", "debug_assert"];
@@ -48,12 +50,15 @@ impl Rewriter<'_> {
     fn assertion(&mut self, tokens: &TokenStream) -> Option<TokenStream> {
         let mut arguments = arguments(tokens)?;
         let condition = arguments.first_mut()?;
-        let text = format!("assertion failed: {}", condition.to_token_stream());
-        let before = condition.to_token_stream().to_string();
-        self.condition(condition);
-        if condition.to_token_stream().to_string() == before {
-            return None;
+        if self.scopes.is_settled_condition(condition) {
+            arguments.iter_mut().for_each(|it| self.visit_expr_mut(it));
+            return Some(arguments.into_token_stream());
         }
+        let text = format!("assertion failed: {}", condition.to_token_stream());
+        let at = condition.span();
+        self.visit_expr_mut(condition);
+        let (rt, bare) = (located(self.rt.clone(), at), bare(condition));
+        *condition = parse_quote_spanned!(at=> #rt::holds(#bare, #text));
         arguments.iter_mut().skip(1).for_each(|it| self.visit_expr_mut(it));
         arguments.pop_punct();
         let message = (arguments.len() == 1).then(|| quote!(, "{}", #text));

@@ -2,26 +2,32 @@
 //! program decides. Everything else stays Rust.
 
 mod assign;
+mod blocks;
 mod branch;
 mod call;
+mod choose;
 mod compare;
+mod context;
 mod decide;
 mod jumps;
 mod logic;
 mod macros;
 mod moves;
 mod places;
+mod repeat;
 
 use crate::args::is;
 use crate::diag::Diags;
 use crate::resolve::{Known, Mutability, Scopes, is_assignment, is_comparison};
 use branch::Use;
+use context::Context;
 use proc_macro2::{Ident, Span, TokenStream};
+use quote::quote;
 use std::collections::BTreeSet;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprMatch, ExprWhile, FnArg, ImplItem,
-    Item, ItemImpl, Lifetime, Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, parse_quote,
+    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprMatch, FnArg, ImplItem, Item, ItemImpl, Lifetime,
+    Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, Type, parse_quote,
 };
 
 /// Rewrites the body of a function with this signature.
@@ -51,8 +57,7 @@ pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream, diags: &mut Di
         ReturnType::Default => None,
         ReturnType::Type(_, ty) => Some(ty.clone()),
     };
-    rewriter.used = Use::Value(hint);
-    rewriter.visit_block_mut(block);
+    *block = rewriter.function(block.clone(), hint);
     block.stmts.splice(0..0, rewriter.imports());
 }
 
@@ -78,6 +83,14 @@ pub fn closure(closure: &mut ExprClosure, rt: &TokenStream, diags: &mut Diags) {
     }
 }
 
+/// The expression as an argument: without parentheses around it.
+fn bare(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Paren(it) => bare(&it.expr),
+        _ => expr,
+    }
+}
+
 struct Rewriter<'a> {
     scopes: Scopes,
     rt: &'a TokenStream,
@@ -86,13 +99,22 @@ struct Rewriter<'a> {
     diags: &'a mut Diags,
     /// What becomes of the value of the block or expression that is visited next.
     used: Use,
+    context: Context,
     /// How many labels there are: rustc warns of those that shadow others.
     labels: usize,
 }
 
 impl<'a> Rewriter<'a> {
     fn new(rt: &'a TokenStream, diags: &'a mut Diags) -> Self {
-        Self { scopes: Scopes::default(), rt, imports: BTreeSet::new(), diags, used: Use::Value(None), labels: 0 }
+        Self {
+            scopes: Scopes::default(),
+            rt,
+            imports: BTreeSet::new(),
+            diags,
+            used: Use::Value(None),
+            context: Context::default(),
+            labels: 0,
+        }
     }
 
     /// What brings the methods that the rewritten code calls into scope.
@@ -106,6 +128,29 @@ impl<'a> Rewriter<'a> {
     fn label(&mut self, name: &str) -> Lifetime {
         self.labels += 1;
         Lifetime::new(&format!("'{name}{}", self.labels), Span::mixed_site())
+    }
+
+    /// Rewrites the body of a function or closure with this result.
+    fn function(&mut self, mut block: Block, result: Option<Box<Type>>) -> Block {
+        let label = self.label("body");
+        let flow = self.context.push_body(label.clone(), result.clone());
+        self.used = Use::Result(result.clone());
+        self.visit_block_mut(&mut block);
+        if self.context.pop().flows.is_empty() {
+            return block;
+        }
+        let (rt, name, value) = (self.rt, context::flow_name(flow), crate::names::own("value"));
+        let ty = result.map_or_else(|| quote!(()), |ty| quote!(#ty));
+        let declared = self.context.declare(flow, &ty, rt);
+        parse_quote! {{
+            #declared
+            #[allow(unreachable_code, unused_labels)]
+            let #value = #label: {
+                let #value: #ty = #block;
+                ::core::option::Option::Some(#value)
+            };
+            #rt::given(#name.result(#value))
+        }}
     }
 
     /// Visits inside a scope of its own.
@@ -122,6 +167,17 @@ impl VisitMut for Rewriter<'_> {
         match expr {
             Expr::If(it) => {
                 *expr = self.branch(&it.clone(), &used);
+                return;
+            }
+            Expr::While(_) | Expr::Loop(_) | Expr::ForLoop(_) => return self.repeat(expr, &used),
+            Expr::Return(_) | Expr::Break(_) | Expr::Continue(_) => {
+                if let Some(jump) = self.jump(expr) {
+                    *expr = jump;
+                    return;
+                }
+            }
+            Expr::Match(it) if self.is_choice(it) => {
+                *expr = self.choose(&it.clone(), &used);
                 return;
             }
             Expr::Block(_) | Expr::Paren(_) | Expr::Match(_) => self.used = used,
@@ -163,17 +219,7 @@ impl VisitMut for Rewriter<'_> {
 
     fn visit_block_mut(&mut self, block: &mut Block) {
         let used = std::mem::replace(&mut self.used, Use::Value(None));
-        self.scoped(|this| {
-            let last = block.stmts.len().saturating_sub(1);
-            for (i, stmt) in block.stmts.iter_mut().enumerate() {
-                this.used = match stmt {
-                    Stmt::Expr(_, None) if i == last => used.clone(),
-                    Stmt::Expr(..) => Use::Statement,
-                    _ => Use::Value(None),
-                };
-                this.visit_stmt_mut(stmt);
-            }
-        });
+        self.scoped(|this| this.statements(&mut block.stmts, &used));
     }
 
     fn visit_local_mut(&mut self, local: &mut Local) {
@@ -196,28 +242,20 @@ impl VisitMut for Rewriter<'_> {
     fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
         self.scoped(|it| {
             closure.inputs.iter().for_each(|pat| it.scopes.declare(pat, Known::Nothing));
-            it.used = Use::Value(match &closure.output {
-                ReturnType::Default => None,
+            let result = match &closure.output {
+                ReturnType::Default => Some(parse_quote!(_)),
                 ReturnType::Type(_, ty) => Some(ty.clone()),
-            });
-            it.visit_expr_mut(&mut closure.body);
-        });
-    }
-
-    fn visit_expr_for_loop_mut(&mut self, it: &mut ExprForLoop) {
-        let over = (*it.expr).clone();
-        self.visit_expr_mut(&mut it.expr);
-        self.scoped(|this| {
-            this.scopes.declare_items(&it.pat, &over);
-            this.used = Use::Statement;
-            this.visit_block_mut(&mut it.body);
-        });
-    }
-
-    fn visit_expr_while_mut(&mut self, it: &mut ExprWhile) {
-        self.scoped(|this| {
-            this.condition(&mut it.cond);
-            this.visit_block_mut(&mut it.body);
+            };
+            let block = match &*closure.body {
+                Expr::Block(body) if body.label.is_none() && body.attrs.is_empty() => body.block.clone(),
+                body => parse_quote!({ #body }),
+            };
+            let is_block = matches!(&*closure.body, Expr::Block(_));
+            let block = it.function(block, result);
+            *closure.body = match (&block.stmts[..], is_block) {
+                ([Stmt::Expr(value, None)], false) => value.clone(),
+                _ => parse_quote!(#block),
+            };
         });
     }
 

@@ -177,6 +177,15 @@ impl Changes<'_> {
         }
     }
 
+    /// Looks at a loop.
+    pub fn visit_loop(&mut self, cond: Option<&Expr>, pat: Option<&Pat>, body: &Block) {
+        self.scoped(|this| {
+            cond.into_iter().for_each(|it| this.visit_expr(it));
+            pat.into_iter().for_each(|it| this.declare(it));
+            this.visit_block(body);
+        });
+    }
+
     fn declare(&mut self, pat: &Pat) {
         struct Names<'a>(&'a mut Vec<String>);
         impl Visit<'_> for Names<'_> {

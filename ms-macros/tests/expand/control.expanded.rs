@@ -33,11 +33,37 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
             let names = &*__arg2;
             {
                 use ::ms::__rt::Compare as _;
+                use ::ms::__rt::Iterate as _;
                 let mut i = 0;
-                while i < names.len()
-                    && ::ms::__rt::decide(::ms::__rt::Subject(&check(&names[i])?).gt(&2))
                 {
-                    i += 1;
+                    let mut __repeat = ::ms::__rt::repeat();
+                    let mut __i = ::ms::__rt::held("`i`");
+                    'repeat2: loop {
+                        __repeat.head();
+                        __repeat.carry(&mut __i, &mut i);
+                        if __repeat.is_over() {
+                            __repeat.carry(&mut __i, &mut i);
+                            break;
+                        }
+                        if !__repeat
+                            .test({
+                                let __logic = ::ms::__rt::and(i < names.len());
+                                let mut __right = ::core::option::Option::None;
+                                if __logic.runs_right() {
+                                    __right = ::core::option::Option::Some(
+                                        ::ms::__rt::Subject(&check(&names[i])?).gt(&2),
+                                    );
+                                }
+                                __logic.end(__right)
+                            })
+                        {
+                            break;
+                        }
+                        __repeat.carry(&mut __i, &mut i);
+                        {
+                            i += 1;
+                        }
+                    }
                 }
                 if n == "4".parse()? && i != n {
                     return Ok(x.clone());
@@ -45,7 +71,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                 {
                     let mut __region = ::ms::__rt::branch();
                     #[allow(unreachable_code)]
-                    'join1: {
+                    'join5: {
                         if __region
                             .test({
                                 let __logic = ::ms::__rt::or(
@@ -61,54 +87,147 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                             __region.begin();
                             {
                                 assert!(
-                                    ::ms::__rt::decide(::ms::__rt::Subject(& x).lt(& n)), "{}",
-                                    "assertion failed: x < n"
+                                    ::ms::__rt::holds(::ms::__rt::Subject(& x).lt(& n),
+                                    "assertion failed: x < n"), "{}", "assertion failed: x < n"
                                 );
                                 assert!(n < 9, "never {n}");
                             }
                             if __region.is_decided() {
-                                break 'join1;
+                                break 'join5;
                             }
                             __region.turn();
                         }
                         if __region.is_decided() {
-                            break 'join1;
+                            break 'join5;
                         }
                         __region.join();
                     }
                 }
                 let mask = ::ms::__rt::Subject(&x).eq(&1.0);
-                for k in 0..n {
-                    if k == n - 1 {
-                        break;
-                    }
-                }
-                if let Some(first) = names.first() && first < "a"
-                    && ::ms::__rt::decide(::ms::__rt::Subject(&x).le(&n))
                 {
-                    return fail(first);
-                }
-                match n {
-                    3 if ::ms::__rt::decide(::ms::__rt::Subject(&x).ge(&&mask)) => {
-                        make(x)
-                    }
-                    m if m > 2 => {
-                        (0..m)
-                            .map(|k| {
-                                let __logic = ::ms::__rt::and(
-                                    ::ms::__rt::Subject(&k).lt(&m),
-                                );
-                                let mut __right = ::core::option::Option::None;
-                                if __logic.runs_right() {
-                                    __right = ::core::option::Option::Some(
-                                        ::ms::__rt::Subject(&x.shape()).ne(&[k]),
-                                    );
+                    let __vote1 = ::ms::__rt::vote();
+                    let mut __flow2: ::ms::__rt::Flow<_, ()> = ::ms::__rt::flow((
+                        __vote1,
+                        (),
+                    ));
+                    match ::ms::__rt::Over(0..n).iterate() {
+                        mut __repeat => {
+                            __repeat.votes(__vote1);
+                            let mut __was2 = ::ms::__rt::held_flow();
+                            'repeat6: loop {
+                                __repeat.head();
+                                __repeat.carry_flow(&mut __was2, &mut __flow2, true);
+                                if __repeat.is_over() {
+                                    __repeat.carry_flow(&mut __was2, &mut __flow2, true);
+                                    break;
                                 }
-                                __logic.end(__right)
-                            })
-                            .collect()
+                                if __flow2.ends() {
+                                    break;
+                                }
+                                let ::core::option::Option::Some(k) = __repeat.next() else {
+                                    break
+                                };
+                                __flow2.begin(__repeat.region());
+                                {
+                                    let mut __region = ::ms::__rt::branch();
+                                    let mut __value = ::ms::__rt::held("the value");
+                                    let mut __was2 = ::ms::__rt::held_flow();
+                                    #[allow(unreachable_code, unused_labels)]
+                                    let __result = 'join8: {
+                                        if __region.test(__flow2.goes_on()) {
+                                            __region.save_flow(&mut __was2, &__flow2);
+                                            __region.begin();
+                                            let __arm = 'rest7: {
+                                                let __arm: () = {
+                                                    if k == n - 1 {
+                                                        {
+                                                            if __flow2.is_near() {
+                                                                break 'repeat6;
+                                                            }
+                                                            __flow2.leave();
+                                                            break 'rest7 ::core::option::Option::None;
+                                                        };
+                                                    }
+                                                };
+                                                ::core::option::Option::Some(__arm)
+                                            };
+                                            if __region.is_decided() {
+                                                break 'join8 __arm;
+                                            }
+                                            __region.first(&mut __value, __arm);
+                                            __region.carry_flow(&mut __was2, &mut __flow2);
+                                            __region.turn();
+                                        }
+                                        let __arm = ::core::option::Option::None;
+                                        if __region.is_decided() {
+                                            break 'join8 __arm;
+                                        }
+                                        __region.second(&mut __value, &__arm);
+                                        __region.carry_flow(&mut __was2, &mut __flow2);
+                                        __region.join();
+                                        __region.carry_flow(&mut __was2, &mut __flow2);
+                                        __region.value(__value, __arm)
+                                    };
+                                    match __result {
+                                        ::core::option::Option::Some(__arm) => __arm,
+                                        ::core::option::Option::None => continue 'repeat6,
+                                    }
+                                }
+                            }
+                        }
                     }
-                    _ => Ok(x.clone()),
+                }
+                {
+                    let mut __region = ::ms::__rt::branch();
+                    let mut __value = ::ms::__rt::held("the value");
+                    #[allow(unreachable_code, unused_labels)]
+                    let __result = 'join12: {
+                        if let Some(first) = names.first() && first < "a"
+                            && __region.test(::ms::__rt::Subject(&x).le(&n))
+                        {
+                            __region.begin();
+                            let __arm: Result<Tensor> = { fail(first) };
+                            let __arm = ::core::option::Option::Some(__arm);
+                            if __region.is_decided() {
+                                break 'join12 __arm;
+                            }
+                            __region.first(&mut __value, __arm);
+                            __region.turn();
+                        }
+                        __region.other();
+                        let __arm: Result<Tensor> = {
+                            match n {
+                                3 if ::ms::__rt::decide(
+                                    ::ms::__rt::Subject(&x).ge(&&mask),
+                                ) => make(x),
+                                m if m > 2 => {
+                                    (0..m)
+                                        .map(|k| {
+                                            let __logic = ::ms::__rt::and(
+                                                ::ms::__rt::Subject(&k).lt(&m),
+                                            );
+                                            let mut __right = ::core::option::Option::None;
+                                            if __logic.runs_right() {
+                                                __right = ::core::option::Option::Some(
+                                                    ::ms::__rt::Subject(&x.shape()).ne(&[k]),
+                                                );
+                                            }
+                                            __logic.end(__right)
+                                        })
+                                        .collect()
+                                }
+                                _ => Ok(x.clone()),
+                            }
+                        };
+                        let __arm = ::core::option::Option::Some(__arm);
+                        if __region.is_decided() {
+                            break 'join12 __arm;
+                        }
+                        __region.second(&mut __value, &__arm);
+                        __region.join();
+                        __region.value(__value, __arm)
+                    };
+                    ::ms::__rt::given(__result)
                 }
             }
         })

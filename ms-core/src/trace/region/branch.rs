@@ -20,11 +20,12 @@
 //! ```
 
 use super::carry::{Carry, Held, Leaves};
-use super::kind::{Condition, Decision, Deferring, Kind};
-use super::{Open, is_poisoned};
+use super::flow::{Flow, HeldFlow, Vote};
+use super::kind::{Condition, Decision, Deferring, Device, Kind};
+use super::{Open, blank, is_poisoned};
 use crate::ops;
 use crate::tensor::Tensor;
-use crate::trace::tracer::{Suspended, Tracer};
+use crate::trace::tracer::Suspended;
 use std::marker::PhantomData;
 use std::panic::Location;
 
@@ -161,6 +162,42 @@ impl<K: Kind> Branch<K> {
         }
     }
 
+    /// Settles the kind of the loops that are left from inside.
+    #[inline]
+    pub fn votes(&self, _: Vote<K>) {}
+
+    /// [`Branch::save`] of the way out.
+    pub fn save_flow<L, R: Carry<K>>(&self, held: &mut HeldFlow<R>, flow: &Flow<L, R>) {
+        if self.traced.is_some() {
+            held.flags.before = Some(flow.flags().clone());
+            held.value.before = flow.value().and_then(R::copy);
+        }
+    }
+
+    /// [`Branch::carry`] of the way out.
+    pub fn carry_flow<L, R: Carry<K>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>) {
+        let Some(it) = &mut self.traced else { return };
+        let (flags, value) = flow.parts();
+        match it.phase {
+            Phase::First => {
+                it.keep::<Device, _>(&mut held.flags, Some(&*flags));
+                it.keep(&mut held.value, value.as_ref());
+                if let Some(before) = held.flags.before.take() {
+                    *flags = before;
+                }
+                held.value.first = std::mem::replace(value, held.value.before.take());
+            }
+            Phase::Second => {
+                it.compare::<Device, _>(&mut held.flags, Some(&*flags));
+                it.compare(&mut held.value, value.as_ref());
+            }
+            Phase::Joined => {
+                it.give::<Device, _>(&held.flags, flags);
+                *value = it.choice(&mut held.value, value.take());
+            }
+        }
+    }
+
     /// Both arms have ended.
     pub fn join(&mut self) {
         if let Some(it) = &mut self.traced {
@@ -171,16 +208,7 @@ impl<K: Kind> Branch<K> {
     /// The value of both arms; `second` is that of the second one.
     pub fn value<R: Carry<K>>(&mut self, mut held: Held<R>, second: Option<R>) -> Option<R> {
         let Some(it) = &mut self.traced else { return second };
-        let first = held.first.take();
-        if first.as_ref().is_some_and(R::is_refusal) {
-            return first;
-        }
-        if second.as_ref().is_some_and(R::is_refusal) {
-            return second;
-        }
-        let mut value = second.or(first)?;
-        it.give(&held, &mut value);
-        Some(value)
+        it.choice(&mut held, second)
     }
 }
 
@@ -259,6 +287,20 @@ impl Traced {
         }
     }
 
+    /// The value of both arms, of which one may have none, or an error instead.
+    fn choice<K, R: Carry<K>>(&self, held: &mut Held<R>, second: Option<R>) -> Option<R> {
+        let first = held.first.take();
+        if first.as_ref().is_some_and(R::is_refusal) {
+            return first;
+        }
+        if second.as_ref().is_some_and(R::is_refusal) {
+            return second;
+        }
+        let mut value = second.or(first)?;
+        self.give(held, &mut value);
+        Some(value)
+    }
+
     fn give<K, S: Carry<K>>(&self, held: &Held<S>, value: &mut S) {
         let mut results = self.states[held.at].results.iter();
         value.put(&mut |tensor| match results.next() {
@@ -266,9 +308,4 @@ impl Traced {
             None => self.open.tracer.poisoned(tensor.ty()),
         });
     }
-}
-
-/// A value that stands where there is none.
-fn blank(tracer: &Tracer, like: &Tensor) -> Tensor {
-    if is_poisoned(like) { tracer.poisoned(like.ty()) } else { ops::zeros_like(like) }
 }

@@ -272,10 +272,11 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     let mut borders: Held<T> = carry_of("scan");
     borders.leaves = Leaves::of::<Device, T>(&init);
     tracer.open("scan", true);
-    let mut params: Vec<Tensor> = Vec::new();
+    let mut params: Vec<Option<Tensor>> = Vec::new();
     let mut declare = |ty: Type| {
-        params.push(tracer.input(ty));
-        params[params.len() - 1].clone()
+        let param = tracer.input(ty);
+        params.push(Some(param.clone()));
+        param
     };
     let carry = init.rebuild(&mut |it| declare(it.ty()));
     let x = xs.rebuild(&mut |it| declare(row(it)));
@@ -295,8 +296,8 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     } else {
         let sequences = before.len() - carries;
         let repeated = Repeated::Over { count: length, sequences, rows: rows.clone() };
-        let after: Vec<Tensor> = after.tensors.into_iter().chain(params[carries..].iter().cloned()).collect();
-        let mut outputs = tracer.repeat(repeated, body, [&before, &params, &after], location).or_raise();
+        let after: Vec<Tensor> = after.tensors.into_iter().chain(params[carries..].iter().flatten().cloned()).collect();
+        let mut outputs = tracer.repeat(repeated, body, [&before, &after], &params, location).or_raise();
         outputs.drain(carries..before.len());
         outputs
     };

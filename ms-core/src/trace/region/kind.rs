@@ -135,3 +135,44 @@ fn refuse(tracer: &Tracer, condition: &Tensor, location: &'static Location<'stat
                 or choose with `ops::select`";
     tracer.refuse(traced, Error::new(Code::Condition, message).at(location).help(help))
 }
+
+/// What can be asserted: a bool, or a tensor of bools, all of which have to hold.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be asserted",
+    label = "expected `bool`, or a tensor of bools"
+)]
+pub trait Assertion {
+    /// Whether it holds; `text` says what. Tensors are asserted in program order with other
+    /// effects, see [`ops::assert_that`], and give true.
+    fn holds(&self, text: &str) -> bool;
+}
+
+impl Assertion for bool {
+    #[inline]
+    fn holds(&self, _: &str) -> bool {
+        *self
+    }
+}
+
+impl Assertion for Tensor {
+    #[track_caller]
+    fn holds(&self, text: &str) -> bool {
+        // Braces would be places for values.
+        ops::assert_that(self, &text.replace('{', "(").replace('}', ")"), &[]);
+        true
+    }
+}
+
+impl Assertion for &Tensor {
+    #[track_caller]
+    fn holds(&self, text: &str) -> bool {
+        (**self).holds(text)
+    }
+}
+
+/// Whether an assertion holds.
+#[track_caller]
+#[inline]
+pub fn holds(condition: impl Assertion, text: &str) -> bool {
+    condition.holds(text)
+}

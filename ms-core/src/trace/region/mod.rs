@@ -3,6 +3,7 @@
 
 mod branch;
 mod carry;
+mod flow;
 mod functional;
 mod kind;
 mod range;
@@ -10,13 +11,15 @@ mod repeat;
 
 pub use branch::{Branch, branch};
 pub use carry::{Carry, Held, held};
+pub use flow::{Any, Either, Flow, GoesOn, HeldFlow, Vote, flow, held_flow, vote};
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
-pub use kind::{Condition, Decision, Deferring, Device, Host, decide};
+pub use kind::{Assertion, Condition, Decision, Deferring, Device, Host, decide, holds};
 pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};
 pub use repeat::{Repeat, repeat};
 
 use super::tracer::Tracer;
 use crate::error::Error;
+use crate::ops;
 use crate::tensor::Tensor;
 use std::panic::Location;
 use std::rc::Rc;
@@ -48,4 +51,9 @@ impl Drop for Open {
 
 pub(super) fn is_poisoned(tensor: &Tensor) -> bool {
     tensor.as_traced().is_some_and(|it| it.poisoned)
+}
+
+/// A value that stands where there is none.
+pub(super) fn blank(tracer: &Tracer, like: &Tensor) -> Tensor {
+    if is_poisoned(like) { tracer.poisoned(like.ty()) } else { ops::zeros_like(like) }
 }

@@ -1,7 +1,8 @@
 //! `ms::range`: numbers to count over on the device.
 
 use super::carry::{Carry, Held};
-use super::kind::{Device, Host};
+use super::flow::{Flow, HeldFlow, Vote};
+use super::kind::{Deferring, Device, Host};
 use super::repeat::{Repeat, repeat};
 use crate::error::{Code, Error, raise};
 use crate::ops;
@@ -232,6 +233,26 @@ impl<I: IntoIterator> Iterate for Over<I> {
     }
 }
 
+impl<K, I> For<K, I> {
+    /// What is repeated.
+    #[inline]
+    pub fn region(&self) -> &Repeat<K> {
+        &self.region
+    }
+
+    /// Settles the kind of the loops that are left from inside.
+    #[inline]
+    pub fn votes(&self, _: Vote<K>) {}
+
+    /// A variable without a value before the loop gets one inside.
+    #[inline]
+    pub fn settle(&self)
+    where
+        K: Deferring,
+    {
+    }
+}
+
 impl<I: Iterator> For<Host, I> {
     /// An iteration begins.
     #[inline]
@@ -246,6 +267,10 @@ impl<I: Iterator> For<Host, I> {
     /// A variable at the borders of the loop.
     #[inline]
     pub fn carry<S>(&mut self, _: &mut Held<S>, _: &mut S) {}
+
+    /// A way out at the borders of the loop.
+    #[inline]
+    pub fn carry_flow<L, R>(&mut self, _: &mut HeldFlow<R>, _: &mut Flow<L, R>, _: bool) {}
 
     /// The next item.
     #[inline]
@@ -270,6 +295,11 @@ impl For<Device, Counting> {
     /// A variable at the borders of the loop.
     pub fn carry<S: Carry<Device>>(&mut self, held: &mut Held<S>, variable: &mut S) {
         self.region.carry(held, variable);
+    }
+
+    /// A way out at the borders of the loop; `own` is that of the loop itself.
+    pub fn carry_flow<L, R: Carry<Device>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool) {
+        self.region.carry_flow(held, flow, own);
     }
 
     /// The next number.

@@ -17,10 +17,12 @@
 //! ```
 
 use super::carry::{Carry, Held, Leaves};
-use super::kind::{Condition, Decision, Kind};
+use super::flow::{Flow, HeldFlow, Vote};
+use super::kind::{Condition, Decision, Deferring, Device, Kind};
 use super::range::{Bounds, Counter};
-use super::{Open, is_poisoned};
+use super::{Open, blank, is_poisoned};
 use crate::error::{Code, Error};
+use crate::ops;
 use crate::tensor::{DispatchMode, Tensor, dispatch_mode};
 use crate::trace::tracer::{Repeated, Suspended, Tracer};
 use std::marker::PhantomData;
@@ -50,22 +52,42 @@ struct Traced {
     phase: Phase,
     condition: Option<(Suspended, Tensor)>,
     counter: Option<Counter>,
+    /// The flag that says that the loop was left.
+    left: Option<usize>,
     states: Vec<State>,
 }
 
 /// A tensor that may change inside.
 struct State {
-    before: Tensor,
+    /// Its value before the loop; nothing where there is one after an iteration only.
+    before: Option<Tensor>,
     /// What stands for it in the condition and in the body.
     params: [Option<Tensor>; 2],
     after: Option<Tensor>,
     result: Option<Tensor>,
 }
 
+impl State {
+    fn first(&self, tracer: &Tracer) -> Tensor {
+        match (&self.before, &self.after) {
+            (Some(before), _) => before.clone(),
+            (None, after) => blank(tracer, after.as_ref().expect("a value is there after an iteration")),
+        }
+    }
+}
+
 /// A loop whose condition is still to come.
 #[inline]
 pub fn repeat<K: Kind>() -> Repeat<K> {
     Repeat { kind: PhantomData, traced: None }
+}
+
+impl<K> Repeat<K> {
+    /// Whether the loop is being traced.
+    #[inline]
+    pub fn is_traced(&self) -> bool {
+        self.traced.is_some()
+    }
 }
 
 impl<K: Kind> Repeat<K> {
@@ -114,15 +136,81 @@ impl<K: Kind> Repeat<K> {
     #[track_caller]
     #[inline]
     pub fn test<C: Condition<Kind = K>>(&mut self, condition: C) -> bool {
-        match (condition.decision(), &mut self.traced) {
-            (Decision::Known(way), _) => way,
-            (Decision::Traced(tracer, condition), Some(it)) => {
-                it.condition = Some((tracer.suspend(), condition));
-                tracer.open("body", true);
-                it.phase = Phase::Body;
-                true
+        match condition.decision() {
+            Decision::Known(way) => way,
+            Decision::Traced(_, condition) => self.test_traced(condition),
+        }
+    }
+
+    fn test_traced(&mut self, condition: Tensor) -> bool {
+        let it = self.traced.as_mut().expect("`head` saw the same dispatcher");
+        it.condition = Some((it.open.tracer.suspend(), condition));
+        it.open.tracer.open("body", true);
+        it.phase = Phase::Body;
+        true
+    }
+
+    /// Settles the kind of the loops that are left from inside.
+    #[inline]
+    pub fn votes(&self, _: Vote<K>) {}
+
+    /// A variable without a value before the loop gets one inside.
+    #[inline]
+    pub fn settle(&self)
+    where
+        K: Deferring,
+    {
+    }
+
+    /// Whether the body runs; the loop also ends when it was left.
+    #[track_caller]
+    #[inline]
+    pub fn test_unless<C: Condition<Kind = K>, L: Kind, R>(&mut self, condition: C, flow: &Flow<L, R>) -> bool {
+        match (condition.decision(), flow.repeats().decision()) {
+            (Decision::Known(way), _) if self.traced.is_none() => way,
+            (Decision::Traced(_, condition), Decision::Traced(_, repeats)) => {
+                self.test_traced(ops::logical_and(condition, repeats))
             }
-            (Decision::Traced(..), None) => unreachable!("`head` saw the same dispatcher"),
+            (Decision::Traced(_, condition), _) | (_, Decision::Traced(_, condition)) => self.test_traced(condition),
+            (Decision::Known(way), Decision::Known(repeats)) => way && repeats,
+        }
+    }
+
+    /// [`Repeat::carry`] of a way out; `own` is that of the loop itself.
+    pub fn carry_flow<L, R: Carry<K>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool) {
+        let Some(it) = &mut self.traced else { return };
+        let (flags, value) = flow.parts();
+        match it.phase {
+            Phase::Condition => {
+                if own {
+                    it.left = Some(it.states.len());
+                }
+                it.enter::<Device, _>(&mut held.flags, flags);
+                held.value.given = value.is_some();
+                if let Some(value) = value {
+                    it.enter(&mut held.value, value);
+                }
+            }
+            Phase::Body => {
+                it.restart::<Device, _>(&mut held.flags, flags);
+                if let Some(value) = value {
+                    it.restart(&mut held.value, value);
+                }
+            }
+            Phase::End => {
+                it.compare::<Device, _>(&mut held.flags, flags);
+                match value {
+                    Some(value) if held.value.given => it.compare(&mut held.value, value),
+                    Some(value) => it.begin_late(&mut held.value, value),
+                    None => {}
+                }
+            }
+            Phase::After => {
+                it.give::<Device, _>(&held.flags, flags);
+                if let Some(value) = value {
+                    it.give(&held.value, value);
+                }
+            }
         }
     }
 
@@ -141,7 +229,7 @@ impl<K: Kind> Repeat<K> {
 impl Traced {
     fn new(open: Open, name: &str) -> Box<Self> {
         open.tracer.open(name, true);
-        Box::new(Self { open, phase: Phase::Condition, condition: None, counter: None, states: Vec::new() })
+        Box::new(Self { open, phase: Phase::Condition, condition: None, counter: None, left: None, states: Vec::new() })
     }
 
     /// The first variable of the loop is a counter.
@@ -155,7 +243,7 @@ impl Traced {
         let param = self.open.tracer.input(before.ty());
         let mut params = [None, None];
         params[region] = Some(param.clone());
-        self.states.push(State { before: before.clone(), params, after: None, result: None });
+        self.states.push(State { before: Some(before.clone()), params, after: None, result: None });
         param
     }
 
@@ -191,7 +279,8 @@ impl Traced {
         variable.put(&mut |_| {
             let state = &mut states[at];
             at += 1;
-            state.params[1].insert(tracer.input(state.before.ty())).clone()
+            let before = state.before.as_ref().expect("it was there before the condition");
+            state.params[1].insert(tracer.input(before.ty())).clone()
         });
     }
 
@@ -203,51 +292,81 @@ impl Traced {
         }
         for (i, after) in leaves.tensors.into_iter().enumerate() {
             let state = &mut self.states[held.at + i];
-            if state.before.ty() == after.ty() || is_poisoned(&after) || is_poisoned(&state.before) {
+            let before = state.before.as_ref().expect("it was there before the loop");
+            if before.ty() == after.ty() || is_poisoned(&after) || is_poisoned(before) {
                 state.after = Some(after);
             } else {
-                let error = held.retyped(i, [&state.before, &after], "before an iteration, but after it");
+                let error = held.retyped(i, [before, &after], "before an iteration, but after it");
                 self.open.report(error);
             }
         }
     }
 
+    /// A value that there is only after an iteration.
+    fn begin_late<K, S: Carry<K>>(&mut self, held: &mut Held<S>, value: &S) {
+        held.at = self.states.len();
+        held.leaves = Leaves::of(value);
+        let late = |it: &Tensor| State { before: None, params: [None, None], after: Some(it.clone()), result: None };
+        self.states.extend(held.leaves.tensors.iter().map(late));
+    }
+
+    /// Whether the loop may be left in an iteration.
+    fn may_be_left(&self) -> bool {
+        self.left.is_some_and(|at| match (&self.states[at].params[1], &self.states[at].after) {
+            (Some(param), Some(after)) => !self.open.tracer.is_same(param, after),
+            _ => true,
+        })
+    }
+
     fn end(&mut self) {
         self.phase = Phase::After;
-        let location = self.open.location;
         let tracer = self.open.tracer.clone();
         if let Some(counter) = &self.counter {
             self.states[0].after = Some(counter.next());
         }
         let body = tracer.suspend();
-        let lost = |it: &State| it.after.as_ref().is_none_or(is_poisoned) || is_poisoned(&it.before);
-        let refused = self.states.iter().any(lost) || self.condition.as_ref().is_some_and(|it| is_poisoned(&it.1));
-        let repeated = match (self.condition.take(), &self.counter) {
-            (Some((condition, holds)), _) => Repeated::While(condition, holds),
-            (None, Some(counter)) => match counter.bounds.count() {
-                Some(count) => Repeated::times(count),
-                None => {
-                    tracer.open("condition", true);
-                    let params: Vec<Tensor> = self.states.iter().map(|it| tracer.input(it.before.ty())).collect();
-                    let holds = counter.bounds.holds(&params[0]);
-                    Repeated::While(tracer.suspend(), holds)
-                }
-            },
-            (None, None) => unreachable!("a loop has a condition or counts"),
-        };
-        let all = |of: &dyn Fn(&State) -> Tensor| -> Vec<Tensor> { self.states.iter().map(of).collect() };
-        let before = all(&|it| it.before.clone());
-        let results = if refused {
-            before.iter().map(|it| tracer.poisoned(it.ty())).collect()
+        let before: Vec<Tensor> = self.states.iter().map(|it| it.first(&tracer)).collect();
+        let results = if self.is_refused() {
+            Err(None)
         } else {
-            let params = all(&|it| it.params[1].clone().expect("the body has an input for each"));
-            let after = all(&|it| it.after.clone().expect("checked above"));
-            tracer.repeat(repeated, body, [&before, &params, &after], location).unwrap_or_else(|error| {
-                self.open.report(error);
-                before.iter().map(|it| tracer.poisoned(it.ty())).collect()
-            })
+            let repeated = match self.condition.take() {
+                Some((condition, holds)) => Repeated::While(condition, holds),
+                None => self.counted(&before),
+            };
+            let params: Vec<Option<Tensor>> = self.states.iter().map(|it| it.params[1].clone()).collect();
+            let after: Vec<Tensor> =
+                self.states.iter().map(|it| it.after.clone().expect("nothing is refused")).collect();
+            tracer.repeat(repeated, body, [&before, &after], &params, self.open.location).map_err(Some)
         };
+        let results = results.unwrap_or_else(|error| {
+            error.into_iter().for_each(|it| self.open.report(it));
+            before.iter().map(|it| tracer.poisoned(it.ty())).collect()
+        });
         self.states.iter_mut().zip(results).for_each(|(state, result)| state.result = Some(result));
+    }
+
+    fn is_refused(&self) -> bool {
+        let is_lost =
+            |it: &State| it.after.as_ref().is_none_or(is_poisoned) || it.before.as_ref().is_some_and(is_poisoned);
+        self.states.iter().any(is_lost) || self.condition.as_ref().is_some_and(|it| is_poisoned(&it.1))
+    }
+
+    /// How often a loop that counts runs.
+    fn counted(&self, before: &[Tensor]) -> Repeated {
+        let counter = self.counter.as_ref().expect("a loop has a condition or counts");
+        match counter.bounds.count() {
+            Some(count) if !self.may_be_left() => Repeated::times(count),
+            _ => {
+                let tracer = &self.open.tracer;
+                tracer.open("condition", true);
+                let params: Vec<Tensor> = before.iter().map(|it| tracer.input(it.ty())).collect();
+                let mut holds = counter.bounds.holds(&params[0]);
+                if let Some(left) = self.left.filter(|_| self.may_be_left()) {
+                    holds = ops::logical_and(holds, ops::logical_not(&params[left]));
+                }
+                Repeated::While(tracer.suspend(), holds)
+            }
+        }
     }
 
     fn give<K, S: Carry<K>>(&self, held: &Held<S>, variable: &mut S) {

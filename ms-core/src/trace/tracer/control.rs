@@ -186,8 +186,8 @@ impl Tracer {
         Ok(outputs.into_iter().map(|it| self.wrap(frame, it)).collect())
     }
 
-    /// The values after a loop. `before` are its first values, `params` the inputs that stand for
-    /// them in the body, and `after` what they become there; those that stay the same are given
+    /// The values after a loop. `before` are its first values, `after` what they become in the
+    /// body, and `params` the inputs that stand for them there, if there are any; those that stay the same are given
     /// back as they are. The rows of all iterations stand behind them.
     ///
     /// # Errors
@@ -196,12 +196,14 @@ impl Tracer {
         &self,
         repeated: Repeated,
         body: Suspended,
-        [before, params, after]: [&[Tensor]; 3],
+        [before, after]: [&[Tensor]; 2],
+        params: &[Option<Tensor>],
         location: &'static Location<'static>,
     ) -> Result<Vec<Tensor>> {
         let mut writes: Vec<Parameter> = Vec::new();
         add_parameters(&mut writes, body.0.written().map(|it| &it.parameter));
-        let changed: Vec<usize> = (0..before.len()).filter(|&i| !self.is_same(&params[i], &after[i])).collect();
+        let changed: Vec<usize> =
+            (0..before.len()).filter(|&i| params[i].as_ref().is_none_or(|it| !self.is_same(it, &after[i]))).collect();
         let results: Vec<Tensor> = changed.iter().map(|&i| after[i].clone()).collect();
         let carries = changed.len() + writes.len();
         let mut keys: Vec<Key> = changed.iter().map(|&i| Key::Declared(i)).collect();

@@ -1,0 +1,254 @@
+//! `break`, `continue` and `return` under a decision on a tensor: flags that say that the rest is
+//! skipped, and the value that is carried out.
+//!
+//! A jump that leaves no region under construction is Rust's own. Any other sets the flags of every
+//! loop that it leaves, and goes to the end of the innermost region; what follows there runs only
+//! while the flag of its loop is not set.
+
+use super::carry::{Carry, Held, Leaves, held};
+use super::is_poisoned;
+use super::kind::{Condition, Decision, Device, Host, Kind};
+use super::repeat::Repeat;
+use crate::error::Error;
+use crate::ops;
+use crate::tensor::Tensor;
+use crate::trace::tracer::Tracer;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::LazyLock;
+
+/// The kind of a region, for the flags of the loops that are left from inside of it.
+pub struct Vote<K>(PhantomData<K>);
+
+impl<K> Clone for Vote<K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Vote<K> {}
+
+/// A kind that a region will settle.
+#[inline]
+pub fn vote<K>() -> Vote<K> {
+    Vote(PhantomData)
+}
+
+/// [`Device`] where one of the kinds is.
+pub trait Any {
+    /// That kind.
+    type Kind: Kind;
+}
+
+/// See [`Any`].
+pub trait Either<K: Kind> {
+    /// [`Device`] where one of the two kinds is.
+    type Kind: Kind;
+}
+
+impl<K: Kind> Either<K> for Host {
+    type Kind = K;
+}
+
+impl<K: Kind> Either<K> for Device {
+    type Kind = Device;
+}
+
+impl Any for () {
+    type Kind = Host;
+}
+
+impl<K: Either<R::Kind>, R: Any> Any for (Vote<K>, R) {
+    type Kind = K::Kind;
+}
+
+/// The two values of a flag, each one tensor, so that flags that are known to be equal are seen to
+/// be.
+static FLAGS: LazyLock<[Tensor; 2]> = LazyLock::new(|| [false, true].map(Tensor::scalar));
+
+fn flag(value: bool) -> Tensor {
+    FLAGS[value as usize].clone()
+}
+
+fn known(flag: &Tensor) -> Option<bool> {
+    flag.as_array()?;
+    Some(flag.identity() == FLAGS[1].identity())
+}
+
+fn depth() -> usize {
+    Tracer::current().map_or(0, |it| it.depth())
+}
+
+/// Whether a loop, an iteration of it, or a function is left.
+pub struct Flow<K, R> {
+    kind: PhantomData<K>,
+    /// The loop is left; the rest of the iteration, or of the function, is skipped.
+    flags: (Tensor, Tensor),
+    /// What it is left with.
+    value: Option<R>,
+    outside: usize,
+    inside: usize,
+}
+
+/// A loop or a function that is about to begin.
+#[inline]
+pub fn flow<V: Any, R>(_: V) -> Flow<V::Kind, R> {
+    let depth = depth();
+    Flow { kind: PhantomData, flags: (flag(false), flag(false)), value: None, outside: depth, inside: depth }
+}
+
+/// The condition that the rest is not skipped.
+pub struct GoesOn<K>(PhantomData<K>, Tensor);
+
+impl<K: Kind> Condition for GoesOn<K> {
+    type Kind = K;
+
+    #[track_caller]
+    fn decision(&self) -> Decision {
+        match known(&self.1) {
+            Some(left) => Decision::Known(!left),
+            None => ops::logical_not(&self.1).decision(),
+        }
+    }
+}
+
+impl<K: Kind, R> Flow<K, R> {
+    /// Whether `break` or `return` here leaves no region under construction.
+    #[inline]
+    pub fn is_near(&self) -> bool {
+        !K::DEVICE || depth() == self.outside
+    }
+
+    /// Whether `continue` here leaves no region under construction.
+    #[inline]
+    pub fn is_inside(&self) -> bool {
+        !K::DEVICE || depth() == self.inside
+    }
+
+    /// Leaves the loop or the function.
+    pub fn leave(&mut self) {
+        self.flags = (flag(true), flag(true));
+    }
+
+    /// Skips the rest of the iteration.
+    pub fn skip(&mut self) {
+        self.flags.1 = flag(true);
+    }
+
+    /// What the loop or the function is left with.
+    #[inline]
+    pub fn give(&mut self, value: R) {
+        self.value = Some(value);
+    }
+
+    /// That the rest is not skipped.
+    pub fn goes_on(&self) -> GoesOn<K> {
+        GoesOn(PhantomData, self.flags.1.clone())
+    }
+
+    /// That the loop is not left.
+    pub fn repeats(&self) -> GoesOn<K> {
+        GoesOn(PhantomData, self.flags.0.clone())
+    }
+
+    /// Whether the rest is skipped for certain.
+    #[inline]
+    pub fn is_left(&self) -> bool {
+        K::DEVICE && known(&self.flags.1) == Some(true)
+    }
+
+    /// Whether the loop is left for certain.
+    #[inline]
+    pub fn ends(&self) -> bool {
+        K::DEVICE && known(&self.flags.0) == Some(true)
+    }
+
+    /// An iteration begins.
+    #[inline]
+    pub fn begin<L>(&mut self, region: &Repeat<L>) {
+        if K::DEVICE {
+            self.flags.1 = if region.is_traced() { flag(false) } else { self.flags.0.clone() };
+            self.inside = depth();
+        }
+    }
+
+    /// What a loop was left with.
+    #[inline]
+    pub fn take(self) -> Option<R> {
+        self.value
+    }
+
+    /// The result of a function that ends with `value`, unless it was left before.
+    #[track_caller]
+    pub fn result(self, value: Option<R>) -> Option<R>
+    where
+        R: Carry<K>,
+    {
+        let (one, other) = match (self.value, value) {
+            (Some(one), Some(other)) => (one, other),
+            (one, other) => return one.or(other),
+        };
+        match known(&self.flags.1) {
+            Some(true) => return Some(one),
+            Some(false) => return Some(other),
+            None if one.is_refusal() => return Some(one),
+            None if other.is_refusal() => return Some(other),
+            None => {}
+        }
+        let tracer = Tracer::current()?;
+        Some(choose(&tracer, &self.flags.1, one, other))
+    }
+}
+
+impl<K, R> Flow<K, R> {
+    pub(super) fn parts(&mut self) -> (&mut (Tensor, Tensor), &mut Option<R>) {
+        (&mut self.flags, &mut self.value)
+    }
+
+    pub(super) fn flags(&self) -> &(Tensor, Tensor) {
+        &self.flags
+    }
+
+    pub(super) fn value(&self) -> Option<&R> {
+        self.value.as_ref()
+    }
+}
+
+/// `one` where `condition` holds, else `other`; both are there.
+#[track_caller]
+fn choose<K, R: Carry<K>>(tracer: &Tracer, condition: &Tensor, one: R, mut other: R) -> R {
+    let mut held: Held<R> = held("the result");
+    held.leaves = Leaves::of(&one);
+    let leaves = Leaves::of(&other);
+    let report = |error: Error| tracer.report(error.at(Location::caller()));
+    if !held.leaves.fits(&leaves) {
+        report(held.mismatch("where the function is left early than at its end"));
+        return other;
+    }
+    let mut at = 0;
+    other.put(&mut |other| {
+        let one = &held.leaves.tensors[at];
+        at += 1;
+        if is_poisoned(one) || is_poisoned(other) || is_poisoned(condition) || tracer.is_same(one, other) {
+            return if is_poisoned(one) { one.clone() } else { other.clone() };
+        }
+        if one.ty() != other.ty() {
+            report(held.retyped(at - 1, [one, other], "where the function is left early, but at its end"));
+            return tracer.poisoned(one.ty());
+        }
+        ops::select(condition, one, other)
+    });
+    other
+}
+
+/// What a region remembers of a [`Flow`].
+pub struct HeldFlow<R> {
+    pub(super) flags: Held<(Tensor, Tensor)>,
+    pub(super) value: Held<R>,
+}
+
+/// Nothing remembered yet.
+#[inline]
+pub fn held_flow<R>() -> HeldFlow<R> {
+    HeldFlow { flags: held("the way out"), value: held("the value that is left with") }
+}

@@ -1,0 +1,108 @@
+//! Blocks: what stands behind a jump that may have left is skipped.
+
+use super::Rewriter;
+use super::branch::{Arm, Region, Use};
+use super::context::flow_name;
+use super::jumps::diverges;
+use super::places;
+use syn::visit::Visit;
+use syn::visit_mut::VisitMut;
+use syn::{Block, Expr, ExprIf, Stmt, parse_quote};
+
+impl Rewriter<'_> {
+    /// Rewrites the statements of a block.
+    pub fn statements(&mut self, stmts: &mut Vec<Stmt>, used: &Use) {
+        let mut i = 0;
+        while i < stmts.len() {
+            if i + 1 == stmts.len()
+                && matches!(used, Use::Result(_))
+                && let Stmt::Expr(Expr::Return(it), _) = &stmts[i]
+            {
+                let value = it.expr.as_deref().cloned().unwrap_or_else(|| parse_quote!(()));
+                stmts[i] = Stmt::Expr(value, None);
+            }
+            if i + 1 < stmts.len()
+                && let Stmt::Expr(Expr::If(it), _) = &stmts[i]
+                && !self.scopes.is_settled_condition(&it.cond)
+                && let Some(mut it) = open_arm(it)
+            {
+                let rest = stmts.split_off(i + 1);
+                it.take(rest);
+                stmts[i] = Stmt::Expr(Expr::If(it.0), None);
+            }
+            self.used = match &stmts[i] {
+                Stmt::Expr(_, None) if i + 1 == stmts.len() => used.clone(),
+                Stmt::Expr(..) => Use::Statement,
+                _ => Use::Value(None),
+            };
+            let before = self.context.jumps();
+            self.visit_stmt_mut(&mut stmts[i]);
+            i += 1;
+            if self.context.jumps() > before && i < stmts.len() {
+                let rest = stmts.split_off(i);
+                let guarded = self.guard(Block { brace_token: Default::default(), stmts: rest }, used);
+                stmts.push(Stmt::Expr(guarded, None));
+                return;
+            }
+        }
+    }
+
+    /// What runs unless the iteration or function around was left.
+    pub fn guard(&mut self, mut rest: Block, used: &Use) -> Expr {
+        let flow = self.context.innermost();
+        let places = places::changed(&self.scopes, |look| look.visit_block(&rest));
+        let label = self.label("rest");
+        self.context.push_arm(label.clone());
+        self.scoped(|this| this.statements(&mut rest.stmts, used));
+        let flows = self.context.pop().flows;
+        let name = flow_name(flow);
+        let at = parse_quote!(#name.goes_on());
+        let region = crate::names::own("region");
+        let cond = parse_quote!(#region.test(#at));
+        let votes = flows.iter().copied().filter(|it| *it != flow);
+        let vote = self.context.vote(&region, votes);
+        let leave = self.context.leave();
+        Region { rt: self.rt, at: &at, label: self.label("join"), places, flows, vote, leave }.emit(
+            &cond,
+            &Arm { label, block: rest },
+            None,
+            used,
+            true,
+        )
+    }
+}
+
+/// An `if` one arm of which always leaves; the other one takes what follows.
+struct OpenArm(ExprIf, bool);
+
+fn open_arm(it: &ExprIf) -> Option<OpenArm> {
+    if diverges(&it.then_branch) {
+        return Some(OpenArm(it.clone(), false));
+    }
+    match &it.else_branch {
+        Some((_, other)) if matches!(&**other, Expr::Block(it) if diverges(&it.block)) => {
+            Some(OpenArm(it.clone(), true))
+        }
+        _ => None,
+    }
+}
+
+impl OpenArm {
+    fn take(&mut self, rest: Vec<Stmt>) {
+        let Self(it, first) = self;
+        if *first {
+            let inner = it.then_branch.clone();
+            let mut stmts = if inner.stmts.is_empty() { Vec::new() } else { vec![parse_quote!(#inner)] };
+            stmts.extend(rest);
+            it.then_branch.stmts = stmts;
+            return;
+        }
+        let mut stmts: Vec<Stmt> = match it.else_branch.take() {
+            Some((_, other)) => vec![Stmt::Expr(*other, None)],
+            None => Vec::new(),
+        };
+        stmts.extend(rest);
+        let block = Block { brace_token: Default::default(), stmts };
+        it.else_branch = Some((Default::default(), parse_quote!(#block)));
+    }
+}

@@ -1,0 +1,218 @@
+//! Where control may leave from: the regions, loops and functions around what is being rewritten.
+
+use crate::names::own_nth;
+use proc_macro2::{Ident, TokenStream};
+use quote::quote;
+use std::collections::BTreeSet;
+use syn::{Lifetime, Type};
+
+/// The constructs around, outermost first, and the ways out of loops and functions.
+#[derive(Default)]
+pub struct Context {
+    stack: Vec<Construct>,
+    flows: Vec<Flow>,
+    votes: usize,
+}
+
+/// A way out of a loop or a function: what the expansion calls `__flowN`.
+#[derive(Default)]
+struct Flow {
+    /// The kinds of regions that are left through it, and whether they are declared with it.
+    votes: Vec<(usize, bool)>,
+    /// How many jumps go through it.
+    jumps: usize,
+    /// Whether one of them is a `break` of the loop itself.
+    breaks: bool,
+    /// Whether one of them ends it with a value.
+    valued: bool,
+}
+
+/// An arm of a region, a loop, or the body of a function or closure.
+pub struct Construct {
+    kind: Kind,
+    label: Lifetime,
+    /// The ways out that are taken inside and were declared outside, or by the construct itself.
+    pub flows: BTreeSet<usize>,
+}
+
+enum Kind {
+    Arm,
+    Loop {
+        flow: usize,
+        user: Option<String>,
+        /// Jumps to it may leave regions, so that they are flags.
+        managed: bool,
+    },
+    Body {
+        flow: usize,
+        result: Option<Box<Type>>,
+    },
+}
+
+/// Where a jump goes.
+#[derive(Clone, Copy)]
+pub struct Target(usize);
+
+impl Context {
+    fn push(&mut self, kind: Kind, label: Lifetime) {
+        self.stack.push(Construct { kind, label, flows: BTreeSet::new() });
+    }
+
+    fn flow(&mut self) -> usize {
+        self.flows.push(Flow::default());
+        self.flows.len() - 1
+    }
+
+    /// An arm begins.
+    pub fn push_arm(&mut self, label: Lifetime) {
+        self.push(Kind::Arm, label);
+    }
+
+    /// A loop begins; gives its way out.
+    pub fn push_loop(&mut self, label: Lifetime, user: Option<String>, managed: bool) -> usize {
+        let flow = self.flow();
+        self.push(Kind::Loop { flow, user, managed }, label);
+        flow
+    }
+
+    /// The body of a function or closure begins; gives its way out.
+    pub fn push_body(&mut self, label: Lifetime, result: Option<Box<Type>>) -> usize {
+        let flow = self.flow();
+        self.push(Kind::Body { flow, result }, label);
+        flow
+    }
+
+    /// The innermost construct ends.
+    pub fn pop(&mut self) -> Construct {
+        self.stack.pop().expect("what is pushed is popped")
+    }
+
+    /// The loop that `break` or `continue` means.
+    pub fn loop_target(&self, label: Option<&Lifetime>) -> Option<Target> {
+        let label = label.map(|it| it.to_string());
+        let inner = self.stack.iter().enumerate().rev().take_while(|it| !matches!(it.1.kind, Kind::Body { .. }));
+        inner
+            .filter_map(|(i, it)| match &it.kind {
+                Kind::Loop { user, .. } => Some((i, user)),
+                _ => None,
+            })
+            .find(|(_, user)| label.is_none() || **user == label)
+            .map(|it| Target(it.0))
+    }
+
+    /// The function that `return` means.
+    pub fn body_target(&self) -> Option<Target> {
+        self.stack.iter().rposition(|it| matches!(it.kind, Kind::Body { .. })).map(Target)
+    }
+
+    /// Whether a jump there may leave a region.
+    pub fn is_managed(&self, target: Target) -> bool {
+        let leaves = self.stack[target.0 + 1..].iter().any(|it| matches!(it.kind, Kind::Arm));
+        leaves || matches!(self.stack[target.0].kind, Kind::Loop { managed: true, .. })
+    }
+
+    /// Notes a jump; gives the ways out of what it leaves, innermost first, that of the target last.
+    pub fn jump(&mut self, target: Target, is_break: bool, valued: bool) -> Vec<usize> {
+        let own = |it: &Construct| match it.kind {
+            Kind::Loop { flow, .. } | Kind::Body { flow, .. } => Some(flow),
+            Kind::Arm => None,
+        };
+        let left: Vec<(usize, usize)> =
+            (target.0..self.stack.len()).rev().filter_map(|i| own(&self.stack[i]).map(|flow| (i, flow))).collect();
+        for i in target.0..self.stack.len() {
+            self.stack[i].flows.extend(left.iter().filter(|it| it.0 <= i).map(|it| it.1));
+        }
+        for &(_, flow) in &left {
+            self.flows[flow].jumps += 1;
+        }
+        let flows: Vec<usize> = left.into_iter().map(|it| it.1).collect();
+        let last = &mut self.flows[flows[flows.len() - 1]];
+        last.valued |= valued;
+        last.breaks |= is_break;
+        flows
+    }
+
+    /// The label of a target.
+    pub fn label(&self, target: Target) -> &Lifetime {
+        &self.stack[target.0].label
+    }
+
+    /// The type of the result of a target that is a function, if it is written.
+    pub fn result(&self, target: Target) -> Option<&Type> {
+        match &self.stack[target.0].kind {
+            Kind::Body { result, .. } => result.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// The way out of the innermost loop or function.
+    pub fn innermost(&self) -> usize {
+        let flows = self.stack.iter().rev().find_map(|it| match it.kind {
+            Kind::Loop { flow, .. } | Kind::Body { flow, .. } => Some(flow),
+            Kind::Arm => None,
+        });
+        flows.expect("code stands in a function")
+    }
+
+    /// How many jumps leave the innermost loop, iteration or function so far.
+    pub fn jumps(&self) -> usize {
+        self.flows[self.innermost()].jumps
+    }
+
+    /// Whether the loop of a way out is left by `break`.
+    pub fn breaks_of(&self, flow: usize) -> bool {
+        self.flows[flow].breaks
+    }
+
+    /// Whether a way out carries a value.
+    pub fn is_valued(&self, flow: usize) -> bool {
+        self.flows[flow].valued
+    }
+
+    /// To the end of the innermost construct, whose rest is skipped.
+    pub fn leave(&self) -> TokenStream {
+        match self.stack.last() {
+            Some(Construct { kind: Kind::Loop { .. }, label, .. }) => quote!(continue #label),
+            Some(Construct { label, .. }) => quote!(break #label ::core::option::Option::None),
+            None => quote!(::core::unreachable!()),
+        }
+    }
+
+    /// The vote of a region for the kinds of the ways out that are taken inside; nothing if there
+    /// are none.
+    pub fn vote(&mut self, region: &Ident, flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
+        let flows: Vec<usize> = flows.collect();
+        let outermost = *flows.iter().min()?;
+        self.votes += 1;
+        for &flow in &flows {
+            self.flows[flow].votes.push((self.votes, flow == outermost));
+        }
+        let vote = own_nth("vote", self.votes);
+        Some(quote!(#region.votes(#vote);))
+    }
+
+    /// Declares a way out.
+    pub fn declare(&self, flow: usize, value: &TokenStream, rt: &TokenStream) -> TokenStream {
+        let name = flow_name(flow);
+        let votes = &self.flows[flow].votes;
+        let declared = votes.iter().filter(|it| it.1).map(|it| own_nth("vote", it.0));
+        let all = votes.iter().rev().fold(quote!(()), |rest, it| {
+            let vote = own_nth("vote", it.0);
+            quote!((#vote, #rest))
+        });
+        quote! {
+            #(let #declared = #rt::vote();)*
+            let mut #name: #rt::Flow<_, #value> = #rt::flow(#all);
+        }
+    }
+}
+
+/// The name of a way out.
+pub fn flow_name(flow: usize) -> Ident {
+    own_nth("flow", flow)
+}
+
+/// The name of what a region remembers of it.
+pub fn held_flow_name(flow: usize) -> Ident {
+    own_nth("was", flow)
+}

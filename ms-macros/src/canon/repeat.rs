@@ -1,0 +1,259 @@
+//! `while`, `loop` and `for`: loops on tensors, and loops that are left by decisions on them.
+
+use super::branch::{State, Use};
+use super::context::flow_name;
+use super::jumps::{self, Jumps};
+use super::places;
+use super::{Rewriter, bare};
+use crate::names::own;
+use proc_macro2::{Span, TokenStream};
+use quote::{quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::visit_mut::VisitMut;
+use syn::{Block, Expr, Label, Lit, parse_quote};
+
+/// What repeats a body.
+enum Head {
+    /// `while`, with its condition.
+    While(Box<Expr>, Span),
+    /// `loop`.
+    Loop,
+    /// `for`.
+    For { pat: Box<syn::Pat>, over: Box<Expr> },
+}
+
+impl Rewriter<'_> {
+    /// Rewrites a loop.
+    pub fn repeat(&mut self, expr: &mut Expr, used: &Use) {
+        let (label, body, head) = match expr {
+            Expr::While(it) if is_true(&it.cond) => (&it.label, &it.body, Head::Loop),
+            Expr::While(it) => (&it.label, &it.body, Head::While(it.cond.clone(), it.cond.span())),
+            Expr::Loop(it) => (&it.label, &it.body, Head::Loop),
+            Expr::ForLoop(it) => (&it.label, &it.body, Head::For { pat: it.pat.clone(), over: it.expr.clone() }),
+            _ => return,
+        };
+        let undecided = match &head {
+            Head::While(cond, _) => !self.scopes.is_settled_condition(cond) && !has_let(cond),
+            Head::Loop => false,
+            Head::For { over, .. } => is_range(over),
+        };
+        let jumps = jumps::of_body(&self.scopes, body);
+        let managed = jumps.undecided || (undecided && jumps.any);
+        if !undecided && !managed {
+            return self.native_loop(expr);
+        }
+        let (label, body) = (label.clone(), body.clone());
+        *expr = self.region_loop(label, head, body, managed.then_some(jumps), used);
+    }
+
+    fn native_loop(&mut self, expr: &mut Expr) {
+        let label = match expr {
+            Expr::While(it) => &it.label,
+            Expr::Loop(it) => &it.label,
+            Expr::ForLoop(it) => &it.label,
+            _ => return,
+        };
+        let user = label.as_ref().map(|it| it.name.to_string());
+        let own = self.label("loop");
+        self.context.push_loop(own, user, false);
+        match expr {
+            Expr::While(it) => self.scoped(|this| {
+                this.condition(&mut it.cond);
+                this.used = Use::Statement;
+                this.visit_block_mut(&mut it.body);
+            }),
+            Expr::Loop(it) => {
+                self.used = Use::Statement;
+                self.visit_block_mut(&mut it.body);
+            }
+            Expr::ForLoop(it) => {
+                let over = (*it.expr).clone();
+                self.visit_expr_mut(&mut it.expr);
+                self.scoped(|this| {
+                    this.scopes.declare_items(&it.pat, &over);
+                    this.used = Use::Statement;
+                    this.visit_block_mut(&mut it.body);
+                });
+            }
+            _ => {}
+        }
+        self.context.pop();
+    }
+
+    fn region_loop(&mut self, user: Option<Label>, head: Head, body: Block, jumps: Option<Jumps>, used: &Use) -> Expr {
+        let rt = self.rt;
+        let places = places::changed(&self.scopes, |look| match &head {
+            Head::While(cond, _) => look.visit_loop(Some(cond), None, &body),
+            Head::Loop => look.visit_loop(None, None, &body),
+            Head::For { pat, .. } => look.visit_loop(None, Some(pat), &body),
+        });
+        let label = user.as_ref().map_or_else(|| self.label("repeat"), |it| it.name.clone());
+        let region = own("repeat");
+        let managed = jumps.is_some();
+        let at = match &head {
+            Head::While(_, at) => *at,
+            Head::For { over, .. } => over.span(),
+            Head::Loop => body.brace_token.span.open(),
+        };
+        let mut head = head;
+        match &mut head {
+            Head::For { over, .. } => {
+                self.imports.insert("Iterate");
+                self.visit_expr_mut(over);
+            }
+            Head::While(cond, _) => {
+                self.visit_expr_mut(cond);
+                **cond = bare(cond).clone();
+            }
+            Head::Loop => {}
+        }
+        let flow = self.context.push_loop(label.clone(), user.map(|it| it.name.to_string()), managed);
+        self.scopes.push();
+        if let Head::For { pat, over } = &head {
+            self.scopes.declare_items(pat, over);
+        }
+        let body: TokenStream = if managed {
+            let guarded = self.guard(body, &Use::Statement);
+            quote!(#guarded)
+        } else {
+            let mut body = body;
+            self.used = Use::Statement;
+            self.visit_block_mut(&mut body);
+            quote!(#body)
+        };
+        self.scopes.pop();
+        let flows = self.context.pop().flows;
+        let own_flow = flows.contains(&flow).then(|| flow_name(flow));
+        let vote = self.context.vote(&region, flows.iter().copied());
+        let state = State { rt, region: &region, places: &places, flows: &flows, own: Some(flow) };
+        let (held, carry) = (state.held(), state.carry());
+        let declared = own_flow.as_ref().map(|_| {
+            let value = if self.context.is_valued(flow) { quote!(_) } else { quote!(()) };
+            self.context.declare(flow, &value, rt)
+        });
+        let ends = own_flow.as_ref().map(|flow| quote!(if #flow.ends() { break; }));
+        let is_for = matches!(head, Head::For { .. });
+        let begin = own_flow.as_ref().map(|flow| {
+            let repeat = if is_for { quote!(#region.region()) } else { quote!(&#region) };
+            quote!(#flow.begin(#repeat);)
+        });
+        let test = test(&head, &region, own_flow.as_ref(), jumps.as_ref(), &carry);
+        let start = quote_spanned!(at=> #region.head(););
+        let repeat = quote! {
+            #label: loop {
+                #start
+                #carry
+                if #region.is_over() {
+                    #carry
+                    break;
+                }
+                #ends
+                #test
+                #begin
+                #body
+            }
+        };
+        let beyond = flows.iter().any(|it| *it != flow).then(|| {
+            let (outer, leave) = (flow_name(self.context.innermost()), self.context.leave());
+            quote!(if #outer.is_left() { #leave })
+        });
+        let is_endless = matches!(head, Head::Loop) && !self.context.breaks_of(flow);
+        let value = match (&own_flow, used) {
+            (Some(flow_name), _) if self.context.is_valued(flow) => quote!(#rt::given(#flow_name.take())),
+            _ if is_endless => {
+                let leave = self.context.leave();
+                quote!(#leave)
+            }
+            _ => quote!(),
+        };
+        match &head {
+            Head::For { over, .. } => parse_quote! {{
+                #declared
+                match #rt::Over(#over).iterate() {
+                    mut #region => {
+                        #vote
+                        #held
+                        #repeat
+                        #beyond
+                        #value
+                    }
+                }
+            }},
+            _ => {
+                let kind = quote_spanned!(at=> #rt::repeat());
+                parse_quote! {{
+                    #declared
+                    let mut #region = #kind;
+                    #vote
+                    #held
+                    #repeat
+                    #beyond
+                    #value
+                }}
+            }
+        }
+    }
+}
+
+/// What decides whether an iteration runs.
+fn test(
+    head: &Head,
+    region: &syn::Ident,
+    flow: Option<&syn::Ident>,
+    jumps: Option<&Jumps>,
+    carry: &TokenStream,
+) -> TokenStream {
+    match (head, flow) {
+        (Head::For { pat, .. }, _) => quote! {
+            let ::core::option::Option::Some(#pat) = #region.next() else { break };
+        },
+        (Head::While(cond, at), flow) => {
+            let test = match flow {
+                None => quote_spanned!(*at=> #region.test(#cond)),
+                Some(flow) => quote_spanned!(*at=> #region.test_unless(#cond, &#flow)),
+            };
+            quote! {
+                if !#test {
+                    break;
+                }
+                #carry
+            }
+        }
+        (Head::Loop, flow) => {
+            let cond = match flow {
+                Some(flow) if !jumps.is_some_and(|it| it.host_exit) => quote!(#flow.repeats()),
+                _ => quote!(true),
+            };
+            quote! {
+                if !#region.test(#cond) {
+                    break;
+                }
+                #carry
+            }
+        }
+    }
+}
+
+fn is_true(cond: &Expr) -> bool {
+    matches!(cond, Expr::Lit(it) if matches!(&it.lit, Lit::Bool(it) if it.value))
+}
+
+fn has_let(cond: &Expr) -> bool {
+    match cond {
+        Expr::Let(_) => true,
+        Expr::Binary(it) => has_let(&it.left) || has_let(&it.right),
+        _ => false,
+    }
+}
+
+/// Whether the expression is a call of `range`, as far as the text says; its type decides.
+pub fn is_range(expr: &Expr) -> bool {
+    match expr {
+        Expr::Paren(it) => is_range(&it.expr),
+        Expr::MethodCall(it) => it.method == "step" && is_range(&it.receiver),
+        Expr::Call(it) => {
+            matches!(&*it.func, Expr::Path(it) if it.path.segments.last().is_some_and(|it| it.ident == "range"))
+        }
+        _ => false,
+    }
+}
