@@ -113,9 +113,10 @@ impl Context {
 
     /// Notes a jump; gives the ways out of what it leaves, innermost first, that of the target last.
     pub fn jump(&mut self, target: Target, is_break: bool, valued: bool) -> Vec<usize> {
+        // Loops whose jumps are Rust's own are left with whatever is around them.
         let own = |it: &Construct| match it.kind {
-            Kind::Loop { flow, .. } | Kind::Body { flow, .. } => Some(flow),
-            Kind::Arm => None,
+            Kind::Loop { flow, managed: true, .. } | Kind::Body { flow, .. } => Some(flow),
+            _ => None,
         };
         let left: Vec<(usize, usize)> =
             (target.0..self.stack.len()).rev().filter_map(|i| own(&self.stack[i]).map(|flow| (i, flow))).collect();
@@ -171,7 +172,8 @@ impl Context {
 
     /// To the end of the innermost construct, whose rest is skipped.
     pub fn leave(&self) -> TokenStream {
-        match self.stack.last() {
+        let is_open = |it: &&Construct| !matches!(it.kind, Kind::Loop { managed: false, .. });
+        match self.stack.iter().rev().find(is_open) {
             Some(Construct { kind: Kind::Loop { .. }, label, .. }) => quote!(continue #label),
             Some(Construct { label, .. }) => quote!(break #label ::core::option::Option::None),
             None => quote!(::core::unreachable!()),

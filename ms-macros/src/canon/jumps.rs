@@ -6,7 +6,7 @@ use crate::resolve::Scopes;
 use quote::quote;
 use syn::visit::{self, Visit};
 use syn::visit_mut::VisitMut;
-use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, Item, Label, Stmt, parse_quote};
+use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, Item, Label, Pat, Stmt, parse_quote};
 
 impl Rewriter<'_> {
     /// A jump that leaves regions which may be under construction; nothing if it is Rust's own.
@@ -89,9 +89,12 @@ pub struct Jumps {
     pub host_exit: bool,
 }
 
-/// The jumps out of the body of a loop.
-pub fn of_body(scopes: &Scopes, body: &Block) -> Jumps {
+/// The jumps out of the body of a loop; for a `for` with what it binds, and what it runs over.
+pub fn of_body(scopes: &Scopes, items: Option<(&Pat, &Expr)>, body: &Block) -> Jumps {
     let mut scan = Scan { scopes: scopes.clone(), undecided: 0, loops: Vec::new(), found: Jumps::default() };
+    if let Some((pat, over)) = items {
+        scan.scopes.declare_items(pat, over);
+    }
     scan.visit_block(body);
     scan.found
 }
@@ -125,8 +128,7 @@ impl Scan {
         }
     }
 
-    fn inner_loop(&mut self, label: Option<&Label>, undecided: bool, body: &Block, look: impl FnOnce(&mut Self)) {
-        let undecided = undecided || of_body(&self.scopes, body).undecided;
+    fn inner_loop(&mut self, label: Option<&Label>, undecided: bool, look: impl FnOnce(&mut Self)) {
         self.loops.push(label.map(|it| it.name.to_string()));
         self.scoped(undecided, look);
         self.loops.pop();
@@ -144,16 +146,18 @@ impl<'ast> Visit<'ast> for Scan {
             Expr::Break(it) => self.jump(it.label.as_ref(), true),
             Expr::Continue(it) => self.jump(it.label.as_ref(), false),
             Expr::While(it) => {
-                let undecided = !self.scopes.is_settled_condition(&it.cond);
-                return self
-                    .inner_loop(it.label.as_ref(), undecided, &it.body, |this| visit::visit_expr_while(this, it));
+                let undecided =
+                    !self.scopes.is_settled_condition(&it.cond) || of_body(&self.scopes, None, &it.body).undecided;
+                return self.inner_loop(it.label.as_ref(), undecided, |this| visit::visit_expr_while(this, it));
             }
             Expr::Loop(it) => {
-                return self.inner_loop(it.label.as_ref(), false, &it.body, |this| visit::visit_expr_loop(this, it));
+                let undecided = of_body(&self.scopes, None, &it.body).undecided;
+                return self.inner_loop(it.label.as_ref(), undecided, |this| visit::visit_expr_loop(this, it));
             }
             Expr::ForLoop(it) => {
-                let undecided = super::repeat::is_range(&it.expr);
-                return self.inner_loop(it.label.as_ref(), undecided, &it.body, |this| this.visit_expr_for_loop(it));
+                let items = Some((&*it.pat, &*it.expr));
+                let undecided = super::repeat::is_range(&it.expr) || of_body(&self.scopes, items, &it.body).undecided;
+                return self.inner_loop(it.label.as_ref(), undecided, |this| this.visit_expr_for_loop(it));
             }
             Expr::Match(it) => {
                 self.visit_expr(&it.expr);

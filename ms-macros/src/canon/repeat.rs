@@ -37,7 +37,11 @@ impl Rewriter<'_> {
             Head::Loop => false,
             Head::For { over, .. } => is_range(over),
         };
-        let jumps = jumps::of_body(&self.scopes, body);
+        let items = match &head {
+            Head::For { pat, over } => Some((&**pat, &**over)),
+            _ => None,
+        };
+        let jumps = jumps::of_body(&self.scopes, items, body);
         let managed = jumps.undecided || (undecided && jumps.any);
         if !undecided && !managed {
             return self.native_loop(expr);

@@ -33,7 +33,6 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
             let names = &*__arg2;
             {
                 use ::ms::__rt::Compare as _;
-                use ::ms::__rt::Iterate as _;
                 let mut i = 0;
                 {
                     let mut __repeat = ::ms::__rt::repeat();
@@ -104,84 +103,16 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                     }
                 }
                 let mask = ::ms::__rt::Subject(&x).eq(&1.0);
-                {
-                    let __vote1 = ::ms::__rt::vote();
-                    let mut __flow2: ::ms::__rt::Flow<_, ()> = ::ms::__rt::flow((
-                        __vote1,
-                        (),
-                    ));
-                    match ::ms::__rt::Over(0..n).iterate() {
-                        mut __repeat => {
-                            __repeat.votes(__vote1);
-                            let mut __was2 = ::ms::__rt::held_flow();
-                            'repeat6: loop {
-                                __repeat.head();
-                                __repeat.carry_flow(&mut __was2, &mut __flow2, true);
-                                if __repeat.is_over() {
-                                    __repeat.carry_flow(&mut __was2, &mut __flow2, true);
-                                    break;
-                                }
-                                if __flow2.ends() {
-                                    break;
-                                }
-                                let ::core::option::Option::Some(k) = __repeat.next() else {
-                                    break
-                                };
-                                __flow2.begin(__repeat.region());
-                                {
-                                    let mut __region = ::ms::__rt::branch();
-                                    let mut __value = ::ms::__rt::held("the value");
-                                    let mut __was2 = ::ms::__rt::held_flow();
-                                    #[allow(unreachable_code, unused_labels)]
-                                    let __result = 'join8: {
-                                        if __region.test(__flow2.goes_on()) {
-                                            __region.save_flow(&mut __was2, &__flow2);
-                                            __region.begin();
-                                            let __arm = 'rest7: {
-                                                let __arm: () = {
-                                                    if k == n - 1 {
-                                                        {
-                                                            if __flow2.is_near() {
-                                                                break 'repeat6;
-                                                            }
-                                                            __flow2.leave();
-                                                            break 'rest7 ::core::option::Option::None;
-                                                        };
-                                                    }
-                                                };
-                                                ::core::option::Option::Some(__arm)
-                                            };
-                                            if __region.is_decided() {
-                                                break 'join8 __arm;
-                                            }
-                                            __region.first(&mut __value, __arm);
-                                            __region.carry_flow(&mut __was2, &mut __flow2);
-                                            __region.turn();
-                                        }
-                                        let __arm = ::core::option::Option::None;
-                                        if __region.is_decided() {
-                                            break 'join8 __arm;
-                                        }
-                                        __region.second(&mut __value, &__arm);
-                                        __region.carry_flow(&mut __was2, &mut __flow2);
-                                        __region.join();
-                                        __region.carry_flow(&mut __was2, &mut __flow2);
-                                        __region.value(__value, __arm)
-                                    };
-                                    match __result {
-                                        ::core::option::Option::Some(__arm) => __arm,
-                                        ::core::option::Option::None => continue 'repeat6,
-                                    }
-                                }
-                            }
-                        }
+                for k in 0..n {
+                    if k == n - 1 {
+                        break;
                     }
                 }
                 {
                     let mut __region = ::ms::__rt::branch();
                     let mut __value = ::ms::__rt::held("the value");
                     #[allow(unreachable_code, unused_labels)]
-                    let __result = 'join12: {
+                    let __result = 'join10: {
                         if let Some(first) = names.first() && first < "a"
                             && __region.test(::ms::__rt::Subject(&x).le(&n))
                         {
@@ -189,7 +120,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                             let __arm: Result<Tensor> = { fail(first) };
                             let __arm = ::core::option::Option::Some(__arm);
                             if __region.is_decided() {
-                                break 'join12 __arm;
+                                break 'join10 __arm;
                             }
                             __region.first(&mut __value, __arm);
                             __region.turn();
@@ -221,7 +152,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                         };
                         let __arm = ::core::option::Option::Some(__arm);
                         if __region.is_decided() {
-                            break 'join12 __arm;
+                            break 'join10 __arm;
                         }
                         __region.second(&mut __value, &__arm);
                         __region.join();
