@@ -1,7 +1,7 @@
 //! Cells in a row, as one part of a network.
 
 use crate::prelude::*;
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Apply, Arg, Bound, Carry, Device, Sink, switch};
 use std::ops::{Deref, DerefMut};
 
 /// A list of cells of one type, which a network holds and calls as it likes. Their parameters are
@@ -38,6 +38,52 @@ impl<C: Cell> CellList<C> {
     /// When `index` is beyond the end, as `Vec::insert`.
     pub fn insert(&mut self, index: usize, cell: C) {
         self.cells.insert(index, cell);
+    }
+
+    /// The cell number `index`, a number or a tensor of one: the first one for a smaller number,
+    /// and the last one for a larger one. Chosen by a tensor, all cells are in the graph, and only
+    /// one of them runs.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let layers = nn::CellList::<Box<dyn Layer>>::from(vec![Box::new(nn::Relu), Box::new(nn::Tanh)]);
+    /// let x = tensor![-1.0, 2.0];
+    /// assert_eq!(layers.select(&Tensor::scalar(0i64)).call(&x).to_vec::<f32>(), [0.0, 2.0]);
+    /// ```
+    pub fn select(&self, index: impl Into<Bound>) -> Selected<'_, C> {
+        Selected { cells: &self.cells, index: index.into() }
+    }
+}
+
+/// A cell of a [`CellList`] that is chosen when it is called.
+pub struct Selected<'a, C> {
+    cells: &'a [C],
+    index: Bound,
+}
+
+impl<C> Selected<'_, C> {
+    /// Calls the cell with one argument. The cells give structures of the same types.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`](crate::Code::Argument) when there is no cell, and
+    /// [`Code::TypeChange`](crate::Code::TypeChange) for results of different types.
+    #[track_caller]
+    pub fn call<'x, A: Clone, R: Carry<Device>>(&self, argument: A) -> R
+    where
+        C: Apply<'x, Argument = A, Output = R>,
+    {
+        self.with(|cell| cell.apply(argument.clone()))
+    }
+
+    /// What `f` gives for the cell: for cells of several arguments, and for their other methods.
+    ///
+    /// # Panics
+    /// As for [`Selected::call`].
+    #[track_caller]
+    pub fn with<R: Carry<Device>>(&self, f: impl Fn(&C) -> R) -> R {
+        let branches: Vec<_> = self.cells.iter().map(|cell| |_: &()| f(cell)).collect();
+        let branches: Vec<&dyn Fn(&()) -> R> = branches.iter().map(|it| it as _).collect();
+        switch(self.index.clone(), &branches, &())
     }
 }
 

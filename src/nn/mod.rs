@@ -12,7 +12,7 @@ mod pool;
 mod sequential;
 
 pub use activation::{Gelu, LogSoftmax, Relu, Sigmoid, Softmax, Tanh};
-pub use cell_list::CellList;
+pub use cell_list::{CellList, Selected};
 pub use conv::Conv2d;
 pub use dense::Dense;
 pub use dropout::Dropout;

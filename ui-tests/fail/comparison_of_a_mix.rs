@@ -1,3 +1,4 @@
+// Tensors compare with tensors, parameters and numbers, host values with their own kind.
 use ms::prelude::*;
 
 #[jit]

@@ -1,3 +1,4 @@
+// A tensor and a string do not compare.
 use ms::prelude::*;
 
 #[jit]

@@ -1,3 +1,4 @@
+// A condition is a bool, or a tensor with one bool.
 use ms::prelude::*;
 
 #[jit]

@@ -1,3 +1,4 @@
+// A number is no condition.
 use ms::prelude::*;
 
 #[jit]

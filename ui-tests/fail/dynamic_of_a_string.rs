@@ -1,3 +1,4 @@
+// `#[dynamic]` makes a tensor of a number.
 use ms::prelude::*;
 
 #[jit]

@@ -1,3 +1,4 @@
+// rustc's own errors in annotated bodies stand at the user's tokens.
 use ms::prelude::*;
 
 #[jit]

@@ -1,4 +1,4 @@
-//! `CellList`, `Sequential` and `nn::sequential!`.
+//! `CellList`, a cell of it chosen by a tensor, `Sequential` and `nn::sequential!`.
 use ms::prelude::*;
 
 #[cell]
@@ -17,6 +17,11 @@ impl Net {
     }
 }
 
+#[jit]
+fn chosen(layers: &nn::CellList<Box<dyn Layer>>, index: &Tensor, x: &Tensor) -> Tensor {
+    layers.select(index).call(x) + layers.select(0).with(|layer| layer.forward(x))
+}
+
 fn main() {
     let mut other = nn::CellList::new();
     other.push(Box::new(nn::Tanh) as Box<dyn Layer>);
@@ -26,6 +31,10 @@ fn main() {
         head: nn::sequential![nn::Dense::new(4, 2), nn::Relu, nn::Sequential::new().push(nn::Sigmoid)],
         other,
     };
+    for (index, want) in [(0i64, 2.0f32.tanh() * 2.0), (1, 2.0f32.tanh() + 2.0), (9, 2.0f32.tanh() + 2.0)] {
+        let got = chosen(&net.other, &Tensor::scalar(index), &Tensor::scalar(2.0f32)).item::<f32>();
+        assert!((got - want).abs() < 1e-6, "{got} {want}");
+    }
     let x = Tensor::ones([2, 4]);
     let eager = ms::with_context(Context { jit: false, ..ms::context() }, || net.call(&x));
     assert_eq!(net.call(&x).shape(), [2, 2]);
