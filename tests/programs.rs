@@ -2,6 +2,7 @@
 
 use ms::prelude::*;
 use ms::{context, with_context};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 #[cell]
 struct Network {
@@ -257,4 +258,58 @@ fn threads_share_the_model_that_a_function_makes() {
         calls.into_iter().map(|it| it.join().expect("the call returns")).collect()
     });
     assert!(first_calls.iter().all(|it| *it == first_calls[0]), "{first_calls:?}");
+}
+
+static VALUE: AtomicI64 = AtomicI64::new(5);
+
+#[jit]
+fn shadows_a_static(x: &Tensor) -> Tensor {
+    let value = 1;
+    x + value
+}
+
+/// P10; assigning to a static inside is a compile error, `ui-tests/fail/MS023_static_assignment.rs`.
+#[test]
+fn a_local_leaves_a_static_alone() {
+    assert_eq!(shadows_a_static(&Tensor::scalar(2.0f32)).item::<f32>(), 3.0);
+    assert_eq!(VALUE.load(Ordering::Relaxed), 5);
+}
+
+#[jit]
+fn if_net(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let mut out = Tensor::zeros_like(&x);
+    for _ in 0..100 {
+        if x < y {
+            x = x - y
+        } else {
+            x = x + y
+        }
+        out = out + &x;
+    }
+    out
+}
+
+#[jit]
+fn select_net(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let mut out = x.clone();
+    for _ in 0..100 {
+        let cond = x.lt(y);
+        x = ops::select(&cond, &(&x - y), &(&x + y));
+        out = out + &x;
+    }
+    out
+}
+
+/// P14 and P15.
+#[test]
+fn a_decision_in_a_loop_is_a_selection_in_a_loop() {
+    for f in [if_net, select_net] {
+        let run = || f(&Tensor::from_slice([1], &[0.0f32]), &Tensor::from_slice([1], &[1.0f32])).to_vec::<f32>();
+        for _ in 0..2 {
+            assert_eq!(run(), [-5050.0]);
+        }
+        assert_eq!(with_context(Context { jit: false, ..context() }, run), [-5050.0]);
+    }
 }

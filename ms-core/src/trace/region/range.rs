@@ -126,7 +126,8 @@ impl Bounds {
     /// The number of iterations, where it is fixed.
     pub fn count(&self) -> Option<usize> {
         let (first, stop, step) = (self.first.number()? as i128, self.stop.number()? as i128, self.step as i128);
-        let count = (stop - first + step - step.signum()).div_euclid(step);
+        let (span, step) = ((stop - first) * step.signum(), step.abs());
+        let count = (span + step - 1).div_euclid(step);
         Some(usize::try_from(count.max(0)).unwrap_or(usize::MAX))
     }
 
@@ -311,5 +312,26 @@ impl For<Device, Counting> {
         }
         let bounds = &self.source.bounds;
         self.source.numbers.get_or_insert_with(|| Range(bounds.clone()).into_iter()).next()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_count_as_rust_does() {
+        for (first, stop, step) in
+            [(0, 5, 1), (0, 5, 2), (0, 6, 2), (3, 3, 1), (5, 0, 1), (10, -5, -3), (0, 5, -1), (2, -4, -2)]
+        {
+            let mut want = Vec::new();
+            let mut i = first;
+            while (step > 0 && i < stop) || (step < 0 && i > stop) {
+                want.push(i);
+                i += step;
+            }
+            let got: Vec<i64> = range(first, stop).step(step).into_iter().map(|it| it.item()).collect();
+            assert_eq!(got, want, "{first}..{stop} by {step}");
+        }
     }
 }

@@ -95,11 +95,17 @@ impl<K: Kind> Repeat<K> {
     #[track_caller]
     #[inline]
     pub fn head(&mut self) {
+        self.start("condition");
+    }
+
+    #[track_caller]
+    #[inline]
+    fn start(&mut self, name: &str) {
         if K::DEVICE && dispatch_mode() == DispatchMode::Trace {
             let location = Location::caller();
             match &mut self.traced {
                 Some(it) => it.phase = Phase::End,
-                None => self.traced = Tracer::current().map(|it| Traced::new(Open::new(it, location), "condition")),
+                None => self.traced = Tracer::current().map(|it| Traced::new(Open::new(it, location), name)),
             }
         }
     }
@@ -107,7 +113,7 @@ impl<K: Kind> Repeat<K> {
     /// The same for a loop that counts.
     #[track_caller]
     pub(super) fn head_of(&mut self, bounds: &Bounds) {
-        self.head();
+        self.start("body");
         if let Some(it) = &mut self.traced
             && it.phase == Phase::Condition
         {
