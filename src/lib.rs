@@ -18,8 +18,9 @@ pub mod train;
 pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::effects::Level;
 pub use ms_core::session::{
-    All, CompileReport, Context, GradOperation, Mode, Precision, compile_report, context, grad, hessian, jacfwd,
-    jacrev, jit, jvp, linearize, retrace, set_context, value_and_grad, vjp, vmap, vmap_cells, with_context,
+    All, CompileReport, Context, GradOperation, Mode, Precision, compile_report, context, custom_vjp, grad, hessian,
+    jacfwd, jacrev, jit, jvp, linearize, recompute, retrace, set_context, value_and_grad, vjp, vmap, vmap_cells,
+    with_context,
 };
 pub use ms_core::trace::At;
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};

@@ -68,6 +68,49 @@ fn transforms_in_any_order() {
     both!("hessian of jit", |x| ms::hessian(ms::jit(cube))(x), three(), [18.0]);
 }
 
+/// The square, whose gradient is said to be ten times what it is.
+fn tenfold(x: &Tensor) -> Tensor {
+    ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (g * x * 20.0,))(x)
+}
+
+fn kept_short(x: &Tensor) -> Tensor {
+    ms::recompute(|x: &Tensor| (x * x).exp())(x)
+}
+
+#[test]
+fn functions_that_say_how_they_are_differentiated() {
+    let x = || tensor![1.0, 2.0];
+    both!("custom_vjp", tenfold, x(), [1.0, 4.0]);
+    both!("its gradient", |x| ms::grad(tenfold)(x), x(), [20.0, 40.0]);
+    both!("its second one", |x| ms::grad(ms::grad(tenfold))(x), x(), [20.0, 20.0]);
+    both!("its tangent", |x| ms::jvp(tenfold)(x, x).1, x(), [20.0, 80.0]);
+    both!("vmap of its gradient", |x| ms::vmap(ms::grad(tenfold))(x), x(), [20.0, 40.0]);
+    both!("gradient of its vmap", |x| ms::grad(ms::vmap(tenfold))(x), x(), [20.0, 40.0]);
+    both!("stop_gradient", |x| ms::grad(|x: &Tensor| ops::stop_gradient(x) * x)(x), tensor![3.0], [3.0]);
+    let (e, x) = (1f32.exp(), || tensor![1.0, 0.5]);
+    let r = 0.25f32.exp();
+    both!("recompute", kept_short, x(), [e, r]);
+    both!("its gradient", |x| ms::grad(kept_short)(x), x(), [2.0 * e, r]);
+    both!("its second one", |x| ms::grad(ms::grad(kept_short))(x), x(), [6.0 * e, 3.0 * r]);
+    both!("its tangent", |x| ms::jvp(kept_short)(x, x).1, x(), [2.0 * e, 0.5 * r]);
+    both!("vmap of its gradient", |x| ms::vmap(ms::grad(kept_short))(x), x(), [2.0 * e, r]);
+    both!("gradient of its vmap", |x| ms::grad(ms::vmap(kept_short))(x), x(), [2.0 * e, r]);
+}
+
+/// What a recomputed function captures has gradients; what a custom one does has none.
+#[test]
+fn captured_parameters() {
+    let (x, w) = (tensor![1.0, 2.0], Parameter::new(tensor![3.0, 5.0], "w"));
+    let gradients = |f: &dyn Fn(&Tensor) -> Tensor| {
+        let g = ms::grad(|x: &Tensor| f(x)).wrt((At::<0>, w.clone()))(&x);
+        (g.0.to_vec::<f32>(), g.1.to_vec::<f32>())
+    };
+    let got = gradients(&|x| ms::recompute(|x: &Tensor| x * &w * &w)(x));
+    assert_eq!(got, (vec![9.0, 25.0], vec![6.0, 20.0]));
+    let got = gradients(&|x| ms::custom_vjp(|x: &Tensor| x * &w, |_: &Tensor, _: &Tensor, g: &Tensor| (g * &w,))(x));
+    assert_eq!(got, (vec![3.0, 5.0], vec![0.0, 0.0]));
+}
+
 #[test]
 fn arguments_and_parameters_by_choice() {
     let (x, y) = (tensor![1.0, 2.0], tensor![3.0, 5.0]);
@@ -100,6 +143,9 @@ fn what_is_refused_has_a_code() {
     let error = refused(&|| drop(ms::grad(|n: &Tensor| n + n)(&Tensor::from_slice([1], &[1i64]))));
     assert_eq!(error.code(), Code::NoGradient);
     assert!(error.to_string().contains("input 0"), "{error}");
+    let wrong = |x: &Tensor| ms::custom_vjp(cube, |_: &Tensor, _: &Tensor, g: &Tensor| (g.sum((), false),))(x);
+    let error = refused(&|| drop(ms::grad(wrong)(&x)));
+    assert_eq!(error.code(), Code::Shape, "{error}");
     let error = refused(&|| drop(ms::vjp(cube)(&x).1(&tensor![1.0])));
     assert_eq!(error.code(), Code::Shape);
     let error = refused(&|| drop(ms::jvp(cube)(&x, &tensor![1.0f64, 2.0].cast(DType::F64))));

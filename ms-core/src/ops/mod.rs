@@ -77,6 +77,7 @@ primitives! {
     constant::{ CONSTANT };
     conv::{ CONV, CONV_INPUT_GRAD, CONV_WEIGHT_GRAD };
     cumulative::{ CUMPROD, CUMSUM };
+    custom_vjp::{ CUSTOM_VJP };
     depend::{ DEPEND };
     distribution::{ RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM };
     division::{ DIV, FLOOR_DIV, FMOD, RECIPROCAL, REMAINDER };
@@ -97,6 +98,7 @@ primitives! {
     permute::{ PERMUTE };
     power::{ POW };
     print::{ PRINT };
+    recompute::{ RECOMPUTE };
     reduction::{ ALL, ANY, MAX, MIN, PROD, SUM };
     reshape::{ RESHAPE };
     rounding::{ CEIL, FLOOR, ROUND, TRUNC };

@@ -21,6 +21,7 @@ mod inline;
 mod interface;
 mod pass;
 mod pipeline;
+mod settle;
 mod uniform;
 mod views;
 
@@ -34,4 +35,5 @@ pub use inline::Inline;
 pub use interface::Interface;
 pub use pass::{Pass, PassContext, PassStatistics, Report};
 pub use pipeline::{PASSES, Watch, inline_all, optimize, optimize_watched, optimize_with, pass_by_name};
+pub use settle::Settle;
 pub use views::Views;

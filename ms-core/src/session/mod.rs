@@ -1,9 +1,11 @@
 //! Call sites, eager execution, the tape, gradients, settings: the only module that sees all the
 //! others.
 
+mod anew;
 mod call;
 mod compiled;
 mod context;
+mod custom;
 mod derived;
 mod differentiable;
 mod disk;
@@ -30,6 +32,7 @@ mod vmap;
 pub use call::{Call, Entered, JitFn, JitReturn};
 pub use compiled::{Compiled, Derivative};
 pub use context::{Context, Mode, Precision, context, set_context, with_context};
+pub use custom::{Recompute, WithVjp, custom_vjp, recompute};
 pub use derived::{Derived, Mode as DerivativeMode};
 pub use differentiable::{Differentiable, Gradients, Wrt};
 pub use disk::{CacheUse, Site, cache_options, cache_path, cache_use, flush_cache};

@@ -161,6 +161,15 @@ impl Recording {
         }
     }
 
+    /// The tensors of the result, by a node of another op that holds the graph. Asked of a trace
+    /// only.
+    ///
+    /// # Errors
+    /// What the tracer refuses.
+    pub fn by(&self, op: Op, attrs: Attrs) -> Result<Vec<Tensor>> {
+        Ok(self.node(op, attrs, &[], Vec::new(), true)?.0)
+    }
+
     fn pulled(&self, differentiated: usize, seeds: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         let Self::Trace { inputs, targets, .. } = self else { unreachable!("asked of a trace only") };
         let wrt: Vec<usize> = (0..*targets).collect();

@@ -45,6 +45,9 @@ pub trait Followed<S: 'static>: Arguments {
 
     /// The arguments, and the one at the end.
     fn split_last<'a>(arguments: <Self::Longer as Arguments>::Refs<'a>) -> (Self::Refs<'a>, &'a S);
+
+    /// The arguments with that one at the end.
+    fn with_last<'a, 'b: 'a>(arguments: Self::Refs<'b>, last: &'a S) -> <Self::Longer as Arguments>::Refs<'a>;
 }
 
 /// [`Arguments`] that compiled functions can take.
@@ -240,6 +243,14 @@ macro_rules! followed {
 
             fn split_last<'a>(arguments: <Self::Longer as Arguments>::Refs<'a>) -> (Self::Refs<'a>, &'a S) {
                 (($(arguments.$i,)*), arguments.$last)
+            }
+
+            fn with_last<'a, 'b: 'a>(
+                arguments: Self::Refs<'b>,
+                last: &'a S,
+            ) -> <Self::Longer as Arguments>::Refs<'a> {
+                let _ = arguments;
+                ($(arguments.$i,)* last,)
             }
         }
     )*};

@@ -2,7 +2,7 @@
 //! that an output of interest depends on.
 
 use crate::ir::{Graph, Node};
-use crate::ops::{self, CALL, Derivative, IF, SCAN, ScanOperands, WHILE};
+use crate::ops::{self, CALL, CUSTOM_VJP, CustomVjp, Derivative, IF, RECOMPUTE, SCAN, ScanOperands, WHILE};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -128,7 +128,11 @@ impl Activity {
             let [a, b] = [0, 1].map(|at| self.outputs_of(&node.regions[at], operands[1..].to_vec()));
             return join(a, &b);
         }
-        if node.op == CALL.op() {
+        if node.op == CUSTOM_VJP.op() {
+            let at = CustomVjp::of(&node.attrs);
+            return (0..node.outputs.len()).map(|it| it < at.results && any(&operands[..at.targets])).collect();
+        }
+        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
             return self.outputs_of(&node.regions[0], operands.to_vec());
         }
         vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.outputs.len()]
@@ -145,7 +149,11 @@ impl Activity {
             let [a, b] = [0, 1].map(|at| self.inputs_of(&node.regions[at], results.to_vec()));
             return [vec![false], join(a, &b)].concat();
         }
-        if node.op == CALL.op() {
+        if node.op == CUSTOM_VJP.op() {
+            let at = CustomVjp::of(&node.attrs);
+            return (0..node.inputs.len()).map(|it| it < at.targets && any(&results[..at.results])).collect();
+        }
+        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
             return self.inputs_of(&node.regions[0], results.to_vec());
         }
         vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.inputs.len()]

@@ -1,13 +1,14 @@
 //! Forward mode: a graph with the tangents of its values.
 
 use super::activity::{Activity, Loop};
+use super::custom::push_custom;
 use super::emit::{emit, emit_node, tracer};
 use super::linear::{self, Pushed};
 use super::reverse::input_types;
 use super::stacks::{counts, zeros_of};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::{self, CALL, IF, Lowering, SCAN, WHILE};
+use crate::ops::{self, CALL, CUSTOM_VJP, IF, Lowering, RECOMPUTE, SCAN, WHILE};
 use crate::tensor::{Attr, Attrs, Tensor, apply};
 use crate::trace;
 use rustc_hash::FxHashMap;
@@ -177,11 +178,17 @@ impl Forward {
     }
 
     fn control(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
-        if node.op == CALL.op() {
+        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
             let callee = self.region(&node.regions[0], &varied(operands), &[])?;
             let inputs = [tensors(operands), tangents(operands)].concat();
-            let outputs = emit(&CALL, Attrs::none(), &[callee.graph], &inputs)?;
+            let outputs = emit(ops::definition(node.op), Attrs::none(), &[callee.graph], &inputs)?;
             return Ok(paired(outputs, &callee.varied));
+        }
+        if node.op == CUSTOM_VJP.op() {
+            let given: Vec<Option<Tensor>> = operands.iter().map(|it| it.tangent.clone()).collect();
+            let (outputs, tangents) = push_custom(node, &tensors(operands), &given)?;
+            let outputs = outputs.into_iter().zip(tangents);
+            return Ok(outputs.map(|(tensor, tangent)| Dual { tensor, tangent }).collect());
         }
         if node.op == IF.op() {
             return self.branch(node, operands);

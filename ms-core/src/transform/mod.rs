@@ -1,6 +1,7 @@
 //! Graph to graph: derivatives.
 
 mod activity;
+mod custom;
 mod emit;
 mod expand;
 mod forward;

@@ -6,7 +6,7 @@ use super::split::{Policy, Residual};
 use super::stacks::{zero_stack, zeros_of};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{CALL, IF};
+use crate::ops::{CALL, CUSTOM_VJP, IF, RECOMPUTE};
 use crate::tensor::{Attrs, Tensor, Type};
 use crate::trace;
 use smallvec::SmallVec;
@@ -47,6 +47,12 @@ impl Reverse {
         }
         if node.op == IF.op() {
             return self.branch(node, operands, wanted);
+        }
+        if node.op == CUSTOM_VJP.op() {
+            return self.custom(node, operands);
+        }
+        if node.op == RECOMPUTE.op() {
+            return self.recompute(node, operands, &wanted);
         }
         match super::activity::Loop::of(node) {
             Some(parts) => self.repeat(node, &parts, operands, wanted),

@@ -116,20 +116,34 @@ impl Reverse {
     ) -> Result<Differentiated> {
         let own = graph.inputs().len();
         let active = self.activity.active(graph, &flags(own, wrt), &flags(graph.outputs().len(), seeds));
+        let joint = self.joint(graph, wrt, seeds, &active, lengths)?;
+        let parts = split(&joint, own, graph.outputs().len(), policy);
+        let (forward, backward, residuals) = (parts.forward, parts.backward, parts.residuals);
+        Ok(Differentiated { forward, backward, residuals, seeds: seeds.to_vec() })
+    }
+
+    /// The graph that gives the outputs of `graph`, then the gradients of the inputs `wrt`, from
+    /// the inputs and the cotangents of the outputs `seeds`.
+    pub fn joint(
+        &self,
+        graph: &Graph,
+        wrt: &[usize],
+        seeds: &[usize],
+        active: &[bool],
+        lengths: &[(usize, usize)],
+    ) -> Result<Graph> {
+        let own = graph.inputs().len();
         let mut types = input_types(graph);
         types.extend(seeds.iter().map(|&at| graph.ty(graph.outputs()[at]).clone()));
-        let joint = trace::build(graph.name(), &types, |inputs| {
+        trace::build(graph.name(), &types, |inputs| {
             let (inputs, cotangents) = inputs.split_at(own);
-            let replay = self.replay(graph, inputs, &active)?;
+            let replay = self.replay(graph, inputs, active)?;
             let mut outputs = replay.outputs(graph);
             let seeds = seeds.iter().map(|&at| graph.outputs()[at]).zip(cotangents.iter().cloned());
             let seeds = seeds.filter(|(value, _)| active[value.0 as usize]).collect();
             outputs.extend(replay.pull(graph, wrt, seeds, lengths)?);
             Ok(outputs)
-        })?;
-        let parts = split(&joint, own, graph.outputs().len(), policy);
-        let (forward, backward, residuals) = (parts.forward, parts.backward, parts.residuals);
-        Ok(Differentiated { forward, backward, residuals, seeds: seeds.to_vec() })
+        })
     }
 
     /// Applies a graph to tensors of the graph that is built now, and keeps the steps through

@@ -263,6 +263,21 @@ fn direction(graph: &Graph) -> Graph {
     tangent.expect("a tangent")
 }
 
+/// What is computed anew is computed twice, whatever passes see of it.
+#[test]
+fn recomputing_survives_the_passes() {
+    let text = "
+        graph @f(%x: f64[]) -> (f64[]) { %a = exp %x : f64[] %b = sin %a : f64[] return %b }
+        graph @main(%x: f64[]) -> (f64[]) { %y = NODE @f %x : f64[] return %y }";
+    for (node, times) in [("recompute", 2), ("call", 1)] {
+        let graph = parse_graph(&text.replace("NODE", node)).expect(node);
+        let both = value_and_grad(&graph, &[0], 1, false).expect(node);
+        let both = crate::optimize::optimize(both, &crate::optimize::PassContext::default());
+        let exps = both.nodes().filter(|(_, node)| node.op == ops::EXP.op()).count();
+        assert_eq!(exps, times, "{node}: {both}");
+    }
+}
+
 #[test]
 fn split_passes_only_what_crosses() {
     let ty = Type::of(DType::F32, &[3]);

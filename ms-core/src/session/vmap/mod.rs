@@ -1,12 +1,12 @@
 //! A function over many lanes: `vmap`.
 
-mod anew;
 mod axes;
 mod ensemble;
 
 pub use axes::{Axes, IntoLanes};
 pub use ensemble::{Member, vmap_cells};
 
+use super::anew;
 use super::call::{JitFn, JitReturn};
 use super::context;
 use super::jit::site;

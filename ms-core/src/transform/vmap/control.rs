@@ -4,7 +4,7 @@ use super::masked::Loop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, subgraphs};
-use crate::ops::{self, ASSERT, CALL, IF, Lanes, PRINT, SCAN, ScanOperands, WHILE};
+use crate::ops::{self, ASSERT, CALL, CUSTOM_VJP, IF, Lanes, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE};
 use crate::tensor::{Attrs, Tensor};
 use std::sync::Arc;
 
@@ -29,7 +29,27 @@ impl Batcher {
         if node.op == SCAN.op() {
             return self.scan(node, operands);
         }
+        if node.op == RECOMPUTE.op() {
+            let callee = self.region(&node.regions[0], &flags(operands), &[])?;
+            let outputs = emit(node, Attrs::none(), &[callee.graph], &tensors(operands))?;
+            return Ok(outputs.into_iter().zip(callee.mapped).map(Value::new).collect());
+        }
+        if node.op == CUSTOM_VJP.op() {
+            return self.custom(node, operands);
+        }
         Err(Error::new(Code::Verify, format!("`{}` cannot be mapped over lanes", node.op.name())))
+    }
+
+    /// A graph with a derivative of its own: all values have lanes, so that gradients have them.
+    fn custom(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+        let all = |region: &Arc<Graph>| {
+            let (inputs, outputs) = (vec![true; region.inputs().len()], vec![true; region.outputs().len()]);
+            Ok(self.region(region, &inputs, &outputs)?.graph)
+        };
+        let regions: Result<Vec<Arc<Graph>>> = node.regions.iter().map(all).collect();
+        let inputs: Result<Vec<Tensor>> = operands.iter().map(|it| self.spread(it)).collect();
+        let outputs = emit(node, node.attrs.clone(), &regions?, &inputs?)?;
+        Ok(outputs.into_iter().map(|it| Value::new((it, true))).collect())
     }
 
     fn call(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {

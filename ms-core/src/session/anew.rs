@@ -1,9 +1,9 @@
 //! Functions that hold values of their own: traced at every call, compiled once for each graph.
 
+use super::call::JitReturn;
+use super::compiled::Compiled;
+use super::context;
 use crate::error::{OrRaise, Result};
-use crate::session::call::JitReturn;
-use crate::session::compiled::Compiled;
-use crate::session::context;
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, leaves, run_traced};
 use std::collections::VecDeque;

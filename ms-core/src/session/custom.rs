@@ -1,0 +1,231 @@
+//! Functions that say how their derivatives are taken: `custom_vjp`, `recompute`.
+
+use super::anew::call_anew;
+use super::context;
+use super::derived::rebuilt;
+use super::differentiable::{Target, Wrt};
+use super::grad_operation::check_seeds;
+use super::record::record;
+use super::select::{All, Select};
+use super::tape::Tape;
+use crate::error::{OrRaise, Result};
+use crate::ops::{self, CUSTOM_VJP, RECOMPUTE};
+use crate::tensor::{Attrs, Tensor};
+use crate::trace::{
+    Arguments, Followed, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, leaves, run_nested,
+};
+use smallvec::smallvec;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// Whether eager ops are recorded, and what is recorded has to be a graph.
+fn is_recorded() -> bool {
+    Tape::current().is_some() && context::read(|it| it.jit)
+}
+
+/// The transform behind [`recompute`].
+pub struct Recompute<F> {
+    f: F,
+    location: &'static Location<'static>,
+}
+
+impl<Args, F> Transform<Args> for Recompute<F>
+where
+    Args: TracedArguments,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+{
+    type Output = F::Output;
+    const CAPTURES: bool = F::CAPTURES;
+
+    fn sign(&self, sink: &mut dyn Sink) {
+        self.f.sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
+        if Tracer::current().is_some() {
+            let recorded = record("recompute", Wrt::default(), |_| self.f.invoke(arguments), self.location);
+            let (template, recording) = recorded.or_raise();
+            return rebuilt(&template, recording.by(RECOMPUTE.op(), Attrs::none()).or_raise());
+        }
+        match is_recorded() {
+            true => call_anew::<Args, F::Output>("recompute", arguments, |arguments| {
+                <Self as Transform<Args>>::call(self, arguments)
+            }),
+            false => self.f.invoke(arguments),
+        }
+    }
+}
+
+/// The function `f`, of whose values gradients keep the arguments and what it captures, and compute
+/// the rest a second time: less memory for more time (activation checkpointing).
+///
+/// Under a gradient the function is traced, so that it does not read values of tensors.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{grad, recompute}};
+/// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
+/// let block = |x: &Tensor| ops::mul(ops::mul(x, x), x);
+/// assert_eq!(grad(recompute(block))(&x).to_vec::<f32>(), [3.0, 12.0]);
+/// ```
+#[track_caller]
+pub fn recompute<'f, Args, F>(f: F) -> Transformed<'f, Args, Recompute<F>>
+where
+    Args: TracedArguments,
+    F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
+{
+    Transformed::new(Recompute { f, location: Location::caller() })
+}
+
+/// The transform behind [`custom_vjp`].
+pub struct WithVjp<Args, F, B> {
+    f: F,
+    backward: B,
+    location: &'static Location<'static>,
+    arguments: PhantomData<Args>,
+}
+
+/// The arguments of the backward function: those of the forward one, its result, and the gradient
+/// of that.
+type Backward<Args, R> = <<Args as Followed<R>>::Longer as Followed<R>>::Longer;
+
+impl<Args, F, B> Transform<Args> for WithVjp<Args, F, B>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
+{
+    type Output = F::Output;
+    const CAPTURES: bool = F::CAPTURES || B::CAPTURES;
+
+    fn sign(&self, sink: &mut dyn Sink) {
+        self.f.sign(sink);
+        self.backward.sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
+        if let Some(tracer) = Tracer::current() {
+            return self.in_trace(&tracer, arguments).map_err(|it| it.at(self.location)).or_raise();
+        }
+        match is_recorded() {
+            true => call_anew::<Args, F::Output>("custom_vjp", arguments, |arguments| {
+                <Self as Transform<Args>>::call(self, arguments)
+            }),
+            false => self.f.invoke(arguments),
+        }
+    }
+}
+
+/// Calls `then` with the arguments that hold the tensors of these values.
+fn with_tensors<Args: Arguments, R>(
+    arguments: Args::Refs<'_>,
+    values: &[Tensor],
+    then: impl FnOnce(Args::Refs<'_>) -> R,
+) -> R
+where
+    All: Select<Args>,
+{
+    let (at, mut result, mut then) = (Cell::new(0), None, Some(then));
+    let next = |_: &Tensor| values[at.replace(at.get() + 1)].clone();
+    All.substitute(arguments, &next, &mut |arguments| {
+        result = then.take().map(|then| then(arguments));
+    });
+    result.expect("a choice calls its continuation once")
+}
+
+impl<Args, F, B> WithVjp<Args, F, B>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
+{
+    fn in_trace(&self, tracer: &Tracer, arguments: Args::Refs<'_>) -> Result<F::Output> {
+        let mut wrt = Wrt::default();
+        All.collect(arguments, &mut wrt);
+        wrt.check()?;
+        let value = |target: &Target| match target {
+            Target::Tensor(tensor) => tensor.clone(),
+            Target::Parameter(parameter) => parameter.value(),
+        };
+        let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
+        // The tensors of arguments alone, where parameters stand in between.
+        let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
+            let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
+            tensors.map(|(_, it)| it.clone()).collect()
+        };
+        let enter = || -> Result<Vec<Tensor>> {
+            let given: Vec<Tensor> = targets.iter().map(|it| tracer.input(it.ty())).collect();
+            for (target, input) in wrt.targets().iter().zip(&given) {
+                if let Target::Parameter(parameter) = target {
+                    tracer.bind_slot(parameter, input, false)?;
+                }
+            }
+            Ok(given)
+        };
+        let (template, forward) = run_nested(tracer, "forward", || {
+            let given = enter()?;
+            let result = with_tensors::<Args, _>(arguments, &of_arguments(&given), |it| self.f.invoke(it));
+            let results = leaves(&result);
+            Ok((result, results))
+        })?;
+        let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
+        let ((), backward) = run_nested(tracer, "backward", || {
+            let given = enter()?;
+            let results: Vec<Tensor> = types.iter().map(|ty| tracer.input(ty.clone())).collect();
+            let gradient = |result: &Tensor| match result.dtype().is_float() {
+                true => tracer.input(result.ty()),
+                false => ops::zeros_like(result),
+            };
+            let gradients: Vec<Tensor> = results.iter().map(gradient).collect();
+            let (out, dout) = (rebuilt(&template, results), rebuilt(&template, gradients));
+            let gradients = with_tensors::<Args, _>(arguments, &of_arguments(&given), |arguments| {
+                let longer = Args::with_last(arguments, &out);
+                self.backward.invoke(<Args::Longer as Followed<F::Output>>::with_last(longer, &dout))
+            });
+            let gradients = leaves(&gradients);
+            check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
+            Ok(((), gradients))
+        })?;
+        let attrs = Attrs::new([targets.len().into(), forward.captures.len().into(), types.len().into()]);
+        let inputs: Vec<Tensor> = targets.iter().chain(&forward.captures).chain(&backward.captures).cloned().collect();
+        let outputs = forward.graph.outputs().iter().map(|&it| forward.graph.ty(it).clone()).collect();
+        let regions = smallvec![forward.graph.clone(), backward.graph];
+        let mut outputs = tracer.region_node(CUSTOM_VJP.op(), attrs, regions, &inputs, outputs, self.location)?;
+        for (parameter, value) in forward.writes.iter().zip(outputs.split_off(types.len())) {
+            tracer.bind_slot(parameter, &value, true)?;
+        }
+        Ok(rebuilt(&template, outputs))
+    }
+}
+
+/// The function `f` with a derivative of its own: `backward` takes the arguments, the result, and
+/// the gradient of the result, and gives the gradients of all arguments, as a tuple. What either
+/// function captures has no gradient.
+///
+/// Under a gradient both functions are traced, so that they do not read values of tensors.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{custom_vjp, grad}};
+/// let clipped = custom_vjp(
+///     |x: &Tensor| ops::mul(x, x),
+///     |x: &Tensor, _: &Tensor, g: &Tensor| (ops::minimum(ops::mul(g, x), 2.0),),
+/// );
+/// let x = Tensor::from_slice([2], &[1.0f32, 5.0]);
+/// assert_eq!(grad(clipped)(&x).to_vec::<f32>(), [1.0, 2.0]);
+/// ```
+///
+/// # Errors
+/// A call that is traced raises [`Code::Shape`](crate::Code::Shape) or
+/// [`Code::DType`](crate::Code::DType) where a gradient is of another type than its argument.
+#[track_caller]
+pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Transformed<'f, Args, WithVjp<Args, F, B>>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient> + 'f,
+{
+    Transformed::new(WithVjp { f, backward, location: Location::caller(), arguments: PhantomData })
+}

@@ -1,0 +1,94 @@
+//! Derivatives of graphs that say how they are taken.
+
+use super::emit::{emit, tracer, zeros};
+use super::regions::{placed, positions};
+use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
+use super::split::pruned;
+use crate::error::Result;
+use crate::ir::{Graph, Node};
+use crate::ops::{self, CALL, CustomVjp, RECOMPUTE};
+use crate::tensor::{Attrs, Tensor, Type};
+use std::sync::Arc;
+
+impl Reverse {
+    /// A graph with a derivative of its own.
+    pub(super) fn custom(&self, node: &Node, operands: &[Tensor]) -> Result<(Vec<Tensor>, Pull)> {
+        let at = CustomVjp::of(&node.attrs);
+        let outputs = emit(&CALL, Attrs::none(), &[node.regions[0].clone()], &operands[..at.captured])?;
+        let backward = node.regions[1].clone();
+        let (results, operands) = (outputs[..at.results].to_vec(), operands.to_vec());
+        let pull: Pull = Box::new(move |cotangents| {
+            let floats = results.iter().zip(cotangents).filter(|(result, _)| result.dtype().is_float());
+            let cotangents = floats.map(|(result, it)| it.clone().unwrap_or_else(|| zeros(&result.ty())));
+            let inputs: Vec<Tensor> = operands[..at.targets]
+                .iter()
+                .chain(&results)
+                .cloned()
+                .chain(cotangents)
+                .chain(operands[at.captured..].iter().cloned())
+                .collect();
+            let gradients = emit(&CALL, Attrs::none(), &[backward.clone()], &inputs)?;
+            Ok(placed(operands.len(), &(0..at.targets).collect::<Vec<_>>(), gradients))
+        });
+        Ok((outputs, pull))
+    }
+
+    /// A graph whose values are computed again, from operands that wait for the gradients: so no
+    /// pass takes the first values for the second ones.
+    pub(super) fn recompute(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
+        let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
+        let backward = Arc::new(self.again(&node.regions[0], &wrt, &seeds)?);
+        let outputs = emit(&RECOMPUTE, Attrs::none(), &[node.regions[0].clone()], operands)?;
+        let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
+        let operands = operands.to_vec();
+        let pull: Pull = Box::new(move |cotangents| {
+            let arrived = cotangents.iter().flatten().next().expect("a gradient reaches the node");
+            let mut inputs: Vec<Tensor> = operands.iter().map(|it| ops::depend(it, arrived)).collect();
+            inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
+            let gradients = emit(&CALL, Attrs::none(), &[backward.clone()], &inputs)?;
+            Ok(placed(operands.len(), &wrt, gradients))
+        });
+        Ok((outputs, pull))
+    }
+
+    /// The graph that gives the gradients of the inputs `wrt` from the inputs and the gradients of
+    /// the outputs `seeds`.
+    fn again(&self, graph: &Graph, wrt: &[usize], seeds: &[usize]) -> Result<Graph> {
+        let active =
+            self.activity.active(graph, &flags(graph.inputs().len(), wrt), &flags(graph.outputs().len(), seeds));
+        let mut joint = self.joint(graph, wrt, seeds, &active, &[])?;
+        joint.set_outputs(joint.outputs()[graph.outputs().len()..].to_vec());
+        Ok(pruned(&joint))
+    }
+}
+
+/// The results of a graph with a derivative of its own, and the tangents of the float ones: by the
+/// transpose of that derivative.
+pub(super) fn push_custom(
+    node: &Node,
+    operands: &[Tensor],
+    tangents: &[Option<Tensor>],
+) -> Result<(Vec<Tensor>, Vec<Option<Tensor>>)> {
+    let at = CustomVjp::of(&node.attrs);
+    let outputs = tracer().inline(&node.regions[0], &operands[..at.captured])?;
+    let results = &outputs[..at.results];
+    let floats: Vec<usize> = (0..at.results).filter(|&it| results[it].dtype().is_float()).collect();
+    let first = at.targets + at.results;
+    let wrt: Vec<usize> = (first..first + floats.len()).collect();
+    let mut transposed = value_and_grad(&node.regions[1], &wrt, at.targets, true)?;
+    transposed.set_outputs(transposed.outputs()[at.targets..].to_vec());
+    let tangents = tangents[..at.targets].iter().zip(operands);
+    let tangents = tangents.map(|(tangent, operand)| tangent.clone().unwrap_or_else(|| zeros(&operand.ty())));
+    let inputs: Vec<Tensor> = operands[..at.targets]
+        .iter()
+        .chain(results)
+        .cloned()
+        .chain(floats.iter().map(|&it| zeros(&results[it].ty())))
+        .chain(operands[at.captured..].iter().cloned())
+        .chain(tangents)
+        .collect();
+    let mut pushed = tracer().inline(&pruned(&transposed), &inputs)?.into_iter();
+    let tangent = |it: usize| if floats.contains(&it) { pushed.next() } else { None };
+    let tangents = (0..outputs.len()).map(tangent).collect();
+    Ok((outputs, tangents))
+}
