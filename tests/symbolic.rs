@@ -236,3 +236,53 @@ fn the_attribute_declares_sizes() {
         assert_eq!(head.call(&data(&[batch, 3])).shape(), [batch, 2]);
     }
 }
+
+#[jit(dims(x = [n, _]))]
+fn grown(x: &Tensor) -> Tensor {
+    let mut y = if ops::sum(x, (), false) > 0.0 { x * 2.0 } else { 1.0 - x };
+    while ops::sum(&y, (), false) < 100.0 {
+        y = &y * 2.0 + 0.5;
+    }
+    for _ in ms::range(0, 3) {
+        y = &y - ops::mean(&y, 0, true);
+    }
+    y
+}
+
+fn grown_in_rust(x: &Tensor) -> Tensor {
+    let sum = |x: &Tensor| ops::sum(x, (), false).item::<f32>();
+    let mut y = if sum(x) > 0.0 { x * 2.0 } else { 1.0 - x };
+    while sum(&y) < 100.0 {
+        y = &y * 2.0 + 0.5;
+    }
+    for _ in 0..3 {
+        y = &y - ops::mean(&y, 0, true);
+    }
+    y
+}
+
+#[test]
+fn control_flow_serves_every_size() {
+    for n in [3, 1, 40] {
+        let x = data(&[n, 4]);
+        for x in [x.clone(), &x + 1.5] {
+            let (got, want) = (grown(&x), grown_in_rust(&x));
+            let distance = ops::max(ops::abs(&got - &want), (), false).item::<f32>();
+            assert!(got.shape() == want.shape() && distance < 1e-4, "{n}: {distance}");
+        }
+    }
+}
+
+#[test]
+fn lanes_and_gradients_of_every_size() {
+    let shapes: &[&[&[usize]]] = &[&[&[3, 8]], &[&[1, 8]], &[&[20, 8]]];
+    let cases: &[Function] = &[
+        |x| ms::vmap(|row: &Tensor| ops::softmax(row, 0) * ops::sum(row, (), false))(&x[0]),
+        |x| ms::vmap(ms::grad(|row: &Tensor| ops::sum(ops::tanh(row).square(), (), false)))(&x[0]),
+        |x| ms::grad(|x: &Tensor| ops::sum(ms::vmap(|row: &Tensor| ops::exp(row))(x), (), false))(&x[0]),
+        |x| ms::jvp(|x: &Tensor| ops::sum(ops::tanh(x) * x, 1, false))(&x[0], &x[0]).1,
+    ];
+    for &case in cases {
+        check(&[&["batch", "_"]], shapes, case);
+    }
+}
