@@ -1,5 +1,5 @@
-//! What a call costs: one-element ops, the unrolled loop of 200 iterations, the training step of
-//! the digits MLP. `cargo bench --bench steps`; `peers/steps.py` measures the same on PyTorch.
+//! What a call costs: one-element ops, the unrolled loop of 200 iterations, branches and loops on
+//! tensors, the training step of the digits MLP. `cargo bench --bench steps`; `peers/steps.py` measures the same on PyTorch.
 
 use ms::prelude::*;
 use std::hint::black_box;
@@ -40,6 +40,39 @@ fn unrolled(input_x: &Tensor, input_y: &Tensor) -> Tensor {
     output
 }
 
+#[jit]
+fn branches(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let mut out = Tensor::zeros_like(&x);
+    for _ in 0..100 {
+        if x < y {
+            x = x - y;
+        } else {
+            x = x + y;
+        }
+        out = out + &x;
+    }
+    out
+}
+
+#[jit]
+fn selects(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let mut out = x.clone();
+    for _ in 0..100 {
+        let cond = x.lt(y);
+        x = ops::select(&cond, &(&x - y), &(&x + y));
+        out = out + &x;
+    }
+    out
+}
+
+/// A loop of a thousand iterations whose end is known when it runs.
+#[jit]
+fn device_loop(x: &Tensor, limit: &Tensor) -> Tensor {
+    ops::while_loop(|x: &Tensor| x.lt(limit), |x| x + 1.0, x.clone())
+}
+
 #[cell]
 struct Mlp {
     fc1: nn::Dense,
@@ -64,6 +97,19 @@ fn main() {
     let first = start.elapsed();
     let [later] = medians(1000, [&mut || drop(black_box(unrolled(&x, &y)))]);
     println!("200 iterations unrolled   first {first:>10.1?}   later  {later:>10.1?}   (= {result})");
+
+    for (name, function, arguments) in [
+        ("100 branches", &branches as &dyn Fn(&Tensor, &Tensor) -> Tensor, [0.0, 1.0]),
+        ("100 selects", &selects, [0.0, 1.0]),
+        ("device loop of 1000", &device_loop, [0.0, 1000.0]),
+    ] {
+        let [x, y] = arguments.map(|it: f32| Tensor::scalar(it));
+        let start = Instant::now();
+        let result = function(&x, &y).item::<f32>();
+        let first = start.elapsed();
+        let [later] = medians(1000, [&mut || drop(black_box(function(&x, &y)))]);
+        println!("{name:<25} first {first:>10.1?}   later  {later:>10.1?}   (= {result})");
+    }
 
     let net = || Mlp { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) };
     let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));

@@ -57,12 +57,23 @@ impl Parallel {
     }
 }
 
+impl Parallel {
+    /// How long a call takes, in nanoseconds: a wide vector takes about one per instruction of 64
+    /// lanes.
+    fn nanos(&self, extents: &[u64]) -> usize {
+        let points = extents.iter().fold(1usize, |all, &it| all.saturating_mul(it as usize));
+        points.saturating_mul(self.insts) / 64
+    }
+}
+
 impl KernelCode for Parallel {
+    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
+        (self.nanos(extents) < 2 * CHUNK_NANOS).then(|| self.code.clone())
+    }
+
     unsafe fn call(&self, block: &[u64]) {
         let extents = &block[..self.loops];
-        let points = extents.iter().fold(1usize, |all, &it| all.saturating_mul(it as usize));
-        // A wide vector takes about a nanosecond per instruction of 64 lanes.
-        let nanos = points.saturating_mul(self.insts) / 64;
+        let nanos = self.nanos(extents);
         if nanos < 2 * CHUNK_NANOS {
             // SAFETY: the caller's contract is the same.
             return unsafe { self.code.call(block) };

@@ -96,6 +96,12 @@ pub trait KernelCode: Send + Sync {
     /// kernel reads, and that nobody touches meanwhile where it writes. A written place may be
     /// read by the kernel itself only at the very same loop indices.
     unsafe fn call(&self, block: &[u64]);
+
+    /// Code that does the same for calls of these extents, if there is a shorter way for them.
+    fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
+        let _ = extents;
+        None
+    }
 }
 
 /// A compiled plan. Re-entrant: concurrent runs have an arena each.

@@ -3,7 +3,7 @@
 use super::{Dce, Pass, PassContext};
 use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
 use crate::ops::{CALL, CONSTANT, FULL, IF, SCAN, ScanOperands, WHILE};
-use crate::tensor::{Attr, Attrs};
+use crate::tensor::{Attr, Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -29,7 +29,7 @@ impl Pass for Interface {
         }
         let used = used(graph);
         let calls = results_of_calls(graph, &used);
-        let mut shared: FxHashMap<(*const Graph, Vec<usize>, Vec<Input>), Arc<Graph>> = FxHashMap::default();
+        let mut shared = Shared::default();
         let mut rewriter = Rewriter::new(graph);
         for (_, node) in graph.nodes() {
             let dead = !node.outputs.is_empty() && !node.outputs.iter().any(|it| used[it.0 as usize]);
@@ -88,6 +88,10 @@ fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec
     calls
 }
 
+/// Graphs that were made, by the one that each was made of, the outputs that it keeps, and what
+/// became of inputs.
+type Shared = FxHashMap<(*const Graph, Vec<usize>, Vec<Input>), Arc<Graph>>;
+
 /// What becomes of an input of the node's graphs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Input {
@@ -98,7 +102,7 @@ enum Input {
     /// It is this operand of the node.
     Operand(usize),
     /// It is this constant.
-    Constant(Attrs, bool),
+    Constant(Op, Attrs),
 }
 
 /// What a node shall take and give.
@@ -237,7 +241,7 @@ impl Slim {
                 && graph.ty(operand) == ty
                 && let Some(constant) = graph.producer(operand).filter(|it| is_small_constant(it))
             {
-                return Input::Constant(constant.attrs.clone(), constant.op == FULL.op());
+                return Input::Constant(constant.op, constant.attrs.clone());
             }
             // The first input with this operand stands for the others.
             let same = (0..input).find(|&other| {
@@ -269,7 +273,7 @@ impl Slim {
         node: &Node,
         operands: &[ValueId],
         context: &PassContext,
-        shared: &mut FxHashMap<(*const Graph, Vec<usize>, Vec<Input>), Arc<Graph>>,
+        shared: &mut Shared,
     ) -> Values {
         // A result that nothing uses is no result; any value stands for it.
         let mut values: SmallVec<[Option<ValueId>; 4]> = node.outputs.iter().map(|_| None).collect();
@@ -313,9 +317,8 @@ impl Slim {
         }
         for (i, input) in self.inputs.iter().enumerate() {
             match input {
-                Input::Constant(attrs, full) => {
-                    let op = if *full { FULL.op() } else { CONSTANT.op() };
-                    let id = out.add_node(Node::new(op, attrs.clone(), []), [cut.ty(cut.inputs()[i]).clone()]);
+                Input::Constant(op, attrs) => {
+                    let id = out.add_node(Node::new(*op, attrs.clone(), []), [cut.ty(cut.inputs()[i]).clone()]);
                     map[i] = out.node(id).outputs[0];
                 }
                 Input::Operand(operand) => map[i] = map[operand - self.first],

@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::check::{Checker, malformed};
-use super::repeat::{Chain, Place as CarryPlace, Repeated, Series, Trips};
+use super::repeat::{Chain, Cycle, Place as CarryPlace, Repeated, Series, Trips};
 use super::run::{Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
@@ -139,7 +139,8 @@ impl Loader<'_> {
                     self.push_address(arg.buffer, arg.offset)?;
                     self.words.template.extend(arg.strides.iter().map(|&it| it as u64));
                 }
-                Ok(Step::Kernel { code: code.clone(), words: first..self.next_word() })
+                let code = code.at(&self.words.template[first..first + loops]).unwrap_or_else(|| code.clone());
+                Ok(Step::Kernel { code, words: first..self.next_word() })
             }
             PlanStep::Product { a, b, out } => {
                 if a.dtype != out.dtype || b.dtype != out.dtype {
@@ -269,14 +270,13 @@ impl Loader<'_> {
     }
 
     /// Carries by who takes over from whom.
-    #[expect(clippy::type_complexity, reason = "two lists")]
     fn chains(
         &mut self,
         step: &Loop,
         heads: &[usize],
         inputs: &[usize],
         outputs: &[usize],
-    ) -> Result<(Vec<Chain>, Vec<SmallVec<[usize; 2]>>)> {
+    ) -> Result<(Vec<Chain>, Vec<Cycle>)> {
         let mut follower: Vec<Option<usize>> = vec![None; step.carries.len()];
         for (to, carry) in step.carries.iter().enumerate() {
             if let NextCarry::From(from) = carry.next {
@@ -312,7 +312,7 @@ impl Loader<'_> {
         }
         let mut cycles = Vec::new();
         for start in 0..step.carries.len() {
-            let mut cycle = SmallVec::new();
+            let mut cycle = Cycle::new();
             let mut at = start;
             while !std::mem::replace(&mut seen[at], true) {
                 cycle.push(at);

@@ -20,8 +20,7 @@ pub(super) struct Repeated {
     pub carries: Vec<Place>,
     /// Each begins with a computed carry; in the order of these.
     pub chains: Vec<Chain>,
-    /// Carries that take over from each other in a circle, each from the one before.
-    pub cycles: Vec<SmallVec<[usize; 2]>>,
+    pub cycles: Vec<Cycle>,
     pub sequences: Vec<Series>,
     pub series: Vec<Series>,
     /// The position of the first output in the block.
@@ -31,6 +30,9 @@ pub(super) struct Repeated {
     /// What changes from one iteration to the next.
     pub varying: Vec<Patch>,
 }
+
+/// Carries that take over from each other in a circle, each from the one before.
+pub(super) type Cycle = SmallVec<[usize; 2]>;
 
 /// Words of the addresses where a carry begins, and where its last value goes.
 pub(super) struct Place {
