@@ -8,6 +8,7 @@ mod axis;
 mod batching;
 pub mod body;
 mod check;
+mod compositions;
 mod conv_geometry;
 mod conv_lanes;
 mod convolution;
@@ -120,6 +121,7 @@ primitives! {
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{Batching, Lanes, batch};
 pub use check::{fits, infer, verify, verify_one};
+pub use compositions::*;
 pub use convolution::*;
 pub use creation::*;
 pub use def::{Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Types, Vjp};

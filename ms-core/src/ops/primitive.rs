@@ -49,6 +49,9 @@ macro_rules! primitives_with_attributes {
 }
 
 primitive_objects! {
+    Addcdiv addcdiv(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand);
+    Addcmul addcmul(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand);
+    Lerp lerp(start: impl AsTensor, end: impl AsTensor, weight: impl IntoOperand);
     Abs abs(x: impl AsTensor);
     ACos acos(x: impl AsTensor);
     Acosh acosh(x: impl AsTensor);
@@ -142,6 +145,7 @@ primitive_objects! {
 }
 
 primitives_with_attributes! {
+    AddN() addn(tensors: &[impl AsTensor]) -> Tensor = super::addn(tensors);
     AdaptiveAvgPool2D(output_size: [usize; 2]) adaptive_avg_pool2d(x: impl AsTensor) -> Tensor = super::adaptive_avg_pool2d(x, *output_size);
     Argmax(axis: isize) argmax(x: impl AsTensor) -> Tensor = super::argmax(x, *axis);
     Argmin(axis: isize) argmin(x: impl AsTensor) -> Tensor = super::argmin(x, *axis);
@@ -194,6 +198,7 @@ primitives_with_attributes! {
     TopK() topk(x: impl AsTensor, k: usize) -> (Tensor, Tensor) = super::topk(x, k, -1, true);
     Tril(diagonal: isize) tril(x: impl AsTensor) -> Tensor = super::tril(x, *diagonal);
     Triu(diagonal: isize) triu(x: impl AsTensor) -> Tensor = super::triu(x, *diagonal);
+    Unstack(axis: isize) unstack(x: impl AsTensor) -> Vec<Tensor> = super::unstack(x, *axis);
     Zeros() zeros(shape: impl IntoDims, dtype: DType) -> Tensor = Tensor::zeros_of(shape, dtype);
 }
 

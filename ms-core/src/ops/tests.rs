@@ -308,3 +308,30 @@ fn pictures_in_another_size() {
         check(interpolate(&x, &[2, 3], linear(true)), &[1, 1, 2, 3], &[0.0, 2.0, 4.0, 0.0, 2.0, 4.0]);
     });
 }
+
+#[test]
+fn usual_compositions() {
+    const INF: f32 = f32::INFINITY;
+    run(|| {
+        check(addn(&[tensor![[1.], [2.]], tensor![[3., 4.]]]), &[2, 2], &[4.0, 5.0, 5.0, 6.0]);
+        check(exp2(tensor![3, -2]), &[2], &[8.0, 0.25]);
+        check(
+            logaddexp(tensor![INF, -INF, -INF, 0.], tensor![INF, -INF, INF, -INF]),
+            &[4],
+            &[f64::INFINITY, f64::NEG_INFINITY, f64::INFINITY, 0.0],
+        );
+        check(isclose(tensor![INF, INF, 1.], tensor![INF, -INF, INF], 1e-5, 1e-8, false), &[3], &[1.0, 0.0, 0.0]);
+        check(isclose(tensor![f32::NAN], tensor![f32::NAN], 1e-5, 1e-8, false), &[1], &[0.0]);
+        check(isclose(tensor![3, 4], tensor![3, 5], 0.0, 0.5, false), &[2], &[1.0, 0.0]);
+        check(lerp(tensor![0., 10.], tensor![4., 20.], tensor![1., 0.5]), &[2], &[4.0, 15.0]);
+        check(unstack(counted([2, 3]), -1)[2].clone(), &[2], &[2.0, 5.0]);
+        assert!(unstack(counted([2, 0]), 1).is_empty());
+        assert_eq!(meshgrid(&[tensor![1], tensor![2, 3], tensor![4, 5]])[1].shape(), [1, 2, 2]);
+        check(count_nonzero(counted([2, 3]), [0, 1]), &[], &[5.0]);
+    });
+    assert_eq!(refused(|| addn::<Tensor>(&[])), Code::Argument);
+    assert_eq!(refused(|| outer(counted([2, 2]), counted([2]))), Code::Shape);
+    assert_eq!(refused(|| bmm(counted([2, 2]), counted([2, 2]))), Code::Shape);
+    assert_eq!(refused(|| meshgrid(&[counted([2, 2])])), Code::Shape);
+    assert_eq!(refused(|| unstack(counted([2]), 1)), Code::OutOfRange);
+}
