@@ -15,12 +15,6 @@ const STATEMENTS: usize = 14;
 /// Rounds of a loop at most.
 const ROUNDS: usize = 4;
 
-/// Whether loops are decided by tensors.
-const TENSOR_LOOPS: bool = false;
-
-/// Whether jumps are decided by tensors.
-const TENSOR_JUMPS: bool = false;
-
 /// SplitMix64.
 struct Random(u64);
 
@@ -304,7 +298,7 @@ impl Writer {
             return;
         }
         let mut condition = if decided { self.tensor_condition() } else { self.condition() };
-        if !TENSOR_JUMPS || !self.loops.iter().all(|it| it.by_tensor) {
+        if !self.loops.iter().all(|it| it.by_tensor) {
             if decided {
                 return;
             }
@@ -332,7 +326,7 @@ impl Writer {
     }
 
     fn while_or_loop(&mut self, depth: usize, block: &mut Block) {
-        let (label, on_tensor) = (self.fresh(), TENSOR_LOOPS && self.random.often(6));
+        let (label, on_tensor) = (self.fresh(), self.random.often(6));
         let rounds = 1 + self.random.below(ROUNDS);
         let around = Around { label, by_tensor: on_tensor, on_tensor };
         if self.random.often(7) {
