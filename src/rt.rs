@@ -1,7 +1,7 @@
 //! What the expansions of the macros call. No part of the interface.
 
 pub use crate::statics::*;
-pub use ms_core::session::{Differentiable, JitFn, Wrt, jit, type_key};
+pub use ms_core::session::{Differentiable, JitFn, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
     Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, LazyInline, Name, Over, Sink, Size, Sizes, Subject,

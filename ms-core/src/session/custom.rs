@@ -19,9 +19,9 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// Whether eager ops are recorded, and what is recorded has to be a graph.
+/// Whether eager ops are recorded.
 fn is_recorded() -> bool {
-    Tape::current().is_some() && context::read(|it| it.jit)
+    Tape::current().is_some()
 }
 
 /// The transform behind [`recompute`].
@@ -48,7 +48,7 @@ where
             let (template, recording) = recorded.or_raise();
             return rebuilt(&template, recording.by(RECOMPUTE.op(), Attrs::none()).or_raise());
         }
-        match is_recorded() {
+        match is_recorded() && context::read(|it| it.jit) {
             true => call_anew::<Args, F::Output>("recompute", arguments, |arguments| {
                 <Self as Transform<Args>>::call(self, arguments)
             }),

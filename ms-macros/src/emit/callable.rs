@@ -215,7 +215,7 @@ impl VisitMut for Borrow {
     }
 }
 
-fn output(sig: &Signature) -> TokenStream {
+pub(super) fn output(sig: &Signature) -> TokenStream {
     match &sig.output {
         ReturnType::Default => quote!(()),
         ReturnType::Type(_, ty) => quote!(#ty),

@@ -1,7 +1,7 @@
 //! `#[cell]` on structs and impls.
 
 use super::func::{self, Compiles, Func};
-use super::{callable, fields, lazy};
+use super::{bprop, callable, fields, lazy};
 use crate::args::{FieldArgs, ItemArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
@@ -70,6 +70,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
     let type_name = type_name(&item.self_ty);
     let mut extra = TokenStream::new();
     let mut construct = None;
+    let (has_bprop, mut diverted) = (bprop::is_given(&item), None);
     for member in &mut item.items {
         let ImplItem::Fn(method) = member else { continue };
         if method.sig.ident == "new" && take_flag(&mut method.attrs, "lazy_inline", diags) {
@@ -77,9 +78,13 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
         }
         if method.sig.ident == "construct" {
             construct = Some(method.clone());
+            if has_bprop {
+                diverted = bprop::divert(method, names);
+            }
             *member = ImplItem::Verbatim(compiled(method, &type_name, names, diags));
         }
     }
+    item.items.extend(diverted.map(ImplItem::Fn));
     // `construct` is rewritten already, and stands in the impl as tokens.
     canon::methods(&mut item, &names.rt(), diags);
     if let Some(construct) = construct {

@@ -1,5 +1,6 @@
 //! What each attribute emits.
 
+mod bprop;
 mod callable;
 pub mod cell;
 pub mod class;
