@@ -247,3 +247,47 @@ fn what_does_not_fit_is_refused() {
         assert!(error.to_string().contains(want), "{error}\n{want}");
     }
 }
+
+#[test]
+fn random_numbers_behind_a_decision_of_each_lane() {
+    random::set_seed(5);
+    let sometimes = |x: &Tensor| {
+        ops::cond(x.gt(0.0), |x: &Tensor| x + random::uniform([20], 0.0, 1.0), |x| x * Tensor::ones([20]), x)
+    };
+    let xs = tensor![1.0, -1.0, 1.0];
+    both(|| {
+        let twice = vmap(|x: &Tensor| (sometimes(x), sometimes(x), random::uniform([20], 0.0, 1.0)))(&xs);
+        assert_eq!(f32s(&twice.0.at(1)), [-1.0; 20]);
+        let drawn = [twice.0.at(0), twice.0.at(2), twice.1.at(0), twice.1.at(2), &twice.2.at(0) + 1.0];
+        for (i, one) in drawn.iter().enumerate() {
+            assert!(f32s(one).iter().all(|it| (1.0..2.0).contains(it)));
+            assert!(drawn[..i].iter().all(|other| f32s(other) != f32s(one)));
+        }
+    });
+}
+
+/// Newton's iteration for a root, by an `if` and a `while` of annotated code.
+#[jit]
+fn solved(a: &Tensor) -> Tensor {
+    let mut x = a.clone();
+    if a > 1.0 {
+        x = ops::while_loop(|x: &Tensor| ops::abs(x * x - a).gt(1e-4), |x| (x + a / x) * 0.5, x);
+    } else {
+        x = x * a;
+    }
+    x
+}
+
+#[test]
+fn decisions_of_annotated_code_are_those_of_each_lane() {
+    let xs = tensor![4.0, 0.5, 2.0, -1.0];
+    let each = |f: &dyn Fn(&Tensor) -> Tensor| (0..4).map(|i| f(&xs.at(i)).item::<f32>()).collect::<Vec<_>>();
+    let near = |got: &Tensor, want: &[f32]| {
+        assert!(f32s(got).iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-4), "{got}, not {want:?}");
+    };
+    both(|| {
+        near(&vmap(solved)(&xs), &each(&solved));
+        near(&vmap(grad(solved))(&xs), &each(&|x| grad(solved)(x)));
+        near(&grad(vmap(solved))(&xs), &each(&|x| grad(solved)(x)));
+    });
+}

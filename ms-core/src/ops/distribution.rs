@@ -6,9 +6,9 @@
 
 use super::philox::Stream;
 use super::slice::narrow;
-use super::{Arrays, Batching, Lanes, add, concat, iota, mul, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
+use super::{Arrays, Batching, Lanes, add, concat, full_of, iota, mul, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Tensor, Type};
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Type};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -181,9 +181,10 @@ fn drawn_apart(lanes: &Lanes<'_>) -> Result<Outputs> {
     if !lanes.mapped[0] {
         return lanes.apply(&lanes.fronted(&[(0, lanes.size)]), lanes.inputs);
     }
-    // Odd multiples of the golden ratio of 64 bits tell the seeds of the lanes apart.
-    let golden = Tensor::scalar(0x9E37_79B9_7F4A_7C15u64);
-    let lane = iota(&[lanes.size, Dim::new(1)][..], 0, DType::U64) + Tensor::scalar(1u64);
+    // Multiples of the golden ratio of 64 bits tell the seeds of the lanes apart.
+    let number = |value: u64| full_of([1], value, DType::U64);
+    let lane = add(iota(&[lanes.size, Dim::new(1)][..], 0, DType::U64), number(1));
+    let golden = number(0x9E37_79B9_7F4A_7C15);
     let (seed, counter) = (narrow(&lanes.inputs[0], 1, 0, 1), narrow(&lanes.inputs[0], 1, 1, 1));
     let states = concat(&[add(seed, mul(lane, golden)), counter], 1);
     Lanes { inputs: &[states], ..*lanes }.one_by_one()

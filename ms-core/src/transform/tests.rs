@@ -7,7 +7,7 @@ use crate::tensor::{Array, DType};
 use crate::trace;
 
 /// Graphs of float inputs, all of type f64[], with points to differentiate at.
-const GRAPHS: &[(&str, &str, &[&[f64]])] = &[
+pub(super) const GRAPHS: &[(&str, &str, &[&[f64]])] = &[
     (
         "if",
         "
@@ -184,7 +184,7 @@ fn evaluate(graph: &Graph, inputs: &[f64]) -> Vec<f64> {
 }
 
 /// The graph of a function's gradients alone, weighted: a function again.
-fn gradient(graph: &Graph) -> Graph {
+pub(super) fn gradient(graph: &Graph) -> Graph {
     let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
     let both = value_and_grad(graph, &wrt, 1, false).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let types: Vec<Type> = both.inputs().iter().map(|&it| both.ty(it).clone()).collect();

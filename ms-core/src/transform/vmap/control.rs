@@ -1,7 +1,7 @@
 //! Calls, branches and loops over lanes.
 
 use super::masked::Loop;
-use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors};
+use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, subgraphs};
 use crate::ops::{self, ASSERT, CALL, CUSTOM_VJP, IF, Lanes, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE};
@@ -11,17 +11,18 @@ use std::sync::Arc;
 impl Batcher {
     /// A node with regions over lanes.
     pub(super) fn control(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
-        if node.op == CALL.op() {
-            return self.call(node, operands);
-        }
         if node.op == IF.op() {
             let (condition, given) = operands.split_first().expect("an `if` has a condition");
             let apart = self.has_lanes() && node.regions.iter().any(has_effects);
             return match condition.mapped {
                 true if apart => self.one_by_one(node, operands),
                 true => self.choice(node, &condition.tensor, given),
-                false => self.branch(node, condition, given),
+                false => whole(given).and_then(|()| self.branch(node, condition, given)),
             };
+        }
+        whole(operands)?;
+        if node.op == CALL.op() {
+            return self.call(node, operands);
         }
         if node.op == WHILE.op() {
             return self.repeat(node, operands);
@@ -176,5 +177,5 @@ fn rows(sequence: &Value) -> Value {
     if !sequence.mapped || is_stack(&sequence.tensor.ty()) {
         return sequence.clone();
     }
-    Value { tensor: ops::transpose(&sequence.tensor, 0, 1), mapped: true }
+    Value::new((ops::transpose(&sequence.tensor, 0, 1), true))
 }

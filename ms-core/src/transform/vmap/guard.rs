@@ -1,11 +1,12 @@
 //! Code that runs for lanes which would not run it by themselves.
 
-use super::{Batcher, Value, build, emit, flags, is_stack, tensors};
-use crate::error::{Code, Error, Result};
+use super::{Batcher, Value, build, emit, flags, is_stack, tensors, whole};
+use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
 use crate::ops::{self, CALL, IF, Lowering, OpDef, WHILE};
 use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor};
 use smallvec::smallvec;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Elementwise ops that are no danger to a lane which does not want them; see [`is_tame`].
@@ -80,22 +81,16 @@ pub(super) fn beside(mask: &Tensor, rank: usize) -> Tensor {
 impl Batcher {
     /// An `if` whose condition is a matter of each lane: both arms, and a choice.
     pub(super) fn choice(&self, node: &Node, condition: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
-        let arm = |at: usize, active: &Tensor| match is_tame(&node.regions[at]) {
-            true => self.replay(&node.regions[at], operands.to_vec()),
-            false => self.guarded(node, at, active, operands),
+        let arm = |at: usize, active: &Tensor| {
+            let side = |it: &Value| it.sides.as_ref().map_or_else(|| it.clone(), |it| it[at].clone());
+            let operands: Vec<Value> = operands.iter().map(side).collect();
+            match is_tame(&node.regions[at]) {
+                true => self.replay(&node.regions[at], operands),
+                false => self.guarded(node, at, active, &operands),
+            }
         };
         let (yes, no) = (arm(0, condition)?, arm(1, &ops::logical_not(condition))?);
-        yes.iter().zip(&no).map(|(yes, no)| Ok(Value::new((self.chosen(condition, yes, no)?, true)))).collect()
-    }
-
-    /// The first value in the lanes of a mask, the second one in the others.
-    pub(super) fn chosen(&self, mask: &Tensor, yes: &Value, no: &Value) -> Result<Tensor> {
-        let ty = yes.tensor.ty();
-        if is_stack(&ty) {
-            return Err(Error::new(Code::Verify, format!("no choice between stacks `{ty}`")).with_op("vmap"));
-        }
-        let rank = ty.rank() + usize::from(!yes.mapped);
-        Ok(ops::select(beside(mask, rank), &yes.tensor, &no.tensor))
+        Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(condition, yes, no)).collect())
     }
 
     /// The arm of an `if` for the lanes that take it, on operands that they could have; zeros
@@ -110,6 +105,7 @@ impl Batcher {
             let (active, given) = inputs.split_first().expect("the mask stands first");
             let given: Vec<Value> = given.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
             let results = self.replay(region, self.protected(active, &given))?;
+            whole(&results)?;
             outputs = flags(&results);
             Ok(tensors(&results))
         })?;
@@ -139,6 +135,16 @@ impl Batcher {
         };
         operands.iter().map(protect).collect()
     }
+}
+
+/// The first value in the lanes of a mask, the second one in the others.
+fn chosen(mask: &Tensor, yes: Value, no: Value) -> Value {
+    let ty = yes.tensor.ty();
+    if is_stack(&ty) {
+        return Value { tensor: yes.tensor.clone(), mapped: true, sides: Some(Rc::new([yes, no])) };
+    }
+    let rank = ty.rank() + usize::from(!yes.mapped);
+    Value::new((ops::select(beside(mask, rank), &yes.tensor, &no.tensor), true))
 }
 
 /// Zeros of a type; an empty stack.

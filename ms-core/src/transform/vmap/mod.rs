@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::panic::Location;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The graph that gives for all lanes what `graph` gives for one. `operands` and `results` say
@@ -38,7 +39,7 @@ pub fn vmap(
     let types: Vec<Type> =
         graph.inputs().iter().zip(&mapped).map(|(&it, &mapped)| batcher.ty(graph.ty(it), mapped)).collect();
     trace::build(graph.name(), &types, |inputs| {
-        let inputs = inputs.iter().zip(&mapped).map(|(it, &mapped)| Value { tensor: it.clone(), mapped }).collect();
+        let inputs = inputs.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
         let outputs = batcher.replay(graph, inputs)?;
         let given = outputs.into_iter().zip(results).enumerate();
         given
@@ -70,6 +71,10 @@ struct Value {
     tensor: Tensor,
     /// Whether each lane has its own.
     mapped: bool,
+    /// Of a stack that a branch gives of which each lane takes a side: what either side gives.
+    /// Stacks of different sizes make no one stack; the branch that takes this one takes the same
+    /// sides.
+    sides: Option<Rc<[Value; 2]>>,
 }
 
 /// A region over lanes: its graph, and which outputs have lanes.
@@ -105,7 +110,7 @@ fn flags(values: &[Value]) -> Vec<bool> {
 
 impl Value {
     fn new((tensor, mapped): (Tensor, bool)) -> Self {
-        Self { tensor, mapped }
+        Self { tensor, mapped, sides: None }
     }
 }
 
@@ -184,6 +189,7 @@ impl Batcher {
         let graph = trace::build(region.name(), &types, |inputs| {
             let inputs = inputs.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
             let results = self.replay(region, inputs)?;
+            whole(&results)?;
             outputs = flags(&results);
             outputs.iter_mut().zip(spread).for_each(|(mapped, &spread)| *mapped |= spread);
             let given = results.iter().zip(&outputs);
@@ -208,8 +214,23 @@ fn build(
     })
 }
 
-fn tracer() -> std::rc::Rc<Tracer> {
+fn tracer() -> Rc<Tracer> {
     Tracer::current().expect("a graph over lanes is built by a tracer")
+}
+
+/// Whether no value is a stack of two sides.
+fn whole(values: &[Value]) -> Result<()> {
+    match values.iter().find(|it| it.sides.is_some()) {
+        None => Ok(()),
+        Some(value) => {
+            let message = format!(
+                "`{}`, which a loop in a branch keeps for its derivative, has another size on each side of the branch",
+                value.tensor.ty()
+            );
+            let help = "lanes that decide for themselves reach the loop: put the branch into the loop";
+            Err(Error::new(Code::NoGradient, message).with_op("vmap").help(help))
+        }
+    }
 }
 
 /// Adds a node of the op of `node` with other attributes, regions and operands.

@@ -1,5 +1,7 @@
 //! Graphs over lanes, held to one run for each lane.
 
+use super::super::tests::{GRAPHS, gradient};
+use super::super::value_and_grad;
 use super::vmap as over_lanes;
 use crate::error::Code;
 use crate::ir::{Graph, Node};
@@ -319,4 +321,61 @@ fn a_shared_result_is_the_same_for_all_lanes() {
     assert_eq!(evaluate(&largest, &[&x, &y], "")[0].scalars()[0].as_f64(), -1.0);
     let error = vmap(&graph, 2, &lanes, &[Lane::Shared, Lane::Own]).expect_err("the lanes differ");
     assert_eq!(error.code(), Code::Mapped);
+}
+
+/// Lanes at the points of a graph, one after the other, as often as there are lanes.
+fn at_points(points: &[&[f64]], own: &[bool], lanes: usize) -> Vec<Operand> {
+    let operand = |(at, &own): (usize, &bool)| {
+        let count = if own { lanes } else { 1 };
+        let values: Vec<f64> = (0..count).map(|it| points[it % points.len()][at]).collect();
+        let shape: &[usize] = if own { &[lanes] } else { &[] };
+        Operand { array: Array::from_slice(shape, &values), own: vec![own] }
+    };
+    own.iter().enumerate().map(operand).collect()
+}
+
+#[test]
+fn derivatives_of_lanes_are_those_of_each() {
+    for (name, text, points) in GRAPHS {
+        let mut graph = parse_graph(text).unwrap_or_else(|it| panic!("{name}: {it}"));
+        let count = graph.inputs().len();
+        let wrt: Vec<usize> = (0..count).collect();
+        // A loop in a branch keeps stacks of two sides, whose own derivatives have no sides.
+        let orders = if name.contains("branch") { 1 } else { 2 };
+        for order in 1..=orders {
+            let both = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|it| panic!("{name}: {it}"));
+            for own in ways(count) {
+                let context = format!("{name}, order {order}, lanes {own:?}");
+                check(&both, &at_points(points, &own, 5), &[5], &context);
+            }
+            graph = gradient(&graph);
+        }
+    }
+}
+
+/// The gradient of the sum over all lanes: a lane that does not take a way has no share of its
+/// derivative there, also where that is infinite.
+#[test]
+fn derivatives_of_all_lanes_together_are_the_sums() {
+    for (name, text, points) in GRAPHS {
+        let graph = parse_graph(text).unwrap_or_else(|it| panic!("{name}: {it}"));
+        let count = graph.inputs().len();
+        let wrt: Vec<usize> = (0..count).collect();
+        let each = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|it| panic!("{name}: {it}"));
+        for own in ways(count) {
+            let operands = at_points(points, &own, 5);
+            let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
+            let lanes: Vec<Lane> = own.iter().map(|&it| if it { Lane::Own } else { Lane::Shared }).collect();
+            let mapped = vmap(&graph, 5, &lanes, &[Lane::Own]).unwrap_or_else(|it| panic!("{name}: {it}"));
+            let all = value_and_grad(&mapped, &wrt, 1, false).unwrap_or_else(|it| panic!("{name}: {it}"));
+            let got = evaluate(&all, &inputs, name);
+            let want = one_by_one(&each, &operands, &[5], name);
+            for at in 0..count {
+                let got: Vec<f64> = got[1 + at].scalars().iter().map(|it| it.as_f64()).collect();
+                let want = if own[at] { want[1 + at].clone() } else { vec![want[1 + at].iter().sum()] };
+                let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * (1.0 + b.abs());
+                assert!(got.iter().zip(&want).all(near), "{name}, lanes {own:?}, by {at}: {got:?}, not {want:?}");
+            }
+        }
+    }
 }
