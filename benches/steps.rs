@@ -1,7 +1,9 @@
 //! What a call costs: one-element ops, the unrolled loop of 200 iterations, branches and loops on
-//! tensors, the training step of the digits MLP. `cargo bench --bench steps`; `peers/steps.py` measures the same on PyTorch.
+//! tensors, `vmap`, the training step of the digits MLP. `cargo bench --bench steps`; `peers/steps.py`
+//! measures the same on PyTorch.
 
 use ms::prelude::*;
+use ms::vmap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -73,6 +75,16 @@ fn device_loop(x: &Tensor, limit: &Tensor) -> Tensor {
     ops::while_loop(|x: &Tensor| x.lt(limit), |x| x + 1.0, x.clone())
 }
 
+/// P16, written by hand.
+#[jit]
+fn manually_batched(xs: &Tensor) -> Tensor {
+    let mut out = vec![];
+    for i in 0..xs.shape()[0] {
+        out.push(ops::hswish(xs.at(i as isize)));
+    }
+    ops::stack(&out, 0)
+}
+
 #[cell]
 struct Mlp {
     fc1: nn::Dense,
@@ -110,6 +122,23 @@ fn main() {
         let [later] = medians(1000, [&mut || drop(black_box(function(&x, &y)))]);
         println!("{name:<25} first {first:>10.1?}   later  {later:>10.1?}   (= {result})");
     }
+
+    let xs = random::uniform([100, 2], -4.0, 4.0);
+    let [mapped, looped]: [&dyn Fn() -> Tensor; 2] =
+        [&|| vmap(|x: &Tensor| ops::hswish(x)).in_axes(0)(&xs), &|| manually_batched(&xs)];
+    let first = [mapped, looped].map(|it| {
+        let start = Instant::now();
+        it();
+        start.elapsed()
+    });
+    let ready = vmap(|x: &Tensor| ops::hswish(x)).in_axes(0);
+    ready(&xs);
+    let [later, remade, rows] = medians(
+        2000,
+        [&mut || drop(black_box(ready(&xs))), &mut || drop(black_box(mapped())), &mut || drop(black_box(looped()))],
+    );
+    println!("vmap of hswish, 100 x 2   first {:>10.1?}   later  {later:>10.1?}   (made anew {remade:.1?})", first[0]);
+    println!("the same row by row       first {:>10.1?}   later  {rows:>10.1?}", first[1]);
 
     let net = || Mlp { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) };
     let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
