@@ -218,3 +218,20 @@ fn what_does_not_fit_names_the_part() {
         assert!(error.to_string().contains(want), "{error}\n{want}");
     }
 }
+
+#[test]
+fn a_cell_of_a_list_is_chosen_by_a_tensor() {
+    let layers: nn::CellList<nn::Dense> = (0..3).map(|_| nn::Dense::new(2, 2)).collect();
+    let x = tensor![1.0, -2.0];
+    let chosen = jit(|layers: &nn::CellList<nn::Dense>, i: &Tensor, x: &Tensor| layers.select(i).call(x));
+    for i in 0..3usize {
+        let want = f32s(&layers[i].call(&x));
+        let at = Tensor::scalar(i as i64);
+        near(&layers.select(&at).call(&x), &want);
+        near(&layers.select(i as i64).call(&x), &want);
+        near(&chosen(&layers, &at, &x), &want);
+    }
+    let all = vmap(|i: &Tensor| layers.select(i).call(&x))(&tensor![2i64, 0, 1]);
+    near(&all.at(0), &f32s(&layers[2].call(&x)));
+    near(&all.at(1), &f32s(&layers[0].call(&x)));
+}
