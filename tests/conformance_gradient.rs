@@ -335,6 +335,26 @@ fn automatic_differentiation() {
     case("93", || pair(ms::grad(custom).wrt_all()(&one(), &two())), &[&[2.0], &[4.0]]);
     let structured = ms::jit(|(x,): &(Tensor,), y: &Tensor| x * 2.0 + y);
     case("94", || vec![ms::grad(|x: &Tensor| structured(&(x * 3.0,), x) - x)(&tensor![1.0, 2.0, 3.0])], &[&[6.0; 3]]);
+    let w = Parameter::new(tensor![4.0, 7.0], "w");
+    let run = || {
+        let f = |x: &Tensor| x * &w;
+        let (gx, gw) = ms::grad(f).wrt((At::<0>, vec![w.clone()]))(&tensor![7.0, 7.0]);
+        assert!(gw.get(&Parameter::new(scalar(0.0), "other")).is_none());
+        vec![gx, gw.get(&w).expect("asked for").clone()]
+    };
+    case("82", run, &[&[4.0, 7.0], &[7.0, 7.0]]);
+    let aux = |x: &Tensor| (cube(x), x * 2.0);
+    let run = || {
+        let ((value, aux), gradient) = ms::value_and_grad(aux).has_aux()(&two());
+        vec![value, aux, gradient]
+    };
+    case("81, has_aux", run, &[&[8.0], &[4.0], &[12.0]]);
+    let run = || {
+        // x five times and y eight times through cells of either kind, with shares of both besides.
+        let f = |x: &Tensor, y: &Tensor| Fivefold {}.call(x) + x * 7.0 + Fivefold {}.call(y) + net.call(y, y) * 3.5;
+        pair(ms::grad(f).wrt_all()(&Tensor::ones([2, 2]), &Tensor::ones([2, 2])))
+    };
+    case("85, two inputs", run, &[&[12.0; 4], &[5.0 + 7.0 + 2.0; 4]]);
     let five = || scalar(5.0);
     case("95", || vec![ms::grad(jitted_cube)(&five()), ms::grad(ms::grad(jitted_cube))(&five())], &[&[75.0], &[30.0]]);
     case("95, jit of grad", || vec![ms::jit(ms::grad(cube))(&five())], &[&[75.0]]);

@@ -78,3 +78,42 @@ fn check(def: &'static OpDef, sample: &Sample, inputs: &[Tensor], at: usize) {
     let (got, want) = (second.to_vec::<f64>()[element], (moved(1e-5) - moved(-1e-5)) / 2e-5);
     assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "operand {at} of `{}`: {got}, not {want}", def.name());
 }
+
+/// What a tangent gives in the direction of a gradient is what that gradient gives in the direction
+/// of the tangent.
+#[test]
+fn tangents_agree_with_gradients() {
+    for &def in PRIMITIVES {
+        let Derivative::Rule(_) = def.derivative else { continue };
+        for sample in (def.samples)() {
+            let inputs = operands(&sample);
+            let floats: Vec<usize> = (0..inputs.len()).filter(|&i| inputs[i].dtype() == DType::F64).collect();
+            let outputs = apply(def.op(), &sample.attrs, &inputs.iter().collect::<Vec<_>>()).expect("a sample runs");
+            if floats.is_empty() || !outputs.iter().any(|it| it.dtype() == DType::F64) {
+                continue;
+            }
+            let result = |tensors: &Vec<Tensor>| {
+                let mut inputs = inputs.clone();
+                floats.iter().zip(tensors).for_each(|(&i, tensor)| inputs[i] = tensor.clone());
+                let outputs =
+                    apply(def.op(), &sample.attrs, &inputs.iter().collect::<Vec<_>>()).expect("a sample runs");
+                outputs.into_iter().filter(|it| it.dtype() == DType::F64).collect::<Vec<_>>()
+            };
+            let x: Vec<Tensor> = floats.iter().map(|&i| inputs[i].clone()).collect();
+            let scattered = |like: &Tensor, seed: f64| {
+                let values: Vec<f64> =
+                    (0..like.numel()).map(|i| ((i as f64 + seed) * 0.618_033_988_749_894_9).fract() - 0.5).collect();
+                Tensor::from_slice(like.shape(), &values)
+            };
+            let tangents: Vec<Tensor> = x.iter().enumerate().map(|(i, it)| scattered(it, i as f64 + 1.0)).collect();
+            let (y, pull) = ms::vjp(result)(&x);
+            let cotangents: Vec<Tensor> = y.iter().map(|it| scattered(it, 7.3)).collect();
+            let dot = |a: &[Tensor], b: &[Tensor]| -> f64 {
+                a.iter().zip(b).map(|(a, b)| ops::sum(a * b, (), false).item::<f64>()).sum()
+            };
+            let want = dot(&pull(&cotangents), &tangents);
+            let eagerly = dot(&ms::jvp(result)(&x, &tangents).1, &cotangents);
+            assert!((eagerly - want).abs() <= 1e-9 * (1.0 + want.abs()), "`{}`: {eagerly}, not {want}", def.name());
+        }
+    }
+}

@@ -205,7 +205,6 @@ where
     S: Select<Args, Gradient: 'static> + 'f,
 {
     /// The tangents of other arguments, or of parameters; the last argument has their structure.
-    #[expect(clippy::type_complexity, reason = "the type says what the function takes")]
     pub fn wrt<T>(self, select: T) -> Transformed<'f, <Args as Followed<T::Gradient>>::Longer, Jvp<Args, F, T>>
     where
         T: Select<Args, Gradient: 'static> + 'f,

@@ -27,7 +27,7 @@ impl Reverse {
                 .chain(cotangents)
                 .chain(operands[at.captured..].iter().cloned())
                 .collect();
-            let gradients = emit(&CALL, Attrs::none(), &[backward.clone()], &inputs)?;
+            let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&backward), &inputs)?;
             Ok(placed(operands.len(), &(0..at.targets).collect::<Vec<_>>(), gradients))
         });
         Ok((outputs, pull))
@@ -45,7 +45,7 @@ impl Reverse {
             let arrived = cotangents.iter().flatten().next().expect("a gradient reaches the node");
             let mut inputs: Vec<Tensor> = operands.iter().map(|it| ops::depend(it, arrived)).collect();
             inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
-            let gradients = emit(&CALL, Attrs::none(), &[backward.clone()], &inputs)?;
+            let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&backward), &inputs)?;
             Ok(placed(operands.len(), &wrt, gradients))
         });
         Ok((outputs, pull))

@@ -68,7 +68,7 @@ impl Reverse {
     fn call(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
         let parts = self.region(&node.regions[0], &wrt, &seeds)?;
-        let mut outputs = emit(&CALL, Attrs::none(), &[parts.forward.clone()], operands)?;
+        let mut outputs = emit(&CALL, Attrs::none(), std::slice::from_ref(&parts.forward), operands)?;
         let saved = outputs.split_off(node.outputs.len());
         let residuals = parts.residuals.iter().map(|it| match *it {
             Residual::Input(at) => operands[at].clone(),
@@ -80,7 +80,7 @@ impl Reverse {
         let pull: Pull = Box::new(move |cotangents| {
             let mut inputs = residuals.clone();
             inputs.extend(filled(cotangents, &parts.seeds, &types, &wanted.lengths)?);
-            let gradients = emit(&CALL, Attrs::none(), &[parts.backward.clone()], &inputs)?;
+            let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&parts.backward), &inputs)?;
             Ok(placed(count, &wrt, gradients))
         });
         Ok((outputs, pull))

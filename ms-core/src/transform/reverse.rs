@@ -36,8 +36,10 @@ pub(super) struct Reverse {
     pub activity: Activity,
     /// By the region's address, the inputs and the outputs of interest; with the region, so that
     /// the address stays its own.
-    made: RefCell<FxHashMap<Key, (Arc<Graph>, Rc<Differentiated>)>>,
+    made: RefCell<FxHashMap<Key, Made>>,
 }
+
+type Made = (Arc<Graph>, Rc<Differentiated>);
 
 type Key = (*const Graph, Vec<usize>, Vec<usize>);
 
