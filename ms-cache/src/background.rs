@@ -8,6 +8,10 @@ use std::time::{Duration, Instant};
 /// must not keep it from ending.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long work waits for more of it: what is compiled comes in bursts, which are not to share
+/// their processor with the writer.
+const DELAY: Duration = Duration::from_millis(20);
+
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Queue {
@@ -18,9 +22,12 @@ struct Queue {
     busy: bool,
     /// Whether there is a worker.
     started: bool,
+    /// How many wait for everything to be done.
+    hurried: usize,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { jobs: VecDeque::new(), last: Vec::new(), busy: false, started: false });
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { jobs: VecDeque::new(), last: Vec::new(), busy: false, started: false, hurried: 0 });
 /// There is a job.
 static WORK: Condvar = Condvar::new();
 /// There is none any more.
@@ -47,7 +54,9 @@ pub fn in_background(job: impl FnOnce() + Send + 'static) {
         }
     }
     queue.jobs.push_back(Box::new(job));
-    WORK.notify_one();
+    if queue.jobs.len() == 1 && !queue.busy {
+        WORK.notify_one();
+    }
 }
 
 /// Does `job` when the process ends by returning from `main` or by `exit`, after what is done in
@@ -62,14 +71,17 @@ pub fn at_end(job: impl FnOnce() + Send + 'static) {
 pub fn flush() -> bool {
     let end = Instant::now() + PATIENCE;
     let mut queue = queue();
+    queue.hurried += 1;
+    WORK.notify_one();
     while queue.busy || !queue.jobs.is_empty() {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return false;
+            break;
         }
         queue = IDLE.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
     }
-    true
+    queue.hurried -= 1;
+    !queue.busy && queue.jobs.is_empty()
 }
 
 fn work() {
@@ -78,7 +90,11 @@ fn work() {
         let Some(job) = guard.jobs.pop_front() else {
             guard.busy = false;
             IDLE.notify_all();
-            guard = WORK.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            while guard.jobs.is_empty() {
+                guard = WORK.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+            let patient = |it: &mut Queue| it.hurried == 0;
+            guard = WORK.wait_timeout_while(guard, DELAY, patient).unwrap_or_else(PoisonError::into_inner).0;
             continue;
         };
         guard.busy = true;

@@ -20,7 +20,8 @@ impl Digest {
         &self.0
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+    /// The hash that these bytes are.
+    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }
 }

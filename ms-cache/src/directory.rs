@@ -111,7 +111,8 @@ impl Directory {
     pub fn write_file(&self, name: &str, contents: &[&[u8]]) -> Result<()> {
         let failed = |error: std::io::Error| Error::of_io(&self.path, error);
         let (mut file, unfinished) = self.create_unfinished()?;
-        contents.iter().try_for_each(|bytes| file.write_all(bytes)).map_err(failed)?;
+        // One call of the system, and one copy that is cheaper than the others.
+        file.write_all(&contents.concat()).map_err(failed)?;
         // The mask of the process may have taken bits from the mode it was created with.
         let mode = if self.shared { Mode::RUSR | Mode::RGRP | Mode::ROTH } else { Mode::RUSR };
         rustix::fs::fchmod(&file, mode).map_err(|error| failed(error.into()))?;

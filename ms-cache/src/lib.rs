@@ -33,6 +33,8 @@ mod entry;
 mod error;
 mod evict;
 mod explain;
+#[doc(hidden)]
+pub mod fuzzing;
 mod key;
 mod secret;
 mod sources;

@@ -3,7 +3,7 @@
 use crate::directory::{self, Directory};
 use crate::entry::{Contents, Header, decode_header, encode};
 use crate::evict::Usage;
-use crate::{Error, Key, Miss, Result, Secret};
+use crate::{Digest, Error, Key, Miss, Result, Secret};
 use memmap2::{Mmap, MmapOptions};
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -70,8 +70,20 @@ impl Store {
     /// # Errors
     /// Why there is none: [`Miss`].
     pub fn get(&self, key: &Key) -> Result<Mapped, Miss> {
-        let found = self.read(&entry_name(key))?;
-        if found.header.key != *key {
+        self.get_if(&entry_name(key), |found| found == key)
+    }
+
+    /// [`Store::get`] of the key with this hash.
+    ///
+    /// # Errors
+    /// Why there is none: [`Miss`].
+    pub fn get_by_hash(&self, hash: &Digest) -> Result<Mapped, Miss> {
+        self.get_if(&name_of(hash), |key| key.hash() == hash)
+    }
+
+    fn get_if(&self, name: &str, wanted: impl FnOnce(&Key) -> bool) -> Result<Mapped, Miss> {
+        let found = self.read(name)?;
+        if !wanted(&found.header.key) {
             return Err(Miss::OtherKey);
         }
         self.check_payload(&found)?;
@@ -159,7 +171,11 @@ impl Deref for Bytes {
 
 /// The name of the file of a key.
 pub(crate) fn entry_name(key: &Key) -> String {
-    format!("{}{ENTRY}", key.hash())
+    name_of(key.hash())
+}
+
+fn name_of(hash: &Digest) -> String {
+    format!("{hash}{ENTRY}")
 }
 
 /// Whether a name is one that [`entry_name`] gives.

@@ -78,6 +78,36 @@ fn makes_a_cell(x: &Tensor) -> Tensor {
     cell.call(x)
 }
 
+/// What [`pure`] gives.
+#[derive(Clone, Tree)]
+struct Parts {
+    sum: Tensor,
+    rest: Option<(Tensor, i64)>,
+    names: Vec<String>,
+}
+
+#[derive(Clone, Tree)]
+enum Either {
+    Doubled(Parts),
+    #[allow(dead_code)]
+    Nothing,
+}
+
+/// Is not traced where the cache has it; it says so when it is.
+#[jit(pure)]
+fn pure(cell: &Scale, x: &Tensor, factor: i64) -> Either {
+    println!("traced");
+    let y = cell.call(x) * factor;
+    cell.weight.set(&y);
+    Either::Doubled(Parts { sum: y.sum((), false), rest: Some((y * 2, factor + 1)), names: vec!["ü".into()] })
+}
+
+#[jit(pure)]
+fn pure_cubed(x: &Tensor) -> Tensor {
+    println!("traced");
+    (x * x * x).sum((), false)
+}
+
 #[jit]
 fn gradient(x: &Tensor) -> Tensor {
     ms::grad(|x: &Tensor| (x * x * x).sum((), false))(x)
@@ -117,6 +147,18 @@ pub fn run(arguments: &[String]) {
         "prints" => prints(&x),
         "field" => field(&Scale::new(number(1)), &x),
         "makes" => makes_a_cell(&x),
+        "pure" => {
+            let cell = Scale::new(number(1));
+            let Either::Doubled(parts) = pure(&cell, &x, number(2)) else { panic!("the other variant") };
+            let (doubled, more) = parts.rest.expect("there is a rest");
+            assert_eq!((more, &*parts.names), (number(2) + 1, &["ü".to_owned()][..]));
+            ops::concat(&[parts.sum.reshape([1]), doubled, cell.weight.value()], 0)
+        }
+        "pure tape" => {
+            let value = pure_cubed(&x);
+            let gradient = ms::grad(|x: &Tensor| pure_cubed(x))(&x);
+            ops::concat(&[value.reshape([1]), gradient, pure_cubed(&x).reshape([1])], 0)
+        }
         "gradient" => gradient(&x),
         "tape" => ms::grad(|x: &Tensor| cubed(x))(&x),
         "tape twice" => ms::grad(|x: &Tensor| ms::grad(|x: &Tensor| cubed(x))(x).sum((), false))(&x),

@@ -182,3 +182,34 @@ fn hits_misses_and_saved_time_are_summed() {
     assert_eq!((sums.hits, sums.misses), (2, 1));
     assert!(!sums.saved.is_zero());
 }
+
+/// `#[jit(pure)]`: a later process does not even trace; the answer is right for other arguments,
+/// for derivatives, and for another field of a cell.
+#[test]
+fn a_pure_function_is_not_traced_again() {
+    let scratch = Scratch::new();
+    let check = |program: &[&str], traces: usize, want: &str| {
+        let outcome = run(program, &scratch.cache());
+        let traced = outcome.stdout.matches("traced\n").count();
+        assert_eq!((&*outcome.result, traced), (want, traces), "{program:?}: {outcome:?}");
+        assert!(!outcome.stderr.contains("warning"), "{outcome:?}");
+    };
+    let first = "f32 [72.0, 24.0, 48.0, 72.0, 12.0, 24.0, 36.0]";
+    let second = "f32 [108.0, 36.0, 72.0, 108.0, 18.0, 36.0, 54.0]";
+    for traces in [1, 0, 0] {
+        check(&["pure", "3", "3"], traces, first);
+        check(&["pure", "3", "2"], traces, "f32 [48.0, 16.0, 32.0, 48.0, 8.0, 16.0, 24.0]");
+        check(&["pure", "5", "3"], traces, second);
+    }
+    // In the second process the first call is not traced, but its derivative needs the graph.
+    let cubed = "f32 [36.0, 3.0, 12.0, 27.0, 36.0]";
+    for _ in 0..2 {
+        check(&["pure tape"], 1, cubed);
+    }
+
+    let mut verifying = command(&["pure", "3", "3"], &scratch.cache());
+    verifying.env("MS_CACHE_VERIFY", "1");
+    let verified = outcome(verifying);
+    assert_eq!((&*verified.result, verified.stdout.matches("traced\n").count()), (first, 1));
+    assert!(!verified.stderr.contains("warning"), "{verified:?}");
+}

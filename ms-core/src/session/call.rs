@@ -1,9 +1,10 @@
 //! Call sites of compiled functions: signatures, versions, tracing, running.
 
-use super::compiled::Compiled;
+use super::compiled::{Compiled, configuration};
 use super::context::{self, Mode, Precision};
-use super::disk::Site;
+use super::disk::{Place, Site};
 use super::functions;
+use super::pure::{Input, PureEntry, PurePlace};
 use super::report;
 use super::signature::{Signature, TypeKey};
 use super::specialise::{self, Facts, Specialisation};
@@ -56,6 +57,8 @@ struct Version {
     /// Those of them whose values matter, in the order of their identities, so that two runs never
     /// wait for each other.
     locks: Vec<Parameter>,
+    /// Whether another process traced it, so that it has no derivatives.
+    untraced: bool,
     /// The traced result, whose tensors are replaced by those of a run.
     template: Box<dyn Any + Send + Sync>,
     results: usize,
@@ -141,15 +144,20 @@ impl JitFn {
         let refused = signature.refused();
         let state = match self.find(&signature) {
             _ if refused.is_some() => State::Refused(refused.map(|it| it.with_op(self.name).at(location))),
-            Some(version) => State::Ready(version),
-            None => {
+            Some(version) if !version.untraced || mode != DispatchMode::Tape => State::Ready(version),
+            _ => {
                 self.warn_of_variation(&signature, &sign);
                 let tracer = Tracer::new(self.name);
                 signature.tensors().iter().zip(signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
                 let mut facts = Facts::default();
                 sign(&mut facts);
-                let path = cell_path(tracer.id(), sign);
-                State::Trace(Box::new(Tracing { tracer, path, facts }))
+                let path = cell_path(tracer.id(), &sign);
+                let pure = match self.pure && mode != DispatchMode::Tape {
+                    true => PurePlace::of(self.name, monomorph, self.site(), &configuration(precision), sign),
+                    false => None,
+                };
+                let stored = pure.as_ref().and_then(|it| Stored::of(it, signature.tensors().len(), precision));
+                State::Trace(Box::new(Tracing { tracer, path, facts, pure, stored }))
             }
         };
         Call { function: self, location, precision, monomorph, signature, state }
@@ -203,7 +211,10 @@ impl JitFn {
 
     fn insert(&self, signature: &Signature, version: Arc<Version>) {
         let mut versions = self.versions.write().unwrap_or_else(PoisonError::into_inner);
-        versions.get_or_insert_default().entry(signature.hash()).or_default().push(version);
+        let bucket = versions.get_or_insert_default().entry(signature.hash()).or_default();
+        // One that was not traced may have been here until a derivative was asked for.
+        bucket.retain(|it| *it.signature != *signature.words());
+        bucket.push(version);
     }
 }
 
@@ -238,6 +249,30 @@ struct Tracing {
     /// The path of the cell that is called.
     path: Option<Rc<str>>,
     facts: Facts,
+    /// Where the cache has what is traced.
+    pure: Option<PurePlace>,
+    /// What it has there.
+    stored: Option<Stored>,
+}
+
+/// What another process traced.
+struct Stored {
+    entry: PureEntry,
+    compiled: Arc<Compiled>,
+}
+
+impl Stored {
+    fn of(place: &PurePlace, tensors: usize, precision: Precision) -> Option<Self> {
+        // Who wants results to be verified wants them traced.
+        if Place::verifies() {
+            return None;
+        }
+        let entry = place.get(tensors)?;
+        let at = Place::with_key(place.disk.clone(), entry.compiled()?);
+        let outputs = entry.results.checked_add(entry.writes.len())?;
+        let compiled = Compiled::stored(at, precision, entry.inputs.len(), outputs)?;
+        Some(Self { entry, compiled })
+    }
 }
 
 /// An argument as the body sees it.
@@ -334,6 +369,12 @@ impl Call {
         match &mut self.state {
             State::Refused(error) => return error.take().map(R::refuse),
             State::Ready(_) | State::Cell(..) => {}
+            State::Trace(tracing) => {
+                let (stored, place) = (tracing.stored.take()?, tracing.pure.as_ref()?);
+                let parameters = place.parameters.clone();
+                let version = self.restore::<R>(stored, &parameters)?;
+                return Some(self.run(&version).unwrap_or_else(|error| R::refuse(error)));
+            }
             _ => return None,
         }
         match &self.state {
@@ -349,6 +390,59 @@ impl Call {
             State::Trace(tracing) => Some(tracing.tracer.clone()),
             _ => None,
         }
+    }
+
+    /// The version that another process traced, if its result can be made again.
+    fn restore<R: JitReturn>(&self, stored: Stored, parameters: &[Parameter]) -> Option<Arc<Version>> {
+        let Stored { entry, compiled } = stored;
+        let slot = |at: &usize| parameters[*at].clone();
+        let (mut words, mut left) = (entry.template.iter().copied(), entry.results);
+        let mut next = || {
+            left = left.checked_sub(1)?;
+            Some(Tensor::scalar(0.0))
+        };
+        let template = R::Tree::restore(&mut words, &mut next)?;
+        if left > 0 || words.next().is_some() {
+            return None;
+        }
+        let input = |it: &Input| match it {
+            Input::Argument(at) => Source::Argument(*at),
+            Input::Slot(at) => Source::Slot(slot(at)),
+        };
+        let writes: Vec<Parameter> = entry.writes.iter().map(slot).collect();
+        let version = Arc::new(Version {
+            locks: locks(&writes),
+            signature: self.signature.words().into(),
+            arguments: self.signature.types().into(),
+            inputs: entry.inputs.iter().map(input).collect(),
+            compiled,
+            writes,
+            untraced: true,
+            template: Box::new(template),
+            results: entry.results,
+        });
+        self.function.insert(&self.signature, version.clone());
+        functions::register(self.monomorph.path(), self.function);
+        Some(version)
+    }
+
+    /// Keeps a version of a pure function for later processes, where only its arguments and their
+    /// parameters occur in it.
+    fn keep(place: PurePlace, version: &Version, words: Vec<u64>) {
+        let input = |it: &Source| match it {
+            Source::Argument(at) => Some(Input::Argument(*at)),
+            Source::Slot(parameter) => place.position(parameter).map(Input::Slot),
+            Source::Captured(_) => None,
+        };
+        let inputs: Option<Vec<Input>> = version.inputs.iter().map(input).collect();
+        let writes: Option<Vec<usize>> = version.writes.iter().map(|it| place.position(it)).collect();
+        let (Some(inputs), Some(writes), Some(key)) = (inputs, writes, version.compiled.key()) else { return };
+        let compiled = key.as_bytes().to_vec();
+        if Place::verifies() && place.get(usize::MAX).is_some_and(|it| it.compiled != compiled) {
+            let message = "a function is declared pure and is now traced to another graph than before";
+            warn(Error::new(Code::Cache, message).help("remove `pure`, or pass what it reads as an argument"));
+        }
+        place.put(PureEntry { compiled, inputs, writes, results: version.results, template: words });
     }
 
     /// An argument as the body has to see it.
@@ -368,7 +462,7 @@ impl Call {
         let (name, location) = (self.function.name, self.location);
         let body = |path| in_call(name, path, location, body);
         let created = &self.function.created;
-        let Tracing { tracer, path, facts } = match std::mem::replace(&mut self.state, State::Eager) {
+        let Tracing { tracer, path, facts, pure, .. } = match std::mem::replace(&mut self.state, State::Eager) {
             State::Inline(path) => return body(path),
             State::Cell(cell, path) => {
                 return cell.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join);
@@ -385,7 +479,7 @@ impl Call {
             Some(Err(refused)) => return refused,
             None => None,
         };
-        match self.compile::<R>(&tracer, facts, template, start) {
+        match self.compile::<R>(&tracer, facts, pure, template, start) {
             Ok(version) => self.run(&version).unwrap_or_else(|error| R::refuse(error.at(self.location))),
             Err(error) => R::refuse(error.at(self.location)),
         }
@@ -395,6 +489,7 @@ impl Call {
         &self,
         tracer: &Tracer,
         facts: Facts,
+        pure: Option<PurePlace>,
         template: Option<R::Tree>,
         start: Instant,
     ) -> Result<Arc<Version>> {
@@ -418,18 +513,22 @@ impl Call {
             Binding::Captured(tensor) => Source::Captured(tensor),
             Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
         });
-        let mut locks: Vec<Parameter> = trace.writes.iter().filter(|it| *it != ops::order()).cloned().collect();
-        locks.sort_by_key(Parameter::id);
+        let mut words = Vec::new();
+        let pure = pure.filter(|_| template.store(&mut words));
         let version = Arc::new(Version {
-            locks,
+            locks: locks(&trace.writes),
             signature: self.signature.words().into(),
             arguments: self.signature.types().into(),
             inputs: inputs.collect(),
             compiled: Compiled::shared(graph.into_owned(), self.precision, Some(self.function.site()))?,
             writes: trace.writes,
+            untraced: false,
             template: Box::new(template),
             results: results.len(),
         });
+        if let Some(place) = pure {
+            Self::keep(place, &version, words);
+        }
         self.function.insert(&self.signature, version.clone());
         functions::register(self.monomorph.path(), self.function);
         let mut known = self.function.specialisation.lock().unwrap_or_else(PoisonError::into_inner);
@@ -461,4 +560,11 @@ impl Call {
         let mut next = results.iter();
         Ok(R::join(template.rebuild(&mut |_| next.next().expect("as many results as the template has").clone())))
     }
+}
+
+/// See [`Version::locks`].
+fn locks(writes: &[Parameter]) -> Vec<Parameter> {
+    let mut locks: Vec<Parameter> = writes.iter().filter(|it| *it != ops::order()).cloned().collect();
+    locks.sort_by_key(Parameter::id);
+    locks
 }

@@ -13,6 +13,7 @@ use crate::lower::{LowerOptions, Plan, lower};
 use crate::optimize::PassContext;
 use crate::tensor::{Array, Tensor};
 use crate::transform;
+use ms_cache::Digest;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -107,6 +108,20 @@ impl Compiled {
         table.retain(|_, it| it.strong_count() > 0);
         table.insert(key, Arc::downgrade(&made));
         Ok(made)
+    }
+
+    /// What is in the cache at this place: a graph of so many inputs and outputs, that was traced
+    /// by another process. It has no derivatives.
+    pub(super) fn stored(place: Place, precision: Precision, inputs: usize, outputs: usize) -> Option<Arc<Self>> {
+        let compiled = Self::of(Source::unknown(inputs, outputs), precision, None, Some(place));
+        let (executable, _) = compiled.find()?;
+        let _first = compiled.executable.set(Ok(executable));
+        Some(compiled)
+    }
+
+    /// The key under which it is in the cache, if there is one; of symbolic sizes there are many.
+    pub(super) fn key(&self) -> Option<Digest> {
+        if self.sized.is_some() { None } else { self.place.as_ref().map(Place::key) }
     }
 
     /// Number of outputs.
@@ -213,7 +228,10 @@ impl Compiled {
             place.refused("an entry is ignored: its plan is of another graph");
             return None;
         }
-        if Place::verifies() && !self.is_reproduced(&found.entry, &found.artifact, &**backend) {
+        if Place::verifies()
+            && !self.source.is_unknown()
+            && !self.is_reproduced(&found.entry, &found.artifact, &**backend)
+        {
             place.refused("an entry is not what compiling gives now; it is replaced");
             return None;
         }
@@ -301,7 +319,7 @@ fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
 }
 
 /// What decides, besides the graph and the backend, what a graph compiles to: parts of its key.
-fn configuration(precision: Precision) -> [(&'static str, String); 3] {
+pub(super) fn configuration(precision: Precision) -> [(&'static str, String); 3] {
     [
         ("precision", format!("{precision:?}")),
         ("optimize", format!("{:?}", PassContext::default())),

@@ -11,7 +11,7 @@ use crate::ir::Graph;
 use crate::lower::Plan;
 use crate::stored::{Stored, read_all, stored};
 use crate::transform::Residual;
-use ms_cache::{Contents, Key, KeyBuilder, Mapped, Miss, Options, Secret, Store};
+use ms_cache::{Contents, Digest, Key, KeyBuilder, Mapped, Miss, Options, Secret, Store};
 use std::collections::{BTreeMap, BTreeSet};
 use std::env;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Raised whenever the meaning of what is stored changes; `stored-schema.txt` watches over it.
-pub(super) const SCHEMA: u32 = 2;
+pub(super) const SCHEMA: u32 = 3;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";
@@ -217,14 +217,65 @@ impl Disk {
     }
 }
 
+impl Disk {
+    /// The contents of an entry; why they are ignored is said once.
+    fn mapped(&self, found: Result<Mapped, Miss>) -> Option<Mapped> {
+        match &found {
+            Err(Miss::Absent) | Ok(_) => {}
+            Err(miss @ Miss::Distrusted(_)) => self.warn("distrusted", &miss.to_string()),
+            Err(miss @ Miss::Damaged(_)) => self.warn("damaged", &miss.to_string()),
+            Err(miss) => self.warn("unreadable", &miss.to_string()),
+        }
+        found.ok()
+    }
+
+    /// An entry that is data alone.
+    pub fn read<T: Stored>(&self, key: &Key) -> Option<T> {
+        let mapped = self.mapped(self.store.get(key))?;
+        let value = read_all(mapped.data());
+        if value.is_none() {
+            self.warn("strange", "an entry is ignored: it is not one of this version");
+        }
+        value
+    }
+
+    /// Writes an entry that is data alone, in the background.
+    pub fn write<T: Stored + Send + 'static>(self: Arc<Self>, key: Key, notes: Vec<(String, String)>, value: T) {
+        ms_cache::in_background(move || {
+            let mut data = Vec::new();
+            value.write(&mut data);
+            let notes: Vec<(&str, &str)> = notes.iter().map(|it| (&*it.0, &*it.1)).collect();
+            self.put(&key, &Contents { notes: &notes, data: &data, code: &[] });
+        });
+    }
+
+    fn put(&self, key: &Key, contents: &Contents<'_>) {
+        if let Err(error) = self.store.put(key, contents) {
+            self.warn("unwritten", &error.to_string());
+        }
+    }
+}
+
 /// Where in a cache a function is.
 #[derive(Clone)]
 pub(super) struct Place {
     disk: Arc<Disk>,
-    /// Everything but the piece.
-    key: KeyBuilder,
-    piece: String,
-    notes: Arc<Vec<(String, String)>>,
+    at: At,
+}
+
+/// How an entry is known.
+#[derive(Clone)]
+enum At {
+    /// By everything that it was made of.
+    Parts {
+        key: Arc<Key>,
+        /// Everything but the piece.
+        parts: KeyBuilder,
+        piece: String,
+        notes: Arc<Vec<(String, String)>>,
+    },
+    /// By its key alone: it can be found, and not made.
+    Hash(Digest),
 }
 
 /// The definition of a function, for notes.
@@ -263,41 +314,43 @@ impl Place {
             ("target", backend.fingerprint()),
         ];
         parts.extend(configuration.iter().cloned());
-        let key = KeyBuilder::new(SCHEMA).part("graph", bytes);
-        let key = parts.iter().fold(key, |key, (name, text)| key.part(name, text.as_bytes()));
+        let key = key_of(bytes, &parts);
         let mut notes: Vec<_> = parts.into_iter().map(|(name, text)| (name.to_owned(), text)).collect();
         notes.push(("function".into(), graph.name().to_owned()));
         if let Some(Site { file, line, source }) = site {
             notes.push(("defined".into(), format!("{file}:{line}")));
             notes.push(("source".into(), format!("{source:016x}")));
         }
-        Some(Self { disk, key, piece: String::new(), notes: Arc::new(notes) })
+        Some(Self { disk, at: At::of(key, String::new(), Arc::new(notes)) })
+    }
+
+    /// The place with this key.
+    pub fn with_key(disk: Arc<Disk>, key: Digest) -> Self {
+        Self { disk, at: At::Hash(key) }
     }
 
     /// The place of a piece of this one: its derivative's forward or backward part, or it at sizes.
     pub fn piece(&self, name: String) -> Self {
-        let piece = if self.piece.is_empty() { name } else { format!("{}; {name}", self.piece) };
-        Self { piece, ..self.clone() }
+        let At::Parts { parts, piece, notes, .. } = &self.at else { return self.clone() };
+        let piece = if piece.is_empty() { name } else { format!("{piece}; {name}") };
+        Self { disk: self.disk.clone(), at: At::of(parts.clone(), piece, notes.clone()) }
     }
 
-    fn key(&self) -> Key {
-        self.key.clone().part(PIECE, self.piece.as_bytes()).finish()
+    /// The key.
+    pub fn key(&self) -> Digest {
+        match &self.at {
+            At::Parts { key, .. } => *key.hash(),
+            At::Hash(hash) => *hash,
+        }
     }
 
     /// The entry, ready to be loaded.
     pub fn get(&self) -> Option<Found> {
-        let found = match self.disk.store.get(&self.key()) {
-            Ok(mapped) => self.decode(&mapped),
-            Err(miss) => {
-                match &miss {
-                    Miss::Absent => {}
-                    Miss::Distrusted(_) => self.disk.warn("distrusted", &miss.to_string()),
-                    Miss::Damaged(_) => self.disk.warn("damaged", &miss.to_string()),
-                    _ => self.disk.warn("unreadable", &miss.to_string()),
-                }
-                None
-            }
+        let found = match &self.at {
+            At::Parts { key, .. } => self.disk.store.get(key),
+            At::Hash(hash) => self.disk.store.get_by_hash(hash),
         };
+        let found = self.disk.mapped(found).and_then(|it| self.decode(&it));
         if found.is_none() {
             self.disk.misses.fetch_add(1, Ordering::Relaxed);
         }
@@ -340,7 +393,8 @@ impl Place {
         split: Split,
         took: Duration,
     ) {
-        let place = self.clone();
+        let At::Parts { key, piece, notes, .. } = self.at.clone() else { return };
+        let disk = self.disk.clone();
         ms_cache::in_background(move || {
             let artifact = artifact.map_or_else(|| backend.compile(&plan), Ok);
             // What cannot be compiled ahead is compiled in every process.
@@ -348,19 +402,29 @@ impl Place {
             let entry = Entry { split, took: took.as_micros() as u64, plan, table };
             let mut data = Vec::new();
             entry.write(&mut data);
-            let mut notes: Vec<(&str, &str)> = place.notes.iter().map(|it| (&*it.0, &*it.1)).collect();
+            let mut notes: Vec<(&str, &str)> = notes.iter().map(|it| (&*it.0, &*it.1)).collect();
             let took = entry.took.to_string();
-            notes.extend([(PIECE, &*place.piece), ("took_us", &took)]);
-            let contents = Contents { notes: &notes, data: &data, code: code.as_ref() };
-            if let Err(error) = place.disk.store.put(&place.key(), &contents) {
-                place.disk.warn("unwritten", &error.to_string());
-            }
+            notes.extend([(PIECE, &*piece), ("took_us", &took)]);
+            disk.put(&key, &Contents { notes: &notes, data: &data, code: code.as_ref() });
         });
     }
 
     /// Whether every entry is compared with a fresh compilation before it is used.
     pub fn verifies() -> bool {
         Environment::get().verify
+    }
+}
+
+/// The key of a graph and of everything else that decides what becomes of it.
+fn key_of(graph: &[u8], parts: &[(&str, String)]) -> KeyBuilder {
+    let key = KeyBuilder::new(SCHEMA).part("graph", graph);
+    parts.iter().fold(key, |key, (name, text)| key.part(name, text.as_bytes()))
+}
+
+impl At {
+    fn of(parts: KeyBuilder, piece: String, notes: Arc<Vec<(String, String)>>) -> Self {
+        let key = Arc::new(parts.clone().part(PIECE, piece.as_bytes()).finish());
+        Self::Parts { key, parts, piece, notes }
     }
 }
 
@@ -378,11 +442,29 @@ mod tests {
         }
     }
 
+    /// Another compiler, backend or target has other entries. Programs cannot change these parts
+    /// without building the compiler anew, so that they are changed here.
+    #[test]
+    fn every_part_counts() {
+        let parts = ["compiler", "backend", "target", "precision", "optimize", "lower", "signature"];
+        let parts = parts.map(|name| (name, "as it is".to_owned()));
+        let key = |graph: &[u8], parts: &[(&str, String)]| *key_of(graph, parts).finish().hash();
+        let first = key(b"graph", &parts);
+        assert_ne!(key(b"another", &parts), first);
+        for at in 0..parts.len() {
+            let mut changed = parts.clone();
+            changed[at].1 = "changed".to_owned();
+            assert_ne!(key(b"graph", &changed), first, "{}", parts[at].0);
+        }
+        assert_eq!(env!("MS_CORE_SOURCES").len(), 64, "the sources have a hash");
+    }
+
     /// What is stored changed: raise [`SCHEMA`], and add a line for it to `stored-schema.txt`.
     #[test]
     fn a_changed_type_has_another_schema() {
         let mut types = Description::new();
         Entry::describe(&mut types);
+        super::super::pure::PureEntry::describe(&mut types);
         let all: String = types.iter().map(|(name, parts)| format!("{name}: {parts}\n")).collect();
         let now = format!("{SCHEMA} {}", ms_cache::Digest::of(all.as_bytes()));
         let lines: Vec<&str> = include_str!("stored-schema.txt").lines().collect();

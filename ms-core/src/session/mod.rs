@@ -2,6 +2,7 @@
 //! others.
 
 mod anew;
+mod build_id;
 mod call;
 mod compiled;
 mod context;
@@ -17,6 +18,7 @@ mod grad_operation;
 mod jacobian;
 mod jit;
 mod linearize;
+mod pure;
 mod quick;
 mod record;
 mod report;

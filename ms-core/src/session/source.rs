@@ -2,7 +2,7 @@
 
 use super::disk::Split;
 use super::report;
-use crate::error::{Error, Result};
+use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Type, ValueId};
 use crate::lower::Routine;
 use crate::transform::{self, Residual};
@@ -23,6 +23,11 @@ pub(super) struct Source {
 enum Origin {
     /// It is given.
     Given,
+    /// Nothing: it was traced by another process.
+    Unknown {
+        /// The number of its inputs and outputs.
+        counts: [usize; 2],
+    },
     /// A graph that was traced.
     Traced(Graph),
     /// The derivative of another.
@@ -61,6 +66,12 @@ impl Source {
         Self::new(Origin::Traced(graph))
     }
 
+    /// A graph that another process traced, with this many inputs and outputs. It can be found in
+    /// a cache, and not made.
+    pub fn unknown(inputs: usize, outputs: usize) -> Arc<Self> {
+        Self::new(Origin::Unknown { counts: [inputs, outputs] })
+    }
+
     /// A part of the derivative of this one.
     pub fn derivative(self: &Arc<Self>, wrt: &[usize], part: Part) -> Arc<Self> {
         Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part })
@@ -81,6 +92,7 @@ impl Source {
             let start = Instant::now();
             let graph = match &self.origin {
                 Origin::Given => unreachable!("a graph that is given was set"),
+                Origin::Unknown { .. } => Err(Error::new(Code::Cache, "the function was not traced in this process")),
                 Origin::Traced(graph) => expand(graph),
                 Origin::Derivative { of, wrt, part } => {
                     let parts = transform::differentiate(of.graph()?, wrt)?;
@@ -119,6 +131,11 @@ impl Source {
         }
     }
 
+    /// Whether the graph cannot be made in this process.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.origin, Origin::Unknown { .. })
+    }
+
     /// Whether kernels are worth sharing with those of other sources: the same graph at other sizes.
     pub fn shares_kernels(&self) -> bool {
         matches!(self.origin, Origin::Sizes { .. })
@@ -141,6 +158,7 @@ impl Source {
         let (inputs, outputs) = (routine.inputs.len(), routine.outputs.len());
         match &self.origin {
             Origin::Given => false,
+            Origin::Unknown { counts } => *counts == [inputs, outputs],
             Origin::Traced(graph) => {
                 let types = |ids: &[ValueId], types: &[Type]| ids.iter().map(|&it| graph.ty(it)).eq(types);
                 types(graph.inputs(), &routine.inputs) && types(graph.outputs(), &routine.outputs)

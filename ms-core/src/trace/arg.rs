@@ -41,6 +41,20 @@ pub trait Tree: Arg + Clone {
     /// The same structure; each tensor is replaced by what `next` makes of it, in the order of
     /// [`Arg::visit`].
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self;
+
+    /// Tells what the structure is besides its tensors, as words from which [`Tree::restore`]
+    /// makes it again; says whether it can be told.
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        let _ = words;
+        false
+    }
+
+    /// The structure that these words tell, with tensors of `next`; nothing where they tell none,
+    /// or where there are too few.
+    fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        let _ = (words, next);
+        None
+    }
 }
 
 /// Sees what is inside an [`Arg`].
@@ -212,6 +226,14 @@ impl Tree for Tensor {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         next(self)
     }
+
+    fn store(&self, _: &mut Vec<u64>) -> bool {
+        true
+    }
+
+    fn restore(_: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        next()
+    }
 }
 
 impl Arg for Parameter {
@@ -221,7 +243,7 @@ impl Arg for Parameter {
 }
 
 macro_rules! fixed {
-    ($show:ident; $($ty:ty => |$it:ident| $bits:expr;)*) => {$(
+    ($show:ident; $($ty:ty => |$it:ident| $bits:expr, |$word:ident| $back:expr;)*) => {$(
         impl Arg for $ty {
             #[inline]
             fn visit(&self, sink: &mut dyn Sink) {
@@ -233,33 +255,50 @@ macro_rules! fixed {
             fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
                 *self
             }
+
+            fn store(&self, words: &mut Vec<u64>) -> bool {
+                let $it = *self;
+                words.push($bits);
+                true
+            }
+
+            fn restore(
+                words: &mut dyn Iterator<Item = u64>,
+                _: &mut dyn FnMut() -> Option<Tensor>,
+            ) -> Option<Self> {
+                let $word = words.next()?;
+                $back
+            }
         }
     )*};
 }
 
 fixed! {
     float;
-    f32 => |it| it.to_bits() as u64;
-    f64 => |it| it.to_bits();
+    f32 => |it| it.to_bits() as u64, |word| Some(Self::from_bits(word as u32));
+    f64 => |it| it.to_bits(), |word| Some(Self::from_bits(word));
 }
 
 fixed! {
     fixed;
-    bool => |it| it as u64;
-    char => |it| it as u64;
-    i8 => |it| it as u64;
-    i16 => |it| it as u64;
-    i32 => |it| it as u64;
-    i64 => |it| it as u64;
-    isize => |it| it as u64;
-    u8 => |it| it as u64;
-    u16 => |it| it as u64;
-    u32 => |it| it as u64;
-    u64 => |it| it;
-    usize => |it| it as u64;
-    crate::tensor::DType => |it| it as u64;
-    () => |_it| 0;
+    bool => |it| it as u64, |word| Some(word != 0);
+    char => |it| it as u64, |word| Self::from_u32(word as u32);
+    i8 => |it| it as u64, |word| Some(word as i8);
+    i16 => |it| it as u64, |word| Some(word as i16);
+    i32 => |it| it as u64, |word| Some(word as i32);
+    i64 => |it| it as u64, |word| Some(word as i64);
+    isize => |it| it as u64, |word| Some(word as isize);
+    u8 => |it| it as u64, |word| Some(word as u8);
+    u16 => |it| it as u64, |word| Some(word as u16);
+    u32 => |it| it as u64, |word| Some(word as u32);
+    u64 => |it| it, |word| Some(word);
+    usize => |it| it as u64, |word| Some(word as usize);
+    crate::tensor::DType => |it| it as u64, |word| Self::ALL.get(word as usize).copied();
+    () => |_it| 0, |_word| Some(());
 }
+
+/// Elements of a stored list at most.
+const MAX_STORED: u64 = 1 << 20;
 
 /// Shows a string: its length and its bytes, eight at a time.
 fn visit_str(text: &str, sink: &mut dyn Sink) {
@@ -304,6 +343,18 @@ impl Tree for String {
     fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.clone()
     }
+
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        words.push(self.len() as u64);
+        words.extend(self.bytes().map(u64::from));
+        true
+    }
+
+    fn restore(words: &mut dyn Iterator<Item = u64>, _: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        let len = words.next()?;
+        let bytes = (0..len).map(|_| words.next().map(|it| it as u8)).collect::<Option<Vec<u8>>>()?;
+        Self::from_utf8(bytes).ok()
+    }
 }
 
 fn visit_all<'a, T: Arg + 'a>(items: impl ExactSizeIterator<Item = &'a T>, sink: &mut dyn Sink) {
@@ -344,6 +395,17 @@ impl<T: Tree> Tree for Vec<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.iter().map(|it| it.rebuild(next)).collect()
     }
+
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        words.push(self.len() as u64);
+        self.iter().all(|it| it.store(words))
+    }
+
+    fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        // Elements need not have words of their own, so that nothing else bounds their number.
+        let len = words.next().filter(|&it| it <= MAX_STORED)?;
+        (0..len).map(|_| T::restore(words, next)).collect()
+    }
 }
 
 impl<T: Arg, const N: usize> Arg for [T; N] {
@@ -359,6 +421,15 @@ impl<T: Arg, const N: usize> Arg for [T; N] {
 impl<T: Tree, const N: usize> Tree for [T; N] {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         std::array::from_fn(|i| self[i].rebuild(next))
+    }
+
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        self.iter().all(|it| it.store(words))
+    }
+
+    fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        let all: Option<Vec<T>> = (0..N).map(|_| T::restore(words, next)).collect();
+        all?.try_into().ok()
     }
 }
 
@@ -382,6 +453,15 @@ impl<T: Tree> Tree for Option<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.as_ref().map(|it| it.rebuild(next))
     }
+
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        words.push(self.is_some() as u64);
+        self.as_ref().is_none_or(|it| it.store(words))
+    }
+
+    fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        if words.next()? == 0 { Some(None) } else { T::restore(words, next).map(Some) }
+    }
 }
 
 impl<T: Arg + ?Sized> Arg for Box<T> {
@@ -397,6 +477,14 @@ impl<T: Arg + ?Sized> Arg for Box<T> {
 impl<T: Tree> Tree for Box<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         Box::new((**self).rebuild(next))
+    }
+
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        (**self).store(words)
+    }
+
+    fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        T::restore(words, next).map(Self::new)
     }
 }
 
@@ -471,6 +559,17 @@ macro_rules! tuples {
         impl<$($t: Tree),+> Tree for ($($t,)+) {
             fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
                 ($(self.$i.rebuild(next),)+)
+            }
+
+            fn store(&self, words: &mut Vec<u64>) -> bool {
+                $(self.$i.store(words))&&+
+            }
+
+            fn restore(
+                words: &mut dyn Iterator<Item = u64>,
+                next: &mut dyn FnMut() -> Option<Tensor>,
+            ) -> Option<Self> {
+                Some(($($t::restore(words, next)?,)+))
             }
         }
     )*};

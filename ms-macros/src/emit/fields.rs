@@ -133,6 +133,57 @@ pub fn rebuild_method(data: &Data, rt: &TokenStream) -> TokenStream {
     }
 }
 
+/// The methods `store` and `restore` of a value with these fields.
+pub fn stored_methods(data: &Data, rt: &TokenStream) -> TokenStream {
+    let (words, next) = (own("words"), own("next"));
+    let stores = shapes(data).into_iter().map(|shape| {
+        let pattern = shape.pattern();
+        let number = shape.variant.map(|number| quote!(#words.push(#number);));
+        let fields = shape.fields.iter().enumerate().map(|(i, field)| {
+            let (value, ty) = (own_nth("field", i), &field.ty);
+            quote!(&& <#ty as #rt::Tree>::store(#value, #words))
+        });
+        quote!(#pattern => { #number true #(#fields)* })
+    });
+    let stores = match_self(stores.collect());
+    let made = |shape: &Shape<'_>| {
+        let path = &shape.path;
+        let fields = shape.fields.members().zip(shape.fields).map(|(member, field)| {
+            let ty = &field.ty;
+            quote!(#member: <#ty as #rt::Tree>::restore(#words, #next)?)
+        });
+        quote!(#path { #(#fields),* })
+    };
+    let restores = shapes(data).into_iter().map(|shape| {
+        let value = made(&shape);
+        match shape.variant {
+            Some(number) => quote!(#number => #value,),
+            None => value,
+        }
+    });
+    let restores = match data {
+        Data::Enum(_) => quote! {
+            match #words.next()? {
+                #(#restores)*
+                _ => return ::core::option::Option::None,
+            }
+        },
+        _ => quote!(#(#restores)*),
+    };
+    quote! {
+        fn store(&self, #words: &mut ::std::vec::Vec<u64>) -> bool {
+            #stores
+        }
+
+        fn restore(
+            #words: &mut dyn ::core::iter::Iterator<Item = u64>,
+            #next: &mut dyn FnMut() -> ::core::option::Option<#rt::Tensor>,
+        ) -> ::core::option::Option<Self> {
+            ::core::option::Option::Some(#restores)
+        }
+    }
+}
+
 /// `generics` with `bounds` on every type parameter that one of `types` mentions.
 pub fn bounded<'a>(generics: &Generics, types: impl Iterator<Item = &'a Type>, bounds: &[TokenStream]) -> Generics {
     struct Mentioned(Vec<Ident>);

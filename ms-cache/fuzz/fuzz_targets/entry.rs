@@ -1,0 +1,7 @@
+//! Any bytes as the file of an entry: `cargo fuzz run entry` (nightly).
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    ms_cache::fuzzing::entry(bytes);
+});

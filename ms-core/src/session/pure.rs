@@ -1,0 +1,210 @@
+//! The level above the compile cache: functions of which the user says that only their arguments
+//! decide what is built (`#[jit(pure)]`) are not even traced in a later process of the same build.
+
+use super::build_id::build_id;
+use super::disk::{Disk, Site};
+use super::signature::TypeKey;
+use crate::stored::stored;
+use crate::tensor::{Parameter, Tensor, Type};
+use crate::trace::{Name, Sink, Sizes};
+use ms_cache::{Digest, Key, KeyBuilder};
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// What is kept of a function that was traced.
+pub(super) struct PureEntry {
+    /// The key of the entry that has its plan and its code.
+    pub compiled: Vec<u8>,
+    /// What its inputs are.
+    pub inputs: Vec<Input>,
+    /// The parameters that it writes, in the order in which the arguments show them.
+    pub writes: Vec<usize>,
+    /// The number of tensors in its result.
+    pub results: usize,
+    /// What the result is besides them.
+    pub template: Vec<u64>,
+}
+
+/// An input, by its position among what the arguments show.
+#[derive(Clone, Copy)]
+pub(super) enum Input {
+    /// A tensor.
+    Argument(usize),
+    /// A parameter.
+    Slot(usize),
+}
+
+stored! {
+    struct PureEntry {
+        compiled: Vec<u8>,
+        inputs: Vec<Input>,
+        writes: Vec<usize>,
+        results: usize,
+        template: Vec<u64>,
+    }
+}
+
+stored! { enum Input { 0 = Argument(at: usize), 1 = Slot(at: usize) } }
+
+/// Where in a cache a call of a pure function is.
+pub(super) struct PurePlace {
+    pub disk: Arc<Disk>,
+    pub key: Key,
+    /// The parameters that the arguments show.
+    pub parameters: Vec<Parameter>,
+    notes: Vec<(String, String)>,
+}
+
+impl PurePlace {
+    /// The place of a call; nothing where no cache is asked for, and for arguments with symbolic
+    /// sizes.
+    pub fn of(
+        name: &str,
+        monomorph: TypeKey,
+        site: Site,
+        configuration: &[(&'static str, String)],
+        sign: impl Fn(&mut dyn Sink),
+    ) -> Option<Self> {
+        let disk = Disk::current()?;
+        let mut shown = Shown::default();
+        sign(&mut shown);
+        if shown.symbolic {
+            return None;
+        }
+        let backend = crate::exec::backend()?;
+        let function = format!("{name} {} {:x} {}:{}", monomorph.name(), monomorph.bits(), site.file, site.line);
+        let words: Vec<u8> = shown.words.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let settings = super::context::read(|it| format!("{:?}", (it.mode, it.load_elim, it.share_graphs)));
+        let key = KeyBuilder::new(super::disk::SCHEMA)
+            .part("level", b"pure")
+            .part("build", build_id()?)
+            .part("function", function.as_bytes())
+            .part("settings", settings.as_bytes())
+            .part("source", &site.source.to_le_bytes())
+            .part("arguments", &words)
+            .part("target", backend.fingerprint().as_bytes());
+        let key = configuration.iter().fold(key, |key, (name, text)| key.part(name, text.as_bytes())).finish();
+        let mut notes = vec![
+            ("function".to_owned(), name.to_owned()),
+            ("level".to_owned(), "pure".to_owned()),
+            ("signature".to_owned(), shown.text),
+            ("target".to_owned(), backend.fingerprint()),
+            ("defined".to_owned(), format!("{}:{}", site.file, site.line)),
+            ("source".to_owned(), format!("{:016x}", site.source)),
+        ];
+        notes.extend(configuration.iter().map(|(name, text)| ((*name).to_owned(), text.clone())));
+        Some(Self { disk, key, parameters: shown.parameters, notes })
+    }
+
+    /// What is kept of the function, if anything, with its parts in range.
+    pub fn get(&self, tensors: usize) -> Option<PureEntry> {
+        let entry: PureEntry = self.disk.read(&self.key)?;
+        let fits = |it: &Input| match *it {
+            Input::Argument(at) => at < tensors,
+            Input::Slot(at) => at < self.parameters.len(),
+        };
+        let fit = entry.inputs.iter().all(fits) && entry.writes.iter().all(|&at| at < self.parameters.len());
+        fit.then_some(entry)
+    }
+
+    /// Keeps it.
+    pub fn put(self, entry: PureEntry) {
+        self.disk.clone().write(self.key, self.notes, entry);
+    }
+
+    /// The position of a parameter among those that the arguments show.
+    pub fn position(&self, parameter: &Parameter) -> Option<usize> {
+        self.parameters.iter().position(|it| it == parameter)
+    }
+}
+
+impl PureEntry {
+    /// The key under which plan and code are.
+    pub fn compiled(&self) -> Option<Digest> {
+        Some(Digest::from_bytes((*self.compiled).try_into().ok()?))
+    }
+}
+
+/// What arguments show, the same in every process: tensors and parameters by their types and by
+/// which of them are one, host values as they are.
+#[derive(Default)]
+struct Shown {
+    words: Vec<u64>,
+    tensors: Vec<usize>,
+    parameters: Vec<Parameter>,
+    /// The types of the tensors.
+    text: String,
+    symbolic: bool,
+}
+
+impl Shown {
+    fn ty(&mut self, ty: &Type) {
+        self.words.extend([ty.dtype as u64, ty.rank() as u64]);
+        match ty.shape() {
+            Some(shape) => self.words.extend(shape.iter().map(|&it| it as u64)),
+            None => self.symbolic = true,
+        }
+    }
+}
+
+/// Marks before each part, so that different structures never show the same.
+#[derive(Clone, Copy)]
+enum Mark {
+    Tensor = 1,
+    SameTensor,
+    Parameter,
+    SameParameter,
+    Fixed,
+    Field,
+    Index,
+    End,
+}
+
+impl Sink for Shown {
+    fn tensor(&mut self, tensor: &Tensor) {
+        match self.tensors.iter().position(|&it| it == tensor.identity()) {
+            Some(first) => self.words.extend([Mark::SameTensor as u64, first as u64]),
+            None => {
+                let ty = tensor.ty();
+                let separator = if self.text.is_empty() { "" } else { ", " };
+                let _ = write!(self.text, "{separator}{ty}");
+                self.words.push(Mark::Tensor as u64);
+                self.ty(&ty);
+            }
+        }
+        self.tensors.push(tensor.identity());
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        match self.parameters.iter().position(|it| it == parameter) {
+            Some(first) => self.words.extend([Mark::SameParameter as u64, first as u64]),
+            None => {
+                self.words.extend([Mark::Parameter as u64, u64::from(parameter.requires_grad())]);
+                self.ty(&parameter.load().ty());
+                self.parameters.push(parameter.clone());
+            }
+        }
+    }
+
+    fn fixed(&mut self, bits: u64) {
+        self.words.extend([Mark::Fixed as u64, bits]);
+    }
+
+    fn sizes(&mut self, sizes: Option<&'static Sizes>) {
+        self.symbolic |= sizes.is_some();
+    }
+
+    fn begin(&mut self, name: Name<'_>) {
+        match name {
+            Name::Field(name) => {
+                self.words.extend([Mark::Field as u64, name.len() as u64]);
+                self.words.extend(name.bytes().map(u64::from));
+            }
+            Name::Index(at) => self.words.extend([Mark::Index as u64, at as u64]),
+        }
+    }
+
+    fn end(&mut self) {
+        self.words.push(Mark::End as u64);
+    }
+}

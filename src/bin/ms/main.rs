@@ -1,0 +1,25 @@
+//! The command line of `ms`.
+
+mod cache;
+
+use clap::Command;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let program = Command::new("ms")
+        .about("Tools around programs that use ms")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(cache::command());
+    let result = match program.get_matches().subcommand() {
+        Some(("cache", matches)) => cache::run(matches),
+        _ => unreachable!("a subcommand is required, and there is no other"),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(message) => {
+            eprintln!("{message}");
+            ExitCode::FAILURE
+        }
+    }
+}

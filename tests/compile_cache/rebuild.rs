@@ -1,0 +1,137 @@
+//! Changes that need another program: each program is built by rustc from the same sources but for
+//! one change, and runs with the cache that the one before it has filled.
+
+use crate::process::Scratch;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The program: two functions, one of them pure, of a helper crate, a module, a feature, a closure.
+const PROGRAM: &str = r#"
+use ms::prelude::*;
+mod part { use ms::prelude::*; pub fn inner(x: &Tensor) -> Tensor { x * MODULE_FACTOR } }
+fn body(x: &Tensor) -> Tensor {
+    let scale = |x: &Tensor| x + CLOSURE_TERM;
+    let x = scale(&helper::shifted(&part::inner(x))) * helper::FACTOR;
+    if cfg!(feature = "negated") { -x } else { x }
+}
+#[jit] fn traced(x: &Tensor) -> Tensor { body(x) }
+#[jit(pure)] fn pure(x: &Tensor) -> Tensor { body(x) }
+fn main() {
+    let x = tensor![1.0, 2.0];
+    let (a, b) = (traced(&x).to_vec::<f32>(), pure(&x).to_vec::<f32>());
+    let used = ms::session::cache_use();
+    println!("{a:?} {b:?} {} {}", used.hits, used.misses);
+}
+"#;
+
+const HELPER: &str = r#"
+use ms::prelude::*;
+pub const FACTOR: i64 = CRATE_FACTOR;
+pub fn shifted(x: &Tensor) -> Tensor { x + CRATE_TERM }
+"#;
+
+/// One build of the program.
+#[derive(Clone, Copy)]
+struct Build {
+    module_factor: i64,
+    closure_term: i64,
+    crate_factor: i64,
+    crate_term: i64,
+    feature: bool,
+    /// The version of the helper crate.
+    version: &'static str,
+}
+
+const FIRST: Build =
+    Build { module_factor: 2, closure_term: 3, crate_factor: 5, crate_term: 1, feature: false, version: "1.0.0" };
+
+impl Build {
+    /// What the function gives for `x`.
+    fn want(&self, x: i64) -> f64 {
+        let y = (x * self.module_factor + self.crate_term + self.closure_term) * self.crate_factor;
+        if self.feature { -y as f64 } else { y as f64 }
+    }
+
+    fn make(&self, scratch: &Path) -> PathBuf {
+        let write = |name: &str, text: String| {
+            let path = scratch.join(name);
+            std::fs::write(&path, text).expect("a writable directory");
+            path
+        };
+        let helper = HELPER.replace("CRATE_FACTOR", &self.crate_factor.to_string());
+        let helper = write("helper.rs", helper.replace("CRATE_TERM", &self.crate_term.to_string()));
+        let program = PROGRAM.replace("MODULE_FACTOR", &self.module_factor.to_string());
+        let program = write("program.rs", program.replace("CLOSURE_TERM", &self.closure_term.to_string()));
+
+        let deps = std::env::current_exe().expect("the test runs").parent().expect("a folder").to_owned();
+        let ms = newest(&deps, "libms-");
+        let rustc = |source: &Path| {
+            let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or("rustc".into()));
+            command.current_dir(scratch).args(["--edition", "2024", "-C", "debuginfo=0"]).arg(source);
+            command.arg("-L").arg(format!("dependency={}", deps.display()));
+            command.arg("--extern").arg(format!("ms={}", ms.display()));
+            command
+        };
+        let mut library = rustc(&helper);
+        library.args(["--crate-type", "rlib", "--crate-name", "helper", "-C"]);
+        succeed(library.arg(format!("metadata={}", self.version)));
+        let mut binary = rustc(&program);
+        binary.args(["--extern", "helper=libhelper.rlib", "-L", ".", "-o", "program"]);
+        if self.feature {
+            binary.args(["--cfg", "feature=\"negated\""]);
+        }
+        succeed(&mut binary);
+        scratch.join("program")
+    }
+}
+
+fn succeed(command: &mut Command) -> String {
+    let output = command.output().expect("the command is there");
+    assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// The library of this name that was built last.
+fn newest(folder: &Path, start: &str) -> PathBuf {
+    let files = std::fs::read_dir(folder).expect("the folder of the test").flatten().map(|it| it.path());
+    let fits = |it: &PathBuf| {
+        let name = it.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with(start) && name.ends_with(".rlib")
+    };
+    let built = |it: &PathBuf| std::fs::metadata(it).and_then(|it| it.modified()).ok();
+    files.filter(fits).max_by_key(built).expect("the library was built before its tests")
+}
+
+#[test]
+fn a_changed_program_gives_the_new_answer() {
+    let scratch = Scratch::new();
+    let run = |build: &Build| {
+        let program = build.make(scratch.path());
+        let again = || {
+            let mut command = Command::new(&program);
+            command.env("MS_COMPILER_CACHE_ENABLE", "1").env("MS_COMPILER_CACHE_PATH", scratch.cache());
+            succeed(&mut command)
+        };
+        let want = format!("{:?}", [build.want(1), build.want(2)]);
+        for hits in [None, Some(2)] {
+            let text = again();
+            assert!(text.starts_with(&format!("{want} {want} ")), "{text}, not twice {want}");
+            let counts: Vec<u64> = text.split(' ').rev().take(2).filter_map(|it| it.parse().ok()).collect();
+            // The second run of one program finds both of its functions.
+            assert!(hits.is_none_or(|hits| counts == [0, hits]), "{text}");
+        }
+    };
+    let changes = [
+        FIRST,
+        // The body of a helper in another module, in another crate; a constant in another crate.
+        Build { module_factor: 7, ..FIRST },
+        Build { crate_term: 1000, ..FIRST },
+        Build { crate_factor: 11, ..FIRST },
+        // A closure; a feature; another version of a dependency, which behaves differently.
+        Build { closure_term: 30, ..FIRST },
+        Build { feature: true, ..FIRST },
+        Build { version: "2.0.0", crate_term: 4, ..FIRST },
+        FIRST,
+    ];
+    changes.iter().for_each(run);
+}
