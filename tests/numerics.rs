@@ -11,10 +11,22 @@ const INF: f64 = f64::INFINITY;
 
 type Function = fn(&Tensor) -> Tensor;
 
+/// A function of one number with arguments and values.
+type Points<'a> = (&'a str, Function, &'a [(f64, f64)]);
+
+/// A function of a vector with arguments and values.
+type Folds<'a> = (&'a str, Function, &'a [(&'a [f64], &'a [f64])]);
+
+/// A function, and what it is held to.
+type Held = (Function, fn(f64) -> f64);
+
 /// Runs a function as a compiled graph.
 fn compiled(f: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
     let graph = trace::build("f", &[x.ty()], |x| Ok(vec![f(&x[0])])).expect("the trace is valid");
-    Compiled::new(&graph, Precision::Highest).and_then(|it| it.run(&[x.clone()])).expect("the graph runs").remove(0)
+    Compiled::new(&graph, Precision::Highest)
+        .and_then(|it| it.run(std::slice::from_ref(x)))
+        .expect("the graph runs")
+        .remove(0)
 }
 
 fn wide(x: &Tensor) -> Vec<f64> {
@@ -44,7 +56,7 @@ fn check(name: &str, f: impl Fn(&Tensor) -> Tensor, x: &Tensor, want: &[f64]) {
 fn elementwise_functions_at_extreme_arguments() {
     let nan = f64::NAN;
     // The function, arguments, and values; subnormal results are exact to their last place.
-    let table: &[(&str, Function, &[(f64, f64)])] = &[
+    let table: &[Points<'_>] = &[
         (
             "log1p",
             |x| ops::log1p(x),
@@ -82,7 +94,7 @@ fn elementwise_functions_at_extreme_arguments() {
         (
             "softplus",
             |x| ops::softplus(x, 1.0, INF),
-            &[(1e30, 1e30), (50.0, 50.0), (-50.0, 1.928749847963918e-22), (-1e4, 0.0), (0.0, 0.6931471805599453)],
+            &[(1e30, 1e30), (50.0, 50.0), (-50.0, 1.928749847963918e-22), (-1e4, 0.0), (0.0, std::f64::consts::LN_2)],
         ),
         (
             "gelu",
@@ -119,7 +131,7 @@ fn elementwise_functions_at_extreme_arguments() {
 fn folds_at_extreme_arguments() {
     let nan = f64::NAN;
     let ln_2 = std::f64::consts::LN_2;
-    let table: &[(&str, Function, &[(&[f64], &[f64])])] = &[
+    let table: &[Folds<'_>] = &[
         (
             "logsumexp",
             |x| ops::logsumexp(x, (), false),
@@ -244,7 +256,7 @@ fn asinh(x: f64) -> f64 {
 }
 
 /// The functions of the table in `docs/numerics.md`, with what they are held to.
-fn functions() -> BTreeMap<&'static str, (Function, fn(f64) -> f64)> {
+fn functions() -> BTreeMap<&'static str, Held> {
     BTreeMap::from([
         ("acos", ((|x| ops::acos(x)) as Function, f64::acos as fn(f64) -> f64)),
         ("acosh", (|x| ops::acosh(x), acosh)),

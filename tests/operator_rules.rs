@@ -7,6 +7,9 @@ use ms::{Code, DType, Tensor, catch, ops, tensor, trace};
 
 type Rule = fn(&[Tensor]) -> Tensor;
 
+/// A rule by name, and the shape, dtype and values of its result.
+type Row<'a> = (&'a str, Rule, &'a [usize], DType, &'a [f64]);
+
 fn compiled(name: &str, f: Rule, operands: &[Tensor]) -> Tensor {
     let types: Vec<_> = operands.iter().map(Tensor::ty).collect();
     let graph = trace::build(name, &types, |operands| Ok(vec![f(operands)])).expect("the trace is valid");
@@ -14,7 +17,7 @@ fn compiled(name: &str, f: Rule, operands: &[Tensor]) -> Tensor {
 }
 
 /// Holds rules to shapes, dtypes and values.
-fn check(operands: &[Tensor], rules: &[(&str, Rule, &[usize], DType, &[f64])]) {
+fn check(operands: &[Tensor], rules: &[Row<'_>]) {
     for &(name, f, shape, dtype, want) in rules {
         for (way, got) in [("eagerly", f(operands)), ("compiled", compiled(name, f, operands))] {
             assert_eq!((got.shape(), got.dtype()), (shape, dtype), "{name}, {way}");

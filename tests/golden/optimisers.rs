@@ -52,7 +52,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
 /// the second.
 fn train(optimizer: impl Optimizer + 'static, x: &[Tensor]) -> Tensor {
     let parameter = Parameter::new(x[0].clone(), "p");
-    optimizer.prepare(&[parameter.clone()]);
+    optimizer.prepare(std::slice::from_ref(&parameter));
     let step = |at: usize| update(&optimizer, &parameter, &x[1].at(at));
     ops::stack(&(0..x[1].shape()[0]).map(step).collect::<Vec<_>>(), 0)
 }
