@@ -33,6 +33,76 @@ macro_rules! measure {
     }};
 }
 
+/// A transformer over the parts of a batch: the whole is as large as its graphs without sharing.
+#[cell]
+struct Loss {
+    net: lazy::Gpt,
+}
+
+#[cell]
+impl Loss {
+    fn construct(&self, tokens: &Tensor) -> Tensor {
+        ops::mean(self.net.call(tokens).square(), (), false)
+    }
+}
+
+#[jit]
+fn pipeline(net: &nn::PipelineCell<Loss>, tokens: &Tensor) -> Vec<Tensor> {
+    let gradients = ms::grad(|net: &nn::PipelineCell<Loss>, tokens: &Tensor| net.call(tokens))(net, tokens);
+    gradients.iter().map(|it| it.1.clone()).collect()
+}
+
+#[jit]
+fn long(x: &Tensor) -> Tensor {
+    (0..100_000).fold(x.clone(), |y, i| if i % 2 == 0 { y + x } else { y * 0.5 })
+}
+
+/// 40 layers over micro-batches, with sharing and without, and a host loop of 100,000 iterations.
+fn large() {
+    for share_graphs in [true, false] {
+        let net = nn::PipelineCell::new(Loss { net: lazy::Gpt::new(40, 50, 8) }, 16);
+        let tokens = random::randint([16, 4], 0, 50);
+        ms::with_context(Context { share_graphs, ..ms::context() }, || {
+            let start = Instant::now();
+            pipeline(&net, &tokens);
+            let first = start.elapsed();
+            let report = ms::compile_report().pop().expect("just compiled");
+            println!("40 layers over 16 parts, sharing {share_graphs}, first call {first:.1?}\n{report}");
+        });
+    }
+    let start = Instant::now();
+    let result = long(&Tensor::scalar(1.0)).item::<f32>();
+    println!("a host loop of 100,000 iterations: {:.1?} (= {result})", start.elapsed());
+    println!("{}", ms::compile_report().pop().expect("just compiled"));
+}
+
+/// The run time of one training gradient with sharing over that without, as the median of pairs.
+fn pairs() {
+    for blocks in [6, 12] {
+        let tokens = &random::randint([8, 32], 0, 50);
+        let net = lazy::Gpt::new(blocks, 50, 64);
+        let run = |share_graphs: bool| {
+            ms::with_context(Context { share_graphs, ..ms::context() }, || {
+                let start = Instant::now();
+                gradients_of(&net, tokens);
+                start.elapsed().as_secs_f64()
+            })
+        };
+        for share in [true, false, true, false] {
+            run(share);
+        }
+        let mut ratios: Vec<f64> = (0..61).map(|_| run(true) / run(false)).collect();
+        ratios.sort_by(f64::total_cmp);
+        println!("{blocks} blocks: run time with sharing {:.3} of that without", ratios[30]);
+    }
+}
+
+#[jit]
+fn gradients_of(net: &lazy::Gpt, tokens: &Tensor) -> Vec<Tensor> {
+    let loss = |net: &lazy::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false);
+    ms::grad(loss)(net, tokens).iter().map(|it| it.1.clone()).collect()
+}
+
 fn main() {
     let tokens = &random::randint([2, 16], 0, 50);
     // Once for what the first compilation of a process pays.
@@ -57,4 +127,6 @@ fn main() {
             }
         }
     }
+    pairs();
+    large();
 }

@@ -10,6 +10,7 @@ mod flatten;
 pub mod init;
 mod layer_norm;
 mod loss;
+mod pipeline;
 mod pool;
 mod sequential;
 
@@ -22,6 +23,7 @@ pub use embedding::Embedding;
 pub use flatten::Flatten;
 pub use layer_norm::LayerNorm;
 pub use loss::{CrossEntropyLoss, MSELoss};
+pub use pipeline::PipelineCell;
 pub use pool::{AvgPool2d, MaxPool2d};
 pub use sequential::Sequential;
 

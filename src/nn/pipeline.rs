@@ -1,0 +1,53 @@
+//! One network over the parts of a batch.
+
+use crate::prelude::*;
+
+/// Calls a network on equal parts of its batch, one after the other, and gives the mean of what
+/// the parts give: the loss of the whole batch, for a network that gives the mean loss of its part.
+/// Compiled, the network is one graph that is called for every part, forward and backward.
+///
+/// ```
+/// use ms::prelude::*;
+/// # #[cell] struct Loss { net: nn::Dense }
+/// # #[cell] impl Loss { fn construct(&self, x: &Tensor) -> Tensor { self.net(x).square().mean((), false) } }
+/// let net = nn::PipelineCell::new(Loss { net: nn::Dense::new(3, 2) }, 4);
+/// let loss = net.call(&Tensor::ones([8, 3]));
+/// assert_eq!(loss.shape().len(), 0);
+/// ```
+#[cell]
+pub struct PipelineCell<N> {
+    network: N,
+    parts: usize,
+}
+
+#[cell]
+impl<N> PipelineCell<N>
+where
+    N: Cell + for<'a> ms_core::trace::Apply<'a, Argument = &'a Tensor, Output = Tensor>,
+{
+    /// A network over `parts` parts of its batch.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no parts.
+    #[track_caller]
+    pub fn new(network: N, parts: usize) -> Self {
+        if parts == 0 {
+            let error = ms_core::Error::new(ms_core::Code::Argument, "a batch has at least one part");
+            ms_core::error::raise(error.with_op("PipelineCell"));
+        }
+        Self { network, parts }
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        let all = x.shape()[0];
+        if all % self.parts != 0 {
+            let message = format!("a batch of {all} has no {} equal parts", self.parts);
+            let error = ms_core::Error::new(ms_core::Code::Shape, message).with_op("PipelineCell");
+            ms_core::error::raise(error);
+        }
+        let size = all / self.parts;
+        let part = |i: usize| ms_core::trace::Apply::apply(&self.network, &x.i(i * size..(i + 1) * size));
+        let sum = (1..self.parts).fold(part(0), |sum, i| sum + part(i));
+        sum / self.parts as f64
+    }
+}
