@@ -123,3 +123,77 @@ fn what_depends_is_the_value() {
     check("gradient", || ms::grad(|y: &Tensor| depends(x, y))(y).item::<f32>(), 0.25, &[]);
     check("no gradient", || ms::grad(|x: &Tensor| depends(x, y))(x).item::<f32>(), 0.0, &[]);
 }
+
+#[jit]
+fn overflow_of_sum(status: &ops::FloatStatus, x: &Tensor) -> (Tensor, Tensor) {
+    let before = x * 1e4;
+    status.clear();
+    let sum = ops::sub(x, &-x);
+    let got = status.get();
+    let after = &before * &before;
+    (sum + after * 0.0, got)
+}
+
+#[jit]
+fn overflow_of_gradient(status: &ops::FloatStatus, x: &Tensor) -> Tensor {
+    status.clear();
+    // The value is small, and the gradient is not: `x` is zero where the root is taken.
+    let gradient = ms::grad(|x: &Tensor| x.sqrt())(x);
+    let got = status.get();
+    got + gradient.sum((), false) * 0.0
+}
+
+#[jit]
+fn overflow_in_loop(status: &ops::FloatStatus, x: &Tensor, n: &Tensor) -> Tensor {
+    status.clear();
+    // Infinite for a moment only.
+    let next = |y: &Tensor| ops::select((y * 1e30).gt(1e35), 1.0, y * 10.0);
+    let step = |(i, y): &(Tensor, Tensor)| (i + 1.0, next(y));
+    let _ = ops::while_loop(|it: &(Tensor, Tensor)| it.0.lt(n), step, (Tensor::scalar(0.0), x.clone()));
+    status.get()
+}
+
+#[jit]
+fn float_status_made_inside(x: &Tensor) -> Tensor {
+    let status = ops::FloatStatus::alloc();
+    status.clear();
+    let _ = x.log();
+    status.get()
+}
+
+#[test]
+fn float_status() {
+    let status = &ops::FloatStatus::alloc();
+    let half = |x: f64| ops::cast(Tensor::full([3], x), DType::F16);
+    let case = |x: f64| {
+        let (sum, got) = overflow_of_sum(status, &half(x));
+        (ops::cast(&sum, DType::F32).to_vec::<f32>()[0], got.to_vec::<f32>()[0])
+    };
+    // What overflows before the clear or after the get does not count.
+    let finite = || {
+        let (sum, got) = case(5.0);
+        (sum.is_nan() || sum == 10.0, got)
+    };
+    check("fives", finite, (true, 0.0), &[]);
+    check("sixty thousands", || case(60000.0).1, 1.0, &[]);
+    let scalar = Tensor::scalar;
+    check("gradient", || overflow_of_gradient(status, &scalar(4.0)).to_vec::<f32>()[0], 0.0, &[]);
+    let infinite = || ms::catch(|| overflow_of_gradient(status, &scalar(0.0)).to_vec::<f32>()[0].is_nan());
+    check("infinite gradient", || infinite().expect("it runs"), true, &[]);
+    for (n, want) in [(2.0, 0.0), (5.0, 0.0), (12.0, 1.0)] {
+        let looped = || overflow_in_loop(status, &scalar(if n > 9.0 { 1e9 } else { 1.0 }), &scalar(n));
+        check("loop", || looped().to_vec::<f32>(), vec![want; 8], &[]);
+    }
+    for (x, want) in [(1.0, 0.0), (-1.0, 1.0)] {
+        check("made inside", || float_status_made_inside(&scalar(x)).to_vec::<f32>()[7], want, &[]);
+    }
+    // A compiled function between an eager clear and get.
+    status.clear();
+    inner(&scalar(f32::MAX));
+    calls(&scalar(f32::INFINITY));
+    assert_eq!(status.get().to_vec::<f32>(), [1.0; 8]);
+    assert_eq!(status.get().to_vec::<f32>(), [1.0; 8]);
+    calls(&scalar(f32::INFINITY));
+    status.clear();
+    assert_eq!(status.get().to_vec::<f32>(), [0.0; 8]);
+}

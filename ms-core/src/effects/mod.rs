@@ -1,8 +1,11 @@
-//! What programs do besides computing, in graphs: which reads of parameters need copies.
+//! What programs do besides computing, in graphs: which reads of parameters need copies, and what
+//! float statuses see.
 //!
 //! Order itself needs no pass: a slot's value is its state, and a read takes the value of its
 //! point of the program.
 
 mod moves;
+mod status;
 
 pub use moves::{Level, Slots, insert_moves};
+pub use status::{float_status, has_float_status};

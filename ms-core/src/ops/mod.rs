@@ -86,6 +86,7 @@ primitives! {
     exponential::{ EXP, EXPM1, LOG, LOG1P, RSQRT, SIGMOID, SQRT };
     extrema::{ MAXIMUM, MINIMUM, RELU };
     eye::{ EYE };
+    float_status::{ CLEAR_FLOAT_STATUS, GET_FLOAT_STATUS };
     full::{ FULL };
     gather::{ GATHER, INDEX_ADD };
     gather_nd::{ GATHER_ND, SCATTER_ND_ADD };

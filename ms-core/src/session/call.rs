@@ -129,7 +129,9 @@ impl JitFn {
         let location = Location::caller();
         let mode = dispatch_mode();
         let (precision, compiles) = context::read(|it| {
-            (it.precision, mode != DispatchMode::Trace && it.jit && (!self.graph_mode_only || it.mode == Mode::Graph))
+            let compiles = it.jit && (!self.graph_mode_only || it.mode == Mode::Graph);
+            // Between an eager clear and get every op's result is looked at.
+            (it.precision, compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched())
         });
         if !compiles {
             let state = match Tracer::current() {

@@ -126,7 +126,12 @@ impl Dispatcher for Eager {
             operands.push(input.array().map_err(|error| error.with_op(def.name()).at(call.location))?);
         }
         match run(def, &call, &operands) {
-            Ok(outputs) => Ok(outputs.into_iter().map(Tensor::from_array).collect()),
+            Ok(outputs) => {
+                if ops::is_float_status_watched() {
+                    ops::watch_results(&outputs);
+                }
+                Ok(outputs.into_iter().map(Tensor::from_array).collect())
+            }
             Err(error) => {
                 let operands = operands.iter().map(|it| it.ty().to_string());
                 Err(error.with_op(def.name()).with_operands(operands).at(call.location))

@@ -2,9 +2,11 @@
 
 use super::disk::Split;
 use super::report;
+use crate::effects::{float_status, has_float_status};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Type, ValueId};
 use crate::lower::Routine;
+use crate::optimize::inline_all;
 use crate::transform::{self, Residual};
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
@@ -184,7 +186,12 @@ impl Source {
 }
 
 fn expand(graph: &Graph) -> Result<Graph> {
-    report::try_graph_stage("expand", || transform::expand(graph)).map(Cow::into_owned)
+    let expanded = report::try_graph_stage("expand", || transform::expand(graph))?;
+    if !has_float_status(&expanded) {
+        return Ok(expanded.into_owned());
+    }
+    report::try_graph_stage("status", || float_status(&inline_all(&expanded)).map(|it| Cow::Owned(it.into_owned())))
+        .map(Cow::into_owned)
 }
 
 fn at_sizes(graph: &Graph, sizes: &[(String, usize)]) -> Result<Graph> {

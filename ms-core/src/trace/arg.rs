@@ -242,6 +242,12 @@ impl Arg for Parameter {
     }
 }
 
+impl Arg for crate::ops::FloatStatus {
+    fn visit(&self, sink: &mut dyn Sink) {
+        sink.parameter(self.state());
+    }
+}
+
 macro_rules! fixed {
     ($show:ident; $($ty:ty => |$it:ident| $bits:expr, |$word:ident| $back:expr;)*) => {$(
         impl Arg for $ty {

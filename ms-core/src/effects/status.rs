@@ -1,0 +1,261 @@
+//! Float status in graphs: what ops give between a clear and a get is looked at.
+
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
+use crate::ops::{
+    self, ALL, ASSIGN, BROADCAST_TO, CAST, CLEAR_FLOAT_STATUS, CONSTANT, GET_FLOAT_STATUS, IF, ISFINITE, LOGICAL_AND,
+    LOGICAL_NOT, OpDef, SCAN, STOP_GRADIENT, ScanOperands, TENSOR_MOVE, WHILE,
+};
+use crate::tensor::{Attr, Attrs, DType, Literal, Op, Scalar, Type};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The graph with float statuses computed from the results of the ops between. Transforms are
+/// expanded and calls inlined already, so that its nodes stand in program order.
+///
+/// # Errors
+/// [`Code::Argument`] for a status that is cleared and read in different graphs.
+pub fn float_status(graph: &Graph) -> Result<Cow<'_, Graph>> {
+    if count_nodes(graph, GET_FLOAT_STATUS.op()) + count_nodes(graph, CLEAR_FLOAT_STATUS.op()) == 0 {
+        return Ok(Cow::Borrowed(graph));
+    }
+    Watch::plain(graph).map(Cow::Owned)
+}
+
+/// Whether a graph reads a float status.
+pub fn has_float_status(graph: &Graph) -> bool {
+    count_nodes(graph, GET_FLOAT_STATUS.op()) > 0
+}
+
+/// Rewrites one graph.
+struct Watch<'g> {
+    from: &'g Graph,
+    to: Graph,
+    map: Vec<ValueId>,
+    /// By node that was looked at: whether all of its results were finite.
+    finite: Vec<Option<ValueId>>,
+}
+
+fn flag() -> Type {
+    Type::of(DType::Bool, &[])
+}
+
+impl<'g> Watch<'g> {
+    fn new(from: &'g Graph) -> Self {
+        let mut to = Graph::with_room_of(from);
+        let mut map = vec![ValueId(u32::MAX); from.value_count()];
+        for &input in from.inputs() {
+            map[input.0 as usize] = to.add_input(from.ty(input).clone());
+        }
+        Self { from, to, map, finite: vec![None; from.len()] }
+    }
+
+    fn add(&mut self, def: &'static OpDef, attrs: Attrs, inputs: &[ValueId]) -> Result<ValueId> {
+        let results = {
+            let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| self.to.ty(it)).collect();
+            ops::infer(def, &attrs, &[], &types)?
+        };
+        let id = self.to.add_node(Node::new(def.op(), attrs, inputs.iter().copied()), results);
+        Ok(self.to.node(id).outputs[0])
+    }
+
+    /// The clear that a status comes from.
+    fn cleared(&self, status: ValueId) -> Option<NodeId> {
+        const PASSED: [Op; 4] = [STOP_GRADIENT.op(), TENSOR_MOVE.op(), ASSIGN.op(), GET_FLOAT_STATUS.op()];
+        let mut value = status;
+        loop {
+            let crate::ir::Def::Result(id, _) = self.from.value(value).def else { return None };
+            let node = self.from.node(id);
+            match node.op {
+                it if it == CLEAR_FLOAT_STATUS.op() => return Some(id),
+                it if PASSED.contains(&it) => value = node.inputs[0],
+                _ => return None,
+            }
+        }
+    }
+
+    /// For every get: its clear. Every clear has a get.
+    fn windows(&self) -> Result<Vec<(NodeId, NodeId)>> {
+        let refuse = |node: &Node| {
+            let message = "a float status is cleared and read in different graphs";
+            let help = "clear and read it in the same function, branch or loop";
+            let error = Error::new(Code::Argument, message).with_op(node.op.name()).help(help);
+            match node.location {
+                Some(location) => error.at(location),
+                None => error,
+            }
+        };
+        let mut windows = Vec::new();
+        for (id, node) in self.from.nodes().filter(|(_, node)| node.op == GET_FLOAT_STATUS.op()) {
+            let begin = self.cleared(node.inputs[0]).ok_or_else(|| refuse(node))?;
+            // A second get gives what the first one gave.
+            let begin_of = |it: &(NodeId, NodeId)| it.0 == begin;
+            windows.push(windows.iter().find(|it| begin_of(it)).map_or((begin, id), |_| (id, id)));
+        }
+        let is_open = |id: NodeId| !windows.iter().any(|it| it.0 == id);
+        let clears = self.from.nodes().filter(|(_, node)| node.op == CLEAR_FLOAT_STATUS.op());
+        match clears.into_iter().find(|it| is_open(it.0)) {
+            Some((_, node)) => Err(refuse(node)),
+            None => Ok(windows),
+        }
+    }
+
+    /// The graph, whose nodes between a clear and a get are looked at.
+    fn plain(graph: &Graph) -> Result<Graph> {
+        let mut watch = Watch::new(graph);
+        watch.nodes(false)?;
+        watch.finish(None)
+    }
+
+    /// A graph that looks at everything in it: whether all was finite is a carry at a position, or
+    /// the last output.
+    fn whole(graph: &Graph, carry: Option<usize>) -> Result<Graph> {
+        let mut watch = Watch::new(graph);
+        let before = carry.map(|_| watch.to.add_input(flag()));
+        watch.nodes(true)?;
+        let inside: Vec<ValueId> = watch.finite.iter().flatten().copied().collect();
+        let all = watch.every(before.into_iter().chain(inside).collect())?;
+        let mut graph = watch.finish(Some((carry, all)))?;
+        if let Some(at) = carry {
+            insert_last_input(&mut graph, at);
+        }
+        Ok(graph)
+    }
+
+    fn nodes(&mut self, whole: bool) -> Result<()> {
+        let windows = self.windows()?;
+        let watched = |id: NodeId| whole || windows.iter().any(|it| it.0 < id && id < it.1);
+        let from = self.from;
+        for (id, node) in from.nodes() {
+            let inputs: SmallVec<[ValueId; 3]> = node.inputs.iter().map(|it| self.map[it.0 as usize]).collect();
+            if node.op == GET_FLOAT_STATUS.op() {
+                let window = windows.iter().find(|it| it.1 == id).expect("every get has a window");
+                self.map[node.outputs[0].0 as usize] =
+                    if window.0 == id { inputs[0] } else { self.status(window.0, id)? };
+                continue;
+            }
+            self.node(id, node, inputs, watched(id))?;
+        }
+        Ok(())
+    }
+
+    /// The graph with the outputs of the one it is made from, and one more.
+    fn finish(mut self, more: Option<(Option<usize>, ValueId)>) -> Result<Graph> {
+        let mut outputs: Vec<ValueId> = self.from.outputs().iter().map(|it| self.map[it.0 as usize]).collect();
+        if let Some((at, value)) = more {
+            outputs.insert(at.unwrap_or(outputs.len()), value);
+        }
+        self.to.set_outputs(outputs);
+        Ok(self.to)
+    }
+
+    /// Copies a node, and looks at its results.
+    fn node(&mut self, id: NodeId, node: &Node, inputs: SmallVec<[ValueId; 3]>, watched: bool) -> Result<()> {
+        let types: Vec<Type> = node.outputs.iter().map(|&it| self.from.ty(it).clone()).collect();
+        let mut copy = Node { inputs, ..node.clone() };
+        if !node.regions.is_empty() && watched {
+            return self.holder(id, copy, types);
+        }
+        copy.regions = copy.regions.iter().map(|it| Watch::plain(it).map(Arc::new)).collect::<Result<_>>()?;
+        copy.outputs.clear();
+        let new = self.to.add_node(copy, types);
+        for (old, &new) in node.outputs.iter().zip(&self.to.node(new).outputs.clone()) {
+            self.map[old.0 as usize] = new;
+        }
+        if watched && node.op != CONSTANT.op() {
+            let floats = node.outputs.iter().filter(|it| self.from.ty(**it).dtype.is_float());
+            let floats: Vec<ValueId> = floats.map(|it| self.map[it.0 as usize]).collect();
+            let finite = floats.into_iter().map(|it| self.finite(it)).collect::<Result<Vec<_>>>()?;
+            if !finite.is_empty() {
+                self.finite[id.0 as usize] = Some(self.every(finite)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies a node with graphs, which tell whether all was finite in them.
+    fn holder(&mut self, id: NodeId, mut node: Node, mut types: Vec<Type>) -> Result<()> {
+        let olds = std::mem::take(&mut node.outputs);
+        let (operand, result) = if node.op == IF.op() {
+            (None, olds.len())
+        } else if node.op == WHILE.op() {
+            let carries = node.attrs.int(0) as usize;
+            node.attrs = replaced(&node.attrs, 0, carries + 1);
+            (Some(carries), carries)
+        } else if node.op == SCAN.op() {
+            let at = ScanOperands::of(&node.attrs);
+            let carries = at.sequences - at.carries;
+            node.attrs = replaced(&node.attrs, 1, carries + 1);
+            (Some(at.sequences), carries)
+        } else {
+            let message = format!("`{}` stands between the clear and the get of a float status", node.op.name());
+            return Err(Error::new(Code::Argument, message));
+        };
+        let is_while = node.op == WHILE.op();
+        let region = |(i, it): (usize, &Arc<Graph>)| {
+            if is_while && i == 0 {
+                let mut condition = (**it).clone();
+                condition.add_input(flag());
+                insert_last_input(&mut condition, result);
+                return Ok(Arc::new(condition));
+            }
+            Watch::whole(it, operand.map(|_| result)).map(Arc::new)
+        };
+        node.regions = node.regions.iter().enumerate().map(region).collect::<Result<_>>()?;
+        if let Some(at) = operand {
+            let truth = Attrs::new([Attr::Literal(Literal::scalar(Scalar::Bool(true), DType::Bool))]);
+            let begin = self.add(&CONSTANT, truth, &[])?;
+            node.inputs.insert(at, begin);
+        }
+        types.insert(result, flag());
+        let new = self.to.add_node(node, types);
+        let mut news: Vec<ValueId> = self.to.node(new).outputs.to_vec();
+        self.finite[id.0 as usize] = Some(news.remove(result));
+        for (old, new) in olds.iter().zip(news) {
+            self.map[old.0 as usize] = new;
+        }
+        Ok(())
+    }
+
+    /// Whether a value is finite everywhere.
+    fn finite(&mut self, value: ValueId) -> Result<ValueId> {
+        let rank = self.to.ty(value).rank();
+        let finite = self.add(&ISFINITE, Attrs::none(), &[value])?;
+        if rank == 0 {
+            return Ok(finite);
+        }
+        let axes: Vec<usize> = (0..rank).collect();
+        self.add(&ALL, Attrs::new([(&axes[..]).into(), false.into()]), &[finite])
+    }
+
+    /// Whether all of these hold.
+    fn every(&mut self, values: Vec<ValueId>) -> Result<ValueId> {
+        let mut values = values.into_iter();
+        let Some(first) = values.next() else {
+            let truth = Attrs::new([Attr::Literal(Literal::scalar(Scalar::Bool(true), DType::Bool))]);
+            return self.add(&CONSTANT, truth, &[]);
+        };
+        values.try_fold(first, |all, it| self.add(&LOGICAL_AND, Attrs::none(), &[all, it]))
+    }
+
+    /// The status of what stands between two nodes.
+    fn status(&mut self, begin: NodeId, end: NodeId) -> Result<ValueId> {
+        let between = self.finite[begin.0 as usize..end.0 as usize].iter().flatten().copied().collect();
+        let all = self.every(between)?;
+        let met = self.add(&LOGICAL_NOT, Attrs::none(), &[all])?;
+        let met = self.add(&CAST, Attrs::new([DType::F32.into()]), &[met])?;
+        self.add(&BROADCAST_TO, Attrs::new([(&[ops::STATUS_SIZE][..]).into()]), &[met])
+    }
+}
+
+/// Puts the last input at a position.
+fn insert_last_input(graph: &mut Graph, at: usize) {
+    let last = graph.inputs().len() - 1;
+    let order: Vec<usize> = (0..at).chain([last]).chain(at..last).collect();
+    graph.reorder_inputs(&order);
+}
+
+fn replaced(attrs: &Attrs, at: usize, value: usize) -> Attrs {
+    Attrs::new(attrs.as_slice().iter().enumerate().map(|(i, it)| if i == at { value.into() } else { it.clone() }))
+}

@@ -1,0 +1,305 @@
+//! MindSpore's tests of side effects, by their numbers in the list of conformance cases: each gives
+//! the same eagerly, compiled, and compiled again. Numbers are f32 where MindSpore's are integers.
+
+use ms::prelude::*;
+
+/// The parameters of a case, and its inputs.
+struct Given {
+    p: Parameter,
+    q: Parameter,
+    r: Parameter,
+    x: Vec<Tensor>,
+}
+
+impl Given {
+    fn new(parameters: [f32; 3], inputs: &[f32]) -> Self {
+        let [p, q, r] = parameters.map(|it| Parameter::new(Tensor::scalar(it), ""));
+        Self { p, q, r, x: inputs.iter().map(|&it| Tensor::scalar(it)).collect() }
+    }
+}
+
+/// What a case gives, and the lines that it prints.
+type Seen = (Vec<f32>, Vec<String>);
+
+type Body = fn(&Parameter, &Parameter, &Parameter, &[Tensor]) -> Vec<Tensor>;
+
+fn run(body: Body, given: &Given) -> Seen {
+    let (given, lines) = ops::capture_prints(|| body(&given.p, &given.q, &given.r, &given.x));
+    (given.iter().map(|it| it.item::<f32>()).collect(), lines)
+}
+
+macro_rules! cases {
+    ($($number:literal $name:ident($p:ident = $pv:expr, $q:ident = $qv:expr, $r:ident = $rv:expr; $x:ident = $xv:expr)
+        $body:block gives $want:expr $(, prints $lines:expr)?;)*) => {
+        $(
+            #[jit]
+            #[allow(unused_variables, reason = "cases take all parameters")]
+            fn $name($p: &Parameter, $q: &Parameter, $r: &Parameter, $x: &[Tensor]) -> Vec<Tensor> $body
+        )*
+
+        #[test]
+        fn cases_give_the_same_in_every_mode() {
+            $({
+                #[allow(unused_mut, unused_assignments, reason = "most print nothing")]
+                let mut lines: Vec<String> = vec![];
+                $(lines = $lines.iter().map(|it: &&str| it.to_string()).collect();)?
+                let want: Seen = ($want.to_vec(), lines);
+                for (how, jit) in [("eagerly", false), ("compiled", true), ("compiled again", true)] {
+                    let given = Given::new([$pv, $qv, $rv], &$xv);
+                    let context = ms::Context { jit, ..ms::context() };
+                    let body = |p: &Parameter, q: &Parameter, r: &Parameter, x: &[Tensor]| $name(p, q, r, x);
+                    let got = ms::with_context(context, || run(body, &given));
+                    assert_eq!(got, want, "case {} {}, {how}", $number, stringify!($name));
+                }
+            })*
+        }
+    };
+}
+
+/// Writes `p`, and says that all is well.
+fn check(p: &Parameter, x: &Tensor, y: &Tensor) -> bool {
+    p.set(&(x + y));
+    true
+}
+
+fn twice(p: &Parameter, w: &Tensor) {
+    p.set(&(w * 2.0));
+}
+
+cases! {
+    1 assign(p = 1., q = 0., r = 0.; x = [3.]) { p.set(&x[0]); vec![p.value()] } gives [3.];
+    3 write_after_read(p = 1., q = 5., r = 0.; x = [3., 4.]) {
+        p.set(&(&x[1] + &x[0]));
+        p.set(&x[1]);
+        vec![p - q]
+    } gives [-1.];
+    4 read_after_write(p = 1., q = 0., r = 0.; x = [3., 4.]) {
+        p.set(&(p + &x[0]));
+        p.set(&(&x[0] + &x[1]));
+        vec![p.value()]
+    } gives [7.];
+    5 assign_if(p = 1., q = 0., r = 0.; x = [3., 4.]) {
+        if &x[0] < &x[1] { p.set(&x[0]); } else { p.set(&x[1]); }
+        vec![p.value()]
+    } gives [3.];
+    6 assign_while(p = 1., q = 0., r = 0.; x = [2., 14.]) {
+        let y = &x[1] + 4.0;
+        let body = |x: &Tensor| { let x = x + 1.0; p.set(&x); x };
+        let last = ops::while_loop(|x: &Tensor| x.lt(&y), body, x[0].clone());
+        p.set(&(last - 1.0));
+        vec![p.value()]
+    } gives [17.];
+    7 assign_for(p = 1., q = 0., r = 0.; x = [2., 3.]) {
+        let y = &x[1] + 4.0;
+        let mut x = x[0].clone();
+        for _ in 0..5 {
+            x = x + &y;
+            p.set(&x);
+        }
+        vec![p.value()]
+    } gives [37.];
+    9 multi_assign(p = 0., q = 0., r = 0.; x = [4., 5., 6.]) {
+        p.set(&x[0]);
+        q.set(&x[1]);
+        r.set(&x[2]);
+        vec![p + q + r]
+    } gives [15.];
+    10 multi_assign_add(p = 1., q = 3., r = 0.; x = [9.]) {
+        p.set(&x[0]);
+        let o = &x[0] + p + q;
+        q.set(&x[0]);
+        vec![o + p + q]
+    } gives [39.];
+    11 multi_assign_print(p = 0., q = 0., r = 0.; x = [9.]) {
+        p.set(&x[0]);
+        q.set(&x[0].square());
+        ms::print!("{} {} {}", &x[0], p, q);
+        vec![p.value(), q.value()]
+    } gives [9., 81.], prints ["9.0 9.0 81.0"];
+    14 isolated_call(p = 0., q = 0., r = 0.; x = [4., 5.]) {
+        let set_q = |y: &Tensor| q.set(y);
+        let set_both = |x: &Tensor, y: &Tensor| { p.set(x); set_q(y); };
+        set_both(&x[0], &x[1]);
+        vec![p + q]
+    } gives [9.];
+    15 assign_and_return_true(p = 1., q = 0., r = 0.; x = [2., 3.]) {
+        let out = if check(p, &x[0], &x[1]) { &x[0] + &x[1] } else { &x[0] - &x[1] };
+        vec![p + out]
+    } gives [10.];
+    16 effectful_argument(p = 1., q = 0., r = 0.; x = [2., 3.]) {
+        let call = |f: &dyn Fn(&Tensor, &Tensor) -> bool| f(&x[0], &x[1]);
+        call(&|x, y| check(p, x, y));
+        vec![p + 1.0]
+    } gives [6.];
+    17 tuple_of_tuple(p = 1., q = 0., r = 0.; x = [2., 3.]) {
+        let inner = (|x: &Tensor, y: &Tensor| check(p, x, y), &x[0]);
+        let outer = (inner, &x[1]);
+        (outer.0.0)(outer.1, outer.0.1);
+        vec![p + 1.0]
+    } gives [6.];
+    18 write_read_write(p = 0., q = 0., r = 0.; x = [3., 4., 5., 6.]) {
+        p.set(&x[0]);
+        q.set(&x[1]);
+        let a = p + q;
+        p.set(&x[2]);
+        q.set(&x[3]);
+        vec![a + p + q]
+    } gives [18.];
+    19 outer_variable(p = 1., q = 0., r = 0.; x = [2., 3.]) {
+        let b = p + &x[0];
+        let mut a = p + &b;
+        let skipped = false;
+        if !skipped { a = a + &x[1]; }
+        vec![a + b]
+    } gives [10.];
+    23 print_assign_print(p = 1., q = 0., r = 0.; x = [3.]) {
+        let alias = p;
+        ms::print!("{}", alias);
+        let f = || { p.set(&(p * 5.0)); p + 5.0 };
+        let result = f();
+        ms::print!("{}", &result);
+        ms::print!("{}", alias);
+        p.set(&x[0]);
+        ms::print!("{}", alias);
+        vec![result]
+    } gives [10.], prints ["1.0", "10.0", "5.0", "3.0"];
+    24 print_assign_print_with_gradient(p = 1., q = 0., r = 0.; x = [3.]) {
+        let (value, gradient) = ms::value_and_grad(|x: &Tensor| {
+            ms::print!("{}", p);
+            p.set(&(p * 5.0));
+            ms::print!("{} {}", &(p + 5.0), p);
+            p.set(x);
+            ms::print!("{}", p);
+            x * 1.0
+        })(&x[0]);
+        vec![value, gradient]
+    } gives [3., 1.], prints ["1.0", "10.0 5.0", "3.0"];
+    25 print_while(p = 0., q = 0., r = 0.; x = [1., 4.]) {
+        ms::print!("{} {}", &x[0], &x[1]);
+        let body = |it: &Tensor| { ms::print!("{} {}", it, &x[1]); it + 1.0 };
+        vec![ops::while_loop(|it: &Tensor| it.lt(&x[1]), body, x[0].clone())]
+    } gives [4.], prints ["1.0 4.0", "1.0 4.0", "2.0 4.0", "3.0 4.0"];
+    26 print_assign_if(p = 1., q = 0., r = 0.; x = [3., 4.]) {
+        let mut a = x[0].clone();
+        ms::print!("{} {} {}", &a, &x[1], p);
+        p.set(&a);
+        if &a < &x[1] {
+            a = p + 1.0;
+            ms::print!("{} {} {}", &a, &x[1], p);
+        }
+        vec![a]
+    } gives [4.], prints ["3.0 4.0 1.0", "4.0 4.0 3.0"];
+    27 nothing_but_an_effect(p = 0., q = 0., r = 0.; x = [2.]) { twice(p, &x[0]); vec![p.value()] } gives [4.];
+    28 effects_of_several_functions(p = 0., q = 0., r = 0.; x = [2.]) {
+        let f = |w: &Tensor| { p.set(&(w * 2.0)); q.set(&(w * 4.0)); r.set(&(w * 6.0)); };
+        f(&x[0]);
+        vec![&x[0] * 2.0, r.value()]
+    } gives [4., 12.];
+    30 assigns_by_a_helper(p = 0., q = 0., r = 0.; x = [2.]) {
+        let f = |k: f64| p.set(&(&x[0] * k));
+        f(2.0);
+        f(3.0);
+        vec![p.value()]
+    } gives [6.];
+    32 loop_of_assigns_with_gradient(p = 0., q = 0., r = 0.; x = [1.]) {
+        let looped = |x: &Tensor| {
+            let body = |(i, out): &(Tensor, Tensor)| { p.set(i); (i + 1.0, x * p + out) };
+            let init = (Tensor::scalar(0.0), Tensor::scalar(0.0));
+            ops::while_loop(|it: &(Tensor, Tensor)| it.0.lt(3.0), body, init).1
+        };
+        let (value, gradient) = ms::value_and_grad(looped)(&x[0]);
+        vec![value, gradient]
+    } gives [3., 3.];
+    35 load_eliminate(p = 0., q = 0., r = 0.; x = [2.]) {
+        let o = p.value();
+        p.set(&Tensor::scalar(0.0));
+        let o = x[0].square() + p + o;
+        p.set(&Tensor::scalar(1.0));
+        vec![p + o]
+    } gives [5.];
+    38 assigned_outside(p = 1., q = 2., r = 0.; x = [3., 5.]) {
+        let inner = || (p, q);
+        let (a, b) = inner();
+        a.set(&(&x[0] * 4.0));
+        b.set(&(&x[1] * 3.0));
+        vec![p.value(), q.value()]
+    } gives [12., 15.];
+    40 snapshots_from_a_branch(p = 9., q = 4., r = 0.; x = [3., 5.]) {
+        let (mut a, mut b) = (p.value(), q.value());
+        if &x[0] < &x[1] {
+            a = p.value();
+            b = q.value();
+            p.set(&x[0]);
+            q.set(&x[1]);
+        }
+        vec![a, b, p.value(), q.value()]
+    } gives [9., 4., 3., 5.];
+}
+
+/// 2: what is written keeps the slot's dtype; another one is refused, with both named.
+#[jit]
+fn assign_integers(p: &Parameter, x: &Tensor) -> Tensor {
+    p.set(&ops::cast(x, DType::F32));
+    p.value()
+}
+
+/// 12
+#[jit]
+fn product_between_writes(w: &Parameter, bias: &Tensor, x: &Tensor) -> Tensor {
+    w.set(x);
+    let y = ops::matmul(x, &w.value());
+    w.set(x);
+    y + bias
+}
+
+/// 31: a check of shapes while tracing.
+#[jit]
+fn of_rank_one(x: &Tensor, y: &Tensor) -> Result<Tensor> {
+    if x.rank() != 1 {
+        return Err(ms::Error::new(ms::Code::Argument, "rank one is wanted"));
+    }
+    Ok(x + y)
+}
+
+/// 111: one function, called a hundred times.
+fn three_v_plus_two(v: &Tensor) -> Tensor {
+    v * 3.0 + 2.0
+}
+
+#[jit]
+fn hundred_calls(v: &Tensor) -> Tensor {
+    (0..100).fold(v * 0.0, |sum, _| sum + three_v_plus_two(v))
+}
+
+/// 114: structures of another length are another version, those of the same length are not.
+#[jit]
+fn sum_of(all: &Vec<Tensor>) -> Tensor {
+    all.iter().fold(Tensor::scalar(0.0), |sum, it| sum + it)
+}
+
+#[test]
+fn cases_on_vectors_and_matrices() {
+    for jit in [false, true, true] {
+        ms::with_context(ms::Context { jit, ..ms::context() }, || {
+            let p = Parameter::new(Tensor::ones([5]), "");
+            let got = assign_integers(&p, &Tensor::from_slice([5], &[1i32; 5]));
+            assert_eq!((got.dtype(), got.to_vec::<f32>()), (DType::F32, vec![1.0; 5]));
+            let error = ms::catch(|| p.set(&Tensor::from_slice([5], &[1i32; 5]))).expect_err("another dtype");
+            assert_eq!(error.code(), ms::Code::DType);
+
+            let w = Parameter::new(Tensor::zeros([2, 2]), "");
+            let x = Tensor::from_slice([2, 2], &[1.0f32, 2.0, 3.0, 4.0]);
+            let got = product_between_writes(&w, &tensor![0.0, -1.0], &x);
+            assert_eq!(got.to_vec::<f32>(), [7.0, 9.0, 15.0, 21.0]);
+
+            let of = |x: &Tensor| of_rank_one(x, &Tensor::scalar(3.0)).map(|it| it.to_vec::<f32>());
+            assert_eq!(of(&tensor![2.0]).ok(), Some(vec![5.0]));
+            assert_eq!(of(&Tensor::ones([2, 2])).expect_err("of rank two").code(), ms::Code::Argument);
+
+            assert_eq!(hundred_calls(&Tensor::scalar(2.0)).item::<f32>(), 800.0);
+            for n in [1usize, 2, 1] {
+                assert_eq!(sum_of(&vec![Tensor::scalar(2.0); n]).item::<f32>(), 2.0 * n as f32);
+            }
+        });
+    }
+}
