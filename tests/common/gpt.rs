@@ -2,6 +2,7 @@
 
 macro_rules! models {
     ($($module:ident: $(#[$mark:meta])?;)*) => {$(
+        #[allow(dead_code, reason = "each test uses one of the models")]
         pub mod $module {
             use ms::prelude::*;
 

@@ -244,9 +244,10 @@ impl Slim {
                 return Input::Constant(constant.op, constant.attrs.clone());
             }
             // The first input with this operand stands for the others.
-            let same = (0..input).find(|&other| {
+            let candidates = if self.specialise && !carried(input) { 0..input } else { 0..0 };
+            let same = candidates.into_iter().find(|&other| {
                 let free = !self.fixed.contains(&other) && needs[other] && !carried(other);
-                self.specialise && free && !carried(input) && operands[self.first + other] == operand
+                free && operands[self.first + other] == operand
             });
             Input::Operand(self.first + same.unwrap_or(input))
         };
