@@ -242,3 +242,159 @@ fn jumps_out_of_regions() {
         check("choice", |it| vec![choice(&it[0])], &[Tensor::scalar(x as i64)], &[&[want]]);
     }
 }
+
+/// Counters of the host go on in a loop that a tensor ends, as long as nothing sees them after it.
+#[jit]
+fn host_counters(x: &Tensor, limit: &Tensor, n: usize) -> Tensor {
+    let mut x = x.clone();
+    let mut sum = x.clone() * 0.0;
+    for k in 0..2 {
+        let mut i = 0;
+        while i < n {
+            i += 1;
+            if &x > limit {
+                break;
+            }
+            x = x * 2.0 + k;
+        }
+        let mut j = 0;
+        loop {
+            if j >= n {
+                break;
+            }
+            if sum > 4.0 {
+                return sum + 100.0;
+            }
+            j += 2;
+            sum += j;
+        }
+    }
+    x + sum
+}
+
+#[test]
+fn counters_of_the_host_in_loops_that_tensors_end() {
+    let native = |mut x: f32, limit: f32, n: usize| {
+        let mut sum = 0.0;
+        for k in 0..2 {
+            let mut i = 0;
+            while i < n {
+                i += 1;
+                if x > limit {
+                    break;
+                }
+                x = x * 2.0 + k as f32;
+            }
+            let mut j = 0;
+            loop {
+                if j >= n {
+                    break;
+                }
+                if sum > 4.0 {
+                    return sum + 100.0;
+                }
+                j += 2;
+                sum += j as f32;
+            }
+        }
+        x + sum
+    };
+    for (x, limit) in [(1.0, 5.0), (1.0, 100.0), (3.0, 0.0)] {
+        for n in 0..4 {
+            let want = [native(x, limit, n) as f64];
+            check("host_counters", |it| vec![host_counters(&it[0], &it[1], n)], &scalars(&[x, limit]), &[&want]);
+        }
+    }
+}
+
+/// A counter that something sees after the loop, or that one arm alone changes, has to be a tensor.
+#[test]
+fn host_values_that_tensors_change_are_refused() {
+    #[jit]
+    fn seen(x: &Tensor) -> Tensor {
+        let mut i = 0;
+        while i < 3 {
+            if x > 1.0 {
+                break;
+            }
+            i += 1;
+        }
+        x * i
+    }
+    #[jit]
+    fn one_arm(x: &Tensor) -> Tensor {
+        let mut s = 0.0;
+        if x > 1.0 {
+            s = 1.0;
+        }
+        x * s
+    }
+    #[jit]
+    fn skipped(x: &Tensor) -> Tensor {
+        let mut x = x.clone();
+        let mut i = 0;
+        while i < 3 {
+            i += 1;
+            if x > 1.0 {
+                i += 1;
+                continue;
+            }
+            x += 1.0;
+        }
+        x
+    }
+    #[jit]
+    fn grows(x: &Tensor) -> Tensor {
+        let mut all = vec![x.clone()];
+        while all[0] > 1.0 {
+            all.push(x.clone());
+        }
+        all[0].clone()
+    }
+    #[jit]
+    fn retyped(x: &Tensor) -> Tensor {
+        let mut state = (x.clone(), x.clone());
+        while state.0 > 1.0 {
+            state.1 = state.1.reshape([1, 1]);
+        }
+        state.1
+    }
+    let cases: [(&str, fn(&Tensor) -> Tensor, ms::Code, &[&str]); 5] = [
+        ("seen", seen, ms::Code::HostChange, &["`i`", "i32"]),
+        ("one_arm", one_arm, ms::Code::HostChange, &["`s`", "f64"]),
+        ("skipped", skipped, ms::Code::HostChange, &["`i`"]),
+        ("grows", grows, ms::Code::HostChange, &["`all`"]),
+        ("retyped", retyped, ms::Code::TypeChange, &["`state.1`", "f32[]", "f32[1, 1]", "control_tensor.rs"]),
+    ];
+    for (name, f, code, parts) in cases {
+        let error = ms::catch(|| f(&Tensor::scalar(2.0f32))).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+        for part in parts {
+            assert!(error.to_string().contains(part), "{name}: {part} in {error}");
+        }
+    }
+}
+
+#[jit]
+fn host_exit_and_continue(x: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let mut j = 0;
+    loop {
+        if j >= 4 {
+            break;
+        }
+        j += 1;
+        if x > 3.0 {
+            continue;
+        }
+        x += 2.0;
+    }
+    x
+}
+
+#[test]
+fn a_loop_that_the_host_ends_and_a_tensor_continues() {
+    for (x, want) in [(0.0, 4.0), (5.0, 5.0), (-6.0, 2.0)] {
+        check("host_exit_and_continue", |it| vec![host_exit_and_continue(&it[0])], &scalars(&[x]), &[&[want]]);
+    }
+}

@@ -146,6 +146,16 @@ impl Scopes {
         self.find(name).is_some()
     }
 
+    /// How many names there are.
+    pub fn mark(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether the local of this name was declared when there were that many.
+    pub fn is_younger(&self, name: &str, mark: usize) -> bool {
+        self.names.iter().rposition(|it| it.name == name).is_some_and(|at| at >= mark)
+    }
+
     /// Whether the local of this name was declared without a value.
     pub fn is_deferred(&self, name: &str) -> bool {
         self.find(name).is_some_and(|it| it.deferred)

@@ -22,7 +22,7 @@ pub use paths::cell_path;
 pub use region::{
     Any, Assertion, Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, Either, Flow, For, GoesOn,
     Held, HeldFlow, Host, Iterate, Numbers, Over, Range, Repeat, Vote, branch, cond, decide, flow, fori_loop, held,
-    held_flow, holds, range, repeat, scan, switch, vote, while_loop,
+    held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
 pub use tracer::{
     Binding, CellCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,

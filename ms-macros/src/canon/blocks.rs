@@ -1,10 +1,14 @@
 //! Blocks: what stands behind a jump that may have left is skipped.
 
 use super::Rewriter;
-use super::branch::{Arm, Region, Use};
+use super::branch::{Arm, Guard, Region, Use};
 use super::context::flow_name;
 use super::jumps::diverges;
-use super::places;
+use super::moves;
+use super::places::{self, Place};
+use crate::resolve::Mutability;
+use quote::ToTokens;
+use std::collections::BTreeSet;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprIf, Stmt, parse_quote};
@@ -36,7 +40,14 @@ impl Rewriter<'_> {
                 _ => Use::Value(None),
             };
             let before = self.context.jumps();
+            let rest = if moves::mentions(&stmts[i].to_token_stream(), &["while", "for", "loop"]) {
+                moves::mentioned(stmts[i + 1..].iter().map(ToTokens::to_token_stream))
+            } else {
+                BTreeSet::new()
+            };
+            self.rests.push(rest);
             self.visit_stmt_mut(&mut stmts[i]);
+            self.rests.pop();
             i += 1;
             if self.context.jumps() > before && i < stmts.len() {
                 let rest = stmts.split_off(i);
@@ -47,10 +58,37 @@ impl Rewriter<'_> {
         }
     }
 
+    /// The names that are declared, and the blocks that are open.
+    pub fn start(&self) -> (usize, usize) {
+        (self.scopes.mark(), self.rests.len())
+    }
+
+    /// Notes which variables nothing sees where the region around them is left: those that end with
+    /// the function, or with the loop around.
+    pub fn mark_passing(&self, places: &mut [Place], used: &Use) {
+        let is_over = |name: &str| {
+            if matches!(used, Use::Result(_)) {
+                return self.scopes.mutability(name) != Mutability::Reference;
+            }
+            let Some(((_, rests), outer)) = self.context.loop_starts() else { return false };
+            self.scopes.is_younger(name, outer.map_or(0, |it| it.0))
+                && self.scopes.mutability(name) != Mutability::Reference
+                && !self.rests[..rests].iter().any(|it| it.contains(name))
+        };
+        for place in places {
+            place.passes = place.variable().is_some_and(|it| is_over(&it));
+        }
+    }
+
     /// What runs unless the iteration or function around was left.
     pub fn guard(&mut self, mut rest: Block, used: &Use) -> Expr {
         let flow = self.context.innermost();
-        let places = places::changed(&self.scopes, |look| look.visit_block(&rest));
+        let mut places = places::changed(&self.scopes, |look| look.visit_block(&rest));
+        // What is skipped by `continue` is seen by the next iteration.
+        let ends = !self.context.continues(flow);
+        if ends {
+            self.mark_passing(&mut places, used);
+        }
         let label = self.label("rest");
         self.context.push_arm(label.clone());
         self.scoped(|this| this.statements(&mut rest.stmts, used));
@@ -67,7 +105,7 @@ impl Rewriter<'_> {
             &Arm { label, block: rest },
             None,
             used,
-            true,
+            Some(Guard { flow, ends }),
         )
     }
 }

@@ -38,13 +38,14 @@ impl Rewriter<'_> {
         if self.scopes.is_settled_condition(&it.cond) {
             return Expr::If(self.native_if(it.clone(), used));
         }
-        let places = places::changed(&self.scopes, |look| {
+        let mut places = places::changed(&self.scopes, |look| {
             look.visit_expr(&it.cond);
             look.visit_block(&it.then_branch);
             if let Some((_, other)) = &it.else_branch {
                 look.visit_expr(other);
             }
         });
+        self.mark_passing(&mut places, used);
         let mut first = it.then_branch.clone();
         let mut second = match &it.else_branch {
             Some((_, other)) => block(other),
@@ -71,7 +72,7 @@ impl Rewriter<'_> {
             &Arm { label: one, block: first },
             Some(&second),
             used,
-            false,
+            None,
         )
     }
 
@@ -134,6 +135,15 @@ pub fn block(expr: &Expr) -> Block {
     }
 }
 
+/// That a region runs unless a loop or a function was left.
+#[derive(Clone, Copy)]
+pub struct Guard {
+    /// The way out.
+    pub flow: usize,
+    /// Whether no next iteration follows what is skipped.
+    pub ends: bool,
+}
+
 /// What is emitted around the arms.
 pub struct Region<'a> {
     /// The hidden module.
@@ -154,14 +164,26 @@ pub struct Region<'a> {
 
 impl Region<'_> {
     /// The region; without a second arm nothing runs in its place, and there is no value.
-    pub fn emit(&self, cond: &Expr, first: &Arm, second: Option<&Arm>, used: &Use, guards: bool) -> Expr {
+    pub fn emit(&self, cond: &Expr, first: &Arm, second: Option<&Arm>, used: &Use, guards: Option<Guard>) -> Expr {
         let Self { rt, label: join, vote, leave, .. } = self;
         let region = own("region");
         let state = State { rt, region: &region, places: &self.places, flows: &self.flows, own: None };
         let (held, save, carry) = (state.held(), state.save(), state.carry());
         let kind = quote_spanned!(self.at.span()=> #rt::branch());
         let other = matches!(cond, Expr::Binary(_)).then(|| quote!(#region.other();));
-        let leaves = guards || !self.flows.is_empty();
+        let other = match self.places.iter().any(|it| it.passes) {
+            true if guards.is_some() => quote!(#other #region.passes();),
+            true if matches!(used, Use::Result(_)) => quote!(#other #region.ends();),
+            _ => quote!(#other),
+        };
+        let other = match guards {
+            Some(Guard { flow, ends: true }) if self.flows.contains(&flow) => {
+                let (held, flow) = (held_flow_name(flow), flow_name(flow));
+                quote!(#other #region.leaves(&#held, &mut #flow);)
+            }
+            _ => other,
+        };
+        let leaves = guards.is_some() || !self.flows.is_empty();
         let hint = match used {
             Use::Statement if !leaves => {
                 let block = &first.block;
@@ -273,7 +295,10 @@ impl State<'_> {
         let (rt, region) = (self.rt, self.region);
         let held = self.each(|place| {
             let (held, name) = (place.ident(), place.name());
-            quote!(let mut #held = #rt::held(#name);)
+            match place.passes {
+                true => quote!(let mut #held = #rt::passing(#name);),
+                false => quote!(let mut #held = #rt::held(#name);),
+            }
         });
         let deferred: TokenStream = self
             .places
@@ -314,6 +339,6 @@ impl State<'_> {
             let (held, expr) = (place.ident(), place.expr());
             quote_spanned!(place.span()=> #region.carry(&mut #held, &mut #expr);)
         });
-        quote!(#places #(#flows)*)
+        quote!(#(#flows)* #places)
     }
 }

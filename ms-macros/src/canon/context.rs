@@ -4,7 +4,7 @@ use crate::names::own_nth;
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 use std::collections::BTreeSet;
-use syn::{Lifetime, Type};
+use syn::{Expr, Lifetime, Type};
 
 /// The constructs around, outermost first, and the ways out of loops and functions.
 #[derive(Default)]
@@ -23,6 +23,8 @@ struct Flow {
     jumps: usize,
     /// Whether one of them is a `break` of the loop itself.
     breaks: bool,
+    /// Whether one of them is a `continue` of the loop itself.
+    continues: bool,
     /// Whether one of them ends it with a value.
     valued: bool,
 }
@@ -39,6 +41,8 @@ enum Kind {
     Arm,
     Loop {
         flow: usize,
+        /// The names that were declared, and the blocks that were open, where it begins.
+        start: (usize, usize),
         user: Option<String>,
         /// Jumps to it may leave regions, so that they are flags.
         managed: bool,
@@ -69,9 +73,9 @@ impl Context {
     }
 
     /// A loop begins; gives its way out.
-    pub fn push_loop(&mut self, label: Lifetime, user: Option<String>, managed: bool) -> usize {
+    pub fn push_loop(&mut self, label: Lifetime, user: Option<String>, managed: bool, start: (usize, usize)) -> usize {
         let flow = self.flow();
-        self.push(Kind::Loop { flow, user, managed }, label);
+        self.push(Kind::Loop { flow, start, user, managed }, label);
         flow
     }
 
@@ -112,7 +116,7 @@ impl Context {
     }
 
     /// Notes a jump; gives the ways out of what it leaves, innermost first, that of the target last.
-    pub fn jump(&mut self, target: Target, is_break: bool, valued: bool) -> Vec<usize> {
+    pub fn jump(&mut self, target: Target, jump: &Expr, valued: bool) -> Vec<usize> {
         // Loops whose jumps are Rust's own are left with whatever is around them.
         let own = |it: &Construct| match it.kind {
             Kind::Loop { flow, managed: true, .. } | Kind::Body { flow, .. } => Some(flow),
@@ -129,7 +133,8 @@ impl Context {
         let flows: Vec<usize> = left.into_iter().map(|it| it.1).collect();
         let last = &mut self.flows[flows[flows.len() - 1]];
         last.valued |= valued;
-        last.breaks |= is_break;
+        last.breaks |= matches!(jump, Expr::Break(_));
+        last.continues |= matches!(jump, Expr::Continue(_));
         flows
     }
 
@@ -153,6 +158,22 @@ impl Context {
             Kind::Arm => None,
         });
         flows.expect("code stands in a function")
+    }
+
+    /// Where the innermost loop begins, and the one around it.
+    pub fn loop_starts(&self) -> Option<((usize, usize), Option<(usize, usize)>)> {
+        let inner = self.stack.iter().rev().take_while(|it| !matches!(it.kind, Kind::Body { .. }));
+        let mut starts = inner.filter_map(|it| match it.kind {
+            Kind::Loop { start, .. } => Some(start),
+            _ => None,
+        });
+        let first = starts.next()?;
+        Some((first, starts.next()))
+    }
+
+    /// Whether an iteration of the loop of a way out may be skipped to the next one.
+    pub fn continues(&self, flow: usize) -> bool {
+        self.flows[flow].continues
     }
 
     /// How many jumps leave the innermost loop, iteration or function so far.

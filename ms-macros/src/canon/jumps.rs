@@ -1,9 +1,12 @@
 //! `break`, `continue`, `return`: where control leaves a region.
 
 use super::context::flow_name;
+use super::moves;
 use super::{Rewriter, bare};
 use crate::resolve::Scopes;
-use quote::quote;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use std::collections::BTreeSet;
 use syn::visit::{self, Visit};
 use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, Item, Label, Pat, Stmt, parse_quote};
@@ -26,8 +29,7 @@ impl Rewriter<'_> {
             *value = bare(value).clone();
         }
         let is_return = matches!(expr, Expr::Return(_));
-        let is_break = matches!(expr, Expr::Break(_));
-        let left = self.context.jump(target, is_break, is_return || value.is_some());
+        let left = self.context.jump(target, expr, is_return || value.is_some());
         let flows: Vec<_> = left.into_iter().map(flow_name).collect();
         let (last, inner) = flows.split_last().expect("a jump has a target");
         let label = self.context.label(target);
@@ -85,13 +87,14 @@ pub struct Jumps {
     pub any: bool,
     /// Some stand behind conditions whose types are to decide.
     pub undecided: bool,
-    /// Some leave the loop by decisions of the host alone.
-    pub host_exit: bool,
+    /// Some leave the loop by decisions of the host alone: the names that these are about, or none.
+    pub host_exits: Vec<BTreeSet<String>>,
 }
 
 /// The jumps out of the body of a loop; for a `for` with what it binds, and what it runs over.
 pub fn of_body(scopes: &Scopes, items: Option<(&Pat, &Expr)>, body: &Block) -> Jumps {
-    let mut scan = Scan { scopes: scopes.clone(), undecided: 0, loops: Vec::new(), found: Jumps::default() };
+    let mut scan =
+        Scan { scopes: scopes.clone(), undecided: 0, settled: Vec::new(), loops: Vec::new(), found: Jumps::default() };
     if let Some((pat, over)) = items {
         scan.scopes.declare_items(pat, over);
     }
@@ -102,6 +105,8 @@ pub fn of_body(scopes: &Scopes, items: Option<(&Pat, &Expr)>, body: &Block) -> J
 struct Scan {
     scopes: Scopes,
     undecided: usize,
+    /// The conditions around that are decided by the host.
+    settled: Vec<TokenStream>,
     /// Labels of the loops inside.
     loops: Vec<Option<String>>,
     found: Jumps,
@@ -116,6 +121,10 @@ impl Scan {
         self.scopes.pop();
     }
 
+    fn exit(&mut self) {
+        self.found.host_exits.push(moves::mentioned(self.settled.iter().cloned()));
+    }
+
     fn jump(&mut self, label: Option<&syn::Lifetime>, exits: bool) {
         let inside = match label {
             Some(label) => self.loops.contains(&Some(label.to_string())),
@@ -124,7 +133,9 @@ impl Scan {
         if !inside {
             self.found.any = true;
             self.found.undecided |= self.undecided > 0;
-            self.found.host_exit |= exits && self.undecided == 0;
+            if exits && self.undecided == 0 {
+                self.exit();
+            }
         }
     }
 
@@ -141,7 +152,9 @@ impl<'ast> Visit<'ast> for Scan {
             Expr::Return(_) => {
                 self.found.any = true;
                 self.found.undecided |= self.undecided > 0;
-                self.found.host_exit |= self.undecided == 0;
+                if self.undecided == 0 {
+                    self.exit();
+                }
             }
             Expr::Break(it) => self.jump(it.label.as_ref(), true),
             Expr::Continue(it) => self.jump(it.label.as_ref(), false),
@@ -171,6 +184,7 @@ impl<'ast> Visit<'ast> for Scan {
 
     fn visit_expr_if(&mut self, it: &'ast ExprIf) {
         let undecided = !self.scopes.is_settled_condition(&it.cond);
+        self.settled.push(it.cond.to_token_stream());
         self.scoped(undecided, |this| {
             this.visit_expr(&it.cond);
             this.visit_block(&it.then_branch);
@@ -178,6 +192,7 @@ impl<'ast> Visit<'ast> for Scan {
         if let Some((_, other)) = &it.else_branch {
             self.scoped(undecided, |this| this.visit_expr(other));
         }
+        self.settled.pop();
     }
 
     fn visit_expr_for_loop(&mut self, it: &'ast ExprForLoop) {

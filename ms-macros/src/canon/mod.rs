@@ -100,6 +100,8 @@ struct Rewriter<'a> {
     /// What becomes of the value of the block or expression that is visited next.
     used: Use,
     context: Context,
+    /// What is mentioned behind the statement, in each block around.
+    rests: Vec<BTreeSet<String>>,
     /// How many labels there are: rustc warns of those that shadow others.
     labels: usize,
 }
@@ -113,6 +115,7 @@ impl<'a> Rewriter<'a> {
             diags,
             used: Use::Value(None),
             context: Context::default(),
+            rests: Vec::new(),
             labels: 0,
         }
     }

@@ -10,8 +10,7 @@ use syn::{BinOp, Block, Expr, ExprClosure, FieldValue, Item, Macro, Stmt, parse_
 
 /// Makes `block` copy the outer variables that it takes by value, if `others` mention them too.
 pub fn copy(block: &mut Block, others: &[TokenStream], scopes: &Scopes, rt: &TokenStream) {
-    let mut mentioned = BTreeSet::new();
-    others.iter().for_each(|it| mention(it.clone(), &mut mentioned));
+    let mut mentioned = mentioned(others.iter().cloned());
     mentioned.retain(|name| scopes.is_local(name) && scopes.mutability(name) != Mutability::Reference);
     if mentioned.is_empty() {
         return;
@@ -21,6 +20,22 @@ pub fn copy(block: &mut Block, others: &[TokenStream], scopes: &Scopes, rt: &Tok
     if let Some(Stmt::Expr(tail, None)) = block.stmts.last_mut() {
         copies.value(tail);
     }
+}
+
+/// The names in texts.
+pub fn mentioned(texts: impl Iterator<Item = TokenStream>) -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    texts.for_each(|it| mention(it, &mut names));
+    names
+}
+
+/// Whether one of the names stands in a text.
+pub fn mentions(text: &TokenStream, names: &[&str]) -> bool {
+    text.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(it) => names.iter().any(|name| it == name),
+        TokenTree::Group(group) => mentions(&group.stream(), names),
+        _ => false,
+    })
 }
 
 fn mention(tokens: TokenStream, names: &mut BTreeSet<String>) {

@@ -15,6 +15,8 @@ pub struct Place {
     parts: Vec<Part>,
     /// Declared without a value.
     pub deferred: bool,
+    /// Nothing sees it where the region is left.
+    pub passes: bool,
 }
 
 #[derive(Clone, PartialEq)]
@@ -47,6 +49,11 @@ impl Place {
     pub fn ident(&self) -> Ident {
         let name: String = self.name().chars().map(|it| if it.is_alphanumeric() { it } else { '_' }).collect();
         Ident::new(&format!("__{}", name.trim_matches('_')), Span::mixed_site())
+    }
+
+    /// The variable, unless the place is what a reference leads to.
+    pub fn variable(&self) -> Option<String> {
+        (!self.parts.contains(&Part::Deref)).then(|| self.root.to_string())
     }
 
     /// Where messages point.
@@ -161,7 +168,12 @@ impl Changes<'_> {
                 if self.inner.contains(&name) || !self.scopes.is_local(&name) {
                     return None;
                 }
-                Some(Place { root: root.clone(), parts: Vec::new(), deferred: self.scopes.is_deferred(&name) })
+                Some(Place {
+                    root: root.clone(),
+                    parts: Vec::new(),
+                    deferred: self.scopes.is_deferred(&name),
+                    passes: false,
+                })
             }
             Expr::Field(it) => self.place(&it.base).map(|mut place| {
                 place.parts.push(Part::Field(it.member.clone()));

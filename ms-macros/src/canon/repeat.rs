@@ -3,11 +3,12 @@
 use super::branch::{State, Use};
 use super::context::flow_name;
 use super::jumps::{self, Jumps};
-use super::places;
+use super::places::{self, Place};
 use super::{Rewriter, bare};
 use crate::names::own;
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
+use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, Label, Lit, parse_quote};
@@ -59,7 +60,8 @@ impl Rewriter<'_> {
         };
         let user = label.as_ref().map(|it| it.name.to_string());
         let own = self.label("loop");
-        self.context.push_loop(own, user, false);
+        let start = self.start();
+        self.context.push_loop(own, user, false, start);
         match expr {
             Expr::While(it) => self.scoped(|this| {
                 this.condition(&mut it.cond);
@@ -111,7 +113,8 @@ impl Rewriter<'_> {
             }
             Head::Loop => {}
         }
-        let flow = self.context.push_loop(label.clone(), user.map(|it| it.name.to_string()), managed);
+        let start = self.start();
+        let flow = self.context.push_loop(label.clone(), user.map(|it| it.name.to_string()), managed, start);
         self.scopes.push();
         if let Head::For { pat, over } = &head {
             self.scopes.declare_items(pat, over);
@@ -141,7 +144,12 @@ impl Rewriter<'_> {
             let repeat = if is_for { quote!(#region.region()) } else { quote!(&#region) };
             quote!(#flow.begin(#repeat);)
         });
-        let test = test(&head, &region, own_flow.as_ref(), jumps.as_ref(), &carry);
+        // A decision of the host that the loop itself brings about ends it; any other one is a flag.
+        let is_about = |names: &BTreeSet<String>| {
+            names.is_empty() || places.iter().filter_map(Place::variable).any(|it| names.contains(&it))
+        };
+        let host_exit = jumps.as_ref().is_some_and(|it| it.host_exits.iter().any(is_about));
+        let test = test(&head, &region, own_flow.as_ref(), host_exit, &carry);
         let start = quote_spanned!(at=> #region.head(););
         let repeat = quote! {
             #label: loop {
@@ -204,7 +212,7 @@ fn test(
     head: &Head,
     region: &syn::Ident,
     flow: Option<&syn::Ident>,
-    jumps: Option<&Jumps>,
+    host_exit: bool,
     carry: &TokenStream,
 ) -> TokenStream {
     match (head, flow) {
@@ -225,7 +233,7 @@ fn test(
         }
         (Head::Loop, flow) => {
             let cond = match flow {
-                Some(flow) if !jumps.is_some_and(|it| it.host_exit) => quote!(#flow.repeats()),
+                Some(flow) if !host_exit => quote!(#flow.repeats()),
                 _ => quote!(true),
             };
             quote! {

@@ -41,11 +41,11 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                             let mut __was1 = ::ms::__rt::held_flow();
                             'repeat2: loop {
                                 __repeat.head();
-                                __repeat.carry(&mut __x, &mut x);
                                 __repeat.carry_flow(&mut __was1, &mut __flow1, true);
+                                __repeat.carry(&mut __x, &mut x);
                                 if __repeat.is_over() {
-                                    __repeat.carry(&mut __x, &mut x);
                                     __repeat.carry_flow(&mut __was1, &mut __flow1, true);
+                                    __repeat.carry(&mut __x, &mut x);
                                     break;
                                 }
                                 if __flow1.ends() {
@@ -97,8 +97,8 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                                     break 'join6 __arm;
                                                                 }
                                                                 __region.first(&mut __value, __arm);
-                                                                __region.carry(&mut __x, &mut x);
                                                                 __region.carry_flow(&mut __was1, &mut __flow1);
+                                                                __region.carry(&mut __x, &mut x);
                                                                 __region.turn();
                                                             }
                                                             let __arm = 'arm5: {
@@ -111,11 +111,11 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                                 break 'join6 __arm;
                                                             }
                                                             __region.second(&mut __value, &__arm);
-                                                            __region.carry(&mut __x, &mut x);
                                                             __region.carry_flow(&mut __was1, &mut __flow1);
+                                                            __region.carry(&mut __x, &mut x);
                                                             __region.join();
-                                                            __region.carry(&mut __x, &mut x);
                                                             __region.carry_flow(&mut __was1, &mut __flow1);
+                                                            __region.carry(&mut __x, &mut x);
                                                             __region.value(__value, __arm)
                                                         };
                                                         match __result {
@@ -132,20 +132,21 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                 break 'join7 __arm;
                                             }
                                             __region.first(&mut __value, __arm);
-                                            __region.carry(&mut __x, &mut x);
                                             __region.carry_flow(&mut __was1, &mut __flow1);
+                                            __region.carry(&mut __x, &mut x);
                                             __region.turn();
                                         }
+                                        __region.leaves(&__was1, &mut __flow1);
                                         let __arm = ::core::option::Option::None;
                                         if __region.is_decided() {
                                             break 'join7 __arm;
                                         }
                                         __region.second(&mut __value, &__arm);
-                                        __region.carry(&mut __x, &mut x);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
+                                        __region.carry(&mut __x, &mut x);
                                         __region.join();
-                                        __region.carry(&mut __x, &mut x);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
+                                        __region.carry(&mut __x, &mut x);
                                         __region.value(__value, __arm)
                                     };
                                     match __result {

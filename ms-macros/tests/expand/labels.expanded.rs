@@ -51,13 +51,13 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                             let mut __was1 = ::ms::__rt::held_flow();
                             'outer: loop {
                                 __repeat.head();
-                                __repeat.carry(&mut __x, &mut x);
                                 __repeat.carry_flow(&mut __was0, &mut __flow0, false);
                                 __repeat.carry_flow(&mut __was1, &mut __flow1, true);
+                                __repeat.carry(&mut __x, &mut x);
                                 if __repeat.is_over() {
-                                    __repeat.carry(&mut __x, &mut x);
                                     __repeat.carry_flow(&mut __was0, &mut __flow0, false);
                                     __repeat.carry_flow(&mut __was1, &mut __flow1, true);
+                                    __repeat.carry(&mut __x, &mut x);
                                     break;
                                 }
                                 if __flow1.ends() {
@@ -66,9 +66,9 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                 if !__repeat.test(true) {
                                     break;
                                 }
-                                __repeat.carry(&mut __x, &mut x);
                                 __repeat.carry_flow(&mut __was0, &mut __flow0, false);
                                 __repeat.carry_flow(&mut __was1, &mut __flow1, true);
+                                __repeat.carry(&mut __x, &mut x);
                                 __flow1.begin(&__repeat);
                                 {
                                     let mut __region = ::ms::__rt::branch();
@@ -99,15 +99,15 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                         let mut __was2 = ::ms::__rt::held_flow();
                                                         'repeat3: loop {
                                                             __repeat.head();
-                                                            __repeat.carry(&mut __x, &mut x);
                                                             __repeat.carry_flow(&mut __was0, &mut __flow0, false);
                                                             __repeat.carry_flow(&mut __was1, &mut __flow1, false);
                                                             __repeat.carry_flow(&mut __was2, &mut __flow2, true);
+                                                            __repeat.carry(&mut __x, &mut x);
                                                             if __repeat.is_over() {
-                                                                __repeat.carry(&mut __x, &mut x);
                                                                 __repeat.carry_flow(&mut __was0, &mut __flow0, false);
                                                                 __repeat.carry_flow(&mut __was1, &mut __flow1, false);
                                                                 __repeat.carry_flow(&mut __was2, &mut __flow2, true);
+                                                                __repeat.carry(&mut __x, &mut x);
                                                                 break;
                                                             }
                                                             if __flow2.ends() {
@@ -118,10 +118,10 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                             {
                                                                 break;
                                                             }
-                                                            __repeat.carry(&mut __x, &mut x);
                                                             __repeat.carry_flow(&mut __was0, &mut __flow0, false);
                                                             __repeat.carry_flow(&mut __was1, &mut __flow1, false);
                                                             __repeat.carry_flow(&mut __was2, &mut __flow2, true);
+                                                            __repeat.carry(&mut __x, &mut x);
                                                             __flow2.begin(&__repeat);
                                                             {
                                                                 let mut __region = ::ms::__rt::branch();
@@ -268,26 +268,27 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                             break 'join11 __arm;
                                                                         }
                                                                         __region.first(&mut __value, __arm);
-                                                                        __region.carry(&mut __x, &mut x);
                                                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                                                         __region.carry_flow(&mut __was2, &mut __flow2);
+                                                                        __region.carry(&mut __x, &mut x);
                                                                         __region.turn();
                                                                     }
+                                                                    __region.leaves(&__was2, &mut __flow2);
                                                                     let __arm = ::core::option::Option::None;
                                                                     if __region.is_decided() {
                                                                         break 'join11 __arm;
                                                                     }
                                                                     __region.second(&mut __value, &__arm);
-                                                                    __region.carry(&mut __x, &mut x);
                                                                     __region.carry_flow(&mut __was0, &mut __flow0);
                                                                     __region.carry_flow(&mut __was1, &mut __flow1);
                                                                     __region.carry_flow(&mut __was2, &mut __flow2);
+                                                                    __region.carry(&mut __x, &mut x);
                                                                     __region.join();
-                                                                    __region.carry(&mut __x, &mut x);
                                                                     __region.carry_flow(&mut __was0, &mut __flow0);
                                                                     __region.carry_flow(&mut __was1, &mut __flow1);
                                                                     __region.carry_flow(&mut __was2, &mut __flow2);
+                                                                    __region.carry(&mut __x, &mut x);
                                                                     __region.value(__value, __arm)
                                                                 };
                                                                 match __result {
@@ -352,23 +353,24 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                 break 'join14 __arm;
                                             }
                                             __region.first(&mut __value, __arm);
-                                            __region.carry(&mut __x, &mut x);
                                             __region.carry_flow(&mut __was0, &mut __flow0);
                                             __region.carry_flow(&mut __was1, &mut __flow1);
+                                            __region.carry(&mut __x, &mut x);
                                             __region.turn();
                                         }
+                                        __region.leaves(&__was1, &mut __flow1);
                                         let __arm = ::core::option::Option::None;
                                         if __region.is_decided() {
                                             break 'join14 __arm;
                                         }
                                         __region.second(&mut __value, &__arm);
-                                        __region.carry(&mut __x, &mut x);
                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
+                                        __region.carry(&mut __x, &mut x);
                                         __region.join();
-                                        __region.carry(&mut __x, &mut x);
                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
+                                        __region.carry(&mut __x, &mut x);
                                         __region.value(__value, __arm)
                                     };
                                     match __result {

@@ -20,9 +20,10 @@
 //! ```
 
 use super::carry::{Carry, Held, Leaves};
-use super::flow::{Flow, HeldFlow, Vote};
+use super::flow::{self, Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Deferring, Device, Kind};
 use super::{Open, blank, is_poisoned};
+use crate::error::abandon;
 use crate::ops;
 use crate::tensor::Tensor;
 use crate::trace::tracer::Suspended;
@@ -48,6 +49,10 @@ struct Traced {
     condition: Tensor,
     phase: Phase,
     first: Option<Suspended>,
+    /// Which arms leave the loop around.
+    left: [bool; 2],
+    /// The function ends with it.
+    ends: bool,
     states: Vec<State>,
 }
 
@@ -77,8 +82,8 @@ impl<K: Kind> Branch<K> {
                     return true;
                 }
                 let open = Open::new(tracer, Location::caller());
-                let (phase, first, states) = (Phase::First, None, Vec::new());
-                self.traced = Some(Box::new(Traced { open, condition, phase, first, states }));
+                let (phase, first, left, states) = (Phase::First, None, [false; 2], Vec::new());
+                self.traced = Some(Box::new(Traced { open, condition, phase, first, left, ends: false, states }));
                 true
             }
         }
@@ -130,11 +135,19 @@ impl<K: Kind> Branch<K> {
             Phase::First => {
                 it.keep(held, Some(&*variable));
                 if let Some(before) = held.before.take() {
-                    *variable = before;
+                    let first = std::mem::replace(variable, before);
+                    held.first = held.passes.then_some(first);
                 }
             }
             Phase::Second => it.compare(held, Some(&*variable)),
-            Phase::Joined => it.give(held, variable),
+            Phase::Joined => {
+                if held.refused
+                    && let Some(first) = held.first.take()
+                {
+                    *variable = first;
+                }
+                it.give(held, variable)
+            }
         }
     }
 
@@ -166,6 +179,30 @@ impl<K: Kind> Branch<K> {
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
+    /// The second arm stands for a loop or a function that was left.
+    #[inline]
+    pub fn passes(&mut self) {
+        if let Some(it) = &mut self.traced {
+            it.left[1] = true;
+        }
+    }
+
+    /// The second arm stands for a loop that was left: if the first arm leaves it for certain, it is
+    /// left for certain.
+    pub fn leaves<L, R>(&mut self, held: &HeldFlow<R>, flow: &mut Flow<L, R>) {
+        if self.traced.is_some() && held.flags.leaves.tensors.first().is_some_and(flow::is_set) {
+            *flow.parts().0 = flow::left();
+        }
+    }
+
+    /// The function ends with the region.
+    #[inline]
+    pub fn ends(&mut self) {
+        if let Some(it) = &mut self.traced {
+            it.ends = true;
+        }
+    }
+
     /// [`Branch::save`] of the way out.
     pub fn save_flow<L, R: Carry<K>>(&self, held: &mut HeldFlow<R>, flow: &Flow<L, R>) {
         if self.traced.is_some() {
@@ -175,11 +212,13 @@ impl<K: Kind> Branch<K> {
     }
 
     /// [`Branch::carry`] of the way out.
-    pub fn carry_flow<L, R: Carry<K>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>) {
+    pub fn carry_flow<L: Kind, R: Carry<K>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>) {
         let Some(it) = &mut self.traced else { return };
+        let is_left = flow.ends();
         let (flags, value) = flow.parts();
         match it.phase {
             Phase::First => {
+                it.left[0] |= is_left;
                 it.keep::<Device, _>(&mut held.flags, Some(&*flags));
                 it.keep(&mut held.value, value.as_ref());
                 if let Some(before) = held.flags.before.take() {
@@ -188,6 +227,7 @@ impl<K: Kind> Branch<K> {
                 held.value.first = std::mem::replace(value, held.value.before.take());
             }
             Phase::Second => {
+                it.left[1] |= is_left;
                 it.compare::<Device, _>(&mut held.flags, Some(&*flags));
                 it.compare(&mut held.value, value.as_ref());
             }
@@ -239,9 +279,25 @@ impl Traced {
             state.ends[1] = leaves.tensors;
             return;
         }
+        let passes = held.passes && (self.ends || self.left[0] || self.left[1]);
+        if passes && !is_alike(&leaves, &held.leaves) {
+            // The other arm's value is not seen: it only has to be of that type.
+            if self.left[1] {
+                held.refused = true;
+                state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
+            } else {
+                held.first = None;
+                tracer.resume(self.first.take().expect("`turn` put the first arm aside"));
+                state.ends[0] = leaves.tensors.iter().map(|it| blank(&tracer, it)).collect();
+                self.first = Some(tracer.suspend());
+                state.ends[1] = leaves.tensors;
+            }
+            return;
+        }
         if !leaves.fits(&held.leaves) {
-            held.refused = true;
+            // A loop of the host may wait for the value: there is no going on with a wrong one.
             self.open.report(held.mismatch("in one arm than in the other"));
+            abandon();
         } else {
             for (i, [one, other]) in held.leaves.tensors.iter().zip(&leaves.tensors).map(|(a, b)| [a, b]).enumerate() {
                 if one.ty() != other.ty() && !is_poisoned(one) && !is_poisoned(other) {
@@ -250,6 +306,7 @@ impl Traced {
                 }
             }
         }
+        held.first = held.first.take().filter(|_| !held.passes);
         if held.refused {
             state.ends[0].clear();
         } else {
@@ -308,4 +365,10 @@ impl Traced {
             None => self.open.tracer.poisoned(tensor.ty()),
         });
     }
+}
+
+/// Whether two structures differ in the values of their tensors only.
+fn is_alike(one: &Leaves, other: &Leaves) -> bool {
+    let same = |(a, b): (&Tensor, &Tensor)| a.ty() == b.ty() || is_poisoned(a) || is_poisoned(b);
+    one.fits(other) && one.tensors.iter().zip(&other.tensors).all(same)
 }

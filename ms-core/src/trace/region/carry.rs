@@ -148,12 +148,30 @@ pub struct Held<S> {
     pub(super) at: usize,
     /// It was refused: what it becomes is not to be used.
     pub(super) refused: bool,
+    /// Nothing sees it where the region was left.
+    pub(super) passes: bool,
 }
 
 /// Nothing remembered yet of the variable `name`.
 #[inline]
 pub fn held<S>(name: &'static str) -> Held<S> {
-    Held { name, before: None, first: None, leaves: Leaves::default(), given: false, at: 0, refused: false }
+    Held {
+        name,
+        before: None,
+        first: None,
+        leaves: Leaves::default(),
+        given: false,
+        at: 0,
+        refused: false,
+        passes: false,
+    }
+}
+
+/// The same for a variable that nothing sees behind an arm that leaves: its value is that of the
+/// other arm.
+#[inline]
+pub fn passing<S>(name: &'static str) -> Held<S> {
+    Held { passes: true, ..held(name) }
 }
 
 impl<S> Held<S> {

@@ -70,6 +70,16 @@ fn flag(value: bool) -> Tensor {
     FLAGS[value as usize].clone()
 }
 
+/// The flags of a loop that is left.
+pub(super) fn left() -> (Tensor, Tensor) {
+    (flag(true), flag(true))
+}
+
+/// Whether a flag is set for certain.
+pub(super) fn is_set(flag: &Tensor) -> bool {
+    known(flag) == Some(true)
+}
+
 fn known(flag: &Tensor) -> Option<bool> {
     flag.as_array()?;
     Some(flag.identity() == FLAGS[1].identity())
@@ -127,7 +137,7 @@ impl<K: Kind, R> Flow<K, R> {
 
     /// Leaves the loop or the function.
     pub fn leave(&mut self) {
-        self.flags = (flag(true), flag(true));
+        self.flags = left();
     }
 
     /// Skips the rest of the iteration.
