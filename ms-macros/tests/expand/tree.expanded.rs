@@ -36,6 +36,23 @@ impl<T: ::ms::__rt::Tree> ::ms::__rt::Tree for State<T> {
             }
         }
     }
+    fn store(&self, __words: &mut ::std::vec::Vec<u64>) -> bool {
+        match self {
+            Self { value: __field0, step: __field1 } => {
+                true && <T as ::ms::__rt::Tree>::store(__field0, __words)
+                    && <i64 as ::ms::__rt::Tree>::store(__field1, __words)
+            }
+        }
+    }
+    fn restore(
+        __words: &mut dyn ::core::iter::Iterator<Item = u64>,
+        __next: &mut dyn FnMut() -> ::core::option::Option<::ms::__rt::Tensor>,
+    ) -> ::core::option::Option<Self> {
+        ::core::option::Option::Some(Self {
+            value: <T as ::ms::__rt::Tree>::restore(__words, __next)?,
+            step: <i64 as ::ms::__rt::Tree>::restore(__words, __next)?,
+        })
+    }
 }
 #[automatically_derived]
 impl<T: ::ms::__rt::Tree> ::ms::__rt::Differentiable for State<T> {
