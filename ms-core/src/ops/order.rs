@@ -7,17 +7,20 @@
 
 use super::Lanes;
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attrs, DType, Op, Outputs, Parameter, Tensor, Type, apply1};
+use crate::tensor::{Array, Attrs, DType, Op, Outputs, Parameter, Tensor, Type, apart, apply1};
 use smallvec::smallvec;
 use std::sync::OnceLock;
 
 /// The slot of the token.
 pub fn order() -> &'static Parameter {
     static ORDER: OnceLock<Parameter> = OnceLock::new();
+    // Apart: it belongs to no function, whichever one asks for it first.
     ORDER.get_or_init(|| {
-        let order = Parameter::new(Tensor::from_array(token()), "order");
-        order.set_requires_grad(false);
-        order
+        apart(|| {
+            let order = Parameter::new(Tensor::from_array(token()), "order");
+            order.set_requires_grad(false);
+            order
+        })
     })
 }
 
