@@ -98,7 +98,67 @@ impl Mlp {
     }
 }
 
+/// A block as a transformer has it, with numbers in the place of matrices: what a call costs
+/// besides its arithmetic.
+#[cell]
+struct Block {
+    norms: [Pair; 2],
+    projections: [Pair; 4],
+    width: usize,
+    heads: usize,
+    dropout: f64,
+    training: Training,
+}
+
+#[cell]
+struct Pair {
+    weight: Parameter,
+    bias: Parameter,
+}
+
+#[cell]
+struct Blocks {
+    blocks: Vec<Block>,
+}
+
+impl Blocks {
+    fn new(blocks: usize) -> Self {
+        let number = || Parameter::new(Tensor::scalar(0.5f32), "");
+        let pair = || Pair { weight: number(), bias: number() };
+        let block = |_| Block {
+            norms: [pair(), pair()],
+            projections: [pair(), pair(), pair(), pair()],
+            width: 32,
+            heads: 4,
+            dropout: 0.1,
+            training: Training::default(),
+        };
+        Self { blocks: (0..blocks).map(block).collect() }
+    }
+}
+
+/// Reads no parameter: its calls only hash the fields.
+#[jit]
+fn hashes(net: &Blocks, x: &Tensor) -> Tensor {
+    x * net.blocks.len()
+}
+
+/// Reads every parameter, so that its calls gather them.
+#[jit]
+fn gathers(net: &Blocks, x: &Tensor) -> Tensor {
+    let pairs = net.blocks.iter().flat_map(|it| it.norms.iter().chain(&it.projections));
+    pairs.fold(x.clone(), |x, pair| x * &pair.weight + &pair.bias)
+}
+
 fn main() {
+    let (net, x) = (Blocks::new(48), Tensor::scalar(1.0f32));
+    let [hashed, gathered] = medians(
+        1000,
+        [&mut || drop(black_box(hashes(&net, &x))), &mut || drop(black_box(gathers(&net, &x)))],
+    );
+    let parameters = net.parameters().len();
+    println!("48 blocks, {parameters} parameters  hashed {hashed:>8.1?}   gathered {gathered:>8.1?}");
+
     let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
     let [eager, compiled] =
         medians(10_000, [&mut || drop(black_box(ops::add(&x, &y))), &mut || drop(black_box(add(&x, &y)))]);
