@@ -152,10 +152,8 @@ fn gathers(net: &Blocks, x: &Tensor) -> Tensor {
 
 fn main() {
     let (net, x) = (Blocks::new(48), Tensor::scalar(1.0f32));
-    let [hashed, gathered] = medians(
-        1000,
-        [&mut || drop(black_box(hashes(&net, &x))), &mut || drop(black_box(gathers(&net, &x)))],
-    );
+    let [hashed, gathered] =
+        medians(1000, [&mut || drop(black_box(hashes(&net, &x))), &mut || drop(black_box(gathers(&net, &x)))]);
     let parameters = net.parameters().len();
     println!("48 blocks, {parameters} parameters  hashed {hashed:>8.1?}   gathered {gathered:>8.1?}");
 

@@ -18,8 +18,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u16)]
 pub enum Code {
+    /// A variable has another type after a branch or an iteration on a tensor than before it.
+    TypeChange = 30,
     /// A traced value was used outside its trace.
     Escaped = 40,
+    /// A host value changes under a decision on a tensor.
+    HostChange = 41,
     /// A function is compiled again and again for one argument.
     Specialisations = 60,
     /// A gradient was asked for where none exists.
@@ -62,10 +66,6 @@ pub enum Code {
     Created = 119,
     /// An assertion on a tensor that does not hold.
     Assertion = 120,
-    /// A variable has another type after a branch or an iteration on a tensor than before it.
-    TypeChange = 121,
-    /// A host value changes under a decision on a tensor.
-    HostChange = 122,
     /// Arguments whose sizes are not those that are declared.
     Sizes = 130,
     /// A function is compiled again and again for sizes that change.
