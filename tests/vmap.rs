@@ -291,3 +291,31 @@ fn decisions_of_annotated_code_are_those_of_each_lane() {
         near(&grad(vmap(solved))(&xs), &each(&|x| grad(solved)(x)));
     });
 }
+
+#[test]
+fn rules_of_users_recomputed_parts_and_tangents() {
+    let clipped = || {
+        ms::custom_vjp(
+            |x: &Tensor, k: &Tensor| x * x * k,
+            |x: &Tensor, k: &Tensor, _: &Tensor, g: &Tensor| (ops::minimum(g * x, 2.0), g * k),
+        )
+    };
+    let block = || ms::recompute(|x: &Tensor| ops::sin(x * x));
+    let (xs, k) = (tensor![1.0, 5.0, -3.0], Tensor::scalar(10.0));
+    let near = |got: &Tensor, want: &[f32]| {
+        assert!(f32s(got).iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-4), "{got}, not {want:?}");
+    };
+    both(|| {
+        near(&vmap(clipped()).in_axes((0, None))(&xs, &k), &[10.0, 250.0, 90.0]);
+        near(&vmap(grad(clipped())).in_axes((0, None))(&xs, &k), &[1.0, 2.0, -3.0]);
+        // A shared argument gets the gradients of all lanes.
+        let by_shared = |k: &Tensor| vmap(clipped()).in_axes((0, None))(&xs, k);
+        near(&grad(by_shared)(&k), &[30.0]);
+        let want: Vec<f32> = f32s(&xs).iter().map(|x| 2.0 * x * (x * x).cos()).collect();
+        near(&vmap(grad(block()))(&xs), &want);
+        near(&grad(vmap(block()))(&xs), &want);
+        let ones = Tensor::ones([3]);
+        near(&vmap(ms::jvp(|x: &Tensor| ops::sin(x * x)))(&xs, &ones).1, &want);
+        near(&ms::jvp(vmap(|x: &Tensor| ops::sin(x * x)))(&xs, &ones).1, &want);
+    });
+}

@@ -11,7 +11,7 @@ pub static TENSOR_MOVE: OpDef = OpDef {
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
     derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
-    batching: Batching::Derived,
+    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Map(|_, _, x| x[0]),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],
 };

@@ -21,7 +21,7 @@ impl Batcher {
             };
         }
         whole(operands)?;
-        if node.op == CALL.op() {
+        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
             return self.call(node, operands);
         }
         if node.op == WHILE.op() {
@@ -29,11 +29,6 @@ impl Batcher {
         }
         if node.op == SCAN.op() {
             return self.scan(node, operands);
-        }
-        if node.op == RECOMPUTE.op() {
-            let callee = self.region(&node.regions[0], &flags(operands), &[])?;
-            let outputs = emit(node, Attrs::none(), &[callee.graph], &tensors(operands))?;
-            return Ok(outputs.into_iter().zip(callee.mapped).map(Value::new).collect());
         }
         if node.op == CUSTOM_VJP.op() {
             return self.custom(node, operands);
