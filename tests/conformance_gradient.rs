@@ -160,7 +160,7 @@ fn while_break(x: &Tensor, y: &Tensor) -> Tensor {
     let mut i = Tensor::scalar(0.0);
     while &i < 10.0 {
         i = &i + 1.0;
-        if (&i).remainder(2.0) == 0.0 {
+        if i.remainder(2.0) == 0.0 {
             continue;
         }
         out = &out + x * y;

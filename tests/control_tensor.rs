@@ -359,7 +359,8 @@ fn host_values_that_tensors_change_are_refused() {
         }
         state.1
     }
-    let cases: [(&str, fn(&Tensor) -> Tensor, ms::Code, &[&str]); 5] = [
+    type Case = (&'static str, fn(&Tensor) -> Tensor, ms::Code, &'static [&'static str]);
+    let cases: [Case; 5] = [
         ("seen", seen, ms::Code::HostChange, &["`i`", "i32"]),
         ("one_arm", one_arm, ms::Code::HostChange, &["`s`", "f64"]),
         ("skipped", skipped, ms::Code::HostChange, &["`i`"]),

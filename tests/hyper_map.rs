@@ -32,7 +32,7 @@ fn sums(x: &Vec<Tensor>, y: &Vec<Tensor>) -> Vec<Tensor> {
 fn tiled(x: &(Tensor, Tensor)) -> (Tensor, Tensor) {
     let tile = MultitypeFuncGraph::new("tile").register(|x: &Tensor, times: &[Value]| {
         let times: Vec<usize> = times.iter().map(|it| if let Value::Int(it) = it { *it as usize } else { 1 }).collect();
-        ops::tile(x, &*times)
+        ops::tile(x, &times)
     });
     Map::new(tile).call_as(&[x, &((2i64, 1i64), (1i64, 2i64))])
 }

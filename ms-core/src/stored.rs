@@ -413,7 +413,7 @@ mod tests {
         assert_eq!(read_all::<String>(&[1, 0xff]), None);
         assert_eq!(read_all::<Node>(&[3]), None, "no variant has this tag");
         assert_eq!(read_all::<Vec<u8>>(&bytes(&u64::MAX)), None, "longer than what is left");
-        let deep = vec![[7, 1]; MAX_DEPTH + 1].concat();
+        let deep = [[7, 1]; MAX_DEPTH + 1].concat();
         assert_eq!(read_all::<Node>(&deep), None, "too deep");
     }
 

@@ -94,11 +94,14 @@ impl Versions {
     }
 }
 
+/// For each input or output of a graph, the operand or result of the node that it is.
+type Places = Vec<Option<usize>>;
+
 /// The graphs in a node, with the operand that each of a graph's inputs is, and the result that
 /// each of its outputs is.
-fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Vec<Option<usize>>, Vec<Option<usize>>); 2]> {
+fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Places, Places); 2]> {
     let plain = |first: usize| {
-        move |region: &Arc<Graph>| -> (Vec<Option<usize>>, Vec<Option<usize>>) {
+        move |region: &Arc<Graph>| -> (Places, Places) {
             let inputs = (0..region.inputs().len()).map(|i| Some(first + i)).collect();
             (inputs, (0..region.outputs().len()).map(Some).collect())
         }

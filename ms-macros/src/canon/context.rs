@@ -37,12 +37,15 @@ pub struct Construct {
     pub flows: BTreeSet<usize>,
 }
 
+/// A place in a body: how many names were declared, and how many blocks were open.
+pub type Start = (usize, usize);
+
 enum Kind {
     Arm,
     Loop {
         flow: usize,
-        /// The names that were declared, and the blocks that were open, where it begins.
-        start: (usize, usize),
+        /// Where it begins.
+        start: Start,
         user: Option<String>,
         /// Jumps to it may leave regions, so that they are flags.
         managed: bool,
@@ -73,7 +76,7 @@ impl Context {
     }
 
     /// A loop begins; gives its way out.
-    pub fn push_loop(&mut self, label: Lifetime, user: Option<String>, managed: bool, start: (usize, usize)) -> usize {
+    pub fn push_loop(&mut self, label: Lifetime, user: Option<String>, managed: bool, start: Start) -> usize {
         let flow = self.flow();
         self.push(Kind::Loop { flow, start, user, managed }, label);
         flow
@@ -161,7 +164,7 @@ impl Context {
     }
 
     /// Where the innermost loop begins, and the one around it.
-    pub fn loop_starts(&self) -> Option<((usize, usize), Option<(usize, usize)>)> {
+    pub fn loop_starts(&self) -> Option<(Start, Option<Start>)> {
         let inner = self.stack.iter().rev().take_while(|it| !matches!(it.kind, Kind::Body { .. }));
         let mut starts = inner.filter_map(|it| match it.kind {
             Kind::Loop { start, .. } => Some(start),

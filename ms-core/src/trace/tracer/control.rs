@@ -11,7 +11,7 @@ use std::panic::Location;
 use std::sync::Arc;
 
 /// A graph under construction that was put aside.
-pub struct Suspended(Frame);
+pub struct Suspended(Box<Frame>);
 
 /// How often the body of a loop runs.
 pub enum Repeated {
@@ -115,12 +115,12 @@ impl Tracer {
 
     /// Puts the innermost region aside.
     pub fn suspend(&self) -> Suspended {
-        Suspended(self.state.borrow_mut().frames.pop().expect("`open` opened the region"))
+        Suspended(Box::new(self.state.borrow_mut().frames.pop().expect("`open` opened the region")))
     }
 
     /// Continues a region that was put aside.
     pub fn resume(&self, region: Suspended) {
-        self.state.borrow_mut().frames.push(region.0);
+        self.state.borrow_mut().frames.push(*region.0);
     }
 
     /// Whether the two are one value of this trace.
@@ -246,7 +246,7 @@ impl Tracer {
                 .map(|it| self.resolve(&mut state, it))
                 .collect::<Result<Vec<ValueId>>>()
         });
-        let mut frame = self.suspend().0;
+        let mut frame = *self.suspend().0;
         frame.graph.set_outputs(outputs?);
         Ok(frame)
     }
