@@ -144,9 +144,15 @@ fn check_or_refuse(what: &str, def: &'static OpDef, sample: &Sample) -> bool {
     true
 }
 
+/// The primitives that mean something by themselves: a float status is read where it was cleared,
+/// of which `tests/effects.rs` has programs.
+fn primitives() -> impl Iterator<Item = &'static OpDef> {
+    PRIMITIVES.iter().copied().filter(|it| it.name() != "get_float_status")
+}
+
 /// What the tests below run: each sample of each primitive with a name for messages.
 fn each_sample(mut run: impl FnMut(&str, &'static OpDef, &Sample)) {
-    for &def in PRIMITIVES {
+    for def in primitives() {
         for (at, sample) in (def.samples)().iter().enumerate() {
             run(&format!("sample {at} of `{}`, {:?}", def.name(), sample), def, sample);
         }
@@ -168,7 +174,7 @@ fn samples_in_every_layout() {
 #[test]
 fn samples_in_every_dtype() {
     use DType::*;
-    for &def in PRIMITIVES {
+    for def in primitives() {
         let mut taken = BTreeSet::new();
         for (at, sample) in (def.samples)().iter().enumerate().take(3) {
             for dtype in [Bool, U8, U16, U32, U64, I8, I16, I32, I64, F16, BF16, F32, F64] {
