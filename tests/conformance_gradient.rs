@@ -200,6 +200,62 @@ fn doubled_up_to_ten(x: &Tensor) -> Tensor {
     x
 }
 
+#[jit]
+fn if_in_if(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    if a.value() > b {
+        x = x + 10.0;
+        b.set(&(b + 1.0));
+        if a.value() > b {
+            x = x + 5.0;
+            b.set(&(b + 1.0));
+        }
+    }
+    x + a
+}
+
+#[jit]
+fn return_behind_a_loop(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    for _ in 0..5 {
+        if x < -3.0 {
+            break;
+        }
+        if &x > a {
+            continue;
+        }
+        x = x - b;
+    }
+    if x < 0.0 {
+        return x;
+    }
+    x + a
+}
+
+#[jit]
+fn cell_of_a_list(x: &Tensor, index: &Tensor) -> Tensor {
+    let (mut index, mut out) = (index.clone(), x.clone());
+    while index < 3 {
+        let cells: [&dyn Fn(&Tensor) -> Tensor; 3] = [&|t| t * 4.0, &|t| t * 5.0, &|t| t * 6.0];
+        out = out + ops::switch(&index, &cells, x);
+        index = index + 1;
+    }
+    out
+}
+
+#[jit]
+fn added_until_a_break(x: &Tensor, y: &Tensor, z: &Tensor) -> Tensor {
+    let (mut x, mut out) = (x.clone(), z.clone());
+    while x < y {
+        x = x + 1.0;
+        out = out + z;
+        if x > 3.0 {
+            break;
+        }
+    }
+    out
+}
+
 #[test]
 fn control_flow() {
     let (x, y) = (scalar(2.0), scalar(5.0));
@@ -222,13 +278,25 @@ fn control_flow() {
     case("50", run, &[&[133.0], &[7.0], &[64.0], &[1.0]]);
     case("51", || vec![ms::grad(|x: &Tensor| assigned_away(&slot(5.0), &slot(2.0), x))(&x)], &[&[0.0]]);
     let (one, three) = (scalar(1.0), scalar(3.0));
-    let run = || {
+    let run55 = || {
         let w = slot(0.0);
         let (value, gradients) =
             ms::value_and_grad(|x: &Tensor, y: &Tensor| if_in_for(&w, x, y)).wrt_all()(&one, &three);
         [pair(value), pair(gradients)].concat()
     };
-    case("55", run, &[&[9.0], &[2.0], &[9.0], &[3.0]]);
+    for (a, b) in [(5.0, 4.0), (5.0, 3.0), (5.0, 5.0)] {
+        case("52", || vec![ms::grad(|x: &Tensor| if_in_if(&slot(a), &slot(b), x))(&x)], &[&[1.0]]);
+    }
+    case("66", || vec![ms::grad(|x: &Tensor| return_behind_a_loop(&slot(5.0), &slot(4.0), x))(&x)], &[&[1.0]]);
+    let zero = Tensor::scalar(0i64);
+    case("72", || vec![ms::grad(|x: &Tensor| cell_of_a_list(x, &zero))(&scalar(10.0))], &[&[16.0]]);
+    let run = || {
+        let f = |z: &Tensor| added_until_a_break(&scalar(1.0), &scalar(9.0), z) * z;
+        let (value, gradient) = ms::value_and_grad(f)(&scalar(2.5));
+        vec![value, gradient]
+    };
+    case("96", run, &[&[25.0], &[20.0]]);
+    case("55", run55, &[&[9.0], &[2.0], &[9.0], &[3.0]]);
     let run = || {
         let w = slot(0.0);
         pair(ms::grad(|x: &Tensor, y: &Tensor| while_in_if(&w, x, y)).wrt_all()(&one, &three))
