@@ -359,8 +359,27 @@ fn host_values_that_tensors_change_are_refused() {
         }
         state.1
     }
+    #[jit]
+    fn condition_writes(x: &Tensor) -> Tensor {
+        let tries = Parameter::new(Tensor::scalar(0.0f32), "tries");
+        let below = || {
+            tries.set(&(&tries + 1.0));
+            ops::less(&tries, 5.0)
+        };
+        let mut x = x.clone();
+        while below() {
+            x = x + 1.0;
+        }
+        x
+    }
     type Case = (&'static str, fn(&Tensor) -> Tensor, ms::Code, &'static [&'static str]);
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
+        (
+            "condition_writes",
+            condition_writes,
+            ms::Code::Condition,
+            &["`tries`", "end of its body", "control_tensor.rs"],
+        ),
         ("seen", seen, ms::Code::HostChange, &["`i`", "i32"]),
         ("one_arm", one_arm, ms::Code::HostChange, &["`s`", "f64"]),
         ("skipped", skipped, ms::Code::HostChange, &["`i`"]),
@@ -398,4 +417,31 @@ fn a_loop_that_the_host_ends_and_a_tensor_continues() {
     for (x, want) in [(0.0, 4.0), (5.0, 5.0), (-6.0, 2.0)] {
         check("host_exit_and_continue", |it| vec![host_exit_and_continue(&it[0])], &scalars(&[x]), &[&[want]]);
     }
+}
+
+#[jit]
+fn over_rows(x: &Tensor) -> Tensor {
+    let mut sum = Tensor::zeros([2]);
+    for row in x {
+        if ops::sum(&row, (), false) > 2.0 {
+            continue;
+        }
+        sum = sum + row.square();
+    }
+    ops::sum(sum, (), false)
+}
+
+#[test]
+fn a_for_loop_takes_the_rows_of_a_tensor() {
+    let x = tensor![[1.0, 0.5], [3.0, 1.0], [-2.0, 0.0]];
+    for jit in [false, true] {
+        ms::with_context(ms::Context { jit, ..ms::context() }, || {
+            assert_eq!(over_rows(&x).item::<f32>(), 5.25);
+            assert_eq!(ms::grad(over_rows)(&x).to_vec::<f32>(), [2.0, 1.0, 0.0, 0.0, -4.0, 0.0]);
+        });
+    }
+    let back: Vec<Vec<f32>> = x.rows().rev().map(|it| it.to_vec()).collect();
+    assert_eq!((x.rows().len(), &back[0][..]), (3, &[-2.0, 0.0][..]));
+    let error = ms::catch(|| over_rows(&Tensor::scalar(1.0f32))).expect_err("there is no axis");
+    assert_eq!(error.code(), ms::Code::Shape, "{error}");
 }

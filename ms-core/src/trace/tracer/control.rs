@@ -2,7 +2,7 @@
 //! all of its regions are there.
 
 use super::{Binding, Frame, Tracer};
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Type, ValueId};
 use crate::ops::{self, OpDef};
 use crate::tensor::{Attr, Attrs, Dispatcher, Parameter, SlotId, Tensor};
@@ -84,6 +84,18 @@ impl Suspended {
     pub fn writes(&self) -> bool {
         self.0.written().next().is_some()
     }
+}
+
+/// A condition is a graph of its own, whose writes no one would see.
+fn refuse_writes(condition: &Suspended) -> Result<()> {
+    let Some(slot) = condition.0.written().next() else { return Ok(()) };
+    let what = match slot.parameter.name() {
+        "" => "state of its own, such as printed lines or random numbers".to_owned(),
+        name => format!("`{name}`"),
+    };
+    let message = format!("the condition of a loop on a tensor changes {what}");
+    Err(Error::new(Code::Condition, message)
+        .help("compute the condition before the loop and at the end of its body: `let mut go = f(); while go { ..; go = f(); }`"))
 }
 
 /// Appends the keys that are not there yet.
@@ -210,6 +222,7 @@ impl Tracer {
         add_keys(&mut keys, writes.iter().map(|it| Key::Slot(it.id())));
         let (def, attrs, frames) = match repeated {
             Repeated::While(condition, holds) => {
+                refuse_writes(&condition)?;
                 let body = self.end(body, &results, &writes, &[])?;
                 let attrs = Attrs::new([Attr::Int(carries as i64)]);
                 (&ops::WHILE, attrs, vec![self.end(condition, &[holds], &[], &[])?, body])
