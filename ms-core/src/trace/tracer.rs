@@ -292,10 +292,8 @@ impl Tracer {
 
     /// Declares an input of the innermost region.
     pub fn input(&self, ty: Type) -> Tensor {
-        let mut state = self.state.borrow_mut();
-        let index = state.top().bindings.len();
-        let value = state.top().input(ty, Binding::Argument(index));
-        self.wrap(state.top(), value)
+        let index = self.state.borrow_mut().top().bindings.len();
+        self.input_for(ty, index)
     }
 
     /// Makes `parameter` read as `value` in the innermost region.

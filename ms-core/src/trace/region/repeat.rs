@@ -336,7 +336,9 @@ impl Traced {
             Err(None)
         } else {
             let repeated = match self.condition.take() {
-                Some((condition, holds)) => Repeated::While(condition, holds),
+                Some((condition, holds)) => {
+                    Repeated::While { condition, holds, left: self.left.filter(|_| self.may_be_left()) }
+                }
                 None => self.counted(&before),
             };
             let params: Vec<Option<Tensor>> = self.states.iter().map(|it| it.params[1].clone()).collect();
@@ -370,7 +372,7 @@ impl Traced {
                 if let Some(left) = self.left.filter(|_| self.may_be_left()) {
                     holds = ops::logical_and(holds, ops::logical_not(&params[left]));
                 }
-                Repeated::While(tracer.suspend(), holds)
+                Repeated::While { condition: tracer.suspend(), holds, left: None }
             }
         }
     }

@@ -2,7 +2,7 @@
 //! all of its regions are there.
 
 use super::{Binding, Frame, Tracer};
-use crate::error::{Code, Error, Result};
+use crate::error::Result;
 use crate::ir::{Graph, Type, ValueId};
 use crate::ops::{self, OpDef};
 use crate::tensor::{Attr, Attrs, Dispatcher, Parameter, SlotId, Tensor};
@@ -15,8 +15,16 @@ pub struct Suspended(Box<Frame>);
 
 /// How often the body of a loop runs.
 pub enum Repeated {
-    /// While the condition, a graph of its own with this result, holds.
-    While(Suspended, Tensor),
+    /// While the condition holds.
+    While {
+        /// A graph of its own.
+        condition: Suspended,
+        /// Its result.
+        holds: Tensor,
+        /// Which of the first values says, after the body, that the loop was left; without it, the
+        /// loop ends with its condition only.
+        left: Option<usize>,
+    },
     /// Once for each element of sequences.
     Over {
         /// How many elements they have.
@@ -84,18 +92,6 @@ impl Suspended {
     pub fn writes(&self) -> bool {
         self.0.written().next().is_some()
     }
-}
-
-/// A condition is a graph of its own, whose writes no one would see.
-fn refuse_writes(condition: &Suspended) -> Result<()> {
-    let Some(slot) = condition.0.written().next() else { return Ok(()) };
-    let what = match slot.parameter.name() {
-        "" => "state of its own, such as printed lines or random numbers".to_owned(),
-        name => format!("`{name}`"),
-    };
-    let message = format!("the condition of a loop on a tensor changes {what}");
-    Err(Error::new(Code::Condition, message)
-        .help("compute the condition before the loop and at the end of its body: `let mut go = f(); while go { ..; go = f(); }`"))
 }
 
 /// Appends the keys that are not there yet.
@@ -212,6 +208,12 @@ impl Tracer {
         params: &[Option<Tensor>],
         location: &'static Location<'static>,
     ) -> Result<Vec<Tensor>> {
+        let (repeated, body) = match repeated {
+            Repeated::While { condition, holds, left } if condition.writes() => {
+                return self.repeat_writing(condition, &holds, left, body, [before, after], params, location);
+            }
+            other => (other, body),
+        };
         let mut writes: Vec<Parameter> = Vec::new();
         add_parameters(&mut writes, body.0.written().map(|it| &it.parameter));
         let changed: Vec<usize> =
@@ -221,8 +223,7 @@ impl Tracer {
         let mut keys: Vec<Key> = changed.iter().map(|&i| Key::Declared(i)).collect();
         add_keys(&mut keys, writes.iter().map(|it| Key::Slot(it.id())));
         let (def, attrs, frames) = match repeated {
-            Repeated::While(condition, holds) => {
-                refuse_writes(&condition)?;
+            Repeated::While { condition, holds, .. } => {
                 let body = self.end(body, &results, &writes, &[])?;
                 let attrs = Attrs::new([Attr::Int(carries as i64)]);
                 (&ops::WHILE, attrs, vec![self.end(condition, &[holds], &[], &[])?, body])
@@ -244,6 +245,91 @@ impl Tracer {
         }
         all.extend(rows);
         Ok(all)
+    }
+
+    /// [`Tracer::repeat`] while a condition holds that writes parameters: only a body carries them
+    /// on, so the condition runs before the loop and at the end of the body, unless the loop was
+    /// left there, and the loop carries what it gave.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a loop")]
+    fn repeat_writing(
+        &self,
+        condition: Suspended,
+        holds: &Tensor,
+        left: Option<usize>,
+        body: Suspended,
+        [before, after]: [&[Tensor]; 2],
+        params: &[Option<Tensor>],
+        location: &'static Location<'static>,
+    ) -> Result<Vec<Tensor>> {
+        let mut writes: Vec<Parameter> = Vec::new();
+        add_parameters(&mut writes, condition.0.written().map(|it| &it.parameter));
+        let condition = self.end(condition, std::slice::from_ref(holds), &writes, &[])?;
+        let outside = self.depth() - 1;
+        let first = self.run_here(&condition, outside, before, &writes)?;
+        self.resume(body);
+        let again =
+            self.unless(left.map(|it| &after[it]), || self.run_here(&condition, outside, after, &writes), location);
+        let body = self.suspend();
+        let at = before.len();
+        self.open("condition", true);
+        let holds = self.input_for(first.ty(), at);
+        let repeated = Repeated::While { condition: self.suspend(), holds, left: None };
+        let [before, after] = [(before, first), (after, again?)].map(|(known, holds)| {
+            let mut all = known.to_vec();
+            all.push(holds);
+            all
+        });
+        let params: Vec<Option<Tensor>> = params.iter().cloned().chain([None]).collect();
+        let mut results = self.repeat(repeated, body, [&before, &after], &params, location)?;
+        results.remove(at);
+        Ok(results)
+    }
+
+    /// Declares an input of the innermost region that stands for the first value of that position.
+    pub(super) fn input_for(&self, ty: Type, at: usize) -> Tensor {
+        let mut state = self.state.borrow_mut();
+        let value = state.top().input(ty, Binding::Argument(at));
+        self.wrap(state.top(), value)
+    }
+
+    /// What the condition of a loop gives for these values, in the innermost graph, where it writes
+    /// these parameters; the loop is in the graph at depth `outside`.
+    fn run_here(&self, condition: &Frame, outside: usize, values: &[Tensor], writes: &[Parameter]) -> Result<Tensor> {
+        let operands: Result<Vec<Tensor>> = condition
+            .bindings
+            .iter()
+            .map(|it| match it {
+                Binding::Argument(at) => self.value(&values[*at]),
+                Binding::Slot(parameter) => self.read_parameter(parameter),
+                Binding::Outer(value) => {
+                    let mut state = self.state.borrow_mut();
+                    let value = state.import(outside, *value);
+                    Ok(self.wrap(state.top(), value))
+                }
+                Binding::Captured(_) => unreachable!("only the outermost graph takes captured tensors"),
+            })
+            .collect();
+        let mut outputs = self.inline(&condition.graph, &operands?)?;
+        self.write_all(writes, outputs.split_off(1))?;
+        Ok(outputs.remove(0))
+    }
+
+    /// What `run` gives, or false, without running it, where the loop was left.
+    fn unless(
+        &self,
+        left: Option<&Tensor>,
+        run: impl FnOnce() -> Result<Tensor>,
+        location: &'static Location<'static>,
+    ) -> Result<Tensor> {
+        let Some(left) = left else { return run() };
+        let left = self.value(left)?;
+        self.open("left", false);
+        let ended = self.suspend();
+        self.open("condition", false);
+        let holds = run();
+        let condition = self.suspend();
+        let arms: [(Suspended, &[Tensor]); 2] = [(ended, &[Tensor::scalar(false)]), (condition, &[holds?])];
+        Ok(self.branch(&left, arms, location)?.remove(0))
     }
 
     /// Ends a region with these results, the last values of `writes`, and these rows.
