@@ -42,7 +42,7 @@ fn f(x: &Tensor, n: usize, text: &str) -> Result<Tensor> {
 fn main() -> Result<()> {
     let x = Tensor::scalar(1.0f32);
     assert_eq!(f(&x, 3, "a")?.item::<f32>(), 1.0 + 1.0 + 5.0 + 2.0);
-    assert_eq!(f(&x, 0, "b")?.item::<f32>(), 0.0 + 1.0 + 0.0);
+    assert_eq!(f(&x, 0, "b")?.item::<f32>(), 0.0 + 5.0 + 0.0);
     assert_eq!(f(&x, 0, "")?.item::<f32>(), 1.0);
     Ok(())
 }
