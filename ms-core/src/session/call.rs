@@ -128,20 +128,20 @@ impl JitFn {
     pub fn begin(&'static self, monomorph: TypeKey, sign: impl Fn(&mut dyn Sink)) -> Call {
         let location = Location::caller();
         let mode = dispatch_mode();
-        let (precision, compiles) = context::read(|it| {
+        let (precision, signature) = context::read(|it| {
             let compiles = it.jit && (!self.graph_mode_only || it.mode == Mode::Graph);
             // Between an eager clear and get every op's result is looked at.
-            (it.precision, compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched())
+            let compiles = compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched();
+            (it.precision, compiles.then(|| Signature::new(monomorph, it)))
         });
-        if !compiles {
+        let Some(mut signature) = signature else {
             let state = match Tracer::current() {
                 Some(tracer) => State::Inline(cell_path(tracer.id(), sign)),
                 None if mode == DispatchMode::Trace => State::Inline(None),
                 None => State::Eager,
             };
             return Call { function: self, location, precision, monomorph, signature: Signature::default(), state };
-        }
-        let mut signature = context::read(|it| Signature::new(monomorph, it));
+        };
         sign(&mut signature);
         let refused = signature.refused();
         let state = match self.find(&signature) {
