@@ -301,20 +301,30 @@ fn endless(x: &Tensor) -> Tensor {
     if x < 0.0 { x.clone() } else { endless(&(x - 1.0)) }
 }
 
+#[cell]
+struct Times {
+    factor: f64,
+}
+
+#[cell]
+impl Times {
+    fn construct(&self, t: &Tensor) -> Tensor {
+        t * self.factor
+    }
+}
+
 #[jit]
-fn cell_of_a_list(t: &Tensor, x: &Tensor) -> Tensor {
-    let cells: [fn(&Tensor) -> Tensor; 3] = [|t| t * 4.0, |t| t * 5.0, |t| t * 6.0];
-    let mut out = t.clone();
-    let mut x = x.clone();
-    while x < 3 {
-        out += match &x {
-            0 => cells[0](t),
-            1 => cells[1](t),
-            _ => cells[2](t),
-        };
-        x += 1;
+fn cell_of_a_list(cells: &nn::CellList<Times>, t: &Tensor, index: &Tensor) -> Tensor {
+    let (mut index, mut out) = (index.clone(), t.clone());
+    while index < 3 {
+        out = out + cells.select(&index).call(t);
+        index = index + 1;
     }
     out
+}
+
+fn times_4_5_6() -> nn::CellList<Times> {
+    [4.0, 5.0, 6.0].into_iter().map(|factor| Times { factor }).collect()
 }
 
 #[jit]
@@ -428,7 +438,7 @@ const CASES: &[Case] = &[
     Case { row: "70", run: |x| vec![recursive(&x[0], steps(2))], inputs: &[3.0], want: &[&[4.0]] },
     Case {
         row: "72",
-        run: |x| vec![cell_of_a_list(&x[0], &x[1].cast(DType::I64))],
+        run: |x| vec![cell_of_a_list(&times_4_5_6(), &x[0], &x[1].cast(DType::I64))],
         inputs: &[10.0, 0.0],
         want: &[&[160.0]],
     },

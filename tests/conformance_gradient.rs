@@ -232,15 +232,30 @@ fn return_behind_a_loop(a: &Parameter, b: &Parameter, x: &Tensor) -> Tensor {
     x + a
 }
 
+#[cell]
+struct Times {
+    factor: f64,
+}
+
+#[cell]
+impl Times {
+    fn construct(&self, t: &Tensor) -> Tensor {
+        t * self.factor
+    }
+}
+
 #[jit]
-fn cell_of_a_list(x: &Tensor, index: &Tensor) -> Tensor {
-    let (mut index, mut out) = (index.clone(), x.clone());
+fn cell_of_a_list(cells: &nn::CellList<Times>, t: &Tensor, index: &Tensor) -> Tensor {
+    let (mut index, mut out) = (index.clone(), t.clone());
     while index < 3 {
-        let cells: [&dyn Fn(&Tensor) -> Tensor; 3] = [&|t| t * 4.0, &|t| t * 5.0, &|t| t * 6.0];
-        out = out + ops::switch(&index, &cells, x);
+        out = out + cells.select(&index).call(t);
         index = index + 1;
     }
     out
+}
+
+fn times_4_5_6() -> nn::CellList<Times> {
+    [4.0, 5.0, 6.0].into_iter().map(|factor| Times { factor }).collect()
 }
 
 #[jit]
@@ -288,8 +303,8 @@ fn control_flow() {
         case("52", || vec![ms::grad(|x: &Tensor| if_in_if(&slot(a), &slot(b), x))(&x)], &[&[1.0]]);
     }
     case("66", || vec![ms::grad(|x: &Tensor| return_behind_a_loop(&slot(5.0), &slot(4.0), x))(&x)], &[&[1.0]]);
-    let zero = Tensor::scalar(0i64);
-    case("72", || vec![ms::grad(|x: &Tensor| cell_of_a_list(x, &zero))(&scalar(10.0))], &[&[16.0]]);
+    let (zero, cells) = (Tensor::scalar(0i64), times_4_5_6());
+    case("72", || vec![ms::grad(|x: &Tensor| cell_of_a_list(&cells, x, &zero))(&scalar(10.0))], &[&[16.0]]);
     let run = || {
         let f = |z: &Tensor| added_until_a_break(&scalar(1.0), &scalar(9.0), z) * z;
         let (value, gradient) = ms::value_and_grad(f)(&scalar(2.5));
