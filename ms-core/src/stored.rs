@@ -195,33 +195,25 @@ fn read_sequence<T: Stored, C: Extend<T> + Default>(from: &mut Reader<'_>) -> Op
     })
 }
 
-impl<T: Stored> Stored for Vec<T> {
-    fn write(&self, out: &mut Vec<u8>) {
-        write_sequence(self, out);
-    }
+macro_rules! sequences {
+    ($([$($size:tt)*] $ty:ty),*) => {$(
+        impl<T: Stored $($size)*> Stored for $ty {
+            fn write(&self, out: &mut Vec<u8>) {
+                write_sequence(self, out);
+            }
 
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        read_sequence(from)
-    }
+            fn read(from: &mut Reader<'_>) -> Option<Self> {
+                read_sequence(from)
+            }
 
-    fn describe(types: &mut Description) -> String {
-        format!("[{}]", T::describe(types))
-    }
+            fn describe(types: &mut Description) -> String {
+                format!("[{}]", T::describe(types))
+            }
+        }
+    )*};
 }
 
-impl<T: Stored, const N: usize> Stored for SmallVec<[T; N]> {
-    fn write(&self, out: &mut Vec<u8>) {
-        write_sequence(self, out);
-    }
-
-    fn read(from: &mut Reader<'_>) -> Option<Self> {
-        read_sequence(from)
-    }
-
-    fn describe(types: &mut Description) -> String {
-        format!("[{}]", T::describe(types))
-    }
-}
+sequences! { [] Vec<T>, [, const N: usize] SmallVec<[T; N]> }
 
 impl<T: Stored> Stored for Arc<T> {
     fn write(&self, out: &mut Vec<u8>) {

@@ -2,7 +2,7 @@
 
 use super::derived::{Derived, Mode};
 use super::select::Select;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::ops::{self, Lane, VMAP};
 use crate::tensor::{Attrs, Dim, Dims, Tensor, Type};
 use crate::trace::{Arguments, At, Function, Sink, Tracer, Transform, Transformed, Tree, run_nested};
@@ -69,8 +69,11 @@ fn over_basis(
     location: &'static Location<'static>,
     f: impl Fn(&Tensor) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Tensor>> {
-    let count: usize = ty.dims.iter().map(|it| it.as_const().unwrap_or(0)).product();
-    let shape: Vec<usize> = ty.dims.iter().filter_map(|it| it.as_const()).collect();
+    let shape = ty.shape().ok_or_else(|| {
+        let message = format!("a Jacobian has a row or column for each element, but {ty} has a symbolic size");
+        Error::new(Code::Shape, message).at(location)
+    })?;
+    let count: usize = shape.iter().product();
     let all: Vec<usize> = std::iter::once(count).chain(shape.iter().copied()).collect();
     let basis = ops::reshape(ops::eye_of(count, count, 0, ty.dtype), &*all);
     let Some(tracer) = Tracer::current() else {
@@ -99,6 +102,12 @@ fn over_basis(
 
 fn joined(a: &Tensor, b: &Tensor) -> Dims {
     a.ty().dims.iter().chain(&b.ty().dims).copied().collect()
+}
+
+/// `value` in the place `at` of `values`, and zeros in the others.
+fn alone(values: &[Tensor], at: usize, value: &Tensor) -> Vec<Tensor> {
+    let each = |(other, it): (usize, &Tensor)| if other == at { value.clone() } else { ops::zeros_like(it) };
+    values.iter().enumerate().map(each).collect()
 }
 
 impl<F, S, M> Derived<F, S, M> {
@@ -137,10 +146,8 @@ where
         let results = self.raised(recording.values());
         let targets = recording.targets();
         let row = |at: usize| {
-            let pulled = over_basis(&results[at].ty(), self.location(), |seed| {
-                let seed = |other: usize| if other == at { seed.clone() } else { ops::zeros_like(&results[other]) };
-                recording.pull(&(0..results.len()).map(seed).collect::<Vec<_>>())
-            });
+            let pulled =
+                over_basis(&results[at].ty(), self.location(), |seed| recording.pull(&alone(&results, at, seed)));
             let blocks = self.raised(pulled);
             let block = |(block, target): (Tensor, &Tensor)| ops::reshape(&block, &joined(&results[at], target));
             blocks.into_iter().zip(&targets).map(block).collect()
@@ -168,11 +175,8 @@ where
         let results = self.raised(recording.values());
         let targets = recording.targets();
         let column = |at: usize| {
-            let pushed = over_basis(&targets[at].ty(), self.location(), |tangent| {
-                let tangent =
-                    |other: usize| if other == at { tangent.clone() } else { ops::zeros_like(&targets[other]) };
-                recording.push(&(0..targets.len()).map(tangent).collect::<Vec<_>>())
-            });
+            let pushed =
+                over_basis(&targets[at].ty(), self.location(), |tangent| recording.push(&alone(&targets, at, tangent)));
             let blocks = self.raised(pushed);
             let block = |(block, result): (Tensor, &Tensor)| {
                 let axes: Vec<isize> = (1..block.rank() as isize).chain([0]).collect();
