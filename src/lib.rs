@@ -25,7 +25,7 @@ pub use ms_core::session::{
 pub use ms_core::trace::At;
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::*;
-pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline};
+pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};
 /// `jit!(|x: &Tensor| ..)`: [`jit`] for a closure whose body is annotated code.
 ///
 /// ```

@@ -7,4 +7,4 @@ pub use crate::train::{Mean, Progress, accuracy};
 pub use crate::{DType, Error, GradOperation, Parameter, Result, Tensor, nn, ops, random, tensor};
 pub use ms_core::session::{Context, Mode, Precision};
 pub use ms_core::trace::{Cell, Layer, Training, Tree};
-pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline};
+pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};

@@ -4,7 +4,7 @@ pub use crate::statics::*;
 pub use ms_core::session::{Differentiable, JitFn, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-    Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, LazyInline, Name, Over, Sink, Size, Sizes, Subject,
+    Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, Marked, Marks, Name, Over, Sink, Size, Sizes, Subject,
     Tree, and, branch, case, decide, flow, held, held_flow, holds, or, passing, repeat, vote,
 };
 

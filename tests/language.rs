@@ -343,7 +343,7 @@ impl Other {
 
 #[test]
 fn lazy_inline_marks_types() {
-    use ms::trace::LazyInline as _;
+    use ms::trace::Marked as _;
     const { assert!(Block::LAZY_INLINE && Other::LAZY_INLINE && !Shift::LAZY_INLINE) }
     check(&[3.0], || Block { inner: Shift::new(2.0) }.call(&Other::new().call(&vector(&[1.0]))));
 }

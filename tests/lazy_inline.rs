@@ -1,10 +1,12 @@
-//! P20 and P21: with and without `#[lazy_inline]`, shared and not, networks give the same numbers.
+//! P20 and P21: with and without `#[lazy_inline]`, shared and not, networks give the same numbers;
+//! calls that are marked `#[no_inline]` stay calls.
 
 #[path = "common/gpt.rs"]
 mod gpt;
 
 use gpt::{lazy, plain};
 use ms::prelude::*;
+use std::cell::Cell as HostCell;
 
 fn near(name: &str, a: &[Vec<f32>], b: &[Vec<f32>]) {
     assert_eq!(a.len(), b.len(), "{name}");
@@ -181,4 +183,148 @@ fn fields_tell_blocks_apart() {
     assert_eq!(sum_of_all(&blocks, x).item::<f32>(), 512.0 + 115.0 + 512.0);
     blocks[2].z = 9.0;
     assert_eq!(sum_of_all(&blocks, x).item::<f32>(), 512.0 + 115.0 + 592.0);
+}
+
+thread_local! {
+    /// How often the body of [`Kept`] was traced or run.
+    static BODIES: HostCell<usize> = const { HostCell::new(0) };
+}
+
+fn count_body() {
+    BODIES.set(BODIES.get() + 1);
+}
+
+/// Smaller than what is put in the place of its call, unless it is marked.
+#[no_inline]
+#[cell]
+struct Kept {
+    scale: Parameter,
+}
+
+#[cell]
+impl Kept {
+    #[lazy_inline]
+    fn new(scale: f32) -> Self {
+        Self { scale: Parameter::new(Tensor::scalar(scale), "") }
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        count_body();
+        (x * &self.scale).sin()
+    }
+}
+
+#[cell]
+struct Around {
+    kept: Kept,
+    fc: nn::Dense,
+}
+
+#[cell]
+impl Around {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.kept(&self.fc(x))
+    }
+
+    #[no_inline]
+    fn shifted(&self, x: &Tensor, by: f64) -> Tensor {
+        self.kept(&(x + by))
+    }
+}
+
+#[no_inline]
+fn cubed(x: &Tensor, times: usize) -> Tensor {
+    if x < 0.0 {
+        return x * 0.0;
+    }
+    (0..times).fold(x.clone(), |y, _| y * x)
+}
+
+#[jit]
+#[no_inline]
+fn halved(x: &Tensor) -> Tensor {
+    x * 0.5
+}
+
+type Case = fn(&[Kept; 3], &Around, &Tensor) -> Tensor;
+
+macro_rules! kept_cases {
+    ($($name:ident($all:ident, $around:ident, $x:ident) $body:block = $calls:expr;)*) => {
+        $(
+            #[jit]
+            #[allow(unused_variables, reason = "cases take all")]
+            fn $name($all: &[Kept; 3], $around: &Around, $x: &Tensor) -> Tensor $body
+        )*
+
+        /// By name: the case, and the steps of its plan that are calls.
+        const KEPT_CASES: &[(&str, Case, usize)] = &[$((stringify!($name), $name, $calls)),*];
+    };
+}
+
+kept_cases! {
+    once(all, around, x) { all[0].call(x) } = 1;
+    in_a_row(all, around, x) { all.iter().fold(x.clone(), |x, kept| kept.call(&x)) } = 3;
+    // Two forward, and two backward.
+    gradient(all, around, x) { ms::grad(|x: &Tensor| all[1].call(&all[0].call(x)).sum((), false))(x) } = 4;
+    tangent(all, around, x) { ms::jvp(|x: &Tensor| all[0].call(x))(x, x).1 } = 1;
+    lanes(all, around, x) { ms::vmap(|x: &Tensor| all[0].call(x))(&x.reshape((2, 2))).reshape(4) } = 1;
+    recomputed(all, around, x) {
+        ms::grad(|x: &Tensor| ms::recompute(|x: &Tensor| all[0].call(x))(x).sum((), false))(x)
+    } = 2;
+    in_a_loop(all, around, x) {
+        let mut y = x.clone();
+        for _ in ms::range(0, 5) {
+            y = all[0].call(&y);
+        }
+        y
+    } = 1;
+    in_a_branch(all, around, x) {
+        let mut y = x.clone();
+        if x.sum((), false) > 0.0 {
+            y = all[2].call(x);
+        }
+        y
+    } = 1;
+    inside_a_cell(all, around, x) { around.call(x) } = 1;
+    a_method(all, around, x) { around.shifted(&around.shifted(x, 0.5), 0.5) } = 3;
+    a_function(all, around, x) { cubed(&x.sum((), false).abs(), 2) + x } = 1;
+    a_compiled_function(all, around, x) { halved(&halved(x)) } = 2;
+}
+
+/// What the plan of the latest compilation of a function has.
+fn planned(name: &str) -> ms::session::PlanReport {
+    let reports = ms::compile_report();
+    let report = reports.iter().rev().find(|it| it.name == name);
+    let report = report.unwrap_or_else(|| panic!("`{name}` was not compiled"));
+    assert!(report.to_string().contains("calls, "), "{report}");
+    report.stage("lower").and_then(|it| it.plan).expect("lowering gives a plan")
+}
+
+#[test]
+fn marked_calls_stay_calls() {
+    let x = &random::uniform([4], -1.0, 1.0);
+    let all = [Kept::new(0.5), Kept::new(-1.5), Kept::new(0.75)];
+    let around = Around { kept: Kept::new(2.0), fc: nn::Dense::new(4, 4) };
+    for (name, case, calls) in KEPT_CASES {
+        let eager = with(|it| it.jit = false, || case(&all, &around, x).to_vec::<f32>());
+        for share_graphs in [true, false] {
+            let got = with(|it| it.share_graphs = share_graphs, || case(&all, &around, x).to_vec::<f32>());
+            near(name, &[got], std::slice::from_ref(&eager));
+            assert_eq!(planned(name).calls, *calls, "{name}, shared {share_graphs}");
+        }
+    }
+}
+
+/// Marked with both, a cell is traced once, and every call of it stays one.
+#[test]
+fn both_marks_together() {
+    #[jit]
+    fn twelve_calls(all: &Vec<Kept>, x: &Tensor) -> Tensor {
+        all.iter().fold(x.clone(), |x, kept| kept.call(&x))
+    }
+    let all: Vec<Kept> = (0..12).map(|i| Kept::new(0.9 + 0.01 * i as f32)).collect();
+    let before = BODIES.get();
+    twelve_calls(&all, &Tensor::ones([3]));
+    assert_eq!(BODIES.get() - before, 1);
+    assert_eq!((planned("twelve_calls").calls, planned("twelve_calls").routines), (12, 2));
 }

@@ -28,6 +28,8 @@ pub enum Code {
     Syntax = 9,
     /// `#[lazy_inline]` on something that is no cell.
     LazyInline = 11,
+    /// `#[no_inline]` on something that is neither a cell nor a function.
+    NoInline = 17,
     /// A closure that captures.
     Captures = 22,
     /// An assignment to a static.
@@ -50,9 +52,9 @@ impl Code {
         Self::Construct,
         Self::Syntax,
         Self::LazyInline,
+        Self::NoInline,
         Self::Captures,
         Self::StaticAssignment,
-        Self::Impure,
         Self::Impure,
     ];
 }

@@ -5,7 +5,7 @@
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// Attributes that mean nothing to rustc and stand inside annotated items.
-const HELPERS: &[&str] = &["cell", "jit", "lazy_inline", "jit_class", "dynamic", "host"];
+const HELPERS: &[&str] = &["cell", "jit", "lazy_inline", "no_inline", "jit_class", "dynamic", "host"];
 
 /// `item` without helper attributes.
 pub fn plain(item: TokenStream) -> TokenStream {

@@ -72,7 +72,17 @@ pub fn jit_class(args: TokenStream, item: TokenStream) -> TokenStream {
 /// Stands on a `#[cell]` struct, or on `fn new` in a `#[cell]` impl.
 #[proc_macro_attribute]
 pub fn lazy_inline(args: TokenStream, item: TokenStream) -> TokenStream {
-    attribute(args, item, emit::lazy::expand)
+    attribute(args, item, emit::marks::lazy_inline)
+}
+
+/// Keeps a sub-graph apart: every call of the cell or function inside compiled code stays a call,
+/// in gradients, in optimised graphs and when it runs.
+///
+/// Stands on a `#[cell]` struct, on `construct` in a `#[cell]` impl, or on a function, with `#[jit]`
+/// or without: a function without runs eagerly where it is called outside compiled code.
+#[proc_macro_attribute]
+pub fn no_inline(args: TokenStream, item: TokenStream) -> TokenStream {
+    attribute(args, item, emit::marks::no_inline)
 }
 
 /// A structure of tensors and host values: implements `Arg` and `Tree`. Needs `Clone`.

@@ -7,7 +7,7 @@
 //! as a result, or as what another slot holds afterwards while that one's value goes here.
 
 use crate::ir::{Graph, Node, ValueId, count_nodes};
-use crate::ops::{ASSIGN, CALL, IF, SCAN, STOP_GRADIENT, ScanOperands, TENSOR_MOVE, VALUE_AND_GRAD, WHILE};
+use crate::ops::{ASSIGN, IF, SCAN, STOP_GRADIENT, ScanOperands, TENSOR_MOVE, VALUE_AND_GRAD, WHILE, is_call};
 use crate::tensor::{Attrs, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -117,7 +117,7 @@ fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Places, Places); 2]> {
         .map(|(at, region)| {
             let (inputs, outputs) = if node.op == IF.op() {
                 plain(1)(region)
-            } else if node.op == CALL.op() || node.op == VALUE_AND_GRAD.op() {
+            } else if is_call(node.op) || node.op == VALUE_AND_GRAD.op() {
                 plain(0)(region)
             } else if node.op == WHILE.op() {
                 let carries = if at == 1 { node.attrs.int(0) as usize } else { 0 };

@@ -4,7 +4,7 @@ use super::flatten::{Accesses, Flatten, Kind, Origin};
 use super::plan::{NextCarry, RoutineId};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Def, Graph, Node, ValueId};
-use crate::ops::{CALL, IF, SCAN, ScanOperands, WHILE};
+use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
 use crate::tensor::{DType, Shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(super) enum Trips {
 impl Flatten<'_> {
     /// Adds a node with graphs; gives its results.
     pub fn region(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
-        if node.op == CALL.op() {
+        if is_call(node.op) {
             let callee = self.routines.of_graph(&node.regions[0])?;
             return self.push_region(graph, node, Region::Call(callee), inputs);
         }

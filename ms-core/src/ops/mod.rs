@@ -72,7 +72,7 @@ primitives! {
     bitwise::{ BITWISE_AND, BITWISE_NOT, BITWISE_OR, BITWISE_XOR, LEFT_SHIFT, RIGHT_SHIFT };
     branch::{ IF };
     broadcast_to::{ BROADCAST_TO };
-    call::{ CALL };
+    call::{ CALL, CALL_NO_INLINE };
     cast::{ CAST };
     comparison::{ EQUAL, GREATER, GREATER_EQUAL, ISFINITE, ISINF, ISNAN, LESS, LESS_EQUAL, NOT_EQUAL };
     concat::{ CONCAT };

@@ -1,8 +1,8 @@
 //! Inlining of calls.
 
 use super::{Pass, PassContext};
-use crate::ir::{Graph, rewrite};
-use crate::ops::CALL;
+use crate::ir::{Graph, Node, rewrite};
+use crate::ops::{CALL, is_call};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const LARGEST: usize = 1 << 20;
 
 /// Puts the nodes of called graphs in the place of the calls, as [`PassContext::inline_limit`]
-/// says. One level: a call in a called graph becomes a call of the caller, unless it was
+/// says; calls that are marked `no_inline` stay, unless [`PassContext::inline_marked`] is set. One level: a call in a called graph becomes a call of the caller, unless it was
 /// inlined there before.
 pub struct Inline;
 
@@ -22,12 +22,13 @@ impl Pass for Inline {
 
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
         let mut calls: FxHashMap<*const Graph, usize> = FxHashMap::default();
-        for (_, node) in graph.nodes().filter(|(_, node)| node.op == CALL.op()) {
+        let open = |node: &Node| if context.inline_marked { is_call(node.op) } else { node.op == CALL.op() };
+        for (_, node) in graph.nodes().filter(|(_, node)| open(node)) {
             *calls.entry(Arc::as_ptr(&node.regions[0])).or_default() += 1;
         }
         let mut size = graph.len();
         rewrite(graph, |rewriter, node, operands| {
-            if node.op != CALL.op() {
+            if !open(node) {
                 return None;
             }
             let callee = &node.regions[0];

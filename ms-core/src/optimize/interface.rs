@@ -2,7 +2,7 @@
 
 use super::{Dce, Pass, PassContext};
 use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
-use crate::ops::{CALL, CONSTANT, FULL, IF, SCAN, ScanOperands, WHILE};
+use crate::ops::{CONSTANT, FULL, IF, SCAN, ScanOperands, WHILE, is_call};
 use crate::tensor::{Attr, Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -38,7 +38,7 @@ impl Pass for Interface {
                 continue;
             }
             let operands = rewriter.operands(node);
-            let slim = if node.op == CALL.op() {
+            let slim = if is_call(node.op) {
                 Some(Slim::of_call(node, &calls[&Arc::as_ptr(&node.regions[0])]))
             } else if node.op == IF.op() {
                 Some(Slim::of_branch(node, &used))
@@ -81,7 +81,7 @@ fn used(graph: &Graph) -> Vec<bool> {
 /// of one graph.
 fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec<bool>> {
     let mut calls: FxHashMap<*const Graph, Vec<bool>> = FxHashMap::default();
-    for (_, node) in graph.nodes().filter(|(_, node)| node.op == CALL.op()) {
+    for (_, node) in graph.nodes().filter(|(_, node)| is_call(node.op)) {
         let results = calls.entry(Arc::as_ptr(&node.regions[0])).or_insert_with(|| vec![false; node.outputs.len()]);
         results.iter_mut().zip(&node.outputs).for_each(|(it, id)| *it |= used[id.0 as usize]);
     }

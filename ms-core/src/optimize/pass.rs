@@ -21,6 +21,8 @@ pub struct PassContext {
     /// Calls of graphs with at most this many nodes are inlined, and all calls of a graph that
     /// a caller calls only once.
     pub inline_limit: usize,
+    /// Whether calls that are marked `no_inline` are inlined like others.
+    pub inline_marked: bool,
     /// How often the passes are repeated on one graph while they still find something.
     pub rounds: usize,
 }
@@ -29,7 +31,7 @@ impl Default for PassContext {
     /// Leaves large graphs that are called several times as they are: what fusion over the border
     /// of such a graph would save is little beside what is in it.
     fn default() -> Self {
-        Self { inline_limit: 32, rounds: 8 }
+        Self { inline_limit: 32, inline_marked: false, rounds: 8 }
     }
 }
 

@@ -40,9 +40,10 @@ pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
     optimize_with(graph, PASSES, context).0
 }
 
-/// The graph, and every graph in it, with the nodes of called graphs in the place of all calls.
-pub fn inline_all(graph: &Graph) -> Graph {
-    let context = PassContext { inline_limit: usize::MAX, ..PassContext::default() };
+/// The graph, and every graph in it, with the nodes of called graphs in the place of all calls, or
+/// of those that are not marked `no_inline`.
+pub fn inline_all(graph: &Graph, marked: bool) -> Graph {
+    let context = PassContext { inline_limit: usize::MAX, inline_marked: marked, ..PassContext::default() };
     optimize_with(graph.clone(), &[&Inline], &context).0
 }
 

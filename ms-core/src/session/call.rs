@@ -14,7 +14,7 @@ use crate::error::{Code, Error, Result, catch, in_call, raise, warn};
 use crate::ops;
 use crate::optimize::inline_all;
 use crate::tensor::{Created, DispatchMode, Parameter, Tensor, Type, dispatch_mode, with_created};
-use crate::trace::{Arg, Binding, CellCall, Pattern, Sink, Tracer, Tree, cell_path, leaves, run_traced};
+use crate::trace::{Arg, Binding, GraphCall, Marks, Pattern, Sink, Tracer, Tree, cell_path, leaves, run_traced};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -32,8 +32,7 @@ pub struct JitFn {
     file: &'static str,
     line: u32,
     source: u64,
-    /// Whether it compiles in graph mode only, as the `construct` of a cell does.
-    graph_mode_only: bool,
+    compiles: Compiles,
     /// Whether only arguments decide what is built.
     pure: bool,
     versions: RwLock<Option<Versions>>,
@@ -41,6 +40,16 @@ pub struct JitFn {
     warned: AtomicBool,
     created: Created,
     specialisation: Mutex<Option<Specialisation>>,
+}
+
+/// Where a call is compiled that is not part of the trace of another function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compiles {
+    Everywhere,
+    /// In [`Mode::Graph`], as the `construct` of a cell.
+    InGraphMode,
+    /// Nowhere.
+    Never,
 }
 
 /// Versions by the hash of their signature.
@@ -74,20 +83,25 @@ enum Source {
 impl JitFn {
     /// A function that compiles wherever it is called. `source` is a hash of its text.
     pub const fn new(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
-        Self::with_mode(name, file, line, source, false)
+        Self::made(name, file, line, source, Compiles::Everywhere)
     }
 
     /// A function that compiles in [`Mode::Graph`] only.
     pub const fn cell(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
-        Self::with_mode(name, file, line, source, true)
+        Self::made(name, file, line, source, Compiles::InGraphMode)
     }
 
-    const fn with_mode(name: &'static str, file: &'static str, line: u32, source: u64, graph_mode_only: bool) -> Self {
+    /// A function that is compiled as a part of others only.
+    pub const fn part(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
+        Self::made(name, file, line, source, Compiles::Never)
+    }
+
+    const fn made(name: &'static str, file: &'static str, line: u32, source: u64, compiles: Compiles) -> Self {
         let versions = RwLock::new(None);
         let warned = AtomicBool::new(false);
         let created = Created::new();
         let specialisation = Mutex::new(None);
-        Self { name, file, line, source, graph_mode_only, pure: false, versions, warned, created, specialisation }
+        Self { name, file, line, source, compiles, pure: false, versions, warned, created, specialisation }
     }
 
     /// The same function, of which the user says that only its arguments decide what is built.
@@ -129,7 +143,11 @@ impl JitFn {
         let location = Location::caller();
         let mode = dispatch_mode();
         let (precision, signature) = context::read(|it| {
-            let compiles = it.jit && (!self.graph_mode_only || it.mode == Mode::Graph);
+            let compiles = match self.compiles {
+                Compiles::Everywhere => it.jit,
+                Compiles::InGraphMode => it.jit && it.mode == Mode::Graph,
+                Compiles::Never => false,
+            };
             // Between an eager clear and get every op's result is looked at.
             let compiles = compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched();
             (it.precision, compiles.then(|| Signature::new(monomorph, it)))
@@ -165,16 +183,15 @@ impl JitFn {
         Call { function: self, location, precision, monomorph, signature, state }
     }
 
-    /// Begins a call of a cell. In a trace it becomes a call of a graph of its own; where the cell
-    /// is `lazy`, one graph stands for all calls that show the same to `sign`.
+    /// Begins a call that becomes, in a trace, a call of a graph of its own, as calls of cells do.
     #[track_caller]
     #[inline]
-    pub fn begin_cell(&'static self, monomorph: TypeKey, lazy: bool, sign: impl Fn(&mut dyn Sink)) -> Call {
+    pub fn begin_graph(&'static self, monomorph: TypeKey, marks: Marks, sign: impl Fn(&mut dyn Sink)) -> Call {
         if dispatch_mode() != DispatchMode::Trace {
             return self.begin(monomorph, sign);
         }
         let Some(tracer) = Tracer::current() else { return self.begin(monomorph, sign) };
-        let pattern = lazy.then(|| {
+        let pattern = marks.lazy_inline.then(|| {
             let mut pattern = Pattern::new(&tracer, [std::ptr::from_ref(self) as u64, monomorph.bits()]);
             sign(&mut pattern);
             pattern
@@ -186,7 +203,7 @@ impl JitFn {
             precision: context::read(|it| it.precision),
             monomorph,
             signature: Signature::default(),
-            state: State::Cell(Box::new(CellCall { tracer, pattern }), path),
+            state: State::Graph(Box::new(GraphCall { tracer, pattern, no_inline: marks.no_inline }), path),
         }
     }
 
@@ -235,8 +252,8 @@ enum State {
     Eager,
     /// The body runs inside the trace of its caller, as the call of the cell at this path.
     Inline(Option<Rc<str>>),
-    /// The body is a graph of its own in the trace of its caller; the cell is at this path.
-    Cell(Box<CellCall>, Option<Rc<str>>),
+    /// The body is a graph of its own in the trace of its caller; a cell is at this path.
+    Graph(Box<GraphCall>, Option<Rc<str>>),
     /// A version exists.
     Ready(Arc<Version>),
     /// The body is traced.
@@ -370,7 +387,7 @@ impl Call {
     pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
         match &mut self.state {
             State::Refused(error) => return error.take().map(R::refuse),
-            State::Ready(_) | State::Cell(..) => {}
+            State::Ready(_) | State::Graph(..) => {}
             State::Trace(tracing) => {
                 let (stored, place) = (tracing.stored.take()?, tracing.pure.as_ref()?);
                 let parameters = place.parameters.clone();
@@ -381,7 +398,7 @@ impl Call {
         }
         match &self.state {
             State::Ready(version) => Some(self.run(version).unwrap_or_else(|error| R::refuse(error))),
-            State::Cell(cell, _) => cell.known(self.location).map(R::join),
+            State::Graph(graph, _) => graph.known(self.location).map(R::join),
             _ => None,
         }
     }
@@ -466,8 +483,8 @@ impl Call {
         let created = &self.function.created;
         let Tracing { tracer, path, facts, pure, .. } = match std::mem::replace(&mut self.state, State::Eager) {
             State::Inline(path) => return body(path),
-            State::Cell(cell, path) => {
-                return cell.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join);
+            State::Graph(graph, path) => {
+                return graph.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join);
             }
             State::Eager => return with_created(created, self.monomorph.bits(), || R::run(|| body(None))),
             State::Ready(version) => return self.run(&version).unwrap_or_else(|error| R::refuse(error)),
@@ -508,7 +525,7 @@ impl Call {
         let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results: results.len() };
         let (level, share) = context::read(|it| (it.load_elim, it.share_graphs));
         let graph = report::graph_stage("effects", || insert_moves(&trace.graph, &slots, level));
-        let graph = if share { graph } else { report::graph_stage("inline", || Cow::Owned(inline_all(&graph))) };
+        let graph = if share { graph } else { report::graph_stage("inline", || Cow::Owned(inline_all(&graph, false))) };
         let inputs = trace.bindings.into_iter().map(|it| match it {
             Binding::Argument(at) => Source::Argument(at),
             Binding::Slot(parameter) => Source::Slot(parameter),

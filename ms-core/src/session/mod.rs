@@ -44,7 +44,7 @@ pub use grad_operation::{GradOperation, GradWithSens, Weighted};
 pub use jacobian::{ByColumns, ByRows, Hessian, Jacobian, hessian, jacfwd, jacrev};
 pub use jit::{Jit, jit};
 pub use linearize::{Jvp, Linear, Linearize, Pullback, Pushforward, Vjp, jvp, linearize, vjp};
-pub use report::{CompileReport, GraphReport, StageReport, compile_report};
+pub use report::{CompileReport, GraphReport, PlanReport, StageReport, compile_report};
 pub use select::{All, Select};
 pub use signature::{Signature, TypeKey, type_key};
 pub use tape::Tape;

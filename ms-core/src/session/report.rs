@@ -6,8 +6,8 @@
 use super::dump::Dump;
 use crate::error::Result;
 use crate::ir::{Graph, GraphSize, count_nodes};
-use crate::lower::Plan;
-use crate::ops::{CALL, TENSOR_MOVE};
+use crate::lower::{Plan, PlanStep};
+use crate::ops::{CALL, CALL_NO_INLINE, TENSOR_MOVE};
 use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -39,6 +39,33 @@ pub struct StageReport {
     pub time: Duration,
     /// The graph that it gave.
     pub graph: Option<GraphReport>,
+    /// The plan that it gave.
+    pub plan: Option<PlanReport>,
+}
+
+/// What is told of a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlanReport {
+    /// Routines: one for each distinct graph, and one for each loop.
+    pub routines: usize,
+    /// Distinct kernels.
+    pub kernels: usize,
+    /// Steps of all routines.
+    pub steps: usize,
+    /// Those of them that call a routine, branches and loops not counted.
+    pub calls: usize,
+}
+
+impl PlanReport {
+    fn of(plan: &Plan) -> Self {
+        let steps = || plan.routines.iter().flat_map(|it| &it.steps);
+        Self {
+            routines: plan.routines.len(),
+            kernels: plan.kernels.len(),
+            steps: steps().count(),
+            calls: steps().filter(|it| matches!(it, PlanStep::Call { .. })).count(),
+        }
+    }
 }
 
 /// What is told of a graph.
@@ -56,7 +83,7 @@ impl GraphReport {
     fn of(graph: &Graph) -> Self {
         Self {
             size: GraphSize::of(graph),
-            calls: count_nodes(graph, CALL.op()),
+            calls: [&CALL, &CALL_NO_INLINE].iter().map(|it| count_nodes(graph, it.op())).sum(),
             moves: count_nodes(graph, TENSOR_MOVE.op()),
         }
     }
@@ -87,6 +114,9 @@ impl fmt::Display for CompileReport {
             write!(f, "{:<10} {:>10.3}", it.name, ms(it.time))?;
             if let Some(GraphReport { size, calls, moves }) = it.graph {
                 write!(f, " {:>9} {:>9} {:>7} {calls:>7} {moves:>7}", size.nodes, size.unshared, size.graphs)?;
+            }
+            if let Some(PlanReport { routines, kernels, steps, calls }) = it.plan {
+                write!(f, " {steps} steps of {routines} routines, {calls} calls, {kernels} kernels")?;
             }
             writeln!(f)?;
         }
@@ -164,7 +194,7 @@ fn gave(name: &'static str, graph: &Graph, time: Duration) {
 }
 
 fn add(name: &'static str, time: Duration, graph: Option<GraphReport>) {
-    with_record(|it| it.report.stages.push(StageReport { name, time, graph }));
+    with_record(|it| it.report.stages.push(StageReport { name, time, graph, plan: None }));
 }
 
 /// The graph, optimised.
@@ -188,6 +218,9 @@ fn passed(name: &'static str, graph: &Graph) {
 /// Lowering gave `plan`.
 pub(super) fn lowered(plan: &Plan) {
     with_record(|it| {
+        if let Some(stage) = it.report.stages.last_mut() {
+            stage.plan = Some(PlanReport::of(plan));
+        }
         if let Some(dump) = &mut it.dump {
             dump.plan(plan);
         }

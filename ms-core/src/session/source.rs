@@ -190,8 +190,10 @@ fn expand(graph: &Graph) -> Result<Graph> {
     if !has_float_status(&expanded) {
         return Ok(expanded.into_owned());
     }
-    report::try_graph_stage("status", || float_status(&inline_all(&expanded)).map(|it| Cow::Owned(it.into_owned())))
-        .map(Cow::into_owned)
+    report::try_graph_stage("status", || {
+        float_status(&inline_all(&expanded, true)).map(|it| Cow::Owned(it.into_owned()))
+    })
+    .map(Cow::into_owned)
 }
 
 fn at_sizes(graph: &Graph, sizes: &[(String, usize)]) -> Result<Graph> {

@@ -68,14 +68,25 @@ impl<T: ?Sized> Invoke for T {
     }
 }
 
-/// Whether all equal calls of a cell share one sub-graph. `#[lazy_inline]` gives the type a
-/// constant of its own of this name, which stands before this one.
-pub trait LazyInline {
-    /// Not marked.
+/// The marks of a cell: `#[lazy_inline]` and `#[no_inline]` give the type a constant of its own of
+/// the same name, which stands before the one here.
+pub trait Marked {
+    /// Not marked `#[lazy_inline]`.
     const LAZY_INLINE: bool = false;
+    /// Not marked `#[no_inline]`.
+    const NO_INLINE: bool = false;
 }
 
-impl<T: Cell + ?Sized> LazyInline for T {}
+impl<T: Cell + ?Sized> Marked for T {}
+
+/// What was asked for the calls of a cell or a function inside compiled code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Marks {
+    /// All calls that show the same are one graph, traced once.
+    pub lazy_inline: bool,
+    /// No pass puts the graph in the place of its calls.
+    pub no_inline: bool,
+}
 
 #[diagnostic::do_not_recommend]
 impl<T> Layer for T

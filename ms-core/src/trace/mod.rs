@@ -12,7 +12,7 @@ mod region;
 mod tracer;
 
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
-pub use callable::{Apply, Callable, Invoke, LazyInline};
+pub use callable::{Apply, Callable, Invoke, Marked, Marks};
 pub use cell::{Cell, Layer};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
@@ -25,7 +25,7 @@ pub use region::{
     held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
 pub use tracer::{
-    Binding, CellCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,
+    Binding, GraphCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,
 };
 
 use crate::error::{Code, Error, Result};

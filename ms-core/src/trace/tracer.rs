@@ -4,7 +4,7 @@ mod call;
 mod control;
 
 use call::is_common;
-pub use call::{CellCall, Pattern};
+pub use call::{GraphCall, Pattern};
 pub use control::{Repeated, Suspended};
 
 use crate::error::{Code, Error, Result, abandon, collecting};

@@ -2,7 +2,7 @@
 //! that an output of interest depends on.
 
 use crate::ir::{Graph, Node};
-use crate::ops::{self, CALL, CUSTOM_VJP, CustomVjp, Derivative, IF, RECOMPUTE, SCAN, ScanOperands, WHILE};
+use crate::ops::{self, CUSTOM_VJP, CustomVjp, Derivative, IF, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -132,7 +132,7 @@ impl Activity {
             let at = CustomVjp::of(&node.attrs);
             return (0..node.outputs.len()).map(|it| it < at.results && any(&operands[..at.targets])).collect();
         }
-        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
+        if is_call(node.op) || node.op == RECOMPUTE.op() {
             return self.outputs_of(&node.regions[0], operands.to_vec());
         }
         vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.outputs.len()]
@@ -153,7 +153,7 @@ impl Activity {
             let at = CustomVjp::of(&node.attrs);
             return (0..node.inputs.len()).map(|it| it < at.targets && any(&results[..at.results])).collect();
         }
-        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
+        if is_call(node.op) || node.op == RECOMPUTE.op() {
             return self.inputs_of(&node.regions[0], results.to_vec());
         }
         vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.inputs.len()]

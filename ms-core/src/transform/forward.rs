@@ -8,7 +8,7 @@ use super::reverse::input_types;
 use super::stacks::{counts, zeros_of};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::{self, CALL, CUSTOM_VJP, IF, Lowering, RECOMPUTE, SCAN, WHILE};
+use crate::ops::{self, CUSTOM_VJP, IF, Lowering, RECOMPUTE, SCAN, WHILE, is_call};
 use crate::tensor::{Attr, Attrs, Tensor, apply};
 use crate::trace;
 use rustc_hash::FxHashMap;
@@ -178,7 +178,7 @@ impl Forward {
     }
 
     fn control(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
-        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
+        if is_call(node.op) || node.op == RECOMPUTE.op() {
             let callee = self.region(&node.regions[0], &varied(operands), &[])?;
             let inputs = [tensors(operands), tangents(operands)].concat();
             let outputs = emit(ops::definition(node.op), Attrs::none(), &[callee.graph], &inputs)?;

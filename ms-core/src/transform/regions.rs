@@ -6,7 +6,7 @@ use super::split::{Policy, Residual};
 use super::stacks::{zero_stack, zeros_of};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{CALL, CUSTOM_VJP, IF, RECOMPUTE};
+use crate::ops::{CUSTOM_VJP, IF, RECOMPUTE, definition, is_call};
 use crate::tensor::{Attrs, Tensor, Type};
 use crate::trace;
 use smallvec::SmallVec;
@@ -42,7 +42,7 @@ impl Reverse {
     /// Adds a node with regions so that its derivative can be taken. Gives its results, and how
     /// gradients are pulled back through it.
     pub fn control(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
-        if node.op == CALL.op() {
+        if is_call(node.op) {
             return self.call(node, operands, wanted);
         }
         if node.op == IF.op() {
@@ -68,7 +68,8 @@ impl Reverse {
     fn call(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
         let parts = self.region(&node.regions[0], &wrt, &seeds)?;
-        let mut outputs = emit(&CALL, Attrs::none(), std::slice::from_ref(&parts.forward), operands)?;
+        let call = definition(node.op);
+        let mut outputs = emit(call, Attrs::none(), std::slice::from_ref(&parts.forward), operands)?;
         let saved = outputs.split_off(node.outputs.len());
         let residuals = parts.residuals.iter().map(|it| match *it {
             Residual::Input(at) => operands[at].clone(),
@@ -80,7 +81,7 @@ impl Reverse {
         let pull: Pull = Box::new(move |cotangents| {
             let mut inputs = residuals.clone();
             inputs.extend(filled(cotangents, &parts.seeds, &types, &wanted.lengths)?);
-            let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&parts.backward), &inputs)?;
+            let gradients = emit(call, Attrs::none(), std::slice::from_ref(&parts.backward), &inputs)?;
             Ok(placed(count, &wrt, gradients))
         });
         Ok((outputs, pull))

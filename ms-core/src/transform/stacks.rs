@@ -4,7 +4,7 @@
 use super::emit::{emit, is_stack, zeros};
 use crate::error::Result;
 use crate::ir::{Def, Graph, Node, ValueId};
-use crate::ops::{self, CALL, IF, SCAN, ScanOperands, WHILE};
+use crate::ops::{self, IF, SCAN, ScanOperands, WHILE, is_call};
 use crate::tensor::{Attrs, Tensor, Type};
 use crate::trace;
 use rustc_hash::FxHashMap;
@@ -65,7 +65,7 @@ pub(super) fn counts(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
                     found.entry(it).or_insert(node.inputs[0]);
                 });
             }
-        } else if node.op == CALL.op() || node.op == IF.op() {
+        } else if is_call(node.op) || node.op == IF.op() {
             node.regions.iter().for_each(|region| counts_inside(node, region, &mut found));
         }
     }

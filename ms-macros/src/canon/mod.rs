@@ -66,7 +66,7 @@ pub fn methods(item: &mut ItemImpl, rt: &TokenStream, diags: &mut Diags) {
     for member in &mut item.items {
         if let ImplItem::Fn(method) = member
             && method.sig.receiver().is_some()
-            && !method.attrs.iter().any(|it| is(it, "jit"))
+            && !method.attrs.iter().any(|it| is(it, "jit") || is(it, "no_inline"))
         {
             body(&method.sig, &mut method.block, rt, diags);
         }

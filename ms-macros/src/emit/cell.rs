@@ -1,7 +1,8 @@
 //! `#[cell]` on structs and impls.
 
 use super::func::{self, Compiles, Func};
-use super::{bprop, callable, fields, lazy};
+use super::marks::{LAZY_INLINE, NO_INLINE};
+use super::{bprop, callable, fields};
 use crate::args::{FieldArgs, ItemArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
@@ -29,7 +30,8 @@ fn expand_struct(mut item: ItemStruct, names: &Names, diags: &mut Diags) -> Toke
     if let Some(attr) = item.attrs.iter().find(|it| is(it, "jit_class")) {
         refuse_class(attr, &item.ident, diags);
     }
-    let lazy = take_flag(&mut item.attrs, "lazy_inline", diags).then(|| lazy::mark(&item));
+    let marks = [LAZY_INLINE, NO_INLINE].map(|it| it.take(&mut item.attrs, diags));
+    let marks: Vec<TokenStream> = marks.iter().flatten().map(|it| it.of_struct(&item)).collect();
     let skipped: Vec<bool> = item.fields.iter_mut().map(|it| FieldArgs::take(&mut it.attrs, diags).skip).collect();
     let parts: Vec<(usize, &Field)> = item.fields.iter().enumerate().filter(|it| !skipped[it.0]).collect();
 
@@ -51,7 +53,7 @@ fn expand_struct(mut item: ItemStruct, names: &Names, diags: &mut Diags) -> Toke
         impl #params #rt::Cell for #name #arguments #bounds {}
 
         #methods
-        #lazy
+        #(#marks)*
     }
 }
 
@@ -73,8 +75,9 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
     let (has_bprop, mut diverted) = (bprop::is_given(&item), None);
     for member in &mut item.items {
         let ImplItem::Fn(method) = member else { continue };
-        if method.sig.ident == "new" && take_flag(&mut method.attrs, "lazy_inline", diags) {
-            extra.extend(lazy::mark_type(&item.generics, &item.self_ty));
+        if method.sig.ident == "new" {
+            let mark = LAZY_INLINE.take(&mut method.attrs, diags);
+            extra.extend(mark.map(|it| it.of_type(&item.generics, &item.self_ty)));
         }
         if method.sig.ident == "construct" {
             construct = Some(method.clone());
@@ -100,11 +103,13 @@ fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut
         Some(args) => (Compiles::CellAlways { pure: args.pure }, args.dims),
         None => (Compiles::CellInGraphMode, Dims::default()),
     };
+    let no_inline = take_flag(&mut method.attrs, NO_INLINE.0, diags);
     let func = Func {
         attrs: std::mem::take(&mut method.attrs),
         vis: method.vis.clone(),
         sig: method.sig.clone(),
         block: method.block.clone(),
+        no_inline,
     };
     func::emit(func, &format!("{type_name}::construct"), compiles, &dims, names, diags)
 }

@@ -15,7 +15,7 @@
 
 use super::param::{Param, params};
 use super::receiver;
-use crate::args::JitArgs;
+use crate::args::{JitArgs, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
 use crate::dims::Dims;
@@ -25,7 +25,7 @@ use crate::statics;
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::visit::{self, Visit};
-use syn::{Attribute, Block, Item, ReturnType, Safety, Signature, Stmt, Type, Visibility};
+use syn::{Attribute, Block, ImplItemFn, Item, ReturnType, Safety, Signature, Stmt, Type, Visibility};
 
 /// A function or a method with a body.
 pub struct Func {
@@ -37,6 +37,8 @@ pub struct Func {
     pub sig: Signature,
     /// Body.
     pub block: Block,
+    /// Whether a call of it inside compiled code stays one.
+    pub no_inline: bool,
 }
 
 /// When a function compiles.
@@ -54,6 +56,8 @@ pub enum Compiles {
     },
     /// In graph mode, as the `construct` of a cell.
     CellInGraphMode,
+    /// As a part of others only.
+    AsPart,
 }
 
 impl Compiles {
@@ -69,15 +73,32 @@ impl Compiles {
 /// Expands `#[jit]`.
 pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let args = JitArgs::parse(args, diags);
-    let func = parse(item, diags)?;
+    let mut func = parse(item, diags)?;
+    func.no_inline = take_flag(&mut func.attrs, "no_inline", diags);
     let name = func.sig.ident.to_string();
     Some(emit(func, &name, Compiles::Always { pure: args.pure }, &args.dims, &args.names(), diags))
 }
 
+/// Expands `#[no_inline]` on a function, with `#[jit]` behind it or without.
+pub fn expand_no_inline(item: ImplItemFn, diags: &mut Diags) -> TokenStream {
+    let mut func = Func { no_inline: true, ..Func::from(item) };
+    let args = take_jit(&mut func.attrs, diags);
+    let compiles = args.as_ref().map_or(Compiles::AsPart, |it| Compiles::Always { pure: it.pure });
+    let args = args.unwrap_or_default();
+    let name = func.sig.ident.to_string();
+    emit(func, &name, compiles, &args.dims, &args.names(), diags)
+}
+
+impl From<ImplItemFn> for Func {
+    fn from(it: ImplItemFn) -> Self {
+        Self { attrs: it.attrs, vis: it.vis, sig: it.sig, block: it.block, no_inline: false }
+    }
+}
+
 fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
     // Methods have receivers, which items have not.
-    if let Ok(it) = syn::parse2::<syn::ImplItemFn>(item.clone()) {
-        return Some(Func { attrs: it.attrs, vis: it.vis, sig: it.sig, block: it.block });
+    if let Ok(it) = syn::parse2::<ImplItemFn>(item.clone()) {
+        return Some(it.into());
     }
     if let Ok(it) = syn::parse2::<syn::TraitItemFn>(item.clone()) {
         let help = "write `#[jit]` on the method in each impl";
@@ -124,10 +145,13 @@ pub fn emit(
         receiver::rename(&mut func.block);
     }
 
-    let constructor = if compiles == Compiles::CellInGraphMode { quote!(cell) } else { quote!(new) };
+    let constructor = match compiles {
+        Compiles::CellInGraphMode => quote!(cell),
+        Compiles::AsPart => quote!(part),
+        Compiles::Always { .. } | Compiles::CellAlways { .. } => quote!(new),
+    };
     let pure = compiles.is_pure().then(|| quote!(.pure()));
-    let begin = if compiles.is_cell() { quote!(begin_cell) } else { quote!(begin) };
-    let lazy = compiles.is_cell().then(|| quote!({ use #rt::LazyInline as _; Self::LAZY_INLINE },));
+    let (begin, marks) = begin(compiles, func.no_inline, &rt);
     let line = quote_spanned!(func.sig.ident.span()=> ::core::line!());
     let prepare = params.iter().map(|it| &it.prepare);
     let visits = params.iter().map(|it| &it.visit);
@@ -140,10 +164,28 @@ pub fn emit(
         #vis #sig {
             static #function: #rt::JitFn = #rt::JitFn::#constructor(#name, ::core::file!(), #line, #hash)#pure;
             #(#prepare)*
-            let mut #call = #function.#begin(#rt::type_key(&|| {}), #lazy |#sink| { #(#visits)* });
+            let mut #call = #function.#begin(#rt::type_key(&|| {}), #marks |#sink| { #(#visits)* });
             #run
         }
     }
+}
+
+/// How a call begins, and what is told of its marks: only cells, and functions that are no part of
+/// their callers' graphs, have some.
+fn begin(compiles: Compiles, no_inline: bool, rt: &TokenStream) -> (TokenStream, Option<TokenStream>) {
+    let no_inline = match (compiles.is_cell(), no_inline) {
+        (false, false) => return (quote!(begin), None),
+        (true, false) => quote!(Self::NO_INLINE),
+        (_, true) => quote!(true),
+    };
+    let marks = match compiles.is_cell() {
+        true => quote!({
+            use #rt::Marked as _;
+            #rt::Marks { lazy_inline: Self::LAZY_INLINE, no_inline: #no_inline }
+        }),
+        false => quote!(#rt::Marks { lazy_inline: false, no_inline: #no_inline }),
+    };
+    (quote!(begin_graph), Some(quote!(#marks,)))
 }
 
 /// Runs the version that exists, or the body.

@@ -7,7 +7,7 @@ pub mod class;
 pub mod closure;
 mod fields;
 pub mod func;
-pub mod lazy;
+pub mod marks;
 mod param;
 mod receiver;
 pub mod tree;

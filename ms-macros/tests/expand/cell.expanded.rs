@@ -54,11 +54,14 @@ impl<L: Call> Net<L> {
             6409571306616923490u64,
         );
         let mut __call = __FUNCTION
-            .begin_cell(
+            .begin_graph(
                 ::ms::__rt::type_key(&|| {}),
                 {
-                    use ::ms::__rt::LazyInline as _;
-                    Self::LAZY_INLINE
+                    use ::ms::__rt::Marked as _;
+                    ::ms::__rt::Marks {
+                        lazy_inline: Self::LAZY_INLINE,
+                        no_inline: Self::NO_INLINE,
+                    }
                 },
                 |__sink| {
                     __sink.argument("self");

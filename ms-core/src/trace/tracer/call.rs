@@ -1,4 +1,5 @@
-//! Calls of cells: each is traced into a graph of its own, and equal graphs are one.
+//! Calls of cells, and of functions marked `#[no_inline]`: each is traced into a graph of its own,
+//! and equal graphs are one.
 //!
 //! A cell marked `#[lazy_inline]` promises that its type, its host values, the types of its tensors
 //! and parameters, and which of them are the same say all about its graph: it is traced once for
@@ -135,12 +136,14 @@ impl Sink for Pattern {
     }
 }
 
-/// A call of a cell between its begin and its result.
-pub struct CellCall {
+/// A call that is a graph of its own, between its begin and its result.
+pub struct GraphCall {
     /// The trace.
     pub tracer: Rc<Tracer>,
     /// What shows all of the call, where the cell promises that.
     pub pattern: Option<Pattern>,
+    /// Whether it stays a call, whatever it calls.
+    pub no_inline: bool,
 }
 
 impl State {
@@ -157,19 +160,17 @@ impl State {
         (self.frames[depth].serial, value.0)
     }
 
-    /// Adds a call of a graph, or the nodes of a small one.
+    /// Adds a call of a graph.
     fn call(
         &mut self,
         graph: &Arc<Graph>,
         operands: SmallVec<[ValueId; 3]>,
         location: &'static Location<'static>,
-        inline: bool,
+        no_inline: bool,
     ) -> SmallVec<[ValueId; 1]> {
         let to = &mut self.top().graph;
-        if inline {
-            return to.inline(graph, &operands);
-        }
-        let mut node = Node::new(ops::CALL.op(), Attrs::none(), operands);
+        let op = if no_inline { &ops::CALL_NO_INLINE } else { &ops::CALL };
+        let mut node = Node::new(op.op(), Attrs::none(), operands);
         node.regions.push(graph.clone());
         node.location = Some(location);
         let id = to.add_node(node, graph.outputs().iter().map(|&it| graph.ty(it).clone()));
@@ -182,7 +183,7 @@ pub(super) fn is_common(parameter: &Parameter) -> bool {
     parameter == ops::order() || parameter == ops::random::default_generator().state()
 }
 
-impl CellCall {
+impl GraphCall {
     /// The result of the call, if its pattern has been traced.
     ///
     /// # Panics
@@ -210,7 +211,7 @@ impl CellCall {
                 raise(error)
             }
         };
-        let outputs = state.call(&known.graph, operands, location, false);
+        let outputs = state.call(&known.graph, operands, location, self.no_inline);
         let writes: Vec<Parameter> = known.writes.iter().map(slot).collect();
         Some(tracer.results(&mut state, template, &outputs, &writes))
     }
@@ -263,9 +264,12 @@ impl CellCall {
         });
         let operands: SmallVec<[ValueId; 3]> = operands.collect();
         let Frame { graph, bindings, .. } = frame;
-        let small = self.pattern.is_none() && graph.len() <= SMALL;
-        let graph = if small { Arc::new(graph) } else { state.calls.distinct(graph) };
-        let outputs = state.call(&graph, operands.clone(), location, small);
+        if self.pattern.is_none() && !self.no_inline && graph.len() <= SMALL {
+            let outputs = state.top().graph.inline(&graph, &operands);
+            return Ok(tracer.results(&mut state, &template, &outputs, &writes));
+        }
+        let graph = state.calls.distinct(graph);
+        let outputs = state.call(&graph, operands.clone(), location, self.no_inline);
         let result = tracer.results(&mut state, &template, &outputs, &writes);
         self.remember(&mut state, Traced { graph, bindings, operands, writes, result: template });
         Ok(result)

@@ -4,7 +4,7 @@ use super::masked::Loop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, subgraphs};
-use crate::ops::{self, ASSERT, CALL, CUSTOM_VJP, IF, Lanes, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE};
+use crate::ops::{self, ASSERT, CUSTOM_VJP, IF, Lanes, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call};
 use crate::tensor::{Attrs, Tensor};
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ impl Batcher {
             };
         }
         whole(operands)?;
-        if node.op == CALL.op() || node.op == RECOMPUTE.op() {
+        if is_call(node.op) || node.op == RECOMPUTE.op() {
             return self.call(node, operands);
         }
         if node.op == WHILE.op() {

@@ -3,7 +3,7 @@
 use super::{Batcher, Value, build, emit, flags, is_stack, tensors, whole};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
-use crate::ops::{self, CALL, IF, Lowering, OpDef, RECOMPUTE, WHILE};
+use crate::ops::{self, IF, Lowering, OpDef, RECOMPUTE, WHILE, is_call};
 use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor};
 use smallvec::smallvec;
 use std::rc::Rc;
@@ -67,7 +67,7 @@ static TAME: &[&OpDef] = &[
 pub(super) fn is_tame(graph: &Graph) -> bool {
     graph.nodes().all(|(_, node)| match ops::definition(node.op).lowering {
         Lowering::View(_) | Lowering::Product | Lowering::Generate(_) | Lowering::Constant => true,
-        _ if node.op == CALL.op() || node.op == RECOMPUTE.op() => is_tame(&node.regions[0]),
+        _ if is_call(node.op) || node.op == RECOMPUTE.op() => is_tame(&node.regions[0]),
         _ => TAME.iter().any(|it| it.op() == node.op),
     })
 }
