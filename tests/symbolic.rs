@@ -68,6 +68,7 @@ const BATCHES: &[&[&[usize]]] = &[&[&[3, 8]], &[&[1, 8]], &[&[0, 8]], &[&[64, 8]
 fn one_compilation_serves_every_batch() {
     let cases: &[Function] = &[
         |x| &x[0] * 2.0 + 1.0,
+        |x| ops::arange(x[0].dim(0)).cast(DType::F32).reshape((x[0].dim(0), 1)) + &x[0],
         |x| ops::softmax(&x[0], -1),
         |x| ops::sum(&x[0], 0, false),
         |x| ops::mean(&x[0], 1, true),

@@ -2,9 +2,9 @@
 
 use super::axis::refusal;
 use super::iota::spaced;
-use super::{full, full_of};
+use super::{full, full_of, iota};
 use crate::error::{Code, raise};
-use crate::tensor::{AsTensor, DType, IntoDims, Scalar, Tensor};
+use crate::tensor::{AsTensor, DType, Dim, IntoDims, Scalar, Tensor};
 
 /// Zeros in f32.
 ///
@@ -60,17 +60,40 @@ pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
     full_of(x.dims(), value, x.dtype())
 }
 
-/// `0, 1, 2, ...` up to `stop` exclusive: integers give i64, floats f32.
+/// Where [`arange`] ends: a number, or the size of an axis.
+#[derive(Clone, Copy, Debug)]
+pub enum Stop {
+    /// A number that is known.
+    Number(Scalar),
+    /// A size, which may be symbolic.
+    Size(Dim),
+}
+
+impl<N: Into<Scalar>> From<N> for Stop {
+    fn from(number: N) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<Dim> for Stop {
+    fn from(size: Dim) -> Self {
+        Self::Size(size)
+    }
+}
+
+/// `0, 1, 2, ...` up to `stop` exclusive: integers and sizes (`x.dim(1)`) give i64, floats f32.
 ///
 /// ```
-/// # use ms_core::ops;
-/// let positions = ops::arange(10);
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::arange(3).to_vec::<i64>(), [0, 1, 2]);
+/// assert_eq!(ops::arange(tensor![5., 6.].dim(0)).to_vec::<i64>(), [0, 1]);
 /// ```
 #[track_caller]
-pub fn arange(stop: impl Into<Scalar>) -> Tensor {
-    let stop = stop.into();
-    let dtype = stop.default_dtype();
-    arange_of(Scalar::Int(0), stop, Scalar::Int(1), dtype)
+pub fn arange(stop: impl Into<Stop>) -> Tensor {
+    match stop.into() {
+        Stop::Number(stop) => arange_of(Scalar::Int(0), stop, Scalar::Int(1), stop.default_dtype()),
+        Stop::Size(size) => iota(size, 0, DType::I64),
+    }
 }
 
 /// `start, start + step, ...` up to `stop` exclusive, in `dtype`; computed in i64 when all
@@ -142,7 +165,7 @@ impl Tensor {
 
     /// `0, 1, 2, ...` up to `stop` exclusive.
     #[track_caller]
-    pub fn arange(stop: impl Into<Scalar>) -> Self {
+    pub fn arange(stop: impl Into<Stop>) -> Self {
         arange(stop)
     }
 
