@@ -224,3 +224,15 @@ fn one_cell_in_two_places_has_its_first_path() {
     let error = refused(Code::Shape, &[], || Twice { a: block.clone(), b: block }.call(&Tensor::ones([1, 4])));
     assert!(error.report().within[0].starts_with("`Twice.a.attn` "), "{error}");
 }
+
+#[jit]
+fn halved(x: &Tensor) -> Tensor {
+    if x > 1 { x / 2 } else { x.clone() }
+}
+
+#[test]
+fn calls_by_transforms_show_no_line_of_the_standard_library() {
+    let lanes = tensor![1i64, 2, 3];
+    let error = refused(Code::TypeChange, &["`halved`", "diagnostics.rs"], || ms::vmap(halved)(&lanes));
+    assert!(!error.to_string().contains("/rustc/"), "{error}");
+}

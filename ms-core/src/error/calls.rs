@@ -25,9 +25,11 @@ pub(super) struct Frame {
 impl std::fmt::Display for Frame {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match &self.path {
-            Some(path) => write!(f, "`{path}` (`{}`) at {}", self.name, self.location),
-            None => write!(f, "`{}` at {}", self.name, self.location),
+            Some(path) => write!(f, "`{path}` (`{}`)", self.name)?,
+            None => write!(f, "`{}`", self.name)?,
         }
+        // A call through `dyn Fn` has a line of the standard library for its caller.
+        if self.location.file().starts_with("/rustc/") { Ok(()) } else { write!(f, " at {}", self.location) }
     }
 }
 

@@ -63,6 +63,10 @@ pub(crate) fn stored_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 
 }
 
 /// What can name axes: one, an array, a slice or a vector of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no axes",
+    note = "an axis is an integer, several are an array, a slice or a vector of integers; reductions over all axes take `()`"
+)]
 pub trait IntoAxes {
     /// The axes as given.
     fn into_axes(self) -> SmallVec<[isize; 4]>;
@@ -106,6 +110,10 @@ macro_rules! axes_of {
 axes_of! { isize usize i32 i64 }
 
 /// What can name the axes of a reduction: what names axes, or `()` or `None` for all of them.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` names no axes",
+    note = "an axis is an integer, several are an array, a slice or a vector of integers; `()` stands for all of them"
+)]
 pub trait ReduceAxes {
     /// The axes of a tensor of `rank`, in ascending order.
     ///
