@@ -296,9 +296,16 @@ fn recursive(x: &Tensor, n: usize) -> Tensor {
     if n == 0 { x * 0.0 + 1.0 } else { recursive(x, n - 1) + 1.0 }
 }
 
+/// Row 70: it ends by the value of a tensor.
+#[jit]
+fn ended_by_a_tensor(x: &Tensor) -> Tensor {
+    if x < 0.0 { x.clone() } else { ended_by_a_tensor(&(x - 1.0)) }
+}
+
+/// Row 71: neither way ends.
 #[jit]
 fn endless(x: &Tensor) -> Tensor {
-    if x < 0.0 { x.clone() } else { endless(&(x - 1.0)) }
+    if x > 0 { endless(&(x - 1)) } else { endless(&(x + 1)) }
 }
 
 #[cell]
@@ -458,10 +465,15 @@ fn forward_values() {
     }
 }
 
-/// Row 71, and the first of row 70: a recursion that a tensor is to end has no end while tracing.
+/// The first of row 70: a recursion that a tensor is to end has no end while tracing. Row 71: one
+/// without an end is refused eagerly, too.
 #[test]
 fn a_recursion_on_a_tensor_is_refused() {
-    let error = ms::catch(|| endless(&Tensor::scalar(5.0f32))).expect_err("no end");
+    let error = ms::catch(|| ended_by_a_tensor(&Tensor::scalar(5.0f32))).expect_err("no end");
     assert_eq!(error.code(), Code::Recursion);
-    assert_eq!(paths::eagerly(|| endless(&Tensor::scalar(5.0f32))).item::<f32>(), -1.0);
+    assert_eq!(paths::eagerly(|| ended_by_a_tensor(&Tensor::scalar(5.0f32))).item::<f32>(), -1.0);
+    let x = &Tensor::from_slice([1], &[5i32]);
+    for error in [ms::catch(|| endless(x)), paths::eagerly(|| ms::catch(|| endless(x)))] {
+        assert_eq!(error.expect_err("no end").code(), Code::Recursion);
+    }
 }

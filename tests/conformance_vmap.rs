@@ -15,7 +15,7 @@ struct Row {
 
 #[jit]
 fn constant_conditions(x: &Tensor, y: &Tensor) -> Tensor {
-    let (a, b) = (Tensor::scalar(2.0), Tensor::scalar(5.0));
+    let (mut a, b) = (Tensor::scalar(2.0), Tensor::scalar(5.0));
     let mut out = x + y;
     out = out + 1.0;
     if a < b {
@@ -23,7 +23,11 @@ fn constant_conditions(x: &Tensor, y: &Tensor) -> Tensor {
     } else {
         out = out - &a;
     }
-    ops::while_loop(|(_, a): &(Tensor, Tensor)| a.lt(&b), |(out, a)| (out + a, a + 1.0), (out, a)).0
+    while a < b {
+        out = out + &a;
+        a = a + 1.0;
+    }
+    out
 }
 
 fn conditions() -> Vec<Tensor> {

@@ -51,14 +51,17 @@ pub fn insert_moves<'g>(graph: &'g Graph, slots: &Slots, level: Level) -> Cow<'g
     if level != Level::Every && count_nodes(graph, ASSIGN.op()) == 0 {
         return Cow::Borrowed(graph);
     }
-    let mut moves = Moves { level, done: FxHashMap::default(), continued: FxHashMap::default() };
+    let mut moves = Moves { level, ..Moves::default() };
     Cow::Owned(moves.graph(graph, Some(slots)))
 }
 
+#[derive(Default)]
 struct Moves {
     level: Level,
     done: FxHashMap<*const Graph, Arc<Graph>>,
     continued: FxHashMap<*const Graph, Continued>,
+    /// By graph: the inputs that something in it reads, not those that are written only.
+    reads: FxHashMap<*const Graph, Arc<Vec<bool>>>,
 }
 
 /// By output of a graph: the input of which it is a later version; the flag says whether it was
@@ -182,14 +185,48 @@ impl Moves {
         known
     }
 
+    fn reads(&mut self, graph: &Arc<Graph>) -> Arc<Vec<bool>> {
+        if let Some(known) = self.reads.get(&Arc::as_ptr(graph)) {
+            return known.clone();
+        }
+        let mut read = vec![false; graph.value_count()];
+        for (_, node) in graph.nodes() {
+            for at in self.read_operands(node) {
+                read[node.inputs[at].0 as usize] = true;
+            }
+        }
+        let known = Arc::new(graph.inputs().iter().map(|it| read[it.0 as usize]).collect::<Vec<_>>());
+        self.reads.insert(Arc::as_ptr(graph), known.clone());
+        known
+    }
+
+    /// The operands of a node that it, or a graph in it, reads.
+    fn read_operands(&mut self, node: &Node) -> SmallVec<[usize; 4]> {
+        if node.op == ASSIGN.op() {
+            return SmallVec::from_slice(&[0]);
+        }
+        // What no graph in the node takes is read by the node itself.
+        let mut read: SmallVec<[bool; 4]> = SmallVec::from_elem(true, node.inputs.len());
+        let regions = regions(node);
+        for operand in regions.iter().flat_map(|it| &it.1).flatten() {
+            read[*operand] = false;
+        }
+        for (region, inputs, _) in &regions {
+            let inside = self.reads(region);
+            let taken = inputs.iter().zip(&*inside).filter(|it| *it.1);
+            taken.for_each(|(operand, _)| operand.iter().for_each(|&it| read[it] = true));
+        }
+        (0..read.len()).filter(|&it| read[it]).collect()
+    }
+
     /// The versions that are copied.
-    fn moved(&self, graph: &Graph, versions: &Versions, slots: Option<&Slots>) -> FxHashSet<ValueId> {
+    fn moved(&mut self, graph: &Graph, versions: &Versions, slots: Option<&Slots>) -> FxHashSet<ValueId> {
         let mut read: FxHashSet<ValueId> = FxHashSet::default();
         let mut passed: FxHashSet<ValueId> = FxHashSet::default();
         for (_, node) in graph.nodes() {
-            let data = if node.op == ASSIGN.op() { &node.inputs[..1] } else { &node.inputs[..] };
+            let data = self.read_operands(node).into_iter().map(|at| node.inputs[at]);
             let into = if node.regions.is_empty() { &mut read } else { &mut passed };
-            into.extend(data.iter().filter(|it| versions.slot.contains_key(it)));
+            into.extend(data.filter(|it| versions.slot.contains_key(it)));
         }
         let (results, held) = graph.outputs().split_at(slots.map_or(0, |it| it.results));
         let outlive = |it: &&ValueId| versions.slot.contains_key(it) && !versions.is_last(**it);

@@ -37,7 +37,30 @@ impl Plan {
     pub fn main(&self) -> &Routine {
         self.routines.last().expect("a plan has a routine")
     }
+
+    /// Where each routine's part of the memory of a run begins, in bytes: behind those of all its
+    /// callers; and the length of the whole. Nothing where a routine calls one that does not come
+    /// before it.
+    pub fn arena(&self) -> Option<(Vec<usize>, usize)> {
+        let mut bases = vec![0; self.routines.len()];
+        let mut all = 0;
+        for (at, routine) in self.routines.iter().enumerate().rev() {
+            let end = bases[at] + routine.arena_bytes.next_multiple_of(ALIGN);
+            all = all.max(end);
+            for callee in routine.steps.iter().flat_map(PlanStep::callees) {
+                let callee = callee.0 as usize;
+                if callee >= at {
+                    return None;
+                }
+                bases[callee] = end.max(bases[callee]);
+            }
+        }
+        Some((bases, all))
+    }
 }
+
+/// Routines begin in the arena at a multiple of this many bytes.
+const ALIGN: usize = 64;
 
 /// Steps over buffers: what one graph became.
 ///
@@ -167,6 +190,18 @@ pub enum PlanStep {
     },
     /// A routine repeated.
     Loop(Box<Loop>),
+}
+
+impl PlanStep {
+    /// The routines that a step runs.
+    pub fn callees(&self) -> SmallVec<[RoutineId; 2]> {
+        match self {
+            Self::Kernel { .. } | Self::Product { .. } | Self::Library { .. } => SmallVec::new(),
+            Self::Call { routine, .. } => [*routine].into_iter().collect(),
+            Self::Branch { routines, .. } => routines.iter().copied().collect(),
+            Self::Loop(it) => [it.body].into_iter().collect(),
+        }
+    }
 }
 
 /// A routine repeated: its inputs are carries, one element of each sequence, and values that

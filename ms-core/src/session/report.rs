@@ -54,6 +54,8 @@ pub struct PlanReport {
     pub steps: usize,
     /// Those of them that call a routine, branches and loops not counted.
     pub calls: usize,
+    /// Bytes of intermediate values of one run.
+    pub arena_bytes: usize,
 }
 
 impl PlanReport {
@@ -64,6 +66,7 @@ impl PlanReport {
             kernels: plan.kernels.len(),
             steps: steps().count(),
             calls: steps().filter(|it| matches!(it, PlanStep::Call { .. })).count(),
+            arena_bytes: plan.arena().map_or(0, |it| it.1),
         }
     }
 }
@@ -115,8 +118,11 @@ impl fmt::Display for CompileReport {
             if let Some(GraphReport { size, calls, moves }) = it.graph {
                 write!(f, " {:>9} {:>9} {:>7} {calls:>7} {moves:>7}", size.nodes, size.unshared, size.graphs)?;
             }
-            if let Some(PlanReport { routines, kernels, steps, calls }) = it.plan {
-                write!(f, " {steps} steps of {routines} routines, {calls} calls, {kernels} kernels")?;
+            if let Some(PlanReport { routines, kernels, steps, calls, arena_bytes }) = it.plan {
+                write!(
+                    f,
+                    " {steps} steps of {routines} routines, {calls} calls, {kernels} kernels, {arena_bytes} bytes"
+                )?;
             }
             writeln!(f)?;
         }

@@ -6,20 +6,16 @@ use super::repeat::{Chain, Cycle, Place as CarryPlace, Repeated, Series, Trips};
 use super::run::{Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
-use crate::lower::{
-    self, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, RoutineId, Span, View, is_stack, value_bytes,
-};
+use crate::lower::{self, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes};
 use crate::tensor::{Array, Layout, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Routines begin in the arena at a multiple of this many bytes.
-const ALIGN: usize = 64;
-
 /// Prepares a plan, whose kernels are given in order.
 pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Program> {
     let constants: Vec<Array> = plan.constants.iter().map(|it| it.to_array()).collect();
-    let (bases, arena_bytes) = arena(plan)?;
+    let arena = plan.arena().ok_or_else(|| malformed("a routine calls one that does not come before it"))?;
+    let (bases, arena_bytes) = arena;
     let mut words = Words::default();
     let mut routines: Vec<Routine> = Vec::with_capacity(plan.routines.len());
     for (routine, base) in plan.routines.iter().zip(bases) {
@@ -54,35 +50,6 @@ pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dy
     let main = plan.routines.last().ok_or_else(|| malformed("it has no routine"))?;
     template.resize(main_block + main.inputs.len() + main.outputs.len(), 0);
     Ok(Program { host, constants, arena_bytes, template, arena_words, routines, main_block })
-}
-
-/// Where each routine's part of the arena begins: behind those of all its callers; and the
-/// length of the whole.
-fn arena(plan: &Plan) -> Result<(Vec<usize>, usize)> {
-    let mut bases = vec![0; plan.routines.len()];
-    let mut all = 0;
-    for (at, routine) in plan.routines.iter().enumerate().rev() {
-        let end = bases[at] + routine.arena_bytes.next_multiple_of(ALIGN);
-        all = all.max(end);
-        for callee in routine.steps.iter().flat_map(callees) {
-            let callee = callee.0 as usize;
-            if callee >= at {
-                return Err(malformed("a routine calls one that does not come before it"));
-            }
-            bases[callee] = end.max(bases[callee]);
-        }
-    }
-    Ok((bases, all))
-}
-
-/// The routines that a step calls.
-fn callees(step: &PlanStep) -> SmallVec<[RoutineId; 2]> {
-    match step {
-        PlanStep::Kernel { .. } | PlanStep::Product { .. } | PlanStep::Library { .. } => SmallVec::new(),
-        PlanStep::Call { routine, .. } => [*routine].into_iter().collect(),
-        PlanStep::Branch { routines, .. } => routines.iter().copied().collect(),
-        PlanStep::Loop(it) => [it.body].into_iter().collect(),
-    }
 }
 
 /// Whether stacks are open after a step that were not before.
