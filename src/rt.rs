@@ -53,6 +53,12 @@ pub fn copy<T: Copied>(value: &T) -> T {
     value.clone()
 }
 
+/// Arguments that a call gives up, where its body has to run.
+#[inline]
+pub fn kept<T>(given: Option<T>) -> T {
+    given.expect("a call without a version leaves its arguments")
+}
+
 /// The value of a decision none of whose arms leaves.
 #[inline]
 pub fn given<T>(value: Option<T>) -> T {

@@ -2,6 +2,7 @@
 
 use crate::diag::{Code, Diags};
 use crate::dims::Dims;
+use crate::donate::Donate;
 use crate::names::Names;
 use darling::FromMeta;
 use darling::ast::NestedMeta;
@@ -19,12 +20,18 @@ pub struct JitArgs {
     pub pure: bool,
     /// Sizes that are left to each call.
     pub dims: Dims,
+    /// Arguments whose memory results may take.
+    pub donate: Donate,
 }
 
 impl JitArgs {
     /// Reads the options; mistakes are refused one by one.
     pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
-        parse(tokens, "the options of `#[jit]` are `dims(x = [batch, _])`, `pure` and `crate = path`", diags)
+        parse(
+            tokens,
+            "the options of `#[jit]` are `dims(x = [batch, _])`, `donate(x)`, `pure` and `crate = path`",
+            diags,
+        )
     }
 
     /// The names for the expansion.

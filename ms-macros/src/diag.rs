@@ -1,6 +1,6 @@
 //! Refusals: collected, each with a code, a place in the user's code, and a way out.
 
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use std::fmt;
 
@@ -36,6 +36,8 @@ pub enum Code {
     StaticAssignment = 23,
     /// A pure function that depends on more than its arguments.
     Impure = 24,
+    /// A donated argument that is borrowed.
+    DonatedReference = 26,
 }
 
 impl Code {
@@ -56,6 +58,7 @@ impl Code {
         Self::Captures,
         Self::StaticAssignment,
         Self::Impure,
+        Self::DonatedReference,
     ];
 }
 
@@ -78,6 +81,19 @@ impl Diags {
     /// Refuses the token at `span`.
     pub fn refuse_at(&mut self, code: Code, span: Span, message: impl fmt::Display, help: impl fmt::Display) {
         self.0.push(syn::Error::new(span, text(code, message, help)));
+    }
+
+    /// Refuses an option of arguments at a name that is none of them.
+    pub fn refuse_unknown_argument(&mut self, option: &str, name: &Ident, arguments: &[Ident]) {
+        let help = match arguments {
+            [] => "the function has no arguments that it could name".to_owned(),
+            [one] => format!("the argument is `{one}`"),
+            all => {
+                let names: Vec<String> = all.iter().map(|it| format!("`{it}`")).collect();
+                format!("the arguments are {}", names.join(", "))
+            }
+        };
+        self.refuse(Code::UnknownOption, name, format!("`{option}` names `{name}`, which is no argument"), help);
     }
 
     /// The tree of `tokens`, or a refusal of what does not parse.

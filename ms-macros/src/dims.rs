@@ -1,6 +1,6 @@
 //! `dims(x = [batch, _])`: sizes of arguments that are left to each call.
 
-use crate::diag::{Code, Diags};
+use crate::diag::Diags;
 use darling::FromMeta;
 use darling::ast::NestedMeta;
 use proc_macro2::{Ident, TokenStream};
@@ -46,8 +46,7 @@ impl Dims {
     /// Refuses sizes of what is no argument.
     pub fn check(&self, arguments: &[Ident], diags: &mut Diags) {
         for it in self.0.iter().filter(|it| !arguments.contains(&it.argument)) {
-            let message = format!("`dims` names `{}`, which is no argument", it.argument);
-            diags.refuse(Code::UnknownOption, &it.argument, message, "name an argument of the function");
+            diags.refuse_unknown_argument("dims", &it.argument, arguments);
         }
     }
 

@@ -8,6 +8,7 @@ mod args;
 mod canon;
 mod diag;
 mod dims;
+mod donate;
 mod emit;
 mod fallback;
 mod fingerprint;
@@ -32,6 +33,7 @@ use proc_macro2::TokenStream as Tokens;
 ///
 /// Options: `dims(x = [batch, _])` leaves sizes of tensors to each call, so that one compilation
 /// serves all of them: a name is a size, the same one wherever it stands, `_` is part of the key.
+/// `donate(x)` gives up an argument that is taken by value, so that results may take its memory.
 /// `pure` promises that only the arguments decide what is built, so that a later process need not
 /// trace the function again; `crate = path` where `ms` has another name.
 #[proc_macro_attribute]

@@ -3,7 +3,7 @@
 use ms_core::error::Code;
 use ms_core::exec::{Backend, Executable};
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Role, Scope, Step, Type};
-use ms_core::lower::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, Routine, View};
+use ms_core::lower::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, Reuse, Routine, View};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
 use ms_cpu::{CpuBackend, Isa};
@@ -73,6 +73,7 @@ fn plan() -> Plan {
             },
             PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 2]), out: view(6, &[2, 2]) },
         ],
+        reuse: Reuse { free_from: vec![1, 2], touched_at: vec![3, 1], in_place: Vec::new() },
     };
     Plan {
         kernels: vec![binary(BinaryOp::Add), binary(BinaryOp::Mul)],
@@ -107,6 +108,23 @@ fn every_kind_of_step_and_place() {
     let executable = load(plan()).expect("a well-formed plan");
     check(&*executable, [1.0, 2.0, 3.0, 4.0], [1.0, 0.5, 2.0, 4.0]);
     check(&*executable, [0.0, -10.0, 5.0, 1.0], [3.0, 1.0, 2.0, 1.0]);
+}
+
+#[test]
+fn outputs_take_the_memory_of_inputs_that_are_given_up() {
+    let executable = load(plan()).expect("a well-formed plan");
+    let (x, y) = (vector([1.0, 2.0, 3.0, 4.0]), vector([1.0, 0.5, 2.0, 4.0]));
+    let want = executable.run(&[&x, &y]).expect("the inputs fit");
+    let values = |outputs: &[Array]| outputs.iter().map(Array::to_bytes).collect::<Vec<_>>();
+    let places = [x.as_ptr(), y.as_ptr()];
+    // The first output is written when nobody reads either, the second when `x` was read.
+    let got = executable.run_owned(vec![x, y]).expect("the inputs fit");
+    assert_eq!((values(&got), got[0].as_ptr()), (values(&want), places[0]));
+    let (x, y) = (vector([1.0, 2.0, 3.0, 4.0]), vector([1.0, 0.5, 2.0, 4.0]));
+    let (kept, before) = (x.clone(), x.to_bytes());
+    let got = executable.run_owned(vec![x, y]).expect("the inputs fit");
+    assert_eq!((values(&got), kept.to_bytes()), (values(&want), before));
+    assert!(got.iter().all(|it| it.as_ptr() != kept.as_ptr()));
 }
 
 #[test]

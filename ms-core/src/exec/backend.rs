@@ -111,6 +111,15 @@ pub trait Executable: Send + Sync {
     /// # Errors
     /// What an op of the plan refuses while running.
     fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>>;
+
+    /// Runs it on inputs that are given up: an output may take the memory of one that nobody else
+    /// has.
+    ///
+    /// # Errors
+    /// As for [`Executable::run`].
+    fn run_owned(&self, inputs: Vec<Array>) -> Result<Vec<Array>> {
+        self.run(&inputs.iter().collect::<Vec<_>>())
+    }
 }
 
 /// A backend that the facade hands over; the first one submitted is the default.

@@ -7,6 +7,7 @@ use super::memory::{self, Lifetime};
 use super::nest::Nest;
 use super::plan::{Argument, Buffer, BufferId, Carry, Loop, Place, Plan, PlanStep, Repeat, Routine, Span, View};
 use super::region::{Region, RegionLoop, Trips};
+use super::reuse::Reuse;
 use super::routines::Routines;
 use super::sink::{sink, transpose_products};
 use crate::error::Result;
@@ -41,9 +42,8 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
     Routines::plan(graph, options)
 }
 
-/// The routine of a graph, and which of its outputs may be written over which inputs; kernels,
-/// constants and the routines of its own graphs go to `routines`.
-pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<(Routine, Vec<(u32, u32)>)> {
+/// The routine of a graph; kernels, constants and the routines of its own graphs go to `routines`.
+pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<Routine> {
     let options = routines.options;
     let mut flat = Flat::new(graph, routines)?;
     if options.fuse {
@@ -66,50 +66,28 @@ pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<(Routine
     assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.place(&steps);
-    let updates = updates(&flat, &steps);
+    assembly.routine.reuse = Reuse::of(graph, &flat, &steps);
     assembly.steps(steps);
-    Ok((assembly.routine, updates))
-}
-
-/// Which outputs may be written over which inputs: the step that writes the one is the last that
-/// reads the other, element by element.
-fn updates(flat: &Flat, steps: &[Draft]) -> Vec<(u32, u32)> {
-    let mut last_use: FxHashMap<ValueIndex, usize> = FxHashMap::default();
-    for (step, draft) in steps.iter().enumerate() {
-        last_use.extend(draft.uses(flat).into_iter().map(|it| (it.value, step)));
-    }
-    let outputs: FxHashMap<ValueIndex, u32> = flat.outputs.iter().zip(0..).map(|(&value, i)| (value, i)).collect();
-    let mut updates = Vec::new();
-    for (step, draft) in steps.iter().enumerate() {
-        let Draft::Kernel(emitted) = draft else { continue };
-        for result in emitted.args.iter().filter(|it| it.role == Role::Output) {
-            let Some(&output) = outputs.get(&result.value) else { continue };
-            let inputs = emitted.overwritable(flat, result).filter(|it| last_use[it] == step);
-            updates.extend(inputs.filter_map(|it| match flat.values[it].origin {
-                Origin::Input(input) => Some((output, input)),
-                Origin::Constant(_) | Origin::Node(_) => None,
-            }));
-        }
-    }
-    updates
+    Ok(assembly.routine)
 }
 
 /// A step whose buffers have no place yet.
-enum Draft {
+pub(super) enum Draft {
     Kernel(Box<Emitted>),
     /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
 }
 
 /// A value that a step touches.
-struct Use {
-    value: ValueIndex,
+pub(super) struct Use {
+    pub value: ValueIndex,
     /// A value that the step reads and may overwrite with this one.
     over: Option<ValueIndex>,
 }
 
 impl Draft {
-    fn uses(&self, flat: &Flat) -> Vec<Use> {
+    /// The values that the step touches.
+    pub fn uses(&self, flat: &Flat) -> Vec<Use> {
         match self {
             Self::Kernel(emitted) => {
                 let over = |arg: &Arg| if arg.role == Role::Output { emitted.overwritten(flat, arg) } else { None };
@@ -137,7 +115,7 @@ impl Emitted {
 
     /// Operands that `result` may be written over: both are walked through in the same order,
     /// and every element is read before it is written.
-    fn overwritable<'a>(&'a self, flat: &'a Flat, result: &'a Arg) -> impl Iterator<Item = ValueIndex> + 'a {
+    pub fn overwritable<'a>(&'a self, flat: &'a Flat, result: &'a Arg) -> impl Iterator<Item = ValueIndex> + 'a {
         let elementwise = self.kernel.stages.iter().all(|it| it.scope == Scope::Point);
         let size = |arg: &Arg| flat.values[arg.value].dtype.size();
         let reads = |value| self.args.iter().filter(move |it| it.role == Role::Input && it.value == value).count();

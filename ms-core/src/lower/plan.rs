@@ -1,5 +1,6 @@
 //! Plans: flat steps over buffers, without addresses.
 
+use super::reuse::Reuse;
 use crate::ir::{Kernel, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
@@ -81,6 +82,8 @@ pub struct Routine {
     pub arena_bytes: usize,
     /// What happens, in order.
     pub steps: Vec<PlanStep>,
+    /// Which outputs may lie in the memory of inputs that the caller gives up.
+    pub reuse: Reuse,
 }
 
 /// A run of bytes.
@@ -272,8 +275,7 @@ pub struct Carry {
 pub enum NextCarry {
     /// The routine computes it.
     Computed,
-    /// The routine computes it, and may write it over the present one, which it reads element by
-    /// element as it writes, and not later.
+    /// The routine computes it, and may write it over the present one: see [`Reuse::allows`].
     Updated,
     /// It is the present value of this carry.
     From(u32),

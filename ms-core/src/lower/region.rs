@@ -100,7 +100,7 @@ impl Flatten<'_> {
         let heads: SmallVec<[usize; 4]> = computed(&next).collect();
         for (output, carry) in heads.into_iter().enumerate() {
             let goes_on = next.contains(&NextCarry::From(carry as u32));
-            if !goes_on && self.routines.updates(routine).contains(&(output as u32, carry as u32)) {
+            if !goes_on && self.routines.reuse(routine).allows(output, carry) {
                 next[carry] = NextCarry::Updated;
             }
         }

@@ -3,6 +3,7 @@
 use super::assemble::{LowerOptions, routine};
 use super::plan::{KernelId, NextCarry, Plan, RoutineId};
 use super::region::iteration;
+use super::reuse::Reuse;
 use crate::error::Result;
 use crate::ir::{Graph, Kernel};
 use crate::tensor::Literal;
@@ -16,8 +17,6 @@ pub(super) struct Routines {
     kernels: FxHashMap<Kernel, KernelId>,
     constants: FxHashMap<Literal, u32>,
     known: FxHashMap<Key, RoutineId>,
-    /// By routine, which outputs may be written over which inputs.
-    updates: Vec<Vec<(u32, u32)>>,
 }
 
 /// The graphs that a routine was made of, which live as long as the graph that is lowered.
@@ -37,7 +36,6 @@ impl Routines {
             kernels: FxHashMap::default(),
             constants: FxHashMap::default(),
             known: FxHashMap::default(),
-            updates: Vec::new(),
         };
         routines.add(graph)?;
         Ok(routines.plan)
@@ -70,15 +68,14 @@ impl Routines {
 
     /// Lowers a graph; the depth of recursion is that of graphs in graphs.
     fn add(&mut self, graph: &Graph) -> Result<RoutineId> {
-        let (routine, updates) = routine(graph, self)?;
+        let routine = routine(graph, self)?;
         self.plan.routines.push(routine);
-        self.updates.push(updates);
         Ok(RoutineId(self.plan.routines.len() as u32 - 1))
     }
 
-    /// Outputs of a routine and inputs that each may be written over.
-    pub fn updates(&self, routine: RoutineId) -> &[(u32, u32)] {
-        &self.updates[routine.0 as usize]
+    /// Which outputs of a routine may be written over which inputs.
+    pub fn reuse(&self, routine: RoutineId) -> &Reuse {
+        &self.plan.routines[routine.0 as usize].reuse
     }
 
     /// The number of a kernel.

@@ -4,6 +4,7 @@ use super::plan::{
     Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
     Span, View, is_stack,
 };
+use super::reuse::Reuse;
 use crate::ir::{
     BinaryOp, Compare, Inst, Kernel, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp, Val,
 };
@@ -22,7 +23,9 @@ stored! {
         buffers: Vec<Buffer>,
         arena_bytes: usize,
         steps: Vec<PlanStep>,
+        reuse: Reuse,
     }
+    struct Reuse { free_from: Vec<u32>, touched_at: Vec<u32>, in_place: Vec<(u32, u32)> }
     struct Span { buffer: BufferId, offset: usize }
     struct Loop {
         body: RoutineId,

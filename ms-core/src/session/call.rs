@@ -158,7 +158,15 @@ impl JitFn {
                 None if mode == DispatchMode::Trace => State::Inline(None),
                 None => State::Eager,
             };
-            return Call { function: self, location, precision, monomorph, signature: Signature::default(), state };
+            return Call {
+                function: self,
+                location,
+                precision,
+                monomorph,
+                signature: Signature::default(),
+                state,
+                donates: false,
+            };
         };
         sign(&mut signature);
         let refused = signature.refused();
@@ -180,7 +188,7 @@ impl JitFn {
                 State::Trace(Box::new(Tracing { tracer, path, facts, pure, stored }))
             }
         };
-        Call { function: self, location, precision, monomorph, signature, state }
+        Call { function: self, location, precision, monomorph, signature, state, donates: false }
     }
 
     /// Begins a call that becomes, in a trace, a call of a graph of its own, as calls of cells do.
@@ -204,6 +212,7 @@ impl JitFn {
             monomorph,
             signature: Signature::default(),
             state: State::Graph(Box::new(GraphCall { tracer, pattern, no_inline: marks.no_inline }), path),
+            donates: false,
         }
     }
 
@@ -245,6 +254,8 @@ pub struct Call {
     monomorph: TypeKey,
     signature: Signature,
     state: State,
+    /// Whether arguments are given up.
+    donates: bool,
 }
 
 enum State {
@@ -403,6 +414,27 @@ impl Call {
         }
     }
 
+    /// As [`Call::cached`], with arguments that are given up: results may take their memory. They
+    /// stay where the body has to run.
+    #[track_caller]
+    pub fn donating<R: JitReturn>(&mut self, arguments: &mut Option<impl Sized>) -> Option<R> {
+        self.donates = true;
+        let State::Ready(version) = &self.state else { return self.cached() };
+        let version = version.clone();
+        *arguments = None;
+        Some(self.run_donating(&version).unwrap_or_else(|error| R::refuse(error)))
+    }
+
+    /// A given up argument as the body has to see it.
+    #[track_caller]
+    pub fn take<T: Tree>(&mut self, argument: T) -> T {
+        let entered = match self.enter(&argument) {
+            Entered::Given(_) => None,
+            Entered::Traced(traced) => Some(*traced),
+        };
+        entered.unwrap_or(argument)
+    }
+
     /// The tracer that the body runs in, where it is traced.
     pub(super) fn tracer(&self) -> Option<Rc<Tracer>> {
         match &self.state {
@@ -499,8 +531,17 @@ impl Call {
             None => None,
         };
         match self.compile::<R>(&tracer, facts, pure, template, start) {
-            Ok(version) => self.run(&version).unwrap_or_else(|error| R::refuse(error.at(self.location))),
-            Err(error) => R::refuse(error.at(self.location)),
+            Ok(version) => {
+                let result = if self.donates {
+                    // The trace knows arguments by their tensors.
+                    drop(tracer);
+                    self.run_donating(&version)
+                } else {
+                    self.run(&version)
+                };
+                result.unwrap_or_else(|error| R::refuse(error.at(location)))
+            }
+            Err(error) => R::refuse(error.at(location)),
         }
     }
 
@@ -559,23 +600,53 @@ impl Call {
 
     #[track_caller]
     fn run<R: JitReturn>(&self, version: &Version) -> Result<R> {
-        // From the first read of what it writes to its last write, a run is alone with its slots.
-        let _alone: SmallVec<[_; 4]> = version.locks.iter().map(Parameter::lock).collect();
-        let mut inputs: SmallVec<[Tensor; 8]> = SmallVec::with_capacity(version.inputs.len());
-        for source in &version.inputs {
+        let _alone = version.lock();
+        let inputs = version.gather(self.signature.tensors());
+        let outputs = version.compiled.call(&inputs)?;
+        drop(inputs);
+        version.result(&outputs)
+    }
+
+    /// As [`Call::run`], where the signature has the last handles of arguments that are given up.
+    #[track_caller]
+    fn run_donating<R: JitReturn>(&mut self, version: &Version) -> Result<R> {
+        let _alone = version.lock();
+        let tensors = self.signature.take_tensors();
+        let inputs = version.gather(&tensors);
+        drop(tensors);
+        version.result(&version.compiled.call_owned(inputs.into_vec())?)
+    }
+}
+
+impl Version {
+    /// Locks what it writes: from its first read of a slot to its last write, a run is alone with it.
+    #[inline]
+    fn lock(&self) -> SmallVec<[impl Sized + '_; 4]> {
+        self.locks.iter().map(Parameter::lock).collect()
+    }
+
+    /// The inputs of a run.
+    #[inline]
+    fn gather(&self, arguments: &[Tensor]) -> SmallVec<[Tensor; 8]> {
+        let mut inputs = SmallVec::with_capacity(self.inputs.len());
+        for source in &self.inputs {
             inputs.push(match source {
-                Source::Argument(at) => self.signature.tensors()[*at].clone(),
+                Source::Argument(at) => arguments[*at].clone(),
                 Source::Slot(parameter) => parameter.value(),
                 Source::Captured(tensor) => tensor.clone(),
             });
         }
-        let outputs = version.compiled.call(&inputs)?;
-        drop(inputs);
-        let (results, written) = outputs.split_at(version.results);
-        for (parameter, value) in version.writes.iter().zip(written) {
+        inputs
+    }
+
+    /// Writes the slots, and gives the result.
+    #[inline]
+    fn result<R: JitReturn>(&self, outputs: &[Tensor]) -> Result<R> {
+        let (results, written) = outputs.split_at(self.results);
+        for (parameter, value) in self.writes.iter().zip(written) {
             parameter.try_set(value)?;
         }
-        let template = version.template.downcast_ref::<R::Tree>().expect("the signature holds the result's type");
+        let template = self.template.downcast_ref::<R::Tree>().expect("the signature holds the result's type");
         let mut next = results.iter();
         Ok(R::join(template.rebuild(&mut |_| next.next().expect("as many results as the template has").clone())))
     }

@@ -144,6 +144,25 @@ impl Compiled {
         }
     }
 
+    /// As [`Compiled::call`], with inputs that are given up: a result may take the memory of one
+    /// that nobody else has.
+    ///
+    /// # Errors
+    /// As for [`Compiled::call`].
+    pub fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        if Tape::current().is_some() {
+            // The tape keeps what it may need for derivatives.
+            return self.call(&inputs);
+        }
+        let at = match &self.sized {
+            None => self.clone(),
+            Some(sized) => self.at(sized, &arrays(&inputs)?)?,
+        };
+        let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.to_contiguous()));
+        let outputs = at.executable()?.run_owned(arrays.collect::<Result<_>>()?)?;
+        Ok(outputs.into_iter().map(Tensor::from_array).collect())
+    }
+
     /// Runs the graph on arrays.
     ///
     /// # Errors

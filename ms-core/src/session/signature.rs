@@ -91,6 +91,11 @@ impl Signature {
         &self.tensors
     }
 
+    /// The tensors among the arguments, which it has no more.
+    pub fn take_tensors(&mut self) -> SmallVec<[Tensor; 6]> {
+        std::mem::take(&mut self.tensors)
+    }
+
     /// The types of the tensors, with symbols where sizes are declared to be some.
     pub fn types(&self) -> Vec<Type> {
         let mut types: Vec<Type> = self.tensors.iter().map(Tensor::ty).collect();

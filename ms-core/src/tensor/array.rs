@@ -180,6 +180,12 @@ impl Array {
         out
     }
 
+    /// Whether this array is all of its memory, in row-major order, and nobody else can see it.
+    pub fn is_sole(&mut self) -> bool {
+        let whole = self.layout.is_contiguous() && self.numel() * self.dtype.size() == self.storage.len();
+        whole && Arc::get_mut(&mut self.storage).is_some_and(|it| it.is_owned())
+    }
+
     /// The shape, owned.
     pub fn shape_owned(&self) -> Shape {
         self.shape().into()

@@ -56,6 +56,11 @@ impl Storage {
         self.bytes == 0
     }
 
+    /// Whether the block is freed with this value, and not somebody else's.
+    pub fn is_owned(&self) -> bool {
+        self.owned
+    }
+
     /// The first byte, for reading.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {

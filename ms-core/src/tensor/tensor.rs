@@ -203,6 +203,18 @@ impl Tensor {
         }
     }
 
+    /// The array of a tensor that is no traced value, without a copy of what describes it where
+    /// this is its only handle.
+    ///
+    /// # Errors
+    /// As for [`Tensor::array`].
+    pub fn into_array(self) -> Result<Array> {
+        match self.0 {
+            Repr::Array(array) => Ok(Arc::unwrap_or_clone(array)),
+            Repr::Traced(traced) => Err(escaped(&traced)),
+        }
+    }
+
     /// The array behind the tensor.
     ///
     /// # Errors

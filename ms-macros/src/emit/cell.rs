@@ -3,10 +3,9 @@
 use super::func::{self, Compiles, Func};
 use super::marks::{LAZY_INLINE, NO_INLINE};
 use super::{bprop, callable, fields};
-use crate::args::{FieldArgs, ItemArgs, is, take_flag, take_jit};
+use crate::args::{FieldArgs, ItemArgs, JitArgs, is, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
-use crate::dims::Dims;
 use crate::names::Names;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -99,9 +98,9 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
 
 /// `construct`, compiled.
 fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut Diags) -> TokenStream {
-    let (compiles, dims) = match take_jit(&mut method.attrs, diags) {
-        Some(args) => (Compiles::CellAlways { pure: args.pure }, args.dims),
-        None => (Compiles::CellInGraphMode, Dims::default()),
+    let (compiles, args) = match take_jit(&mut method.attrs, diags) {
+        Some(args) => (Compiles::CellAlways { pure: args.pure }, args),
+        None => (Compiles::CellInGraphMode, JitArgs::default()),
     };
     let no_inline = take_flag(&mut method.attrs, NO_INLINE.0, diags);
     let func = Func {
@@ -111,7 +110,7 @@ fn compiled(method: &mut ImplItemFn, type_name: &str, names: &Names, diags: &mut
         block: method.block.clone(),
         no_inline,
     };
-    func::emit(func, &format!("{type_name}::construct"), compiles, &dims, names, diags)
+    func::emit(func, &format!("{type_name}::construct"), compiles, &args, names, diags)
 }
 
 fn check_construct(construct: &ImplItemFn, item: &ItemImpl, diags: &mut Diags) {

@@ -18,7 +18,6 @@ use super::receiver;
 use crate::args::{JitArgs, take_flag, take_jit};
 use crate::canon;
 use crate::diag::{Code, Diags};
-use crate::dims::Dims;
 use crate::fingerprint;
 use crate::names::{Names, own};
 use crate::statics;
@@ -76,7 +75,7 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
     let mut func = parse(item, diags)?;
     func.no_inline = take_flag(&mut func.attrs, "no_inline", diags);
     let name = func.sig.ident.to_string();
-    Some(emit(func, &name, Compiles::Always { pure: args.pure }, &args.dims, &args.names(), diags))
+    Some(emit(func, &name, Compiles::Always { pure: args.pure }, &args, &args.names(), diags))
 }
 
 /// Expands `#[no_inline]` on a function, with `#[jit]` behind it or without.
@@ -86,7 +85,7 @@ pub fn expand_no_inline(item: ImplItemFn, diags: &mut Diags) -> TokenStream {
     let compiles = args.as_ref().map_or(Compiles::AsPart, |it| Compiles::Always { pure: it.pure });
     let args = args.unwrap_or_default();
     let name = func.sig.ident.to_string();
-    emit(func, &name, compiles, &args.dims, &args.names(), diags)
+    emit(func, &name, compiles, &args, &args.names(), diags)
 }
 
 impl From<ImplItemFn> for Func {
@@ -128,7 +127,7 @@ pub fn emit(
     mut func: Func,
     name: &str,
     compiles: Compiles,
-    dims: &Dims,
+    args: &JitArgs,
     names: &Names,
     diags: &mut Diags,
 ) -> TokenStream {
@@ -140,7 +139,7 @@ pub fn emit(
     let (function, call, sink) = (own("FUNCTION"), own("call"), own("sink"));
     statics::report(&mut func.block, compiles.is_pure(), names, diags);
     canon::body(&func.sig, &mut func.block, &rt, diags);
-    let params = params(&mut func.sig, dims, &rt, &call, &sink, diags);
+    let params = params(&mut func.sig, args, &rt, &call, &sink, diags);
     if func.sig.receiver().is_some() {
         receiver::rename(&mut func.block);
     }
@@ -203,11 +202,20 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     let binds = params.iter().map(|it| &it.bind);
     let (result, error) = (own("result"), own("error"));
     let (places, copies): (Vec<_>, Vec<_>) = params.iter().filter_map(|it| it.written.clone()).unzip();
+    let given = own("given");
+    let (arguments, entered): (Vec<_>, Vec<_>) = params.iter().filter_map(|it| it.donated.clone()).unzip();
+    let donates = !arguments.is_empty();
+    let give = donates.then(|| quote!(let mut #given = ::core::option::Option::Some((#(#arguments,)*));));
+    let known = if donates { quote!(donating) } else { quote!(cached) };
+    let slot = donates.then(|| quote!(&mut #given));
+    let keep = donates.then(|| quote!(let (#(#entered,)*) = #rt::kept(#given);));
     if places.is_empty() {
         return quote! {
-            if let ::core::option::Option::Some(#result) = #call.cached::<#output>() {
+            #give
+            if let ::core::option::Option::Some(#result) = #call.#known::<#output>(#slot) {
                 return #result;
             }
+            #keep
             #(#enters)*
             #call.finish::<#output>(move || -> #output { #(#binds)* #block })
         };
@@ -218,7 +226,8 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
     if is_result(&func.sig.output) {
         let (ok, err) = (quote!(::core::result::Result::Ok), quote!(::core::result::Result::Err));
         return quote! {
-            match #call.cached() {
+            #give
+            match #call.#known(#slot) {
                 ::core::option::Option::Some(#ok(#both)) => {
                     #(#places = #copies;)*
                     return #ok(#result);
@@ -226,6 +235,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
                 ::core::option::Option::Some(#err(#error)) => return #err(#error),
                 ::core::option::Option::None => {}
             }
+            #keep
             #(#enters)*
             match #call.finish(move || match #body {
                 #ok(#result) => #ok(#both),
@@ -240,10 +250,12 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
         };
     }
     quote! {
-        if let ::core::option::Option::Some(#both) = #call.cached() {
+        #give
+        if let ::core::option::Option::Some(#both) = #call.#known(#slot) {
             #(#places = #copies;)*
             return #result;
         }
+        #keep
         #(#enters)*
         let #both = #call.finish(move || { let #result = #body; #both });
         #(#places = #copies;)*

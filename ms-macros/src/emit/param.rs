@@ -1,9 +1,8 @@
 //! The parameters of a compiled function: how each is signed, entered and seen by the body.
 
 use super::receiver;
-use crate::args::take_flag;
+use crate::args::{JitArgs, take_flag};
 use crate::diag::{Code, Diags};
-use crate::dims::Dims;
 use crate::names::{own_nth, respan};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote};
@@ -22,11 +21,15 @@ pub struct Param {
     pub bind: TokenStream,
     /// For `&mut`: the caller's place, and the body's copy that is written back to it.
     pub written: Option<(TokenStream, Ident)>,
+    /// Of a donated one: the caller's value, and what it is called once the call began.
+    pub donated: Option<(TokenStream, Ident)>,
 }
 
 /// How a parameter is declared.
+#[derive(PartialEq, Eq)]
 enum Mode {
     Owned,
+    Donated,
     Shared,
     Mutable,
     Dynamic,
@@ -35,13 +38,13 @@ enum Mode {
 /// Reads the parameters, and leaves plain names in the signature.
 pub fn params(
     sig: &mut Signature,
-    dims: &Dims,
+    args: &JitArgs,
     rt: &TokenStream,
     call: &Ident,
     sink: &Ident,
     diags: &mut Diags,
 ) -> Vec<Param> {
-    let emit = Emit { rt, call, sink };
+    let emit = Emit { args, rt, call, sink };
     let mut arguments = Vec::new();
     let params = sig.inputs.iter_mut().enumerate().filter_map(|(i, input)| match input {
         FnArg::Receiver(receiver) => emit.receiver(i, receiver, diags),
@@ -57,14 +60,17 @@ pub fn params(
             let shown = pat.to_string().trim_start_matches("mut ").to_owned();
             let name = plain_name(&mut typed.pat, i);
             let at = typed.ty.span();
+            let mode = emit.donated(&name, mode, typed.ty.to_token_stream(), diags);
             let mut param = emit.param(i, &shown, &name.to_token_stream(), &pat, mode, at);
-            param.visit = dims.wrap(&name, param.visit, rt, sink);
+            param.visit = args.dims.wrap(&name, param.visit, rt, sink);
             arguments.push(name);
             Some(param)
         }
     });
     let params = params.collect();
-    dims.check(&arguments, diags);
+    args.dims.check(&arguments, diags);
+    arguments.extend(sig.receiver().map(|it| Ident::new("self", it.self_token.span)));
+    args.donate.check(&arguments, diags);
     params
 }
 
@@ -83,6 +89,7 @@ fn plain_name(pat: &mut Box<Pat>, i: usize) -> Ident {
 }
 
 struct Emit<'a> {
+    args: &'a JitArgs,
     rt: &'a TokenStream,
     call: &'a Ident,
     sink: &'a Ident,
@@ -104,20 +111,35 @@ impl Emit<'_> {
             }
         };
         let at = receiver.self_token.span;
+        let name = Ident::new("self", at);
+        let mode = self.donated(&name, mode, receiver.to_token_stream(), diags);
         let mutability = receiver.mutability.take();
         let name = receiver::renamed(at);
         Some(self.param(i, "self", &receiver.self_token.to_token_stream(), &quote!(#mutability #name), mode, at))
     }
 
+    /// How an argument that may be named to be donated is declared; a borrowed one is refused.
+    fn donated(&self, name: &Ident, mode: Mode, ty: TokenStream, diags: &mut Diags) -> Mode {
+        if !self.args.donate.has(name) {
+            return mode;
+        }
+        if mode == Mode::Owned {
+            return Mode::Donated;
+        }
+        let message = format!("`{name}` is donated, but not taken by value");
+        diags.refuse(Code::DonatedReference, ty, message, "take it by value, such as `x: Tensor`");
+        mode
+    }
+
     /// `value` names the argument outside the body, `pat` inside; refusals of its type stand at `at`.
     /// `name` is the user's, for messages.
     fn param(&self, i: usize, name: &str, value: &TokenStream, pat: &TokenStream, mode: Mode, at: Span) -> Param {
-        let Self { rt, call, sink } = self;
+        let Self { rt, call, sink, .. } = self;
         let entered = own_nth("arg", i);
         let scalar = own_nth("scalar", i);
         let shared = respan(
             match mode {
-                Mode::Owned => quote!(&#value),
+                Mode::Owned | Mode::Donated => quote!(&#value),
                 Mode::Shared => quote!(#value),
                 Mode::Mutable => quote!(&*#value),
                 Mode::Dynamic => quote!(&#scalar),
@@ -131,9 +153,16 @@ impl Emit<'_> {
             enter: quote!(let #entered = #call.enter(#shared);),
             bind: quote!(let #pat = #clone;),
             written: None,
+            donated: None,
         };
         match mode {
             Mode::Owned => {}
+            Mode::Donated => {
+                let kept = respan(quote!(#entered), at);
+                param.enter = quote!(let #entered = #call.take(#kept););
+                param.bind = quote!(let #pat = #entered;);
+                param.donated = Some((value.clone(), entered));
+            }
             Mode::Shared => param.bind = quote!(let #pat = &*#entered;),
             Mode::Dynamic => {
                 let argument = respan(value.clone(), at);

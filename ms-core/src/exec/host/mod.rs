@@ -10,7 +10,7 @@ mod stack;
 use super::backend::{Executable, KernelCode};
 use super::product::MatrixProduct;
 use crate::error::{Code, Error, Result};
-use crate::lower::{Plan, is_stack};
+use crate::lower::{Plan, Reuse, is_stack};
 use crate::tensor::{Array, Attrs, DType, Layout, Op, Storage, Type};
 use run::{Program, Run};
 use smallvec::SmallVec;
@@ -42,6 +42,7 @@ pub struct HostExecutable {
     program: Program,
     inputs: Vec<Type>,
     outputs: Vec<Output>,
+    reuse: Reuse,
     /// Whether an input or output is a stack.
     has_stacks: bool,
     idle: Mutex<Vec<Scratch>>,
@@ -87,6 +88,7 @@ impl HostExecutable {
         Ok(Self {
             inputs: main.inputs.clone(),
             outputs: main.outputs.iter().map(output).collect::<Result<_>>()?,
+            reuse: main.reuse.clone(),
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
             program,
             idle: Mutex::new(Vec::new()),
@@ -125,16 +127,39 @@ impl HostExecutable {
         Scratch { arena, words, stacks: Stacks::default() }
     }
 
-    /// Runs with inputs and outputs that are arrays.
-    fn run_arrays(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
-        let fresh = |output: &Output| match output {
+    /// Fresh memory for output `at`, which is an array.
+    fn fresh(&self, at: usize) -> Array {
+        match &self.outputs[at] {
             Output::Array(layout, dtype) => {
                 let storage = Storage::uninit(layout.numel() * dtype.size());
                 Array::new(Arc::new(storage), layout.clone(), *dtype)
             }
             Output::Stack(_) => unreachable!("there are no stacks"),
+        }
+    }
+
+    /// Memory for every output: that of an input over which it may be written and which nobody
+    /// else has, where there is one.
+    fn over(&self, inputs: &mut [Array]) -> Vec<Array> {
+        let mut spare: SmallVec<[usize; 8]> = (0..inputs.len()).filter(|&it| inputs[it].is_sole()).collect();
+        let output = |(at, output): (usize, &Output)| {
+            let Output::Array(layout, dtype) = output else { unreachable!("there are no stacks") };
+            let bytes = layout.numel() * dtype.size();
+            let fits = |&it: &usize| inputs[it].storage().len() == bytes && self.reuse.allows(at, it);
+            match spare.iter().position(fits) {
+                Some(taken) => Array::new(inputs[spare.remove(taken)].storage().clone(), layout.clone(), *dtype),
+                None => self.fresh(at),
+            }
         };
-        let outputs: Vec<Array> = self.outputs.iter().map(fresh).collect();
+        self.outputs.iter().enumerate().map(output).collect()
+    }
+
+    /// Runs with inputs and outputs that are arrays.
+    ///
+    /// # Safety
+    /// The inputs fit the plan, and nobody else uses the memory of the outputs. An output may lie
+    /// in the memory of an input where the plan allows it.
+    unsafe fn run_arrays(&self, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
         let places = inputs.iter().map(|it| it.as_ptr()).chain(outputs.iter().map(|it| it.as_mut_ptr().cast_const()));
         let places = places.map(|it| it as u64);
         let len = self.program.template.len();
@@ -143,15 +168,13 @@ impl HostExecutable {
             words[..len].copy_from_slice(&self.program.template);
             let mut run =
                 Run { program: &self.program, words: &mut words[..len], arena: None, stacks: &mut Stacks::default() };
-            // SAFETY: inputs were checked, and outputs are fresh.
-            unsafe { run.main(places)? };
-        } else {
-            self.with_scratch(|run| {
-                // SAFETY: as above.
-                unsafe { run.main(places) }
-            })?;
+            // SAFETY: as the caller's.
+            return unsafe { run.main(places) };
         }
-        Ok(outputs)
+        self.with_scratch(|run| {
+            // SAFETY: as the caller's.
+            unsafe { run.main(places) }
+        })
     }
 
     /// Runs where some inputs or outputs are stacks: in the call's block stand the addresses of
@@ -207,6 +230,24 @@ impl HostExecutable {
 impl Executable for HostExecutable {
     fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
         self.check_inputs(inputs)?;
-        if self.has_stacks { self.run_stacks(inputs) } else { self.run_arrays(inputs) }
+        if self.has_stacks {
+            return self.run_stacks(inputs);
+        }
+        let outputs: Vec<Array> = (0..self.outputs.len()).map(|at| self.fresh(at)).collect();
+        // SAFETY: inputs were checked, and outputs are fresh.
+        unsafe { self.run_arrays(inputs, &outputs)? };
+        Ok(outputs)
+    }
+
+    fn run_owned(&self, mut inputs: Vec<Array>) -> Result<Vec<Array>> {
+        self.check_inputs(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
+        if self.has_stacks {
+            return self.run_stacks(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+        }
+        let outputs = self.over(&mut inputs);
+        // SAFETY: inputs were checked. Outputs are fresh, or the plan allows them to be written over
+        // inputs of which this call has the only handle.
+        unsafe { self.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>(), &outputs)? };
+        Ok(outputs)
     }
 }
