@@ -32,7 +32,7 @@ pub trait Mutable: Tree {}
 impl<T: Tree> Mutable for T {}
 
 /// Shows an argument behind `&mut` to the signature.
-pub fn visit_mutable<T: Mutable>(argument: &T, sink: &mut dyn Sink) {
+pub fn visit_mutable<T: Mutable>(argument: &T, sink: &mut Sink<'_>) {
     argument.visit(sink);
 }
 

@@ -120,3 +120,65 @@ fn runs_that_write_a_parameter_are_serialised() {
     given.sort_by(f32::total_cmp);
     assert!(given.iter().enumerate().all(|(i, &it)| it == (i + 1) as f32));
 }
+
+/// A compiled step trains the parameters that train when it is called.
+#[test]
+fn freezing_is_seen_by_the_next_call() {
+    for jit in [true, false] {
+        with_context(Context { jit, ..context() }, || {
+            let (net, opt) = (nn::Dense::new(3, 1), SGD::new(0.1));
+            let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
+            let parameters = net.parameters();
+            for frozen in [None, Some(0), Some(1), None] {
+                parameters.iter().enumerate().for_each(|(i, it)| it.set_requires_grad(frozen != Some(i)));
+                let before: Vec<Vec<f32>> = parameters.iter().map(|it| it.value().to_vec()).collect();
+                opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+                for (i, (parameter, before)) in parameters.iter().zip(&before).enumerate() {
+                    let same = parameter.value().to_vec::<f32>() == *before;
+                    assert_eq!(same, frozen == Some(i), "parameter {i} where {frozen:?} is frozen, jit {jit}");
+                }
+            }
+        });
+    }
+}
+
+/// A function that only reads parameters sees every write to them, on every thread.
+#[test]
+fn reads_see_the_writes_before_them() {
+    #[jit]
+    fn difference(many: &[Parameter; 3], x: &Tensor) -> Tensor {
+        &many[0] + &many[1] * 10.0 + &many[2] * 100.0 + x
+    }
+    let many = &std::array::from_fn(|_| Parameter::new(Tensor::scalar(0.0), ""));
+    let zero = &Tensor::scalar(0.0);
+    let read = || difference(many, zero).item::<f32>();
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..2)
+            .map(|_| {
+                scope.spawn(move || {
+                    let mut last = 0.0;
+                    while last < 333.0 * 50.0 {
+                        let now = read();
+                        assert!(now >= last, "{now} after {last}");
+                        last = now;
+                    }
+                })
+            })
+            .collect();
+        for i in 1..=150u32 {
+            let (slot, scale) = (&many[(i % 3) as usize], i.div_ceil(3));
+            slot.set(&Tensor::scalar((scale * 3) as f32));
+            // What this thread wrote, it reads.
+            let want: f32 = many.iter().zip([1.0, 10.0, 100.0]).map(|(it, by)| it.value().item::<f32>() * by).sum();
+            assert_eq!(read(), want, "write {i}");
+        }
+        for reader in readers {
+            reader.join().expect("values only grow");
+        }
+    });
+    // What was read is not kept from being freed.
+    let old = many[0].load().try_array().expect("an array");
+    assert!(std::sync::Arc::strong_count(old.storage()) > 1);
+    many[0].set(zero);
+    assert_eq!(std::sync::Arc::strong_count(old.storage()), 1);
+}

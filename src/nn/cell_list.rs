@@ -136,7 +136,7 @@ impl<'a, C> IntoIterator for &'a CellList<C> {
 }
 
 impl<C: Cell> Arg for CellList<C> {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         self.cells.visit(sink);
     }
 }

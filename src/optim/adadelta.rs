@@ -40,7 +40,7 @@ impl Adadelta {
 }
 
 impl Arg for Adadelta {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.rate);
         [self.rho, self.epsilon, self.weight_decay].visit(sink);
         self.squares.visit(sink);

@@ -54,7 +54,7 @@ impl Adagrad {
 }
 
 impl Arg for Adagrad {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.rate);
         [self.rate_decay, self.epsilon, self.weight_decay].visit(sink);
         sink.parameter(&self.steps);

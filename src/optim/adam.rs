@@ -79,7 +79,7 @@ impl Adam {
 }
 
 impl Arg for Adam {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.rate);
         for fixed in [self.betas.0, self.betas.1, self.epsilon, self.weight_decay] {
             fixed.visit(sink);

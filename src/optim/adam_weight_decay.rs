@@ -43,7 +43,7 @@ impl AdamWeightDecay {
 }
 
 impl Arg for AdamWeightDecay {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.rate);
         [self.betas.0, self.betas.1, self.epsilon, self.weight_decay].visit(sink);
         self.moments.visit(sink);

@@ -66,7 +66,7 @@ impl RMSProp {
 }
 
 impl Arg for RMSProp {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.rate);
         [self.decay, self.epsilon, self.momentum, self.weight_decay].visit(sink);
         self.centered.visit(sink);

@@ -72,7 +72,7 @@ impl SGD {
 }
 
 impl Arg for SGD {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(&self.rate);
         for fixed in [self.momentum, self.dampening, self.weight_decay] {
             fixed.visit(sink);
@@ -135,7 +135,7 @@ impl Momentum {
 }
 
 impl Arg for Momentum {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         self.0.visit(sink);
     }
 }

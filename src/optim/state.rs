@@ -59,7 +59,7 @@ impl<const N: usize> State<N> {
 }
 
 impl<const N: usize> Arg for State<N> {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         for (_, slots) in self.lock().iter() {
             slots.iter().for_each(|it| sink.parameter(it));
         }

@@ -9,7 +9,7 @@ struct Gain {
 }
 
 impl Arg for Gain {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         sink.begin(Name::Field("gain"));
         self.slot.visit(sink);
         sink.end();

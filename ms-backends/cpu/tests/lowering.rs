@@ -44,7 +44,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     let artifact = backend.compile(&plan).expect("the plan compiles");
     let text = plan.display().to_string();
     let executable = backend.load(Arc::new(plan), &artifact).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec()
 }
 
 fn close(a: Scalar, b: Scalar, tolerance: f64) -> bool {

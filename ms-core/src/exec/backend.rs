@@ -4,6 +4,7 @@ use crate::error::Result;
 use crate::ir::Kernel;
 use crate::lower::Plan;
 use crate::tensor::{Array, Attrs, Op};
+use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
 /// Turns plans into something that runs, on one kind of device.
@@ -106,18 +107,19 @@ pub trait KernelCode: Send + Sync {
 
 /// A compiled plan. Re-entrant: concurrent runs have an arena each.
 pub trait Executable: Send + Sync {
-    /// Runs it on row-major inputs of the plan's types.
+    /// Runs it on inputs of the plan's types. It gives row-major arrays.
     ///
     /// # Errors
-    /// What an op of the plan refuses while running.
-    fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>>;
+    /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; what an op of the plan
+    /// refuses while running.
+    fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
     /// Runs it on inputs that are given up: an output may take the memory of one that nobody else
     /// has.
     ///
     /// # Errors
     /// As for [`Executable::run`].
-    fn run_owned(&self, inputs: Vec<Array>) -> Result<Vec<Array>> {
+    fn run_owned(&self, inputs: Vec<Array>) -> Result<SmallVec<[Array; 1]>> {
         self.run(&inputs.iter().collect::<Vec<_>>())
     }
 }

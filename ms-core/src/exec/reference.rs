@@ -5,6 +5,7 @@ use crate::error::Result;
 use crate::ir::Graph;
 use crate::ops;
 use crate::tensor::Array;
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 struct Reference(Graph);
@@ -16,8 +17,9 @@ pub fn reference(graph: Graph) -> Arc<dyn Executable> {
 }
 
 impl Executable for Reference {
-    fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
-        let outputs = ops::evaluate_graph(&self.0, inputs)?;
+    fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+        let inputs: Vec<Array> = inputs.iter().map(|it| it.to_contiguous()).collect();
+        let outputs = ops::evaluate_graph(&self.0, &inputs.iter().collect::<Vec<_>>())?;
         Ok(outputs.iter().map(Array::to_contiguous).collect())
     }
 }

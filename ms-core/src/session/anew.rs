@@ -5,7 +5,7 @@ use super::compiled::Compiled;
 use super::context;
 use crate::error::{OrRaise, Result};
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, leaves, run_traced};
+use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -49,10 +49,10 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     let inputs: Vec<Tensor> = trace.bindings.into_iter().map(input).collect();
     let outputs = compiled.call(&inputs)?;
     drop(inputs);
-    let (results, written) = outputs.split_at(results.len());
-    trace.writes.iter().zip(written).try_for_each(|(parameter, value)| parameter.try_set(value))?;
-    let mut next = results.iter();
-    Ok(template.rebuild(&mut |_| next.next().expect("as many results as the template has").clone()))
+    let mut outputs = outputs.into_iter();
+    let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));
+    trace.writes.iter().zip(outputs).try_for_each(|(parameter, value)| parameter.try_set(&value))?;
+    Ok(result)
 }
 
 /// Keeps what was compiled last.
@@ -69,9 +69,9 @@ fn kept(compiled: Arc<Compiled>) -> Arc<Compiled> {
 }
 
 /// The tensors that `visit` shows, in order.
-fn tensors(visit: impl FnOnce(&mut dyn Sink)) -> Vec<Tensor> {
+fn tensors(visit: impl FnOnce(&mut Sink<'_>)) -> Vec<Tensor> {
     struct Found(Vec<Tensor>);
-    impl Sink for Found {
+    impl Visitor for Found {
         fn tensor(&mut self, tensor: &Tensor) {
             self.0.push(tensor.clone());
         }
@@ -79,6 +79,6 @@ fn tensors(visit: impl FnOnce(&mut dyn Sink)) -> Vec<Tensor> {
         fn fixed(&mut self, _: u64) {}
     }
     let mut found = Found(Vec::new());
-    visit(&mut found);
+    visit(&mut Sink::new(&mut found));
     found.0
 }

@@ -11,7 +11,7 @@ use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, canonical_bytes};
 use crate::lower::{LowerOptions, Plan, lower};
 use crate::optimize::PassContext;
-use crate::tensor::{Array, Tensor};
+use crate::tensor::{Array, Outputs, Tensor};
 use crate::transform;
 use ms_cache::Digest;
 use rustc_hash::FxHashMap;
@@ -136,7 +136,7 @@ impl Compiled {
     ///
     /// # Errors
     /// What lowering or an op refuses.
-    pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
         match (Tape::current(), &self.sized) {
             (Some(tape), None) => tape.call(self, inputs),
             (Some(tape), Some(sized)) => tape.call(&self.at(sized, &arrays(inputs)?)?, inputs),
@@ -149,7 +149,7 @@ impl Compiled {
     ///
     /// # Errors
     /// As for [`Compiled::call`].
-    pub fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Vec<Tensor>> {
+    pub fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
         if Tape::current().is_some() {
             // The tape keeps what it may need for derivatives.
             return self.call(&inputs);
@@ -163,25 +163,22 @@ impl Compiled {
         Ok(outputs.into_iter().map(Tensor::from_array).collect())
     }
 
-    /// Runs the graph on arrays.
+    /// Runs the graph on tensors that are no traced values.
     ///
     /// # Errors
     /// What lowering or an op refuses.
-    pub fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let arrays = arrays(inputs)?;
-        match &self.sized {
-            None => self.run_arrays(&arrays),
-            Some(sized) => self.at(sized, &arrays)?.run_arrays(&arrays),
-        }
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
+        self.run_arrays(&arrays(inputs)?)
     }
 
-    fn run_arrays(&self, arrays: &[&Array]) -> Result<Vec<Tensor>> {
-        let executable = self.executable()?;
-        let outputs = if arrays.iter().all(|it| it.layout().is_contiguous()) {
-            executable.run(arrays)?
-        } else {
-            let dense: SmallVec<[Array; 8]> = arrays.iter().map(|it| it.to_contiguous()).collect();
-            executable.run(&dense.iter().collect::<SmallVec<[&Array; 8]>>())?
+    /// Runs the graph.
+    ///
+    /// # Errors
+    /// What lowering or an op refuses.
+    pub(super) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
+        let outputs = match &self.sized {
+            None => self.executable()?.run(inputs)?,
+            Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs)?,
         };
         Ok(outputs.into_iter().map(Tensor::from_array).collect())
     }

@@ -1,8 +1,9 @@
 //! How code runs: settings of the process, overridden per thread.
 
 use crate::effects::Level;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
 
 /// What a call of a cell does.
@@ -99,6 +100,65 @@ fn process() -> &'static RwLock<Context> {
 
 thread_local! {
     static THREAD: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
+    /// The last of the settings that calls look at, and the change of settings that they follow.
+    static SETTINGS: Cell<(u64, Settings)> = const { Cell::new((0, Settings::UNKNOWN)) };
+}
+
+/// Changes of settings so far, on any thread.
+static CHANGES: AtomicU64 = AtomicU64::new(1);
+
+/// The settings that every call of a compiled function looks at.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub mode: Mode,
+    pub precision: Precision,
+    pub jit: bool,
+    pub share_graphs: bool,
+    pub load_elim: Level,
+}
+
+impl Settings {
+    const UNKNOWN: Self = Self {
+        mode: Mode::PyNative,
+        precision: Precision::Highest,
+        jit: true,
+        share_graphs: true,
+        load_elim: Level::Several,
+    };
+
+    fn of(context: &Context) -> Self {
+        let Context { mode, precision, jit, share_graphs, load_elim, .. } = *context;
+        Self { mode, precision, jit, share_graphs, load_elim }
+    }
+
+    /// Those that decide what a function compiles to, as a number.
+    #[inline]
+    pub fn key(self) -> u64 {
+        self.precision as u64 | (self.load_elim as u64) << 8 | (self.share_graphs as u64) << 16
+    }
+}
+
+/// The settings that hold here, as far as every call looks at them. They are read again only after
+/// a change.
+#[inline]
+pub(super) fn settings() -> Settings {
+    let changes = CHANGES.load(Ordering::Acquire);
+    match SETTINGS.get() {
+        (known, settings) if known == changes => settings,
+        _ => read_settings(changes),
+    }
+}
+
+#[cold]
+fn read_settings(changes: u64) -> Settings {
+    let settings = read(Settings::of);
+    SETTINGS.set((changes, settings));
+    settings
+}
+
+/// Says that [`settings`] of this thread, and of all others, may have changed.
+fn changed() {
+    CHANGES.fetch_add(1, Ordering::Release);
 }
 
 /// The settings that hold here.
@@ -120,6 +180,7 @@ pub fn set_context(context: Context) {
         Some(innermost) => *innermost = context,
         None => *process().write().unwrap_or_else(PoisonError::into_inner) = context,
     });
+    changed();
 }
 
 /// Runs `f` with settings of its own on this thread.
@@ -128,9 +189,11 @@ pub fn with_context<R>(context: Context, f: impl FnOnce() -> R) -> R {
     impl Drop for Pop {
         fn drop(&mut self) {
             THREAD.with(|stack| stack.borrow_mut().pop());
+            changed();
         }
     }
     THREAD.with(|stack| stack.borrow_mut().push(context));
+    changed();
     let _pop = Pop;
     f()
 }

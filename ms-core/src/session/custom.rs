@@ -38,7 +38,7 @@ where
     type Output = F::Output;
     const CAPTURES: bool = F::CAPTURES;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.f.sign(sink);
     }
 
@@ -99,7 +99,7 @@ where
     type Output = F::Output;
     const CAPTURES: bool = F::CAPTURES || B::CAPTURES;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.f.sign(sink);
         self.backward.sign(sink);
     }

@@ -58,7 +58,7 @@ impl Gradients {
 }
 
 impl Arg for Gradients {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         self.tensors.visit(sink);
     }
 

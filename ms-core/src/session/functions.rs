@@ -27,7 +27,7 @@ pub(super) fn register(path: &'static str, function: &'static JitFn) {
 /// retraced together.
 pub fn retrace<F>(function: F) {
     let _ = function;
-    let path = super::signature::path(type_name::<F>());
+    let path = super::type_key::path(type_name::<F>());
     let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     functions.get(path).into_iter().flatten().for_each(|it| it.retrace());
 }

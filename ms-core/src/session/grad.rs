@@ -94,7 +94,7 @@ where
     type Output = O::Output<S::Gradient>;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.function().sign(sink);
     }
 

@@ -109,7 +109,7 @@ where
     type Output = S::Gradient;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.inner.function().sign(sink);
     }
 

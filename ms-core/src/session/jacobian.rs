@@ -137,7 +137,7 @@ where
     type Output = <F::Output as Jacobian<S::Gradient>>::Output;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.function().sign(sink);
     }
 
@@ -166,7 +166,7 @@ where
     type Output = <F::Output as Jacobian<S::Gradient>>::Output;
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.function().sign(sink);
     }
 

@@ -1,7 +1,7 @@
 //! Functions and closures, compiled: `jit`.
 
 use super::call::{JitFn, JitReturn};
-use super::signature::{TypeKey, type_key};
+use super::type_key::{TypeKey, type_key};
 use crate::error::OrRaise;
 use crate::tensor::Tensor;
 use crate::trace::{Function, Sink, TracedArguments, Transform, Transformed};
@@ -19,7 +19,7 @@ impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args
     type Output = F::Output;
     const CAPTURES: bool = F::CAPTURES;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.f.sign(sink);
     }
 

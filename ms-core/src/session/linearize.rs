@@ -41,7 +41,7 @@ impl<R: Tree + 'static, G: Tree> Transform<(R,)> for Pullback<R, G> {
     type Output = G;
     const CAPTURES: bool = true;
 
-    fn sign(&self, _: &mut dyn Sink) {}
+    fn sign(&self, _: &mut Sink<'_>) {}
 
     fn call(&self, (cotangents,): (&R,)) -> G {
         let it = &self.0;
@@ -55,7 +55,7 @@ impl<R: Tree, G: Tree + 'static> Transform<(G,)> for Pushforward<R, G> {
     type Output = R;
     const CAPTURES: bool = true;
 
-    fn sign(&self, _: &mut dyn Sink) {}
+    fn sign(&self, _: &mut Sink<'_>) {}
 
     fn call(&self, (tangents,): (&G,)) -> R {
         let it = &self.0;
@@ -92,7 +92,7 @@ where
     type Output = (F::Output, Transformed<'static, (F::Output,), Pullback<F::Output, S::Gradient>>);
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.function().sign(sink);
     }
 
@@ -111,7 +111,7 @@ where
     type Output = (F::Output, Transformed<'static, (S::Gradient,), Pushforward<F::Output, S::Gradient>>);
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.function().sign(sink);
     }
 
@@ -183,7 +183,7 @@ where
     type Output = (F::Output, F::Output);
     const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.inner.function().sign(sink);
     }
 

@@ -23,11 +23,12 @@ mod quick;
 mod record;
 mod report;
 mod select;
-mod signature;
+
 mod sized;
 mod source;
 mod specialise;
 mod tape;
+mod type_key;
 mod variation;
 mod vmap;
 
@@ -46,6 +47,6 @@ pub use jit::{Jit, jit};
 pub use linearize::{Jvp, Linear, Linearize, Pullback, Pushforward, Vjp, jvp, linearize, vjp};
 pub use report::{CompileReport, GraphReport, PlanReport, StageReport, compile_report};
 pub use select::{All, Select};
-pub use signature::{Signature, TypeKey, type_key};
 pub use tape::Tape;
+pub use type_key::{TypeKey, type_key};
 pub use vmap::{Axes, IntoLanes, Member, Vmap, vmap, vmap_cells};

@@ -3,10 +3,10 @@
 
 use super::build_id::build_id;
 use super::disk::{Disk, Site};
-use super::signature::TypeKey;
+use super::type_key::TypeKey;
 use crate::stored::stored;
 use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Name, Sink, Sizes};
+use crate::trace::{Name, Sink, Sizes, Visitor};
 use ms_cache::{Digest, Key, KeyBuilder};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -63,11 +63,11 @@ impl PurePlace {
         monomorph: TypeKey,
         site: Site,
         configuration: &[(&'static str, String)],
-        sign: impl Fn(&mut dyn Sink),
+        sign: impl Fn(&mut Sink<'_>),
     ) -> Option<Self> {
         let disk = Disk::current()?;
         let mut shown = Shown::default();
-        sign(&mut shown);
+        sign(&mut Sink::new(&mut shown));
         if shown.symbolic {
             return None;
         }
@@ -160,7 +160,7 @@ enum Mark {
     End,
 }
 
-impl Sink for Shown {
+impl Visitor for Shown {
     fn tensor(&mut self, tensor: &Tensor) {
         match self.tensors.iter().position(|&it| it == tensor.identity()) {
             Some(first) => self.words.extend([Mark::SameTensor as u64, first as u64]),

@@ -3,7 +3,7 @@
 use super::call::JitFn;
 use crate::error::{Code, Error, warn};
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Name, Sink};
+use crate::trace::{Name, Visitor};
 use rustc_hash::FxHasher;
 use std::fmt::Write as _;
 use std::hash::{Hash, Hasher};
@@ -61,7 +61,7 @@ impl Facts {
     }
 }
 
-impl Sink for Facts {
+impl Visitor for Facts {
     fn tensor(&mut self, tensor: &Tensor) {
         let ty = tensor.ty();
         self.push(Kind::Tensor, format_args!("{} of rank {}", ty.dtype, ty.rank()));

@@ -186,7 +186,7 @@ impl Tape {
     }
 
     /// Calls a compiled graph and records it as one step.
-    pub(super) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    pub(super) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor]) -> Result<Outputs> {
         let input_slots: Vec<Option<Slot>> = {
             let state = self.state.borrow();
             inputs.iter().map(|it| state.slot(it).filter(|_| it.dtype().is_float())).collect()
@@ -197,14 +197,13 @@ impl Tape {
         }
         let derivative = compiled.derivative(&wrt)?;
         let mut outputs = self.below(|| derivative.forward.call(inputs))?;
-        let saved = outputs.split_off(compiled.results()?);
+        let saved: Vec<Tensor> = outputs.drain(compiled.results()?..).collect();
         let residuals = derivative.residuals.iter().map(|it| match *it {
             Residual::Input(at) => inputs[at].clone(),
             Residual::Saved(at) => saved[at].clone(),
         });
         let residuals = residuals.collect();
         let mut state = self.state.borrow_mut();
-        let outputs: Vec<Tensor> = outputs;
         let output_slots = derivative.seeds.iter().map(|&i| Some(state.watch(&outputs[i]))).collect();
         let templates = derivative.seeds.iter().map(|&i| outputs[i].clone()).collect();
         let input_slots = wrt.iter().map(|&i| input_slots[i]).collect();

@@ -1,9 +1,8 @@
 //! A word about arguments whose changing sizes make a function compile again and again.
 
-use super::signature::Signature;
 use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Name, Sink};
+use crate::trace::{Name, Signature, Sink, Visitor};
 
 /// The number of versions from which on it is said.
 pub const MANY_VERSIONS: usize = 8;
@@ -14,7 +13,7 @@ pub fn warning(
     function: &str,
     versions: &[&[Type]],
     signature: &Signature,
-    sign: impl Fn(&mut dyn Sink),
+    sign: impl Fn(&mut Sink<'_>),
 ) -> Option<Error> {
     let types = signature.types();
     let alike = versions.iter().filter(|it| it.len() == types.len());
@@ -29,7 +28,7 @@ pub fn warning(
     };
     let axes: Vec<&str> = (0..types[at].rank()).map(|axis| if varies(axis) { "n" } else { "_" }).collect();
     let mut names = Names::default();
-    sign(&mut names);
+    sign(&mut Sink::new(&mut names));
     let (path, argument) = (&names.tensors[at], names.tensors[at].split(['.', '[']).next().unwrap_or_default());
     let message = format!(
         "`{function}` has been compiled {} times because the sizes of `{path}` keep changing, now {}",
@@ -47,7 +46,7 @@ struct Names {
     tensors: Vec<String>,
 }
 
-impl Sink for Names {
+impl Visitor for Names {
     fn tensor(&mut self, _: &Tensor) {
         self.tensors.push(self.path.concat());
     }
@@ -76,14 +75,14 @@ impl Sink for Names {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::{Context, type_key};
+
     use crate::tensor::DType;
 
     #[test]
     fn the_argument_that_varies_is_named() {
         let tensor = |shape: &[usize]| Tensor::from_array(crate::tensor::Array::zeros(shape, DType::F32));
         let (fixed, last) = (tensor(&[3]), tensor(&[9, 4]));
-        let sign = |sink: &mut dyn Sink| {
+        let sign = |sink: &mut Sink<'_>| {
             sink.argument("w");
             sink.tensor(&fixed);
             sink.argument("batch");
@@ -91,8 +90,8 @@ mod tests {
             sink.tensor(&last);
             sink.end();
         };
-        let mut signature = Signature::new(type_key(&()), &Context::default());
-        sign(&mut signature);
+        let mut signature = Signature::default();
+        sign(&mut Sink::signing(&mut signature));
         let types = |n: usize| [Type::of(DType::F32, &[3]), Type::of(DType::F32, &[n, 4])];
         let versions: Vec<[Type; 2]> = (1..=MANY_VERSIONS).map(types).collect();
         let versions: Vec<&[Type]> = versions.iter().map(|it| &it[..]).collect();

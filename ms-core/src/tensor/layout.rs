@@ -11,17 +11,25 @@ pub type Shape = SmallVec<[usize; 4]>;
 pub type Strides = SmallVec<[isize; 4]>;
 
 /// Where the elements of an array lie in its storage.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+#[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     shape: Shape,
     strides: Strides,
     offset: usize,
 }
 
+impl Clone for Layout {
+    #[inline]
+    fn clone(&self) -> Self {
+        // A copy of all at once; cloning a small vector goes element by element.
+        Self { shape: Shape::from_slice(&self.shape), strides: Strides::from_slice(&self.strides), offset: self.offset }
+    }
+}
+
 impl Layout {
     /// Row-major without gaps, from the first element of the storage.
     pub fn contiguous(shape: &[usize]) -> Self {
-        Self { strides: contiguous_strides(shape), shape: shape.into(), offset: 0 }
+        Self { strides: contiguous_strides(shape), shape: Shape::from_slice(shape), offset: 0 }
     }
 
     /// A layout from its parts; as many strides as dimensions.

@@ -40,7 +40,7 @@ pub trait Callable<Args> {
 
     /// Shows the host values that it depends on beside its type and what it captures, as a part
     /// of keys: those that were given to a transform.
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         let _ = sink;
     }
 
@@ -98,7 +98,7 @@ where
         self.apply(x)
     }
 
-    fn visit_layer(&self, sink: &mut dyn Sink) {
+    fn visit_layer(&self, sink: &mut Sink<'_>) {
         self.visit(sink);
     }
 }

@@ -1,9 +1,9 @@
 //! Cells: networks as values, with their parameters found by the types of their fields.
 
-use super::arg::{Arg, Name, Sink, Training};
+use super::arg::{Arg, Name, Sink, Training, Visitor};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
-use rustc_hash::FxHashMap;
+use rustc_hash::FxHashSet;
 use std::any::Any;
 use std::hash::BuildHasher;
 
@@ -17,15 +17,15 @@ pub trait Cell: Arg {
     /// [`Code::DuplicateName`] when two parameters have the same name.
     fn named_parameters(&self) -> Result<Vec<(String, Parameter)>> {
         let mut found = Names { path: Vec::new(), found: Vec::new() };
-        self.visit(&mut found);
-        let mut slots: FxHashMap<u64, ()> = FxHashMap::default();
-        let mut names: FxHashMap<String, ()> = FxHashMap::default();
+        self.visit(&mut Sink::new(&mut found));
+        let mut slots: FxHashSet<u64> = FxHashSet::default();
+        let mut names: FxHashSet<String> = FxHashSet::default();
         let mut out = Vec::new();
         for (name, parameter) in found.found {
-            if slots.insert(parameter.id(), ()).is_some() {
+            if !slots.insert(parameter.id()) {
                 continue;
             }
-            if names.insert(name.clone(), ()).is_some() {
+            if !names.insert(name.clone()) {
                 return Err(Error::new(Code::DuplicateName, format!("two parameters are named `{name}`"))
                     .help("give one of them another name, or none: then its path stands for it"));
             }
@@ -36,10 +36,9 @@ pub trait Cell: Arg {
 
     /// Every parameter, each slot once, in the order of the fields.
     fn parameters(&self) -> Vec<Parameter> {
-        let mut found = Names { path: Vec::new(), found: Vec::new() };
-        self.visit(&mut found);
-        let mut slots: FxHashMap<u64, ()> = FxHashMap::default();
-        found.found.into_iter().map(|it| it.1).filter(|it| slots.insert(it.id(), ()).is_none()).collect()
+        let mut slots = Slots::default();
+        self.visit(&mut Sink::new(&mut slots));
+        slots.found
     }
 
     /// The parameters that training changes.
@@ -49,7 +48,7 @@ pub trait Cell: Arg {
 
     /// Sets train or eval mode in every layer inside.
     fn set_train(&self, yes: bool) {
-        self.visit(&mut SetTraining(yes));
+        self.visit(&mut Sink::new(&mut SetTraining(yes)));
     }
 }
 
@@ -58,7 +57,7 @@ struct Names {
     found: Vec<(String, Parameter)>,
 }
 
-impl Sink for Names {
+impl Visitor for Names {
     fn tensor(&mut self, _: &Tensor) {}
 
     fn parameter(&mut self, parameter: &Parameter) {
@@ -80,6 +79,25 @@ impl Sink for Names {
     }
 }
 
+/// The parameters, each slot once.
+#[derive(Default)]
+struct Slots {
+    met: FxHashSet<u64>,
+    found: Vec<Parameter>,
+}
+
+impl Visitor for Slots {
+    fn tensor(&mut self, _: &Tensor) {}
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        if self.met.insert(parameter.id()) {
+            self.found.push(parameter.clone());
+        }
+    }
+
+    fn fixed(&mut self, _: u64) {}
+}
+
 /// `a`, `b`, `[0]`, `c` as `a.b[0].c`.
 pub(super) fn join(path: &[String]) -> String {
     let mut out = String::new();
@@ -94,7 +112,7 @@ pub(super) fn join(path: &[String]) -> String {
 
 struct SetTraining(bool);
 
-impl Sink for SetTraining {
+impl Visitor for SetTraining {
     fn tensor(&mut self, _: &Tensor) {}
 
     fn parameter(&mut self, _: &Parameter) {}
@@ -116,11 +134,11 @@ pub trait Layer: Any + Send + Sync {
     fn forward(&self, x: &Tensor) -> Tensor;
 
     /// [`Arg::visit`] of the cell.
-    fn visit_layer(&self, sink: &mut dyn Sink);
+    fn visit_layer(&self, sink: &mut Sink<'_>);
 }
 
 impl Arg for dyn Layer {
-    fn visit(&self, sink: &mut dyn Sink) {
+    fn visit(&self, sink: &mut Sink<'_>) {
         // Two layers of one structure and different code are different.
         sink.fixed(rustc_hash::FxBuildHasher.hash_one(self.type_id()));
         self.visit_layer(sink);

@@ -53,7 +53,7 @@ pub trait Followed<S: 'static>: Arguments {
 /// [`Arguments`] that compiled functions can take.
 pub trait TracedArguments: Arguments {
     /// Shows everything inside to `sink`; see [`Arg::visit`].
-    fn visit(arguments: Self::Refs<'_>, sink: &mut dyn Sink);
+    fn visit(arguments: Self::Refs<'_>, sink: &mut Sink<'_>);
 
     /// Calls `f` with the arguments as a trace sees them; see [`Arg::enter`]. `next` is told the
     /// position of the argument, too.
@@ -78,7 +78,7 @@ pub trait Function<Args: Arguments> {
     const CAPTURES: bool;
 
     /// Shows the host values that it depends on; see [`Callable::sign`].
-    fn sign(&self, sink: &mut dyn Sink);
+    fn sign(&self, sink: &mut Sink<'_>);
 
     /// Calls it.
     fn invoke(&self, arguments: Args::Refs<'_>) -> Self::Output;
@@ -92,7 +92,7 @@ pub trait Transform<Args: Arguments> {
     const CAPTURES: bool;
 
     /// Shows the host values that it, or the function that it holds, depends on.
-    fn sign(&self, sink: &mut dyn Sink);
+    fn sign(&self, sink: &mut Sink<'_>);
 
     /// Calls the function that it stands for.
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output;
@@ -141,7 +141,7 @@ macro_rules! arities {
         }
 
         impl<$($ty: Arg + 'static),*> TracedArguments for ($($ty,)*) {
-            fn visit(arguments: Self::Refs<'_>, sink: &mut dyn Sink) {
+            fn visit(arguments: Self::Refs<'_>, sink: &mut Sink<'_>) {
                 let ($($arg,)*) = arguments;
                 let _ = sink;
                 $(
@@ -170,7 +170,7 @@ macro_rules! arities {
             type Output = R;
             const CAPTURES: bool = <F as Callable<($(&'static $ty,)*)>>::CAPTURES;
 
-            fn sign(&self, sink: &mut dyn Sink) {
+            fn sign(&self, sink: &mut Sink<'_>) {
                 <F as Callable<($(&'static $ty,)*)>>::sign(self, sink);
             }
 
@@ -203,7 +203,7 @@ macro_rules! arities {
             type Output = T::Output;
             const CAPTURES: bool = T::CAPTURES;
 
-            fn sign(&self, sink: &mut dyn Sink) {
+            fn sign(&self, sink: &mut Sink<'_>) {
                 self.transform.sign(sink);
             }
 

@@ -9,9 +9,10 @@ mod hyper_map;
 mod logic;
 mod paths;
 mod region;
+mod signature;
 mod tracer;
 
-pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, leaves};
+pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
 pub use callable::{Apply, Callable, Invoke, Marked, Marks};
 pub use cell::{Cell, Layer};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case};
@@ -24,6 +25,7 @@ pub use region::{
     Held, HeldFlow, Host, Iterate, Numbers, Over, Range, Repeat, Vote, branch, cond, decide, flow, fori_loop, held,
     held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
+pub use signature::{Pooled, Signature};
 pub use tracer::{
     Binding, GraphCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,
 };

@@ -3,7 +3,7 @@
 //! A cell is known by its type and address. The first cell that is called while tracing is a
 //! root; what lies inside it is named from there.
 
-use super::arg::{Name, Sink};
+use super::arg::{Name, Sink, Visitor};
 use super::cell::join;
 use crate::tensor::{Parameter, Tensor};
 use rustc_hash::FxHashMap;
@@ -26,9 +26,9 @@ thread_local! {
 
 /// The path of the cell whose method is called with what `sign` shows, in the trace of this number;
 /// nothing if it is no method of a cell.
-pub fn cell_path(trace: u64, sign: impl Fn(&mut dyn Sink)) -> Option<Rc<str>> {
+pub fn cell_path(trace: u64, sign: impl Fn(&mut Sink<'_>)) -> Option<Rc<str>> {
     let mut receiver = Receiver { here: false, found: None };
-    sign(&mut receiver);
+    sign(&mut Sink::new(&mut receiver));
     let root = receiver.found?;
     KNOWN.with(|known| {
         let mut known = known.borrow_mut();
@@ -36,7 +36,8 @@ pub fn cell_path(trace: u64, sign: impl Fn(&mut dyn Sink)) -> Option<Rc<str>> {
             *known = Known { trace, paths: FxHashMap::default() };
         }
         if !known.paths.contains_key(&root) {
-            sign(&mut Namer { root, inside: false, path: Vec::new(), paths: &mut known.paths });
+            let mut namer = Namer { root, inside: false, path: Vec::new(), paths: &mut known.paths };
+            sign(&mut Sink::new(&mut namer));
         }
         known.paths.get(&root).cloned()
     })
@@ -48,7 +49,7 @@ struct Receiver {
     found: Option<Key>,
 }
 
-impl Sink for Receiver {
+impl Visitor for Receiver {
     fn tensor(&mut self, _: &Tensor) {}
 
     fn parameter(&mut self, _: &Parameter) {}
@@ -80,7 +81,7 @@ struct Namer<'a> {
     paths: &'a mut FxHashMap<Key, Rc<str>>,
 }
 
-impl Sink for Namer<'_> {
+impl Visitor for Namer<'_> {
     fn tensor(&mut self, _: &Tensor) {}
 
     fn parameter(&mut self, _: &Parameter) {}

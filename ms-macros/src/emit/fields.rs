@@ -86,7 +86,7 @@ pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &
         visit_field(quote!(&self.#member), field, i, rt, &sink)
     });
     quote! {
-        fn visit(&self, #sink: &mut dyn #rt::Sink) {
+        fn visit(&self, #sink: &mut #rt::Sink<'_>) {
             #cell
             #(#visits)*
         }
@@ -107,7 +107,7 @@ pub fn visit_method(data: &Data, rt: &TokenStream) -> TokenStream {
     });
     let body = match_self(arms.collect());
     quote! {
-        fn visit(&self, #sink: &mut dyn #rt::Sink) {
+        fn visit(&self, #sink: &mut #rt::Sink<'_>) {
             #body
         }
     }

@@ -5,7 +5,7 @@ struct Net<L> {
 }
 #[automatically_derived]
 impl<L: ::ms::__rt::Arg> ::ms::__rt::Arg for Net<L> {
-    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+    fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         __sink.cell("Net", &raw const *self as *const () as usize);
         __sink.begin(::ms::__rt::Name::Field("fc"));
         <L as ::ms::__rt::Arg>::visit(&self.fc, __sink);
@@ -122,7 +122,7 @@ impl<'__a, L: Call> ::ms::__rt::Callable<(&'__a Tensor,)> for Net<L> {
 struct Relu;
 #[automatically_derived]
 impl ::ms::__rt::Arg for Relu {
-    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+    fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         __sink.cell("Relu", &raw const *self as *const () as usize);
     }
 }

@@ -3,7 +3,7 @@ struct Inner {
 }
 #[automatically_derived]
 impl ::ms::__rt::Arg for Inner {
-    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+    fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         __sink.begin(::ms::__rt::Name::Field("number"));
         <i64 as ::ms::__rt::Arg>::visit(&self.number, __sink);
         __sink.end();

@@ -1,6 +1,6 @@
 #[automatically_derived]
 impl<T: ::ms::__rt::Tree> ::ms::__rt::Arg for State<T> {
-    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+    fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         match self {
             Self { value: __field0, step: __field1 } => {
                 __sink.begin(::ms::__rt::Name::Field("value"));
@@ -74,7 +74,7 @@ impl<T: ::ms::__rt::Tree> ::ms::__rt::Differentiable for State<T> {
 }
 #[automatically_derived]
 impl ::ms::__rt::Arg for Plan {
-    fn visit(&self, __sink: &mut dyn ::ms::__rt::Sink) {
+    fn visit(&self, __sink: &mut ::ms::__rt::Sink<'_>) {
         match self {
             Self::Keep {} => {
                 __sink.fixed(0u64);

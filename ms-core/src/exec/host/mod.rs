@@ -11,7 +11,7 @@ use super::backend::{Executable, KernelCode};
 use super::product::MatrixProduct;
 use crate::error::{Code, Error, Result};
 use crate::lower::{Plan, Reuse, is_stack};
-use crate::tensor::{Array, Attrs, DType, Layout, Op, Storage, Type};
+use crate::tensor::{Array, Attrs, DType, Dim, Layout, Op, Shape, Storage, Type};
 use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;
@@ -50,7 +50,7 @@ pub struct HostExecutable {
 
 /// What an output is.
 enum Output {
-    Array(Layout, DType),
+    Array(Shape, DType),
     /// As many rows as the run makes, of this type.
     Stack(Type),
 }
@@ -77,7 +77,7 @@ impl HostExecutable {
         let symbolic = |ty: &Type| Error::new(Code::Verify, format!("a plan's type {ty} has constant dimensions"));
         let output = |ty: &Type| {
             if !is_stack(ty) {
-                return Ok(Output::Array(Layout::contiguous(&ty.shape().ok_or_else(|| symbolic(ty))?), ty.dtype));
+                return Ok(Output::Array(ty.shape().ok_or_else(|| symbolic(ty))?, ty.dtype));
             }
             let row = Type::new(ty.dtype, ty.dims[1..].iter().copied().collect());
             if row.shape().is_none() {
@@ -95,25 +95,21 @@ impl HostExecutable {
         })
     }
 
-    fn check_inputs(&self, inputs: &[&Array]) -> Result<()> {
+    /// Whether inputs are of the plan's types.
+    fn takes(&self, inputs: &[&Array]) -> bool {
         let fits = |(ty, array): (&Type, &&Array)| {
-            let admits =
-                |(dim, &size): (&crate::tensor::Dim, &usize)| *dim == size || *dim == crate::tensor::Dim::DYNAMIC;
+            let admits = |(dim, &size): (&Dim, &usize)| *dim == size || *dim == Dim::DYNAMIC;
             array.dtype() == ty.dtype
                 && array.shape().len() == ty.rank()
                 && ty.dims.iter().zip(array.shape()).all(admits)
-                && array.layout().is_contiguous()
         };
-        if inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits) {
-            return Ok(());
-        }
-        Err(self.refuse(inputs))
+        inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits)
     }
 
     #[cold]
     fn refuse(&self, inputs: &[&Array]) -> Error {
         let want: Vec<_> = self.inputs.iter().map(|it| it.to_string()).collect();
-        Error::new(Code::Argument, format!("the plan takes row-major ({})", want.join(", ")))
+        Error::new(Code::Argument, format!("the plan takes ({})", want.join(", ")))
             .with_operands(inputs.iter().map(|it| it.ty().to_string()))
     }
 
@@ -130,24 +126,22 @@ impl HostExecutable {
     /// Fresh memory for output `at`, which is an array.
     fn fresh(&self, at: usize) -> Array {
         match &self.outputs[at] {
-            Output::Array(layout, dtype) => {
-                let storage = Storage::uninit(layout.numel() * dtype.size());
-                Array::new(Arc::new(storage), layout.clone(), *dtype)
-            }
+            Output::Array(shape, dtype) => Array::uninit(shape, *dtype),
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
 
     /// Memory for every output: that of an input over which it may be written and which nobody
     /// else has, where there is one.
-    fn over(&self, inputs: &mut [Array]) -> Vec<Array> {
+    fn over(&self, inputs: &mut [Array]) -> SmallVec<[Array; 1]> {
         let mut spare: SmallVec<[usize; 8]> = (0..inputs.len()).filter(|&it| inputs[it].is_sole()).collect();
         let output = |(at, output): (usize, &Output)| {
-            let Output::Array(layout, dtype) = output else { unreachable!("there are no stacks") };
+            let Output::Array(shape, dtype) = output else { unreachable!("there are no stacks") };
+            let layout = Layout::contiguous(shape);
             let bytes = layout.numel() * dtype.size();
             let fits = |&it: &usize| inputs[it].storage().len() == bytes && self.reuse.allows(at, it);
             match spare.iter().position(fits) {
-                Some(taken) => Array::new(inputs[spare.remove(taken)].storage().clone(), layout.clone(), *dtype),
+                Some(taken) => Array::new(inputs[spare.remove(taken)].storage().clone(), layout, *dtype),
                 None => self.fresh(at),
             }
         };
@@ -179,7 +173,7 @@ impl HostExecutable {
 
     /// Runs where some inputs or outputs are stacks: in the call's block stand the addresses of
     /// their numbers.
-    fn run_stacks(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
+    fn run_stacks(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         self.with_scratch(|run| {
             let mut numbers: SmallVec<[u64; 8]> = smallvec::smallvec![0; inputs.len() + self.outputs.len()];
             for ((number, array), ty) in numbers.iter_mut().zip(inputs).zip(&self.inputs) {
@@ -191,7 +185,7 @@ impl HostExecutable {
                 }
             }
             let fresh = |output: &Output| match output {
-                Output::Array(layout, dtype) => Some(Array::uninit(layout.shape(), *dtype)),
+                Output::Array(shape, dtype) => Some(Array::uninit(shape, *dtype)),
                 Output::Stack(_) => None,
             };
             let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect();
@@ -228,21 +222,27 @@ impl HostExecutable {
 }
 
 impl Executable for HostExecutable {
-    fn run(&self, inputs: &[&Array]) -> Result<Vec<Array>> {
-        self.check_inputs(inputs)?;
+    fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+        if !self.takes(inputs) {
+            return Err(self.refuse(inputs));
+        }
+        if !inputs.iter().all(|it| it.layout().is_contiguous()) {
+            let dense: SmallVec<[Array; 4]> = inputs.iter().map(|it| it.to_contiguous()).collect();
+            return self.run(&dense.iter().collect::<SmallVec<[&Array; 8]>>());
+        }
         if self.has_stacks {
             return self.run_stacks(inputs);
         }
-        let outputs: Vec<Array> = (0..self.outputs.len()).map(|at| self.fresh(at)).collect();
+        let outputs: SmallVec<[Array; 1]> = (0..self.outputs.len()).map(|at| self.fresh(at)).collect();
         // SAFETY: inputs were checked, and outputs are fresh.
         unsafe { self.run_arrays(inputs, &outputs)? };
         Ok(outputs)
     }
 
-    fn run_owned(&self, mut inputs: Vec<Array>) -> Result<Vec<Array>> {
-        self.check_inputs(&inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
-        if self.has_stacks {
-            return self.run_stacks(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+    fn run_owned(&self, mut inputs: Vec<Array>) -> Result<SmallVec<[Array; 1]>> {
+        let fit = self.takes(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+        if !fit || self.has_stacks || !inputs.iter().all(|it| it.layout().is_contiguous()) {
+            return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
         let outputs = self.over(&mut inputs);
         // SAFETY: inputs were checked. Outputs are fresh, or the plan allows them to be written over

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Name, Sink};
+use crate::trace::{Name, Sink, Visitor};
 
 /// The axes over which the tensors of a structure are mapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +17,7 @@ pub enum Axes {
 
 impl Axes {
     /// Shows them to `sink`, as a part of a key.
-    pub(super) fn sign(&self, sink: &mut dyn Sink) {
+    pub(super) fn sign(&self, sink: &mut Sink<'_>) {
         match self {
             Self::Axis(axis) => {
                 sink.fixed(0);
@@ -129,10 +129,10 @@ pub(super) struct Assigned {
 
 impl Seen {
     /// What `visit` shows.
-    pub fn of(visit: impl FnOnce(&mut dyn Sink)) -> Self {
+    pub fn of(visit: impl FnOnce(&mut Sink<'_>)) -> Self {
         let (tensors, parameters) = (Vec::new(), Vec::new());
         let mut seen = Self { tensors, parameters, open: vec![Vec::new()], in_argument: false };
-        visit(&mut seen);
+        visit(&mut Sink::new(&mut seen));
         seen.end_argument();
         seen
     }
@@ -217,7 +217,7 @@ impl Assigned {
     }
 }
 
-impl Sink for Seen {
+impl Visitor for Seen {
     fn tensor(&mut self, tensor: &Tensor) {
         self.tensors.push(tensor.clone());
         self.add(Part::Tensor(self.tensors.len() - 1), false);

@@ -4,7 +4,7 @@ use super::Vmap;
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::session::call::JitReturn;
 use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Callable, Cell, Function, Sink, TracedArguments, Transformed};
+use crate::trace::{Callable, Cell, Function, Sink, TracedArguments, Transformed, Visitor};
 use std::panic::Location;
 
 /// A cell that stands for all cells of a list.
@@ -68,7 +68,7 @@ struct Form {
 impl Form {
     fn of(cell: &impl Cell) -> Self {
         let mut form = Self::default();
-        cell.visit(&mut form);
+        cell.visit(&mut Sink::new(&mut form));
         form
     }
 
@@ -85,7 +85,7 @@ impl Form {
     }
 }
 
-impl Sink for Form {
+impl Visitor for Form {
     fn tensor(&mut self, tensor: &Tensor) {
         self.tensors.push(tensor.identity());
     }

@@ -10,7 +10,7 @@ use super::anew;
 use super::call::{JitFn, JitReturn};
 use super::context;
 use super::jit::site;
-use super::signature::type_key;
+use super::type_key::type_key;
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::{self, Lane, VMAP};
 use crate::tensor::{Attrs, Dim, Parameter, Tensor, Type};
@@ -94,7 +94,7 @@ where
     type Output = F::Output;
     const CAPTURES: bool = F::CAPTURES;
 
-    fn sign(&self, sink: &mut dyn Sink) {
+    fn sign(&self, sink: &mut Sink<'_>) {
         self.f.sign(sink);
         self.in_axes.sign(sink);
         self.out_axes.sign(sink);
@@ -108,7 +108,7 @@ where
         let Some(function) = self.function.filter(|_| context::read(|it| it.jit)) else {
             return anew::call_anew::<Args, F::Output>("vmap", arguments, here);
         };
-        let sign = |sink: &mut dyn Sink| {
+        let sign = |sink: &mut Sink<'_>| {
             <Self as Transform<Args>>::sign(self, sink);
             Args::visit(arguments, sink);
         };

@@ -3,7 +3,7 @@
 use super::kind::{Device, Host};
 use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::arg::{Name, Sink, Tree};
+use crate::trace::arg::{Name, Sink, Tree, Visitor};
 
 /// What a kind of region does with a variable that changes inside: nothing on host values, where
 /// any Rust type is fine; on tensors it becomes an operand and a result.
@@ -48,7 +48,7 @@ impl<S: Tree> Carry<Device> for S {
     }
 
     fn show(&self, leaves: &mut Leaves) {
-        self.visit(leaves);
+        self.visit(&mut Sink::new(leaves));
     }
 
     fn put(&mut self, next: &mut dyn FnMut(&Tensor) -> Tensor) {
@@ -64,7 +64,7 @@ impl<S: Tree, E: Clone> Carry<Device> for Result<S, E> {
 
     fn show(&self, leaves: &mut Leaves) {
         if let Ok(it) = self {
-            it.visit(leaves);
+            it.visit(&mut Sink::new(leaves));
         }
     }
 
@@ -106,7 +106,7 @@ impl Leaves {
     }
 }
 
-impl Sink for Leaves {
+impl Visitor for Leaves {
     fn tensor(&mut self, tensor: &Tensor) {
         self.tensors.push(tensor.clone());
         self.paths.push(self.path.concat());

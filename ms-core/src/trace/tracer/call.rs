@@ -11,7 +11,7 @@ use crate::error::{Result, raise};
 use crate::ir::{Def, Graph, Node, ValueId, shallow_bytes};
 use crate::ops;
 use crate::tensor::{Attrs, Parameter, Tensor, Type};
-use crate::trace::arg::{Sink, Tree, leaves};
+use crate::trace::arg::{Tree, Visitor, leaves};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -105,7 +105,7 @@ impl Pattern {
     }
 }
 
-impl Sink for Pattern {
+impl Visitor for Pattern {
     fn tensor(&mut self, tensor: &Tensor) {
         let origin = self.origin(tensor);
         if let Some(first) = self.origins.iter().position(|it| *it == origin) {

@@ -1,12 +1,19 @@
 //! Named mutable slots.
 
+mod created;
+mod gathered;
+
+pub use created::{Created, apart, with_created};
+pub use gathered::Gathered;
+
 use super::dispatch::{Eagerly, current_dispatcher, dispatcher, eager, with_dispatcher};
 use super::dtype::DType;
 use super::layout::IntoShape;
 use super::tensor::Tensor;
 use super::types::Type;
 use crate::error::{Code, Error, OrRaise, Result, raise};
-use std::cell::RefCell;
+use created::once;
+use gathered::Held;
 use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
@@ -27,83 +34,12 @@ struct Slot {
     id: SlotId,
     name: String,
     requires_grad: AtomicBool,
-    value: RwLock<Tensor>,
+    held: RwLock<Held>,
     /// Held by the run of a compiled function that writes the slot.
     writing: Mutex<()>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
-
-/// The slots that a compiled function makes when it runs: the same ones at every run, on every
-/// thread. Slots of different keys (monomorphisations) are apart.
-#[derive(Default)]
-pub struct Created(Mutex<Vec<(u64, Parameter)>>);
-
-impl Created {
-    /// No slots yet.
-    pub const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
-    /// Whether the function has made none.
-    pub fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
-    }
-}
-
-/// A run that may make slots.
-struct Run {
-    created: &'static Created,
-    key: u64,
-    /// Positions of the slots that this run has met.
-    met: Vec<usize>,
-}
-
-impl Run {
-    /// The first slot of that name and type that this run has not met yet, or a new one.
-    fn slot(&mut self, name: &str, ty: &Type, make: impl FnOnce() -> Parameter) -> Parameter {
-        // Held while a new slot is made, so that two threads do not make it twice.
-        let mut slots = self.created.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |(at, (key, slot)): &(usize, &(u64, Parameter))| {
-            *key == self.key && slot.name() == name && !self.met.contains(at) && slot.load().ty() == *ty
-        };
-        let at = match slots.iter().enumerate().find(fits) {
-            Some((at, _)) => at,
-            None => {
-                slots.push((self.key, make()));
-                slots.len() - 1
-            }
-        };
-        self.met.push(at);
-        slots[at].1.clone()
-    }
-}
-
-thread_local! {
-    static RUN: RefCell<Option<Run>> = const { RefCell::new(None) };
-}
-
-/// Puts a run back when it is dropped.
-struct Restore(Option<Run>);
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        RUN.with(|it| *it.borrow_mut() = self.0.take());
-    }
-}
-
-/// Runs `f` so that [`Parameter::init`] gives the slots of `created` again before it makes new ones.
-pub fn with_created<R>(created: &'static Created, key: u64, f: impl FnOnce() -> R) -> R {
-    let run = Run { created, key, met: Vec::new() };
-    let _restore = Restore(RUN.with(|it| it.borrow_mut().replace(run)));
-    f()
-}
-
-/// Runs `f` so that the slots it makes belong to no function: those of the process.
-pub fn apart<R>(f: impl FnOnce() -> R) -> R {
-    let _restore = Restore(RUN.with(|it| it.borrow_mut().take()));
-    f()
-}
 
 impl Parameter {
     /// A trainable slot whose first value `init` gives: eagerly, even while a function that makes
@@ -123,19 +59,7 @@ impl Parameter {
             }
             Self::make(value, name.to_owned())
         };
-        Self::once(name, &ty, make)
-    }
-
-    /// The slot that the running function made for this name and type before, or a new one.
-    fn once(name: &str, ty: &Type, make: impl FnOnce() -> Self) -> Self {
-        // Taken out meanwhile: slots that `init` makes are no part of the run.
-        match RUN.with(|it| it.borrow_mut().take()) {
-            None => make(),
-            Some(run) => {
-                let mut running = Restore(Some(run));
-                running.0.as_mut().expect("put there above").slot(name, ty, make)
-            }
-        }
+        once(name, &ty, make)
     }
 
     /// A trainable slot that holds `value`. The name may be empty: its path in the cell stands for it.
@@ -154,7 +78,7 @@ impl Parameter {
             raise(Error::new(Code::Created, message).with_operands([traced.ty.to_string()]).help(help));
         }
         let (name, ty) = (name.into(), value.ty());
-        Self::once(&name.clone(), &ty, || Self::make(value, name))
+        once(&name.clone(), &ty, || Self::make(value, name))
     }
 
     fn make(value: Tensor, name: String) -> Self {
@@ -162,7 +86,7 @@ impl Parameter {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name,
             requires_grad: AtomicBool::new(true),
-            value: RwLock::new(value),
+            held: RwLock::new(Held::new(value)),
             writing: Mutex::new(()),
         }))
     }
@@ -179,6 +103,7 @@ impl Parameter {
     }
 
     /// Whether training changes it.
+    #[inline]
     pub fn requires_grad(&self) -> bool {
         self.0.requires_grad.load(Ordering::Relaxed)
     }
@@ -222,12 +147,32 @@ impl Parameter {
 
     /// What the slot holds, by-passing the dispatcher.
     pub fn load(&self) -> Tensor {
-        self.0.value.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.held.read().unwrap_or_else(PoisonError::into_inner).value().clone()
     }
 
     /// Replaces what the slot holds, by-passing the dispatcher.
     pub fn store(&self, value: Tensor) {
-        *self.0.value.write().unwrap_or_else(PoisonError::into_inner) = value;
+        let old = self.0.held.write().unwrap_or_else(PoisonError::into_inner).replace(value);
+        drop(old);
+    }
+
+    /// [`Parameter::store`] of an array of the shape and dtype that the slot holds.
+    ///
+    /// # Errors
+    /// The value, where it is another one.
+    pub fn try_store(&self, value: Tensor) -> Result<(), Tensor> {
+        let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
+        let alike = match (held.value().as_array(), value.as_array()) {
+            (Some(old), Some(new)) => old.dtype() == new.dtype() && old.shape() == new.shape(),
+            _ => false,
+        };
+        if !alike {
+            return Err(value);
+        }
+        let old = held.replace(value);
+        drop(held);
+        drop(old);
+        Ok(())
     }
 }
 

@@ -1,0 +1,119 @@
+//! From the body of a call to a version: tracing and compiling.
+
+use super::super::compiled::Compiled;
+use super::super::context::Settings;
+use super::super::pure::PurePlace;
+use super::super::specialise::{self, Facts};
+use super::super::{functions, report};
+use super::restore::Stored;
+use super::version::{Parts, Source, Version};
+use super::{Call, JitReturn, run};
+use crate::effects::{Slots, insert_moves};
+use crate::error::{Code, Error, Result};
+use crate::optimize::inline_all;
+use crate::tensor::{Tensor, with_created};
+use crate::trace::{Binding, Trace, Tracer, Tree, leaves, run_traced};
+use std::borrow::Cow;
+use std::rc::Rc;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+/// A trace under way.
+pub(super) struct Tracing {
+    pub tracer: Rc<Tracer>,
+    /// The path of the cell that is called.
+    pub path: Option<Rc<str>>,
+    pub facts: Facts,
+    /// Where the cache has what is traced.
+    pub pure: Option<PurePlace>,
+    /// What it has there.
+    pub stored: Option<Stored>,
+}
+
+impl Call {
+    /// Traces the body, compiles what it gives, and runs that.
+    #[track_caller]
+    pub(super) fn compile<R: JitReturn>(&mut self, tracing: Tracing, body: impl FnOnce(Option<Rc<str>>) -> R) -> R {
+        let Tracing { tracer, path, facts, pure, .. } = tracing;
+        let start = Instant::now();
+        let created = &self.function.created;
+        let result = with_created(created, self.monomorph.bits(), || run_traced(&tracer, || body(path)));
+        let template = match result.map(R::split) {
+            Some(Ok(tree)) => Some(tree),
+            Some(Err(refused)) => return refused,
+            None => None,
+        };
+        match self.version::<R::Tree>(&tracer, template, pure, start) {
+            Ok(version) => {
+                self.insert(&version);
+                self.check_specialisation(facts);
+                // The trace knows arguments by their tensors.
+                drop(tracer);
+                run(&version, &mut self.signature, self.donates)
+                    .map_or_else(|error| R::refuse(error.at(self.location)), R::join)
+            }
+            Err(error) => R::refuse(error.at(self.location)),
+        }
+    }
+
+    fn version<T: Tree + Send + Sync + 'static>(
+        &self,
+        tracer: &Tracer,
+        template: Option<T>,
+        pure: Option<PurePlace>,
+        start: Instant,
+    ) -> Result<Arc<Version>> {
+        let results = template.as_ref().map(leaves).unwrap_or_default();
+        let trace = self.traced(tracer, &results, start)?;
+        let template = template.expect("a trace without errors has a result");
+        let compiled = self.compiled(&trace, results.len())?;
+        let input = |it| match it {
+            Binding::Argument(at) => Source::Argument(at),
+            Binding::Slot(parameter) => Source::Slot(parameter),
+            Binding::Captured(tensor) => Source::Captured(tensor),
+            Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
+        };
+        let inputs = trace.bindings.into_iter().map(input).collect();
+        let mut words = Vec::new();
+        let pure = pure.filter(|_| template.store(&mut words));
+        let parts = Parts { compiled, inputs, writes: trace.writes, untraced: false, template };
+        if let Some(place) = pure {
+            Self::keep(place, &parts, results.len(), words);
+        }
+        Ok(Arc::new(Version::new(&self.signature, parts)))
+    }
+
+    /// What was traced; everything that was refused meanwhile.
+    fn traced(&self, tracer: &Tracer, results: &[Tensor], start: Instant) -> Result<Trace> {
+        if self.function.pure && !self.function.created.is_empty() {
+            let message = format!("`{}` is pure, and makes parameters", self.function.name);
+            let help = "make them outside and pass the cell as an argument, or remove `pure`";
+            tracer.report(Error::new(Code::Created, message).at(self.location).help(help));
+        }
+        let trace = tracer.finish(results)?;
+        report::traced(&trace.graph, start);
+        Ok(trace)
+    }
+
+    fn compiled(&self, trace: &Trace, results: usize) -> Result<Arc<Compiled>> {
+        let is_slot = |at: &usize| matches!(trace.bindings[*at], Binding::Slot(_));
+        let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results };
+        let Settings { load_elim, share_graphs, precision, .. } = self.settings;
+        let graph = report::graph_stage("effects", || insert_moves(&trace.graph, &slots, load_elim));
+        let graph =
+            if share_graphs { graph } else { report::graph_stage("inline", || Cow::Owned(inline_all(&graph, false))) };
+        Compiled::shared(graph.into_owned(), precision, Some(self.function.site()))
+    }
+
+    pub(super) fn insert(&self, version: &Arc<Version>) {
+        self.function.versions.insert(version.clone(), self.signature.hash());
+        functions::register(self.monomorph.path(), self.function);
+    }
+
+    /// Warns of a function that is compiled again and again.
+    fn check_specialisation(&self, facts: Facts) {
+        let mut known = self.function.specialisation.lock().unwrap_or_else(PoisonError::into_inner);
+        let (monomorph, count) = (self.monomorph.bits(), self.function.versions());
+        specialise::check(self.function, &mut known, monomorph, count, facts, self.location);
+    }
+}

@@ -1,0 +1,356 @@
+//! Call sites of compiled functions: from the signature of a call to its result.
+
+mod compile;
+mod restore;
+mod returns;
+mod version;
+
+pub use returns::{Entered, JitReturn};
+
+use super::context::{self, Mode, Settings};
+use super::disk::Site;
+use super::specialise::{Facts, Specialisation};
+use super::type_key::TypeKey;
+use super::variation::{MANY_VERSIONS, warning};
+use crate::error::{Error, Result, in_call, raise, warn};
+use crate::ops;
+use crate::tensor::{Created, DispatchMode, Tensor, dispatch_mode, with_created};
+use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, cell_path};
+use compile::Tracing;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use version::{Version, Versions};
+
+/// A compiled function: a `static` at its definition, which the macros emit.
+pub struct JitFn {
+    name: &'static str,
+    file: &'static str,
+    line: u32,
+    source: u64,
+    compiles: Compiles,
+    /// Whether only arguments decide what is built.
+    pure: bool,
+    versions: Versions,
+    /// Whether it was said that sizes keep changing.
+    warned: AtomicBool,
+    created: Created,
+    specialisation: Mutex<Option<Specialisation>>,
+}
+
+/// Where a call is compiled that is not part of the trace of another function.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compiles {
+    Everywhere,
+    /// In [`Mode::Graph`], as the `construct` of a cell.
+    InGraphMode,
+    /// Nowhere.
+    Never,
+}
+
+/// Shows all arguments of a call to a sink.
+type Sign<'a> = &'a dyn Fn(&mut Sink<'_>);
+
+impl JitFn {
+    /// A function that compiles wherever it is called. `source` is a hash of its text.
+    pub const fn new(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
+        Self::made(name, file, line, source, Compiles::Everywhere)
+    }
+
+    /// A function that compiles in [`Mode::Graph`] only.
+    pub const fn cell(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
+        Self::made(name, file, line, source, Compiles::InGraphMode)
+    }
+
+    /// A function that is compiled as a part of others only.
+    pub const fn part(name: &'static str, file: &'static str, line: u32, source: u64) -> Self {
+        Self::made(name, file, line, source, Compiles::Never)
+    }
+
+    const fn made(name: &'static str, file: &'static str, line: u32, source: u64, compiles: Compiles) -> Self {
+        let versions = Versions::new();
+        let warned = AtomicBool::new(false);
+        let created = Created::new();
+        let specialisation = Mutex::new(None);
+        Self { name, file, line, source, compiles, pure: false, versions, warned, created, specialisation }
+    }
+
+    /// The same function, of which the user says that only its arguments decide what is built.
+    pub const fn pure(mut self) -> Self {
+        self.pure = true;
+        self
+    }
+
+    /// Whether only arguments decide what is built, so that the trace itself can be skipped.
+    pub fn is_pure(&self) -> bool {
+        self.pure
+    }
+
+    /// The name, for messages and reports.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Where it is defined.
+    pub fn site(&self) -> Site {
+        Site { file: self.file, line: self.line, source: self.source }
+    }
+
+    /// Number of compiled versions.
+    pub fn versions(&self) -> usize {
+        self.versions.len()
+    }
+
+    /// Drops all compiled versions, so that host values are read anew.
+    pub fn retrace(&self) {
+        self.versions.clear();
+    }
+
+    /// Begins a call: `sign` shows all arguments to its sink.
+    #[track_caller]
+    #[inline]
+    pub fn begin(&'static self, monomorph: TypeKey, sign: impl Fn(&mut Sink<'_>)) -> Call {
+        let mut call = self.call(monomorph, Location::caller());
+        if call.is_signed() {
+            sign(&mut Sink::signing(&mut call.signature));
+            if call.find() {
+                return call;
+            }
+        }
+        call.prepare(&sign);
+        call
+    }
+
+    /// Begins a call that becomes, in a trace, a call of a graph of its own, as calls of cells do.
+    #[track_caller]
+    #[inline]
+    pub fn begin_graph(&'static self, monomorph: TypeKey, marks: Marks, sign: impl Fn(&mut Sink<'_>)) -> Call {
+        match Tracer::current() {
+            Some(tracer) => self.begin_in_trace(tracer, monomorph, marks, Location::caller(), &sign),
+            None => self.begin(monomorph, sign),
+        }
+    }
+
+    fn begin_in_trace(
+        &'static self,
+        tracer: Rc<Tracer>,
+        monomorph: TypeKey,
+        marks: Marks,
+        location: &'static Location<'static>,
+        sign: Sign<'_>,
+    ) -> Call {
+        let pattern = marks.lazy_inline.then(|| {
+            let mut pattern = Pattern::new(&tracer, [std::ptr::from_ref(self) as u64, monomorph.bits()]);
+            sign(&mut Sink::new(&mut pattern));
+            pattern
+        });
+        let path = cell_path(tracer.id(), sign);
+        let state = State::Graph(Box::new(GraphCall { tracer, pattern, no_inline: marks.no_inline }), path);
+        Call {
+            function: self,
+            location,
+            settings: context::settings(),
+            mode: DispatchMode::Trace,
+            monomorph,
+            signature: Pooled::empty(),
+            state,
+            donates: false,
+        }
+    }
+
+    /// A call whose arguments are still to be signed, if they are at all.
+    fn call(&'static self, monomorph: TypeKey, location: &'static Location<'static>) -> Call {
+        let (mode, settings) = (dispatch_mode(), context::settings());
+        let compiles = match self.compiles {
+            Compiles::Everywhere => settings.jit,
+            Compiles::InGraphMode => settings.jit && settings.mode == Mode::Graph,
+            Compiles::Never => false,
+        };
+        // Between an eager clear and get every op's result is looked at.
+        let compiles = compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched();
+        let mut signature = Pooled::empty();
+        let state = match compiles {
+            true => {
+                signature.fixed(monomorph.bits());
+                signature.fixed(settings.key());
+                State::Unknown
+            }
+            false => State::Eager,
+        };
+        Call { function: self, location, settings, mode, monomorph, signature, state, donates: false }
+    }
+
+    /// Says once which argument makes the function compile again and again.
+    fn warn_of_variation(&self, call: &Call, sign: Sign<'_>) {
+        if self.versions() < MANY_VERSIONS || self.warned.load(Ordering::Relaxed) {
+            return;
+        }
+        let warning = self.versions.arguments(|all| warning(self.name, all, &call.signature, sign));
+        if let Some(warning) = warning
+            && !self.warned.swap(true, Ordering::Relaxed)
+        {
+            warn(warning.at_line(&format!("{}:{}", self.file, self.line)));
+        }
+    }
+}
+
+/// A call of a compiled function between its begin and its result.
+pub struct Call {
+    function: &'static JitFn,
+    location: &'static Location<'static>,
+    settings: Settings,
+    mode: DispatchMode,
+    monomorph: TypeKey,
+    signature: Pooled,
+    state: State,
+    /// Whether arguments are given up.
+    donates: bool,
+}
+
+enum State {
+    /// The signature is not complete, or no version was looked for.
+    Unknown,
+    /// The body runs as plain Rust with eager ops.
+    Eager,
+    /// The body runs inside the trace of its caller, as the call of the cell at this path.
+    Inline(Option<Rc<str>>),
+    /// The body is a graph of its own in the trace of its caller; a cell is at this path.
+    Graph(Box<GraphCall>, Option<Rc<str>>),
+    /// A version exists.
+    Ready(Arc<Version>),
+    /// The body is traced.
+    Trace(Box<Tracing>),
+    /// The arguments do not fit what is declared of them; given out once.
+    Refused(Option<Error>),
+}
+
+impl Call {
+    #[inline]
+    fn is_signed(&self) -> bool {
+        matches!(self.state, State::Unknown)
+    }
+
+    /// Looks for the version that the signature names; says whether no more is to be done.
+    fn find(&mut self) -> bool {
+        if let Some(error) = self.signature.refused() {
+            let error = error.with_op(self.function.name).at(self.location);
+            self.state = State::Refused(Some(error));
+            return true;
+        }
+        match self.function.versions.find(&self.signature) {
+            Some(version) if !version.untraced || self.mode != DispatchMode::Tape => {
+                self.state = State::Ready(version);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Prepares a call for which there is no version.
+    #[cold]
+    fn prepare(&mut self, sign: Sign<'_>) {
+        self.state = match self.state {
+            State::Unknown => self.trace(sign),
+            _ if self.mode == DispatchMode::Trace => {
+                State::Inline(Tracer::current().and_then(|it| cell_path(it.id(), sign)))
+            }
+            _ => State::Eager,
+        };
+    }
+
+    /// Begins the trace of the body.
+    fn trace(&self, sign: Sign<'_>) -> State {
+        let function = self.function;
+        function.warn_of_variation(self, sign);
+        let tracer = Tracer::new(function.name);
+        let tensors = self.signature.tensors();
+        tensors.iter().zip(self.signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
+        let mut facts = Facts::default();
+        sign(&mut Sink::new(&mut facts));
+        let path = cell_path(tracer.id(), sign);
+        let pure = self.place(sign);
+        let stored = pure.as_ref().and_then(|it| self.stored(it));
+        State::Trace(Box::new(Tracing { tracer, path, facts, pure, stored }))
+    }
+
+    /// The result of a version that exists already.
+    #[track_caller]
+    pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
+        let result = match &mut self.state {
+            State::Ready(version) => run(version, &mut self.signature, self.donates),
+            State::Graph(graph, _) => return graph.known(self.location).map(R::join),
+            State::Trace(_) => run(&*self.restore::<R>()?, &mut self.signature, self.donates),
+            State::Refused(error) => return error.take().map(R::refuse),
+            State::Unknown | State::Eager | State::Inline(_) => return None,
+        };
+        Some(result.map_or_else(R::refuse, R::join))
+    }
+
+    /// As [`Call::cached`], with arguments that are given up: results may take their memory. They
+    /// stay where the body has to run.
+    #[track_caller]
+    pub fn donating<R: JitReturn>(&mut self, arguments: &mut Option<impl Sized>) -> Option<R> {
+        self.donates = true;
+        if let State::Ready(_) = &self.state {
+            *arguments = None;
+        }
+        self.cached()
+    }
+
+    /// A given up argument as the body has to see it.
+    #[track_caller]
+    pub fn take<T: Tree>(&mut self, argument: T) -> T {
+        let entered = match self.enter(&argument) {
+            Entered::Given(_) => None,
+            Entered::Traced(traced) => Some(*traced),
+        };
+        entered.unwrap_or(argument)
+    }
+
+    /// The tracer that the body runs in, where it is traced.
+    pub(super) fn tracer(&self) -> Option<Rc<Tracer>> {
+        match &self.state {
+            State::Trace(tracing) => Some(tracing.tracer.clone()),
+            _ => None,
+        }
+    }
+
+    /// An argument as the body has to see it.
+    #[track_caller]
+    pub fn enter<'a, T: Arg + ?Sized>(&mut self, arg: &'a T) -> Entered<'a, T> {
+        let State::Trace(tracing) = &self.state else { return Entered::Given(arg) };
+        let mut next = |it: &Tensor| match tracing.tracer.value(it) {
+            Ok(value) => value,
+            Err(error) => raise(error),
+        };
+        arg.enter(&mut next).map_or(Entered::Given(arg), Entered::Traced)
+    }
+
+    /// The result of running `body`: traced and compiled, or as it stands.
+    #[track_caller]
+    pub fn finish<R: JitReturn>(mut self, body: impl FnOnce() -> R) -> R {
+        let (name, location) = (self.function.name, self.location);
+        let body = |path| in_call(name, path, location, body);
+        let created = &self.function.created;
+        match std::mem::replace(&mut self.state, State::Eager) {
+            State::Inline(path) => body(path),
+            State::Graph(graph, path) => {
+                graph.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join)
+            }
+            State::Eager => with_created(created, self.monomorph.bits(), || R::run(|| body(None))),
+            State::Ready(version) => run(&version, &mut self.signature, self.donates).map_or_else(R::refuse, R::join),
+            State::Trace(tracing) => self.compile(*tracing, body),
+            State::Unknown | State::Refused(_) => unreachable!("such a call ends before its body"),
+        }
+    }
+}
+
+/// Runs a version. Arguments that are given up are the signature's by now.
+#[track_caller]
+fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates: bool) -> Result<T> {
+    match donates {
+        true => version.run_donating(signature.take_tensors()),
+        false => version.run(signature.tensors()),
+    }
+}

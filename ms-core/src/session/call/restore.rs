@@ -1,0 +1,87 @@
+//! Versions of pure functions that another process traced.
+
+use super::super::compiled::{Compiled, configuration};
+use super::super::disk::Place;
+use super::super::pure::{Input, PureEntry, PurePlace};
+use super::version::{Parts, Source, Version};
+use super::{Call, JitReturn, Sign, State};
+use crate::error::{Code, Error, warn};
+use crate::tensor::{DispatchMode, Parameter, Tensor};
+use crate::trace::Tree;
+use std::sync::Arc;
+
+/// What another process traced.
+pub(super) struct Stored {
+    entry: PureEntry,
+    compiled: Arc<Compiled>,
+}
+
+impl Call {
+    /// Where the cache has the function, if it is pure.
+    pub(super) fn place(&self, sign: Sign<'_>) -> Option<PurePlace> {
+        let function = self.function;
+        if !function.pure || self.mode == DispatchMode::Tape {
+            return None;
+        }
+        let configuration = configuration(self.settings.precision);
+        PurePlace::of(function.name, self.monomorph, function.site(), &configuration, sign)
+    }
+
+    /// What another process traced.
+    pub(super) fn stored(&self, place: &PurePlace) -> Option<Stored> {
+        // Who wants results to be verified wants them traced.
+        if Place::verifies() {
+            return None;
+        }
+        let entry = place.get(self.signature.tensors().len())?;
+        let at = Place::with_key(place.disk.clone(), entry.compiled()?);
+        let outputs = entry.results.checked_add(entry.writes.len())?;
+        let compiled = Compiled::stored(at, self.settings.precision, entry.inputs.len(), outputs)?;
+        Some(Stored { entry, compiled })
+    }
+
+    /// The version that another process traced, if its result can be made again.
+    pub(super) fn restore<R: JitReturn>(&mut self) -> Option<Arc<Version>> {
+        let State::Trace(tracing) = &mut self.state else { return None };
+        let (Stored { entry, compiled }, place) = (tracing.stored.take()?, tracing.pure.as_ref()?);
+        let slot = |at: &usize| place.parameters[*at].clone();
+        let (mut words, mut left) = (entry.template.iter().copied(), entry.results);
+        let mut next = || {
+            left = left.checked_sub(1)?;
+            Some(Tensor::scalar(0.0))
+        };
+        let template = R::Tree::restore(&mut words, &mut next)?;
+        if left > 0 || words.next().is_some() {
+            return None;
+        }
+        let input = |it: &Input| match it {
+            Input::Argument(at) => Source::Argument(*at),
+            Input::Slot(at) => Source::Slot(slot(at)),
+        };
+        let inputs = entry.inputs.iter().map(input).collect();
+        let writes: Vec<Parameter> = entry.writes.iter().map(slot).collect();
+        let parts = Parts { compiled, inputs, writes, untraced: true, template };
+        let version = Arc::new(Version::new(&self.signature, parts));
+        self.insert(&version);
+        Some(version)
+    }
+
+    /// Keeps a version of a pure function for later processes, where only its arguments and their
+    /// parameters occur in it.
+    pub(super) fn keep<T>(place: PurePlace, parts: &Parts<T>, results: usize, words: Vec<u64>) {
+        let input = |it: &Source| match it {
+            Source::Argument(at) => Some(Input::Argument(*at)),
+            Source::Slot(parameter) => place.position(parameter).map(Input::Slot),
+            Source::Captured(_) => None,
+        };
+        let inputs: Option<Vec<Input>> = parts.inputs.iter().map(input).collect();
+        let writes: Option<Vec<usize>> = parts.writes.iter().map(|it| place.position(it)).collect();
+        let (Some(inputs), Some(writes), Some(key)) = (inputs, writes, parts.compiled.key()) else { return };
+        let compiled = key.as_bytes().to_vec();
+        if Place::verifies() && place.get(usize::MAX).is_some_and(|it| it.compiled != compiled) {
+            let message = "a function is declared pure and is now traced to another graph than before";
+            warn(Error::new(Code::Cache, message).help("remove `pure`, or pass what it reads as an argument"));
+        }
+        place.put(PureEntry { compiled, inputs, writes, results, template: words });
+    }
+}

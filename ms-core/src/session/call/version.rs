@@ -1,0 +1,259 @@
+//! The compiled versions of a function, and their runs.
+
+use super::super::compiled::Compiled;
+use crate::error::Result;
+use crate::ops;
+use crate::tensor::{Array, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, dispatch_mode};
+use crate::trace::{Signature, Tree};
+use rustc_hash::{FxBuildHasher, FxHashMap};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The versions of a function.
+pub(super) struct Versions {
+    table: RwLock<Table>,
+    /// The position of the version that was called last.
+    recent: AtomicUsize,
+}
+
+struct Table {
+    all: Vec<Arc<Version>>,
+    /// Positions by the hash of the signature.
+    by_hash: FxHashMap<u64, SmallVec<[usize; 1]>>,
+}
+
+impl Versions {
+    /// None.
+    pub const fn new() -> Self {
+        let table = Table { all: Vec::new(), by_hash: FxHashMap::with_hasher(FxBuildHasher) };
+        Self { table: RwLock::new(table), recent: AtomicUsize::new(0) }
+    }
+
+    /// Number of versions.
+    pub fn len(&self) -> usize {
+        self.read(|it| it.all.len())
+    }
+
+    /// Drops them all.
+    pub fn clear(&self) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        table.by_hash.clear();
+        let old = std::mem::take(&mut table.all);
+        drop(table);
+        drop(old);
+    }
+
+    /// The types of the tensors among the arguments of each.
+    pub fn arguments<R>(&self, f: impl FnOnce(&[&[Type]]) -> R) -> R {
+        self.read(|it| f(&it.all.iter().map(|it| &*it.arguments).collect::<Vec<_>>()))
+    }
+
+    fn read<R>(&self, f: impl FnOnce(&Table) -> R) -> R {
+        f(&self.table.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The version for a signature.
+    pub fn find(&self, signature: &Signature) -> Option<Arc<Version>> {
+        let words = signature.words();
+        self.read(|table| {
+            // Comparing all words takes less time than hashing them.
+            let recent = self.recent.load(Ordering::Relaxed);
+            if let Some(version) = table.all.get(recent)
+                && *version.signature == *words
+            {
+                return Some(version.clone());
+            }
+            let fits = |&&at: &&usize| *table.all[at].signature == *words;
+            let at = *table.by_hash.get(&signature.hash())?.iter().find(fits)?;
+            self.recent.store(at, Ordering::Relaxed);
+            Some(table.all[at].clone())
+        })
+    }
+
+    /// Adds a version, in the place of one of the same signature.
+    pub fn insert(&self, version: Arc<Version>, hash: u64) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let Table { all, by_hash } = &mut *table;
+        let bucket = by_hash.entry(hash).or_default();
+        // One that was not traced may have been here until a derivative was asked for.
+        match bucket.iter().find(|&&at| all[at].signature == version.signature) {
+            Some(&at) => all[at] = version,
+            None => {
+                bucket.push(all.len());
+                all.push(version);
+            }
+        }
+    }
+}
+
+/// Where an input of a version comes from at a call.
+pub(super) enum Source {
+    /// The argument of that position.
+    Argument(usize),
+    /// The value of a parameter.
+    Slot(Parameter),
+    /// A tensor that the function captured.
+    Captured(Tensor),
+}
+
+/// Where an input of a version is found when it runs.
+enum Place {
+    Argument(usize),
+    Captured(usize),
+    /// Among the values of the slots that are only read.
+    Read(usize),
+    /// Among those of the slots that the version writes.
+    Written(usize),
+}
+
+/// A compiled function for one signature.
+pub(super) struct Version {
+    signature: Box<[u64]>,
+    /// The types of the tensors among the arguments.
+    arguments: Box<[Type]>,
+    compiled: Arc<Compiled>,
+    inputs: Box<[Place]>,
+    captured: Vec<Tensor>,
+    /// Slots that it reads and does not write.
+    reads: Option<Gathered>,
+    /// Slots that it reads and writes.
+    changes: Vec<Parameter>,
+    writes: Vec<Parameter>,
+    /// Those whose values matter, in the order of their identities, so that two runs never wait
+    /// for each other.
+    locks: Vec<Parameter>,
+    /// Whether another process traced it, so that it has no derivatives.
+    pub untraced: bool,
+    /// The traced result, whose tensors are replaced by those of a run.
+    template: Box<dyn Any + Send + Sync>,
+}
+
+/// What a [`Version`] is made of.
+pub(super) struct Parts<T> {
+    /// The graph.
+    pub compiled: Arc<Compiled>,
+    /// What its inputs are.
+    pub inputs: Vec<Source>,
+    /// The parameters that take its last outputs.
+    pub writes: Vec<Parameter>,
+    /// Whether another process traced it.
+    pub untraced: bool,
+    /// The result.
+    pub template: T,
+}
+
+impl Version {
+    /// The version for a signature.
+    pub fn new<T: Tree + Send + Sync + 'static>(signature: &Signature, parts: Parts<T>) -> Self {
+        let Parts { compiled, inputs, writes, untraced, template } = parts;
+        let (mut captured, mut reads, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        let written: rustc_hash::FxHashSet<u64> = writes.iter().map(Parameter::id).collect();
+        let mut place = |source| {
+            fn add<T>(to: &mut Vec<T>, it: T) -> usize {
+                to.push(it);
+                to.len() - 1
+            }
+            match source {
+                Source::Argument(at) => Place::Argument(at),
+                Source::Captured(tensor) => Place::Captured(add(&mut captured, tensor)),
+                Source::Slot(it) if written.contains(&it.id()) => Place::Written(add(&mut changes, it)),
+                Source::Slot(it) => Place::Read(add(&mut reads, it)),
+            }
+        };
+        let inputs = inputs.into_iter().map(&mut place).collect();
+        let mut locks: Vec<Parameter> = writes.iter().filter(|it| *it != ops::order()).cloned().collect();
+        locks.sort_by_key(Parameter::id);
+        Self {
+            signature: signature.words().into(),
+            arguments: signature.types().into(),
+            compiled,
+            inputs,
+            captured,
+            reads: (!reads.is_empty()).then(|| Gathered::new(reads)),
+            changes,
+            writes,
+            locks,
+            untraced,
+            template: Box::new(template),
+        }
+    }
+
+    /// Runs it on the tensors among the arguments.
+    ///
+    /// # Errors
+    /// What an op refuses while running.
+    #[track_caller]
+    pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Result<T> {
+        let _alone = self.lock();
+        match dispatch_mode() {
+            DispatchMode::Eager => self.result(self.outputs(arguments)?, false),
+            _ => self.result(self.compiled.call(&self.gather(arguments))?, true),
+        }
+    }
+
+    /// As [`Version::run`], with arguments that are given up.
+    ///
+    /// # Errors
+    /// As for [`Version::run`].
+    #[track_caller]
+    pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Result<T> {
+        let _alone = self.lock();
+        let inputs = self.gather(&arguments);
+        drop(arguments);
+        self.result(self.compiled.call_owned(inputs)?, true)
+    }
+
+    /// Locks what it writes: from its first read of a slot to its last write, a run is alone with it.
+    fn lock(&self) -> SmallVec<[impl Sized + '_; 4]> {
+        self.locks.iter().map(Parameter::lock).collect()
+    }
+
+    /// Writes the slots, and gives the result.
+    #[track_caller]
+    fn result<T: Tree + 'static>(&self, outputs: Outputs, dispatched: bool) -> Result<T> {
+        let mut outputs = outputs.into_iter();
+        let template = self.template.downcast_ref::<T>().expect("the signature holds the result's type");
+        let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));
+        for (parameter, value) in self.writes.iter().zip(outputs) {
+            // A dispatcher sees all writes; by themselves, only values of another type are refused.
+            if dispatched {
+                parameter.try_set(&value)?;
+            } else if let Err(value) = parameter.try_store(value) {
+                parameter.try_set(&value)?;
+            }
+        }
+        Ok(result)
+    }
+
+    /// The outputs where no dispatcher has other values of slots, or keeps a record.
+    fn outputs(&self, arguments: &[Tensor]) -> Result<Outputs> {
+        let read = self.reads.as_ref().map(Gathered::values);
+        let read = read.as_deref().unwrap_or_default();
+        let written: SmallVec<[Tensor; 4]> = self.changes.iter().map(Parameter::load).collect();
+        let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
+        for place in &self.inputs {
+            let tensor = match *place {
+                Place::Argument(at) => &arguments[at],
+                Place::Captured(at) => &self.captured[at],
+                Place::Read(at) => &read[at],
+                Place::Written(at) => &written[at],
+            };
+            inputs.push(tensor.array()?);
+        }
+        self.compiled.run_arrays(&inputs)
+    }
+
+    /// The inputs by way of the dispatcher.
+    fn gather(&self, arguments: &[Tensor]) -> Vec<Tensor> {
+        let read: &[Parameter] = self.reads.as_ref().map(Gathered::slots).unwrap_or_default();
+        let input = |place: &Place| match *place {
+            Place::Argument(at) => arguments[at].clone(),
+            Place::Captured(at) => self.captured[at].clone(),
+            Place::Read(at) => read[at].value(),
+            Place::Written(at) => self.changes[at].value(),
+        };
+        self.inputs.iter().map(input).collect()
+    }
+}

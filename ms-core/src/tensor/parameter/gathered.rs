@@ -1,0 +1,101 @@
+//! The values of many slots at once.
+
+use super::{Parameter, Slot};
+use crate::tensor::Tensor;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+
+/// The values of some slots, gathered once and kept until one of the slots is written.
+///
+/// What is kept is what the slots hold at this moment: it needs no memory of its own, and no value
+/// that was replaced lives on in it.
+pub struct Gathered {
+    slots: Vec<Parameter>,
+    kept: Arc<RwLock<Kept>>,
+}
+
+#[derive(Default)]
+struct Kept {
+    values: Option<Arc<[Tensor]>>,
+    /// How often a write has ended what was kept.
+    writes: u64,
+}
+
+/// What a slot holds.
+pub(super) struct Held {
+    value: Tensor,
+    /// Where it is kept among the values of other slots.
+    kept: Vec<Weak<RwLock<Kept>>>,
+}
+
+impl Gathered {
+    /// Of these slots, which are gathered when they are first asked for.
+    pub fn new(slots: Vec<Parameter>) -> Self {
+        Self { slots, kept: Arc::default() }
+    }
+
+    /// The slots.
+    pub fn slots(&self) -> &[Parameter] {
+        &self.slots
+    }
+
+    /// What the slots hold, in their order, by-passing the dispatcher.
+    pub fn values(&self) -> Arc<[Tensor]> {
+        let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
+        match &kept.values {
+            Some(values) => values.clone(),
+            None => {
+                let writes = kept.writes;
+                drop(kept);
+                self.gather(writes)
+            }
+        }
+    }
+
+    /// Gathers the values, and keeps them unless a slot was written since `writes` was read.
+    #[cold]
+    fn gather(&self, writes: u64) -> Arc<[Tensor]> {
+        let value = |it: &Parameter| {
+            let Slot { held, .. } = &*it.0;
+            held.write().unwrap_or_else(PoisonError::into_inner).kept_in(&self.kept)
+        };
+        let values: Arc<[Tensor]> = self.slots.iter().map(value).collect();
+        let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
+        if kept.writes == writes {
+            kept.values = Some(values.clone());
+        }
+        values
+    }
+}
+
+impl Held {
+    pub fn new(value: Tensor) -> Self {
+        Self { value, kept: Vec::new() }
+    }
+
+    #[inline]
+    pub fn value(&self) -> &Tensor {
+        &self.value
+    }
+
+    /// The value, which `kept` is told of when it is replaced.
+    fn kept_in(&mut self, kept: &Arc<RwLock<Kept>>) -> Tensor {
+        if !self.kept.iter().any(|it| std::ptr::eq(it.as_ptr(), Arc::as_ptr(kept))) {
+            self.kept.retain(|it| it.strong_count() > 0);
+            self.kept.push(Arc::downgrade(kept));
+        }
+        self.value.clone()
+    }
+
+    /// Replaces the value. Who reads the slot after this finds the new one everywhere. Gives the old
+    /// one, and what was kept of it, to be dropped when nobody waits for the slot.
+    pub fn replace(&mut self, value: Tensor) -> (Tensor, Vec<Arc<[Tensor]>>) {
+        let ended = |it: Weak<RwLock<Kept>>| {
+            let kept = it.upgrade()?;
+            let mut kept = kept.write().unwrap_or_else(PoisonError::into_inner);
+            kept.writes += 1;
+            kept.values.take()
+        };
+        let ended = self.kept.drain(..).filter_map(ended).collect();
+        (std::mem::replace(&mut self.value, value), ended)
+    }
+}

@@ -1,0 +1,202 @@
+//! Arguments without parts: tensors, parameters, host values.
+
+use super::{Arg, Sink, Tree};
+use crate::tensor::{Parameter, Tensor};
+use std::hash::BuildHasher;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether a layer trains or evaluates, shared by its clones. Part of the key.
+#[derive(Clone, Debug)]
+pub struct Training(Arc<AtomicBool>);
+
+impl Training {
+    /// Whether it trains.
+    #[inline]
+    pub fn get(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets whether it trains.
+    pub fn set(&self, yes: bool) {
+        self.0.store(yes, Ordering::Relaxed);
+    }
+}
+
+impl Default for Training {
+    /// Training.
+    fn default() -> Self {
+        Self(Arc::new(AtomicBool::new(true)))
+    }
+}
+
+impl Arg for Training {
+    #[inline]
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.training(self);
+    }
+}
+
+/// A host value that never changes: hashed once, when it is made.
+#[derive(Clone, Debug)]
+pub struct Frozen<T> {
+    value: T,
+    hash: u64,
+}
+
+impl<T: std::hash::Hash> Frozen<T> {
+    /// Takes the value.
+    pub fn new(value: T) -> Self {
+        let hash = rustc_hash::FxBuildHasher.hash_one(&value);
+        Self { value, hash }
+    }
+}
+
+impl<T> Deref for Frozen<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> Arg for Frozen<T> {
+    #[inline]
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.fixed(self.hash);
+    }
+}
+
+impl Arg for Tensor {
+    #[inline]
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.tensor(self);
+    }
+
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        Some(Box::new(next(self)))
+    }
+}
+
+impl Tree for Tensor {
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        next(self)
+    }
+
+    fn store(&self, _: &mut Vec<u64>) -> bool {
+        true
+    }
+
+    fn restore(_: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        next()
+    }
+}
+
+impl Arg for Parameter {
+    #[inline]
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.parameter(self);
+    }
+}
+
+impl Arg for crate::ops::FloatStatus {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.parameter(self.state());
+    }
+}
+
+macro_rules! fixed {
+    ($show:ident; $($ty:ty => |$it:ident| $bits:expr, |$word:ident| $back:expr;)*) => {$(
+        impl Arg for $ty {
+            #[inline]
+            fn visit(&self, sink: &mut Sink<'_>) {
+                let $it = *self;
+                sink.$show($bits);
+            }
+        }
+        impl Tree for $ty {
+            fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+                *self
+            }
+
+            fn store(&self, words: &mut Vec<u64>) -> bool {
+                let $it = *self;
+                words.push($bits);
+                true
+            }
+
+            fn restore(
+                words: &mut dyn Iterator<Item = u64>,
+                _: &mut dyn FnMut() -> Option<Tensor>,
+            ) -> Option<Self> {
+                let $word = words.next()?;
+                $back
+            }
+        }
+    )*};
+}
+
+fixed! {
+    float;
+    f32 => |it| it.to_bits() as u64, |word| Some(Self::from_bits(word as u32));
+    f64 => |it| it.to_bits(), |word| Some(Self::from_bits(word));
+}
+
+fixed! {
+    fixed;
+    bool => |it| it as u64, |word| Some(word != 0);
+    char => |it| it as u64, |word| Self::from_u32(word as u32);
+    i8 => |it| it as u64, |word| Some(word as i8);
+    i16 => |it| it as u64, |word| Some(word as i16);
+    i32 => |it| it as u64, |word| Some(word as i32);
+    i64 => |it| it as u64, |word| Some(word as i64);
+    isize => |it| it as u64, |word| Some(word as isize);
+    u8 => |it| it as u64, |word| Some(word as u8);
+    u16 => |it| it as u64, |word| Some(word as u16);
+    u32 => |it| it as u64, |word| Some(word as u32);
+    u64 => |it| it, |word| Some(word);
+    usize => |it| it as u64, |word| Some(word as usize);
+    crate::tensor::DType => |it| it as u64, |word| Self::ALL.get(word as usize).copied();
+    () => |_it| 0, |_word| Some(());
+}
+
+/// Shows a string: its length and its bytes, eight at a time.
+fn visit_str(text: &str, sink: &mut Sink<'_>) {
+    sink.fixed(text.len() as u64);
+    for chunk in text.as_bytes().chunks(8) {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        sink.fixed(u64::from_le_bytes(word));
+    }
+}
+
+impl Arg for str {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        visit_str(self, sink);
+    }
+}
+
+impl Arg for String {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        visit_str(self, sink);
+    }
+}
+
+impl Tree for String {
+    fn rebuild(&self, _: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
+        self.clone()
+    }
+
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        words.push(self.len() as u64);
+        words.extend(self.bytes().map(u64::from));
+        true
+    }
+
+    fn restore(words: &mut dyn Iterator<Item = u64>, _: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        let len = words.next()?;
+        let bytes = (0..len).map(|_| words.next().map(|it| it as u8)).collect::<Option<Vec<u8>>>()?;
+        Self::from_utf8(bytes).ok()
+    }
+}

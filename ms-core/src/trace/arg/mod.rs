@@ -1,0 +1,73 @@
+//! What compiled functions take and give: values that can be looked into.
+
+mod containers;
+mod leaf;
+mod sink;
+
+pub use leaf::{Frozen, Training};
+pub use sink::{Name, Sink, Size, Sizes, Visitor};
+
+use crate::tensor::{Parameter, Tensor};
+
+/// A value that a compiled function can take: its tensors and parameters become inputs, its
+/// other content becomes part of the key.
+///
+/// Implemented for tensors, parameters, integers, floats, bools, strings and containers of
+/// them, by `#[cell]` for networks and by `#[derive(Tree)]` for structures of tensors.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be part of a compiled function or a cell",
+    label = "neither tensors nor a host value that can be hashed",
+    note = "MS050: derive `Tree` or `Static` for it, wrap it in `Frozen`, or mark the field `#[cell(skip)]`"
+)]
+pub trait Arg {
+    /// Shows everything inside to `sink`, always in the same order.
+    fn visit(&self, sink: &mut Sink<'_>);
+
+    /// This value with other tensors inside; nothing where the value enters a trace as it is,
+    /// because its tensors are found by identity (cells) or there are none.
+    fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
+        let _ = next;
+        None
+    }
+}
+
+/// A structure of tensors that can be rebuilt with other tensors in the same places.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a structure of tensors",
+    label = "not a tensor, nor a container or structure of tensors",
+    note = "MS051: derive `Tree` for it"
+)]
+pub trait Tree: Arg + Clone {
+    /// The same structure; each tensor is replaced by what `next` makes of it, in the order of
+    /// [`Arg::visit`].
+    fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self;
+
+    /// Tells what the structure is besides its tensors, as words from which [`Tree::restore`]
+    /// makes it again; says whether it can be told.
+    fn store(&self, words: &mut Vec<u64>) -> bool {
+        let _ = words;
+        false
+    }
+
+    /// The structure that these words tell, with tensors of `next`; nothing where they tell none,
+    /// or where there are too few.
+    fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
+        let _ = (words, next);
+        None
+    }
+}
+
+/// The tensors of a structure, in order.
+pub fn leaves(tree: &impl Arg) -> Vec<Tensor> {
+    struct Leaves(Vec<Tensor>);
+    impl Visitor for Leaves {
+        fn tensor(&mut self, tensor: &Tensor) {
+            self.0.push(tensor.clone());
+        }
+        fn parameter(&mut self, _: &Parameter) {}
+        fn fixed(&mut self, _: u64) {}
+    }
+    let mut found = Leaves(Vec::new());
+    tree.visit(&mut Sink::new(&mut found));
+    found.0
+}

@@ -1,0 +1,199 @@
+//! Where arguments show what is inside of them.
+
+use super::Training;
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::signature::Signature;
+use std::fmt;
+
+/// What an [`Arg`](super::Arg) shows its parts to: a [`Visitor`], or the signature of a call.
+///
+/// A signature is made at every call. It takes what it needs without a dispatched call per part,
+/// and the names of parts cost it nothing.
+pub struct Sink<'a>(To<'a>);
+
+enum To<'a> {
+    Signature(&'a mut Signature),
+    Visitor(&'a mut dyn Visitor),
+}
+
+impl<'a> Sink<'a> {
+    /// What shows everything to `visitor`.
+    pub fn new(visitor: &'a mut dyn Visitor) -> Self {
+        Self(To::Visitor(visitor))
+    }
+
+    /// What adds everything to `signature`.
+    pub fn signing(signature: &'a mut Signature) -> Self {
+        Self(To::Signature(signature))
+    }
+}
+
+impl Sink<'_> {
+    /// A tensor.
+    #[inline]
+    pub fn tensor(&mut self, tensor: &Tensor) {
+        match &mut self.0 {
+            To::Signature(it) => it.tensor(tensor),
+            To::Visitor(it) => it.tensor(tensor),
+        }
+    }
+
+    /// A parameter.
+    #[inline]
+    pub fn parameter(&mut self, parameter: &Parameter) {
+        match &mut self.0 {
+            To::Signature(it) => it.parameter(parameter),
+            To::Visitor(it) => it.parameter(parameter),
+        }
+    }
+
+    /// A host value, or a part of one: number of elements, discriminant, bits.
+    #[inline]
+    pub fn fixed(&mut self, bits: u64) {
+        match &mut self.0 {
+            To::Signature(it) => it.fixed(bits),
+            To::Visitor(it) => it.fixed(bits),
+        }
+    }
+
+    /// A float, by its bits.
+    #[inline]
+    pub fn float(&mut self, bits: u64) {
+        match &mut self.0 {
+            To::Signature(it) => it.fixed(bits),
+            To::Visitor(it) => it.float(bits),
+        }
+    }
+
+    /// Whether a cell trains.
+    #[inline]
+    pub fn training(&mut self, flag: &Training) {
+        match &mut self.0 {
+            To::Signature(it) => it.fixed(flag.get() as u64),
+            To::Visitor(it) => it.training(flag),
+        }
+    }
+
+    /// The sizes that are declared for the tensors that follow; nothing for those that are not.
+    #[inline]
+    pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
+        match &mut self.0 {
+            To::Signature(it) => it.sizes(sizes),
+            To::Visitor(it) => it.sizes(sizes),
+        }
+    }
+
+    /// An argument of a call begins.
+    #[inline]
+    pub fn argument(&mut self, name: &'static str) {
+        if let To::Visitor(it) = &mut self.0 {
+            it.argument(name);
+        }
+    }
+
+    /// What is shown from here on, up to the end of the part, belongs to a cell of this type at
+    /// this address.
+    #[inline]
+    pub fn cell(&mut self, name: &'static str, address: usize) {
+        if let To::Visitor(it) = &mut self.0 {
+            it.cell(name, address);
+        }
+    }
+
+    /// A field or an element begins.
+    #[inline]
+    pub fn begin(&mut self, name: Name<'_>) {
+        if let To::Visitor(it) = &mut self.0 {
+            it.begin(name);
+        }
+    }
+
+    /// It ends.
+    #[inline]
+    pub fn end(&mut self) {
+        if let To::Visitor(it) = &mut self.0 {
+            it.end();
+        }
+    }
+}
+
+/// Sees what is inside an [`Arg`](super::Arg), part by part: the methods are those of [`Sink`].
+pub trait Visitor {
+    /// A tensor.
+    fn tensor(&mut self, tensor: &Tensor);
+
+    /// A parameter.
+    fn parameter(&mut self, parameter: &Parameter);
+
+    /// A host value, or a part of one.
+    fn fixed(&mut self, bits: u64);
+
+    /// A float.
+    fn float(&mut self, bits: u64) {
+        self.fixed(bits);
+    }
+
+    /// Whether a cell trains.
+    fn training(&mut self, flag: &Training) {
+        self.fixed(flag.get() as u64);
+    }
+
+    /// The sizes that are declared for the tensors that follow.
+    fn sizes(&mut self, sizes: Option<&'static Sizes>) {
+        let _ = sizes;
+    }
+
+    /// An argument of a call begins.
+    fn argument(&mut self, name: &'static str) {
+        let _ = name;
+    }
+
+    /// What follows belongs to a cell.
+    fn cell(&mut self, name: &'static str, address: usize) {
+        let _ = (name, address);
+    }
+
+    /// A field or an element begins.
+    fn begin(&mut self, name: Name<'_>) {
+        let _ = name;
+    }
+
+    /// It ends.
+    fn end(&mut self) {}
+}
+
+/// The sizes of an argument, as `#[jit(dims(x = [batch, _]))]` declares them.
+#[derive(Debug)]
+pub struct Sizes {
+    /// The name of the argument.
+    pub argument: &'static str,
+    /// One for each axis.
+    pub axes: &'static [Size],
+}
+
+/// The size of one axis of an argument.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Size {
+    /// Part of the key: every size compiles a version of its own. Written `_`.
+    Fixed,
+    /// A symbol, whose size each call fixes. Written as a name.
+    Symbol(&'static str),
+}
+
+/// The name of a part: `fc1`, or `[3]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name<'a> {
+    /// A field.
+    Field(&'a str),
+    /// An element.
+    Index(usize),
+}
+
+impl fmt::Display for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(name) => f.write_str(name),
+            Self::Index(i) => write!(f, "[{i}]"),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! What tells the versions of a compiled function apart.
+
+use super::arg::{Size, Sizes};
+use crate::error::{Code, Error};
+use crate::tensor::{Dim, Parameter, Tensor, Type};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::hash::Hasher;
+use std::ops::{Deref, DerefMut};
+
+/// The signature of one call: what the compiled code depends on, as words, and the tensors that
+/// are inputs. Parameters stand for themselves: a version is bound to its slots.
+#[derive(Default)]
+pub struct Signature {
+    words: Vec<u64>,
+    tensors: Vec<Tensor>,
+    /// Where each tensor is among them, by its identity, once there are more than [`FEW`].
+    places: FxHashMap<usize, usize>,
+    /// What is declared for the tensors that are being shown.
+    declared: Option<&'static Sizes>,
+    /// The tensors for which sizes are declared.
+    sized: SmallVec<[(usize, &'static Sizes); 2]>,
+    symbols: SmallVec<[Symbol; 2]>,
+    refused: Option<Error>,
+}
+
+/// A symbol with the size that this call gives it, and the argument that does.
+struct Symbol {
+    name: &'static str,
+    size: usize,
+    argument: &'static str,
+}
+
+/// Marks in the words, so that different structures never read the same.
+const TENSOR: u64 = 1 << 56;
+const PARAMETER: u64 = 2 << 56;
+const TRAINED: u64 = 1 << 55;
+const ALIAS: u64 = 3 << 56;
+const SYMBOL: u64 = 4 << 56;
+
+/// Up to this many tensors are compared one by one to find those that are the same.
+const FEW: usize = 16;
+
+impl Signature {
+    /// The words.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// The tensors among the arguments, in order.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// The tensors among the arguments, which it has no more.
+    pub fn take_tensors(&mut self) -> Vec<Tensor> {
+        std::mem::take(&mut self.tensors)
+    }
+
+    /// The types of the tensors, with symbols where sizes are declared to be some.
+    pub fn types(&self) -> Vec<Type> {
+        let mut types: Vec<Type> = self.tensors.iter().map(Tensor::ty).collect();
+        for &(at, sizes) in &self.sized {
+            for (dim, size) in types[at].dims.iter_mut().zip(sizes.axes) {
+                if let Size::Symbol(name) = size {
+                    *dim = Dim::symbol(name);
+                }
+            }
+        }
+        types
+    }
+
+    /// Why the arguments do not fit what is declared of them, if they do not.
+    pub fn refused(&mut self) -> Option<Error> {
+        self.refused.take()
+    }
+
+    /// Adds the sizes of a tensor for which some are declared.
+    fn symbolic(&mut self, shape: &[usize], declared: &'static Sizes) {
+        let argument = declared.argument;
+        if shape.len() != declared.axes.len() {
+            let (has, names) = (shape.len(), declared.axes.len());
+            let message = format!("`{argument}` has {has} axes, shape {shape:?}, but `dims` names {names}");
+            self.refused.get_or_insert_with(|| Error::new(Code::Sizes, message));
+            return;
+        }
+        self.sized.push((self.tensors.len(), declared));
+        for (axis, (&size, declared)) in shape.iter().zip(declared.axes).enumerate() {
+            let Size::Symbol(name) = *declared else {
+                self.words.push(size as u64);
+                continue;
+            };
+            let at = self.symbols.iter().position(|it| it.name == name).unwrap_or_else(|| {
+                self.symbols.push(Symbol { name, size, argument });
+                self.symbols.len() - 1
+            });
+            let known = &self.symbols[at];
+            if known.size != size {
+                let message = format!(
+                    "`{name}` is {} in `{}`, but axis {axis} of `{argument}` has size {size}",
+                    known.size, known.argument
+                );
+                self.refused.get_or_insert_with(|| Error::new(Code::Sizes, message));
+            }
+            self.words.push(SYMBOL | at as u64);
+        }
+    }
+
+    /// A hash of the words.
+    pub fn hash(&self) -> u64 {
+        let mut hasher = rustc_hash::FxHasher::default();
+        for &word in &self.words {
+            hasher.write_u64(word);
+        }
+        hasher.finish()
+    }
+
+    /// Adds a tensor.
+    pub fn tensor(&mut self, tensor: &Tensor) {
+        // Traced, two places with one tensor are one input.
+        if let Some(first) = self.first(tensor.identity()) {
+            self.words.push(ALIAS | first as u64);
+            self.tensors.push(tensor.clone());
+            return;
+        }
+        match tensor.as_array() {
+            Some(array) => {
+                let shape = array.shape();
+                self.words.push(TENSOR | (array.dtype() as u64) << 32 | shape.len() as u64);
+                match self.declared {
+                    None => self.words.extend(shape.iter().map(|&size| size as u64)),
+                    Some(declared) => self.symbolic(shape, declared),
+                }
+            }
+            // A call inside a trace runs inline and is not signed; a traced tensor here has
+            // escaped, which the tracer reports.
+            None => self.words.push(TENSOR | u32::MAX as u64),
+        }
+        self.tensors.push(tensor.clone());
+    }
+
+    /// The first place of the tensor of that identity, which is to be added.
+    #[inline]
+    fn first(&mut self, identity: usize) -> Option<usize> {
+        if self.tensors.len() < FEW {
+            return self.tensors.iter().position(|it| it.identity() == identity);
+        }
+        if self.places.is_empty() {
+            for (at, tensor) in self.tensors.iter().enumerate() {
+                self.places.entry(tensor.identity()).or_insert(at);
+            }
+        }
+        let next = self.tensors.len();
+        let place = *self.places.entry(identity).or_insert(next);
+        (place < next).then_some(place)
+    }
+
+    /// Adds a parameter: which slot it is, and whether it trains.
+    #[inline]
+    pub fn parameter(&mut self, parameter: &Parameter) {
+        let trained = if parameter.requires_grad() { TRAINED } else { 0 };
+        self.words.push(PARAMETER | trained | parameter.id());
+    }
+
+    /// Adds a host value, or a part of one.
+    #[inline]
+    pub fn fixed(&mut self, bits: u64) {
+        self.words.push(bits);
+    }
+
+    /// Sets the sizes that are declared for the tensors that follow.
+    pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
+        self.declared = sizes;
+    }
+
+    fn clear(&mut self) {
+        self.words.clear();
+        self.tensors.clear();
+        self.places.clear();
+        self.declared = None;
+        self.sized.clear();
+        self.symbols.clear();
+        self.refused = None;
+    }
+}
+
+/// A signature whose memory the thread uses again.
+pub struct Pooled(Option<Box<Signature>>);
+
+/// Signatures that a thread keeps: those of calls that are nested have one each.
+const KEPT: usize = 8;
+
+/// Words of a signature that is kept at most.
+const KEPT_WORDS: usize = 1 << 16;
+
+thread_local! {
+    static IDLE: RefCell<Vec<Box<Signature>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Pooled {
+    /// An empty signature.
+    #[inline]
+    pub fn empty() -> Self {
+        let idle = IDLE.try_with(|it| it.borrow_mut().pop()).ok().flatten();
+        Self(Some(idle.unwrap_or_default()))
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        let Some(mut signature) = self.0.take() else { return };
+        signature.clear();
+        if signature.words.capacity() <= KEPT_WORDS {
+            // While the thread ends, it goes with what is left.
+            let _ended = IDLE.try_with(|it| {
+                let mut idle = it.borrow_mut();
+                if idle.len() < KEPT {
+                    idle.push(signature);
+                }
+            });
+        }
+    }
+}
+
+impl Deref for Pooled {
+    type Target = Signature;
+
+    #[inline]
+    fn deref(&self) -> &Signature {
+        self.0.as_deref().expect("there until it is dropped")
+    }
+}
+
+impl DerefMut for Pooled {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Signature {
+        self.0.as_deref_mut().expect("there until it is dropped")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Signs tensors, of which equal numbers are one.
+    fn sign(numbers: &[usize]) -> Vec<u64> {
+        let tensors: Vec<Tensor> = numbers.iter().map(|_| Tensor::scalar(1.0)).collect();
+        let mut signature = Pooled::empty();
+        for &number in numbers {
+            signature.tensor(&tensors[number]);
+        }
+        assert_eq!(signature.tensors().len(), numbers.len());
+        signature.words().to_vec()
+    }
+
+    #[test]
+    fn the_first_place_of_a_tensor_is_found_among_few_and_many() {
+        for count in [2, FEW - 1, FEW, FEW + 1, 5 * FEW] {
+            let apart: Vec<usize> = (0..count).collect();
+            assert_eq!(sign(&apart), vec![TENSOR | (crate::tensor::DType::F32 as u64) << 32; count]);
+            for (from, to) in [(0, count - 1), (count / 2, count - 1), (0, 1)] {
+                let mut numbers = apart.clone();
+                numbers[to] = from;
+                let mut want = sign(&apart);
+                want[to] = ALIAS | from as u64;
+                if from != to {
+                    assert_eq!(sign(&numbers), want, "{to} of {count} is {from}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_signature_that_is_used_again_is_empty() {
+        let mut first = Pooled::empty();
+        (0..3 * FEW).for_each(|_| first.tensor(&Tensor::scalar(1.0)));
+        first.fixed(7);
+        drop(first);
+        let second = Pooled::empty();
+        assert!(second.words().is_empty() && second.tensors().is_empty() && second.places.is_empty());
+    }
+}
