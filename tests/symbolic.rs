@@ -1,155 +1,16 @@
 //! Functions that are compiled once for every size of an axis.
 
-use ms::__rt::{Arg, JitFn, Size, Sizes, type_key};
+mod common {
+    pub mod symbolic;
+}
+
+use common::symbolic::{Axes, Function, Shapes, Symbolic, compare, data};
 use ms::prelude::*;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-type Function = fn(&[Tensor]) -> Tensor;
-
-/// Sizes of an argument: a name, or `_`.
-type Axes = &'static [&'static str];
-
-fn data(shape: &[usize]) -> Tensor {
-    let numel: usize = shape.iter().product();
-    let values: Vec<f32> = (0..numel).map(|i| ((i * 37 + 11) % 101) as f32 / 50.0 - 1.0).collect();
-    Tensor::from_slice(shape.to_vec(), &values)
-}
-
-/// A compiled function whose arguments have declared sizes.
-struct Symbolic {
-    function: &'static JitFn,
-    sizes: Vec<&'static Sizes>,
-    body: Function,
-}
-
-impl Symbolic {
-    fn new(arguments: &[Axes], body: Function) -> Self {
-        let axis = |&name: &&'static str| if name == "_" { Size::Fixed } else { Size::Symbol(name) };
-        let sizes = |axes: &Axes| -> &'static Sizes {
-            let axes: Vec<Size> = axes.iter().map(axis).collect();
-            Box::leak(Box::new(Sizes { argument: "x", axes: axes.leak() }))
-        };
-        let function = Box::leak(Box::new(JitFn::new("f", file!(), line!(), 0)));
-        Self { function, sizes: arguments.iter().map(sizes).collect(), body }
-    }
-
-    fn call(&self, inputs: &[Tensor]) -> ms::Result<Tensor> {
-        let mut call = self.function.begin(type_key(&|| {}), |sink| {
-            for (input, sizes) in inputs.iter().zip(&self.sizes) {
-                sink.sizes(Some(sizes));
-                input.visit(sink);
-            }
-            sink.sizes(None);
-        });
-        if let Some(known) = call.cached() {
-            return known;
-        }
-        let entered: Vec<Tensor> = inputs.iter().map(|it| (*call.enter(it)).clone()).collect();
-        call.finish(|| Ok((self.body)(&entered)))
-    }
-}
-
-/// One compilation gives what running op by op gives, for all shapes.
-fn check(arguments: &[Axes], shapes: &[&[&[usize]]], body: Function) {
-    let compiled = Symbolic::new(arguments, body);
-    for shapes in shapes {
-        let inputs: Vec<Tensor> = shapes.iter().map(|it| data(it)).collect();
-        let (got, want) = (compiled.call(&inputs).unwrap_or_else(|error| panic!("{error}")), body(&inputs));
-        assert_eq!(got.shape(), want.shape(), "{shapes:?}");
-        for (a, b) in got.to_vec::<f32>().into_iter().zip(want.to_vec::<f32>()) {
-            assert!((a - b).abs() <= 1e-5 * b.abs().max(1.0) || (a.is_nan() && b.is_nan()), "{shapes:?}: {a} {b}");
-        }
-    }
-    assert_eq!(compiled.function.versions(), 1, "{arguments:?}");
-}
-
-const BATCHES: &[&[&[usize]]] = &[&[&[3, 8]], &[&[1, 8]], &[&[0, 8]], &[&[64, 8]], &[&[3, 8]], &[&[17, 8]]];
-
-#[test]
-fn one_compilation_serves_every_batch() {
-    let cases: &[Function] = &[
-        |x| &x[0] * 2.0 + 1.0,
-        |x| ops::arange(x[0].dim(0)).cast(DType::F32).reshape((x[0].dim(0), 1)) + &x[0],
-        |x| ops::softmax(&x[0], -1),
-        |x| ops::sum(&x[0], 0, false),
-        |x| ops::mean(&x[0], 1, true),
-        |x| ops::layer_norm(&x[0], None, None, -1, 1e-5),
-        |x| ops::matmul(&x[0], &data(&[8, 3])),
-        |x| ops::matmul(&x[0], ops::transpose(&x[0], 0, 1)),
-        |x| x[0].reshape([-1, 4]),
-        |x| x[0].reshape((x[0].dim(0) * 2, 4)),
-        |x| x[0].reshape((x[0].dim(0), 2, 4)).sum(1, false),
-        |x| ops::flatten(&x[0], 0),
-        |x| ops::concat(&[&x[0], &x[0], &data(&[2, 8])], 0),
-        |x| ops::stack(&[&x[0], &(&x[0] + 1.0)], 1),
-        |x| x[0].i((.., 2..5)),
-        |x| x[0].i((.., 0)),
-        |x| ops::pad(&x[0], &[(1, 2), (0, 0)], ops::PadMode::Constant(0.5.into())),
-        |x| ops::tile(&x[0], &[2, 3]),
-        |x| ops::repeat(&x[0], 2, 0),
-        |x| ops::expand_dims(&x[0], 1) + ops::expand_dims(&x[0], 0),
-        |x| ops::zeros_like(&x[0]) + Tensor::ones((x[0].dim(0), 1)),
-        |x| ops::iota((x[0].dim(0), 8), 0, ms::DType::F32) * &x[0],
-        |x| ops::cumsum(&x[0], 0),
-        |x| ops::einsum("bi,bj->bij", &[&x[0], &x[0]]),
-        |x| ops::mse_loss(&x[0], ops::ones_like(&x[0])),
-        |x| ops::var(&x[0], (), 0, false),
-        |x| {
-            ops::scaled_dot_product_attention(
-                &x[0],
-                &x[0],
-                &x[0],
-                &ops::AttentionOptions { causal: true, ..Default::default() },
-            )
-        },
-        |x| ops::take_along_axis(&x[0], ops::argmax(&x[0], 1).expand_dims(1), 1),
-        |x| ops::gather(&x[0], Tensor::from(vec![1i64, 3]), 1),
-    ];
-    for (at, &case) in cases.iter().enumerate() {
-        // Where an axis has no element, the losses and positions of some have no meaning.
-        let shapes = if [16, 25, 26].contains(&at) { &BATCHES[3..] } else { BATCHES };
-        check(&[&["batch", "_"]], shapes, case);
-    }
-}
-
-#[test]
-fn gradients_serve_every_batch() {
-    let cases: &[Function] = &[
-        |x| ms::grad(|x: &Tensor| ops::sum(ops::tanh(x) * x, (), false))(&x[0]),
-        |x| ms::grad(|x: &Tensor| ops::mean(ops::softmax(x, -1).square(), (), false))(&x[0]),
-        |x| ms::grad(|x: &Tensor| ops::mse_loss(ops::matmul(x, &data(&[8, 3])), Tensor::ones(())))(&x[0]),
-        |x| ms::grad(|x: &Tensor| ops::sum(ops::concat(&[x, &data(&[2, 8])], 0).square(), (), false))(&x[0]),
-        |x| ms::grad(|x: &Tensor| ops::sum(x.i((.., 1..3)).square(), (), false))(&x[0]),
-        |x| ms::grad(|x: &Tensor| ops::sum(x.reshape([-1, 2]).square().max(1, false), (), false))(&x[0]),
-        |x| {
-            ms::grad(|x: &Tensor| ops::sum(ms::grad(|x: &Tensor| ops::sum(ops::exp(x), (), false))(x), (), false))(
-                &x[0],
-            )
-        },
-    ];
-    for &case in cases {
-        check(&[&["batch", "_"]], &[&[&[3, 8]], &[&[1, 8]], &[&[64, 8]], &[&[17, 8]]], case);
-    }
-}
-
-#[test]
-fn convolutions_serve_every_batch_and_size() {
-    let shapes: &[&[&[usize]]] = &[&[&[2, 3, 9, 9]], &[&[1, 3, 8, 11]], &[&[5, 3, 16, 7]]];
-    let cases: &[Function] = &[
-        |x| ops::conv2d(&x[0], data(&[4, 3, 3, 3]), None, &ops::ConvOptions::new(2).stride(2).padding(1)),
-        |x| ops::max_pool2d(&x[0], 2),
-        |x| ops::avg_pool2d(&x[0], 3),
-        |x| ops::adaptive_avg_pool2d(&x[0], 2),
-        |x| {
-            let loss = |x: &Tensor| {
-                let h = ops::conv2d(x, data(&[4, 3, 3, 3]), None, &ops::ConvOptions::new(2).padding(1));
-                ops::mean(ops::max_pool2d(ops::relu(h), 2), (), false)
-            };
-            ms::grad(loss)(&x[0])
-        },
-    ];
-    for &case in cases {
-        check(&[&["batch", "_", "height", "width"]], shapes, case);
-    }
+#[track_caller]
+fn check(arguments: &[Axes], shapes: &[Shapes], body: Function) {
+    compare(arguments, shapes, &body).unwrap_or_else(|error| panic!("{arguments:?} {error}"));
 }
 
 #[test]
@@ -164,7 +25,7 @@ fn two_sizes_and_two_arguments() {
 #[test]
 fn sizes_that_do_not_agree_are_refused() {
     let refused = |arguments: &[Axes], shapes: &[&[usize]], good: &[&[usize]], body: Function, want: &[&str]| {
-        let compiled = Symbolic::new(arguments, body);
+        let compiled = Symbolic::new(arguments, &body);
         if !good.is_empty() {
             let good: Vec<Tensor> = good.iter().map(|it| data(it)).collect();
             compiled.call(&good).unwrap_or_else(|error| panic!("{error}"));
@@ -194,12 +55,55 @@ fn sizes_that_do_not_agree_are_refused() {
     refused(&[&["n", "_"]], &[&[3, 3]], &[], shape, &["MS116", "dimension that is not known", ".dim("]);
 }
 
+/// What eager execution refuses at these sizes is refused, at the line of the op; and bounds of
+/// slices that are not inside, which are not moved there.
+#[test]
+fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
+    let cases: &[(usize, Function, &[&str])] = &[
+        (3, |x| x[0].i((5.., ..)), &["MS100", "`slice`", "n - 5 is -2"]),
+        (3, |x| x[0].i((2..4, ..)), &["MS102", "`slice`"]),
+        (3, |x| x[0].i((5, ..)), &["MS102", "`slice`"]),
+        (3, |x| ops::topk(&x[0], 5, 0, true).0, &["MS102", "`slice`"]),
+        (3, |x| ops::split(&x[0], 2, 0)[1].clone(), &["MS100", "f32[3, 3]"]),
+        (9, |x| ops::split_sizes(&x[0], &[2, 6], 0)[1].clone(), &["MS100", "f32[9, 3]"]),
+        (3, |x| x[0].reshape((4, -1)), &["MS100", "`reshape`"]),
+        (3, |x| x[0].reshape((x[0].dim(0) / 2, 6)), &["MS100", "`reshape`"]),
+        (3, |x| Tensor::zeros(x[0].dim(0) - 5) + ops::sum(&x[0], (), false), &["MS100", "`full`", "n - 5 is -2"]),
+        (2, |x| ops::concat(&[&x[0], &data(&[8, 2])], 1), &["MS100", "`concat`"]),
+        (2, |x| ops::matmul(data(&[2, 8]), &x[0]), &["MS100", "`matmul`"]),
+        (2, |x| &x[0] + data(&[8, 3]), &["MS100", "`add`"]),
+        (2, |x| ops::max_pool2d(x[0].reshape((1, 1, x[0].dim(0), 3)), 3), &["MS100", "`max_pool`"]),
+        (
+            2,
+            |x| {
+                let image = x[0].reshape((1, 1, x[0].dim(0), 3));
+                ops::conv2d(image, data(&[1, 1, 3, 3]), None, &ops::ConvOptions::new(2))
+            },
+            &["MS100", "`conv`"],
+        ),
+        (0, |x| ops::argmax(&x[0], 0), &["MS103", "`argmax`"]),
+        (0, |x| ops::max(&x[0], 0, false), &["MS103", "`max`"]),
+    ];
+    for (at, (size, case, wanted)) in cases.iter().enumerate() {
+        let compiled = Symbolic::new(&[&["n", "_"]], case);
+        compiled.call(&[data(&[8, 3])]).unwrap_or_else(|error| panic!("case {at}: {error}"));
+        let eagerly = ms::catch(|| case(&[data(&[*size, 3])]));
+        assert_eq!(eagerly.is_ok(), at < 2, "case {at}");
+        let error = compiled.call(&[data(&[*size, 3])]).expect_err("the op does not fit").to_string();
+        let size = format!("n = {size}");
+        for wanted in wanted.iter().chain(&["symbolic.rs:", &*size]) {
+            assert!(error.contains(wanted), "case {at}: {error}\nwanted {wanted}");
+        }
+    }
+}
+
 #[test]
 fn a_network_serves_every_batch() {
     let net: nn::Sequential = nn::sequential![nn::Dense::new(8, 16), nn::Relu, nn::Dense::new(16, 4)];
     static NET: std::sync::OnceLock<nn::Sequential> = std::sync::OnceLock::new();
     let _ = NET.set(net);
-    check(&[&["batch", "_"]], &BATCHES[..4], |x| NET.get().expect("set above").call(&x[0]));
+    let shapes: &[&[&[usize]]] = &[&[&[3, 8]], &[&[1, 8]], &[&[0, 8]], &[&[64, 8]], &[&[3, 8]]];
+    check(&[&["batch", "_"]], shapes, |x| NET.get().expect("set above").call(&x[0]));
 }
 
 #[jit(dims(x = [batch, _], y = [batch, _]))]
@@ -274,16 +178,172 @@ fn control_flow_serves_every_size() {
     }
 }
 
-#[test]
-fn lanes_and_gradients_of_every_size() {
-    let shapes: &[&[&[usize]]] = &[&[&[3, 8]], &[&[1, 8]], &[&[20, 8]]];
-    let cases: &[Function] = &[
-        |x| ms::vmap(|row: &Tensor| ops::softmax(row, 0) * ops::sum(row, (), false))(&x[0]),
-        |x| ms::vmap(ms::grad(|row: &Tensor| ops::sum(ops::tanh(row).square(), (), false)))(&x[0]),
-        |x| ms::grad(|x: &Tensor| ops::sum(ms::vmap(|row: &Tensor| ops::exp(row))(x), (), false))(&x[0]),
-        |x| ms::jvp(|x: &Tensor| ops::sum(ops::tanh(x) * x, 1, false))(&x[0], &x[0]).1,
-    ];
-    for &case in cases {
-        check(&[&["batch", "_"]], shapes, case);
+/// The largest distance between two tensors of one shape.
+#[track_caller]
+fn near(got: &Tensor, want: &Tensor) {
+    assert_eq!((got.shape(), got.dtype()), (want.shape(), want.dtype()));
+    let distance = ops::max(ops::abs(got - want), (), false).item::<f32>();
+    assert!(distance < 1e-4, "{distance}: {got} {want}");
+}
+
+fn eagerly<R>(f: impl FnOnce() -> R) -> R {
+    ms::with_context(ms::Context { jit: false, ..ms::context() }, f)
+}
+
+/// How often the bodies of `train`, `read` and `mixed` ran.
+static RUNS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
+
+/// A body runs.
+fn runs(body: usize) {
+    RUNS[body].fetch_add(1, Ordering::Relaxed);
+}
+
+/// How often it ran since this was asked.
+fn ran(body: usize) -> usize {
+    RUNS[body].swap(0, Ordering::Relaxed)
+}
+
+#[cell]
+#[lazy_inline]
+struct Block {
+    norm: nn::LayerNorm,
+    up: nn::Dense,
+    down: nn::Dense,
+    dropout: nn::Dropout,
+}
+
+#[cell]
+impl Block {
+    fn new(width: usize) -> Self {
+        let (up, down) = (nn::Dense::new(width, 2 * width), nn::Dense::new(2 * width, width));
+        Self { norm: nn::LayerNorm::new(width), up, down, dropout: nn::Dropout::new(0.5) }
     }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x + self.dropout(&self.down(&ops::tanh(self.up(&self.norm(x)))))
+    }
+}
+
+/// Words of sentences, batch and length of which vary.
+#[cell]
+struct Reader {
+    words: nn::Embedding,
+    blocks: Vec<Block>,
+    head: nn::Dense,
+}
+
+#[cell]
+impl Reader {
+    fn new() -> Self {
+        random::set_seed(1);
+        Self {
+            words: nn::Embedding::new(20, 6),
+            blocks: vec![Block::new(6), Block::new(6)],
+            head: nn::Dense::new(6, 3),
+        }
+    }
+
+    fn construct(&self, words: &Tensor) -> Tensor {
+        let mut x = self.words(words);
+        for block in &self.blocks {
+            x = block.call(&x);
+        }
+        self.head(&x)
+    }
+
+    #[jit(dims(words = [batch, length]))]
+    fn read(&self, words: &Tensor) -> Tensor {
+        runs(1);
+        ops::softmax(ops::mean(self.call(words), 1, false), -1)
+    }
+}
+
+/// A training step on sentences of any number and length.
+#[jit(dims(words = [batch, length], classes = [batch]))]
+fn train(net: &Reader, opt: &Adam, words: &Tensor, classes: &Tensor) -> Tensor {
+    runs(0);
+    let loss = |net: &Reader| ops::cross_entropy(ops::mean(net.call(words), 1, false), classes);
+    let (loss, gradients) = ms::value_and_grad(loss)(net);
+    opt.update(&gradients);
+    loss
+}
+
+fn sentences(batch: usize, length: usize) -> (Tensor, Tensor) {
+    let numbers = |n: usize, m: i64| (0..n as i64).map(|it| (it * 7 + 3) % m).collect::<Vec<_>>();
+    (Tensor::from(numbers(batch * length, 20)).reshape([batch, length]), Tensor::from(numbers(batch, 3)))
+}
+
+#[test]
+fn networks_train_on_any_number_and_length() {
+    let run = || {
+        let (net, opt) = (Reader::new(), Adam::new(0.01));
+        opt.prepare(&net.trainable_parameters());
+        let mut seen = Vec::new();
+        for (batch, length) in [(4, 5), (1, 1), (7, 3), (4, 5), (2, 11)] {
+            let (words, classes) = sentences(batch, length);
+            seen.push(train(&net, &opt, &words, &classes));
+            seen.push(net.read(&words));
+        }
+        seen.extend(net.parameters().iter().map(|it| it.value()));
+        seen
+    };
+    let got = run();
+    assert_eq!((ran(0), ran(1)), (1, 1), "each is traced once");
+    let want = eagerly(run);
+    got.iter().zip(&want).for_each(|(got, want)| near(got, want));
+    let error = ms::catch(|| {
+        let ((words, _), (_, classes)) = (sentences(4, 5), sentences(3, 5));
+        train(&Reader::new(), &Adam::new(0.01), &words, &classes)
+    });
+    let error = error.expect_err("the batches differ").to_string();
+    assert!(error.contains("`batch` is 4 in `words`, but axis 0 of `classes` has size 3"), "{error}");
+}
+
+#[jit(dims(x = [rows, _], y = [rows, columns]))]
+fn mixed(x: &Tensor, y: &Tensor) -> Tensor {
+    runs(2);
+    let mut sum = ops::zeros_like(y);
+    for i in ms::range(0, x.dim(0)) {
+        sum = sum + ops::mean(ops::gather(x, &i, 0), (), false);
+    }
+    for i in ms::range(0, y.dim(1)) {
+        sum = sum + i.cast(DType::F32) * 0.1;
+    }
+    ops::tanh(sum) * y
+}
+
+#[test]
+fn loops_over_symbolic_sizes() {
+    for (rows, columns) in [(3, 4), (1, 7), (6, 1), (3, 4)] {
+        let (x, y) = (data(&[rows, 5]), data(&[rows, columns]));
+        near(&mixed(&x, &y), &eagerly(|| mixed(&x, &y)));
+    }
+    assert_eq!(ran(2), 1 + 4, "it is traced once, and runs eagerly four times");
+}
+
+#[test]
+fn transforms_around_functions_of_any_size() {
+    let loss = |x: &Tensor| ops::sum(distance(x, &(x * 0.5)) * x, (), false);
+    for n in [3, 1, 8] {
+        let x = data(&[n, 4]);
+        near(&ms::grad(loss)(&x), &eagerly(|| ms::grad(loss)(&x)));
+        let twice = |x: &Tensor| ops::sum(ms::grad(loss)(x).square(), (), false);
+        near(&ms::grad(twice)(&x), &eagerly(|| ms::grad(twice)(&x)));
+        let lanes = |x: &Tensor| ms::vmap(|x: &Tensor| distance(&ops::expand_dims(x, 0), &Tensor::ones([1, 4])))(x);
+        near(&lanes(&x), &eagerly(|| lanes(&x)));
+        near(&ms::jvp(loss)(&x, &x).1, &eagerly(|| ms::jvp(loss)(&x, &x).1));
+        let inside = ms::jit(|x: &Tensor| distance(x, x) + distance(&(x * 2.0), x));
+        near(&inside(&x), &eagerly(|| inside(&x)));
+    }
+}
+
+/// A server meets more sizes than are kept ready.
+#[test]
+fn sizes_without_number() {
+    let compiled = Symbolic::new(&[&["n"]], &|x| ops::sum(&x[0] * 2.0, (), false));
+    for n in (1..700).chain([1, 2, 699]) {
+        let got = compiled.call(&[Tensor::ones([n])]).expect("any size fits");
+        assert_eq!(got.item::<f32>(), 2.0 * n as f32);
+    }
+    assert_eq!(compiled.versions(), 1);
 }

@@ -1,8 +1,8 @@
 //! Graphs of symbolic sizes where the sizes are known.
 
-use super::graph::{Graph, Node, ValueData};
+use super::graph::{Def, Graph, Node, ValueData};
 use super::walk::subgraphs;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::tensor::{Attr, Attrs, Dim, Type};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeSet;
@@ -37,21 +37,31 @@ impl Graph {
     }
 }
 
+/// An error of a node.
+fn here(node: &Node, error: Error) -> Error {
+    let error = error.with_op(node.op.name());
+    node.location.map_or(error.clone(), |it| error.at(it))
+}
+
 fn sized(
     graph: &Graph,
     known: &FxHashMap<*const Graph, Arc<Graph>>,
     size: &impl Fn(&str) -> Option<usize>,
 ) -> Result<Graph> {
     let node = |node: &Node| {
-        let here = |error: crate::Error| node.location.map_or(error.clone(), |it| error.at(it)).with_op(node.op.name());
-        let mut node = Node { attrs: sized_attrs(&node.attrs, size).map_err(here)?, ..node.clone() };
+        let attrs = sized_attrs(&node.attrs, size).map_err(|error| here(node, error))?;
+        let mut node = Node { attrs, ..node.clone() };
         node.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
         Ok(node)
     };
     let nodes = graph.nodes().map(|(_, it)| node(it)).collect::<Result<_>>()?;
     let value = |id: u32| {
         let ValueData { ty, def } = graph.value(super::ValueId(id));
-        Ok(ValueData { ty: sized_type(ty, size)?, def: *def })
+        let ty = sized_type(ty, size).map_err(|error| match def {
+            Def::Result(node, _) => here(graph.node(*node), error),
+            Def::Input(_) => error,
+        })?;
+        Ok(ValueData { ty, def: *def })
     };
     let values = (0..graph.value_count() as u32).map(value).collect::<Result<_>>()?;
     Ok(Graph::from_parts(graph.name(), nodes, values, graph.inputs().to_vec(), graph.outputs().to_vec()))

@@ -145,18 +145,6 @@ impl<T: IntoAxes> ReduceAxes for T {
     }
 }
 
-/// The positions that `position` gives for `0..count`, for an index.
-///
-/// # Errors
-/// [`Code::Memory`] when memory cannot hold so many.
-pub(super) fn positions(count: usize, position: impl Fn(usize) -> i64) -> Result<Vec<i64>> {
-    let mut out = Vec::new();
-    let room = out.try_reserve_exact(count);
-    room.map_err(|_| Error::new(Code::Memory, format!("no memory holds {count} positions")))?;
-    out.extend((0..count).map(position));
-    Ok(out)
-}
-
 /// The error of `op` on these operands.
 #[cold]
 pub(crate) fn refusal(op: &str, operands: &[&Tensor], code: Code, message: impl Into<String>) -> Error {

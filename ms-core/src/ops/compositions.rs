@@ -206,8 +206,8 @@ pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
 pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
     let x = &*x.as_tensor();
     let at = super::normalize_axis(axis, x.rank()).map_err(|it| super::axis::named("unstack", &[x], it)).or_raise();
-    let slices = super::split(x, x.shape()[at].max(1), at as isize);
-    slices.iter().take(x.shape()[at]).map(|it| squeeze(it, axis)).collect()
+    let size = x.dims()[at].as_const().unwrap_or_else(|| x.shape()[at]);
+    super::split(x, size.max(1), at as isize).iter().take(size).map(|it| squeeze(it, axis)).collect()
 }
 
 /// How many elements over axes differ from zero, as i64; axes are as in [`sum`].

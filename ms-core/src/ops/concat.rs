@@ -2,7 +2,7 @@
 
 use super::axis::{named, refusal, stored_axis};
 use super::slice::narrow;
-use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis};
+use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis, reshape};
 use crate::error::{Code, Error, OrRaise, raise};
 use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -134,7 +134,8 @@ pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
         let message = format!("axis {at} of size {size} has no {sections} equal parts");
         raise(refusal("split", &[&x], Code::Argument, message));
     }
-    parts(&x, &vec![size / sections; sections], at)
+    let part = size / sections;
+    parts(&of_size(&x, at, part * sections), &vec![part; sections], at)
 }
 
 /// `x` in parts of the given sizes along `axis`, without copies.
@@ -152,11 +153,20 @@ pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
     let sizes: Vec<Dim> = sizes.iter().map(|&it| it.into()).collect();
-    if !sizes.iter().copied().sum::<Dim>().may_equal(x.dims()[axis]) {
+    let sum: Dim = sizes.iter().copied().sum();
+    if !sum.may_equal(x.dims()[axis]) {
         let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.dims()[axis]);
         raise(refusal("split", &[&x], Code::Argument, message));
     }
-    parts(&x, &sizes, axis)
+    parts(&of_size(&x, axis, sum), &sizes, axis)
+}
+
+/// `x`, of which an axis has this size: a call whose sizes make it another one is refused.
+#[track_caller]
+fn of_size(x: &Tensor, axis: usize, size: Dim) -> Tensor {
+    let mut dims = x.dims();
+    dims[axis] = size;
+    reshape(x, dims)
 }
 
 #[track_caller]

@@ -12,6 +12,7 @@ use crate::tensor::{AsTensor, DType, Dim, IntoDims, Scalar, Tensor};
 /// use ms_core::ops;
 /// assert_eq!(ops::zeros([2]).to_vec::<f32>(), [0., 0.]);
 /// ```
+#[track_caller]
 pub fn zeros(shape: impl IntoDims) -> Tensor {
     full_of(shape, 0.0, DType::F32)
 }
@@ -22,6 +23,7 @@ pub fn zeros(shape: impl IntoDims) -> Tensor {
 /// use ms_core::ops;
 /// assert_eq!(ops::ones([2]).to_vec::<f32>(), [1., 1.]);
 /// ```
+#[track_caller]
 pub fn ones(shape: impl IntoDims) -> Tensor {
     full_of(shape, 1.0, DType::F32)
 }
@@ -121,26 +123,31 @@ pub fn arange_of(start: impl Into<Scalar>, stop: impl Into<Scalar>, step: impl I
 
 impl Tensor {
     /// Zeros in f32; [`Tensor::zeros_of`] for other dtypes.
+    #[track_caller]
     pub fn zeros(shape: impl IntoDims) -> Self {
         zeros(shape)
     }
 
     /// Zeros of a dtype.
+    #[track_caller]
     pub fn zeros_of(shape: impl IntoDims, dtype: DType) -> Self {
         full_of(shape, 0, dtype)
     }
 
     /// Ones in f32; [`Tensor::ones_of`] for other dtypes.
+    #[track_caller]
     pub fn ones(shape: impl IntoDims) -> Self {
         ones(shape)
     }
 
     /// Ones of a dtype.
+    #[track_caller]
     pub fn ones_of(shape: impl IntoDims, dtype: DType) -> Self {
         full_of(shape, 1, dtype)
     }
 
     /// One value everywhere; Rust's unsuffixed floats become f32, integers i64.
+    #[track_caller]
     pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Self {
         full(shape, value)
     }
@@ -170,11 +177,13 @@ impl Tensor {
     }
 
     /// `num` evenly spaced f32 values from `start` to `stop`, both included.
+    #[track_caller]
     pub fn linspace(start: f64, stop: f64, num: usize) -> Self {
         super::linspace(start, stop, num)
     }
 
     /// The `n` by `n` identity matrix in f32.
+    #[track_caller]
     pub fn eye(n: usize) -> Self {
         super::eye(n)
     }

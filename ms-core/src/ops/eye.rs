@@ -45,6 +45,7 @@ pub static EYE: OpDef = OpDef {
 /// use ms_core::{DType, ops};
 /// assert_eq!(ops::eye_of(2, 3, 1, DType::I64).to_vec::<i64>(), [0, 1, 0, 0, 0, 1]);
 /// ```
+#[track_caller]
 pub fn eye_of(n: usize, m: usize, k: isize, dtype: DType) -> Tensor {
     apply1(EYE.op(), &Attrs::new([n.into(), m.into(), (k as i64).into(), dtype.into()]), &[])
 }
@@ -55,6 +56,7 @@ pub fn eye_of(n: usize, m: usize, k: isize, dtype: DType) -> Tensor {
 /// use ms_core::ops;
 /// assert_eq!(ops::eye(2).to_vec::<f32>(), [1., 0., 0., 1.]);
 /// ```
+#[track_caller]
 pub fn eye(n: usize) -> Tensor {
     eye_of(n, n, 0, DType::F32)
 }

@@ -32,6 +32,7 @@ fn value(attrs: &Attrs) -> Scalar {
 /// use ms_core::ops;
 /// assert_eq!(ops::full([2], 0.5).to_vec::<f32>(), [0.5, 0.5]);
 /// ```
+#[track_caller]
 pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Tensor {
     let value = value.into();
     full_of(shape, value, value.default_dtype())
@@ -43,6 +44,7 @@ pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Tensor {
 /// use ms_core::{DType, ops};
 /// assert_eq!(ops::full_of([2], 3, DType::F32).to_vec::<f32>(), [3., 3.]);
 /// ```
+#[track_caller]
 pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> Tensor {
     let literal = Attr::Literal(Literal::scalar(value.into(), dtype));
     apply1(FULL.op(), &Attrs::new([literal, (&*shape.into_dims()).into()]), &[])

@@ -1,9 +1,9 @@
 //! `interpolate`: pictures in another size.
 
-use super::axis::{named, positions, refusal};
-use super::{add, gather, mul, reshape};
-use crate::error::{Code, OrRaise, raise};
-use crate::tensor::{AsTensor, Shape, Tensor};
+use super::axis::refusal;
+use super::{arange, cast, clamp_min, floor_div, gather, minimum, reshape, size};
+use crate::error::{Code, raise};
+use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
 
 /// How places between the elements are filled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,7 +18,7 @@ pub enum Interpolation {
     },
 }
 
-/// `x` `[n, c, spatial..]` with other spatial sizes.
+/// `x` `[n, c, spatial..]` with other spatial sizes, which may be symbolic.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] unless `sizes` has one entry for each spatial axis, and
@@ -29,8 +29,9 @@ pub enum Interpolation {
 /// assert_eq!(ops::interpolate(tensor![[[1., 2.]]], &[4], ops::Interpolation::Nearest).to_vec::<f32>(), [1., 1., 2., 2.]);
 /// ```
 #[track_caller]
-pub fn interpolate(x: impl AsTensor, sizes: &[usize], mode: Interpolation) -> Tensor {
+pub fn interpolate(x: impl AsTensor, sizes: impl IntoDims, mode: Interpolation) -> Tensor {
     let x = x.as_tensor();
+    let sizes = sizes.into_dims();
     if x.rank() != sizes.len() + 2 {
         let message = format!("sizes {sizes:?} do not fit the {} spatial axes", x.rank().saturating_sub(2));
         raise(refusal("interpolate", &[&x], Code::Shape, message));
@@ -44,41 +45,30 @@ pub fn interpolate(x: impl AsTensor, sizes: &[usize], mode: Interpolation) -> Te
     })
 }
 
-/// The size of an axis, from which positions are computed.
 #[track_caller]
-fn constant(x: &Tensor, axis: usize) -> usize {
-    let refuse = || refusal("interpolate", &[x], Code::Shape, format!("axis {axis} has a symbolic size"));
-    x.dims()[axis].as_const().ok_or_else(refuse).or_raise()
+fn nearest(x: &Tensor, axis: usize, to: Dim) -> Tensor {
+    let index = floor_div(arange(to) * size(x.dims()[axis], DType::I64), size(to, DType::I64));
+    gather(x, index, axis as isize)
 }
 
 #[track_caller]
-fn nearest(x: &Tensor, axis: usize, size: usize) -> Tensor {
-    let from = constant(x, axis);
-    let source = |place: usize| (place as u128 * from as u128 / size as u128) as i64;
-    let index = positions(size, source).map_err(|it| named("interpolate", &[x], it)).or_raise();
-    gather(x, Tensor::from(index), axis as isize)
-}
-
-#[track_caller]
-fn linear(x: &Tensor, axis: usize, size: usize, align_corners: bool) -> Tensor {
-    let from = constant(x, axis);
-    if from == size {
+fn linear(x: &Tensor, axis: usize, to: Dim, align_corners: bool) -> Tensor {
+    let from = x.dims()[axis];
+    if from == to {
         return x.clone();
     }
-    let source = |place: usize| match align_corners {
-        true => place as f64 * (from - 1) as f64 / (size.max(2) - 1) as f64,
-        false => ((place as f64 + 0.5) * from as f64 / size as f64 - 0.5).max(0.0),
+    let sizes = [from, to].map(|it| size(it, DType::F64));
+    let place = cast(arange(to), DType::F64);
+    let source = match align_corners {
+        true => place * (&sizes[0] - 1.0) / clamp_min(&sizes[1] - 1.0, 1.0),
+        false => clamp_min((place + 0.5) * &sizes[0] / &sizes[1] - 0.5, 0.0),
     };
-    let below = positions(size, |place| source(place) as i64);
-    let below = below.map_err(|it| named("interpolate", &[x], it)).or_raise();
-    let above: Vec<i64> = below.iter().map(|&it| (it + 1).min(from as i64 - 1)).collect();
-    let weights: Vec<f64> = (0..size).map(|place| source(place).fract()).collect();
-    let mut shape = Shape::from_elem(1, x.rank());
-    shape[axis] = size;
-    let part = |index: Vec<i64>, weights: Vec<f64>| {
-        let weights = super::cast(reshape(Tensor::from(weights), &shape), x.dtype());
-        mul(gather(x, Tensor::from(index), axis as isize), weights)
-    };
-    let rest = weights.iter().map(|it| 1.0 - it).collect();
-    add(part(below, rest), part(above, weights))
+    let below = cast(&source, DType::I64);
+    let above = minimum(&below + 1, size(from, DType::I64) - 1);
+    let mut shape = Dims::from_elem(Dim::new(1), x.rank());
+    shape[axis] = to;
+    let weight = source - cast(&below, DType::F64);
+    let part =
+        |index: Tensor, weight: Tensor| gather(x, index, axis as isize) * cast(reshape(weight, &shape), x.dtype());
+    part(below, 1.0 - &weight) + part(above, weight)
 }

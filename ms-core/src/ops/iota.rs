@@ -69,11 +69,13 @@ fn value(attrs: &Attrs, i: usize) -> Scalar {
 /// use ms_core::{DType, ops};
 /// assert_eq!(ops::iota([2, 2], 1, DType::I64).to_vec::<i64>(), [0, 1, 0, 1]);
 /// ```
+#[track_caller]
 pub fn iota(shape: impl IntoDims, axis: usize, dtype: DType) -> Tensor {
     spaced(shape, axis, Scalar::Int(0), Scalar::Int(1), dtype)
 }
 
 /// `start + i * step` at position `i` along `axis`.
+#[track_caller]
 pub(crate) fn spaced(shape: impl IntoDims, axis: usize, start: Scalar, step: Scalar, dtype: DType) -> Tensor {
     let attr = |it: Scalar| if dtype.is_float() { Attr::Float(it.as_f64()) } else { Attr::Int(it.as_i64()) };
     let attrs = Attrs::new([(&*shape.into_dims()).into(), axis.into(), attr(start), attr(step), dtype.into()]);

@@ -54,6 +54,7 @@ fn step(attrs: &Attrs) -> f64 {
 /// use ms_core::ops;
 /// assert_eq!(ops::linspace(0., 1., 3).to_vec::<f32>(), [0., 0.5, 1.]);
 /// ```
+#[track_caller]
 pub fn linspace(start: f64, stop: f64, num: usize) -> Tensor {
     apply1(LINSPACE.op(), &Attrs::new([start.into(), stop.into(), num.into(), DType::F32.into()]), &[])
 }

@@ -1,10 +1,13 @@
 //! Repetition, rotation and padding: compositions of views, `concat` and `gather`.
 
-use super::axis::{named, positions, refusal};
+use super::axis::{named, refusal};
 use super::slice::narrow;
-use super::{IntoAxes, broadcast_to, concat, flatten, full_of, gather, normalize_axis, reshape, update};
+use super::{
+    IntoAxes, arange, broadcast_to, clamp_min, concat, flatten, full_of, gather, minimum, normalize_axis, remainder,
+    reshape, update,
+};
 use crate::error::{Code, OrRaise, raise};
-use crate::tensor::{AsTensor, Dim, Dims, IntoDims, Scalar, Tensor};
+use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor};
 
 /// `x` side by side `reps[i]` times along each axis: NumPy's `tile`.
 ///
@@ -92,12 +95,13 @@ pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
     for (&shift, &axis) in shifts.iter().zip(&axes) {
         let axis = normalize_axis(axis, out.rank()).map_err(|it| named("roll", &[&out], it)).or_raise();
         let size = out.dims()[axis];
-        // Along a symbolic axis a shift is smaller than the size.
         let shift = match size.as_const() {
             Some(0) => 0.into(),
             Some(size) => Dim::new(shift.rem_euclid(size as isize) as usize),
-            None if shift < 0 => size - shift.unsigned_abs(),
-            None => Dim::new(shift as usize),
+            None => {
+                let shift = Dim::signed(shift as i64);
+                shift - size * (shift / size)
+            }
         };
         if shift != 0 {
             let (head, tail) = (narrow(&out, axis, 0usize, size - shift), narrow(&out, axis, size - shift, shift));
@@ -121,15 +125,19 @@ pub enum PadMode {
 }
 
 impl PadMode {
-    /// The place along an axis of `size` that place `at` of the padded axis shows.
-    fn source(self, at: isize, size: isize) -> isize {
+    /// The places along an axis of `size` that a padded axis shows, which has `before` more places
+    /// in front and `after` behind.
+    fn sources(self, size: Dim, (before, after): (usize, usize)) -> Tensor {
+        let at = arange(size + before + after) - before as i64;
+        let size = |more: i64| super::size(size, DType::I64) + more;
         match self {
-            Self::Edge => at.clamp(0, size - 1),
-            Self::Wrap => at.rem_euclid(size),
-            _ if size == 1 => 0,
-            _ => {
-                let phase = at.rem_euclid(2 * (size - 1));
-                phase.min(2 * (size - 1) - phase)
+            Self::Edge => minimum(clamp_min(at, 0), size(-1)),
+            Self::Wrap => remainder(at, size(0)),
+            Self::Constant(_) | Self::Reflect => {
+                // Of one element the period is zero, and so is the remainder.
+                let period = size(-1) * 2;
+                let phase = remainder(at, &period);
+                minimum(&phase, period - &phase)
             }
         }
     }
@@ -164,14 +172,11 @@ pub fn pad(x: impl AsTensor, pads: &[(usize, usize)], mode: PadMode) -> Tensor {
     }
     let mut out = x.clone().into_owned();
     for (axis, &(before, after)) in pads.iter().enumerate().filter(|(_, it)| **it != (0, 0)) {
-        let Some(size) = shape[axis].as_const().filter(|&it| it > 0) else {
-            let message = format!("axis {axis} of size {} has no known element to pad with", shape[axis]);
+        if shape[axis] == 0 {
+            let message = format!("axis {axis} has no element to pad with");
             raise(refusal("pad", &[&x], Code::Argument, message));
-        };
-        let count = before.saturating_add(size).saturating_add(after);
-        let index = positions(count, |at| mode.source(at as isize - before as isize, size as isize) as i64);
-        let index = index.map_err(|it| named("pad", &[&x], it)).or_raise();
-        out = gather(&out, Tensor::from(index), axis as isize);
+        }
+        out = gather(&out, mode.sources(shape[axis], (before, after)), axis as isize);
     }
     out
 }

@@ -30,9 +30,17 @@ impl Tensor {
     /// Raises [`Code::Shape`] for a tensor without axes, or whose first axis has a symbolic size.
     #[track_caller]
     pub fn rows(&self) -> Rows<'_> {
-        let count = self.dims().first().and_then(|it| it.as_const());
-        let refuse = || refusal("rows", &[self], Code::Shape, "a first axis of constant size is needed");
-        Rows { tensor: self, left: 0..count.ok_or_else(refuse).or_raise() }
+        let first = self.dims().first().copied();
+        let refuse = || {
+            let error = refusal("rows", &[self], Code::Shape, "a first axis of constant size is needed");
+            match first {
+                Some(_) => error.help(
+                    "count over it on the device: `for i in ms::range(0, x.dim(0))` and `ops::gather(&x, &i, 0)`",
+                ),
+                None => error,
+            }
+        };
+        Rows { tensor: self, left: 0..first.and_then(|it| it.as_const()).ok_or_else(refuse).or_raise() }
     }
 }
 

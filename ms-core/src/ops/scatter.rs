@@ -92,8 +92,9 @@ pub static SCATTER: OpDef = OpDef {
         let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &super::zeros_like(source)]));
         // An element that another one overwrote has no part in the result.
         let written = it.needs[2].then(|| {
-            let own = super::reshape(super::arange(source.numel()), source.shape());
-            let none = super::full_of(g.shape(), -1, DType::I64);
+            let count: Dim = source.dims().iter().copied().product();
+            let own = super::reshape(super::arange(count), source.dims());
+            let none = super::full_of(g.dims(), -1, DType::I64);
             let winner = apply1(SCATTER.op(), it.attrs, &[&none, index, &own]);
             let winner = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[&winner, index]);
             let taken = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, index]);

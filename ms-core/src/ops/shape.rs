@@ -4,10 +4,11 @@ use super::axis::named;
 use super::slice::select_ranges;
 use super::{IntoAxes, normalize_axes, reshape};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Shape, Tensor, count};
+use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Tensor};
+use smallvec::SmallVec;
 
-/// What can stand for the shape of a reshape: shapes, and arrays of signed integers in which
-/// one `-1` takes what is left over.
+/// What can stand for the shape of a reshape: dimensions, and arrays and tuples of signed integers
+/// and dimensions in which one `-1` takes what is left over.
 pub trait NewShape {
     /// The dimensions for a number of elements.
     ///
@@ -17,38 +18,48 @@ pub trait NewShape {
 }
 
 impl<S: IntoDims> NewShape for S {
-    fn new_dims(self, _: Dim) -> Result<Dims> {
-        Ok(self.into_dims())
+    fn new_dims(self, numel: Dim) -> Result<Dims> {
+        fill(self.into_dims(), numel)
     }
 }
 
-fn infer_size(sizes: &[i64], numel: Dim) -> Result<Dims> {
+/// The dimensions with what is left over in the place of `-1`.
+fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
-    let given: Shape = sizes.iter().filter_map(|&it| usize::try_from(it).ok()).collect();
-    let known = count(&given).unwrap_or(usize::MAX);
-    match sizes.iter().filter(|&&it| it < 0).count() {
-        0 => {}
-        1 if sizes.contains(&-1) => {
-            if known == 0 || numel.as_const().is_some_and(|it| !it.is_multiple_of(known)) {
-                return refuse(format!("no size fits -1 in {sizes:?} for {numel} elements"));
-            }
-        }
-        _ => return refuse(format!("{sizes:?} is no shape: one size may be -1")),
+    let negative: SmallVec<[usize; 1]> = (0..dims.len()).filter(|&it| dims[it].is_negative()).collect();
+    let &[open] = &negative[..] else {
+        return if negative.is_empty() {
+            Ok(dims)
+        } else {
+            refuse(format!("{dims:?} is no shape: one size may be -1"))
+        };
+    };
+    if dims[open] != Dim::from(-1) {
+        return refuse(format!("{dims:?} is no shape: one size may be -1"));
     }
-    Ok(sizes.iter().map(|&it| if it < 0 { numel / known } else { Dim::new(it as usize) }).collect())
+    let known: Dim = dims.iter().enumerate().filter(|it| it.0 != open).map(|it| *it.1).product();
+    let fits = match (numel.as_const(), known.as_const()) {
+        (_, Some(0)) => false,
+        (Some(numel), Some(known)) => numel.is_multiple_of(known),
+        _ => true,
+    };
+    if !fits {
+        return refuse(format!("no size fits -1 in {dims:?} for {numel} elements"));
+    }
+    dims[open] = numel / known;
+    Ok(dims)
 }
 
 macro_rules! signed_shapes {
     ($($ty:ty)*) => {$(
         impl NewShape for &[$ty] {
             fn new_dims(self, numel: Dim) -> Result<Dims> {
-                let sizes: Vec<i64> = self.iter().map(|&it| it as i64).collect();
-                infer_size(&sizes, numel)
+                fill(self.iter().map(|&it| Dim::signed(it as i64)).collect(), numel)
             }
         }
         impl<const N: usize> NewShape for [$ty; N] {
             fn new_dims(self, numel: Dim) -> Result<Dims> {
-                infer_size(&self.map(|it| it as i64), numel)
+                self[..].new_dims(numel)
             }
         }
     )*};

@@ -22,6 +22,7 @@ pub static SIZE: OpDef = OpDef {
 /// let x = ops::ones([4, 3]);
 /// assert_eq!(ops::size(x.dim(0), DType::F32).item::<f32>(), 4.0);
 /// ```
+#[track_caller]
 pub fn size(dim: Dim, dtype: DType) -> Tensor {
     match dim.as_const() {
         Some(size) => full_of((), Scalar::UInt(size as u64), dtype),

@@ -4,20 +4,21 @@ use super::axis::refusal;
 use super::iota::spaced;
 use super::{IntoOperand, full_of, greater_equal, iota, reshape, select, update};
 use crate::error::{Code, raise};
-use crate::tensor::{AsTensor, DType, Scalar, Tensor, WithStep};
+use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor, WithStep};
 
 /// An `n` by `m` mask that is true where column minus row is at most `k`.
-fn lower_mask(n: usize, m: usize, k: isize) -> Tensor {
-    // Diagonals beyond the corners are all alike, and the sums of rows and `k` must not overflow.
-    let k = (k as i64).clamp(-(n as i64), m as i64);
-    let last_column = spaced([n, 1], 0, Scalar::Int(k), Scalar::Int(1), DType::I64);
-    greater_equal(last_column, iota([1, m], 1, DType::I64))
+#[track_caller]
+fn lower_mask([n, m]: [Dim; 2], k: isize) -> Tensor {
+    // The sums of rows and `k` must not overflow.
+    let k = (k as i64).clamp(i64::MIN / 2, i64::MAX / 2);
+    let last_column = spaced((n, 1), 0, Scalar::Int(k), Scalar::Int(1), DType::I64);
+    greater_equal(last_column, iota((1, m), 1, DType::I64))
 }
 
 #[track_caller]
-fn matrix(op: &str, x: &Tensor) -> (usize, usize) {
-    match *x.shape() {
-        [.., n, m] => (n, m),
+fn matrix(op: &str, x: &Tensor) -> [Dim; 2] {
+    match *x.dims() {
+        [.., n, m] => [n, m],
         _ => raise(refusal(op, &[x], Code::Shape, "a matrix, or a stack of them, is needed")),
     }
 }
@@ -34,8 +35,8 @@ fn matrix(op: &str, x: &Tensor) -> (usize, usize) {
 #[track_caller]
 pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
-    let (n, m) = matrix("tril", &x);
-    select(lower_mask(n, m, k), &*x, zero_of(&x))
+    let matrix = matrix("tril", &x);
+    select(lower_mask(matrix, k), &*x, zero_of(&x))
 }
 
 /// The matrices of the last two axes with zeros below the diagonal `k`.
@@ -50,10 +51,11 @@ pub fn tril(x: impl AsTensor, k: isize) -> Tensor {
 #[track_caller]
 pub fn triu(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
-    let (n, m) = matrix("triu", &x);
-    select(lower_mask(n, m, k.saturating_sub(1)), zero_of(&x), &*x)
+    let matrix = matrix("triu", &x);
+    select(lower_mask(matrix, k.saturating_sub(1)), zero_of(&x), &*x)
 }
 
+#[track_caller]
 fn zero_of(x: &Tensor) -> Tensor {
     full_of((), 0, x.dtype())
 }

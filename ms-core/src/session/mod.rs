@@ -20,6 +20,7 @@ mod jit;
 mod linearize;
 mod pure;
 mod quick;
+mod recent;
 mod record;
 mod report;
 mod select;

@@ -2,15 +2,15 @@
 //! sizes, with kernels that all of them share.
 
 use super::compiled::Compiled;
+use super::recent::Recent;
 use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
 use crate::tensor::{Array, Dim};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
-/// Sets of sizes that are kept ready at most; a full table starts anew.
-const MAX_READY: usize = 1024;
+/// Sets of sizes that are kept ready at most.
+const MAX_READY: usize = 256;
 
 type Sizes = SmallVec<[usize; 2]>;
 
@@ -19,7 +19,7 @@ pub struct Sized {
     symbols: Vec<Symbol>,
     /// Other dimensions of inputs in which symbols stand, and where.
     others: Vec<(usize, usize, Dim)>,
-    ready: RwLock<FxHashMap<Sizes, Arc<Compiled>>>,
+    ready: Recent<Sizes, Arc<Compiled>, MAX_READY>,
 }
 
 /// A symbol, and the dimension of an input that fixes it.
@@ -60,7 +60,7 @@ impl Sized {
         let symbols: Vec<Symbol> = names.into_iter().map(symbol).collect::<Result<_>>()?;
         let fixes = |input, axis| symbols.iter().any(|it| (it.input, it.axis) == (input, axis));
         let others = dims().filter(|it| it.2.is_symbolic() && !fixes(it.0, it.1)).collect();
-        Ok(Some(Self { symbols, others, ready: RwLock::default() }))
+        Ok(Some(Self { symbols, others, ready: Recent::new() }))
     }
 
     /// The graph of the sizes of these inputs, which `make` makes for new ones.
@@ -76,16 +76,12 @@ impl Sized {
         for &(input, axis, dim) in &self.others {
             self.check(inputs, input, axis, dim, &sizes)?;
         }
-        if let Some(known) = self.ready.read().unwrap_or_else(PoisonError::into_inner).get(&sizes) {
-            return Ok(known.clone());
+        if let Some(known) = self.ready.get(&sizes) {
+            return Ok(known);
         }
         let named: Vec<(&str, usize)> = self.symbols.iter().map(|it| &*it.name).zip(sizes.iter().copied()).collect();
         let made = make(&named)?;
-        let mut ready = self.ready.write().unwrap_or_else(PoisonError::into_inner);
-        if ready.len() >= MAX_READY {
-            ready.clear();
-        }
-        Ok(ready.entry(sizes).or_insert(made).clone())
+        Ok(self.ready.insert(sizes, made))
     }
 
     fn check(&self, inputs: &[&Array], input: usize, axis: usize, dim: Dim, sizes: &Sizes) -> Result<()> {

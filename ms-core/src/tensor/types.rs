@@ -67,8 +67,11 @@ impl Type {
     /// elements or bytes and no stride of it overflows. As in NumPy, the sizes beside a zero count.
     ///
     /// # Errors
-    /// [`Code::Memory`] when it has not.
+    /// [`Code::Memory`] when it has not, [`Code::Shape`] for a negative size.
     pub fn check_size(&self) -> Result<()> {
+        if self.dims.iter().any(|it| it.is_negative()) {
+            return Err(Error::new(Code::Shape, format!("{self} has a negative size")));
+        }
         let mut sizes = self.dims.iter().filter_map(|it| it.as_const()).filter(|&it| it > 0);
         let bytes = sizes.try_fold(self.dtype.size(), usize::checked_mul);
         match bytes {

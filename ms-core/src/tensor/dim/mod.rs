@@ -98,6 +98,16 @@ impl Dim {
         !(self - other).is_known()
     }
 
+    /// An integer as it is written in a shape, where `-1` stands for what is left over.
+    pub const fn signed(number: i64) -> Self {
+        Self(if number < FIRST_CONSTANT { FIRST_CONSTANT } else { number })
+    }
+
+    /// Whether it is a negative number, which is no size: `-1` stands for what is left over.
+    pub const fn is_negative(self) -> bool {
+        self.is_known() && self.0 < 0
+    }
+
     /// Whether it is a number, if a negative one, and no expression.
     const fn is_known(self) -> bool {
         self.0 >= FIRST_CONSTANT

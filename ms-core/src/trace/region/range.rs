@@ -6,7 +6,7 @@ use super::kind::{Deferring, Device, Host};
 use super::repeat::{Repeat, repeat};
 use crate::error::{Code, Error, raise};
 use crate::ops;
-use crate::tensor::{DType, Parameter, Tensor};
+use crate::tensor::{DType, Dim, Parameter, Tensor};
 
 /// The numbers from `start` up to, and without, `stop`: each an `i64[]`.
 ///
@@ -24,7 +24,7 @@ pub(super) struct Bounds {
     step: i64,
 }
 
-/// An end of a [`range`]: a number, or a tensor of one integer.
+/// An end of a [`range`]: a number, a size, or a tensor of one integer.
 #[derive(Clone)]
 pub enum Bound {
     /// A host value.
@@ -48,6 +48,15 @@ numbers! { i8 i16 i32 i64 isize u8 u16 u32 u64 usize }
 impl From<Tensor> for Bound {
     fn from(it: Tensor) -> Self {
         Self::Tensor(it)
+    }
+}
+
+impl From<Dim> for Bound {
+    fn from(size: Dim) -> Self {
+        match size.as_const() {
+            Some(size) => size.into(),
+            None => Self::Tensor(ops::size(size, DType::I64)),
+        }
     }
 }
 
