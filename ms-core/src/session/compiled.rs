@@ -160,7 +160,7 @@ impl Compiled {
         };
         let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.to_contiguous()));
         let outputs = at.executable()?.run_owned(arrays.collect::<Result<_>>()?)?;
-        Ok(outputs.into_iter().map(Tensor::from_array).collect())
+        Ok(tensors(outputs))
     }
 
     /// Runs the graph on tensors that are no traced values.
@@ -180,7 +180,7 @@ impl Compiled {
             None => self.executable()?.run(inputs)?,
             Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs)?,
         };
-        Ok(outputs.into_iter().map(Tensor::from_array).collect())
+        Ok(tensors(outputs))
     }
 
     /// This graph of symbolic sizes at the sizes of its inputs.
@@ -327,6 +327,14 @@ impl Compiled {
         let derivative = Arc::new(Derivative { forward, backward, residuals: split.residuals, seeds: split.seeds });
         made.insert(wrt.to_vec(), derivative.clone());
         Ok(derivative)
+    }
+}
+
+fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
+    match (outputs.len(), outputs.pop()) {
+        // The usual one, without a loop.
+        (1, Some(only)) => Outputs::from_buf([Tensor::from_array(only)]),
+        (_, last) => outputs.into_iter().chain(last).map(Tensor::from_array).collect(),
     }
 }
 

@@ -24,13 +24,18 @@ fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
     ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
 }
 
-/// The result as an array that nobody else writes.
-fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<SmallVec<[Array; 1]>> {
+/// The results as arrays that nobody else writes.
+fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
     if let (Lowering::Map(_), Some(backend)) = (&def.lowering, exec::backend())
         && let Some(out) = quick::map(&**backend, def, call, operands)
     {
-        return Ok(SmallVec::from_buf([out?]));
+        return Ok(Outputs::from_buf([Tensor::from_array(out?)]));
     }
+    Ok(run_any(def, call, operands)?.into_iter().map(Tensor::from_array).collect())
+}
+
+/// [`run`] for all operands.
+fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<SmallVec<[Array; 1]>> {
     let types = infer(def, call, operands)?;
     match &def.lowering {
         Lowering::Constant => return Ok(SmallVec::from_iter([call.attrs.literal(0).to_array()])),
@@ -128,9 +133,9 @@ impl Dispatcher for Eager {
         match run(def, &call, &operands) {
             Ok(outputs) => {
                 if ops::is_float_status_watched() {
-                    ops::watch_results(&outputs);
+                    ops::watch_results(outputs.iter().filter_map(Tensor::as_array));
                 }
-                Ok(outputs.into_iter().map(Tensor::from_array).collect())
+                Ok(outputs)
             }
             Err(error) => {
                 let operands = operands.iter().map(|it| it.ty().to_string());
@@ -146,8 +151,6 @@ impl Dispatcher for Eager {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
         value.array().map_err(|error| error.with_op("assign"))?;
-        check_write(&parameter.load().ty(), value)?;
-        parameter.store(value.clone());
-        Ok(())
+        parameter.try_store(value.clone()).or_else(|value| check_write(&parameter.load().ty(), &value))
     }
 }

@@ -220,8 +220,12 @@ impl Iterator for Offsets<'_> {
 impl ExactSizeIterator for Offsets<'_> {}
 
 /// Strides of a row-major array without gaps.
+#[inline]
 pub fn contiguous_strides(shape: &[usize]) -> Strides {
-    let mut strides: Strides = SmallVec::from_elem(1, shape.len());
+    let mut strides = match shape.len() {
+        rank @ 0..=4 => Strides::from_buf_and_len([1; 4], rank),
+        rank => Strides::from_elem(1, rank),
+    };
     for axis in (1..shape.len()).rev() {
         strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
     }

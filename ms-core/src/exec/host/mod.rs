@@ -40,12 +40,19 @@ pub trait Host: Send + Sync {
 /// A loaded plan of a backend on the host.
 pub struct HostExecutable {
     program: Program,
-    inputs: Vec<Type>,
+    inputs: Vec<Input>,
     outputs: Vec<Output>,
     reuse: Reuse,
     /// Whether an input or output is a stack.
     has_stacks: bool,
     idle: Mutex<Vec<Scratch>>,
+}
+
+/// What an input is.
+struct Input {
+    ty: Type,
+    /// Its sizes; nothing where the plan takes any.
+    sizes: SmallVec<[Option<usize>; 4]>,
 }
 
 /// What an output is.
@@ -85,8 +92,15 @@ impl HostExecutable {
             }
             Ok(Output::Stack(row))
         };
+        let input = |ty: &Type| {
+            let size = |dim: &Dim| match dim.as_const() {
+                None if *dim != Dim::DYNAMIC => Err(symbolic(ty)),
+                size => Ok(size),
+            };
+            Ok(Input { ty: ty.clone(), sizes: ty.dims.iter().map(size).collect::<Result<_>>()? })
+        };
         Ok(Self {
-            inputs: main.inputs.clone(),
+            inputs: main.inputs.iter().map(input).collect::<Result<_>>()?,
             outputs: main.outputs.iter().map(output).collect::<Result<_>>()?,
             reuse: main.reuse.clone(),
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
@@ -95,20 +109,28 @@ impl HostExecutable {
         })
     }
 
-    /// Whether inputs are of the plan's types.
-    fn takes(&self, inputs: &[&Array]) -> bool {
-        let fits = |(ty, array): (&Type, &&Array)| {
-            let admits = |(dim, &size): (&Dim, &usize)| *dim == size || *dim == Dim::DYNAMIC;
-            array.dtype() == ty.dtype
-                && array.shape().len() == ty.rank()
-                && ty.dims.iter().zip(array.shape()).all(admits)
+    /// Whether inputs are of the plan's types, in row-major order.
+    fn takes_dense(&self, inputs: &[&Array]) -> bool {
+        let fits = |(own, array): (&Input, &&Array)| {
+            let shape = array.shape();
+            array.dtype() == own.ty.dtype
+                && shape.len() == own.sizes.len()
+                && own.sizes.iter().zip(shape).all(|(own, size)| own.is_none_or(|it| it == *size))
+                && array.layout().is_contiguous()
         };
         inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits)
     }
 
+    /// Runs with inputs of which some are no row-major arrays of the plan's types.
     #[cold]
+    fn run_others(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
+        let dense: SmallVec<[Array; 4]> = inputs.iter().map(|it| it.to_contiguous()).collect();
+        let dense: SmallVec<[&Array; 8]> = dense.iter().collect();
+        if self.takes_dense(&dense) { self.run(&dense) } else { Err(self.refuse(inputs)) }
+    }
+
     fn refuse(&self, inputs: &[&Array]) -> Error {
-        let want: Vec<_> = self.inputs.iter().map(|it| it.to_string()).collect();
+        let want: Vec<_> = self.inputs.iter().map(|it| it.ty.to_string()).collect();
         Error::new(Code::Argument, format!("the plan takes ({})", want.join(", ")))
             .with_operands(inputs.iter().map(|it| it.ty().to_string()))
     }
@@ -176,7 +198,7 @@ impl HostExecutable {
     fn run_stacks(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         self.with_scratch(|run| {
             let mut numbers: SmallVec<[u64; 8]> = smallvec::smallvec![0; inputs.len() + self.outputs.len()];
-            for ((number, array), ty) in numbers.iter_mut().zip(inputs).zip(&self.inputs) {
+            for ((number, array), Input { ty, .. }) in numbers.iter_mut().zip(inputs).zip(&self.inputs) {
                 if is_stack(ty) {
                     let rows = array.shape()[0];
                     let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
@@ -191,8 +213,8 @@ impl HostExecutable {
             let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect();
             let first = numbers.as_mut_ptr();
             let number = |i: usize| first.wrapping_add(i) as u64;
-            let place = |(i, (ty, array)): (usize, (&Type, &&Array))| {
-                if is_stack(ty) { number(i) } else { array.as_ptr() as u64 }
+            let place = |(i, (own, array)): (usize, (&Input, &&Array))| {
+                if is_stack(&own.ty) { number(i) } else { array.as_ptr() as u64 }
             };
             let inputs_at: SmallVec<[u64; 8]> = self.inputs.iter().zip(inputs).enumerate().map(place).collect();
             let result = |(i, it): (usize, &Option<Array>)| match it {
@@ -223,12 +245,8 @@ impl HostExecutable {
 
 impl Executable for HostExecutable {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        if !self.takes(inputs) {
-            return Err(self.refuse(inputs));
-        }
-        if !inputs.iter().all(|it| it.layout().is_contiguous()) {
-            let dense: SmallVec<[Array; 4]> = inputs.iter().map(|it| it.to_contiguous()).collect();
-            return self.run(&dense.iter().collect::<SmallVec<[&Array; 8]>>());
+        if !self.takes_dense(inputs) {
+            return self.run_others(inputs);
         }
         if self.has_stacks {
             return self.run_stacks(inputs);
@@ -240,8 +258,8 @@ impl Executable for HostExecutable {
     }
 
     fn run_owned(&self, mut inputs: Vec<Array>) -> Result<SmallVec<[Array; 1]>> {
-        let fit = self.takes(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
-        if !fit || self.has_stacks || !inputs.iter().all(|it| it.layout().is_contiguous()) {
+        let fit = self.takes_dense(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
+        if !fit || self.has_stacks {
             return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
         let outputs = self.over(&mut inputs);

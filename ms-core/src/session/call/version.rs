@@ -206,8 +206,9 @@ impl Version {
     }
 
     /// Locks what it writes: from its first read of a slot to its last write, a run is alone with it.
-    fn lock(&self) -> SmallVec<[impl Sized + '_; 4]> {
-        self.locks.iter().map(Parameter::lock).collect()
+    #[inline]
+    fn lock(&self) -> Option<SmallVec<[impl Sized + '_; 4]>> {
+        (!self.locks.is_empty()).then(|| self.locks.iter().map(Parameter::lock).collect())
     }
 
     /// Writes the slots, and gives the result.
