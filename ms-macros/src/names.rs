@@ -32,6 +32,17 @@ pub fn own_nth(name: &str, n: usize) -> Ident {
     format_ident!("__{name}{n}", span = Span::mixed_site())
 }
 
+/// Where tokens of the expansion's own are shown in messages. rustc shows an expression at the
+/// attribute if its tokens are in part the user's and in part the expansion's.
+pub fn own_span(at: Span) -> Span {
+    Span::mixed_site().located_at(at)
+}
+
+/// A name of the expansion's own, shown at `at` in messages.
+pub fn shown(name: &Ident, at: Span) -> Ident {
+    Ident::new(&name.to_string(), name.span().located_at(at))
+}
+
 /// The same names, shown at `at` in messages.
 pub fn respan(tokens: TokenStream, at: Span) -> TokenStream {
     tokens

@@ -1,12 +1,13 @@
 //! Blocks: what stands behind a jump that may have left is skipped.
 
 use super::Rewriter;
-use super::branch::{Arm, Guard, Region, Use};
+use super::branch::{Arm, Guard, Region, Use, tail};
 use super::context::flow_name;
 use super::jumps::diverges;
 use super::moves;
 use super::places::{self, Place};
 use crate::resolve::Mutability;
+use proc_macro2::Span;
 use quote::ToTokens;
 use std::collections::BTreeSet;
 use syn::visit::Visit;
@@ -89,18 +90,18 @@ impl Rewriter<'_> {
         if ends {
             self.mark_passing(&mut places, used);
         }
-        let label = self.label("rest");
+        let (label, tail) = (self.label("rest"), tail(&rest));
         self.context.push_arm(label.clone());
         self.scoped(|this| this.statements(&mut rest.stmts, used));
         let flows = self.context.pop().flows;
         let name = flow_name(flow);
-        let at = parse_quote!(#name.goes_on());
         let region = crate::names::own("region");
-        let cond = parse_quote!(#region.test(#at));
+        let cond = parse_quote!(#region.test(#name.goes_on()));
         let votes = flows.iter().copied().filter(|it| *it != flow);
         let vote = self.context.vote(&region, votes);
         let leave = self.context.leave();
-        Region { rt: self.rt, at: &at, label: self.label("join"), places, flows, vote, leave }.emit(
+        let (at, ways) = (Span::call_site(), self.context.ways(&flows));
+        Region { rt: self.rt, at, tail, label: self.label("join"), places, ways, vote, leave }.emit(
             &cond,
             &Arm { label, block: rest },
             None,

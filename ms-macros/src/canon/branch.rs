@@ -1,13 +1,13 @@
 //! `if`: a region with two arms, where the type of the condition is to decide.
 
-use super::context::{flow_name, held_flow_name};
+use super::context::Way;
 use super::moves;
 use super::places::{self, Place};
+use super::state::State;
 use super::{Rewriter, bare};
-use crate::names::own;
-use proc_macro2::TokenStream;
+use crate::names::{own, own_span, shown};
+use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
@@ -32,6 +32,11 @@ pub struct Arm {
     pub block: Block,
 }
 
+/// What gives the value of a block, for messages.
+pub fn tail(block: &Block) -> Span {
+    block.stmts.last().map_or_else(|| block.brace_token.span.open(), Spanned::span)
+}
+
 impl Rewriter<'_> {
     /// Rewrites an `if`.
     pub fn branch(&mut self, it: &ExprIf, used: &Use) -> Expr {
@@ -51,6 +56,7 @@ impl Rewriter<'_> {
             Some((_, other)) => block(other),
             None => parse_quote!({}),
         };
+        let tail = tail(&first);
         moves::copy(&mut first, &[second.to_token_stream()], &self.scopes, self.rt);
         let mut cond = (*it.cond).clone();
         let labels = [self.label("arm"), self.label("arm")];
@@ -67,7 +73,9 @@ impl Rewriter<'_> {
         let leave = self.context.leave();
         let [one, other] = labels;
         let second = Arm { label: other, block: second };
-        Region { rt: self.rt, at: &it.cond, label: self.label("join"), places, flows, vote, leave }.emit(
+        let ways = self.context.ways(&flows);
+        let (at, label) = (it.cond.span(), self.label("join"));
+        Region { rt: self.rt, at, tail, label, places, ways, vote, leave }.emit(
             &cond,
             &Arm { label: one, block: first },
             Some(&second),
@@ -148,14 +156,16 @@ pub struct Guard {
 pub struct Region<'a> {
     /// The hidden module.
     pub rt: &'a TokenStream,
-    /// What decides.
-    pub at: &'a Expr,
+    /// Where the region stands, for messages.
+    pub at: Span,
+    /// Where its value is given, for messages.
+    pub tail: Span,
     /// The label of the end.
     pub label: Lifetime,
     /// What changes inside.
     pub places: Vec<Place>,
     /// The ways out that are taken inside.
-    pub flows: BTreeSet<usize>,
+    pub ways: Vec<Way>,
     /// What settles their kinds.
     pub vote: Option<TokenStream>,
     /// To the end of what is around, where the region is left.
@@ -165,11 +175,11 @@ pub struct Region<'a> {
 impl Region<'_> {
     /// The region; without a second arm nothing runs in its place, and there is no value.
     pub fn emit(&self, cond: &Expr, first: &Arm, second: Option<&Arm>, used: &Use, guards: Option<Guard>) -> Expr {
-        let Self { rt, label: join, vote, leave, .. } = self;
+        let Self { rt, label: join, vote, leave, ways, .. } = self;
         let region = own("region");
-        let state = State { rt, region: &region, places: &self.places, flows: &self.flows, own: None };
+        let state = State { rt, region: &region, places: &self.places, ways, own: None };
         let (held, save, carry) = (state.held(), state.save(), state.carry());
-        let kind = quote_spanned!(self.at.span()=> #rt::branch());
+        let kind = quote_spanned!(self.at=> #rt::branch());
         let other = matches!(cond, Expr::Binary(_)).then(|| quote!(#region.other();));
         let other = match self.places.iter().any(|it| it.passes) {
             true if guards.is_some() => quote!(#other #region.passes();),
@@ -177,13 +187,13 @@ impl Region<'_> {
             _ => quote!(#other),
         };
         let other = match guards {
-            Some(Guard { flow, ends: true }) if self.flows.contains(&flow) => {
-                let (held, flow) = (held_flow_name(flow), flow_name(flow));
+            Some(Guard { flow, ends: true }) if let Some(way) = ways.iter().find(|it| it.flow == flow) => {
+                let (held, flow) = (way.held(), way.name());
                 quote!(#other #region.leaves(&#held, &mut #flow);)
             }
             _ => other,
         };
-        let leaves = guards.is_some() || !self.flows.is_empty();
+        let leaves = guards.is_some() || !ways.is_empty();
         let hint = match used {
             Use::Statement if !leaves => {
                 let block = &first.block;
@@ -226,6 +236,17 @@ impl Region<'_> {
                 false => quote!(let #one #hint = #block; let #one = #some(#one);),
             }
         };
+        // One place for all of them, so that rustc reports a value that is refused once.
+        let at = self.tail;
+        let [keep_first, keep_second, join_values] = {
+            let [region, value, one] = [&region, &value, &one].map(|it| shown(it, at));
+            let at = own_span(at);
+            [
+                quote_spanned!(at=> #region.first(&mut #value, #one);),
+                quote_spanned!(at=> #region.second(&mut #value, &#one);),
+                quote_spanned!(at=> #region.value(#value, #one)),
+            ]
+        };
         let first = arm(first);
         let second = second.map_or_else(|| quote!(let #one = ::core::option::Option::None;), arm);
         let last = match leaves {
@@ -251,7 +272,7 @@ impl Region<'_> {
                     if #region.is_decided() {
                         break #join #one;
                     }
-                    #region.first(&mut #value, #one);
+                    #keep_first
                     #carry
                     #region.turn();
                 }
@@ -260,85 +281,13 @@ impl Region<'_> {
                 if #region.is_decided() {
                     break #join #one;
                 }
-                #region.second(&mut #value, &#one);
+                #keep_second
                 #carry
                 #region.join();
                 #carry
-                #region.value(#value, #one)
+                #join_values
             };
             #last
         }}
-    }
-}
-
-/// The statements for what changes inside a region.
-pub struct State<'a> {
-    /// The hidden module.
-    pub rt: &'a TokenStream,
-    /// The region.
-    pub region: &'a syn::Ident,
-    /// What changes.
-    pub places: &'a [Place],
-    /// The ways out that are taken inside.
-    pub flows: &'a BTreeSet<usize>,
-    /// The way out of the region itself, if it is a loop.
-    pub own: Option<usize>,
-}
-
-impl State<'_> {
-    fn each(&self, emit: impl Fn(&Place) -> TokenStream) -> TokenStream {
-        self.places.iter().filter(|it| !it.deferred).map(emit).collect()
-    }
-
-    /// Declares what the region remembers.
-    pub fn held(&self) -> TokenStream {
-        let (rt, region) = (self.rt, self.region);
-        let held = self.each(|place| {
-            let (held, name) = (place.ident(), place.name());
-            match place.passes {
-                true => quote!(let mut #held = #rt::passing(#name);),
-                false => quote!(let mut #held = #rt::held(#name);),
-            }
-        });
-        let deferred: TokenStream = self
-            .places
-            .iter()
-            .filter(|it| it.deferred)
-            .map(|place| quote_spanned!(place.span()=> #region.settle();))
-            .collect();
-        let flows = self.flows.iter().map(|it| held_flow_name(*it));
-        quote!(#held #(let mut #flows = #rt::held_flow();)* #deferred)
-    }
-
-    /// Keeps the places as they are before the region.
-    pub fn save(&self) -> TokenStream {
-        let region = self.region;
-        let flows = self.flows.iter().map(|&it| {
-            let (held, flow) = (held_flow_name(it), flow_name(it));
-            quote!(#region.save_flow(&mut #held, &#flow);)
-        });
-        let places = self.each(|place| {
-            let (held, expr) = (place.ident(), place.expr());
-            quote_spanned!(place.span()=> #region.save(&mut #held, &#expr);)
-        });
-        quote!(#places #(#flows)*)
-    }
-
-    /// Brings the places over a border.
-    pub fn carry(&self) -> TokenStream {
-        let region = self.region;
-        let flows = self.flows.iter().map(|&it| {
-            let (held, flow) = (held_flow_name(it), flow_name(it));
-            let own = self.own.map(|own| {
-                let own = own == it;
-                quote!(, #own)
-            });
-            quote!(#region.carry_flow(&mut #held, &mut #flow #own);)
-        });
-        let places = self.each(|place| {
-            let (held, expr) = (place.ident(), place.expr());
-            quote_spanned!(place.span()=> #region.carry(&mut #held, &mut #expr);)
-        });
-        quote!(#(#flows)* #places)
     }
 }

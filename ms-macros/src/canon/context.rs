@@ -1,7 +1,7 @@
 //! Where control may leave from: the regions, loops and functions around what is being rewritten.
 
-use crate::names::own_nth;
-use proc_macro2::{Ident, TokenStream};
+use crate::names::{own_nth, shown};
+use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use std::collections::BTreeSet;
 use syn::{Expr, Lifetime, Type};
@@ -27,9 +27,32 @@ struct Flow {
     continues: bool,
     /// Whether one of them ends it with a value.
     valued: bool,
+    /// Where the first of them stands, for messages.
+    at: Option<Span>,
 }
 
-/// An arm of a region, a loop, or the body of a function or closure.
+/// A way out that is taken inside a region.
+#[derive(Clone, Copy)]
+pub struct Way {
+    /// Which one it is.
+    pub flow: usize,
+    /// Where messages about it point.
+    pub at: Span,
+}
+
+impl Way {
+    /// Its name.
+    pub fn name(&self) -> Ident {
+        shown(&flow_name(self.flow), self.at)
+    }
+
+    /// The name of what a region remembers of it.
+    pub fn held(&self) -> Ident {
+        shown(&own_nth("was", self.flow), self.at)
+    }
+}
+
+/// An arm of a region, a loop, a labelled block, or the body of a function or closure.
 pub struct Construct {
     kind: Kind,
     label: Lifetime,
@@ -48,6 +71,14 @@ enum Kind {
         start: Start,
         user: Option<String>,
         /// Jumps to it may leave regions, so that they are flags.
+        managed: bool,
+    },
+    /// A block with a label.
+    Block {
+        flow: usize,
+        start: Start,
+        user: String,
+        /// As those of a loop.
         managed: bool,
     },
     Body {
@@ -82,6 +113,14 @@ impl Context {
         flow
     }
 
+    /// A block that is jumped out of by its label begins; gives its way out.
+    pub fn push_block(&mut self, label: Lifetime, managed: bool, start: Start) -> usize {
+        let flow = self.flow();
+        let user = label.to_string();
+        self.push(Kind::Block { flow, start, user, managed }, label);
+        flow
+    }
+
     /// The body of a function or closure begins; gives its way out.
     pub fn push_body(&mut self, label: Lifetime, result: Option<Box<Type>>) -> usize {
         let flow = self.flow();
@@ -94,17 +133,22 @@ impl Context {
         self.stack.pop().expect("what is pushed is popped")
     }
 
-    /// The loop that `break` or `continue` means.
-    pub fn loop_target(&self, label: Option<&Lifetime>) -> Option<Target> {
+    /// The loop or block that `break` or `continue` means.
+    pub fn target(&self, label: Option<&Lifetime>) -> Option<Target> {
         let label = label.map(|it| it.to_string());
-        let inner = self.stack.iter().enumerate().rev().take_while(|it| !matches!(it.1.kind, Kind::Body { .. }));
-        inner
-            .filter_map(|(i, it)| match &it.kind {
-                Kind::Loop { user, .. } => Some((i, user)),
-                _ => None,
-            })
-            .find(|(_, user)| label.is_none() || **user == label)
-            .map(|it| Target(it.0))
+        let mut inner = self.stack.iter().enumerate().rev().take_while(|it| !matches!(it.1.kind, Kind::Body { .. }));
+        let is_meant = |it: &Construct| match (&it.kind, &label) {
+            (Kind::Loop { .. }, None) => true,
+            (Kind::Loop { user, .. }, Some(_)) => *user == label,
+            (Kind::Block { user, .. }, Some(label)) => user == label,
+            _ => false,
+        };
+        inner.find(|it| is_meant(it.1)).map(|it| Target(it.0))
+    }
+
+    /// Whether a jump there ends a block, which has a value.
+    pub fn is_block(&self, target: Target) -> bool {
+        matches!(self.stack[target.0].kind, Kind::Block { .. })
     }
 
     /// The function that `return` means.
@@ -115,14 +159,18 @@ impl Context {
     /// Whether a jump there may leave a region.
     pub fn is_managed(&self, target: Target) -> bool {
         let leaves = self.stack[target.0 + 1..].iter().any(|it| matches!(it.kind, Kind::Arm));
-        leaves || matches!(self.stack[target.0].kind, Kind::Loop { managed: true, .. })
+        leaves
+            || matches!(self.stack[target.0].kind, Kind::Loop { managed: true, .. } | Kind::Block { managed: true, .. })
     }
 
-    /// Notes a jump; gives the ways out of what it leaves, innermost first, that of the target last.
-    pub fn jump(&mut self, target: Target, jump: &Expr, valued: bool) -> Vec<usize> {
+    /// Notes a jump, which messages show at `at`; gives the ways out of what it leaves, innermost
+    /// first, that of the target last.
+    pub fn jump(&mut self, target: Target, jump: &Expr, valued: bool, at: Span) -> Vec<usize> {
         // Loops whose jumps are Rust's own are left with whatever is around them.
         let own = |it: &Construct| match it.kind {
-            Kind::Loop { flow, managed: true, .. } | Kind::Body { flow, .. } => Some(flow),
+            Kind::Loop { flow, managed: true, .. }
+            | Kind::Block { flow, managed: true, .. }
+            | Kind::Body { flow, .. } => Some(flow),
             _ => None,
         };
         let left: Vec<(usize, usize)> =
@@ -132,6 +180,7 @@ impl Context {
         }
         for &(_, flow) in &left {
             self.flows[flow].jumps += 1;
+            self.flows[flow].at.get_or_insert(at);
         }
         let flows: Vec<usize> = left.into_iter().map(|it| it.1).collect();
         let last = &mut self.flows[flows[flows.len() - 1]];
@@ -154,24 +203,25 @@ impl Context {
         }
     }
 
-    /// The way out of the innermost loop or function.
+    /// The way out of the innermost loop, block or function.
     pub fn innermost(&self) -> usize {
         let flows = self.stack.iter().rev().find_map(|it| match it.kind {
-            Kind::Loop { flow, .. } | Kind::Body { flow, .. } => Some(flow),
+            Kind::Loop { flow, .. } | Kind::Block { flow, .. } | Kind::Body { flow, .. } => Some(flow),
             Kind::Arm => None,
         });
         flows.expect("code stands in a function")
     }
 
-    /// Where the innermost loop begins, and the one around it.
+    /// Where the innermost loop or block begins, and the loop around it.
     pub fn loop_starts(&self) -> Option<(Start, Option<Start>)> {
         let inner = self.stack.iter().rev().take_while(|it| !matches!(it.kind, Kind::Body { .. }));
         let mut starts = inner.filter_map(|it| match it.kind {
-            Kind::Loop { start, .. } => Some(start),
+            Kind::Loop { start, .. } => Some((start, true)),
+            Kind::Block { start, managed: true, .. } => Some((start, false)),
             _ => None,
         });
-        let first = starts.next()?;
-        Some((first, starts.next()))
+        let (first, _) = starts.next()?;
+        Some((first, starts.find(|it| it.1).map(|it| it.0)))
     }
 
     /// Whether an iteration of the loop of a way out may be skipped to the next one.
@@ -189,6 +239,16 @@ impl Context {
         self.flows[flow].breaks
     }
 
+    /// The ways out with what messages need.
+    pub fn ways(&self, flows: &BTreeSet<usize>) -> Vec<Way> {
+        flows.iter().map(|&flow| Way { flow, at: self.at(flow) }).collect()
+    }
+
+    /// Where messages about a way out point.
+    pub fn at(&self, flow: usize) -> Span {
+        self.flows[flow].at.unwrap_or_else(Span::call_site)
+    }
+
     /// Whether a way out carries a value.
     pub fn is_valued(&self, flow: usize) -> bool {
         self.flows[flow].valued
@@ -196,7 +256,8 @@ impl Context {
 
     /// To the end of the innermost construct, whose rest is skipped.
     pub fn leave(&self) -> TokenStream {
-        let is_open = |it: &&Construct| !matches!(it.kind, Kind::Loop { managed: false, .. });
+        let is_open =
+            |it: &&Construct| !matches!(it.kind, Kind::Loop { managed: false, .. } | Kind::Block { managed: false, .. });
         match self.stack.iter().rev().find(is_open) {
             Some(Construct { kind: Kind::Loop { .. }, label, .. }) => quote!(continue #label),
             Some(Construct { label, .. }) => quote!(break #label ::core::option::Option::None),
@@ -236,9 +297,4 @@ impl Context {
 /// The name of a way out.
 pub fn flow_name(flow: usize) -> Ident {
     own_nth("flow", flow)
-}
-
-/// The name of what a region remembers of it.
-pub fn held_flow_name(flow: usize) -> Ident {
-    own_nth("was", flow)
 }

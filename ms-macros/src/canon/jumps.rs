@@ -7,6 +7,7 @@ use crate::resolve::Scopes;
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use std::collections::BTreeSet;
+use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, Item, Label, Pat, Stmt, parse_quote};
@@ -16,20 +17,23 @@ impl Rewriter<'_> {
     pub fn jump(&mut self, expr: &Expr) -> Option<Expr> {
         let (target, value) = match expr {
             Expr::Return(it) => (self.context.body_target()?, it.expr.as_deref()),
-            Expr::Break(it) => (self.context.loop_target(it.label.as_ref())?, it.expr.as_deref()),
-            Expr::Continue(it) => (self.context.loop_target(it.label.as_ref())?, None),
+            Expr::Break(it) => (self.context.target(it.label.as_ref())?, it.expr.as_deref()),
+            Expr::Continue(it) => (self.context.target(it.label.as_ref())?, None),
             _ => return None,
         };
         if !self.context.is_managed(target) {
             return None;
         }
+        let (is_return, is_block) = (matches!(expr, Expr::Return(_)), self.context.is_block(target));
+        let at = value.map_or(expr.span(), Spanned::span);
         let mut value = value.cloned();
         if let Some(value) = &mut value {
             self.visit_expr_mut(value);
             *value = bare(value).clone();
+        } else if is_return || is_block {
+            value = Some(parse_quote!(()));
         }
-        let is_return = matches!(expr, Expr::Return(_));
-        let left = self.context.jump(target, expr, is_return || value.is_some());
+        let left = self.context.jump(target, expr, value.is_some(), at);
         let flows: Vec<_> = left.into_iter().map(flow_name).collect();
         let (last, inner) = flows.split_last().expect("a jump has a target");
         let label = self.context.label(target);
@@ -45,10 +49,11 @@ impl Rewriter<'_> {
             }},
             Expr::Break(_) => {
                 let give = value.map(|it| quote!(#last.give(#it);));
+                let nothing = is_block.then(|| quote!(::core::option::Option::None));
                 parse_quote! {{
                     #give
                     if #last.is_near() {
-                        break #label;
+                        break #label #nothing;
                     }
                     #(#flows.leave();)*
                     #leave
@@ -57,7 +62,6 @@ impl Rewriter<'_> {
             _ => {
                 let left = crate::names::own("left");
                 let ty = self.context.result(target).map(|ty| quote!(: #ty));
-                let value = value.unwrap_or_else(|| parse_quote!(()));
                 parse_quote! {{
                     let #left #ty = #value;
                     if #last.is_near() {
@@ -89,6 +93,20 @@ pub struct Jumps {
     pub undecided: bool,
     /// Some leave the loop by decisions of the host alone: the names that these are about, or none.
     pub host_exits: Vec<BTreeSet<String>>,
+    /// The labels that are jumped to.
+    pub labels: BTreeSet<String>,
+}
+
+impl Jumps {
+    /// Whether they make flags of the jumps out of a block with this label.
+    pub fn manage(&self, label: &Label) -> bool {
+        self.undecided && self.lead_to(label)
+    }
+
+    /// Whether one of them ends a block with this label.
+    pub fn lead_to(&self, label: &Label) -> bool {
+        self.labels.contains(&label.name.to_string())
+    }
 }
 
 /// The jumps out of the body of a loop; for a `for` with what it binds, and what it runs over.
@@ -107,7 +125,7 @@ struct Scan {
     undecided: usize,
     /// The conditions around that are decided by the host.
     settled: Vec<TokenStream>,
-    /// Labels of the loops inside.
+    /// Labels of the loops and blocks inside.
     loops: Vec<Option<String>>,
     found: Jumps,
 }
@@ -132,6 +150,7 @@ impl Scan {
         };
         if !inside {
             self.found.any = true;
+            self.found.labels.extend(label.map(|it| it.to_string()));
             self.found.undecided |= self.undecided > 0;
             if exits && self.undecided == 0 {
                 self.exit();
@@ -139,7 +158,7 @@ impl Scan {
         }
     }
 
-    fn inner_loop(&mut self, label: Option<&Label>, undecided: bool, look: impl FnOnce(&mut Self)) {
+    fn inner(&mut self, label: Option<&Label>, undecided: bool, look: impl FnOnce(&mut Self)) {
         self.loops.push(label.map(|it| it.name.to_string()));
         self.scoped(undecided, look);
         self.loops.pop();
@@ -161,16 +180,20 @@ impl<'ast> Visit<'ast> for Scan {
             Expr::While(it) => {
                 let undecided =
                     !self.scopes.is_settled_condition(&it.cond) || of_body(&self.scopes, None, &it.body).undecided;
-                return self.inner_loop(it.label.as_ref(), undecided, |this| visit::visit_expr_while(this, it));
+                return self.inner(it.label.as_ref(), undecided, |this| visit::visit_expr_while(this, it));
             }
             Expr::Loop(it) => {
                 let undecided = of_body(&self.scopes, None, &it.body).undecided;
-                return self.inner_loop(it.label.as_ref(), undecided, |this| visit::visit_expr_loop(this, it));
+                return self.inner(it.label.as_ref(), undecided, |this| visit::visit_expr_loop(this, it));
             }
             Expr::ForLoop(it) => {
                 let items = Some((&*it.pat, &*it.expr));
                 let undecided = super::repeat::is_range(&it.expr) || of_body(&self.scopes, items, &it.body).undecided;
-                return self.inner_loop(it.label.as_ref(), undecided, |this| this.visit_expr_for_loop(it));
+                return self.inner(it.label.as_ref(), undecided, |this| this.visit_expr_for_loop(it));
+            }
+            Expr::Block(syn::ExprBlock { label: Some(label), block, .. }) => {
+                let undecided = of_body(&self.scopes, None, block).manage(label);
+                return self.inner(Some(label), undecided, |this| this.visit_block(block));
             }
             Expr::Match(it) => {
                 self.visit_expr(&it.expr);

@@ -10,23 +10,26 @@ mod compare;
 mod context;
 mod decide;
 mod jumps;
+mod labelled;
 mod logic;
 mod macros;
 mod moves;
 mod places;
 mod repeat;
+mod state;
 
 use crate::args::is;
 use crate::diag::Diags;
+use crate::names::{own, own_span, shown};
 use crate::resolve::{Known, Mutability, Scopes, is_assignment, is_comparison};
 use branch::Use;
 use context::Context;
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Arm, BinOp, Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprMatch, FnArg, ImplItem, Item, ItemImpl, Lifetime,
+    Arm, BinOp, Block, Expr, ExprAsync, ExprBlock, ExprClosure, ExprConst, ExprMatch, FnArg, ImplItem, Item, ItemImpl, Lifetime,
     Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, Type, parse_quote,
 };
 
@@ -142,9 +145,13 @@ impl<'a> Rewriter<'a> {
         if self.context.pop().flows.is_empty() {
             return block;
         }
-        let (rt, name, value) = (self.rt, context::flow_name(flow), crate::names::own("value"));
+        let (rt, name, value, at) = (self.rt, context::flow_name(flow), own("value"), self.context.at(flow));
         let ty = result.map_or_else(|| quote!(()), |ty| quote!(#ty));
         let declared = self.context.declare(flow, &ty, rt);
+        let result = {
+            let [name, value] = [&name, &value].map(|it| shown(it, at));
+            quote_spanned!(own_span(at)=> #name.result(#value))
+        };
         parse_quote! {{
             #declared
             #[allow(unreachable_code, unused_labels)]
@@ -152,7 +159,7 @@ impl<'a> Rewriter<'a> {
                 let #value: #ty = #block;
                 ::core::option::Option::Some(#value)
             };
-            #rt::given(#name.result(#value))
+            #rt::given(#result)
         }}
     }
 
@@ -183,6 +190,7 @@ impl VisitMut for Rewriter<'_> {
                 *expr = self.choose(&it.clone(), &used);
                 return;
             }
+            Expr::Block(ExprBlock { label: Some(_), .. }) => return self.labelled(expr, &used),
             Expr::Block(_) | Expr::Paren(_) | Expr::Match(_) => self.used = used,
             _ => {}
         }

@@ -1,12 +1,14 @@
 //! Values that one arm of a region takes and another one needs: rustc does not know that only one
 //! of them runs, so that the first one takes a copy.
 
+use crate::names::{own_span, respan};
 use crate::resolve::{Mutability, Scopes};
 use proc_macro2::{Ident, TokenStream, TokenTree};
-use quote::ToTokens;
+use quote::{ToTokens, quote_spanned};
 use std::collections::BTreeSet;
+use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
-use syn::{BinOp, Block, Expr, ExprClosure, FieldValue, Item, Macro, Stmt, parse_quote};
+use syn::{BinOp, Block, Expr, ExprClosure, FieldValue, Item, Macro, Stmt, parse_quote_spanned};
 
 /// Makes `block` copy the outer variables that it takes by value, if `others` mention them too.
 pub fn copy(block: &mut Block, others: &[TokenStream], scopes: &Scopes, rt: &TokenStream) {
@@ -58,8 +60,10 @@ impl Copies<'_> {
     fn value(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Path(_) | Expr::Field(_) if self.root(expr).is_some() => {
-                let rt = self.rt;
-                *expr = parse_quote!(#rt::copy(&#expr));
+                let at = expr.span();
+                let (at, value) = (own_span(at), quote_spanned!(at=> &#expr));
+                let rt = respan(self.rt.clone(), at);
+                *expr = parse_quote_spanned!(at=> #rt::copy(#value));
             }
             Expr::Paren(it) => self.value(&mut it.expr),
             Expr::Block(it) => {

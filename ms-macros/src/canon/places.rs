@@ -1,8 +1,9 @@
 //! What changes inside a region: places of variables that were declared outside of it.
 
+use crate::names::own_span;
 use crate::resolve::{Mutability, Scopes, is_assignment};
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
-use quote::quote;
+use quote::{quote, quote_spanned};
 use syn::parse::Parser;
 use syn::punctuated::Punctuated;
 use syn::visit::{self, Visit};
@@ -26,13 +27,14 @@ enum Part {
 }
 
 impl Place {
-    /// The place as the user writes it.
-    pub fn expr(&self) -> TokenStream {
-        let root = &self.root;
-        self.parts.iter().fold(quote!(#root), |base, part| match part {
-            Part::Deref => quote!((*#base)),
-            Part::Field(member) => quote!(#base.#member),
-        })
+    /// A reference to the place, as the user writes it.
+    pub fn borrowed(&self, mutably: bool) -> TokenStream {
+        let (root, at) = (&self.root, self.span());
+        let place = self.parts.iter().fold(quote!(#root), |base, part| match part {
+            Part::Deref => quote_spanned!(at=> (*#base)),
+            Part::Field(member) => quote_spanned!(at=> #base.#member),
+        });
+        if mutably { quote_spanned!(at=> &mut #place) } else { quote_spanned!(at=> &#place) }
     }
 
     /// The place for messages.
@@ -48,7 +50,7 @@ impl Place {
     /// A name for what belongs to the place.
     pub fn ident(&self) -> Ident {
         let name: String = self.name().chars().map(|it| if it.is_alphanumeric() { it } else { '_' }).collect();
-        Ident::new(&format!("__{}", name.trim_matches('_')), Span::mixed_site())
+        Ident::new(&format!("__{}", name.trim_matches('_')), own_span(self.span()))
     }
 
     /// The variable, unless the place is what a reference leads to.

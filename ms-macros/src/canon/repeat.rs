@@ -1,9 +1,10 @@
 //! `while`, `loop` and `for`: loops on tensors, and loops that are left by decisions on them.
 
-use super::branch::{State, Use};
+use super::branch::Use;
 use super::context::flow_name;
 use super::jumps::{self, Jumps};
 use super::places::{self, Place};
+use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::own;
 use proc_macro2::{Span, TokenStream};
@@ -132,7 +133,8 @@ impl Rewriter<'_> {
         let flows = self.context.pop().flows;
         let own_flow = flows.contains(&flow).then(|| flow_name(flow));
         let vote = self.context.vote(&region, flows.iter().copied());
-        let state = State { rt, region: &region, places: &places, flows: &flows, own: Some(flow) };
+        let ways = self.context.ways(&flows);
+        let state = State { rt, region: &region, places: &places, ways: &ways, own: Some(flow) };
         let (held, carry) = (state.held(), state.carry());
         let declared = own_flow.as_ref().map(|_| {
             let value = if self.context.is_valued(flow) { quote!(_) } else { quote!(()) };
@@ -165,10 +167,7 @@ impl Rewriter<'_> {
                 #body
             }
         };
-        let beyond = flows.iter().any(|it| *it != flow).then(|| {
-            let (outer, leave) = (flow_name(self.context.innermost()), self.context.leave());
-            quote!(if #outer.is_left() { #leave })
-        });
+        let beyond = self.beyond(flow, flows.iter().copied());
         let is_endless = matches!(head, Head::Loop) && !self.context.breaks_of(flow);
         let value = match (&own_flow, used) {
             (Some(flow_name), _) if self.context.is_valued(flow) => quote!(#rt::given(#flow_name.take())),

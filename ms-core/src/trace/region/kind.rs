@@ -35,6 +35,7 @@ impl Kind for Device {
 )]
 pub trait Deferring {}
 
+#[diagnostic::do_not_recommend]
 impl Deferring for Host {}
 
 /// Which way a program goes.

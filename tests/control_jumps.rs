@@ -1,0 +1,498 @@
+//! Jumps under decisions on tensors: `break`, `continue` and `return` out of regions, loops and
+//! labelled blocks, and what the host may count beside them.
+
+#[path = "common/paths.rs"]
+mod paths;
+
+use ms::prelude::*;
+use paths::{check, scalars};
+
+#[jit]
+fn jumps(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut out = x.clone();
+    for i in 0..6 {
+        if i == 1 {
+            continue;
+        }
+        out = out + y;
+        if out > 10.0 {
+            break;
+        }
+        if out == 5.0 {
+            return out * 100.0;
+        }
+        out += 1.0;
+    }
+    out
+}
+
+#[jit]
+fn device_jumps(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut out = x.clone();
+    let mut i = Tensor::scalar(0.0f32);
+    while i < 6.0 {
+        i += 1.0;
+        if i == 2.0 {
+            continue;
+        }
+        out = out + y;
+        if out > 10.0 {
+            break;
+        }
+        if out == 5.0 {
+            return out * 100.0;
+        }
+        out += 1.0;
+    }
+    out
+}
+
+#[jit]
+fn endless(x: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    'outer: loop {
+        x += 1.0;
+        loop {
+            x = x * 2.0;
+            if x > 100.0 {
+                break 'outer;
+            }
+            if x > 10.0 {
+                break;
+            }
+        }
+        if x == 18.0 {
+            continue;
+        }
+        x += 0.5;
+    }
+    x
+}
+
+#[jit]
+fn guards(x: &Tensor) -> Result<Tensor> {
+    if x < 0.0 {
+        return Ok(-x);
+    }
+    let y = x * 2.0;
+    if y > 10.0 {
+        return Ok(y);
+    } else if y > 8.0 {
+        return Ok(y + 0.5);
+    }
+    Ok(y + 100.0)
+}
+
+#[jit]
+fn choice(x: &Tensor) -> Tensor {
+    match x {
+        0 => x + 1,
+        2 | 3 => x * 10,
+        other => -other,
+    }
+}
+
+#[test]
+fn jumps_out_of_regions() {
+    let native = |x: f32, y: f32, one: i32| {
+        let mut out = x;
+        for i in 0..6 {
+            if i == one {
+                continue;
+            }
+            out += y;
+            if out > 10.0 {
+                break;
+            }
+            if out == 5.0 {
+                return out * 100.0;
+            }
+            out += 1.0;
+        }
+        out
+    };
+    for (x, y) in [(0.0, 1.0), (1.0, 3.0), (2.0, 3.0), (4.0, 1.0), (0.0, -2.0)] {
+        let want = [native(x, y, 1) as f64];
+        check("jumps", |it| vec![jumps(&it[0], &it[1])], &scalars(&[x, y]), &[&want]);
+        check("device_jumps", |it| vec![device_jumps(&it[0], &it[1])], &scalars(&[x, y]), &[&want]);
+    }
+    for x in [0.0, 3.5, 8.0] {
+        let mut native: f32 = x;
+        'outer: loop {
+            native += 1.0;
+            loop {
+                native *= 2.0;
+                if native > 100.0 {
+                    break 'outer;
+                }
+                if native > 10.0 {
+                    break;
+                }
+            }
+            if native == 18.0 {
+                continue;
+            }
+            native += 0.5;
+        }
+        check("endless", |it| vec![endless(&it[0])], &scalars(&[x]), &[&[native as f64]]);
+    }
+    for (x, want) in [(-2.0, 2.0), (6.0, 12.0), (4.5, 9.5), (1.0, 102.0)] {
+        check("guards", |it| vec![guards(&it[0]).expect("no refusal")], &scalars(&[x]), &[&[want]]);
+    }
+    for (x, want) in [(0, 1.0), (2, 20.0), (3, 30.0), (7, -7.0)] {
+        check("choice", |it| vec![choice(&it[0])], &[Tensor::scalar(x as i64)], &[&[want]]);
+    }
+}
+
+/// Counters of the host go on in a loop that a tensor ends, as long as nothing sees them after it.
+#[jit]
+fn host_counters(x: &Tensor, limit: &Tensor, n: usize) -> Tensor {
+    let mut x = x.clone();
+    let mut sum = x.clone() * 0.0;
+    for k in 0..2 {
+        let mut i = 0;
+        while i < n {
+            i += 1;
+            if &x > limit {
+                break;
+            }
+            x = x * 2.0 + k;
+        }
+        let mut j = 0;
+        loop {
+            if j >= n {
+                break;
+            }
+            if sum > 4.0 {
+                return sum + 100.0;
+            }
+            j += 2;
+            sum += j;
+        }
+    }
+    x + sum
+}
+
+#[test]
+fn counters_of_the_host_in_loops_that_tensors_end() {
+    let native = |mut x: f32, limit: f32, n: usize| {
+        let mut sum = 0.0;
+        for k in 0..2 {
+            let mut i = 0;
+            while i < n {
+                i += 1;
+                if x > limit {
+                    break;
+                }
+                x = x * 2.0 + k as f32;
+            }
+            let mut j = 0;
+            loop {
+                if j >= n {
+                    break;
+                }
+                if sum > 4.0 {
+                    return sum + 100.0;
+                }
+                j += 2;
+                sum += j as f32;
+            }
+        }
+        x + sum
+    };
+    for (x, limit) in [(1.0, 5.0), (1.0, 100.0), (3.0, 0.0)] {
+        for n in 0..4 {
+            let want = [native(x, limit, n) as f64];
+            check("host_counters", |it| vec![host_counters(&it[0], &it[1], n)], &scalars(&[x, limit]), &[&want]);
+        }
+    }
+}
+
+/// A counter that something sees after the loop, or that one arm alone changes, has to be a tensor.
+#[test]
+fn host_values_that_tensors_change_are_refused() {
+    #[jit]
+    fn seen(x: &Tensor) -> Tensor {
+        let mut i = 0;
+        while i < 3 {
+            if x > 1.0 {
+                break;
+            }
+            i += 1;
+        }
+        x * i
+    }
+    #[jit]
+    fn one_arm(x: &Tensor) -> Tensor {
+        let mut s = 0.0;
+        if x > 1.0 {
+            s = 1.0;
+        }
+        x * s
+    }
+    #[jit]
+    fn skipped(x: &Tensor) -> Tensor {
+        let mut x = x.clone();
+        let mut i = 0;
+        while i < 3 {
+            i += 1;
+            if x > 1.0 {
+                i += 1;
+                continue;
+            }
+            x += 1.0;
+        }
+        x
+    }
+    #[jit]
+    fn grows(x: &Tensor) -> Tensor {
+        let mut all = vec![x.clone()];
+        while all[0] > 1.0 {
+            all.push(x.clone());
+        }
+        all[0].clone()
+    }
+    #[jit]
+    fn retyped(x: &Tensor) -> Tensor {
+        let mut state = (x.clone(), x.clone());
+        while state.0 > 1.0 {
+            state.1 = state.1.reshape([1, 1]);
+        }
+        state.1
+    }
+    type Case = (&'static str, fn(&Tensor) -> Tensor, ms::Code, &'static [&'static str]);
+    let cases: [Case; 5] = [
+        ("seen", seen, ms::Code::HostChange, &["`i`", "i32"]),
+        ("one_arm", one_arm, ms::Code::HostChange, &["`s`", "f64"]),
+        ("skipped", skipped, ms::Code::HostChange, &["`i`"]),
+        ("grows", grows, ms::Code::HostChange, &["`all`"]),
+        ("retyped", retyped, ms::Code::TypeChange, &["`state.1`", "f32[]", "f32[1, 1]", "control_jumps.rs"]),
+    ];
+    for (name, f, code, parts) in cases {
+        let error = ms::catch(|| f(&Tensor::scalar(2.0f32))).expect_err(name);
+        assert_eq!(error.code(), code, "{name}: {error}");
+        for part in parts {
+            assert!(error.to_string().contains(part), "{name}: {part} in {error}");
+        }
+    }
+}
+
+#[jit]
+fn host_exit_and_continue(x: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let mut j = 0;
+    loop {
+        if j >= 4 {
+            break;
+        }
+        j += 1;
+        if x > 3.0 {
+            continue;
+        }
+        x += 2.0;
+    }
+    x
+}
+
+#[test]
+fn a_loop_that_the_host_ends_and_a_tensor_continues() {
+    for (x, want) in [(0.0, 4.0), (5.0, 5.0), (-6.0, 2.0)] {
+        check("host_exit_and_continue", |it| vec![host_exit_and_continue(&it[0])], &scalars(&[x]), &[&[want]]);
+    }
+}
+
+#[jit]
+fn block_with_a_value(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut n = Tensor::scalar(1.0f32);
+    let larger = 'found: {
+        if x > y {
+            break 'found x * 2.0;
+        }
+        n += 10.0;
+        if y > 5.0 {
+            break 'found y * 3.0;
+        }
+        n += 100.0;
+        x + y
+    };
+    larger + n
+}
+
+#[jit]
+fn block_as_a_statement(x: &Tensor, y: &Tensor, stop: bool) -> Tensor {
+    let mut x = x.clone();
+    'steps: {
+        x += 1.0;
+        if x > 3.0 {
+            break 'steps;
+        }
+        x += 10.0;
+        if stop {
+            break 'steps;
+        }
+        if &x < y {
+            x = x * 2.0;
+            break 'steps;
+        }
+        x += 100.0;
+    }
+    x
+}
+
+#[jit]
+fn block_in_a_loop(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let mut i = Tensor::scalar(0.0f32);
+    'all: while i < 6.0 {
+        i += 1.0;
+        'one: {
+            if x > 8.0 {
+                break 'one;
+            }
+            x += y;
+            if x > 20.0 {
+                return x * 1000.0;
+            }
+            if x == 6.0 {
+                continue 'all;
+            }
+            if x < 0.0 {
+                break 'all;
+            }
+            x += 1.0;
+        }
+        x += 0.25;
+    }
+    x
+}
+
+#[jit]
+fn loop_in_a_block(x: &Tensor, y: &Tensor) -> Tensor {
+    let mut x = x.clone();
+    let found = 'search: {
+        for i in 0..4 {
+            for j in ms::range(0, 3) {
+                x += y * &j;
+                if x > 10.0 {
+                    break 'search &x + i;
+                }
+            }
+            if x < -10.0 {
+                break 'search &x - 1000.0;
+            }
+        }
+        -&x
+    };
+    found + x * 0.5
+}
+
+#[jit]
+fn block_that_is_left_for_certain(x: &Tensor, early: bool) -> Tensor {
+    let y = 'a: {
+        if x > 0.0 {
+            'b: {
+                if early {
+                    break 'a x + 1.0;
+                }
+                break 'b;
+            }
+            break 'a x + 2.0;
+        }
+        return x * 10.0;
+    };
+    y + 100.0
+}
+
+#[test]
+fn labelled_blocks() {
+    let pairs = [(7.0, 1.0), (1.0, 6.0), (1.0, 2.0), (2.0, 40.0), (-3.0, -2.0), (4.0, 1.0), (0.0, 5.0)];
+    for (x, y) in pairs {
+        let inputs = scalars(&[x, y]);
+        let mut n = 1.0;
+        let larger = 'found: {
+            if x > y {
+                break 'found x * 2.0;
+            }
+            n += 10.0;
+            if y > 5.0 {
+                break 'found y * 3.0;
+            }
+            n += 100.0;
+            x + y
+        };
+        let want = [(larger + n) as f64];
+        check("block_with_a_value", |it| vec![block_with_a_value(&it[0], &it[1])], &inputs, &[&want]);
+        for stop in [false, true] {
+            let mut x = x;
+            'steps: {
+                x += 1.0;
+                if x > 3.0 {
+                    break 'steps;
+                }
+                x += 10.0;
+                if stop {
+                    break 'steps;
+                }
+                if x < y {
+                    x *= 2.0;
+                    break 'steps;
+                }
+                x += 100.0;
+            }
+            let run = |it: &[Tensor]| vec![block_as_a_statement(&it[0], &it[1], stop)];
+            check("block_as_a_statement", run, &inputs, &[&[x as f64]]);
+        }
+        let in_a_loop = |mut x: f32| {
+            let mut i = 0.0;
+            'all: while i < 6.0 {
+                i += 1.0;
+                'one: {
+                    if x > 8.0 {
+                        break 'one;
+                    }
+                    x += y;
+                    if x > 20.0 {
+                        return x * 1000.0;
+                    }
+                    if x == 6.0 {
+                        continue 'all;
+                    }
+                    if x < 0.0 {
+                        break 'all;
+                    }
+                    x += 1.0;
+                }
+                x += 0.25;
+            }
+            x
+        };
+        let want = [in_a_loop(x) as f64];
+        check("block_in_a_loop", |it| vec![block_in_a_loop(&it[0], &it[1])], &inputs, &[&want]);
+        let mut now = x;
+        let found = 'search: {
+            for i in 0..4 {
+                for j in 0..3 {
+                    now += y * j as f32;
+                    if now > 10.0 {
+                        break 'search now + i as f32;
+                    }
+                }
+                if now < -10.0 {
+                    break 'search now - 1000.0;
+                }
+            }
+            -now
+        };
+        let want = [(found + now * 0.5) as f64];
+        check("loop_in_a_block", |it| vec![loop_in_a_block(&it[0], &it[1])], &inputs, &[&want]);
+        for early in [false, true] {
+            let want = match (x > 0.0, early) {
+                (false, _) => x * 10.0,
+                (true, true) => x + 101.0,
+                (true, false) => x + 102.0,
+            };
+            let run = |it: &[Tensor]| vec![block_that_is_left_for_certain(&it[0], early)];
+            check("block_that_is_left_for_certain", run, &inputs[..1], &[&[want as f64]]);
+        }
+    }
+}
