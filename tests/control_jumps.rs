@@ -301,6 +301,39 @@ fn a_loop_that_the_host_ends_and_a_tensor_continues() {
     }
 }
 
+/// A way out that the host finds beside one that a tensor decides on.
+#[jit]
+fn host_exits(x: &Tensor, n: usize) -> Tensor {
+    let half = |n: usize| (n % 2 == 0).then_some(n / 2);
+    let mut x = x.clone();
+    let mut count = Tensor::scalar(0.0f32);
+    'all: loop {
+        if count > 3.0 {
+            break;
+        }
+        count += 1.0;
+        let Some(m) = half(n) else {
+            break;
+        };
+        match n + m {
+            6 => break 'all,
+            _ if m == 0 => {
+                x += 10.0;
+                continue;
+            }
+            _ => x += 1.0,
+        }
+    }
+    x + count
+}
+
+#[test]
+fn exits_of_the_host_out_of_loops_that_tensors_end() {
+    for (n, want) in [(0, 46.0), (1, 3.0), (2, 10.0), (4, 3.0), (6, 10.0)] {
+        check("host_exits", |it| vec![host_exits(&it[0], n)], &scalars(&[2.0]), &[&[want]]);
+    }
+}
+
 #[jit]
 fn block_with_a_value(x: &Tensor, y: &Tensor) -> Tensor {
     let mut n = Tensor::scalar(1.0f32);

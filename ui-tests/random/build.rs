@@ -1,7 +1,7 @@
 //! Writes the programs that the tests run.
 
 #[allow(dead_code, reason = "the build script needs a part of it only")]
-#[path = "src/generator.rs"]
+#[path = "src/generator/mod.rs"]
 mod generator;
 
 use std::path::Path;
@@ -14,7 +14,7 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 fn main() {
-    println!("cargo::rerun-if-changed=src/generator.rs");
+    println!("cargo::rerun-if-changed=src/generator");
     let (first, count) = (setting("MS_RANDOM_SEED", 0), setting("MS_RANDOM_COUNT", 500));
     let folder = env::var("OUT_DIR").expect("cargo sets it");
     let text = generator::file(first..first + count);

@@ -3,7 +3,8 @@
 //!
 //! `x < y` becomes `Subject(&x).lt(&y)`. Where `x` is a tensor, a method of `Subject<Tensor>`
 //! itself is found, which takes all operands; so the result is known to be a tensor even while
-//! the type of a literal beside it is still open. Everywhere else the method of [`Compare`] is
+//! the type of a literal beside it is still open; `x == 2.0` becomes `Subject(&x).is(&2.0)`, so that
+//! this holds for parameters too. Everywhere else the method of [`Compare`] is
 //! found, which leaves the choice to the pair of types.
 
 use crate::ops::{IntoOperand, equal, greater, greater_equal, less, less_equal, not_equal};
@@ -21,6 +22,14 @@ pub trait Compare<L: ?Sized> {
         L: Equals<R>;
     /// `!=`
     fn ne<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Equals<R>;
+    /// `==` beside a literal.
+    fn is<R: ?Sized>(&self, rhs: &R) -> L::Output
+    where
+        L: Equals<R>;
+    /// `!=` beside a literal.
+    fn is_not<R: ?Sized>(&self, rhs: &R) -> L::Output
     where
         L: Equals<R>;
     /// `<`
@@ -78,7 +87,7 @@ pub trait Ordered<Rhs: ?Sized> {
 }
 
 macro_rules! compare {
-    ($($method:ident $pair:ident;)*) => {
+    ($($method:ident $pair:ident $operator:ident;)*) => {
         impl<L: ?Sized> Compare<L> for Subject<'_, L> {
             $(
                 #[track_caller]
@@ -87,14 +96,17 @@ macro_rules! compare {
                 where
                     L: $pair<R>,
                 {
-                    $pair::$method(self.0, rhs)
+                    $pair::$operator(self.0, rhs)
                 }
             )*
         }
     };
 }
 
-compare! { eq Equals; ne Equals; lt Ordered; le Ordered; gt Ordered; ge Ordered; }
+compare! {
+    eq Equals eq; ne Equals ne; is Equals eq; is_not Equals ne;
+    lt Ordered lt; le Ordered le; gt Ordered gt; ge Ordered ge;
+}
 
 macro_rules! host {
     ($($pair:ident $native:ident: $($method:ident)*;)*) => {$(
@@ -130,12 +142,15 @@ macro_rules! subjects {
     )*};
 }
 
-// `==` of parameters asks whether they are one slot, as it does outside annotated code.
+// `==` of parameters asks whether they are one slot, as it does outside annotated code; a literal
+// is none.
 subjects! {
-    Tensor: eq equal, ne not_equal, lt less, le less_equal, gt greater, ge greater_equal;
-    &Tensor: eq equal, ne not_equal, lt less, le less_equal, gt greater, ge greater_equal;
-    Parameter: lt less, le less_equal, gt greater, ge greater_equal;
-    &Parameter: lt less, le less_equal, gt greater, ge greater_equal;
+    Tensor: eq equal, ne not_equal, is equal, is_not not_equal,
+        lt less, le less_equal, gt greater, ge greater_equal;
+    &Tensor: eq equal, ne not_equal, is equal, is_not not_equal,
+        lt less, le less_equal, gt greater, ge greater_equal;
+    Parameter: is equal, is_not not_equal, lt less, le less_equal, gt greater, ge greater_equal;
+    &Parameter: is equal, is_not not_equal, lt less, le less_equal, gt greater, ge greater_equal;
 }
 
 // Pairs are written out: for a type parameter in either place rustc cannot rule out that another

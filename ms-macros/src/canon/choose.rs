@@ -2,6 +2,7 @@
 
 use super::Rewriter;
 use super::branch::Use;
+use super::compare::operand;
 use crate::names::{located, own};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
@@ -44,7 +45,7 @@ impl Rewriter<'_> {
     pub fn choose(&mut self, it: &ExprMatch, used: &Use) -> Expr {
         let mut scrutinee = (*it.expr).clone();
         self.visit_expr_mut(&mut scrutinee);
-        let (name, rt) = (own("scrutinee"), self.rt);
+        let (name, rt, scrutinee) = (own("scrutinee"), self.rt, operand(&scrutinee));
         let (last, arms) = it.arms.split_last().expect("a choice has arms");
         let rest = match &last.pat {
             Pat::Ident(bound) => {

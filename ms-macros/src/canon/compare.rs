@@ -24,6 +24,11 @@ pub fn emit(it: &ExprBinary, rt: &TokenStream) -> Expr {
         "ge" => (&it.right, &it.left, "le"),
         symmetric => (&it.right, &it.left, symmetric),
     };
+    let method = match method {
+        "eq" if is_number(right) => "is",
+        "ne" if is_number(right) => "is_not",
+        method => method,
+    };
     let span = it.op.span();
     let method = Ident::new(method, span);
     let (left, right) = (operand(left), operand(right));
@@ -45,7 +50,7 @@ fn is_number(expr: &Expr) -> bool {
 }
 
 /// The expression as the operand of `&`.
-fn operand(expr: &Expr) -> TokenStream {
+pub fn operand(expr: &Expr) -> TokenStream {
     match expr {
         Expr::Path(_)
         | Expr::Lit(_)

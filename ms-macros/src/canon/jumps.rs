@@ -198,7 +198,10 @@ impl<'ast> Visit<'ast> for Scan {
             Expr::Match(it) => {
                 self.visit_expr(&it.expr);
                 let undecided = super::choose::is_choice(it) && !self.scopes.is_settled(&it.expr);
-                return self.scoped(undecided, |this| it.arms.iter().for_each(|arm| this.visit_arm(arm)));
+                self.settled.push(it.expr.to_token_stream());
+                self.scoped(undecided, |this| it.arms.iter().for_each(|arm| this.visit_arm(arm)));
+                self.settled.pop();
+                return;
             }
             _ => {}
         }
@@ -234,7 +237,10 @@ impl<'ast> Visit<'ast> for Scan {
     }
 
     fn visit_local(&mut self, it: &'ast syn::Local) {
+        let refuted = it.init.as_ref().filter(|it| it.diverge.is_some());
+        self.settled.extend(refuted.map(|it| it.expr.to_token_stream()));
         visit::visit_local(self, it);
+        self.settled.truncate(self.settled.len() - refuted.iter().len());
         self.scopes.declare_as(&it.pat, it.init.as_ref().map(|it| &*it.expr));
     }
 

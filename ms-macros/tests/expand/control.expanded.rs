@@ -102,7 +102,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                         __region.join();
                     }
                 }
-                let mask = ::ms::__rt::Subject(&x).eq(&1.0);
+                let mask = ::ms::__rt::Subject(&x).is(&1.0);
                 for k in 0..n {
                     if k == n - 1 {
                         break;

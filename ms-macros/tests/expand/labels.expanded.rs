@@ -151,7 +151,7 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                                     let mut __was2 = ::ms::__rt::held_flow();
                                                                                     #[allow(unreachable_code, unused_labels)]
                                                                                     let __result = 'join10: {
-                                                                                        if __region.test(::ms::__rt::Subject(&x).eq(&64.0)) {
+                                                                                        if __region.test(::ms::__rt::Subject(&x).is(&64.0)) {
                                                                                             __region.save_flow(&mut __was0, &__flow0);
                                                                                             __region.save_flow(&mut __was1, &__flow1);
                                                                                             __region.save_flow(&mut __was2, &__flow2);

@@ -1,0 +1,55 @@
+//! Writes random programs: blocks of assignments, decisions and loops over a few numbers.
+//!
+//! A program has a native form, on `f32`, and an annotated one, on tensors of one `f32`. Both have
+//! the same statements in the same order, and use only operations that round to the same bits.
+
+mod decisions;
+mod loops;
+mod random;
+mod value;
+mod writer;
+
+use std::fmt::Write as _;
+use std::ops::Range;
+use writer::Writer;
+
+/// How deep blocks nest.
+const DEPTH: usize = 4;
+
+/// Statements of a program, more or less.
+const STATEMENTS: usize = 14;
+
+/// Rounds of a loop at most.
+const ROUNDS: usize = 4;
+
+/// The program of a seed, in both forms.
+pub fn program(seed: u64) -> String {
+    let mut writer = Writer::new(seed);
+    writer.body();
+    let [native, annotated] = writer.text;
+    let heads = [
+        format!(
+            "fn native_{seed}(net: &Numbers, x: f32, y: f32, k: usize, flag: bool) -> ms::Result<f32> {{
+    let (mut x, mut y, mut z) = (x, y, x - y);"
+        ),
+        format!(
+            "#[jit]
+fn annotated_{seed}(net: &Net, x: &Tensor, y: &Tensor, k: usize, flag: bool) -> ms::Result<Tensor> {{
+    let (mut x, mut y, mut z) = (x.clone(), y.clone(), x - y);"
+        ),
+    ];
+    let [one, other] = &heads;
+    format!("{one}\n{native}}}\n\n{other}\n{annotated}}}\n\n")
+}
+
+/// A file of programs, with a table of them.
+pub fn file(seeds: Range<u64>) -> String {
+    let mut text = String::new();
+    seeds.clone().for_each(|seed| text.push_str(&program(seed)));
+    let _ = writeln!(text, "/// Every program: its seed, and both forms.\nconst PROGRAMS: &[Program] = &[");
+    for seed in seeds {
+        let _ = writeln!(text, "    Program {{ seed: {seed}, native: native_{seed}, annotated: annotated_{seed} }},");
+    }
+    text.push_str("];\n");
+    text
+}

@@ -1,0 +1,107 @@
+//! Numbers and conditions, and how they are written in both forms.
+
+/// The form in which a program is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// On `f32`.
+    Native,
+    /// On tensors of one `f32`.
+    Annotated,
+}
+
+impl Form {
+    /// The text of this form.
+    pub fn pick<'a>(self, native: &'a str, annotated: &'a str) -> &'a str {
+        match self {
+            Self::Native => native,
+            Self::Annotated => annotated,
+        }
+    }
+}
+
+/// A number.
+pub enum Value {
+    /// A variable, or a field of one.
+    Name(String),
+    Number(f32),
+    Binary(Box<Value>, char, Box<Value>),
+    Negated(Box<Value>),
+    /// What the cell that has no state makes of two numbers.
+    Mixed(Box<Value>, Box<Value>),
+    /// What a closure makes of a number.
+    Called(String, Box<Value>),
+    /// What the parameter of the network holds.
+    Slot,
+}
+
+impl Value {
+    /// As an operand: a name is borrowed where it is a tensor.
+    pub fn operand(&self, form: Form) -> String {
+        match self {
+            Self::Name(name) => format!("{}{name}", form.pick("", "&")),
+            Self::Number(number) => format!("{number:?}"),
+            Self::Slot => form.pick("net.slot.get()", "&net.slot").to_owned(),
+            _ => format!("({})", self.own(form)),
+        }
+    }
+
+    /// As a value of its own.
+    pub fn own(&self, form: Form) -> String {
+        match self {
+            Self::Name(name) => format!("{name}{}", form.pick("", ".clone()")),
+            Self::Number(_) => self.operand(form),
+            Self::Slot => form.pick("net.slot.get()", "net.slot.value()").to_owned(),
+            Self::Binary(a, operator, b) => format!("{} {operator} {}", a.operand(form), b.operand(form)),
+            Self::Negated(it) => format!("-{}", it.operand(form)),
+            Self::Mixed(a, b) if form == Form::Annotated => {
+                format!("net.mix.call(&({}), &({}))", a.own(form), b.own(form))
+            }
+            Self::Mixed(a, b) => format!("mix({}, {})", a.own(form), b.own(form)),
+            Self::Called(name, it) => format!("{name}({}({}))", form.pick("", "&"), it.own(form)),
+        }
+    }
+
+    /// As a side of a comparison, which borrows by itself.
+    pub fn side(&self, form: Form) -> String {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Slot => form.pick("net.slot.get()", "net.slot").to_owned(),
+            _ => self.operand(form),
+        }
+    }
+}
+
+/// What a program decides on.
+pub enum Condition {
+    Compare(Value, &'static str, Value),
+    /// On integers that are tensors, the same in both forms.
+    Integer(String),
+    /// On host values, the same in both forms.
+    Host(String),
+    Not(Box<Condition>),
+    Both(Box<Condition>, Box<Condition>),
+    Either(Box<Condition>, Box<Condition>),
+}
+
+impl Condition {
+    /// Whether tensors decide.
+    pub fn on_tensor(&self) -> bool {
+        match self {
+            Self::Compare(..) | Self::Integer(_) => true,
+            Self::Host(_) => false,
+            Self::Not(it) => it.on_tensor(),
+            Self::Both(a, b) | Self::Either(a, b) => a.on_tensor() || b.on_tensor(),
+        }
+    }
+
+    /// As it is written.
+    pub fn text(&self, form: Form) -> String {
+        match self {
+            Self::Compare(a, operator, b) => format!("{} {operator} {}", a.side(form), b.side(form)),
+            Self::Integer(text) | Self::Host(text) => text.clone(),
+            Self::Not(it) => format!("!({})", it.text(form)),
+            Self::Both(a, b) => format!("({}) && ({})", a.text(form), b.text(form)),
+            Self::Either(a, b) => format!("({}) || ({})", a.text(form), b.text(form)),
+        }
+    }
+}
