@@ -69,8 +69,9 @@ impl<C> Selected<'_, C> {
     /// Raises [`Code::Argument`](crate::Code::Argument) when there is no cell, and
     /// [`Code::TypeChange`](crate::Code::TypeChange) for results of different types.
     #[track_caller]
-    pub fn call<'x, A: Clone, R: Carry<Device>>(&self, argument: A) -> R
+    pub fn call<'x, A: Clone, R>(&self, argument: A) -> R
     where
+        Device: Carry<R>,
         C: Apply<'x, Argument = A, Output = R>,
     {
         self.with(|cell| cell.apply(argument.clone()))
@@ -81,7 +82,10 @@ impl<C> Selected<'_, C> {
     /// # Panics
     /// As for [`Selected::call`].
     #[track_caller]
-    pub fn with<R: Carry<Device>>(&self, f: impl Fn(&C) -> R) -> R {
+    pub fn with<R>(&self, f: impl Fn(&C) -> R) -> R
+    where
+        Device: Carry<R>,
+    {
         let branches: Vec<_> = self.cells.iter().map(|cell| |_: &()| f(cell)).collect();
         let branches: Vec<&dyn Fn(&()) -> R> = branches.iter().map(|it| it as _).collect();
         switch(self.index.clone(), &branches, &())

@@ -108,9 +108,12 @@ impl<K: Kind> Branch<K> {
 
     /// Keeps a variable as it is before the arms.
     #[inline]
-    pub fn save<S: Carry<K>>(&self, held: &mut Held<S>, variable: &S) {
+    pub fn save<S>(&self, held: &mut Held<S>, variable: &S)
+    where
+        K: Carry<S>,
+    {
         if self.traced.is_some() {
-            held.before = variable.copy();
+            held.before = K::copy(variable);
         }
     }
 
@@ -129,40 +132,49 @@ impl<K: Kind> Branch<K> {
     }
 
     /// A variable at the end of an arm, and at the end of both.
-    pub fn carry<S: Carry<K>>(&mut self, held: &mut Held<S>, variable: &mut S) {
+    pub fn carry<S>(&mut self, held: &mut Held<S>, variable: &mut S)
+    where
+        K: Carry<S>,
+    {
         let Some(it) = &mut self.traced else { return };
         match it.phase {
             Phase::First => {
-                it.keep(held, Some(&*variable));
+                it.keep::<K, _>(held, Some(&*variable));
                 if let Some(before) = held.before.take() {
                     let first = std::mem::replace(variable, before);
                     held.first = held.passes.then_some(first);
                 }
             }
-            Phase::Second => it.compare(held, Some(&*variable)),
+            Phase::Second => it.compare::<K, _>(held, Some(&*variable)),
             Phase::Joined => {
                 if held.refused
                     && let Some(first) = held.first.take()
                 {
                     *variable = first;
                 }
-                it.give(held, variable)
+                it.give::<K, _>(held, variable)
             }
         }
     }
 
     /// The value of the first arm; nothing where the arm leaves.
-    pub fn first<R: Carry<K>>(&mut self, held: &mut Held<R>, value: Option<R>) {
+    pub fn first<R>(&mut self, held: &mut Held<R>, value: Option<R>)
+    where
+        K: Carry<R>,
+    {
         if let Some(it) = &mut self.traced {
-            it.keep(held, value.as_ref());
+            it.keep::<K, _>(held, value.as_ref());
             held.first = value;
         }
     }
 
     /// The value of the second arm.
-    pub fn second<R: Carry<K>>(&mut self, held: &mut Held<R>, value: &Option<R>) {
+    pub fn second<R>(&mut self, held: &mut Held<R>, value: &Option<R>)
+    where
+        K: Carry<R>,
+    {
         if let Some(it) = &mut self.traced {
-            it.compare(held, value.as_ref());
+            it.compare::<K, _>(held, value.as_ref());
         }
     }
 
@@ -204,15 +216,21 @@ impl<K: Kind> Branch<K> {
     }
 
     /// [`Branch::save`] of the way out.
-    pub fn save_flow<L, R: Carry<K>>(&self, held: &mut HeldFlow<R>, flow: &Flow<L, R>) {
+    pub fn save_flow<L, R>(&self, held: &mut HeldFlow<R>, flow: &Flow<L, R>)
+    where
+        K: Carry<R>,
+    {
         if self.traced.is_some() {
             held.flags.before = Some(flow.flags().clone());
-            held.value.before = flow.value().and_then(R::copy);
+            held.value.before = flow.value().and_then(K::copy);
         }
     }
 
     /// [`Branch::carry`] of the way out.
-    pub fn carry_flow<L: Kind, R: Carry<K>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>) {
+    pub fn carry_flow<L: Kind, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>)
+    where
+        K: Carry<R>,
+    {
         let Some(it) = &mut self.traced else { return };
         let is_left = flow.ends();
         let (flags, value) = flow.parts();
@@ -220,7 +238,7 @@ impl<K: Kind> Branch<K> {
             Phase::First => {
                 it.left[0] |= is_left;
                 it.keep::<Device, _>(&mut held.flags, Some(&*flags));
-                it.keep(&mut held.value, value.as_ref());
+                it.keep::<K, _>(&mut held.value, value.as_ref());
                 if let Some(before) = held.flags.before.take() {
                     *flags = before;
                 }
@@ -229,11 +247,11 @@ impl<K: Kind> Branch<K> {
             Phase::Second => {
                 it.left[1] |= is_left;
                 it.compare::<Device, _>(&mut held.flags, Some(&*flags));
-                it.compare(&mut held.value, value.as_ref());
+                it.compare::<K, _>(&mut held.value, value.as_ref());
             }
             Phase::Joined => {
                 it.give::<Device, _>(&held.flags, flags);
-                *value = it.choice(&mut held.value, value.take());
+                *value = it.choice::<K, _>(&mut held.value, value.take());
             }
         }
     }
@@ -246,32 +264,35 @@ impl<K: Kind> Branch<K> {
     }
 
     /// The value of both arms; `second` is that of the second one.
-    pub fn value<R: Carry<K>>(&mut self, mut held: Held<R>, second: Option<R>) -> Option<R> {
+    pub fn value<R>(&mut self, mut held: Held<R>, second: Option<R>) -> Option<R>
+    where
+        K: Carry<R>,
+    {
         let Some(it) = &mut self.traced else { return second };
-        it.choice(&mut held, second)
+        it.choice::<K, _>(&mut held, second)
     }
 }
 
 impl Traced {
-    fn keep<K, S: Carry<K>>(&mut self, held: &mut Held<S>, value: Option<&S>) {
+    fn keep<K: Carry<S>, S>(&mut self, held: &mut Held<S>, value: Option<&S>) {
         held.at = self.states.len();
         let mut state = State::default();
-        if let Some(value) = value.filter(|it| !it.is_refusal()) {
-            held.leaves = Leaves::of(value);
+        if let Some(value) = value.filter(|it| !K::is_refusal(it)) {
+            held.leaves = Leaves::of::<K, _>(value);
             held.given = true;
             state.ends[0] = held.leaves.tensors.clone();
         }
         self.states.push(state);
     }
 
-    fn compare<K, S: Carry<K>>(&mut self, held: &mut Held<S>, value: Option<&S>) {
+    fn compare<K: Carry<S>, S>(&mut self, held: &mut Held<S>, value: Option<&S>) {
         let tracer = self.open.tracer.clone();
         let state = &mut self.states[held.at];
-        let Some(value) = value.filter(|it| !it.is_refusal()) else {
+        let Some(value) = value.filter(|it| !K::is_refusal(it)) else {
             state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
             return;
         };
-        let leaves = Leaves::of(value);
+        let leaves = Leaves::of::<K, _>(value);
         if !held.given {
             tracer.resume(self.first.take().expect("`turn` put the first arm aside"));
             state.ends[0] = leaves.tensors.iter().map(|it| blank(&tracer, it)).collect();
@@ -345,22 +366,22 @@ impl Traced {
     }
 
     /// The value of both arms, of which one may have none, or an error instead.
-    fn choice<K, R: Carry<K>>(&self, held: &mut Held<R>, second: Option<R>) -> Option<R> {
+    fn choice<K: Carry<R>, R>(&self, held: &mut Held<R>, second: Option<R>) -> Option<R> {
         let first = held.first.take();
-        if first.as_ref().is_some_and(R::is_refusal) {
+        if first.as_ref().is_some_and(K::is_refusal) {
             return first;
         }
-        if second.as_ref().is_some_and(R::is_refusal) {
+        if second.as_ref().is_some_and(K::is_refusal) {
             return second;
         }
         let mut value = second.or(first)?;
-        self.give(held, &mut value);
+        self.give::<K, _>(held, &mut value);
         Some(value)
     }
 
-    fn give<K, S: Carry<K>>(&self, held: &Held<S>, value: &mut S) {
+    fn give<K: Carry<S>, S>(&self, held: &Held<S>, value: &mut S) {
         let mut results = self.states[held.at].results.iter();
-        value.put(&mut |tensor| match results.next() {
+        K::put(value, &mut |tensor| match results.next() {
             Some(result) => result.clone(),
             None => self.open.tracer.poisoned(tensor.ty()),
         });

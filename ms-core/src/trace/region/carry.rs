@@ -1,81 +1,84 @@
 //! State that changes inside regions.
 
-use super::kind::{Device, Host};
+use super::kind::{Device, Host, Kind};
 use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::arg::{Name, Sink, Tree, Visitor};
 
-/// What a kind of region does with a variable that changes inside: nothing on host values, where
-/// any Rust type is fine; on tensors it becomes an operand and a result.
+/// What a kind of region does with a variable of type `S` that changes inside: nothing on host
+/// values, where any Rust type is fine; on tensors it becomes an operand and a result.
+///
+/// It is a trait of the kind, so that rustc does not guess the kind from the variable.
 #[diagnostic::on_unimplemented(
-    message = "MS020: `{Self}` changes inside control flow on a tensor, but it is no structure of tensors",
+    message = "MS020: `{S}` changes inside control flow on a tensor, but it is no structure of tensors",
     label = "changes inside a decision on a tensor",
     note = "make it a tensor, derive `Tree` for its type, or decide on a host value"
 )]
-pub trait Carry<K>: Sized {
+pub trait Carry<S>: Kind {
     /// The value as it is now, where the region has to bring it back.
-    fn copy(&self) -> Option<Self>;
+    fn copy(value: &S) -> Option<S>;
 
     /// Shows the tensors and host values inside.
-    fn show(&self, leaves: &mut Leaves);
+    fn show(value: &S, leaves: &mut Leaves);
 
     /// Replaces the tensors inside.
-    fn put(&mut self, next: &mut dyn FnMut(&Tensor) -> Tensor);
+    fn put(value: &mut S, next: &mut dyn FnMut(&Tensor) -> Tensor);
 
     /// Whether there is no structure of tensors in it, because it is the error of a `Result`.
-    fn is_refusal(&self) -> bool {
+    fn is_refusal(_: &S) -> bool {
         false
     }
 }
 
-impl<S> Carry<Host> for S {
+#[diagnostic::do_not_recommend]
+impl<S> Carry<S> for Host {
     #[inline]
-    fn copy(&self) -> Option<Self> {
+    fn copy(_: &S) -> Option<S> {
         None
     }
 
     #[inline]
-    fn show(&self, _: &mut Leaves) {}
+    fn show(_: &S, _: &mut Leaves) {}
 
     #[inline]
-    fn put(&mut self, _: &mut dyn FnMut(&Tensor) -> Tensor) {}
+    fn put(_: &mut S, _: &mut dyn FnMut(&Tensor) -> Tensor) {}
 }
 
 #[diagnostic::do_not_recommend]
-impl<S: Tree> Carry<Device> for S {
-    fn copy(&self) -> Option<Self> {
-        Some(self.clone())
+impl<S: Tree> Carry<S> for Device {
+    fn copy(value: &S) -> Option<S> {
+        Some(value.clone())
     }
 
-    fn show(&self, leaves: &mut Leaves) {
-        self.visit(&mut Sink::new(leaves));
+    fn show(value: &S, leaves: &mut Leaves) {
+        value.visit(&mut Sink::new(leaves));
     }
 
-    fn put(&mut self, next: &mut dyn FnMut(&Tensor) -> Tensor) {
-        *self = self.rebuild(next);
+    fn put(value: &mut S, next: &mut dyn FnMut(&Tensor) -> Tensor) {
+        *value = value.rebuild(next);
     }
 }
 
 #[diagnostic::do_not_recommend]
-impl<S: Tree, E: Clone> Carry<Device> for Result<S, E> {
-    fn copy(&self) -> Option<Self> {
-        Some(self.clone())
+impl<S: Tree, E: Clone> Carry<Result<S, E>> for Device {
+    fn copy(value: &Result<S, E>) -> Option<Result<S, E>> {
+        Some(value.clone())
     }
 
-    fn show(&self, leaves: &mut Leaves) {
-        if let Ok(it) = self {
+    fn show(value: &Result<S, E>, leaves: &mut Leaves) {
+        if let Ok(it) = value {
             it.visit(&mut Sink::new(leaves));
         }
     }
 
-    fn put(&mut self, next: &mut dyn FnMut(&Tensor) -> Tensor) {
-        if let Ok(it) = self {
+    fn put(value: &mut Result<S, E>, next: &mut dyn FnMut(&Tensor) -> Tensor) {
+        if let Ok(it) = value {
             *it = it.rebuild(next);
         }
     }
 
-    fn is_refusal(&self) -> bool {
-        self.is_err()
+    fn is_refusal(value: &Result<S, E>) -> bool {
+        value.is_err()
     }
 }
 
@@ -93,9 +96,9 @@ pub struct Leaves {
 
 impl Leaves {
     /// What is inside `value`.
-    pub fn of<K, S: Carry<K>>(value: &S) -> Self {
+    pub fn of<K: Carry<S>, S>(value: &S) -> Self {
         let mut leaves = Self::default();
-        value.show(&mut leaves);
+        K::show(value, &mut leaves);
         leaves
     }
 

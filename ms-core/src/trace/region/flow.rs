@@ -192,7 +192,7 @@ impl<K: Kind, R> Flow<K, R> {
     #[track_caller]
     pub fn result(self, value: Option<R>) -> Option<R>
     where
-        R: Carry<K>,
+        K: Carry<R>,
     {
         let (one, other) = match (self.value, value) {
             (Some(one), Some(other)) => (one, other),
@@ -201,12 +201,12 @@ impl<K: Kind, R> Flow<K, R> {
         match known(&self.flags.1) {
             Some(true) => return Some(one),
             Some(false) => return Some(other),
-            None if one.is_refusal() => return Some(one),
-            None if other.is_refusal() => return Some(other),
+            None if K::is_refusal(&one) => return Some(one),
+            None if K::is_refusal(&other) => return Some(other),
             None => {}
         }
         let tracer = Tracer::current()?;
-        Some(choose(&tracer, &self.flags.1, one, other))
+        Some(choose::<K, _>(&tracer, &self.flags.1, one, other))
     }
 }
 
@@ -226,17 +226,17 @@ impl<K, R> Flow<K, R> {
 
 /// `one` where `condition` holds, else `other`; both are there.
 #[track_caller]
-fn choose<K, R: Carry<K>>(tracer: &Tracer, condition: &Tensor, one: R, mut other: R) -> R {
+fn choose<K: Carry<R>, R>(tracer: &Tracer, condition: &Tensor, one: R, mut other: R) -> R {
     let mut held: Held<R> = held("the result");
-    held.leaves = Leaves::of(&one);
-    let leaves = Leaves::of(&other);
+    held.leaves = Leaves::of::<K, _>(&one);
+    let leaves = Leaves::of::<K, _>(&other);
     let report = |error: Error| tracer.report(error.at(Location::caller()));
     if !held.leaves.fits(&leaves) {
         report(held.mismatch("where the function is left early than at its end"));
         return other;
     }
     let mut at = 0;
-    other.put(&mut |other| {
+    K::put(&mut other, &mut |other| {
         let one = &held.leaves.tensors[at];
         at += 1;
         if is_poisoned(one) || is_poisoned(other) || is_poisoned(condition) || tracer.is_same(one, other) {

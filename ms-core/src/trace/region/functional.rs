@@ -33,7 +33,7 @@ use std::rc::Rc;
 pub fn cond<C, T, R>(condition: C, then: impl FnOnce(&T) -> R, otherwise: impl FnOnce(&T) -> R, operands: &T) -> R
 where
     C: Condition,
-    R: Carry<C::Kind>,
+    C::Kind: Carry<R>,
 {
     let mut region = branch::<C::Kind>();
     let mut result = held("the result of `cond`");
@@ -71,7 +71,10 @@ where
 /// # Errors
 /// Raises [`Code::Argument`] when there is no branch, and what [`cond`] does.
 #[track_caller]
-pub fn switch<T, R: Carry<Device>>(index: impl Into<Bound>, branches: &[&dyn Fn(&T) -> R], operands: &T) -> R {
+pub fn switch<T, R>(index: impl Into<Bound>, branches: &[&dyn Fn(&T) -> R], operands: &T) -> R
+    where
+        Device: Carry<R>,
+    {
     if branches.is_empty() {
         raise(Error::new(Code::Argument, "a switch without branches").with_op("switch"));
     }
@@ -84,7 +87,10 @@ pub fn switch<T, R: Carry<Device>>(index: impl Into<Bound>, branches: &[&dyn Fn(
 
 /// One of `branches`, of which the first has the number `first`.
 #[track_caller]
-fn pick<T, R: Carry<Device>>(index: &Tensor, branches: &[&dyn Fn(&T) -> R], first: usize, operands: &T) -> R {
+fn pick<T, R>(index: &Tensor, branches: &[&dyn Fn(&T) -> R], first: usize, operands: &T) -> R
+    where
+        Device: Carry<R>,
+    {
     if let [one] = branches {
         return one(operands);
     }

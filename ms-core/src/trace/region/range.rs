@@ -303,12 +303,18 @@ impl For<Device, Counting> {
     }
 
     /// A variable at the borders of the loop.
-    pub fn carry<S: Carry<Device>>(&mut self, held: &mut Held<S>, variable: &mut S) {
+    pub fn carry<S>(&mut self, held: &mut Held<S>, variable: &mut S)
+    where
+        Device: Carry<S>,
+    {
         self.region.carry(held, variable);
     }
 
     /// A way out at the borders of the loop; `own` is that of the loop itself.
-    pub fn carry_flow<L, R: Carry<Device>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool) {
+    pub fn carry_flow<L, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool)
+    where
+        Device: Carry<R>,
+    {
         self.region.carry_flow(held, flow, own);
     }
 

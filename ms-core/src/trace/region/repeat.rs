@@ -183,7 +183,10 @@ impl<K: Kind> Repeat<K> {
     }
 
     /// [`Repeat::carry`] of a way out; `own` is that of the loop itself.
-    pub fn carry_flow<L, R: Carry<K>>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool) {
+    pub fn carry_flow<L, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool)
+    where
+        K: Carry<R>,
+    {
         let Some(it) = &mut self.traced else { return };
         let (flags, value) = flow.parts();
         match it.phase {
@@ -194,40 +197,43 @@ impl<K: Kind> Repeat<K> {
                 it.enter::<Device, _>(&mut held.flags, flags);
                 held.value.given = value.is_some();
                 if let Some(value) = value {
-                    it.enter(&mut held.value, value);
+                    it.enter::<K, _>(&mut held.value, value);
                 }
             }
             Phase::Body => {
                 it.restart::<Device, _>(&mut held.flags, flags);
                 if let Some(value) = value {
-                    it.restart(&mut held.value, value);
+                    it.restart::<K, _>(&mut held.value, value);
                 }
             }
             Phase::End => {
                 it.compare::<Device, _>(&mut held.flags, flags);
                 match value {
-                    Some(value) if held.value.given => it.compare(&mut held.value, value),
-                    Some(value) => it.begin_late(&mut held.value, value),
+                    Some(value) if held.value.given => it.compare::<K, _>(&mut held.value, value),
+                    Some(value) => it.begin_late::<K, _>(&mut held.value, value),
                     None => {}
                 }
             }
             Phase::After => {
                 it.give::<Device, _>(&held.flags, flags);
                 if let Some(value) = value {
-                    it.give(&held.value, value);
+                    it.give::<K, _>(&held.value, value);
                 }
             }
         }
     }
 
     /// A variable at the borders of the loop.
-    pub fn carry<S: Carry<K>>(&mut self, held: &mut Held<S>, variable: &mut S) {
+    pub fn carry<S>(&mut self, held: &mut Held<S>, variable: &mut S)
+    where
+        K: Carry<S>,
+    {
         let Some(it) = &mut self.traced else { return };
         match it.phase {
-            Phase::Condition => it.enter(held, variable),
-            Phase::Body => it.restart(held, variable),
-            Phase::End => it.compare(held, variable),
-            Phase::After => it.give(held, variable),
+            Phase::Condition => it.enter::<K, _>(held, variable),
+            Phase::Body => it.restart::<K, _>(held, variable),
+            Phase::End => it.compare::<K, _>(held, variable),
+            Phase::After => it.give::<K, _>(held, variable),
         }
     }
 }
@@ -253,17 +259,17 @@ impl Traced {
         param
     }
 
-    fn enter<K, S: Carry<K>>(&mut self, held: &mut Held<S>, variable: &mut S) {
+    fn enter<K: Carry<S>, S>(&mut self, held: &mut Held<S>, variable: &mut S) {
         held.at = self.states.len();
-        held.leaves = Leaves::of(variable);
+        held.leaves = Leaves::of::<K, _>(variable);
         let region = if self.counter.is_some() { 1 } else { 0 };
-        variable.put(&mut |it| self.declare(it, region));
-        held.before = S::copy(variable);
+        K::put(variable, &mut |it| self.declare(it, region));
+        held.before = K::copy(variable);
     }
 
     /// What the condition sees, the body sees as well, as inputs of its own.
-    fn restart<K, S: Carry<K>>(&mut self, held: &mut Held<S>, variable: &mut S) {
-        let leaves = Leaves::of(variable);
+    fn restart<K: Carry<S>, S>(&mut self, held: &mut Held<S>, variable: &mut S) {
+        let leaves = Leaves::of::<K, _>(variable);
         let states = &self.states[held.at..];
         let is_same = |(now, state): (&Tensor, &State)| {
             state.params[0].as_ref().is_some_and(|it| self.open.tracer.is_same(it, now))
@@ -278,11 +284,11 @@ impl Traced {
             );
         }
         if let Some(before) = &held.before {
-            *variable = before.copy().expect("it was copied before");
+            *variable = K::copy(before).expect("it was copied before");
         }
         let mut at = held.at;
         let (states, tracer) = (&mut self.states, &self.open.tracer);
-        variable.put(&mut |_| {
+        K::put(variable, &mut |_| {
             let state = &mut states[at];
             at += 1;
             let before = state.before.as_ref().expect("it was there before the condition");
@@ -290,8 +296,8 @@ impl Traced {
         });
     }
 
-    fn compare<K, S: Carry<K>>(&mut self, held: &mut Held<S>, variable: &S) {
-        let leaves = Leaves::of(variable);
+    fn compare<K: Carry<S>, S>(&mut self, held: &mut Held<S>, variable: &S) {
+        let leaves = Leaves::of::<K, _>(variable);
         if !leaves.fits(&held.leaves) {
             held.refused = true;
             return self.open.report(held.mismatch("after an iteration than before it"));
@@ -309,9 +315,9 @@ impl Traced {
     }
 
     /// A value that there is only after an iteration.
-    fn begin_late<K, S: Carry<K>>(&mut self, held: &mut Held<S>, value: &S) {
+    fn begin_late<K: Carry<S>, S>(&mut self, held: &mut Held<S>, value: &S) {
         held.at = self.states.len();
-        held.leaves = Leaves::of(value);
+        held.leaves = Leaves::of::<K, _>(value);
         let late = |it: &Tensor| State { before: None, params: [None, None], after: Some(it.clone()), result: None };
         self.states.extend(held.leaves.tensors.iter().map(late));
     }
@@ -377,9 +383,9 @@ impl Traced {
         }
     }
 
-    fn give<K, S: Carry<K>>(&self, held: &Held<S>, variable: &mut S) {
+    fn give<K: Carry<S>, S>(&self, held: &Held<S>, variable: &mut S) {
         let mut states = self.states[held.at..].iter();
-        variable.put(&mut |tensor| match states.next().and_then(|it| it.result.clone()) {
+        K::put(variable, &mut |tensor| match states.next().and_then(|it| it.result.clone()) {
             Some(result) if !held.refused => result,
             _ => self.open.tracer.poisoned(tensor.ty()),
         });
