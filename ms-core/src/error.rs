@@ -20,6 +20,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Code {
     /// A variable has another type after a branch or an iteration on a tensor than before it.
     TypeChange = 30,
+    /// A loop of the host that only a tensor ends.
+    HostLoop = 31,
+    /// A decision on a tensor is left by a jump that its graph does not see.
+    LeftOpen = 33,
     /// A traced value was used outside its trace.
     Escaped = 40,
     /// A host value changes under a decision on a tensor.

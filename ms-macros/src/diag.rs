@@ -26,6 +26,8 @@ pub enum Code {
     Construct = 8,
     /// Code that is not Rust.
     Syntax = 9,
+    /// A pattern that no tensor is matched against.
+    Pattern = 10,
     /// `#[lazy_inline]` on something that is no cell.
     LazyInline = 11,
     /// `#[no_inline]` on something that is neither a cell nor a function.
@@ -53,6 +55,7 @@ impl Code {
         Self::ClassOnCell,
         Self::Construct,
         Self::Syntax,
+        Self::Pattern,
         Self::LazyInline,
         Self::NoInline,
         Self::Captures,

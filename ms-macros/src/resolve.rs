@@ -13,6 +13,8 @@ pub enum Known {
     Host,
     /// It is of a named type that is no function.
     Object,
+    /// It is a tensor or a parameter.
+    Tensor,
     /// Nothing: types decide.
     Nothing,
 }
@@ -275,6 +277,9 @@ pub fn known_type(ty: &Type) -> Known {
     match ty {
         _ if is_host_type(ty) => Known::Host,
         Type::Reference(it) => known_type(&it.elem),
+        Type::Path(it) if it.path.segments.last().is_some_and(|it| it.ident == "Tensor" || it.ident == "Parameter") => {
+            Known::Tensor
+        }
         Type::Path(it) if it.path.segments.last().is_some_and(|last| names_object(&last.ident)) => Known::Object,
         _ => Known::Nothing,
     }
@@ -406,6 +411,7 @@ mod tests {
             ("&InnerNet", Known::Object),
             ("nn::Conv2d", Known::Object),
             ("&[f32]", Known::Host),
+            ("&mut ms::Tensor", Known::Tensor),
             ("F", Known::Nothing),
             ("Box<dyn Fn()>", Known::Nothing),
             ("impl Fn(usize)", Known::Nothing),

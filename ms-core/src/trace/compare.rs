@@ -218,8 +218,9 @@ equals! { Parameter, Tensor; Parameter, &Tensor; &Parameter, Tensor; &Parameter,
 
 /// What a `match` on literals of annotated code can look at.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot be matched against `{Literal}`",
-    label = "neither a number, a bool nor a tensor"
+    message = "MS010: `{Self}` cannot be matched against `{Literal}`",
+    label = "neither a number, a bool nor a tensor",
+    note = "a `match` on numbers and bools takes numbers, bools, tensors and parameters"
 )]
 pub trait Case<Literal> {
     /// `bool`, or a tensor of bools.
@@ -251,7 +252,7 @@ macro_rules! cases {
     )*};
 }
 
-cases! { bool i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize }
+cases! { bool i8 i16 i32 i64 i128 isize u8 u16 u32 u64 u128 usize f32 f64 }
 
 macro_rules! tensor_cases {
     ($($ty:ty, $literal:ty;)*) => {$(
@@ -266,11 +267,20 @@ macro_rules! tensor_cases {
     )*};
 }
 
-tensor_cases! { Tensor, i64; Tensor, bool; Parameter, i64; Parameter, bool; }
+tensor_cases! {
+    Tensor, i64; Tensor, f64; Tensor, bool;
+    Parameter, i64; Parameter, f64; Parameter, bool;
+}
+
+/// What is matched: as the arms see it, which may change it.
+#[inline]
+pub fn matched<T: Clone>(subject: &T) -> T {
+    subject.clone()
+}
 
 /// Whether `subject` is the literal of a pattern.
 #[track_caller]
 #[inline]
-pub fn case<L, T: Case<L> + ?Sized>(subject: &T, literal: L) -> T::Output {
+pub fn case<T: Case<L>, L>(subject: &T, literal: L) -> T::Output {
     subject.is(literal)
 }

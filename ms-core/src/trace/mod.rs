@@ -15,7 +15,7 @@ mod tracer;
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
 pub use callable::{Apply, Callable, Invoke, Marked, Marks};
 pub use cell::{Cell, Layer};
-pub use compare::{Case, Compare, Equals, Ordered, Subject, case};
+pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
 pub use logic::{Combine, Logic, and, or};

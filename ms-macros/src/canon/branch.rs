@@ -110,6 +110,7 @@ impl Rewriter<'_> {
                 self.region_condition(&mut it.right);
             }
             Expr::Let(it) => {
+                self.check_pattern(&it.pat, &it.expr);
                 self.visit_expr_mut(&mut it.expr);
                 self.scopes.declare_as(&it.pat, Some(&it.expr));
             }

@@ -256,8 +256,9 @@ impl Context {
 
     /// To the end of the innermost construct, whose rest is skipped.
     pub fn leave(&self) -> TokenStream {
-        let is_open =
-            |it: &&Construct| !matches!(it.kind, Kind::Loop { managed: false, .. } | Kind::Block { managed: false, .. });
+        let is_open = |it: &&Construct| {
+            !matches!(it.kind, Kind::Loop { managed: false, .. } | Kind::Block { managed: false, .. })
+        };
         match self.stack.iter().rev().find(is_open) {
             Some(Construct { kind: Kind::Loop { .. }, label, .. }) => quote!(continue #label),
             Some(Construct { label, .. }) => quote!(break #label ::core::option::Option::None),

@@ -11,6 +11,7 @@ impl Rewriter<'_> {
     pub fn condition(&mut self, cond: &mut Expr) {
         match cond {
             Expr::Let(it) => {
+                self.check_pattern(&it.pat, &it.expr);
                 let known = self.scopes.known(&it.expr);
                 self.visit_expr_mut(&mut it.expr);
                 self.scopes.declare(&it.pat, known);

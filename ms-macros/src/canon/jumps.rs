@@ -197,7 +197,7 @@ impl<'ast> Visit<'ast> for Scan {
             }
             Expr::Match(it) => {
                 self.visit_expr(&it.expr);
-                let undecided = super::choose::is_choice(it) && !self.scopes.is_settled(&it.expr);
+                let undecided = super::choose::is_undecided(&self.scopes, it);
                 self.settled.push(it.expr.to_token_stream());
                 self.scoped(undecided, |this| it.arms.iter().for_each(|arm| this.visit_arm(arm)));
                 self.settled.pop();

@@ -29,8 +29,8 @@ use quote::{quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Arm, BinOp, Block, Expr, ExprAsync, ExprBlock, ExprClosure, ExprConst, ExprMatch, FnArg, ImplItem, Item, ItemImpl, Lifetime,
-    Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, Type, parse_quote,
+    Arm, BinOp, Block, Expr, ExprAsync, ExprBlock, ExprClosure, ExprConst, ExprMatch, FnArg, ImplItem, Item, ItemImpl,
+    Lifetime, Local, Macro, Pat, ReceiverKind, ReturnType, Signature, Stmt, Type, parse_quote,
 };
 
 /// Rewrites the body of a function with this signature.
@@ -235,6 +235,9 @@ impl VisitMut for Rewriter<'_> {
 
     fn visit_local_mut(&mut self, local: &mut Local) {
         let init = local.init.as_ref().map(|it| (*it.expr).clone());
+        if let Some(init) = &init {
+            self.check_pattern(&local.pat, init);
+        }
         if let Pat::Type(it) = &local.pat {
             self.used = Use::Value(Some(it.ty.clone()));
         }
@@ -272,6 +275,7 @@ impl VisitMut for Rewriter<'_> {
 
     fn visit_expr_match_mut(&mut self, it: &mut ExprMatch) {
         let known = self.scopes.known(&it.expr);
+        it.arms.iter().for_each(|arm| self.check_pattern(&arm.pat, &it.expr));
         let used = std::mem::replace(&mut self.used, Use::Value(None));
         self.visit_expr_mut(&mut it.expr);
         for arm in &mut it.arms {

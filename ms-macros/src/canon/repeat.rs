@@ -6,7 +6,7 @@ use super::jumps::{self, Jumps};
 use super::places::{self, Place};
 use super::state::State;
 use super::{Rewriter, bare};
-use crate::names::own;
+use crate::names::{own, shown};
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use std::collections::BTreeSet;
@@ -144,7 +144,8 @@ impl Rewriter<'_> {
         let is_for = matches!(head, Head::For { .. });
         let begin = own_flow.as_ref().map(|flow| {
             let repeat = if is_for { quote!(#region.region()) } else { quote!(&#region) };
-            quote!(#flow.begin(#repeat);)
+            let (flow, at) = (shown(flow, at), at);
+            quote_spanned!(at=> #flow.begin(#repeat);)
         });
         // A decision of the host that the loop itself brings about ends it; any other one is a flag.
         let is_about = |names: &BTreeSet<String>| {

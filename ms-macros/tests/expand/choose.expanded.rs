@@ -24,15 +24,15 @@ fn choose(x: &Tensor) -> Tensor {
         >(move || -> Tensor {
             let x = &*__arg0;
             {
-                let __scrutinee = &x;
+                let __scrutinee = ::ms::__rt::matched(&x);
                 {
                     let mut __region = ::ms::__rt::branch();
                     let mut __value = ::ms::__rt::held("the value");
                     #[allow(unreachable_code, unused_labels)]
                     let __result = 'join7: {
-                        if __region.test(::ms::__rt::case(__scrutinee, 0)) {
+                        if __region.test(::ms::__rt::case(&__scrutinee, 0)) {
                             __region.begin();
-                            let __arm: Tensor = { ::ms::__rt::copy(&x) + 1 };
+                            let __arm: Tensor = { { ::ms::__rt::copy(&x) + 1 } };
                             let __arm = ::core::option::Option::Some(__arm);
                             if __region.is_decided() {
                                 break 'join7 __arm;
@@ -49,19 +49,19 @@ fn choose(x: &Tensor) -> Tensor {
                                     if __region
                                         .test({
                                             let __logic = ::ms::__rt::or(
-                                                ::ms::__rt::case(__scrutinee, 2),
+                                                ::ms::__rt::case(&__scrutinee, 2),
                                             );
                                             let mut __right = ::core::option::Option::None;
                                             if __logic.runs_right() {
                                                 __right = ::core::option::Option::Some(
-                                                    ::ms::__rt::case(__scrutinee, 3),
+                                                    ::ms::__rt::case(&__scrutinee, 3),
                                                 );
                                             }
                                             __logic.end(__right)
                                         })
                                     {
                                         __region.begin();
-                                        let __arm: Tensor = { x * 10 };
+                                        let __arm: Tensor = { { x * 10 } };
                                         let __arm = ::core::option::Option::Some(__arm);
                                         if __region.is_decided() {
                                             break 'join6 __arm;
@@ -70,7 +70,7 @@ fn choose(x: &Tensor) -> Tensor {
                                         __region.turn();
                                     }
                                     let __arm: Tensor = {
-                                        let other = ::ms::__rt::copy(__scrutinee);
+                                        let other = ::ms::__rt::copy(&__scrutinee);
                                         -other
                                     };
                                     let __arm = ::core::option::Option::Some(__arm);

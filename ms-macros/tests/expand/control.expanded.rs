@@ -112,7 +112,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                     let mut __region = ::ms::__rt::branch();
                     let mut __value = ::ms::__rt::held("the value");
                     #[allow(unreachable_code, unused_labels)]
-                    let __result = 'join10: {
+                    let __result = 'join16: {
                         if let Some(first) = names.first() && first < "a"
                             && __region.test(::ms::__rt::Subject(&x).le(&n))
                         {
@@ -120,39 +120,111 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                             let __arm: Result<Tensor> = { fail(first) };
                             let __arm = ::core::option::Option::Some(__arm);
                             if __region.is_decided() {
-                                break 'join10 __arm;
+                                break 'join16 __arm;
                             }
                             __region.first(&mut __value, __arm);
                             __region.turn();
                         }
                         __region.other();
                         let __arm: Result<Tensor> = {
-                            match n {
-                                3 if ::ms::__rt::decide(
-                                    ::ms::__rt::Subject(&x).ge(&&mask),
-                                ) => make(x),
-                                m if m > 2 => {
-                                    (0..m)
-                                        .map(|k| {
-                                            let __logic = ::ms::__rt::and(
-                                                ::ms::__rt::Subject(&k).lt(&m),
-                                            );
-                                            let mut __right = ::core::option::Option::None;
-                                            if __logic.runs_right() {
-                                                __right = ::core::option::Option::Some(
-                                                    ::ms::__rt::Subject(&x.shape()).ne(&[k]),
+                            {
+                                let __scrutinee = ::ms::__rt::matched(&n);
+                                {
+                                    let mut __region = ::ms::__rt::branch();
+                                    let mut __value = ::ms::__rt::held("the value");
+                                    #[allow(unreachable_code, unused_labels)]
+                                    let __result = 'join15: {
+                                        if __region
+                                            .test({
+                                                let __logic = ::ms::__rt::and(
+                                                    ::ms::__rt::case(&__scrutinee, 3),
                                                 );
+                                                let mut __right = ::core::option::Option::None;
+                                                if __logic.runs_right() {
+                                                    __right = ::core::option::Option::Some(
+                                                        ::ms::__rt::Subject(&x).ge(&&mask),
+                                                    );
+                                                }
+                                                __logic.end(__right)
+                                            })
+                                        {
+                                            __region.begin();
+                                            let __arm: Result<Tensor> = {
+                                                { make(::ms::__rt::copy(&x)) }
+                                            };
+                                            let __arm = ::core::option::Option::Some(__arm);
+                                            if __region.is_decided() {
+                                                break 'join15 __arm;
                                             }
-                                            __logic.end(__right)
-                                        })
-                                        .collect()
+                                            __region.first(&mut __value, __arm);
+                                            __region.turn();
+                                        }
+                                        let __arm: Result<Tensor> = {
+                                            {
+                                                let mut __region = ::ms::__rt::branch();
+                                                let mut __value = ::ms::__rt::held("the value");
+                                                #[allow(unreachable_code, unused_labels)]
+                                                let __result = 'join14: {
+                                                    if __region
+                                                        .test({
+                                                            let m = ::ms::__rt::copy(&__scrutinee);
+                                                            ::ms::__rt::Subject(&m).gt(&2)
+                                                        })
+                                                    {
+                                                        __region.begin();
+                                                        let __arm: Result<Tensor> = {
+                                                            let m = ::ms::__rt::copy(&__scrutinee);
+                                                            {
+                                                                (0..m)
+                                                                    .map(|k| {
+                                                                        let __logic = ::ms::__rt::and(
+                                                                            ::ms::__rt::Subject(&k).lt(&m),
+                                                                        );
+                                                                        let mut __right = ::core::option::Option::None;
+                                                                        if __logic.runs_right() {
+                                                                            __right = ::core::option::Option::Some(
+                                                                                ::ms::__rt::Subject(&x.shape()).ne(&[k]),
+                                                                            );
+                                                                        }
+                                                                        __logic.end(__right)
+                                                                    })
+                                                                    .collect()
+                                                            }
+                                                        };
+                                                        let __arm = ::core::option::Option::Some(__arm);
+                                                        if __region.is_decided() {
+                                                            break 'join14 __arm;
+                                                        }
+                                                        __region.first(&mut __value, __arm);
+                                                        __region.turn();
+                                                    }
+                                                    let __arm: Result<Tensor> = { Ok(x.clone()) };
+                                                    let __arm = ::core::option::Option::Some(__arm);
+                                                    if __region.is_decided() {
+                                                        break 'join14 __arm;
+                                                    }
+                                                    __region.second(&mut __value, &__arm);
+                                                    __region.join();
+                                                    __region.value(__value, __arm)
+                                                };
+                                                ::ms::__rt::given(__result)
+                                            }
+                                        };
+                                        let __arm = ::core::option::Option::Some(__arm);
+                                        if __region.is_decided() {
+                                            break 'join15 __arm;
+                                        }
+                                        __region.second(&mut __value, &__arm);
+                                        __region.join();
+                                        __region.value(__value, __arm)
+                                    };
+                                    ::ms::__rt::given(__result)
                                 }
-                                _ => Ok(x.clone()),
                             }
                         };
                         let __arm = ::core::option::Option::Some(__arm);
                         if __region.is_decided() {
-                            break 'join10 __arm;
+                            break 'join16 __arm;
                         }
                         __region.second(&mut __value, &__arm);
                         __region.join();

@@ -8,8 +8,8 @@
 use super::carry::{Carry, Held, Leaves, held};
 use super::is_poisoned;
 use super::kind::{Condition, Decision, Device, Host, Kind};
-use super::repeat::Repeat;
-use crate::error::Error;
+use super::repeat::{Repeat, Rounds};
+use crate::error::{Code, Error, abandon};
 use crate::ops;
 use crate::tensor::Tensor;
 use crate::trace::tracer::Tracer;
@@ -98,13 +98,19 @@ pub struct Flow<K, R> {
     value: Option<R>,
     outside: usize,
     inside: usize,
+    /// Iterations that were traced one by one since a tensor may have left the loop.
+    waited: usize,
 }
+
+/// How many iterations of a loop whose end is not known are traced one by one while a tensor may
+/// have ended it.
+const PATIENCE: usize = 10_000;
 
 /// A loop or a function that is about to begin.
 #[inline]
 pub fn flow<V: Any, R>(_: V) -> Flow<V::Kind, R> {
     let depth = depth();
-    Flow { kind: PhantomData, flags: (flag(false), flag(false)), value: None, outside: depth, inside: depth }
+    Flow { kind: PhantomData, flags: (flag(false), flag(false)), value: None, outside: depth, inside: depth, waited: 0 }
 }
 
 /// The condition that the rest is not skipped.
@@ -174,12 +180,36 @@ impl<K: Kind, R> Flow<K, R> {
     }
 
     /// An iteration begins.
+    ///
+    /// Raises [`Code::HostLoop`] for a loop of the host that only a tensor ends.
+    #[track_caller]
     #[inline]
     pub fn begin<L>(&mut self, region: &Repeat<L>) {
         if K::DEVICE {
             self.flags.1 = if region.is_traced() { flag(false) } else { self.flags.0.clone() };
             self.inside = depth();
+            if !region.is_traced() && known(&self.flags.0).is_none() {
+                self.wait(region.rounds);
+            }
         }
+    }
+
+    /// A tensor may have left the loop, and the host goes on.
+    #[track_caller]
+    #[cold]
+    fn wait(&mut self, rounds: Rounds) {
+        self.waited += 1;
+        let patience = match rounds {
+            Rounds::Bounded => return,
+            Rounds::Open => PATIENCE,
+            Rounds::Endless => 0,
+        };
+        let Some(tracer) = Tracer::current().filter(|_| self.waited > patience) else { return };
+        let help = "count with `for i in ms::range(a, b)`, or loop `while` a condition on tensors holds: such loops \
+                    stay loops of the graph";
+        let error = Error::new(Code::HostLoop, "a loop of the host that only a tensor ends is traced without an end");
+        tracer.report(error.at(Location::caller()).help(help));
+        abandon();
     }
 
     /// What a loop was left with.

@@ -72,9 +72,9 @@ where
 /// Raises [`Code::Argument`] when there is no branch, and what [`cond`] does.
 #[track_caller]
 pub fn switch<T, R>(index: impl Into<Bound>, branches: &[&dyn Fn(&T) -> R], operands: &T) -> R
-    where
-        Device: Carry<R>,
-    {
+where
+    Device: Carry<R>,
+{
     if branches.is_empty() {
         raise(Error::new(Code::Argument, "a switch without branches").with_op("switch"));
     }
@@ -88,9 +88,9 @@ pub fn switch<T, R>(index: impl Into<Bound>, branches: &[&dyn Fn(&T) -> R], oper
 /// One of `branches`, of which the first has the number `first`.
 #[track_caller]
 fn pick<T, R>(index: &Tensor, branches: &[&dyn Fn(&T) -> R], first: usize, operands: &T) -> R
-    where
-        Device: Carry<R>,
-    {
+where
+    Device: Carry<R>,
+{
     if let [one] = branches {
         return one(operands);
     }

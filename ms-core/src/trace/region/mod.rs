@@ -18,9 +18,10 @@ pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};
 pub use repeat::{Repeat, repeat};
 
 use super::tracer::Tracer;
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::ops;
 use crate::tensor::Tensor;
+use std::cell::Cell;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -43,8 +44,24 @@ impl Open {
     }
 }
 
+thread_local! {
+    /// The trace, and how deep it is, where a region of it was left open.
+    static LEFT: Cell<(u64, usize)> = const { Cell::new((0, 0)) };
+}
+
 impl Drop for Open {
     fn drop(&mut self) {
+        let depth = self.tracer.depth();
+        if depth > self.depth && !std::thread::panicking() {
+            // A jump leaves regions from the inside out; the innermost one tells of it. Where an error
+            // of the user's leaves the whole call, it is the result, and this is not seen.
+            if LEFT.replace((self.tracer.id(), self.depth)) != (self.tracer.id(), depth) {
+                let message = "a decision on a tensor is left by a jump that its graph does not see";
+                let help = "write the `break`, `continue` or `return` itself instead of a macro or `?` that hides it, \
+                            or decide on a host value";
+                self.report(Error::new(Code::LeftOpen, message).help(help));
+            }
+        }
         self.tracer.unwind(self.depth);
     }
 }

@@ -3,7 +3,7 @@
 use super::carry::{Carry, Held};
 use super::flow::{Flow, HeldFlow, Vote};
 use super::kind::{Deferring, Device, Host};
-use super::repeat::{Repeat, repeat};
+use super::repeat::{Repeat, Rounds, repeat};
 use crate::error::{Code, Error, raise};
 use crate::ops;
 use crate::tensor::{DType, Dim, Parameter, Tensor};
@@ -239,7 +239,15 @@ impl<I: IntoIterator> Iterate for Over<I> {
 
     #[inline]
     fn iterate(self) -> For<Host, I::IntoIter> {
-        For { region: repeat(), source: self.0.into_iter() }
+        let source = self.0.into_iter();
+        let rounds = match source.size_hint() {
+            (usize::MAX, _) => Rounds::Endless,
+            (_, Some(_)) => Rounds::Bounded,
+            (_, None) => Rounds::Open,
+        };
+        let mut region = repeat();
+        region.rounds = rounds;
+        For { region, source }
     }
 }
 

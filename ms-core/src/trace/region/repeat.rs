@@ -32,6 +32,19 @@ use std::panic::Location;
 pub struct Repeat<K> {
     kind: PhantomData<K>,
     traced: Option<Box<Traced>>,
+    /// How often it runs where the host alone decides, as far as that is known.
+    pub(super) rounds: Rounds,
+}
+
+/// How often a loop of the host runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rounds {
+    /// It comes to an end.
+    Bounded,
+    /// Only time tells.
+    Open,
+    /// It does not come to an end.
+    Endless,
 }
 
 /// Where a traced loop stands.
@@ -79,7 +92,7 @@ impl State {
 /// A loop whose condition is still to come.
 #[inline]
 pub fn repeat<K: Kind>() -> Repeat<K> {
-    Repeat { kind: PhantomData, traced: None }
+    Repeat { kind: PhantomData, traced: None, rounds: Rounds::Open }
 }
 
 impl<K> Repeat<K> {

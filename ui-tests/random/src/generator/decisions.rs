@@ -90,14 +90,36 @@ impl Writer {
             _ => format!("{} % 4", self.host()),
         };
         let name = self.random.often(4).then(|| format!("v{}", self.fresh()));
-        self.begin_choice(name.as_deref(), &|_| scrutinee.clone());
-        let mut patterns = vec!["0", "1 | 2"];
-        if self.random.often(5) {
-            patterns = vec!["1", "0", "3"];
+        if self.random.often(3) {
+            return self.choice_of_two(name, &scrutinee, on_tensor, depth);
         }
-        for pattern in patterns.into_iter().chain(["_"]) {
+        self.begin_choice(name.as_deref(), &|_| scrutinee.clone());
+        let patterns: &[&str] = match self.random.below(4) {
+            0 => &["0", "1 | 2"],
+            1 => &["1", "0", "3"],
+            2 => &["1..=2", "3.."],
+            _ => &["..1", "n @ (1 | 3) if n < 3"],
+        };
+        for pattern in patterns {
             self.case(name.is_some(), pattern, on_tensor, depth);
         }
+        if self.random.often(3) {
+            let guard = self.condition();
+            let on_tensor = on_tensor || guard.on_tensor();
+            self.guarded_case(name.is_some(), "_", &guard, on_tensor, depth);
+        }
+        self.case(name.is_some(), "_", on_tensor, depth);
+        self.end_choice(name);
+    }
+
+    /// A `match` on two values at once.
+    fn choice_of_two(&mut self, name: Option<String>, one: &str, on_tensor: bool, depth: usize) {
+        let other = if on_tensor { self.integer() } else { format!("{} % 3", self.host()) };
+        self.begin_choice(name.as_deref(), &|_| format!("({one}, {other})"));
+        for pattern in ["(0, 1..)", "(_, 0 | 2)"] {
+            self.case(name.is_some(), pattern, on_tensor, depth);
+        }
+        self.case(name.is_some(), "(_, _)", on_tensor, depth);
         self.end_choice(name);
     }
 
@@ -122,7 +144,23 @@ impl Writer {
     fn case(&mut self, valued: bool, pattern: &str, on_tensor: bool, depth: usize) {
         self.inside(|it| {
             it.same(&format!("{pattern} => {{"));
-            if valued { it.valued_arm(on_tensor, depth - 1) } else { it.arm(on_tensor, depth - 1) }
+            if valued {
+                it.valued_arm(on_tensor, depth - 1)
+            } else {
+                it.arm(on_tensor, depth - 1)
+            }
+            it.same("}");
+        });
+    }
+
+    fn guarded_case(&mut self, valued: bool, pattern: &str, guard: &Condition, on_tensor: bool, depth: usize) {
+        self.inside(|it| {
+            it.line(|form| format!("{pattern} if {} => {{", guard.text(form)));
+            if valued {
+                it.valued_arm(on_tensor, depth - 1)
+            } else {
+                it.arm(on_tensor, depth - 1)
+            }
             it.same("}");
         });
     }

@@ -16,7 +16,11 @@ impl Writer {
     fn counter(label: usize, on_tensor: bool, rounds: usize, form: Form) -> [String; 3] {
         if on_tensor {
             let zero = form.pick("0.0f32", "Tensor::scalar(0.0f32)");
-            return [format!("let mut c{label} = {zero};"), format!("c{label} < {rounds}.0"), format!("c{label} += 1.0;")];
+            return [
+                format!("let mut c{label} = {zero};"),
+                format!("c{label} < {rounds}.0"),
+                format!("c{label} += 1.0;"),
+            ];
         }
         [format!("let mut c{label} = 0;"), format!("c{label} < {rounds}"), format!("c{label} += 1;")]
     }
@@ -68,8 +72,7 @@ impl Writer {
     /// A loop over a range of the host.
     pub fn for_host(&mut self, depth: usize) {
         let (label, rounds) = (self.fresh(), 1 + self.random.below(ROUNDS));
-        let bound =
-            if !self.scope.hosts.is_empty() && self.random.often(3) { self.host() } else { rounds.to_string() };
+        let bound = if !self.scope.hosts.is_empty() && self.random.often(3) { self.host() } else { rounds.to_string() };
         self.same(&format!("'l{label}: for i{label} in 0..{bound} {{"));
         self.scope.hosts.push(format!("i{label}"));
         self.body_of(Around { label, is_block: false, gives: false }, false, depth);

@@ -17,7 +17,7 @@ use writer::Writer;
 const DEPTH: usize = 4;
 
 /// Statements of a program, more or less.
-const STATEMENTS: usize = 14;
+const STATEMENTS: usize = 12;
 
 /// Rounds of a loop at most.
 const ROUNDS: usize = 4;

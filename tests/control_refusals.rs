@@ -1,0 +1,188 @@
+//! What decisions on tensors cannot change or leave, by the code and the words of the refusal.
+
+use ms::Code;
+use ms::prelude::*;
+
+/// A program, the code that it is refused with, and words of the message.
+type Case = (&'static str, fn(&Tensor) -> Tensor, Code, &'static [&'static str]);
+
+#[track_caller]
+fn check(cases: &[Case]) {
+    for (name, f, code, words) in cases {
+        let error = ms::catch(|| f(&Tensor::scalar(2.0f32))).expect_err(name);
+        assert_eq!(error.code(), *code, "{name}: {error}");
+        for word in *words {
+            assert!(error.to_string().contains(word), "{name}: {word} is not in {error}");
+        }
+    }
+}
+
+/// A counter that something sees after the loop, or that one arm alone changes, has to be a tensor.
+#[test]
+fn host_values_that_tensors_change_are_refused() {
+    #[jit]
+    fn seen(x: &Tensor) -> Tensor {
+        let mut i = 0;
+        while i < 3 {
+            if x > 1.0 {
+                break;
+            }
+            i += 1;
+        }
+        x * i
+    }
+    #[jit]
+    fn one_arm(x: &Tensor) -> Tensor {
+        let mut s = 0.0;
+        if x > 1.0 {
+            s = 1.0;
+        }
+        x * s
+    }
+    #[jit]
+    fn skipped(x: &Tensor) -> Tensor {
+        let mut x = x.clone();
+        let mut i = 0;
+        while i < 3 {
+            i += 1;
+            if x > 1.0 {
+                i += 1;
+                continue;
+            }
+            x += 1.0;
+        }
+        x
+    }
+    #[jit]
+    fn grows(x: &Tensor) -> Tensor {
+        let mut all = vec![x.clone()];
+        while all[0] > 1.0 {
+            all.push(x.clone());
+        }
+        all[0].clone()
+    }
+    #[jit]
+    fn retyped(x: &Tensor) -> Tensor {
+        let mut state = (x.clone(), x.clone());
+        while state.0 > 1.0 {
+            state.1 = state.1.reshape([1, 1]);
+        }
+        state.1
+    }
+    check(&[
+        ("seen", seen, Code::HostChange, &["`i`", "i32"]),
+        ("one_arm", one_arm, Code::HostChange, &["`s`", "f64"]),
+        ("skipped", skipped, Code::HostChange, &["`i`"]),
+        ("grows", grows, Code::HostChange, &["`all`"]),
+        ("retyped", retyped, Code::TypeChange, &["`state.1`", "f32[]", "f32[1, 1]", "control_refusals.rs"]),
+    ]);
+}
+
+/// A host loop without an end of its own, which a tensor would end when the graph runs.
+#[test]
+fn host_loops_that_only_tensors_end() {
+    #[jit]
+    fn counts(x: &Tensor) -> Tensor {
+        let mut x = x.clone();
+        for i in 0.. {
+            if x > 10.0 {
+                break;
+            }
+            x += i;
+        }
+        x
+    }
+    #[jit]
+    fn returns(x: &Tensor) -> Tensor {
+        for scale in std::iter::successors(Some(1.0), |it| Some(it * 2.0)) {
+            if x * scale > 100.0 {
+                return x * scale;
+            }
+        }
+        x.clone()
+    }
+    #[jit]
+    fn waits(x: &Tensor) -> Tensor {
+        let (mut x, mut turn) = (x.clone(), 0);
+        while turn < 2 {
+            turn = 1 - turn;
+            x += 1.0;
+            if x > 10.0 {
+                break;
+            }
+        }
+        x
+    }
+    check(&[
+        ("counts", counts, Code::HostLoop, &["MS031", "ms::range", "control_refusals.rs"]),
+        ("returns", returns, Code::HostLoop, &["control_refusals.rs"]),
+        ("waits", waits, Code::HostLoop, &["control_refusals.rs"]),
+    ]);
+}
+
+macro_rules! stop {
+    ($label:lifetime) => {
+        break $label
+    };
+}
+
+macro_rules! give {
+    ($value:expr) => {
+        return $value
+    };
+}
+
+/// A jump that stands in a macro of the user's is not seen, and leaves the graph without its end.
+#[test]
+fn jumps_that_macros_hide() {
+    #[jit]
+    fn out_of_a_loop(x: &Tensor) -> Tensor {
+        let mut x = x.clone();
+        'all: while x > 1.0 {
+            x = x / 2.0;
+            if x < 3.0 {
+                stop!('all);
+            }
+        }
+        x
+    }
+    #[jit]
+    fn out_of_the_function(x: &Tensor) -> Tensor {
+        if x > 1.0 {
+            give!(x * 2.0)
+        }
+        x.clone()
+    }
+    #[jit]
+    fn out_of_a_closure(x: &Tensor) -> Tensor {
+        let parse = |text: &str| -> std::result::Result<Tensor, std::num::ParseIntError> {
+            if x > 1.0 {
+                text.parse::<i64>()?;
+            }
+            Ok(x.clone())
+        };
+        parse("seven").unwrap_or_else(|_| x * 2.0)
+    }
+    check(&[
+        ("out_of_a_loop", out_of_a_loop, Code::LeftOpen, &["MS033", "control_refusals.rs"]),
+        ("out_of_the_function", out_of_the_function, Code::LeftOpen, &["control_refusals.rs"]),
+        ("out_of_a_closure", out_of_a_closure, Code::LeftOpen, &["control_refusals.rs"]),
+    ]);
+}
+
+/// An error that leaves the whole call is the result of the call.
+#[test]
+fn errors_of_the_host_leave_the_trace() {
+    #[jit]
+    fn parsed(x: &Tensor, text: &str) -> Result<Tensor> {
+        let mut x = x.clone();
+        while x < 10.0 {
+            let step: i64 = text.parse().map_err(|_| ms::Error::new(Code::Parse, "no number"))?;
+            x += step;
+        }
+        Ok(x)
+    }
+    let x = Tensor::scalar(2.0f32);
+    assert_eq!(parsed(&x, "seven").expect_err("no number").code(), Code::Parse);
+    assert_eq!(parsed(&x, "7").expect("a number").item::<f32>(), 16.0);
+}

@@ -1,0 +1,16 @@
+// What is no number, bool or tensor is not matched against numbers.
+use ms::prelude::*;
+
+fn words(text: &str) -> Vec<String> {
+    text.split(' ').map(str::to_owned).collect()
+}
+
+#[jit]
+fn f(x: &Tensor, text: &str) -> Tensor {
+    match words(text) {
+        0 => x + 1,
+        _ => x + 2,
+    }
+}
+
+fn main() {}
