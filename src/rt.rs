@@ -4,13 +4,8 @@ pub use crate::statics::*;
 pub use ms_core::session::{Differentiable, JitFn, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-<<<<<<< HEAD
     Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, Marked, Marks, Name, Over, Sink, Size, Sizes, Subject,
-    Tree, and, branch, case, decide, flow, held, held_flow, holds, or, passing, repeat, vote,
-=======
-    Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, LazyInline, Name, Over, Sink, Size, Sizes, Subject,
     Tree, and, branch, case, decide, flow, held, held_flow, holds, matched, or, passing, repeat, vote,
->>>>>>> 83b72d7 (A match on tensors takes ranges, guards, names and tuples; MS010, MS031 and MS033 are raised where patterns, endless host loops and hidden jumps meet tensors)
 };
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.

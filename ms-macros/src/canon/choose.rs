@@ -158,7 +158,11 @@ impl Rewriter<'_> {
             }
         };
         let mut chain: Expr = arms.iter().rev().fold(rest, |rest, arm| {
-            let (bound, body) = (self.bindings(&subject, &arm.pat), block(arm));
+            let (mut bound, body) = (self.bindings(&subject, &arm.pat), block(arm));
+            if matches!(arm.pat, Pat::Guard(_)) {
+                // What the guard needs, the body may not need, and the other way round.
+                bound.iter_mut().for_each(|it| *it = quote!(#[allow(unused_variables, unused_mut)] #it));
+            }
             let is_case = self.case(&subject, &arm.pat);
             let guard = match &arm.pat {
                 Pat::Guard(it) if bound.is_empty() => Some((*it.guard).clone()),
