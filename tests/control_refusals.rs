@@ -2,6 +2,7 @@
 
 use ms::Code;
 use ms::prelude::*;
+use std::collections::BTreeMap;
 
 /// A program, the code that it is refused with, and words of the message.
 type Case = (&'static str, fn(&Tensor) -> Tensor, Code, &'static [&'static str]);
@@ -69,11 +70,22 @@ fn host_values_that_tensors_change_are_refused() {
         }
         state.1
     }
+    #[jit]
+    fn of_a_map(x: &Tensor) -> Tensor {
+        let mut state = BTreeMap::from([("sum".to_owned(), (x.clone(), 3))]);
+        if x > 1.0 {
+            let (sum, _) = &state["sum"];
+            let sum = sum.reshape([1, 1]);
+            state.insert("sum".to_owned(), (sum, 3));
+        }
+        state["sum"].0.clone()
+    }
     check(&[
         ("seen", seen, Code::HostChange, &["`i`", "i32"]),
         ("one_arm", one_arm, Code::HostChange, &["`s`", "f64"]),
         ("skipped", skipped, Code::HostChange, &["`i`"]),
         ("grows", grows, Code::HostChange, &["`all`"]),
+        ("of_a_map", of_a_map, Code::TypeChange, &["`state[\"sum\"][0]`", "f32[1, 1]"]),
         ("retyped", retyped, Code::TypeChange, &["`state.1`", "f32[]", "f32[1, 1]", "control_refusals.rs"]),
     ]);
 }
@@ -94,8 +106,8 @@ fn host_loops_that_only_tensors_end() {
     }
     #[jit]
     fn returns(x: &Tensor) -> Tensor {
-        for scale in std::iter::successors(Some(1.0), |it| Some(it * 2.0)) {
-            if x * scale > 100.0 {
+        for scale in (1..).map(|it| it * it) {
+            if x * scale > 100 {
                 return x * scale;
             }
         }

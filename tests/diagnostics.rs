@@ -3,6 +3,7 @@
 use ms::error::collect_warnings;
 use ms::prelude::*;
 use ms::{Code, catch};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -65,7 +66,7 @@ fn errors_name_the_cell_and_its_line() {
     let error = refused(Code::Shape, &["f32[2, 5]", "f32[2, 4]"], || gpt().call(&Tensor::ones([2, 4])));
     let report = error.report();
     let location = report.location.expect("a line of the user's");
-    assert_eq!((location.file(), location.line()), ("tests/diagnostics.rs", 28), "{error}");
+    assert_eq!((location.file(), location.line()), ("tests/diagnostics.rs", 29), "{error}");
     assert!(report.within[0].starts_with("`Gpt.blocks[3].attn` (`Attention::construct`) at tests/"), "{error}");
     assert!(report.within[2].starts_with("`Gpt` (`Gpt::construct`) at tests/"), "{error}");
 }
@@ -78,6 +79,30 @@ fn the_users_line_stands_before_the_librarys() {
     assert_eq!(report.location.map(|it| it.file()), Some("tests/diagnostics.rs"), "{error}");
     assert_eq!(report.library.map(|it| it.file()), Some("src/nn/dense.rs"), "{error}");
     assert!(report.within[0].starts_with("`Gpt.blocks[0].attn.project` (`Dense::construct`)"), "{error}");
+}
+
+/// Cells by name.
+#[cell]
+struct Heads {
+    heads: BTreeMap<String, Block>,
+}
+
+#[cell]
+impl Heads {
+    #[jit]
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.heads.values().fold(x.clone(), |x, head| head.call(&x))
+    }
+}
+
+#[test]
+fn parts_of_maps_are_named_by_their_keys() {
+    let block = |width| Block { attn: Attention { project: nn::Dense::new(4, width) } };
+    let heads = BTreeMap::from([("class".to_owned(), block(4)), ("mask".to_owned(), block(5))]);
+    let heads = Heads { heads };
+    assert_eq!(heads.named_parameters().expect("names differ")[0].0, "heads[\"class\"].attn.project.weight");
+    let error = refused(Code::Shape, &[], || heads.call(&Tensor::ones([2, 4])));
+    assert!(error.report().within[0].starts_with("`Heads.heads[\"mask\"].attn` "), "{error}");
 }
 
 #[test]

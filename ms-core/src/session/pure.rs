@@ -157,7 +157,15 @@ enum Mark {
     Fixed,
     Field,
     Index,
+    Key,
     End,
+}
+
+impl Shown {
+    fn text(&mut self, mark: Mark, text: &str) {
+        self.words.extend([mark as u64, text.len() as u64]);
+        self.words.extend(text.bytes().map(u64::from));
+    }
 }
 
 impl Visitor for Shown {
@@ -196,11 +204,9 @@ impl Visitor for Shown {
 
     fn begin(&mut self, name: Name<'_>) {
         match name {
-            Name::Field(name) => {
-                self.words.extend([Mark::Field as u64, name.len() as u64]);
-                self.words.extend(name.bytes().map(u64::from));
-            }
+            Name::Field(name) => self.text(Mark::Field, name),
             Name::Index(at) => self.words.extend([Mark::Index as u64, at as u64]),
+            Name::Key(key) => self.text(Mark::Key, &format!("{key:?}")),
         }
     }
 

@@ -61,10 +61,7 @@ impl Visitor for Names {
     }
 
     fn begin(&mut self, name: Name<'_>) {
-        self.path.push(match name {
-            Name::Field(name) => format!(".{name}"),
-            Name::Index(at) => format!("[{at}]"),
-        });
+        self.path.push(name.step());
     }
 
     fn end(&mut self) {

@@ -3,6 +3,7 @@
 use super::{Arg, Name, Sink, Tree};
 use crate::tensor::Tensor;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Debug;
 use std::hash::BuildHasher;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -164,7 +165,7 @@ impl<T: Arg, S: BuildHasher + Clone + Default> Arg for HashMap<String, T, S> {
         sink.fixed(self.len() as u64);
         for (key, item) in sorted(self) {
             key.visit(sink);
-            sink.begin(Name::Field(key));
+            sink.begin(Name::Key(key));
             item.visit(sink);
             sink.end();
         }
@@ -188,12 +189,13 @@ fn sorted<T, S>(map: &HashMap<String, T, S>) -> Vec<(&String, &T)> {
     entries
 }
 
-impl<K: Arg + Clone + Ord, T: Arg> Arg for BTreeMap<K, T> {
+/// The keys are part of the key of a version, and name the values: `map["w"]`.
+impl<K: Arg + Clone + Ord + Debug, T: Arg> Arg for BTreeMap<K, T> {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(self.len() as u64);
-        for (i, (key, item)) in self.iter().enumerate() {
+        for (key, item) in self {
             key.visit(sink);
-            sink.begin(Name::Index(i));
+            sink.begin(Name::Key(key));
             item.visit(sink);
             sink.end();
         }
@@ -205,7 +207,7 @@ impl<K: Arg + Clone + Ord, T: Arg> Arg for BTreeMap<K, T> {
     }
 }
 
-impl<K: Arg + Clone + Ord, T: Tree> Tree for BTreeMap<K, T> {
+impl<K: Arg + Clone + Ord + Debug, T: Tree> Tree for BTreeMap<K, T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.iter().map(|(key, it)| (key.clone(), it.rebuild(next))).collect()
     }

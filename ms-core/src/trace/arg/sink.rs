@@ -180,13 +180,25 @@ pub enum Size {
     Symbol(&'static str),
 }
 
-/// The name of a part: `fc1`, or `[3]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The name of a part: `fc1`, `[3]`, or `["w"]`.
+#[derive(Clone, Copy, Debug)]
 pub enum Name<'a> {
     /// A field.
     Field(&'a str),
     /// An element.
     Index(usize),
+    /// The value of a key.
+    Key(&'a dyn fmt::Debug),
+}
+
+impl Name<'_> {
+    /// The name behind that of the whole: `.fc1`, `[3]`, or `["w"]`.
+    pub fn step(&self) -> String {
+        match self {
+            Self::Field(name) => format!(".{name}"),
+            _ => self.to_string(),
+        }
+    }
 }
 
 impl fmt::Display for Name<'_> {
@@ -194,6 +206,7 @@ impl fmt::Display for Name<'_> {
         match self {
             Self::Field(name) => f.write_str(name),
             Self::Index(i) => write!(f, "[{i}]"),
+            Self::Key(key) => write!(f, "[{key:?}]"),
         }
     }
 }

@@ -124,10 +124,7 @@ impl Visitor for Leaves {
     }
 
     fn begin(&mut self, name: Name<'_>) {
-        self.path.push(match name {
-            Name::Field(name) => format!(".{name}"),
-            Name::Index(i) => format!("[{i}]"),
-        });
+        self.path.push(name.step());
     }
 
     fn end(&mut self) {
