@@ -347,3 +347,51 @@ fn sizes_without_number() {
     }
     assert_eq!(compiled.versions(), 1);
 }
+
+/// Without `dims` each size has a version, of which those called last are kept.
+#[test]
+fn versions_without_number() {
+    static RUNS_OF_ONE: AtomicUsize = AtomicUsize::new(0);
+    let compiled = Symbolic::new(&[&["_"]], &|x| {
+        RUNS_OF_ONE.fetch_add(usize::from(x[0].shape() == [1]), Ordering::Relaxed);
+        &x[0] + 1.0
+    });
+    let call = |n: usize| compiled.call(&[data(&[n])]).expect("any size fits").to_vec::<f32>();
+    let mut most = 0;
+    for n in 2..700 {
+        assert_eq!(call(n).len(), n);
+        for _ in 0..2 {
+            call(1);
+        }
+        most = most.max(compiled.versions());
+    }
+    assert!((300..=512).contains(&most), "{most} versions");
+    assert_eq!(RUNS_OF_ONE.load(Ordering::Relaxed), 1, "a version in use is kept");
+    assert_eq!(call(2), call(2));
+}
+
+#[jit]
+fn scaled(weights: &Tensor, x: &Tensor) -> Tensor {
+    ops::matmul(x, weights)
+}
+
+#[test]
+#[ignore = "changing_sizes_are_told_of_once starts it"]
+fn changing_sizes() {
+    for n in 1..40 {
+        scaled(&data(&[3, 2]), &data(&[n, 3]));
+    }
+}
+
+#[test]
+fn changing_sizes_are_told_of_once() {
+    let this = std::env::current_exe().expect("a test is a program");
+    let run = std::process::Command::new(this).args(["--ignored", "--exact", "changing_sizes", "--nocapture"]).output();
+    let run = run.expect("a program that just ran can be started");
+    let told = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{told}");
+    assert_eq!(told.matches("MS131").count(), 1, "{told}");
+    let wanted =
+        ["`scaled` has been compiled 8 times", "the sizes of `x` keep changing", "dims(x = [n, _])", "symbolic.rs:"];
+    wanted.iter().for_each(|it| assert!(told.contains(it), "{told}\nwanted {it}"));
+}

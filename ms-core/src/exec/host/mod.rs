@@ -1,6 +1,7 @@
 //! Running a [`Plan`] on the host: over one arena, with everything that does not depend on
 //! addresses prepared when the plan is loaded.
 
+mod arenas;
 mod check;
 mod load;
 mod repeat;
@@ -64,8 +65,11 @@ enum Output {
 
 /// What one run needs and the next one can use again.
 struct Scratch {
-    arena: Arc<Storage>,
+    /// The arena, where it is not a [shared](arenas) one.
+    arena: Option<Arc<Storage>>,
     words: Vec<u64>,
+    /// The address of the arena to which those in the words belong; zero before the first run.
+    base: usize,
     stacks: Stacks,
 }
 
@@ -135,14 +139,34 @@ impl HostExecutable {
             .with_operands(inputs.iter().map(|it| it.ty().to_string()))
     }
 
-    /// A scratch of the pool, or a fresh one.
-    fn take(&self) -> Scratch {
-        if let Some(scratch) = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop() {
-            return scratch;
+    /// A scratch of the pool, or a fresh one, and an arena.
+    fn take(&self) -> (Scratch, Arc<Storage>) {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut scratch = idle.unwrap_or_else(|| Scratch {
+            arena: None,
+            words: self.program.template.clone(),
+            base: 0,
+            stacks: Stacks::default(),
+        });
+        let bytes = self.program.arena_bytes;
+        let arena = scratch.arena.take().unwrap_or_else(|| match bytes {
+            arenas::SHARED_BYTES.. => arenas::take(bytes),
+            _ => Arc::new(Storage::uninit(bytes)),
+        });
+        let base = arena.as_ptr() as usize;
+        if std::mem::replace(&mut scratch.base, base) != base {
+            self.program.place(&mut scratch.words, &arena);
         }
-        let arena = Arc::new(Storage::uninit(self.program.arena_bytes));
-        let words = self.program.words_of(&arena);
-        Scratch { arena, words, stacks: Stacks::default() }
+        (scratch, arena)
+    }
+
+    /// Keeps a scratch and an arena for the next run.
+    fn give(&self, mut scratch: Scratch, arena: Arc<Storage>) {
+        match self.program.arena_bytes {
+            arenas::SHARED_BYTES.. => arenas::give(arena),
+            _ => scratch.arena = Some(arena),
+        }
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
     }
 
     /// Fresh memory for output `at`, which is an array.
@@ -234,11 +258,11 @@ impl HostExecutable {
     }
 
     fn with_scratch<R>(&self, f: impl FnOnce(&mut Run<'_>) -> Result<R>) -> Result<R> {
-        let mut scratch = self.take();
-        let Scratch { arena, words, stacks } = &mut scratch;
-        let done = f(&mut Run { program: &self.program, words, arena: Some(arena), stacks });
+        let (mut scratch, arena) = self.take();
+        let Scratch { words, stacks, .. } = &mut scratch;
+        let done = f(&mut Run { program: &self.program, words, arena: Some(&arena), stacks });
         scratch.stacks.close_from(0);
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        self.give(scratch, arena);
         done
     }
 }

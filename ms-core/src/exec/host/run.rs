@@ -77,13 +77,11 @@ pub(super) struct PlacedView {
 }
 
 impl Program {
-    /// The template with the addresses of an arena.
-    pub fn words_of(&self, arena: &Storage) -> Vec<u64> {
-        let mut words = self.template.clone();
+    /// Writes the addresses of an arena into a copy of the template.
+    pub fn place(&self, words: &mut [u64], arena: &Storage) {
         for &(word, at) in &self.arena_words {
             words[word as usize] = arena.as_ptr() as u64 + at as u64;
         }
-        words
     }
 }
 

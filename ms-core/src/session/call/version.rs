@@ -8,14 +8,20 @@ use crate::trace::{Signature, Tree};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 use std::any::Any;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// The versions of a function.
+/// Versions of a function that are kept at most.
+const MAX_VERSIONS: usize = 512;
+
+/// The versions of a function. Where they are too many, those whose last use is longest ago are
+/// dropped.
 pub(super) struct Versions {
     table: RwLock<Table>,
     /// The position of the version that was called last.
     recent: AtomicUsize,
+    /// How often another version was called than the time before.
+    turns: AtomicU64,
 }
 
 struct Table {
@@ -28,7 +34,7 @@ impl Versions {
     /// None.
     pub const fn new() -> Self {
         let table = Table { all: Vec::new(), by_hash: FxHashMap::with_hasher(FxBuildHasher) };
-        Self { table: RwLock::new(table), recent: AtomicUsize::new(0) }
+        Self { table: RwLock::new(table), recent: AtomicUsize::new(0), turns: AtomicU64::new(0) }
     }
 
     /// Number of versions.
@@ -67,14 +73,31 @@ impl Versions {
             }
             let fits = |&&at: &&usize| *table.all[at].signature == *words;
             let at = *table.by_hash.get(&signature.hash())?.iter().find(fits)?;
-            self.recent.store(at, Ordering::Relaxed);
+            self.turn(table, at);
             Some(table.all[at].clone())
         })
+    }
+
+    /// Notes that another version is called than the time before.
+    fn turn(&self, table: &Table, to: usize) {
+        let from = self.recent.swap(to, Ordering::Relaxed);
+        let now = self.turns.fetch_add(1, Ordering::Relaxed);
+        for at in [from, to] {
+            if let Some(version) = table.all.get(at) {
+                version.used.store(now, Ordering::Relaxed);
+            }
+        }
     }
 
     /// Adds a version, in the place of one of the same signature.
     pub fn insert(&self, version: Arc<Version>, hash: u64) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let mut forgotten = Vec::new();
+        if table.all.len() >= MAX_VERSIONS {
+            // The one that was called last is in use until now.
+            self.turn(&table, self.recent.load(Ordering::Relaxed));
+            forgotten = table.forget();
+        }
         let Table { all, by_hash } = &mut *table;
         let bucket = by_hash.entry(hash).or_default();
         // One that was not traced may have been here until a derivative was asked for.
@@ -83,8 +106,33 @@ impl Versions {
             None => {
                 bucket.push(all.len());
                 all.push(version);
+                let at = all.len() - 1;
+                self.turn(&table, at);
             }
         }
+        // Dropping them takes a while.
+        drop(table);
+        drop(forgotten);
+    }
+}
+
+impl Table {
+    /// Takes out the quarter that was not called for the longest time.
+    fn forget(&mut self) -> Vec<Arc<Version>> {
+        let used = |it: &Arc<Version>| it.used.load(Ordering::Relaxed);
+        let mut uses: Vec<u64> = self.all.iter().map(used).collect();
+        let (_, &mut last, _) = uses.select_nth_unstable(MAX_VERSIONS / 4);
+        let mut hashes = vec![0; self.all.len()];
+        for (hash, bucket) in self.by_hash.drain() {
+            bucket.into_iter().for_each(|at| hashes[at] = hash);
+        }
+        let (kept, forgotten): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.all).into_iter().zip(hashes).partition(|it| used(&it.0) > last);
+        for (version, hash) in kept {
+            self.by_hash.entry(hash).or_default().push(self.all.len());
+            self.all.push(version);
+        }
+        forgotten.into_iter().map(|it| it.0).collect()
     }
 }
 
@@ -113,6 +161,8 @@ pub(super) struct Version {
     signature: Box<[u64]>,
     /// The types of the tensors among the arguments.
     arguments: Box<[Type]>,
+    /// See [`Versions::turns`].
+    used: AtomicU64,
     compiled: Arc<Compiled>,
     inputs: Box<[Place]>,
     captured: Vec<Tensor>,
@@ -168,6 +218,7 @@ impl Version {
         Self {
             signature: signature.words().into(),
             arguments: signature.types().into(),
+            used: AtomicU64::new(0),
             compiled,
             inputs,
             captured,
