@@ -3,7 +3,7 @@
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// `N` slots for each trained parameter.
@@ -12,7 +12,13 @@ pub struct State<const N: usize> {
     scalar: bool,
     /// What slots hold at first.
     first: f64,
-    slots: Mutex<Vec<(Parameter, [Parameter; N])>>,
+    slots: Mutex<Slots<N>>,
+}
+
+struct Slots<const N: usize> {
+    all: Vec<(Parameter, [Parameter; N])>,
+    /// Where those of a parameter are, by its identity.
+    places: HashMap<u64, usize>,
 }
 
 impl<const N: usize> State<N> {
@@ -23,7 +29,7 @@ impl<const N: usize> State<N> {
 
     /// Slots of the parameter's shape that hold one number at first.
     pub fn filled(first: f64) -> Self {
-        Self { scalar: false, first, slots: Mutex::default() }
+        Self { scalar: false, first, slots: Mutex::new(Slots { all: Vec::new(), places: HashMap::new() }) }
     }
 
     /// Slots of one number each, zero at first.
@@ -31,40 +37,42 @@ impl<const N: usize> State<N> {
         Self { scalar: true, ..Self::zeros() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<(Parameter, [Parameter; N])>> {
+    fn lock(&self) -> MutexGuard<'_, Slots<N>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the slots of those parameters that have none.
     pub fn prepare(&self, parameters: &[Parameter]) {
-        let mut all = self.lock();
+        let mut slots = self.lock();
+        let Slots { all, places } = &mut *slots;
         // Every step asks, and only the first one finds something to do.
         if all.len() == parameters.len() && all.iter().zip(parameters).all(|(known, it)| known.0 == *it) {
             return;
         }
-        let mut known: HashSet<u64> = all.iter().map(|it| it.0.id()).collect();
         for parameter in parameters {
-            if known.insert(parameter.id()) {
-                let like = parameter.load();
-                let shape = if self.scalar { &[] } else { like.shape() };
-                let dtype = accumulator(like.dtype());
-                let slots = std::array::from_fn(|_| slot(shape, dtype, || ops::full_of(shape, self.first, dtype)));
-                all.push((parameter.clone(), slots));
+            if places.contains_key(&parameter.id()) {
+                continue;
             }
+            let like = parameter.load();
+            let shape = if self.scalar { &[] } else { like.shape() };
+            let dtype = accumulator(like.dtype());
+            let own = std::array::from_fn(|_| slot(shape, dtype, || ops::full_of(shape, self.first, dtype)));
+            places.insert(parameter.id(), all.len());
+            all.push((parameter.clone(), own));
         }
     }
 
     /// The slots of a parameter that was prepared.
     pub fn of(&self, parameter: &Parameter) -> [Parameter; N] {
-        let all = self.lock();
-        let found = all.iter().find(|it| it.0 == *parameter);
-        found.expect("`prepare` saw the parameter").1.clone()
+        let slots = self.lock();
+        let place = slots.places.get(&parameter.id()).expect("`prepare` saw the parameter");
+        slots.all[*place].1.clone()
     }
 }
 
 impl<const N: usize> Arg for State<N> {
     fn visit(&self, sink: &mut Sink<'_>) {
-        for (_, slots) in self.lock().iter() {
+        for (_, slots) in &self.lock().all {
             slots.iter().for_each(|it| sink.parameter(it));
         }
     }
