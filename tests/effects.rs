@@ -197,3 +197,118 @@ fn float_status() {
     status.clear();
     assert_eq!(status.get().to_vec::<f32>(), [0.0; 8]);
 }
+
+/// P23: `B` runs behind `A`, of which it takes nothing.
+#[jit]
+fn a_before_b(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
+    let a = ops::cumsum(x, 0);
+    let y = ops::depend(y, &a);
+    (a, ops::cumsum(&y, 0))
+}
+
+#[jit]
+fn writes_in_a_branch(p: &Parameter, x: &Tensor) -> Tensor {
+    let before = ops::cumsum(p, 0);
+    if x.sum((), false) > 0.0 {
+        ms::print!("up from {}", p);
+        p.set(&ops::cumsum(x, 0));
+    } else {
+        ms::print!("down from {}", p);
+        p.set(&-x);
+    }
+    ms::print!("to {}", p);
+    before + p
+}
+
+#[jit]
+fn writes_in_a_loop(p: &Parameter, x: &Tensor) -> Tensor {
+    let mut i = x * 0.0;
+    while i.sum((), false) < 4.0 {
+        ms::print!("round {}", p);
+        p.set(&ops::cumsum(p, 0));
+        i = i + p;
+    }
+    ms::print!("end {}", p);
+    i
+}
+
+#[cell]
+struct Counting {
+    count: Parameter,
+}
+
+#[cell]
+impl Counting {
+    #[no_inline]
+    fn construct(&self, x: &Tensor) -> Tensor {
+        ms::print!("call {}", &self.count);
+        self.count.set(&(&self.count + 1.0));
+        ops::cumsum(x * &self.count, 0)
+    }
+}
+
+#[jit]
+fn writes_in_calls(net: &Counting, x: &Tensor) -> Tensor {
+    let y = net.call(x);
+    net.count.set(&(&net.count * 10.0));
+    net.call(&y) + &net.count
+}
+
+/// The routines of the plan that a call compiles, with their buffers and steps.
+fn routines(name: &str, run: impl FnOnce()) -> String {
+    let folder = std::env::temp_dir().join(format!("ms-plans-{}-{name}", std::process::id()));
+    // What other tests compile is compiled again under another precision.
+    let precision = ms::Precision::Strict;
+    let context = Context { precision, save_graphs: 2, save_graphs_path: Some(folder.clone()), ..ms::context() };
+    ops::capture_prints(|| ms::with_context(context, run));
+    let compilation = std::fs::read_dir(&folder).expect("one was saved").next().expect("one").expect("readable").path();
+    let plan = std::fs::read_to_string(compilation.join("04_plan.txt")).expect("level 2 saves the plan");
+    std::fs::remove_dir_all(folder).expect("it was made here");
+    let line = |line: &str| line.split("tests/effects.rs:").next().expect("a line").to_owned();
+    plan.lines().skip_while(|it| !it.starts_with("routine")).map(|it| line(it) + "\n").collect()
+}
+
+/// Beside the values: where steps read and write, in the order in which they stand in the plan.
+/// `MS_BLESS=1` writes `tests/plans.txt` anew.
+#[test]
+fn plans_keep_program_order() {
+    let p = || Parameter::new(Tensor::ones([2]), "p");
+    let x = &Tensor::ones([2]);
+    let net = Counting { count: Parameter::new(Tensor::scalar(0.0), "") };
+    let plans = [
+        routines("prints_and_writes", || drop(prints_and_writes(&p(), x))),
+        routines("asserts", || drop(asserts(&Parameter::new(Tensor::scalar(0.0), ""), &Tensor::scalar(1.0)))),
+        routines("a_before_b", || drop(a_before_b(x, x))),
+        routines("branch", || drop(writes_in_a_branch(&p(), x))),
+        routines("loop", || drop(writes_in_a_loop(&p(), x))),
+        routines("calls", || drop(writes_in_calls(&net, x))),
+    ];
+    let got = plans.join("\n");
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/plans.txt");
+    if std::env::var_os("MS_BLESS").is_some() {
+        std::fs::write(&path, &got).expect("the folder can be written");
+    }
+    assert_eq!(got, std::fs::read_to_string(path).unwrap_or_default(), "MS_BLESS=1 takes this over");
+}
+
+#[test]
+fn programs_of_the_plans() {
+    let x = &Tensor::ones([2]);
+    let show = |it: Tensor| it.to_vec::<f32>();
+    let branch = || {
+        let p = Parameter::new(tensor![3.0, 4.0], "p");
+        (show(writes_in_a_branch(&p, x)), show(p.value()))
+    };
+    check("branch", branch, (vec![4.0, 9.0], vec![1.0, 2.0]), &["up from [3. 4.]", "to [1. 2.]"]);
+    let looped = || {
+        let p = Parameter::new(Tensor::ones([2]), "p");
+        (show(writes_in_a_loop(&p, x)), show(p.value()))
+    };
+    check("loop", looped, (vec![2.0, 5.0], vec![1.0, 3.0]), &["round [1. 1.]", "round [1. 2.]", "end [1. 3.]"]);
+    let calls = || {
+        let net = Counting { count: Parameter::new(Tensor::scalar(0.0), "") };
+        (show(writes_in_calls(&net, x)), show(net.count.value()))
+    };
+    check("calls", calls, (vec![22.0, 44.0], vec![11.0]), &["call 0.0", "call 10.0"]);
+    check("depend", || show(a_before_b(x, x).1), vec![1.0, 2.0], &[]);
+}
