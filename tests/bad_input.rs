@@ -214,6 +214,191 @@ fn empty_zero_dimensional_and_nan_operands_give_the_numpy_answer() {
     check("the largest with nan", ops::max(tensor![1.0, f32::NAN, 3.0], (), false), &[], &[nan]);
     check("no rows", Tensor::ones([3, 2]).i(1..1), &[0, 2], &[]);
     check("no channels of no image", ops::relu(Tensor::ones([0, 1, 8, 8])), &[0, 1, 8, 8], &[]);
-    check("a class that does not exist", ops::cross_entropy(Tensor::zeros([1, 2]), tensor![2]), &[], &[nan]);
     check("division by zero", tensor![1.0, -1.0, 0.0] / 0.0, &[3], &[f32::INFINITY, f32::NEG_INFINITY, nan]);
+}
+
+/// A function on a table `[3, 2]`, and positions or classes of which one does not exist.
+struct Position {
+    name: &'static str,
+    run: fn(&Tensor, &Tensor) -> Tensor,
+    at: fn() -> Tensor,
+    /// The op that refuses, and what it says.
+    op: &'static str,
+    says: &'static str,
+}
+
+macro_rules! positions {
+    ($($name:ident($x:ident, $at:ident = $tensor:expr) $body:block by $op:literal: $says:literal;)*) => {
+        $(
+            #[jit]
+            fn $name($x: &Tensor, $at: &Tensor) -> Tensor $body
+        )*
+
+        const POSITIONS: &[Position] = &[$(
+            Position { name: stringify!($name), run: $name, at: || $tensor, op: $op, says: $says }
+        ),*];
+    };
+}
+
+#[lazy_inline]
+#[cell]
+struct Table {
+    rows: Parameter,
+}
+
+#[cell]
+impl Table {
+    fn construct(&self, at: &Tensor) -> Tensor {
+        ops::embedding(at, &self.rows, None)
+    }
+}
+
+// The line of each case that refuses ends with its number.
+positions! {
+    gathers(x, at = tensor![2, 3]) {
+        ops::gather(x * 2.0, at, 0) // 1
+    } by "gather": "index 3 is outside axis 0 of shape [3, 2]";
+    selects(x, at = tensor![-4]) {
+        ops::index_select(x, at, 0) // 2
+    } by "gather": "index -4 is outside axis 0";
+    embeds(x, at = tensor![[0, 5]]) {
+        ops::embedding(at, x, Some(0)) // 3
+    } by "gather": "index 5 is outside axis 0";
+    takes(x, at = tensor![[0], [1], [2]]) {
+        ops::take_along_axis(x, at, 1) // 4
+    } by "take_along_axis": "index 2 is outside axis 1";
+    gathers_by_rows(x, at = tensor![[0, 1], [1, 7]]) {
+        ops::gather_nd(x, at) // 5
+    } by "gather_nd": "index 7 is outside axis 1";
+    scatters(x, at = tensor![[9, 0]]) {
+        ops::scatter(x, at, x.i(0..1), 0) // 6
+    } by "scatter": "index 9 is outside axis 0";
+    adds_up(x, at = tensor![[9, 0]]) {
+        ops::scatter_add(x, at, x.i(0..1), 0) // 7
+    } by "scatter_add": "index 9 is outside axis 0";
+    adds_slices(x, at = tensor![0, 4]) {
+        ops::index_add(x, at, x.i(0..2), 0) // 8
+    } by "index_add": "index 4 is outside axis 0";
+    entropy(x, at = tensor![0, 1, 2]) {
+        ops::cross_entropy(x, at) // 9
+    } by "cross_entropy": "element 2 is of class 2, which does not exist: there are 2";
+    likelihood(x, at = ops::cast(tensor![0, 255, 1], DType::U8)) {
+        ops::nll_loss(x, at) // 10
+    } by "nll_loss": "element 1 is of class 255, which does not exist: there are 2";
+    entropy_of_negative(x, at = tensor![0, -1, 1]) {
+        let some = ops::CrossEntropy { ignore_index: Some(-100), label_smoothing: 0.1, ..Default::default() };
+        some.of(x, at) // 11
+    } by "cross_entropy": "element 1 is of class -1, which does not exist: there are 2";
+    entropy_of_images(x, at = tensor![[[0, 1, 2]]]) {
+        ops::cross_entropy(x.reshape((1, 2, 1, 3)), at) // 12
+    } by "cross_entropy": "element 2 is of class 2, which does not exist: there are 2";
+    gradient(x, at = tensor![0, 1, 5]) {
+        let loss = |x: &Tensor| ops::cross_entropy(x, at); // 13
+        ms::grad(loss)(x)
+    } by "cross_entropy": "element 2 is of class 5";
+    gradient_of_rows(x, at = tensor![3]) {
+        let loss = |x: &Tensor| (ops::gather(x, at, 0) * 3.0).sum((), false); // 14
+        ms::grad(loss)(x)
+    } by "": "index 3 is outside axis 0";
+    over_lanes(x, at = tensor![0, 1, 9]) {
+        let one = |x: &Tensor, at: &Tensor| ops::cross_entropy(x, at); // 15
+        ms::vmap(one)(x, at)
+    } by "cross_entropy": "is of class 9";
+    in_a_branch(x, at = tensor![0, 1, 9]) {
+        let mut loss = x.sum((), false);
+        if &loss > 0.0 {
+            loss = ops::cross_entropy(x, at); // 16
+        }
+        loss
+    } by "cross_entropy": "element 2 is of class 9";
+    in_a_loop(x, at = tensor![1, 1, 1]) {
+        let mut loss = x.sum((), false) * 0.0;
+        let mut at = at.clone();
+        while loss < 10.0 {
+            loss = loss + ops::cross_entropy(x, &at); // 17
+            at = at + 1;
+        }
+        loss
+    } by "cross_entropy": "element 0 is of class 2";
+    in_cells(x, at = tensor![1, 4]) {
+        let table = Table { rows: Parameter::init("rows", [3, 2], DType::F32, || Tensor::ones([3, 2])) };
+        table.call(at) + x.i(0..2)
+    } by "gather": "index 4 is outside axis 0 of shape [3, 2]";
+}
+
+/// Eagerly and compiled, with the line inside the function.
+#[test]
+fn positions_and_classes_that_do_not_exist_are_refused_where_they_are_used() {
+    let source: Vec<&str> = include_str!("bad_input.rs").lines().collect();
+    let x = &tensor![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
+    for (i, Position { name, run, at, op, says }) in POSITIONS.iter().enumerate() {
+        for (way, jit) in [("eagerly", false), ("compiled", true), ("compiled again", true)] {
+            let context = ms::Context { jit, ..ms::context() };
+            let error = match ms::with_context(context, || catch(|| run(x, &at()))) {
+                Ok(result) => panic!("{name}, {way}: accepted, with {result}"),
+                Err(error) => error,
+            };
+            assert_eq!(error.code(), Code::OutOfRange, "{name}, {way}: {error}");
+            let text = error.to_string();
+            // Of the gradient alone, the gather is no part.
+            let op = if op.is_empty() && jit {
+                "index_add"
+            } else if op.is_empty() {
+                "gather"
+            } else {
+                op
+            };
+            assert!(text.contains(&format!("`{op}`: ")) && text.contains(says), "{name}, {way}: {text}");
+            let line = text.split("tests/bad_input.rs:").nth(1).and_then(|it| it.split(':').next()).expect("a line");
+            let line = source[line.parse::<usize>().expect("a number") - 1];
+            let mark = if *name == "in_cells" { "ops::embedding(at".to_owned() } else { format!("// {}", i + 1) };
+            assert!(line.contains(&mark), "{name}, {way}: {line}\n{text}");
+        }
+    }
+}
+
+#[test]
+fn what_may_be_left_out_and_what_names_no_place() {
+    #[jit]
+    fn ignoring(x: &Tensor, at: &Tensor) -> Tensor {
+        ops::CrossEntropy { ignore_index: Some(-100), ..Default::default() }.of(x, at)
+    }
+    #[jit]
+    fn hot(at: &Tensor) -> Tensor {
+        ops::one_hot(at, 2)
+    }
+    let x = &tensor![[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]];
+    for jit in [false, true] {
+        ms::with_context(ms::Context { jit, ..ms::context() }, || {
+            let some = ignoring(x, &tensor![1, -100, 1]).item::<f32>();
+            assert!((some - ops::cross_entropy(x, tensor![1, 1, 1]).item::<f32>()).abs() < 1e-6, "{some}");
+            // As MindSpore, and unlike PyTorch.
+            assert_eq!(hot(&tensor![1, 2, -1]).to_vec::<f32>(), [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
+        });
+    }
+    // More classes than the dtype has numbers.
+    let wide = Tensor::arange(600.0).reshape([2, 300]);
+    let of = |dtype: DType| ops::cross_entropy(&wide, ops::cast(tensor![0, 44], dtype)).item::<f32>();
+    assert_eq!(of(DType::U8), of(DType::I64));
+}
+
+/// Functions of one content are compiled once where nothing in them refuses; each knows its lines.
+#[test]
+fn equal_functions_have_lines_of_their_own() {
+    #[jit]
+    fn first(x: &Tensor, at: &Tensor) -> Tensor {
+        ops::gather(x * 5.0, at, 0) // first
+    }
+    #[jit]
+    fn second(x: &Tensor, at: &Tensor) -> Tensor {
+        ops::gather(x * 5.0, at, 0) // second
+    }
+    let source: Vec<&str> = include_str!("bad_input.rs").lines().collect();
+    for (name, run) in [("first", first as fn(&Tensor, &Tensor) -> Tensor), ("second", second)] {
+        for _ in 0..2 {
+            let error = catch(|| run(&Tensor::ones([2]), &tensor![7])).expect_err("it does not exist");
+            let line = error.report().location.expect("a line").line() as usize;
+            assert!(source[line - 1].ends_with(name), "{error}");
+        }
+    }
 }

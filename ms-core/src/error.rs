@@ -117,6 +117,8 @@ pub struct Report {
     pub location: Option<&'static Location<'static>>,
     /// The user's line where only its text is known: compiled code keeps nothing else.
     pub line: Option<String>,
+    /// The node of the traced graph that was compiled, as long as its line is not known.
+    pub node: Option<u32>,
     /// The line of the library, where a user's line called code of the library that failed.
     pub library: Option<&'static Location<'static>>,
     /// The cells and compiled functions that were being called, innermost first, each with the
@@ -138,6 +140,7 @@ impl Error {
             operands: Vec::new(),
             location: None,
             line: None,
+            node: None,
             library: None,
             within: Vec::new(),
             help: None,
@@ -179,6 +182,20 @@ impl Error {
     pub fn at_line(mut self, line: &str) -> Self {
         self.0.line = Some(line.to_owned());
         self
+    }
+
+    /// Says which node of the traced graph refused, in compiled code.
+    pub fn of_node(mut self, node: u32) -> Self {
+        self.0.node.get_or_insert(node);
+        self
+    }
+
+    /// Adds the user's line of the node that refused, as `line` knows it.
+    pub fn located(mut self, line: impl FnOnce(u32) -> Option<&'static Location<'static>>) -> Self {
+        match self.0.node.take().and_then(line) {
+            Some(line) => self.at(line),
+            None => self,
+        }
     }
 
     /// Names the place, unless a nearer one is known: a node of a graph.

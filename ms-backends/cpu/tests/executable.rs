@@ -70,6 +70,7 @@ fn plan() -> Plan {
                 attrs: Attrs::new([shape]),
                 inputs: vec![view(4, &[4])],
                 outputs: vec![view(5, &[2, 2])],
+                node: None,
             },
             PlanStep::Product { a: view(5, &[2, 2]), b: view(5, &[2, 2]), out: view(6, &[2, 2]) },
         ],

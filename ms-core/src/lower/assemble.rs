@@ -3,9 +3,12 @@
 use super::emit::{Arg, Emitted, emit};
 use super::flatten::{Access, Flat, FlatNode, FlatValue, Kind, NodeIndex, Origin, ValueIndex};
 use super::group::Groups;
+use super::lines::Numbers;
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
-use super::plan::{Argument, Buffer, BufferId, Carry, Loop, Place, Plan, PlanStep, Repeat, Routine, Span, View};
+use super::plan::{
+    Argument, Buffer, BufferId, Carry, Loop, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View,
+};
 use super::region::{Region, RegionLoop, Trips};
 use super::reuse::Reuse;
 use super::routines::Routines;
@@ -15,6 +18,7 @@ use crate::ir::{Graph, Role, Scope};
 use crate::tensor::Layout;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::panic::Location;
 
 /// How a graph is lowered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,10 +43,36 @@ impl Default for LowerOptions {
 /// [`Code::Backend`](crate::Code::Backend) for transforms that are not expanded and for symbolic
 /// dimensions.
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
-    Routines::plan(graph, options)
+    Ok(Routines::plan(graph, options)?.0)
 }
 
-/// The routine of a graph; kernels, constants and the routines of its own graphs go to `routines`.
+/// [`lower`] of what became of a traced graph: steps that may refuse say which of its nodes they
+/// stand for.
+///
+/// # Errors
+/// As for [`lower`].
+pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: &Graph) -> Result<Plan> {
+    let (mut plan, located) = Routines::plan(graph, options)?;
+    if !located.is_empty() {
+        let numbers = Numbers::of(traced);
+        for Located { routine, step, line } in located {
+            if let PlanStep::Library { node, .. } = &mut plan.routines[routine.0 as usize].steps[step] {
+                *node = numbers.number(line);
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// The line of a step that may refuse.
+pub(super) struct Located {
+    pub routine: RoutineId,
+    pub step: usize,
+    pub line: &'static Location<'static>,
+}
+
+/// The routine of a graph; kernels, constants, lines and the routines of its own graphs go to
+/// `routines`.
 pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<Routine> {
     let options = routines.options;
     let mut flat = Flat::new(graph, routines)?;
@@ -190,7 +220,13 @@ impl Assembly<'_> {
                     let args = args.iter().enumerate().map(|(i, arg)| self.argument(i, arg, &nest)).collect();
                     PlanStep::Kernel { kernel: self.routines.kernel(kernel), extents: nest.extents, args }
                 }
-                Draft::Whole(node) => self.whole(&self.flat.nodes[node]),
+                Draft::Whole(node) => {
+                    let node = &self.flat.nodes[node];
+                    if let (Kind::Library(_), Some(line)) = (node.kind, node.location) {
+                        self.routines.located(self.routine.steps.len(), line);
+                    }
+                    self.whole(node)
+                }
             };
             self.routine.steps.push(step);
         }
@@ -210,6 +246,7 @@ impl Assembly<'_> {
                 attrs: node.attrs.clone(),
                 inputs: inputs.collect(),
                 outputs: outputs.collect(),
+                node: None,
             },
             Kind::Product => {
                 let mut next = || inputs.next().expect("a product has two operands");

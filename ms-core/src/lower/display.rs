@@ -64,7 +64,7 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
             writeln!(f, "k{} {:?}({})", kernel.0, extents, join(args))
         }
         PlanStep::Product { a, b, out } => writeln!(f, "{} = product {}, {}", view(out), view(a), view(b)),
-        PlanStep::Library { op, attrs, inputs, outputs } => {
+        PlanStep::Library { op, attrs, inputs, outputs, .. } => {
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
             writeln!(f, "{outputs} = {} {inputs} {:?}", op.name(), attrs.as_slice())
         }

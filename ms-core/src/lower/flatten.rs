@@ -10,6 +10,7 @@ use crate::ir::{Graph, Inst, KernelBuilder, Lanes, Node, Scope, Val, ValueId, vi
 use crate::ops::{Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
+use std::panic::Location;
 
 /// A number of a [`FlatValue`].
 pub(super) type ValueIndex = usize;
@@ -52,6 +53,8 @@ pub(super) struct FlatNode {
     pub attrs: Attrs,
     pub inputs: SmallVec<[Access; 3]>,
     pub outputs: SmallVec<[ValueIndex; 1]>,
+    /// The user's line.
+    pub location: Option<&'static Location<'static>>,
 }
 
 /// What an op does.
@@ -229,7 +232,7 @@ impl Flatten<'_> {
         let results = node.outputs.iter().map(|&id| self.value(graph.ty(id), origin));
         let results = results.collect::<Result<Accesses>>()?;
         let outputs = results.iter().filter_map(Access::value).collect();
-        self.flat.nodes.push(FlatNode { kind, attrs: node.attrs.clone(), inputs, outputs });
+        self.flat.nodes.push(FlatNode { kind, attrs: node.attrs.clone(), inputs, outputs, location: node.location });
         Ok(results)
     }
 
@@ -315,7 +318,8 @@ impl Flatten<'_> {
         let origin = Origin::Node(self.flat.nodes.len());
         let value = self.flat.add_value(access.dtype, access.layout.shape().into(), origin);
         let inputs = smallvec![access.clone()];
-        self.flat.nodes.push(FlatNode { kind: Kind::Copy, attrs: Attrs::none(), inputs, outputs: smallvec![value] });
+        let outputs = smallvec![value];
+        self.flat.nodes.push(FlatNode { kind: Kind::Copy, attrs: Attrs::none(), inputs, outputs, location: None });
         value
     }
 

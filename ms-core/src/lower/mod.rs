@@ -13,6 +13,7 @@ mod domain;
 mod emit;
 mod flatten;
 mod group;
+mod lines;
 mod memory;
 pub mod nest;
 mod plan;
@@ -25,7 +26,8 @@ mod sink;
 mod stage;
 mod stored;
 
-pub use assemble::{LowerOptions, lower};
+pub use assemble::{LowerOptions, lower, lower_traced};
+pub use lines::{line_of_node, refuse_at_the_same_lines};
 pub use plan::{
     Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
     STACK_BYTES, Span, View, is_stack, value_bytes,

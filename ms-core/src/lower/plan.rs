@@ -170,6 +170,8 @@ pub enum PlanStep {
         inputs: Vec<View>,
         /// Its results, row-major.
         outputs: Vec<View>,
+        /// The node of the traced graph that it stands for; see [`line_of_node`](super::line_of_node).
+        node: Option<u32>,
     },
     /// A routine on values.
     Call {

@@ -1,6 +1,6 @@
 //! The routines of a plan: each distinct graph is lowered once.
 
-use super::assemble::{LowerOptions, routine};
+use super::assemble::{Located, LowerOptions, routine};
 use super::plan::{KernelId, NextCarry, Plan, RoutineId};
 use super::region::iteration;
 use super::reuse::Reuse;
@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::ir::{Graph, Kernel};
 use crate::tensor::Literal;
 use rustc_hash::FxHashMap;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// A plan under construction.
@@ -17,6 +18,7 @@ pub(super) struct Routines {
     kernels: FxHashMap<Kernel, KernelId>,
     constants: FxHashMap<Literal, u32>,
     known: FxHashMap<Key, RoutineId>,
+    located: Vec<Located>,
 }
 
 /// The graphs that a routine was made of, which live as long as the graph that is lowered.
@@ -28,17 +30,18 @@ enum Key {
 }
 
 impl Routines {
-    /// The plan of a graph.
-    pub fn plan(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
+    /// The plan of a graph, and the lines of steps that may refuse.
+    pub fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>)> {
         let mut routines = Self {
             options: *options,
             plan: Plan::default(),
             kernels: FxHashMap::default(),
             constants: FxHashMap::default(),
             known: FxHashMap::default(),
+            located: Vec::new(),
         };
         routines.add(graph)?;
-        Ok(routines.plan)
+        Ok((routines.plan, routines.located))
     }
 
     /// The routine of a graph.
@@ -71,6 +74,12 @@ impl Routines {
         let routine = routine(graph, self)?;
         self.plan.routines.push(routine);
         Ok(RoutineId(self.plan.routines.len() as u32 - 1))
+    }
+
+    /// Keeps the line of a step of the routine that is added next.
+    pub fn located(&mut self, step: usize, line: &'static Location<'static>) {
+        let routine = RoutineId(self.plan.routines.len() as u32);
+        self.located.push(Located { routine, step, line });
     }
 
     /// Which outputs of a routine may be written over which inputs.

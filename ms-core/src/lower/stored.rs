@@ -59,7 +59,7 @@ stored! {
     enum PlanStep {
         0 = Kernel { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> },
         1 = Product { a: View, b: View, out: View },
-        2 = Library { op: Op, attrs: Attrs, inputs: Vec<View>, outputs: Vec<View> },
+        2 = Library { op: Op, attrs: Attrs, inputs: Vec<View>, outputs: Vec<View>, node: Option<u32> },
         3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
         4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
         5 = Loop(it: Box<Loop>),
@@ -188,7 +188,7 @@ impl Plan {
     pub fn is_sound(&self) -> bool {
         let view = |view: &View| Type::of(view.dtype, view.layout.shape());
         let step = |step: &PlanStep| match step {
-            PlanStep::Library { op, attrs, inputs, outputs } => {
+            PlanStep::Library { op, attrs, inputs, outputs, .. } => {
                 let (inputs, outputs): (Vec<_>, Vec<_>) =
                     (inputs.iter().map(view).collect(), outputs.iter().map(view).collect());
                 ops::fits(*op, attrs, &[], &inputs.iter().collect::<Vec<_>>(), &outputs).is_ok()

@@ -74,6 +74,7 @@ primitives! {
     broadcast_to::{ BROADCAST_TO };
     call::{ CALL, CALL_NO_INLINE };
     cast::{ CAST };
+    class_index::{ CLASS_INDEX };
     comparison::{ EQUAL, GREATER, GREATER_EQUAL, ISFINITE, ISINF, ISNAN, LESS, LESS_EQUAL, NOT_EQUAL };
     concat::{ CONCAT };
     constant::{ CONSTANT };

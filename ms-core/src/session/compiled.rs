@@ -9,7 +9,7 @@ use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, canonical_bytes};
-use crate::lower::{LowerOptions, Plan, lower};
+use crate::lower::{LowerOptions, Plan, line_of_node, lower, lower_traced, refuse_at_the_same_lines};
 use crate::optimize::PassContext;
 use crate::tensor::{Array, Outputs, Tensor};
 use crate::transform;
@@ -93,7 +93,9 @@ impl Compiled {
         let mut key = bytes.clone();
         key.push(precision as u8);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&key).and_then(Weak::upgrade) {
+        // Lines are no part of the content, and are told where running refuses.
+        let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
+        if let Some(known) = lock().get(&key).and_then(Weak::upgrade).filter(same_lines) {
             return Ok(known);
         }
         let place = exec::backend().and_then(|it| Place::of(&graph, &bytes, &configuration(precision), &**it, site));
@@ -101,7 +103,7 @@ impl Compiled {
             None => Self::new(&graph, precision)?,
             place => {
                 let sized = Sized::of(&graph)?;
-                Self::of(Source::traced(graph), precision, sized, place)
+                Self::of(Source::of_trace(graph), precision, sized, place)
             }
         };
         let mut table = lock();
@@ -159,7 +161,8 @@ impl Compiled {
             Some(sized) => self.at(sized, &arrays(&inputs)?)?,
         };
         let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.to_contiguous()));
-        let outputs = at.executable()?.run_owned(arrays.collect::<Result<_>>()?)?;
+        let outputs = at.executable()?.run_owned(arrays.collect::<Result<_>>()?);
+        let outputs = outputs.map_err(|error| self.located(error))?;
         Ok(tensors(outputs))
     }
 
@@ -177,10 +180,15 @@ impl Compiled {
     /// What lowering or an op refuses.
     pub(super) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
         let outputs = match &self.sized {
-            None => self.executable()?.run(inputs)?,
-            Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs)?,
+            None => self.executable()?.run(inputs),
+            Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs),
         };
-        Ok(tensors(outputs))
+        Ok(tensors(outputs.map_err(|error| self.located(error))?))
+    }
+
+    #[cold]
+    fn located(&self, error: Error) -> Error {
+        error.located(|node| line_of_node(self.source.traced()?, node))
     }
 
     /// This graph of symbolic sizes at the sizes of its inputs.
@@ -228,7 +236,12 @@ impl Compiled {
 
     fn plan(&self) -> Result<Arc<Plan>> {
         let graph = self.source.optimized()?;
-        Ok(Arc::new(report::stage("lower", || lower(&graph, &lower_options(self.precision)))?))
+        let options = lower_options(self.precision);
+        let lowered = report::stage("lower", || match self.source.traced() {
+            Some(traced) => lower_traced(&graph, &options, traced),
+            None => lower(&graph, &options),
+        });
+        Ok(Arc::new(lowered?))
     }
 
     /// The executable from the cache on disk, with what is known of a forward part. It is looked for

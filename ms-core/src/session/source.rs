@@ -64,7 +64,7 @@ impl Source {
     }
 
     /// A graph as it was traced.
-    pub fn traced(graph: Graph) -> Arc<Self> {
+    pub fn of_trace(graph: Graph) -> Arc<Self> {
         Self::new(Origin::Traced(graph))
     }
 
@@ -130,6 +130,16 @@ impl Source {
                 at_sizes(of.optimized.get_or_init(make).as_ref().map_err(Error::clone)?, sizes)
             }
             _ => Ok(report::optimize(self.graph()?)),
+        }
+    }
+
+    /// The graph that was traced, by whose nodes steps of plans are known.
+    pub fn traced(&self) -> Option<&Graph> {
+        match &self.origin {
+            Origin::Traced(graph) => Some(graph),
+            Origin::Given => self.graph.get()?.as_ref().ok(),
+            Origin::Unknown { .. } => None,
+            Origin::Derivative { of, .. } | Origin::Sizes { of, .. } => of.traced(),
         }
     }
 

@@ -5,6 +5,7 @@ use super::stacks;
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, Cotangents, Derivative, Vjp};
 use crate::tensor::{Attrs, Op, Tensor};
+use crate::trace::Tracer;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::panic::Location;
@@ -25,6 +26,11 @@ pub trait Step {
     /// # Errors
     /// [`Code::NoGradient`] when there is no rule.
     fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents>;
+
+    /// The user's line.
+    fn location(&self) -> Option<&'static Location<'static>> {
+        None
+    }
 }
 
 /// A step that is one op with a derivative rule.
@@ -46,6 +52,10 @@ pub struct RuleStep {
 }
 
 impl Step for RuleStep {
+    fn location(&self) -> Option<&'static Location<'static>> {
+        Some(self.location)
+    }
+
     fn inputs(&self) -> &[Option<Slot>] {
         &self.input_slots
     }
@@ -129,11 +139,16 @@ impl Gradients {
 /// # Errors
 /// What a step refuses.
 pub fn pull_all<'a>(steps: impl DoubleEndedIterator<Item = &'a dyn Step>, gradients: &mut Gradients) -> Result<()> {
+    let tracer = Tracer::current();
+    let around = tracer.as_ref().map(|it| it.locate(None));
     for step in steps.rev() {
         let taken = step.outputs().iter().map(|slot| gradients.get((*slot)?).cloned());
         let cotangents: SmallVec<[Option<Tensor>; 1]> = taken.collect();
         if cotangents.iter().all(Option::is_none) {
             continue;
+        }
+        if let Some(tracer) = &tracer {
+            tracer.locate(step.location());
         }
         let shares = step.pull(&cotangents)?;
         for (slot, share) in step.inputs().iter().zip(shares) {
@@ -141,6 +156,9 @@ pub fn pull_all<'a>(steps: impl DoubleEndedIterator<Item = &'a dyn Step>, gradie
                 gradients.add(*slot, share)?;
             }
         }
+    }
+    if let (Some(tracer), Some(around)) = (tracer, around) {
+        tracer.locate(around);
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
+use ms_core::ops::check_array;
 use ms_core::ops::host::{Axis, elements, plus, positions, walk_named};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
@@ -15,6 +16,7 @@ const MAX_CHUNKS: usize = 64;
 pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let run: fn(&Attrs, &[&Array], &Array) -> Result<()> = match op.name() {
         "gather" => gather,
+        "class_index" => class_index,
         "index_add" => index_add,
         "take_along_axis" => take_along_axis,
         "scatter" => |attrs, inputs, out| scatter(attrs, inputs, out, false),
@@ -41,6 +43,16 @@ fn gather(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     with_element!(x.dtype(), T => {
         // SAFETY: the caller of `run` vouches for the output.
         gather_slices(elements::<T>(&x), &index, whole, unsafe { written(out) });
+    });
+    Ok(())
+}
+
+fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
+    let classes = inputs[0].to_contiguous();
+    check_array(attrs, &classes)?;
+    with_element!(out.dtype(), T => {
+        // SAFETY: the caller of `run` vouches for the output.
+        unsafe { written::<T>(out) }.copy_from_slice(elements(&classes));
     });
     Ok(())
 }

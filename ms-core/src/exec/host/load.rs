@@ -3,10 +3,11 @@
 use super::Host;
 use super::check::{Checker, malformed};
 use super::repeat::{Chain, Cycle, Place as CarryPlace, Repeated, Series, Trips};
-use super::run::{Patch, PlacedView, Program, Routine, Step};
+use super::run::{Classes, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
 use crate::lower::{self, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes};
+use crate::ops::CLASS_INDEX;
 use crate::tensor::{Array, Layout, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -52,11 +53,18 @@ pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dy
     Ok(Program { host, constants, arena_bytes, template, arena_words, routines, main_block })
 }
 
+/// Whether one row-major operand becomes one row-major result of the same type.
+fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
+    let ([from], [to]) = (inputs, outputs) else { return false };
+    let is_dense = from.layout.is_contiguous() && to.layout.is_contiguous();
+    is_dense && from.dtype == to.dtype && from.layout.shape() == to.layout.shape()
+}
+
 /// Whether stacks are open after a step that were not before.
 fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
     match step {
-        Step::Kernel { .. } | Step::Product { .. } | Step::Library { .. } => false,
+        Step::Kernel { .. } | Step::Product { .. } | Step::Library { .. } | Step::Classes { .. } => false,
         Step::Call { routine, .. } => open(*routine),
         Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
         Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, Trips::Times { .. })),
@@ -121,8 +129,21 @@ impl Loader<'_> {
                 }
                 Ok(Step::Product { product, words: first..self.next_word() })
             }
-            PlanStep::Library { op, attrs, inputs, outputs } => Ok(Step::Library {
+            PlanStep::Library { op, attrs, inputs, outputs, node }
+                if *op == CLASS_INDEX.op() && is_dense(inputs, outputs) =>
+            {
+                let first = self.next_word();
+                for view in [&inputs[0], &outputs[0]] {
+                    self.check.check_view(view)?;
+                    self.push_address(view.buffer, view.layout.offset() * view.dtype.size())?;
+                }
+                let ty = Type::of(inputs[0].dtype, inputs[0].layout.shape());
+                let classes = Box::new(Classes { attrs: attrs.clone(), ty, node: *node });
+                Ok(Step::Classes { classes, words: first..self.next_word() })
+            }
+            PlanStep::Library { op, attrs, inputs, outputs, node } => Ok(Step::Library {
                 op: *op,
+                node: *node,
                 attrs: attrs.clone(),
                 inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
                 outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,

@@ -3,9 +3,10 @@
 use super::repeat::Repeated;
 use super::stack::Stacks;
 use super::{Host, MatrixProduct};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exec::KernelCode;
-use crate::lower::Place;
+use crate::lower::{Place, value_bytes};
+use crate::ops;
 use crate::tensor::{Array, Attrs, DType, Layout, Op, Storage, Type};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -60,13 +61,22 @@ pub(super) enum Step {
     /// A product whose three addresses stand in the template.
     Product { product: Box<MatrixProduct>, words: Range<usize> },
     /// An op on arrays.
-    Library { op: Op, attrs: Attrs, inputs: Vec<PlacedView>, outputs: Vec<PlacedView> },
+    Library { op: Op, attrs: Attrs, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, node: Option<u32> },
+    /// Classes that have to exist: their copy, whose two addresses stand in the template.
+    Classes { classes: Box<Classes>, words: Range<usize> },
     /// A call of a routine.
     Call { routine: usize, block: usize },
     /// A call of one of two routines.
     Branch { condition: usize, routines: [usize; 2], block: usize },
     /// Calls of a routine, one after the other.
     Loop(Box<Repeated>),
+}
+
+/// A [`CLASS_INDEX`](crate::ops::CLASS_INDEX) of row-major operand and result.
+pub(super) struct Classes {
+    pub attrs: Attrs,
+    pub ty: Type,
+    pub node: Option<u32>,
 }
 
 /// A view whose layout counts from the start of its place's memory, or of the whole arena.
@@ -82,6 +92,16 @@ impl Program {
         for &(word, at) in &self.arena_words {
             words[word as usize] = arena.as_ptr() as u64 + at as u64;
         }
+    }
+}
+
+/// What an op refuses, with what is known of it.
+#[cold]
+fn refused<'a>(error: Error, op: Op, operands: impl Iterator<Item = &'a Type>, node: Option<u32>) -> Error {
+    let error = error.with_op(op.name()).with_operands(operands.map(|it| it.to_string()));
+    match node {
+        Some(node) => error.of_node(node),
+        None => error,
     }
 }
 
@@ -155,13 +175,26 @@ impl Run<'_> {
                     // SAFETY: as above.
                     unsafe { self.program.host.product(product, a, b, out)? }
                 }
-                Step::Library { op, attrs, inputs, outputs } => {
+                Step::Library { op, attrs, inputs, outputs, node } => {
                     // SAFETY: as above.
                     let array = |view: &PlacedView| unsafe { self.array(view, routine, block) };
                     let from: SmallVec<[Array; 4]> = inputs.iter().map(array).collect();
                     let from: SmallVec<[&Array; 4]> = from.iter().collect();
                     let to: SmallVec<[Array; 1]> = outputs.iter().map(array).collect();
-                    self.program.host.library(*op, attrs, &from, &to)?;
+                    self.program.host.library(*op, attrs, &from, &to).map_err(|it| {
+                        let types: SmallVec<[Type; 4]> = from.iter().map(|it| it.ty()).collect();
+                        refused(it, *op, types.iter(), *node)
+                    })?;
+                }
+                Step::Classes { classes, words } => {
+                    let at = &self.words[words.clone()];
+                    let bytes = value_bytes(&classes.ty).expect("views have constant shapes");
+                    // SAFETY: as above; the operand and the result are apart.
+                    let given = unsafe { std::slice::from_raw_parts(at[0] as *const u8, bytes) };
+                    ops::check_classes(&classes.attrs, classes.ty.dtype, given)
+                        .map_err(|it| refused(it, ops::CLASS_INDEX.op(), std::iter::once(&classes.ty), classes.node))?;
+                    // SAFETY: as above.
+                    unsafe { given.as_ptr().copy_to_nonoverlapping(at[1] as *mut u8, bytes) };
                 }
                 // SAFETY: the loader checked that the block fits the routine, see [`Run`].
                 Step::Call { routine, block } => unsafe { self.call(*routine, *block)? },

@@ -3,9 +3,10 @@
 use super::loss::Reduction;
 use super::softmax::log_softmax;
 use crate::error::{Code, Error, raise};
+use crate::ops::class_index::existing;
 use crate::ops::rules::may_equal;
 use crate::ops::{arange, mean, over_size, select, sum};
-use crate::tensor::{AsTensor, Tensor};
+use crate::tensor::{AsTensor, DType, Tensor};
 
 /// The cross entropy of logits with classes or distributions, and its options.
 #[derive(Clone, Debug, Default)]
@@ -44,26 +45,31 @@ pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
 
 impl CrossEntropy {
     /// `-Σ target log softmax(logits)` for logits `[n, classes, ..]` and either classes `[n, ..]`
-    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype. A class that
-    /// does not exist gives nan.
+    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] when the target has neither shape.
+    /// Raises [`Code::Shape`] when the target has neither shape, and [`Code::OutOfRange`] for a
+    /// class that does not exist, unless it is that of `ignore_index`: in compiled code, too, at
+    /// the caller's line.
     #[track_caller]
     pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
         let logits = &*logits.as_tensor();
-        self.of_log_probabilities(log_softmax(logits, class_axis(logits)), target)
+        self.with_name(log_softmax(logits, class_axis(logits)), &target.as_tensor(), "cross_entropy")
     }
 
     /// [`CrossEntropy::of`] for what is logarithms of probabilities already.
     #[track_caller]
     pub fn of_log_probabilities(&self, logs: impl AsTensor, target: impl AsTensor) -> Tensor {
-        let (logs, target) = (&*logs.as_tensor(), &*target.as_tensor());
+        self.with_name(&*logs.as_tensor(), &target.as_tensor(), "nll_loss")
+    }
+
+    #[track_caller]
+    fn with_name(&self, logs: impl AsTensor, target: &Tensor, name: &str) -> Tensor {
+        let logs = &*logs.as_tensor();
         let axis = class_axis(logs);
         let Some(classes) = logs.dims().get(axis as usize).and_then(|it| it.as_const()) else {
             raise(
-                Error::new(Code::Shape, format!("{} has no axis of classes of constant size", logs.ty()))
-                    .with_op("cross_entropy"),
+                Error::new(Code::Shape, format!("{} has no axis of classes of constant size", logs.ty())).with_op(name),
             );
         };
         let along = |x: &Tensor| {
@@ -87,20 +93,21 @@ impl CrossEntropy {
         wanted.remove(axis as usize);
         if !may_equal(&target.dims(), &wanted) {
             let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
-            raise(Error::new(Code::Shape, message).with_op("cross_entropy"));
+            raise(Error::new(Code::Shape, message).with_op(name));
+        }
+        let mut classes_of = existing(target, classes, self.ignore_index, name);
+        if classes > 1 << (8 * classes_of.dtype().size() - 1) {
+            // The numbers of the classes do not fit.
+            classes_of = classes_of.cast(DType::I64);
         }
         // A mask instead of a gather: it is one more factor of an elementwise kernel.
-        let target = target.expand_dims(axis);
-        let hit = target.eq(along(&arange(classes as i64).cast(target.dtype())));
+        let hit = classes_of.expand_dims(axis).eq(along(&arange(classes as i64).cast(classes_of.dtype())));
         let picked = |x: &Tensor| sum(select(&hit, x, 0.0), axis, false);
         let mut losses = -picked(&weighted);
         if self.label_smoothing != 0.0 {
             let even = -sum(&weighted, axis, false) / classes as f64;
             losses = losses * (1.0 - self.label_smoothing) + even * self.label_smoothing;
         }
-        let classes_of = target.squeeze(axis);
-        let known = classes_of.ge(0).logical_and(classes_of.lt(classes as i64));
-        losses = select(known, losses, f64::NAN);
         let counts = self.ignore_index.map(|index| classes_of.ne(index));
         if let Some(counts) = &counts {
             losses = select(counts, &losses, 0.0);

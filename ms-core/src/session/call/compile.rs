@@ -7,7 +7,7 @@ use super::super::specialise::{self, Facts};
 use super::super::{functions, report};
 use super::restore::Stored;
 use super::version::{Parts, Source, Version};
-use super::{Call, JitReturn, run};
+use super::{Call, JitReturn, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};
 use crate::optimize::inline_all;
@@ -50,7 +50,7 @@ impl Call {
                 // The trace knows arguments by their tensors.
                 drop(tracer);
                 run(&version, &mut self.signature, self.donates)
-                    .map_or_else(|error| R::refuse(error.at(self.location)), R::join)
+                    .map_or_else(|error| R::refuse(in_compiled(error, self.function.name, self.location)), R::join)
             }
             Err(error) => R::refuse(error.at(self.location)),
         }

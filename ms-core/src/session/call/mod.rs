@@ -284,7 +284,8 @@ impl Call {
             State::Refused(error) => return error.take().map(R::refuse),
             State::Unknown | State::Eager | State::Inline(_) => return None,
         };
-        Some(result.map_or_else(R::refuse, R::join))
+        let (name, location) = (self.function.name, self.location);
+        Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location)), R::join))
     }
 
     /// As [`Call::cached`], with arguments that are given up: results may take their memory. They
@@ -339,7 +340,8 @@ impl Call {
                 graph.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join)
             }
             State::Eager => with_created(created, self.monomorph.bits(), || R::run(|| body(None))),
-            State::Ready(version) => run(&version, &mut self.signature, self.donates).map_or_else(R::refuse, R::join),
+            State::Ready(version) => run(&version, &mut self.signature, self.donates)
+                .map_or_else(|error| R::refuse(in_compiled(error, name, location)), R::join),
             State::Trace(tracing) => self.compile(*tracing, body),
             State::Unknown | State::Refused(_) => unreachable!("such a call ends before its body"),
         }
@@ -353,4 +355,11 @@ fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates:
         true => version.run_donating(signature.take_tensors()),
         false => version.run(signature.tensors()),
     }
+}
+
+/// What a run of a compiled function refuses: at the line in the function, where that is known, and
+/// else at that of the call.
+#[cold]
+fn in_compiled(error: Error, name: &str, location: &'static Location<'static>) -> Error {
+    error.at(location).within(format!("`{name}` at {location}"))
 }
