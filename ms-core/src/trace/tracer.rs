@@ -2,32 +2,28 @@
 
 mod call;
 mod control;
+mod dispatch;
+mod frame;
+mod run;
 
-use call::is_common;
 pub use call::{GraphCall, Pattern};
 pub use control::{Repeated, Suspended};
+pub use run::{build, run_nested, run_traced};
 
-use crate::error::{Code, Error, Result, abandon, collecting};
+use crate::error::{Code, Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
-use crate::tensor::{
-    Attrs, DispatchMode, Dispatcher, Literal, LiveTrace, Op, OpCall, Outputs, Parameter, SlotId, Tensor, Traced,
-    escaped,
-};
-use rustc_hash::FxHashMap;
+use crate::tensor::{Attrs, Literal, LiveTrace, Op, Parameter, Tensor, Traced, escaped};
+use frame::{Frame, State};
 use smallvec::SmallVec;
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How large a captured tensor is at most to become a constant.
 const CONSTANT_BYTES: usize = 64 << 10;
-
-/// How many poisoned results a refused op gives: more than any op has.
-const POISONED_RESULTS: usize = 8;
 
 /// What a graph input stands for.
 #[derive(Clone)]
@@ -73,132 +69,7 @@ pub struct Tracer {
     state: RefCell<State>,
 }
 
-struct State {
-    frames: Vec<Frame>,
-    errors: Vec<Error>,
-    calls: call::Calls,
-}
-
-/// One graph under construction.
-struct Frame {
-    serial: u32,
-    /// It is the graph of a call or of an iteration, whose slots are inputs of its own.
-    own_slots: bool,
-    graph: Graph,
-    bindings: Vec<Binding>,
-    outer: FxHashMap<ValueId, ValueId>,
-    /// Tensors that stand for a value of the frame of some depth, by identity; kept alive as the
-    /// captured ones are.
-    arguments: FxHashMap<usize, (Tensor, usize, ValueId)>,
-    /// Captured arrays by identity, kept alive so that the address stays theirs.
-    captured: FxHashMap<usize, (Tensor, ValueId)>,
-    slots: Vec<SlotState>,
-    slot_of: FxHashMap<SlotId, usize>,
-}
-
-struct SlotState {
-    parameter: Parameter,
-    value: ValueId,
-    written: bool,
-}
-
 static TRACES: AtomicU64 = AtomicU64::new(1);
-static FRAMES: AtomicU32 = AtomicU32::new(1);
-
-impl Frame {
-    fn new(name: &str) -> Self {
-        Self {
-            serial: FRAMES.fetch_add(1, Ordering::Relaxed),
-            own_slots: false,
-            graph: Graph::new(name),
-            bindings: Vec::new(),
-            outer: FxHashMap::default(),
-            arguments: FxHashMap::default(),
-            captured: FxHashMap::default(),
-            slots: Vec::new(),
-            slot_of: FxHashMap::default(),
-        }
-    }
-
-    fn input(&mut self, ty: Type, binding: Binding) -> ValueId {
-        self.bindings.push(binding);
-        self.graph.add_input(ty)
-    }
-
-    /// What a slot holds when this graph starts.
-    fn slot_input(&mut self, parameter: &Parameter, ty: Type) -> ValueId {
-        let value = self.input(ty, Binding::Slot(parameter.clone()));
-        if !self.slot_of.contains_key(&parameter.id()) {
-            self.set_slot(parameter, value, false);
-        }
-        value
-    }
-
-    fn set_slot(&mut self, parameter: &Parameter, value: ValueId, written: bool) {
-        match self.slot_of.get(&parameter.id()) {
-            Some(&at) => {
-                self.slots[at].value = value;
-                self.slots[at].written |= written;
-            }
-            None => {
-                self.slot_of.insert(parameter.id(), self.slots.len());
-                self.slots.push(SlotState { parameter: parameter.clone(), value, written });
-            }
-        }
-    }
-
-    fn written(&self) -> impl Iterator<Item = &SlotState> {
-        self.slots.iter().filter(|it| it.written)
-    }
-}
-
-impl State {
-    fn top(&mut self) -> &mut Frame {
-        self.frames.last_mut().expect("a trace has a frame until it is finished")
-    }
-
-    /// The type of what a slot holds here: over lanes, that of one.
-    fn held(&self, parameter: &Parameter) -> Type {
-        let known = self.frames.iter().rev().find_map(|it| {
-            let at = *it.slot_of.get(&parameter.id())?;
-            Some(it.graph.ty(it.slots[at].value).clone())
-        });
-        known.unwrap_or_else(|| parameter.load().ty())
-    }
-
-    /// What a slot holds, as a value of the innermost frame.
-    fn slot(&mut self, parameter: &Parameter) -> ValueId {
-        let mut depth = self.frames.len() - 1;
-        let value = loop {
-            let frame = &self.frames[depth];
-            if let Some(&at) = frame.slot_of.get(&parameter.id()) {
-                break frame.slots[at].value;
-            }
-            if depth == 0 || frame.own_slots {
-                let ty = self.held(parameter);
-                break self.frames[depth].slot_input(parameter, ty);
-            }
-            depth -= 1;
-        };
-        self.import(depth, value)
-    }
-
-    /// A value of frame `depth` as a value of the innermost frame.
-    fn import(&mut self, depth: usize, mut value: ValueId) -> ValueId {
-        for inner in depth + 1..self.frames.len() {
-            value = match self.frames[inner].outer.get(&value) {
-                Some(&known) => known,
-                None => {
-                    let ty = self.frames[inner - 1].graph.ty(value).clone();
-                    let known = self.frames[inner].input(ty, Binding::Outer(value));
-                    self.frames[inner].outer.insert(value, known);
-                    known
-                }
-            };
-        }
-        value
-    }
-}
 
 impl Tracer {
     /// A tracer with one empty graph.
@@ -460,141 +331,5 @@ impl Tracer {
         };
         state.top().captured.insert(identity, (tensor.clone(), value));
         Ok(value)
-    }
-
-    fn try_apply(&self, state: &mut State, call: &OpCall<'_>) -> Result<Outputs> {
-        let mut inputs: SmallVec<[ValueId; 3]> = SmallVec::new();
-        for input in call.inputs {
-            inputs.push(self.resolve(state, input)?);
-        }
-        let frame = state.top();
-        let results = {
-            let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| frame.graph.ty(it)).collect();
-            ops::infer(ops::definition(call.op), call.attrs, &[], &types)?
-        };
-        let mut node = Node::new(call.op, call.attrs.clone(), inputs);
-        node.location = self.location.get().or(Some(call.location));
-        let id = frame.graph.add_node(node, results);
-        let outputs = frame.graph.node(id).outputs.clone();
-        Ok(outputs.into_iter().map(|value| self.wrap(frame, value)).collect())
-    }
-}
-
-impl Dispatcher for Tracer {
-    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
-        let mut state = self.state.borrow_mut();
-        let poisoned = call.inputs.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned));
-        if !poisoned {
-            match self.try_apply(&mut state, &call) {
-                Ok(outputs) => return Ok(outputs),
-                Err(error) => {
-                    let operands = call.inputs.iter().map(|it| it.ty().to_string());
-                    state.errors.push(
-                        error
-                            .with_op(call.op.name())
-                            .with_operands(operands)
-                            .at(self.location.get().unwrap_or(call.location))
-                            .in_calls(),
-                    );
-                }
-            }
-        }
-        let guess = call.inputs.first().map_or_else(|| Type::of(crate::tensor::DType::F32, &[]), |it| it.ty());
-        let frame = state.top();
-        Ok((0..POISONED_RESULTS).map(|_| self.poison(frame, guess.clone())).collect())
-    }
-
-    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
-        let mut state = self.state.borrow_mut();
-        let value = state.slot(parameter);
-        Ok(self.wrap(state.top(), value))
-    }
-
-    #[track_caller]
-    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
-        if value.as_traced().is_some_and(|it| it.poisoned) {
-            return Ok(());
-        }
-        let held = self.state.borrow().held(parameter);
-        super::check_write(&held, value)?;
-        if is_common(parameter) {
-            return self.bind_slot(parameter, value, true);
-        }
-        // The new value is a constant to gradients, as it is to the tape.
-        self.bind_slot(parameter, &ops::assign(value, parameter), true)
-    }
-
-    #[track_caller]
-    fn refuse_read(&self, traced: &Traced) -> Error {
-        self.refuse(
-            traced,
-            Error::new(Code::TracedValue, format!("the value of a traced `{}` is not known yet", traced.ty))
-                .at(Location::caller())
-                .help("return the tensor and read it outside, or keep the computation on tensors"),
-        )
-    }
-
-    #[track_caller]
-    fn refuse_shape(&self, traced: &Traced) -> ! {
-        self.refuse(
-            traced,
-            Error::new(Code::SymbolicShape, format!("`{}` has a dimension that is not known yet", traced.ty))
-                .at(Location::caller())
-                .help("use `.dim(axis)`, which may be symbolic"),
-        )
-    }
-
-    fn mode(&self) -> DispatchMode {
-        DispatchMode::Trace
-    }
-
-    fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
-        Some(self)
-    }
-}
-
-/// Runs `body` with `tracer` as the dispatcher; an early leave gives nothing, its errors being
-/// recorded in the tracer.
-pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
-    let (result, errors) = collecting(|| crate::tensor::with_dispatcher(tracer.clone(), body));
-    errors.into_iter().for_each(|it| tracer.report(it));
-    result
-}
-
-/// Runs `body`, which gives a value and the results of a region, inside a region of `tracer`.
-///
-/// # Errors
-/// What `body` gives, and [`Code::Escaped`] for a result of another trace.
-pub fn run_nested<R>(
-    tracer: &Tracer,
-    name: &str,
-    body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
-) -> Result<(R, Region)> {
-    /// Leaves the region when `body` unwinds.
-    struct Leave<'a>(Option<&'a Tracer>);
-    impl Drop for Leave<'_> {
-        fn drop(&mut self) {
-            if let Some(tracer) = self.0 {
-                tracer.abandon();
-            }
-        }
-    }
-    tracer.push(name);
-    let mut leave = Leave(Some(tracer));
-    let (value, results) = body()?;
-    leave.0 = None;
-    Ok((value, tracer.pop(&results)?))
-}
-
-/// Builds a graph by running `body` on traced inputs of the given types.
-///
-/// # Errors
-/// Everything that was refused while tracing.
-pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
-    let tracer = Tracer::new(name);
-    let inputs: Vec<Tensor> = inputs.iter().map(|ty| tracer.input(ty.clone())).collect();
-    match run_traced(&tracer, || body(&inputs)) {
-        Some(results) => Ok(tracer.finish(&results?)?.graph),
-        None => Err(tracer.finish(&[]).err().expect("an early leave records its error")),
     }
 }

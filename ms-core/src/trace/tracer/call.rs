@@ -6,7 +6,8 @@
 //! each such [`Pattern`], and further calls take that graph. Any other cell is traced at every
 //! call, since it may read what no pattern shows; its graph is compared with those that are there.
 
-use super::{Binding, Frame, State, Tracer};
+use super::frame::{Frame, State};
+use super::{Binding, Tracer};
 use crate::error::{Result, raise};
 use crate::ir::{Def, Graph, Node, ValueId, shallow_bytes};
 use crate::ops;

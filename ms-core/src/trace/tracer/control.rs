@@ -1,7 +1,8 @@
 //! Nodes of control flow: graphs under construction are put aside, and joined into one node when
 //! all of its regions are there.
 
-use super::{Binding, Frame, Tracer};
+use super::frame::Frame;
+use super::{Binding, Tracer};
 use crate::error::Result;
 use crate::ir::{Graph, Type, ValueId};
 use crate::ops::{self, OpDef};

@@ -1,0 +1,71 @@
+//! Graphs with graphs in them, as plans against the reference: branches, loops, calls.
+
+mod by_hand;
+mod random;
+
+use ms_core::exec::{Backend, reference};
+use ms_core::ir::Graph;
+use ms_core::lower::{LowerOptions, lower};
+use ms_core::ops;
+use ms_core::optimize::{PassContext, optimize};
+use ms_core::tensor::Array;
+use ms_cpu::{CpuBackend, Isa};
+use std::sync::Arc;
+
+/// Whether two results are equal to the bit, where neither is nan.
+fn equal(a: &Array, b: &Array) -> bool {
+    let same = |(a, b): (f64, f64)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
+    let of = |it: &Array| it.scalars().into_iter().map(|it| it.as_f64()).collect::<Vec<_>>();
+    a.shape() == b.shape() && a.dtype() == b.dtype() && of(a).into_iter().zip(of(b)).all(same)
+}
+
+/// Runs a graph in every way on several inputs, and twice each: a plan's memory is used again.
+fn check(graph: &Graph, inputs: &[Vec<Array>]) {
+    ops::verify(graph).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    let optimized = optimize(graph.clone(), &PassContext::default());
+    let calls = optimize(graph.clone(), &PassContext { inline_limit: 0, ..PassContext::default() });
+    let isas = [Isa::Interp, Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported());
+    let mut ways = Vec::new();
+    for isa in isas {
+        ways.push((isa, true, graph));
+        ways.push((isa, true, &optimized));
+    }
+    ways.extend([(Isa::detect(), false, graph), (Isa::detect(), false, &calls), (Isa::detect(), true, &calls)]);
+    for (isa, fuse, graph) in ways {
+        let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
+        let plan = lower(graph, &LowerOptions { fuse, exact: true }).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+        let text = plan.display().to_string();
+        let artifact = backend.compile(&plan).expect("the plan compiles");
+        let executable = backend.load(Arc::new(plan), &artifact).unwrap_or_else(|error| panic!("{error}\n{text}"));
+        for inputs in inputs.iter().chain(inputs) {
+            let inputs: Vec<&Array> = inputs.iter().collect();
+            let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");
+            let found = executable.run(&inputs).unwrap_or_else(|error| panic!("{error}\n{graph}\n{text}"));
+            for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let values = |it: &Array| format!("{:?} {:?}", it.shape(), it.scalars());
+                assert!(
+                    equal(found, expected),
+                    "output {i} on {isa}, fuse {fuse}: {} is not {}\nof {inputs:?}\n{graph}\n{text}",
+                    values(found),
+                    values(expected)
+                );
+            }
+        }
+    }
+}
+
+fn f32s(shape: &[usize], data: &[f32]) -> Array {
+    Array::from_slice(shape, data)
+}
+
+fn scalar(value: f32) -> Array {
+    f32s(&[], &[value])
+}
+
+fn int(value: i64) -> Array {
+    Array::from_slice(&[], &[value])
+}
+
+fn flag(value: bool) -> Array {
+    Array::from_slice(&[], &[value])
+}

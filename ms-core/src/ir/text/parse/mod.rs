@@ -1,0 +1,271 @@
+//! Text to graphs.
+
+mod attrs;
+mod types;
+
+use super::lex::{Lexer, Token};
+use crate::error::{Error, Result};
+use crate::ir::{Graph, Node, ValueId};
+use crate::tensor::{Attrs, Op};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// From the name of an op to its handle.
+pub type Resolver<'a> = &'a dyn Fn(&str) -> Option<Op>;
+
+/// Graphs stand in each other at most this deep: dropping them takes a stack frame per level.
+const DEEPEST: u32 = 1000;
+
+/// Reads a graph in the text form (see [`text`](crate::ir::text)).
+///
+/// What it gives is a graph whose values are defined before they are used. Whether its ops
+/// take their operands is for the verifier to say.
+///
+/// # Errors
+/// [`Code::Parse`](crate::Code::Parse) with line and column, and with what was expected there.
+pub fn parse(text: &str, ops: Resolver<'_>) -> Result<Graph> {
+    let mut parser = Parser { lexer: Lexer::new(text), token: Token::End, at: 0, ops, graphs: FxHashMap::default() };
+    parser.advance()?;
+    parser.text()
+}
+
+/// A graph that later ones may use.
+struct Known {
+    graph: Arc<Graph>,
+    /// How many levels of graphs stand in it.
+    depth: u32,
+    /// Where its label is.
+    at: usize,
+    used: bool,
+}
+
+struct Parser<'a> {
+    lexer: Lexer<'a>,
+    /// The token to be read next, and where it starts.
+    token: Token<'a>,
+    at: usize,
+    ops: Resolver<'a>,
+    graphs: FxHashMap<(Cow<'a, str>, u32), Known>,
+}
+
+/// A graph under construction, and the names of its values.
+struct Scope<'a> {
+    graph: Graph,
+    values: FxHashMap<&'a str, ValueId>,
+    depth: u32,
+}
+
+impl<'a> Parser<'a> {
+    fn text(&mut self) -> Result<Graph> {
+        loop {
+            self.word("graph")?;
+            let (at, name) = (self.at, self.lexer.since(self.at));
+            let label = self.label("the name of the graph")?;
+            if self.graphs.contains_key(&label) {
+                return Err(self.lexer.error(at, format!("`{name}` is defined twice")));
+            }
+            let (graph, depth) = self.graph(&label.0)?;
+            if self.token == Token::End {
+                return match self.graphs.values().filter(|it| !it.used).min_by_key(|it| it.at) {
+                    Some(unused) => {
+                        let message = "no node uses this graph, and it is not the last, which the text is of";
+                        Err(self.lexer.error(unused.at, message))
+                    }
+                    None => Ok(graph),
+                };
+            }
+            self.graphs.insert(label, Known { graph: Arc::new(graph), depth, at, used: false });
+        }
+    }
+
+    fn graph(&mut self, name: &str) -> Result<(Graph, u32)> {
+        let mut scope = Scope { graph: Graph::new(name), values: FxHashMap::default(), depth: 0 };
+        self.symbol('(', "the inputs")?;
+        if !self.eat(')')? {
+            loop {
+                let (name, at) = self.value_name("an input")?;
+                self.symbol(':', "the input's type")?;
+                let ty = self.ty()?;
+                let id = scope.graph.add_input(ty);
+                self.define(&mut scope, name, id, at)?;
+                if !self.more(')')? {
+                    break;
+                }
+            }
+        }
+        if self.token != Token::Arrow {
+            return Err(self.expected("`->` and the types of the outputs"));
+        }
+        self.advance()?;
+        let at = self.at;
+        self.symbol('(', "the types of the outputs")?;
+        let types = if self.eat(')')? {
+            Vec::new()
+        } else {
+            let types = self.types()?;
+            self.symbol(')', "the end of the output types")?;
+            types
+        };
+        self.symbol('{', "the nodes")?;
+        while self.token != Token::Word("return") {
+            self.node(&mut scope)?;
+        }
+        self.advance()?;
+        let outputs = self.operands(&scope)?;
+        if !outputs.iter().map(|&it| scope.graph.ty(it)).eq(&types) {
+            let returned: Vec<_> = outputs.iter().map(|&it| scope.graph.ty(it).to_string()).collect();
+            return Err(self.lexer.error(at, format!("the graph returns ({}), not this", returned.join(", "))));
+        }
+        scope.graph.set_outputs(outputs);
+        self.symbol('}', "the end of the graph")?;
+        Ok((scope.graph, scope.depth))
+    }
+
+    fn node(&mut self, scope: &mut Scope<'a>) -> Result<()> {
+        let mut results: SmallVec<[(&str, usize); 2]> = SmallVec::new();
+        if matches!(self.token, Token::Value(_)) {
+            loop {
+                results.push(self.value_name("a result")?);
+                if !self.more('=')? {
+                    break;
+                }
+            }
+        }
+        let Token::Word(name) = self.token else {
+            return Err(self.expected(if results.is_empty() { "a node or `return`" } else { "an op" }));
+        };
+        let op = (self.ops)(name).ok_or_else(|| self.lexer.error(self.at, format!("there is no op `{name}`")))?;
+        self.advance()?;
+        let mut node = Node::new(op, Attrs::none(), []);
+        while matches!(self.token, Token::Label(..)) {
+            node.regions.push(self.region(scope)?);
+        }
+        node.inputs = self.operands(scope)?;
+        node.attrs = self.attrs(op)?;
+        self.symbol(':', "the types of the results")?;
+        let at = self.at;
+        let types = if self.eat('(')? {
+            self.symbol(')', "`()` for no results")?;
+            Vec::new()
+        } else {
+            self.types()?
+        };
+        if types.len() != results.len() {
+            let message = format!("expected as many types as results, {}, found {}", results.len(), types.len());
+            return Err(self.lexer.error(at, message));
+        }
+        let id = scope.graph.add_node(node, types);
+        for (i, &(name, at)) in results.iter().enumerate() {
+            let value = scope.graph.node(id).outputs[i];
+            self.define(scope, name, value, at)?;
+        }
+        Ok(())
+    }
+
+    fn region(&mut self, scope: &mut Scope<'a>) -> Result<Arc<Graph>> {
+        let (at, name) = (self.at, self.lexer.since(self.at));
+        let label = self.label("a graph")?;
+        let Some(known) = self.graphs.get_mut(&label) else {
+            return Err(self.lexer.error(at, format!("there is no graph `{name}` before this one")));
+        };
+        known.used = true;
+        scope.depth = scope.depth.max(known.depth + 1);
+        if scope.depth > DEEPEST {
+            return Err(self.lexer.error(at, format!("graphs stand in each other more than {DEEPEST} deep")));
+        }
+        Ok(known.graph.clone())
+    }
+
+    /// Values that are defined, separated by commas; none unless a value stands here.
+    fn operands(&mut self, scope: &Scope<'a>) -> Result<SmallVec<[ValueId; 3]>> {
+        let mut ids = SmallVec::new();
+        if !matches!(self.token, Token::Value(_)) {
+            return Ok(ids);
+        }
+        loop {
+            let (name, at) = self.value_name("a value")?;
+            let id = scope.values.get(name);
+            ids.push(*id.ok_or_else(|| self.lexer.error(at, format!("`%{name}` is not defined before this")))?);
+            if !self.eat(',')? {
+                return Ok(ids);
+            }
+        }
+    }
+
+    fn define(&self, scope: &mut Scope<'a>, name: &'a str, id: ValueId, at: usize) -> Result<()> {
+        match scope.values.insert(name, id) {
+            Some(_) => Err(self.lexer.error(at, format!("`%{name}` is defined twice"))),
+            None => Ok(()),
+        }
+    }
+
+    fn value_name(&mut self, what: &str) -> Result<(&'a str, usize)> {
+        match self.token {
+            Token::Value(name) if !name.is_empty() => {
+                let at = self.at;
+                self.advance()?;
+                Ok((name, at))
+            }
+            _ => Err(self.expected(&format!("{what} such as `%0`"))),
+        }
+    }
+
+    fn label(&mut self, what: &str) -> Result<(Cow<'a, str>, u32)> {
+        match &self.token {
+            Token::Label(name, number) => {
+                let label = (name.clone(), *number);
+                self.advance()?;
+                Ok(label)
+            }
+            _ => Err(self.expected(&format!("{what}, as `@name`"))),
+        }
+    }
+
+    fn word(&mut self, word: &str) -> Result<()> {
+        if self.token != Token::Word(word) {
+            return Err(self.expected(&format!("`{word}`")));
+        }
+        self.advance()
+    }
+
+    /// Reads a symbol that opens or closes `what`.
+    fn symbol(&mut self, symbol: char, what: &str) -> Result<()> {
+        if self.eat(symbol)? { Ok(()) } else { Err(self.expected(&format!("`{symbol}` ({what})"))) }
+    }
+
+    /// After an item of a list that ends in `end`: whether another one follows.
+    fn more(&mut self, end: char) -> Result<bool> {
+        if self.eat(',')? {
+            return Ok(true);
+        }
+        if self.eat(end)? { Ok(false) } else { Err(self.expected(&format!("`,` or `{end}`"))) }
+    }
+
+    fn eat(&mut self, symbol: char) -> Result<bool> {
+        let there = self.token == Token::Symbol(symbol);
+        if there {
+            self.advance()?;
+        }
+        Ok(there)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        (self.token, self.at) = self.lexer.next()?;
+        Ok(())
+    }
+
+    /// An error at the next token.
+    fn expected(&self, what: &str) -> Error {
+        let found = match self.token {
+            Token::End => "the end of the text".to_string(),
+            _ => {
+                let text = self.lexer.since(self.at);
+                let short: String = text.chars().take(40).collect();
+                if short.len() < text.len() { format!("`{short}..`") } else { format!("`{short}`") }
+            }
+        };
+        self.lexer.error(self.at, format!("expected {what}, found {found}"))
+    }
+}

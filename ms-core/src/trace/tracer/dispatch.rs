@@ -1,0 +1,108 @@
+//! What happens to ops, and to what asks for values, while a graph is traced.
+
+use super::Tracer;
+use super::call::is_common;
+use super::frame::State;
+use crate::error::{Code, Error, Result};
+use crate::ir::{Node, Type, ValueId};
+use crate::ops;
+use crate::tensor::{DType, DispatchMode, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced};
+use smallvec::SmallVec;
+use std::any::Any;
+use std::panic::Location;
+use std::rc::Rc;
+
+/// How many poisoned results a refused op gives: more than any op has.
+const POISONED_RESULTS: usize = 8;
+
+impl Tracer {
+    fn try_apply(&self, state: &mut State, call: &OpCall<'_>) -> Result<Outputs> {
+        let mut inputs: SmallVec<[ValueId; 3]> = SmallVec::new();
+        for input in call.inputs {
+            inputs.push(self.resolve(state, input)?);
+        }
+        let frame = state.top();
+        let results = {
+            let types: SmallVec<[&Type; 3]> = inputs.iter().map(|&it| frame.graph.ty(it)).collect();
+            ops::infer(ops::definition(call.op), call.attrs, &[], &types)?
+        };
+        let mut node = Node::new(call.op, call.attrs.clone(), inputs);
+        node.location = self.location.get().or(Some(call.location));
+        let id = frame.graph.add_node(node, results);
+        let outputs = frame.graph.node(id).outputs.clone();
+        Ok(outputs.into_iter().map(|value| self.wrap(frame, value)).collect())
+    }
+}
+
+impl Dispatcher for Tracer {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let mut state = self.state.borrow_mut();
+        let poisoned = call.inputs.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned));
+        if !poisoned {
+            match self.try_apply(&mut state, &call) {
+                Ok(outputs) => return Ok(outputs),
+                Err(error) => {
+                    let operands = call.inputs.iter().map(|it| it.ty().to_string());
+                    state.errors.push(
+                        error
+                            .with_op(call.op.name())
+                            .with_operands(operands)
+                            .at(self.location.get().unwrap_or(call.location))
+                            .in_calls(),
+                    );
+                }
+            }
+        }
+        let guess = call.inputs.first().map_or_else(|| Type::of(DType::F32, &[]), |it| it.ty());
+        let frame = state.top();
+        Ok((0..POISONED_RESULTS).map(|_| self.poison(frame, guess.clone())).collect())
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        let mut state = self.state.borrow_mut();
+        let value = state.slot(parameter);
+        Ok(self.wrap(state.top(), value))
+    }
+
+    #[track_caller]
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        if value.as_traced().is_some_and(|it| it.poisoned) {
+            return Ok(());
+        }
+        let held = self.state.borrow().held(parameter);
+        crate::trace::check_write(&held, value)?;
+        if is_common(parameter) {
+            return self.bind_slot(parameter, value, true);
+        }
+        // The new value is a constant to gradients, as it is to the tape.
+        self.bind_slot(parameter, &ops::assign(value, parameter), true)
+    }
+
+    #[track_caller]
+    fn refuse_read(&self, traced: &Traced) -> Error {
+        self.refuse(
+            traced,
+            Error::new(Code::TracedValue, format!("the value of a traced `{}` is not known yet", traced.ty))
+                .at(Location::caller())
+                .help("return the tensor and read it outside, or keep the computation on tensors"),
+        )
+    }
+
+    #[track_caller]
+    fn refuse_shape(&self, traced: &Traced) -> ! {
+        self.refuse(
+            traced,
+            Error::new(Code::SymbolicShape, format!("`{}` has a dimension that is not known yet", traced.ty))
+                .at(Location::caller())
+                .help("use `.dim(axis)`, which may be symbolic"),
+        )
+    }
+
+    fn mode(&self) -> DispatchMode {
+        DispatchMode::Trace
+    }
+
+    fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
+        Some(self)
+    }
+}

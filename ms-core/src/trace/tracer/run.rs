@@ -1,0 +1,53 @@
+//! Running code whose ops become a graph.
+
+use super::{Region, Tracer};
+use crate::error::{Result, collecting};
+use crate::ir::{Graph, Type};
+use crate::tensor::Tensor;
+use std::rc::Rc;
+
+/// Runs `body` with `tracer` as the dispatcher; an early leave gives nothing, its errors being
+/// recorded in the tracer.
+pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
+    let (result, errors) = collecting(|| crate::tensor::with_dispatcher(tracer.clone(), body));
+    errors.into_iter().for_each(|it| tracer.report(it));
+    result
+}
+
+/// Runs `body`, which gives a value and the results of a region, inside a region of `tracer`.
+///
+/// # Errors
+/// What `body` gives, and [`Code::Escaped`] for a result of another trace.
+pub fn run_nested<R>(
+    tracer: &Tracer,
+    name: &str,
+    body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
+) -> Result<(R, Region)> {
+    /// Leaves the region when `body` unwinds.
+    struct Leave<'a>(Option<&'a Tracer>);
+    impl Drop for Leave<'_> {
+        fn drop(&mut self) {
+            if let Some(tracer) = self.0 {
+                tracer.abandon();
+            }
+        }
+    }
+    tracer.push(name);
+    let mut leave = Leave(Some(tracer));
+    let (value, results) = body()?;
+    leave.0 = None;
+    Ok((value, tracer.pop(&results)?))
+}
+
+/// Builds a graph by running `body` on traced inputs of the given types.
+///
+/// # Errors
+/// Everything that was refused while tracing.
+pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
+    let tracer = Tracer::new(name);
+    let inputs: Vec<Tensor> = inputs.iter().map(|ty| tracer.input(ty.clone())).collect();
+    match run_traced(&tracer, || body(&inputs)) {
+        Some(results) => Ok(tracer.finish(&results?)?.graph),
+        None => Err(tracer.finish(&[]).err().expect("an early leave records its error")),
+    }
+}
