@@ -460,3 +460,53 @@ fn labelled_blocks() {
         }
     }
 }
+
+/// Host loops within a decision on a tensor, which a return under conditions of the host leaves.
+/// The types of the conditions are not written, so that rustc finds them to be the host's.
+#[jit]
+fn return_out_of_host_loops(x: &Tensor, limit: usize) -> Tensor {
+    let mut z = x - 1.0;
+    let Some(half) = limit.checked_div(2) else { return z };
+    if x > 0.0 {
+        let mut i = 0;
+        loop {
+            if i >= 3 {
+                break;
+            }
+            i += 1;
+            let mut j = 0;
+            while j < 2 {
+                j += 1;
+                if half < i {
+                    return x + 0.25 * j as f32;
+                }
+                z = &z + 1.0;
+            }
+            z = &z * 2.0;
+        }
+        return &z * 10.0;
+    }
+    z.clone()
+}
+
+#[test]
+fn returns_leave_loops_of_the_host_around_them() {
+    for (x, limit) in [(1.0f32, 0), (1.0, 2), (1.0, 4), (1.0, 9), (-1.0, 0), (-1.0, 9)] {
+        let native = || {
+            let mut z = x - 1.0;
+            if x > 0.0 {
+                for i in 1..=3 {
+                    if limit / 2 < i {
+                        return x + 0.25;
+                    }
+                    z = (z + 2.0) * 2.0;
+                }
+                return z * 10.0;
+            }
+            z
+        };
+        let want = [native() as f64];
+        let run = |it: &[Tensor]| vec![return_out_of_host_loops(&it[0], limit)];
+        check("return_out_of_host_loops", run, &[Tensor::scalar(x)], &[&want]);
+    }
+}

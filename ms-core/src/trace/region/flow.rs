@@ -167,16 +167,17 @@ impl<K: Kind, R> Flow<K, R> {
         GoesOn(PhantomData, self.flags.0.clone())
     }
 
-    /// Whether the rest is skipped for certain.
+    /// Whether the rest is skipped for certain. A loop of the host is left by its flag too, where a
+    /// jump out of it leaves a region around it.
     #[inline]
     pub fn is_left(&self) -> bool {
-        K::DEVICE && known(&self.flags.1) == Some(true)
+        is_set(&self.flags.1)
     }
 
     /// Whether the loop is left for certain.
     #[inline]
     pub fn ends(&self) -> bool {
-        K::DEVICE && known(&self.flags.0) == Some(true)
+        is_set(&self.flags.0)
     }
 
     /// An iteration begins.
