@@ -5,6 +5,8 @@
 mod gpt;
 
 use ms::prelude::*;
+use rustix::time::{ClockId, clock_gettime};
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -55,15 +57,17 @@ fn main() {
     match std::env::var(WORKLOAD) {
         Ok(workload) => child(&workload),
         Err(_) => {
-            first_results();
-            misses();
-            look_ups();
+            let scratch = Scratch::new();
+            first_results(&scratch);
+            misses(&scratch);
+            look_ups(&scratch);
         }
     }
 }
 
-/// The process of a workload: prints the microseconds of its first call and of a later one, and
-/// those of the steps of the first.
+/// The process of a workload: prints the microseconds of its first call and of a later one, the
+/// processor's microseconds of the first one on the thread that calls and on all, with what is
+/// written in the background and at the end; and the steps of the first call.
 fn child(workload: &str) {
     let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
     let gpt = (workload == "gpt").then(gpt::Training::new);
@@ -75,46 +79,49 @@ fn child(workload: &str) {
         // A hundred functions that are compiled, by constants of this process.
         _ => (0..100).map(|i| layer(&Tensor::ones([8, 16]), 16, i).sum((), false).item::<f32>()).sum(),
     };
-    let before = processor_time("");
+    let micros = |it: Duration| it.as_nanos() as f64 / 1e3;
+    let before = [processor(ClockId::ThreadCPUTime), processor(ClockId::ProcessCPUTime)];
     let start = Instant::now();
     let value = call();
     let first = start.elapsed();
-    let spent = processor_time("") - before;
-    let start = Instant::now();
+    let here = processor(ClockId::ThreadCPUTime) - before[0];
+    let (start, spent) = (Instant::now(), processor(ClockId::ProcessCPUTime));
     let again = call();
     let later = start.elapsed();
+    let spent = processor(ClockId::ProcessCPUTime) - spent;
     assert!(value.is_finite() && again.is_finite());
-    ms::session::flush_cache();
     let stages: Vec<String> = ms::session::compile_report()
         .last()
-        .map(|it| it.stages.iter().map(|it| format!("{} {:.0}", it.name, it.time.as_nanos() as f64 / 1e3)).collect())
+        .map(|it| it.stages.iter().map(|it| format!("{} {:.0}", it.name, micros(it.time))).collect())
         .unwrap_or_default();
-    let micros = |it: Duration| it.as_nanos() as f64 / 1e3;
-    println!("{} {} {} {}", micros(first), micros(later), micros(spent), micros(processor_time("ms-cache")));
-    println!("{}", stages.join(", "));
-}
-
-/// The time that threads of this name had on a processor; with no name, the main thread.
-fn processor_time(name: &str) -> Duration {
-    let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
-    let nanos = tasks.filter_map(|task| {
-        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
-        let wanted = match name {
-            "" => task.file_name().to_str()? == std::process::id().to_string(),
-            name => read("comm")?.trim() == name,
-        };
-        wanted.then(|| read("schedstat")?.split(' ').next()?.parse::<u64>().ok()).flatten()
+    // After everything that the cache does at the end.
+    ms_cache::at_end(move || {
+        let all = processor(ClockId::ProcessCPUTime) - before[1] - spent;
+        println!("{} {} {} {}", micros(first), micros(later), micros(here), micros(all));
+        println!("{}", stages.join(", "));
     });
-    Duration::from_nanos(nanos.sum())
 }
 
-/// A directory of its own, removed at the end.
-struct Scratch(PathBuf);
+/// The time on a processor so far.
+fn processor(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// A directory of this process, removed at the end. A file system may take milliseconds for the
+/// first file after many were removed, so that nothing is removed before.
+struct Scratch(PathBuf, Cell<usize>);
 
 impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ms-warm-start-{}-{name}", std::process::id()));
-        Self(path)
+    fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("ms-warm-start-{}", std::process::id()));
+        std::fs::create_dir(&path).expect("no other process has this number");
+        Self(path, Cell::new(0))
+    }
+
+    /// A path where nothing is.
+    fn fresh(&self) -> PathBuf {
+        self.0.join(self.1.replace(self.1.get() + 1).to_string())
     }
 }
 
@@ -148,20 +155,19 @@ fn median(mut runs: Vec<Run>) -> Run {
     runs.swap_remove(runs.len() / 2)
 }
 
-fn first_results() {
+fn first_results(scratch: &Scratch) {
     println!(
         "first result of a fresh process, ms: without a cache, cold, warm (a later call); steps of the warm one, us"
     );
     for workload in ["loop200", "loop200 pure", "gpt"] {
-        let scratch = Scratch::new("first");
         let mut without = Vec::new();
         let mut cold = Vec::new();
         let mut warm = Vec::new();
         for _ in 0..PROCESSES {
             without.push(run(workload, None));
-            let _ = std::fs::remove_dir_all(&scratch.0);
-            cold.push(run(workload, Some(&scratch.0)));
-            warm.push(run(workload, Some(&scratch.0)));
+            let cache = scratch.fresh();
+            cold.push(run(workload, Some(&cache)));
+            warm.push(run(workload, Some(&cache)));
         }
         let [without, cold, warm] = [without, cold, warm].map(median);
         println!(
@@ -178,32 +184,32 @@ fn first_results() {
 }
 
 /// What looking up and writing cost where nothing is found, as processor time.
-fn misses() {
-    println!("processor time of compiling, ms: without a cache; with an empty one, and in the background");
+fn misses(scratch: &Scratch) {
+    println!("processor time of compiling, ms, without a cache and with an empty one: of the caller, of all threads");
     for (workload, name) in [("many", "100 small functions"), ("loop200", "loop200"), ("deep", "40 layers, gradient")] {
-        let scratch = Scratch::new("misses");
         let (mut without, mut with) = (Vec::new(), Vec::new());
         for _ in 0..PROCESSES {
             without.push(run(workload, None));
-            let _ = std::fs::remove_dir_all(&scratch.0);
-            with.push(run(workload, Some(&scratch.0)));
+            with.push(run(workload, Some(&scratch.fresh())));
         }
         let median = |runs: &[Run], at: usize| {
             let mut all: Vec<f64> = runs.iter().map(|it| it.micros[at]).collect();
             all.sort_by(f64::total_cmp);
             all[all.len() / 2] / 1e3
         };
-        let (plain, keyed, written) = (median(&without, 2), median(&with, 2), median(&with, 3));
-        let more = (keyed + written - plain) / plain * 100.0;
-        println!("{name:<20} {plain:>9.3} {keyed:>9.3} {written:>9.3}: {more:+.1} %");
+        print!("{name:<20}");
+        for at in [2, 3] {
+            let (plain, keyed) = (median(&without, at), median(&with, at));
+            print!(" {plain:>9.3} {keyed:>9.3} {:+6.1} %", (keyed / plain - 1.0) * 100.0);
+        }
+        println!();
     }
 }
 
 /// How long one entry takes to find among many.
-fn look_ups() {
+fn look_ups(scratch: &Scratch) {
     let key = |i: usize| ms_cache::KeyBuilder::new(1).part("graph", &i.to_le_bytes()).finish();
-    let scratch = Scratch::new("many");
-    let store = ms_cache::Store::open(&scratch.0, &Default::default()).expect("a writable directory");
+    let store = ms_cache::Store::open(scratch.fresh(), &Default::default()).expect("a writable directory");
     let mut have = 0;
     for entries in [10, 100, 1000, 10_000] {
         for i in have..entries {

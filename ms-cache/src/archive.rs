@@ -6,7 +6,7 @@
 //! ```
 
 use crate::entry::decode_header;
-use crate::store::{entry_name, is_entry_name};
+use crate::store::{is_entry_name, name_of};
 use crate::{Error, Miss, Result, Store};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Write};
@@ -97,6 +97,7 @@ impl Store {
         let secret = self.options.secret.as_ref();
         let header = decode_header(bytes, secret)?;
         header.check_payload(bytes, secret)?;
-        Ok(entry_name(&header.key))
+        header.describe(bytes)?;
+        Ok(name_of(&header.key))
     }
 }

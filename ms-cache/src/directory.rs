@@ -5,14 +5,17 @@ use crate::{Error, Miss, Result};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, Metadata};
-use std::io::Write;
-use std::os::unix::fs::DirBuilderExt;
+use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// The ending of the name of a file that is still being written.
 const UNFINISHED: &str = ".part";
+
+/// The longest text of a file that is revised, in bytes.
+const MAX_TEXT: u64 = 1 << 10;
 
 /// How often a lock is asked for, each time a millisecond later than before.
 const LOCK_ATTEMPTS: u64 = 16;
@@ -88,21 +91,39 @@ impl Directory {
         (FileType::from_raw_mode(found.st_mode) == FileType::RegularFile).then_some((found.st_size as u64, modified))
     }
 
-    /// Runs `f` while no other process does so in this directory; nothing where one keeps doing so.
-    pub fn exclusively<R>(&self, f: impl FnOnce() -> R) -> Option<R> {
-        for attempt in 0..LOCK_ATTEMPTS {
-            match rustix::fs::flock(&self.handle, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    let result = f();
-                    // Closing the directory, at the latest, unlocks it.
-                    let _ = rustix::fs::flock(&self.handle, FlockOperation::Unlock);
-                    return Some(result);
-                }
-                Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(Duration::from_millis(attempt)),
-                Err(_) => return None,
+    /// Replaces the text of a small file, which is made where it is missing, while no other process
+    /// does. Where it stays locked, or others may write it, it stays as it is.
+    ///
+    /// The file is no entry: it may be anything after a loss of power.
+    pub fn revise_file(&self, name: &str, revise: impl FnOnce(&str) -> String) -> Result<()> {
+        let failed = |error: std::io::Error| Error::of_io(&self.path, error);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let mode = Mode::RUSR | Mode::WUSR | if self.shared { Mode::RGRP | Mode::WGRP } else { Mode::empty() };
+        let open = || Ok(File::from(rustix::fs::openat(&self.handle, name, flags, mode)?));
+        let file = match open() {
+            Err(Errno::LOOP) => {
+                self.remove_file(name)?;
+                open()
             }
+            opened => opened,
+        };
+        let file = file.map_err(|error: Errno| failed(error.into()))?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() || !self.shared && trust::check(&metadata).is_err() || !lock(&file) {
+            return Ok(());
         }
-        None
+        let mut old = String::new();
+        // What is no text is replaced. Closing the file unlocks it.
+        let _ = (&file).take(MAX_TEXT).read_to_string(&mut old);
+        let new = revise(&old);
+        let written = file.write_all_at(new.as_bytes(), 0).and_then(|()| match new.len() < old.len() {
+            true => file.set_len(new.len() as u64),
+            false => Ok(()),
+        });
+        if written.is_err() && metadata.len() == 0 {
+            self.remove_file(name)?;
+        }
+        written.map_err(failed)
     }
 
     /// Writes a file under a temporary name and gives it its name: at any time a reader finds the
@@ -110,21 +131,23 @@ impl Directory {
     /// which its hashes tell; waiting for the disk would cost more than writing it again.
     pub fn write_file(&self, name: &str, contents: &[&[u8]]) -> Result<()> {
         let failed = |error: std::io::Error| Error::of_io(&self.path, error);
-        let (mut file, unfinished) = self.create_unfinished()?;
-        // One call of the system, and one copy that is cheaper than the others.
-        file.write_all(&contents.concat()).map_err(failed)?;
-        // The mask of the process may have taken bits from the mode it was created with.
         let mode = if self.shared { Mode::RUSR | Mode::RGRP | Mode::ROTH } else { Mode::RUSR };
-        rustix::fs::fchmod(&file, mode).map_err(|error| failed(error.into()))?;
+        let (mut file, unfinished) = self.create_unfinished(mode)?;
+        write_pieces(&mut file, contents).map_err(failed)?;
+        // The mask of the process may have taken bits from the mode it was created with.
+        let made = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?.st_mode;
+        if Mode::from_raw_mode(made) != mode {
+            rustix::fs::fchmod(&file, mode).map_err(|error| failed(error.into()))?;
+        }
         unfinished.rename(name).map_err(|error| failed(error.into()))
     }
 
-    fn create_unfinished(&self) -> Result<(File, Unfinished<'_>)> {
+    fn create_unfinished(&self, mode: Mode) -> Result<(File, Unfinished<'_>)> {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = format!("{}-{}{UNFINISHED}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-            match rustix::fs::openat(&self.handle, &name, flags, Mode::RUSR) {
+            match rustix::fs::openat(&self.handle, &name, flags, mode) {
                 Ok(file) => return Ok((File::from(file), Unfinished { directory: self, name, renamed: false })),
                 // Left behind by an earlier process of this number, or in use by one of another
                 // container.
@@ -167,6 +190,34 @@ impl Directory {
         }
         Ok(())
     }
+}
+
+/// Writes pieces one after the other, in one call of the system where it takes them all.
+fn write_pieces(file: &mut File, pieces: &[&[u8]]) -> std::io::Result<()> {
+    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|it| IoSlice::new(it)).collect();
+    let mut rest = &mut slices[..];
+    IoSlice::advance_slices(&mut rest, 0);
+    while !rest.is_empty() {
+        match file.write_vectored(rest) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut rest, written),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Locks a file for this process, or gives up after a while.
+fn lock(file: &File) -> bool {
+    for attempt in 0..LOCK_ATTEMPTS {
+        match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return true,
+            Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(Duration::from_millis(attempt)),
+            Err(_) => return false,
+        }
+    }
+    false
 }
 
 fn open_directory(path: &Path) -> Result<File, Errno> {

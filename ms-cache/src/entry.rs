@@ -9,6 +9,7 @@
 //! | 4 | length of the header, a multiple of [`ALIGNMENT`]: where the payload starts |
 //! | 4 | 1 if the hashes are keyed with a [`Secret`], else 0 |
 //! | 4 | schema of the key |
+//! | 32 | hash of the key |
 //! | 8 | time of creation, in seconds since 1970 |
 //! | 8 | length of the data |
 //! | 8 | length of the code |
@@ -31,7 +32,7 @@ use std::ops::Range;
 use std::time::{Duration, SystemTime};
 
 const MAGIC: [u8; 8] = *b"\x89msCACHE";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// Payloads start at a multiple of this, so that vectors in them are aligned in a mapping.
 pub(crate) const ALIGNMENT: usize = 64;
@@ -96,13 +97,22 @@ impl<'a> Contents<'a> {
 /// The header of an entry, verified.
 #[derive(PartialEq, Debug)]
 pub(crate) struct Header {
-    pub key: Key,
+    /// The hash of the key.
+    pub key: Digest,
     pub created: SystemTime,
-    pub notes: Vec<(String, String)>,
+    schema: u32,
     len: usize,
     data_len: u64,
     code_len: u64,
     payload_hash: Digest,
+    parts: u32,
+    notes: u32,
+}
+
+/// What an entry says of itself for people.
+pub(crate) struct Description {
+    pub key: Key,
+    pub notes: Vec<(String, String)>,
 }
 
 /// An entry as bytes, in pieces that stand one after the other.
@@ -153,6 +163,7 @@ pub(crate) fn encode<'a>(
     header.extend(u32::try_from(len).expect("names and texts are short, and few").to_le_bytes());
     header.extend(u32::from(secret.is_some()).to_le_bytes());
     header.extend(key.schema().to_le_bytes());
+    header.extend(key.hash().as_bytes());
     header.extend(seconds.to_le_bytes());
     header.extend((data.len() as u64).to_le_bytes());
     header.extend((code.len() as u64).to_le_bytes());
@@ -208,7 +219,7 @@ impl Hasher {
 }
 
 /// The length of the fields before the parts.
-const FIXED: usize = PREFIX + 4 + 8 + 8 + 8 + Digest::LEN + 4 + 4;
+const FIXED: usize = PREFIX + 4 + Digest::LEN + 8 + 8 + 8 + Digest::LEN + 4 + 4;
 
 /// The length of what is read before the header is verified.
 const PREFIX: usize = MAGIC.len() + 4 + 4 + 4;
@@ -238,37 +249,46 @@ pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Head
     if blake3::Hash::from(*Hasher::of(secret, body).as_bytes()) != blake3::Hash::from(*hash) {
         return Err(Defect::Header);
     }
-    // A header that vouches for itself may still have been written by a program that errs, so the
-    // fields are read with their bounds checked.
-    decode_fields(&mut Fields(&body[PREFIX..]), len).map_err(|_| Defect::Header)
-}
-
-fn decode_fields(fields: &mut Fields<'_>, len: usize) -> Result<Header, Defect> {
+    let mut fields = Fields(&body[PREFIX..]);
     let schema = fields.u32()?;
-    let created = Duration::from_secs(fields.u64()?);
+    let key = Digest::from_bytes(fields.array()?);
+    let created = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(fields.u64()?)).ok_or(Defect::Header)?;
     let (data_len, code_len) = (fields.u64()?, fields.u64()?);
     let payload_hash = Digest::from_bytes(fields.array()?);
-    let (parts_count, notes_count) = (fields.u32()?, fields.u32()?);
-    let mut parts: Vec<Part> = Vec::new();
-    for _ in 0..parts_count {
-        let name = fields.name()?;
-        // Keys hold their parts in order, each name once.
-        if parts.last().is_some_and(|it| it.name() >= name) {
-            return Err(Defect::Header);
-        }
-        parts.push(Part::new(name, Digest::from_bytes(fields.array()?)));
-    }
-    let mut notes = Vec::new();
-    for _ in 0..notes_count {
-        let name = fields.name()?.to_owned();
-        let text_len = u16::from_le_bytes(fields.array()?);
-        notes.push((name, fields.text(usize::from(text_len))?.to_owned()));
-    }
-    let created = SystemTime::UNIX_EPOCH.checked_add(created).ok_or(Defect::Header)?;
-    Ok(Header { key: Key::new(schema, parts), created, notes, len, data_len, code_len, payload_hash })
+    let (parts, notes) = (fields.u32()?, fields.u32()?);
+    Ok(Header { key, created, schema, len, data_len, code_len, payload_hash, parts, notes })
 }
 
 impl Header {
+    /// What the header of this file says of the entry.
+    ///
+    /// A header that vouches for itself may still have been written by a program that errs, so that
+    /// it is read with its bounds checked.
+    pub fn describe(&self, file: &[u8]) -> Result<Description, Defect> {
+        let wrong = |_| Defect::Header;
+        let mut fields = Fields(&file[FIXED..self.len - Digest::LEN]);
+        let mut parts: Vec<Part> = Vec::new();
+        for _ in 0..self.parts {
+            let name = fields.name().map_err(wrong)?;
+            // Keys hold their parts in order, each name once.
+            if parts.last().is_some_and(|it| it.name() >= name) {
+                return Err(Defect::Header);
+            }
+            parts.push(Part::new(name.to_owned(), Digest::from_bytes(fields.array().map_err(wrong)?)));
+        }
+        let mut notes = Vec::new();
+        for _ in 0..self.notes {
+            let name = fields.name().map_err(wrong)?.to_owned();
+            let len = u16::from_le_bytes(fields.array().map_err(wrong)?);
+            notes.push((name, fields.text(usize::from(len)).map_err(wrong)?.to_owned()));
+        }
+        let key = Key::new(self.schema, parts);
+        if *key.hash() != self.key {
+            return Err(Defect::Header);
+        }
+        Ok(Description { key, notes })
+    }
+
     /// Verifies the payload of the file that this header was read from.
     pub fn check_payload(&self, file: &[u8], secret: Option<&Secret>) -> Result<(), Defect> {
         let end = self.end().ok_or(Defect::Header)?;

@@ -84,15 +84,10 @@ impl Store {
         self.evict(max_bytes, Some(keep)).map(drop)
     }
 
-    /// Adds what this store has written to the bytes that other processes know of.
-    pub(crate) fn record_usage(&self) -> Result<()> {
+    /// What this store has written, of which no other process knows yet; told once.
+    pub(crate) fn take_unrecorded(&self) -> u64 {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
-        let unrecorded = std::mem::take(&mut usage.unrecorded);
-        drop(usage);
-        if unrecorded == 0 {
-            return Ok(());
-        }
-        self.revise(|sums| sums.bytes = sums.bytes.map(|it| it.saturating_add(unrecorded)))
+        std::mem::take(&mut usage.unrecorded)
     }
 
     /// Evicts down to `max_bytes`; below that if an entry was just written (`keep`), so that a full

@@ -1,6 +1,7 @@
 //! What is in a store, and why something is not.
 
-use crate::store::{entry_name, is_entry_name};
+use crate::entry::Description;
+use crate::store::{is_entry_name, name_of};
 use crate::{Key, Miss, Result, Store, differences};
 use std::time::SystemTime;
 
@@ -88,7 +89,8 @@ impl Store {
         for name in names {
             let found = self.read(&name).and_then(|found| {
                 self.check_payload(&found)?;
-                if entry_name(&found.header.key) == name { Ok(()) } else { Err(Miss::OtherKey) }
+                found.header.describe(&found.bytes)?;
+                if name_of(&found.header.key) == name { Ok(()) } else { Err(Miss::OtherKey) }
             });
             match found {
                 Ok(()) => whole += 1,
@@ -109,16 +111,17 @@ impl Store {
 
     fn entry(&self, name: &str) -> Result<Entry, Miss> {
         let found = self.read(name)?;
-        if entry_name(&found.header.key) != name {
+        if name_of(&found.header.key) != name {
             return Err(Miss::OtherKey);
         }
+        let Description { key, notes } = found.header.describe(&found.bytes)?;
         Ok(Entry {
             payload_bytes: found.header.payload_len(),
             file_bytes: found.metadata.len(),
             used: found.metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
             created: found.header.created,
-            notes: found.header.notes,
-            key: found.header.key,
+            notes,
+            key,
         })
     }
 }

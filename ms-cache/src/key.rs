@@ -1,6 +1,7 @@
 //! Keys: the hash of named parts, each with a hash of its own.
 
 use crate::Digest;
+use std::borrow::Cow;
 
 /// The domain of key hashes, so that a key is never the hash of something else.
 const DOMAIN: &str = "ms-cache 1 key";
@@ -11,7 +12,7 @@ const SCHEMA: &str = "schema";
 /// One named part of a [`Key`].
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Part {
-    name: Box<str>,
+    name: Cow<'static, str>,
     hash: Digest,
 }
 
@@ -19,7 +20,7 @@ impl Part {
     /// The longest name, in bytes.
     pub const MAX_NAME: usize = u8::MAX as usize;
 
-    pub(crate) fn new(name: &str, hash: Digest) -> Self {
+    pub(crate) fn new(name: impl Into<Cow<'static, str>>, hash: Digest) -> Self {
         Self { name: name.into(), hash }
     }
 
@@ -116,10 +117,11 @@ impl KeyBuilder {
     ///
     /// If the name was given before, is `schema`, or is longer than [`Part::MAX_NAME`] bytes.
     #[must_use]
-    pub fn part(mut self, name: &str, bytes: &[u8]) -> Self {
+    pub fn part(mut self, name: impl Into<Cow<'static, str>>, bytes: &[u8]) -> Self {
+        let name = name.into();
         assert!(name.len() <= Part::MAX_NAME, "the name of a part is longer than {} bytes: {name}", Part::MAX_NAME);
         assert!(name != SCHEMA, "the part `{SCHEMA}` is given to `KeyBuilder::new`");
-        assert!(self.parts.iter().all(|part| part.name() != name), "the part `{name}` is given twice");
+        assert!(self.parts.iter().all(|part| part.name != name), "the part `{name}` is given twice");
         self.parts.push(Part::new(name, Digest::of(bytes)));
         self
     }
@@ -152,8 +154,8 @@ pub fn differences(a: &Key, b: &Key) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn key(schema: u32, parts: &[(&str, &str)]) -> Key {
-        parts.iter().fold(KeyBuilder::new(schema), |key, (name, bytes)| key.part(name, bytes.as_bytes())).finish()
+    fn key(schema: u32, parts: &[(&'static str, &str)]) -> Key {
+        parts.iter().fold(KeyBuilder::new(schema), |key, (name, bytes)| key.part(*name, bytes.as_bytes())).finish()
     }
 
     fn check(a: &Key, b: &Key, expected: &[&str]) {

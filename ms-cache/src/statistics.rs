@@ -56,25 +56,25 @@ impl Store {
     /// # Errors
     /// What writing a file in the directory refuses.
     pub fn record(&self, hits: u64, misses: u64, saved: Duration) -> Result<()> {
-        self.record_usage()?;
-        if hits == 0 && misses == 0 {
+        let written = self.take_unrecorded();
+        if [hits, misses, written] == [0; 3] {
             return Ok(());
         }
         self.revise(|sums| {
             sums.hits = sums.hits.saturating_add(hits);
             sums.misses = sums.misses.saturating_add(misses);
             sums.saved = sums.saved.saturating_add(saved);
+            sums.bytes = sums.bytes.map(|it| it.saturating_add(written));
         })
     }
 
     /// Changes the sums while no other process does.
     pub(crate) fn revise(&self, change: impl FnOnce(&mut Statistics)) -> Result<()> {
-        let revised = self.directory.exclusively(|| {
-            let mut sums = self.statistics();
+        self.directory.revise_file(FILE, |text| {
+            let mut sums = Statistics::parse(text);
             change(&mut sums);
-            self.directory.write_file(FILE, &[sums.print().as_bytes()])
-        });
-        revised.unwrap_or(Ok(()))
+            sums.print()
+        })
     }
 }
 

@@ -15,6 +15,9 @@ use std::time::{Duration, SystemTime};
 /// The ending of the name of an entry; before it stands the hash of the key.
 const ENTRY: &str = ".entry";
 
+/// Files up to this many bytes are read: mapping and unmapping costs more than copying them.
+const SMALL: u64 = 32 << 10;
+
 /// How a [`Store`] behaves.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -70,25 +73,21 @@ impl Store {
     /// # Errors
     /// Why there is none: [`Miss`].
     pub fn get(&self, key: &Key) -> Result<Mapped, Miss> {
-        self.get_if(&entry_name(key), |found| found == key)
+        self.get_by_hash(key.hash())
     }
 
     /// [`Store::get`] of the key with this hash.
     ///
     /// # Errors
     /// Why there is none: [`Miss`].
-    pub fn get_by_hash(&self, hash: &Digest) -> Result<Mapped, Miss> {
-        self.get_if(&name_of(hash), |key| key.hash() == hash)
-    }
-
-    fn get_if(&self, name: &str, wanted: impl FnOnce(&Key) -> bool) -> Result<Mapped, Miss> {
-        let found = self.read(name)?;
-        if !wanted(&found.header.key) {
+    pub fn get_by_hash(&self, key: &Digest) -> Result<Mapped, Miss> {
+        let found = self.read(&name_of(key))?;
+        if found.header.key != *key {
             return Err(Miss::OtherKey);
         }
         self.check_payload(&found)?;
         directory::touch(&found.file);
-        Ok(Mapped { file: found.file, bytes: found.bytes, header: found.header })
+        Ok(Mapped { file: found.file, bytes: found.bytes, shared: found.shared, header: found.header })
     }
 
     /// Stores an entry, replacing what the key had; the least recently used entries make room.
@@ -121,8 +120,11 @@ impl Store {
     /// The file of this name with its header verified, and not yet its payload.
     pub(crate) fn read(&self, name: &str) -> Result<Found, Miss> {
         let (file, metadata) = self.directory.open_file(name)?;
-        let bytes = if self.directory.is_shared() {
-            let mut bytes = Vec::new();
+        let shared = self.directory.is_shared();
+        let bytes = if shared || metadata.len() <= SMALL {
+            // One byte more is asked for, so that one call of the system sees the end.
+            let len = usize::try_from(metadata.len().min(self.options.max_bytes)).unwrap_or(0);
+            let mut bytes = Vec::with_capacity(len.saturating_add(1));
             (&file).take(self.options.max_bytes).read_to_end(&mut bytes).map_err(Miss::Io)?;
             Bytes::Copied(bytes)
         } else {
@@ -132,7 +134,7 @@ impl Store {
             Bytes::Mapped(unsafe { Mmap::map(&file) }.map_err(Miss::Io)?)
         };
         let header = decode_header(&bytes, self.options.secret.as_ref())?;
-        Ok(Found { file, metadata, bytes, header })
+        Ok(Found { file, metadata, bytes, shared, header })
     }
 
     /// Verifies the payload of a file whose header is.
@@ -146,6 +148,7 @@ pub(crate) struct Found {
     file: File,
     pub metadata: Metadata,
     pub bytes: Bytes,
+    shared: bool,
     pub header: Header,
 }
 
@@ -154,7 +157,8 @@ pub(crate) struct Found {
 pub(crate) enum Bytes {
     /// Mapped, where nobody else may write the file.
     Mapped(Mmap),
-    /// Copied, so that what was verified is what is used.
+    /// Copied: where others may write the file, so that what was verified is what is used, and
+    /// where it is small.
     Copied(Vec<u8>),
 }
 
@@ -174,7 +178,8 @@ pub(crate) fn entry_name(key: &Key) -> String {
     name_of(key.hash())
 }
 
-fn name_of(hash: &Digest) -> String {
+/// The name of the file of the key with this hash.
+pub(crate) fn name_of(hash: &Digest) -> String {
     format!("{hash}{ENTRY}")
 }
 
@@ -190,11 +195,12 @@ pub(crate) fn is_entry_name(name: &str) -> bool {
 pub struct Mapped {
     file: File,
     bytes: Bytes,
+    shared: bool,
     header: Header,
 }
 
 impl Mapped {
-    /// The data; unless the directory is shared, it starts at a multiple of 64 bytes.
+    /// The data.
     pub fn data(&self) -> &[u8] {
         &self.bytes[self.header.data()]
     }
@@ -209,23 +215,18 @@ impl Mapped {
     /// `noexec`).
     pub fn executable(&self) -> Option<Mmap> {
         let code = self.header.code();
-        if code.is_empty() || matches!(self.bytes, Bytes::Copied(_)) {
+        if code.is_empty() || self.shared {
             return None;
         }
         let mut options = MmapOptions::new();
         options.offset(code.start as u64).len(code.len());
-        // SAFETY: As for the mapping that the entry was verified in: nobody edits the file, so
-        // that these pages are those.
+        // SAFETY: Only this user can write the file, and a store never edits it, so that these pages
+        // hold what was verified.
         unsafe { options.map_exec(&self.file) }.ok()
     }
 
     /// The time of writing.
     pub fn created(&self) -> SystemTime {
         self.header.created
-    }
-
-    /// The text of a note.
-    pub fn note(&self, name: &str) -> Option<&str> {
-        self.header.notes.iter().find(|it| it.0 == name).map(|it| &*it.1)
     }
 }

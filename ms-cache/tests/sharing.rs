@@ -22,7 +22,8 @@ fn code_is_mapped_by_pages() {
         store.put(&key("g"), &contents).expect("a writable directory");
         let mapped = store.get(&key("g")).expect("the entry just put");
         assert_eq!((mapped.data(), mapped.code()), (&b"data"[..], &code[..]));
-        assert_eq!((mapped.note("function"), mapped.note("other")), (Some("f"), None));
+        let entry = store.entries().expect("a readable directory").entries.remove(0);
+        assert_eq!((entry.note("function"), entry.note("other")), (Some("f"), None));
         match mapped.executable() {
             Some(pages) => {
                 assert_eq!(pages[..], code[..]);

@@ -68,7 +68,17 @@ impl<'a> Reader<'a> {
         usize::read(self).filter(|&it| it <= self.rest.len())
     }
 
+    #[inline]
     fn number(&mut self) -> Option<u64> {
+        let (&first, rest) = self.rest.split_first()?;
+        if first < 0x80 {
+            self.rest = rest;
+            return Some(u64::from(first));
+        }
+        self.long_number()
+    }
+
+    fn long_number(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.bytes(1)?[0];
@@ -184,16 +194,8 @@ fn write_sequence<T: Stored>(items: &[T], out: &mut Vec<u8>) {
     items.iter().for_each(|it| it.write(out));
 }
 
-fn read_sequence<T: Stored, C: Extend<T> + Default>(from: &mut Reader<'_>) -> Option<C> {
-    from.nested(|from| {
-        let len = from.len()?;
-        let mut all = C::default();
-        for _ in 0..len {
-            all.extend([T::read(from)?]);
-        }
-        Some(all)
-    })
-}
+/// How many elements are made room for before the first one is read: a length may be wrong.
+const MAX_ROOM: usize = 1 << 12;
 
 macro_rules! sequences {
     ($([$($size:tt)*] $ty:ty),*) => {$(
@@ -203,7 +205,14 @@ macro_rules! sequences {
             }
 
             fn read(from: &mut Reader<'_>) -> Option<Self> {
-                read_sequence(from)
+                from.nested(|from| {
+                    let len = from.len()?;
+                    let mut all = Self::with_capacity(len.min(MAX_ROOM));
+                    for _ in 0..len {
+                        all.push(T::read(from)?);
+                    }
+                    Some(all)
+                })
             }
 
             fn describe(types: &mut Description) -> String {

@@ -15,6 +15,7 @@ use crate::isa::Isa;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{Artifact, MachineCode};
 use ms_core::ir::Kernel;
+use rustc_hash::FxHasher;
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
@@ -83,19 +84,7 @@ fn refuse(why: &str) -> Error {
 
 /// A hash of a kernel that is the same in every process of one build.
 fn hash(kernel: &Kernel) -> u64 {
-    /// FNV-1a.
-    struct Fnv(u64);
-    impl Hasher for Fnv {
-        fn finish(&self) -> u64 {
-            self.0
-        }
-        fn write(&mut self, bytes: &[u8]) {
-            for &byte in bytes {
-                self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-            }
-        }
-    }
-    let mut state = Fnv(0xcbf2_9ce4_8422_2325);
+    let mut state = FxHasher::default();
     kernel.hash(&mut state);
     state.finish()
 }

@@ -1,7 +1,8 @@
 //! Graphs that can be called: compiled when they first are, once per content.
 
 use super::context::Precision;
-use super::disk::{Entry, Place, Site, Split};
+use super::disk::verifies;
+use super::place::{Entry, Making, Place, Site, Split};
 use super::report;
 use super::sized::Sized;
 use super::source::{Part, Source};
@@ -16,9 +17,8 @@ use crate::transform;
 use ms_cache::Digest;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// A graph and what it compiles to: itself, and its derivatives.
@@ -88,9 +88,8 @@ impl Compiled {
     /// # Errors
     /// As for [`Compiled::new`].
     pub fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
-        static MADE: Mutex<BTreeMap<Vec<u8>, Weak<Compiled>>> = Mutex::new(BTreeMap::new());
-        let bytes = canonical_bytes(&graph);
-        let mut key = bytes.clone();
+        static MADE: LazyLock<Mutex<FxHashMap<Vec<u8>, Weak<Compiled>>>> = LazyLock::new(Mutex::default);
+        let mut key = canonical_bytes(&graph);
         key.push(precision as u8);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Lines are no part of the content, and are told where running refuses.
@@ -98,7 +97,8 @@ impl Compiled {
         if let Some(known) = lock().get(&key).and_then(Weak::upgrade).filter(same_lines) {
             return Ok(known);
         }
-        let place = exec::backend().and_then(|it| Place::of(&graph, &bytes, &configuration(precision), &**it, site));
+        let bytes = &key[..key.len() - 1];
+        let place = exec::backend().and_then(|it| Place::of(&graph, bytes, making(precision, &**it), site));
         let made = match place {
             None => Self::new(&graph, precision)?,
             place => {
@@ -107,7 +107,10 @@ impl Compiled {
             }
         };
         let mut table = lock();
-        table.retain(|_, it| it.strong_count() > 0);
+        // What is gone is looked for whenever the table is full, so that each costs little.
+        if table.len() == table.capacity() {
+            table.retain(|_, it| it.strong_count() > 0);
+        }
         table.insert(key, Arc::downgrade(&made));
         Ok(made)
     }
@@ -257,10 +260,7 @@ impl Compiled {
             place.refused("an entry is ignored: its plan is of another graph");
             return None;
         }
-        if Place::verifies()
-            && !self.source.is_unknown()
-            && !self.is_reproduced(&found.entry, &found.artifact, &**backend)
-        {
+        if verifies() && !self.source.is_unknown() && !self.is_reproduced(&found.entry, &found.artifact, &**backend) {
             place.refused("an entry is not what compiling gives now; it is replaced");
             return None;
         }
@@ -355,13 +355,17 @@ fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
     inputs.iter().map(|it| it.array()).collect()
 }
 
-/// What decides, besides the graph and the backend, what a graph compiles to: parts of its key.
-pub(super) fn configuration(precision: Precision) -> [(&'static str, String); 3] {
-    [
-        ("precision", format!("{precision:?}")),
-        ("optimize", format!("{:?}", PassContext::default())),
-        ("lower", format!("{:?}", lower_options(precision))),
-    ]
+/// What decides, besides the graph, what it compiles to: made once for each precision.
+pub(super) fn making(precision: Precision, backend: &dyn Backend) -> &'static Making {
+    static MAKING: [OnceLock<Making>; 2] = [const { OnceLock::new() }; 2];
+    MAKING[precision as usize].get_or_init(|| {
+        let settings = [
+            ("precision", format!("{precision:?}")),
+            ("optimize", format!("{:?}", PassContext::default())),
+            ("lower", format!("{:?}", lower_options(precision))),
+        ];
+        Making::new(backend, settings)
+    })
 }
 
 fn lower_options(precision: Precision) -> LowerOptions {

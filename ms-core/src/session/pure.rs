@@ -2,13 +2,16 @@
 //! decide what is built (`#[jit(pure)]`) are not even traced in a later process of the same build.
 
 use super::build_id::build_id;
-use super::disk::{Disk, Site};
+use super::call::JitFn;
+use super::compiled::making;
+use super::context::Settings;
+use super::disk::Disk;
+use super::place::{Making, Notes};
 use super::type_key::TypeKey;
-use crate::stored::stored;
+use crate::stored::{Stored, stored};
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Name, Sink, Sizes, Visitor};
-use ms_cache::{Digest, Key, KeyBuilder};
-use std::fmt::Write as _;
+use ms_cache::{Digest, Key};
 use std::sync::Arc;
 
 /// What is kept of a function that was traced.
@@ -52,18 +55,20 @@ pub(super) struct PurePlace {
     pub key: Key,
     /// The parameters that the arguments show.
     pub parameters: Vec<Parameter>,
-    notes: Vec<(String, String)>,
+    making: &'static Making,
+    function: &'static JitFn,
+    /// The types of the tensors that the arguments show.
+    types: Vec<Type>,
 }
 
 impl PurePlace {
     /// The place of a call; nothing where no cache is asked for, and for arguments with symbolic
     /// sizes.
     pub fn of(
-        name: &str,
+        function: &'static JitFn,
         monomorph: TypeKey,
-        site: Site,
-        configuration: &[(&'static str, String)],
-        sign: impl Fn(&mut Sink<'_>),
+        settings: Settings,
+        sign: &dyn Fn(&mut Sink<'_>),
     ) -> Option<Self> {
         let disk = Disk::current()?;
         let mut shown = Shown::default();
@@ -71,29 +76,25 @@ impl PurePlace {
         if shown.symbolic {
             return None;
         }
-        let backend = crate::exec::backend()?;
-        let function = format!("{name} {} {:x} {}:{}", monomorph.name(), monomorph.bits(), site.file, site.line);
+        let making = making(settings.precision, &**crate::exec::backend()?);
+        let site = function.site();
+        let mut of = Vec::new();
+        for text in [function.name(), monomorph.name(), site.file] {
+            of.extend_from_slice(&text.len().to_le_bytes());
+            of.extend_from_slice(text.as_bytes());
+        }
+        [monomorph.bits(), u64::from(site.line)].iter().for_each(|it| of.extend_from_slice(&it.to_le_bytes()));
+        let settings = [settings.mode as u8, settings.load_elim as u8, u8::from(settings.share_graphs)];
         let words: Vec<u8> = shown.words.iter().flat_map(|it| it.to_le_bytes()).collect();
-        let settings = super::context::read(|it| format!("{:?}", (it.mode, it.load_elim, it.share_graphs)));
-        let key = KeyBuilder::new(super::disk::SCHEMA)
+        let key = (making.key.clone())
             .part("level", b"pure")
-            .part("build", build_id()?)
-            .part("function", function.as_bytes())
-            .part("settings", settings.as_bytes())
+            .part("build", build_id()?.as_bytes())
+            .part("function", &of)
+            .part("settings", &settings)
             .part("source", &site.source.to_le_bytes())
             .part("arguments", &words)
-            .part("target", backend.fingerprint().as_bytes());
-        let key = configuration.iter().fold(key, |key, (name, text)| key.part(name, text.as_bytes())).finish();
-        let mut notes = vec![
-            ("function".to_owned(), name.to_owned()),
-            ("level".to_owned(), "pure".to_owned()),
-            ("signature".to_owned(), shown.text),
-            ("target".to_owned(), backend.fingerprint()),
-            ("defined".to_owned(), format!("{}:{}", site.file, site.line)),
-            ("source".to_owned(), format!("{:016x}", site.source)),
-        ];
-        notes.extend(configuration.iter().map(|(name, text)| ((*name).to_owned(), text.clone())));
-        Some(Self { disk, key, parameters: shown.parameters, notes })
+            .finish();
+        Some(Self { disk, key, parameters: shown.parameters, making, function, types: shown.types })
     }
 
     /// What is kept of the function, if anything, with its parts in range.
@@ -107,9 +108,21 @@ impl PurePlace {
         fit.then_some(entry)
     }
 
-    /// Keeps it.
+    /// Keeps it; it is written in the background.
     pub fn put(self, entry: PureEntry) {
-        self.disk.clone().write(self.key, self.notes, entry);
+        let types: Vec<_> = self.types.iter().map(Type::to_string).collect();
+        let notes = Notes {
+            making: self.making,
+            signature: types.join(", "),
+            function: self.function.name().to_owned(),
+            site: Some(self.function.site()),
+            level: "pure",
+        };
+        ms_cache::in_background(move || {
+            let mut data = Vec::new();
+            entry.write(&mut data);
+            self.disk.put(&self.key, &notes.texts(), &data, &[]);
+        });
     }
 
     /// The position of a parameter among those that the arguments show.
@@ -133,7 +146,7 @@ struct Shown {
     tensors: Vec<usize>,
     parameters: Vec<Parameter>,
     /// The types of the tensors.
-    text: String,
+    types: Vec<Type>,
     symbolic: bool,
 }
 
@@ -174,10 +187,9 @@ impl Visitor for Shown {
             Some(first) => self.words.extend([Mark::SameTensor as u64, first as u64]),
             None => {
                 let ty = tensor.ty();
-                let separator = if self.text.is_empty() { "" } else { ", " };
-                let _ = write!(self.text, "{separator}{ty}");
                 self.words.push(Mark::Tensor as u64);
                 self.ty(&ty);
+                self.types.push(ty);
             }
         }
         self.tensors.push(tensor.identity());

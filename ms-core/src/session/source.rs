@@ -1,6 +1,6 @@
 //! Graphs that are made when they are asked for: expanded, differentiated, at sizes.
 
-use super::disk::Split;
+use super::place::Split;
 use super::report;
 use crate::effects::{float_status, has_float_status};
 use crate::error::{Code, Error, Result};

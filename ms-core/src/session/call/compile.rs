@@ -5,14 +5,13 @@ use super::super::context::Settings;
 use super::super::pure::PurePlace;
 use super::super::specialise::{self, Facts};
 use super::super::{functions, report};
-use super::restore::Stored;
 use super::version::{Parts, Source, Version};
-use super::{Call, JitReturn, in_compiled, run};
+use super::{Call, JitReturn, Sign, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};
 use crate::optimize::inline_all;
 use crate::tensor::{Tensor, with_created};
-use crate::trace::{Binding, Trace, Tracer, Tree, leaves, run_traced};
+use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, run_traced};
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
@@ -26,15 +25,30 @@ pub(super) struct Tracing {
     pub facts: Facts,
     /// Where the cache has what is traced.
     pub pure: Option<PurePlace>,
-    /// What it has there.
-    pub stored: Option<Stored>,
+}
+
+impl Tracing {
+    /// The trace of a call.
+    pub fn new(call: &Call, pure: Option<PurePlace>) -> Self {
+        let tracer = Tracer::new(call.function.name);
+        let tensors = call.signature.tensors();
+        tensors.iter().zip(call.signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
+        Self { tracer, path: None, facts: Facts::default(), pure }
+    }
+
+    /// Notes what messages tell of the arguments.
+    pub fn note(mut self, sign: Sign<'_>) -> Self {
+        sign(&mut Sink::new(&mut self.facts));
+        self.path = cell_path(self.tracer.id(), sign);
+        self
+    }
 }
 
 impl Call {
     /// Traces the body, compiles what it gives, and runs that.
     #[track_caller]
     pub(super) fn compile<R: JitReturn>(&mut self, tracing: Tracing, body: impl FnOnce(Option<Rc<str>>) -> R) -> R {
-        let Tracing { tracer, path, facts, pure, .. } = tracing;
+        let Tracing { tracer, path, facts, pure } = tracing;
         let start = Instant::now();
         let created = &self.function.created;
         let result = with_created(created, self.monomorph.bits(), || run_traced(&tracer, || body(path)));

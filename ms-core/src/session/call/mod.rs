@@ -8,8 +8,9 @@ mod version;
 pub use returns::{Entered, JitReturn};
 
 use super::context::{self, Mode, Settings};
-use super::disk::Site;
-use super::specialise::{Facts, Specialisation};
+use super::place::Site;
+use super::pure::PurePlace;
+use super::specialise::Specialisation;
 use super::type_key::TypeKey;
 use super::variation::{MANY_VERSIONS, warning};
 use crate::error::{Error, Result, in_call, raise, warn};
@@ -17,6 +18,7 @@ use crate::ops;
 use crate::tensor::{Created, DispatchMode, Tensor, dispatch_mode, with_created};
 use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, cell_path};
 use compile::Tracing;
+use restore::Stored;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -219,6 +221,8 @@ enum State {
     Graph(Box<GraphCall>, Option<Rc<str>>),
     /// A version exists.
     Ready(Arc<Version>),
+    /// The cache has what another process traced; taken once.
+    Stored(Option<Box<(PurePlace, Stored)>>),
     /// The body is traced.
     Trace(Box<Tracing>),
     /// The arguments do not fit what is declared of them; given out once.
@@ -259,19 +263,14 @@ impl Call {
         };
     }
 
-    /// Begins the trace of the body.
+    /// What another process traced, or the beginning of the trace of the body.
     fn trace(&self, sign: Sign<'_>) -> State {
-        let function = self.function;
-        function.warn_of_variation(self, sign);
-        let tracer = Tracer::new(function.name);
-        let tensors = self.signature.tensors();
-        tensors.iter().zip(self.signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
-        let mut facts = Facts::default();
-        sign(&mut Sink::new(&mut facts));
-        let path = cell_path(tracer.id(), sign);
-        let pure = self.place(sign);
-        let stored = pure.as_ref().and_then(|it| self.stored(it));
-        State::Trace(Box::new(Tracing { tracer, path, facts, pure, stored }))
+        self.function.warn_of_variation(self, sign);
+        let place = self.place(sign);
+        match place.as_ref().and_then(|it| self.stored(it)) {
+            Some(stored) => State::Stored(place.map(|it| Box::new((it, stored)))),
+            None => State::Trace(Box::new(Tracing::new(self, place).note(sign))),
+        }
     }
 
     /// The result of a version that exists already.
@@ -280,9 +279,16 @@ impl Call {
         let result = match &mut self.state {
             State::Ready(version) => run(version, &mut self.signature, self.donates),
             State::Graph(graph, _) => return graph.known(self.location).map(R::join),
-            State::Trace(_) => run(&*self.restore::<R>()?, &mut self.signature, self.donates),
+            State::Stored(found) => {
+                let (place, stored) = *found.take()?;
+                let Some(version) = self.restore::<R>(&place, stored) else {
+                    self.state = State::Trace(Box::new(Tracing::new(self, Some(place))));
+                    return None;
+                };
+                run(&version, &mut self.signature, self.donates)
+            }
             State::Refused(error) => return error.take().map(R::refuse),
-            State::Unknown | State::Eager | State::Inline(_) => return None,
+            State::Unknown | State::Eager | State::Inline(_) | State::Trace(_) => return None,
         };
         let (name, location) = (self.function.name, self.location);
         Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location)), R::join))
@@ -343,7 +349,9 @@ impl Call {
             State::Ready(version) => run(&version, &mut self.signature, self.donates)
                 .map_or_else(|error| R::refuse(in_compiled(error, name, location)), R::join),
             State::Trace(tracing) => self.compile(*tracing, body),
-            State::Unknown | State::Refused(_) => unreachable!("such a call ends before its body"),
+            State::Unknown | State::Stored(_) | State::Refused(_) => {
+                unreachable!("such a call ends before its body")
+            }
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Versions of pure functions that another process traced.
 
-use super::super::compiled::{Compiled, configuration};
-use super::super::disk::Place;
+use super::super::compiled::Compiled;
+use super::super::disk::verifies;
+use super::super::place::Place;
 use super::super::pure::{Input, PureEntry, PurePlace};
 use super::version::{Parts, Source, Version};
-use super::{Call, JitReturn, Sign, State};
+use super::{Call, JitReturn, Sign};
 use crate::error::{Code, Error, warn};
 use crate::tensor::{DispatchMode, Parameter, Tensor};
 use crate::trace::Tree;
@@ -19,18 +20,16 @@ pub(super) struct Stored {
 impl Call {
     /// Where the cache has the function, if it is pure.
     pub(super) fn place(&self, sign: Sign<'_>) -> Option<PurePlace> {
-        let function = self.function;
-        if !function.pure || self.mode == DispatchMode::Tape {
+        if !self.function.pure || self.mode == DispatchMode::Tape {
             return None;
         }
-        let configuration = configuration(self.settings.precision);
-        PurePlace::of(function.name, self.monomorph, function.site(), &configuration, sign)
+        PurePlace::of(self.function, self.monomorph, self.settings, sign)
     }
 
     /// What another process traced.
     pub(super) fn stored(&self, place: &PurePlace) -> Option<Stored> {
         // Who wants results to be verified wants them traced.
-        if Place::verifies() {
+        if verifies() {
             return None;
         }
         let entry = place.get(self.signature.tensors().len())?;
@@ -41,9 +40,8 @@ impl Call {
     }
 
     /// The version that another process traced, if its result can be made again.
-    pub(super) fn restore<R: JitReturn>(&mut self) -> Option<Arc<Version>> {
-        let State::Trace(tracing) = &mut self.state else { return None };
-        let (Stored { entry, compiled }, place) = (tracing.stored.take()?, tracing.pure.as_ref()?);
+    pub(super) fn restore<R: JitReturn>(&self, place: &PurePlace, stored: Stored) -> Option<Arc<Version>> {
+        let Stored { entry, compiled } = stored;
         let slot = |at: &usize| place.parameters[*at].clone();
         let (mut words, mut left) = (entry.template.iter().copied(), entry.results);
         let mut next = || {
@@ -78,7 +76,7 @@ impl Call {
         let writes: Option<Vec<usize>> = parts.writes.iter().map(|it| place.position(it)).collect();
         let (Some(inputs), Some(writes), Some(key)) = (inputs, writes, parts.compiled.key()) else { return };
         let compiled = key.as_bytes().to_vec();
-        if Place::verifies() && place.get(usize::MAX).is_some_and(|it| it.compiled != compiled) {
+        if verifies() && place.get(usize::MAX).is_some_and(|it| it.compiled != compiled) {
             let message = "a function is declared pure and is now traced to another graph than before";
             warn(Error::new(Code::Cache, message).help("remove `pure`, or pass what it reads as an argument"));
         }

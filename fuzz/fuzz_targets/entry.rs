@@ -1,4 +1,4 @@
-//! Any bytes as the file of an entry: `cargo fuzz run entry` (nightly).
+//! Any bytes as the file of an entry of the compile cache.
 
 #![no_main]
 
