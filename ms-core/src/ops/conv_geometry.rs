@@ -1,22 +1,18 @@
 //! The sizes of a convolution, and the walk over its products that its three ops share.
 
 use super::rules::may_equal;
-use super::window::{Spatial, Window, spatial};
+use super::window::Window;
+use super::window_runs::Windows;
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Attrs, Dim, Dims, IntoDims, Shape, Type};
 
-/// The sizes of one convolution, with three spatial axes.
+/// The sizes of one convolution.
 pub(super) struct Geometry {
     pub input_shape: Shape,
     pub weight_shape: Shape,
     pub output_shape: Shape,
     groups: usize,
-    input: Spatial,
-    kernel: Spatial,
-    output: Spatial,
-    stride: Spatial,
-    dilation: Spatial,
-    before: Spatial,
+    windows: Windows,
 }
 
 /// A run of outputs to which one weight carries evenly spaced inputs.
@@ -68,20 +64,13 @@ pub(super) fn check_gradient(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[D
 
 impl Geometry {
     pub fn new(attrs: &Attrs, x: &Type, input: &[usize], weight: &[usize]) -> Result<Self> {
-        let (window, groups) = (Window::of(attrs, 0), attrs.int(4) as usize);
         let output = output_dims(attrs, x, &input.into_dims(), &weight.into_dims())?;
         let output_shape: Shape = output.iter().map(|it| it.as_const().expect("the operands are constant")).collect();
-        let counts = &output_shape[2..];
         Ok(Self {
             input_shape: input.into(),
             weight_shape: weight.into(),
-            groups,
-            input: spatial(&input[2..], 1),
-            kernel: spatial(&weight[2..], 1),
-            output: spatial(counts, 1),
-            stride: spatial(&window.stride, 1),
-            dilation: spatial(&window.dilation, 1),
-            before: spatial(&window.before, 0),
+            groups: attrs.int(4) as usize,
+            windows: Windows::new(attrs, 0, &input[2..], &weight[2..], &output_shape[2..]),
             output_shape,
         })
     }
@@ -104,8 +93,8 @@ impl Geometry {
     /// Visits every pair of an output row and a weight that reaches it.
     pub fn rows(&self, mut visit: impl FnMut(Row)) {
         let (channels, per_group) = (self.weight_shape[1], self.weight_shape[0] / self.groups);
-        let size = |it: &Spatial| it.iter().product::<usize>();
-        let (plane, taps, out_plane) = (size(&self.input), size(&self.kernel), size(&self.output));
+        let (plane, taps, out_plane) = (self.windows.input_len(), self.windows.taps(), self.windows.output_len());
+        let runs = self.windows.runs();
         for batch in 0..self.input_shape[0] {
             for out_channel in 0..self.weight_shape[0] {
                 let output = (batch * self.weight_shape[0] + out_channel) * out_plane;
@@ -113,51 +102,17 @@ impl Geometry {
                     let in_channel = out_channel / per_group * channels + channel;
                     let input = (batch * self.input_shape[1] + in_channel) * plane;
                     let weight = (out_channel * channels + channel) * taps;
-                    self.plane_rows(Row { output, input, weight, count: 0, step: self.stride[2] }, &mut visit);
+                    runs.iter().for_each(|run| {
+                        visit(Row {
+                            output: output + run.window,
+                            input: input + run.element,
+                            weight: weight + run.tap,
+                            count: run.len,
+                            step: self.windows.step(),
+                        });
+                    });
                 }
             }
         }
-    }
-
-    /// Visits the rows of one plane, whose places are relative to `base`.
-    fn plane_rows(&self, base: Row, visit: &mut impl FnMut(Row)) {
-        for tap0 in 0..self.kernel[0] {
-            for tap1 in 0..self.kernel[1] {
-                for tap2 in 0..self.kernel[2] {
-                    let weight = base.weight + (tap0 * self.kernel[1] + tap1) * self.kernel[2] + tap2;
-                    let inside = self.inside(2, tap2);
-                    if inside.is_empty() {
-                        continue;
-                    }
-                    let column = self.place(2, tap2, inside.start);
-                    for at0 in self.inside(0, tap0) {
-                        for at1 in self.inside(1, tap1) {
-                            let line = self.place(0, tap0, at0) * self.input[1] + self.place(1, tap1, at1);
-                            let out_line = at0 * self.output[1] + at1;
-                            visit(Row {
-                                output: base.output + out_line * self.output[2] + inside.start,
-                                input: base.input + line * self.input[2] + column,
-                                weight,
-                                count: inside.len(),
-                                step: base.step,
-                            });
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    /// The windows along an axis whose tap lies on an element, not on padding.
-    fn inside(&self, axis: usize, tap: usize) -> std::ops::Range<usize> {
-        let (offset, stride) = (tap * self.dilation[axis], self.stride[axis]);
-        let first = self.before[axis].saturating_sub(offset).div_ceil(stride);
-        let end = (self.input[axis] + self.before[axis]).saturating_sub(offset).div_ceil(stride);
-        first..end.min(self.output[axis]).max(first)
-    }
-
-    /// The element on which the tap of a window lies.
-    fn place(&self, axis: usize, tap: usize, window: usize) -> usize {
-        window * self.stride[axis] + tap * self.dilation[axis] - self.before[axis]
     }
 }

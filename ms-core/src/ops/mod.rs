@@ -53,6 +53,7 @@ mod triangle;
 #[cfg(test)]
 mod view_tests;
 mod window;
+mod window_runs;
 
 macro_rules! primitives {
     ($($module:ident :: { $($def:ident),* $(,)? };)*) => {
@@ -147,6 +148,7 @@ pub use statistics::*;
 pub use text::parse_graph;
 pub use triangle::{diag, masked_fill, tril, triu};
 pub use window::{PerAxis, Window};
+pub use window_runs::{Run, Windows};
 
 use crate::tensor::Op;
 use std::sync::OnceLock;

@@ -24,20 +24,34 @@ impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args
     }
 
     fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
-        let mut call = self.function.begin(type_key(&self.f), |sink| {
-            self.f.sign(sink);
-            Args::visit(arguments, sink);
-        });
-        if let Some(result) = call.cached() {
-            return result;
+        let sign = |sink: &mut Sink<'_>| self.f.sign(sink);
+        call_compiled::<Args, _>(self.function, type_key(&self.f), sign, arguments, |it| self.f.invoke(it))
+    }
+}
+
+/// Calls `function`, whose body is `body`; `sign` shows what decides what is built, besides the
+/// arguments.
+#[track_caller]
+pub(super) fn call_compiled<Args: TracedArguments, R: JitReturn>(
+    function: &'static JitFn,
+    key: TypeKey,
+    sign: impl Fn(&mut Sink<'_>),
+    arguments: Args::Refs<'_>,
+    body: impl Fn(Args::Refs<'_>) -> R,
+) -> R {
+    let mut call = function.begin(key, |sink| {
+        sign(sink);
+        Args::visit(arguments, sink);
+    });
+    if let Some(result) = call.cached() {
+        return result;
+    }
+    match call.tracer() {
+        Some(tracer) => {
+            let mut next = |_: usize, it: &Tensor| tracer.value(it).or_raise();
+            Args::enter(arguments, &mut next, |arguments| call.finish(|| body(arguments)))
         }
-        match call.tracer() {
-            Some(tracer) => {
-                let mut next = |_: usize, it: &Tensor| tracer.value(it).or_raise();
-                Args::enter(arguments, &mut next, |arguments| call.finish(|| self.f.invoke(arguments)))
-            }
-            None => call.finish(|| self.f.invoke(arguments)),
-        }
+        None => call.finish(|| body(arguments)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::differentiable::{Differentiable, Gradients, Wrt};
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Arguments, At, Nth, Tree};
+use crate::trace::{Arguments, At, Nth, Tree, tuples_of};
 
 /// A choice among the arguments `Args` of a function and the parameters that it reads:
 /// [`At<I>`](At) for the argument of position `I`, [`All`] for all arguments, a [`Parameter`] or
@@ -162,12 +162,4 @@ macro_rules! tuples {
     )*};
 }
 
-tuples! {
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, F 5);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-}
+tuples_of!(tuples);

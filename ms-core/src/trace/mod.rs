@@ -11,6 +11,7 @@ mod paths;
 mod region;
 mod signature;
 mod tracer;
+mod tuples;
 
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
 pub use callable::{Apply, Callable, Invoke, Marked, Marks};
@@ -29,6 +30,8 @@ pub use signature::{Pooled, Signature};
 pub use tracer::{
     Binding, GraphCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,
 };
+
+pub(crate) use tuples::tuples_of;
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Tensor, Type};

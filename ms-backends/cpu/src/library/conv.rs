@@ -1,11 +1,11 @@
 //! Convolution and its gradients: windows laid out as columns of a matrix, and products.
 
 use super::elements;
-use super::window::{Run, Windows};
 use crate::product::{Gemm, Matrix, Shared};
 use crate::threads;
+use ms_core::ops::{Run, Windows};
 use ms_core::tensor::{Array, Attrs, Element};
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Range};
 
 /// Images per chunk of a region at most, so that partial sums of gradients stay few. Chunks
 /// depend on the shape alone.
@@ -45,11 +45,33 @@ impl Conv {
         (self.channels * self.windows.input_len(), self.outputs * self.windows.output_len())
     }
 
-    /// The images of chunk `i`, of so many chunks.
-    fn chunks(&self) -> (usize, impl Fn(usize) -> std::ops::Range<usize> + Sync + use<>) {
-        let batch = self.batch;
-        let per_chunk = batch.div_ceil(MAX_CHUNKS).max(1);
-        (batch.div_ceil(per_chunk), move |i| i * per_chunk..((i + 1) * per_chunk).min(batch))
+    /// The weights of the group that an image is of.
+    fn weights(&self, image: usize) -> Range<usize> {
+        let len = self.outputs * self.filter_len();
+        let first = image % self.groups * len;
+        first..first + len
+    }
+
+    /// Images of one chunk.
+    fn per_chunk(&self) -> usize {
+        self.batch.div_ceil(MAX_CHUNKS).max(1)
+    }
+
+    fn chunks(&self) -> usize {
+        self.batch.div_ceil(self.per_chunk())
+    }
+
+    /// Runs `f` on every group of every image, numbered one after the other, with its chunk and
+    /// room for a matrix of columns.
+    fn for_each_image<T: Copy + Default>(&self, f: impl Fn(usize, usize, &mut [T]) + Sync) {
+        let per_chunk = self.per_chunk();
+        threads::for_each(self.chunks(), self.nanos(), |chunk| {
+            let mut columns = vec![T::default(); self.filter_len() * self.windows.output_len()];
+            let images = chunk * per_chunk..((chunk + 1) * per_chunk).min(self.batch);
+            for image in images.start * self.groups..images.end * self.groups {
+                f(chunk, image, &mut columns);
+            }
+        });
     }
 
     /// Estimated nanoseconds of the whole convolution.
@@ -121,23 +143,18 @@ pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T]
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
-    let (chunks, images) = conv.chunks();
-    threads::for_each(chunks, conv.nanos(), |chunk| {
-        let mut columns = vec![T::default(); filter * points];
-        for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
-            conv.columns(&runs, &x[image * input_len..][..input_len], &mut columns);
-            let w = &w[image % conv.groups * conv.outputs * filter..][..conv.outputs * filter];
-            // SAFETY: each image has its own part of the result; the operands are as large as
-            // the sizes say.
-            unsafe {
-                T::gemm(
-                    [conv.outputs, filter, points],
-                    Matrix::dense(out.get().add(image * output_len), points),
-                    false,
-                    Matrix::dense(w.as_ptr(), filter),
-                    Matrix::dense(columns.as_ptr(), points),
-                );
-            }
+    conv.for_each_image(|_, image, columns| {
+        conv.columns(&runs, &x[image * input_len..][..input_len], columns);
+        // SAFETY: each image has its own part of the result; the operands are as large as the
+        // sizes say.
+        unsafe {
+            T::gemm(
+                [conv.outputs, filter, points],
+                Matrix::dense(out.get().add(image * output_len), points),
+                false,
+                Matrix::dense(w[conv.weights(image)].as_ptr(), filter),
+                Matrix::dense(columns.as_ptr(), points),
+            );
         }
     });
 }
@@ -153,27 +170,22 @@ pub fn input_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array]
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
-    let (chunks, images) = conv.chunks();
-    threads::for_each(chunks, conv.nanos(), |chunk| {
-        let mut columns = vec![T::default(); filter * points];
-        for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
-            let g = &g[image * output_len..][..output_len];
-            let w = &w[image % conv.groups * conv.outputs * filter..][..conv.outputs * filter];
-            // SAFETY: each image has its own part of the result; the operands are as large as
-            // the sizes say.
-            let image = unsafe {
-                T::gemm(
-                    [filter, conv.outputs, points],
-                    Matrix::dense(columns.as_mut_ptr(), points),
-                    false,
-                    Matrix::dense(w.as_ptr(), filter).transposed(),
-                    Matrix::dense(g.as_ptr(), points),
-                );
-                std::slice::from_raw_parts_mut(out.get().add(image * input_len), input_len)
-            };
-            image.fill(T::default());
-            conv.add_columns(&runs, &columns, image);
-        }
+    conv.for_each_image(|_, image, columns| {
+        let g = &g[image * output_len..][..output_len];
+        // SAFETY: each image has its own part of the result; the operands are as large as the
+        // sizes say.
+        let to = unsafe {
+            T::gemm(
+                [filter, conv.outputs, points],
+                Matrix::dense(columns.as_mut_ptr(), points),
+                false,
+                Matrix::dense(w[conv.weights(image)].as_ptr(), filter).transposed(),
+                Matrix::dense(g.as_ptr(), points),
+            );
+            std::slice::from_raw_parts_mut(out.get().add(image * input_len), input_len)
+        };
+        to.fill(T::default());
+        conv.add_columns(&runs, columns, to);
     });
 }
 
@@ -188,26 +200,22 @@ pub fn weight_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array
         return;
     }
     let runs = conv.windows.runs();
-    let (chunks, images) = conv.chunks();
     // A sum per chunk, added up in order: the result does not depend on who ran which.
-    let mut sums = vec![T::default(); chunks * out.len()];
+    let mut sums = vec![T::default(); conv.chunks() * out.len()];
     let shared = Shared::new(sums.as_mut_ptr());
     let len = out.len();
-    threads::for_each(chunks, conv.nanos(), |chunk| {
-        let mut columns = vec![T::default(); filter * points];
-        for image in images(chunk).flat_map(|it| it * conv.groups..(it + 1) * conv.groups) {
-            conv.columns(&runs, &x[image * input_len..][..input_len], &mut columns);
-            let at = chunk * len + image % conv.groups * conv.outputs * filter;
-            // SAFETY: each chunk has its own sum; the operands are as large as the sizes say.
-            unsafe {
-                T::gemm(
-                    [conv.outputs, points, filter],
-                    Matrix::dense(shared.get().add(at), filter),
-                    true,
-                    Matrix::dense(g[image * output_len..].as_ptr(), points),
-                    Matrix::dense(columns.as_ptr(), points).transposed(),
-                );
-            }
+    conv.for_each_image(|chunk, image, columns| {
+        conv.columns(&runs, &x[image * input_len..][..input_len], columns);
+        let at = chunk * len + conv.weights(image).start;
+        // SAFETY: each chunk has its own sum; the operands are as large as the sizes say.
+        unsafe {
+            T::gemm(
+                [conv.outputs, points, filter],
+                Matrix::dense(shared.get().add(at), filter),
+                true,
+                Matrix::dense(g[image * output_len..].as_ptr(), points),
+                Matrix::dense(columns.as_ptr(), points).transposed(),
+            );
         }
     });
     for sum in sums.chunks_exact(len) {

@@ -7,7 +7,6 @@ mod index;
 mod pool;
 #[cfg(test)]
 mod tests;
-mod window;
 
 use crate::interp::number::Number;
 use crate::product::Gemm;

@@ -1,10 +1,10 @@
 //! Pooling by the largest element of a window, and its gradient.
 
 use super::elements;
-use super::window::{Run, Windows};
 use crate::interp::number::Number;
 use crate::product::Shared;
 use crate::threads;
+use ms_core::ops::{Run, Windows};
 use ms_core::tensor::{Array, Attrs, Element};
 use std::ops::{AddAssign, Range};
 

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Name, Sink, Visitor};
+use crate::trace::{Name, Sink, Visitor, tuples_of};
 
 /// The axes over which the tensors of a structure are mapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,16 +92,7 @@ macro_rules! tuples {
     )*};
 }
 
-tuples! {
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, F 5);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
-}
+tuples_of!(tuples);
 
 /// A part of a structure; tensors and parameters by their positions.
 #[derive(Clone, Debug)]

@@ -9,9 +9,9 @@ pub use ensemble::{Member, vmap_cells};
 use super::anew;
 use super::call::{JitFn, JitReturn};
 use super::context;
-use super::jit::site;
+use super::jit::{call_compiled, site};
 use super::type_key::type_key;
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, Result};
 use crate::ops::{self, Lane, VMAP};
 use crate::tensor::{Attrs, Dim, Parameter, Tensor, Type};
 use crate::trace::{Arg, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, run_nested};
@@ -108,21 +108,8 @@ where
         let Some(function) = self.function.filter(|_| context::read(|it| it.jit)) else {
             return anew::call_anew::<Args, F::Output>("vmap", arguments, here);
         };
-        let sign = |sink: &mut Sink<'_>| {
-            <Self as Transform<Args>>::sign(self, sink);
-            Args::visit(arguments, sink);
-        };
-        let mut call = function.begin(type_key(&self.f), sign);
-        if let Some(result) = call.cached() {
-            return result;
-        }
-        match call.tracer() {
-            Some(tracer) => {
-                let mut next = |_: usize, it: &Tensor| tracer.value(it).or_raise();
-                Args::enter(arguments, &mut next, |arguments| call.finish(|| here(arguments)))
-            }
-            None => call.finish(|| here(arguments)),
-        }
+        let sign = |sink: &mut Sink<'_>| <Self as Transform<Args>>::sign(self, sink);
+        call_compiled::<Args, _>(function, type_key(&self.f), sign, arguments, here)
     }
 }
 

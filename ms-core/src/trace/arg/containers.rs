@@ -2,6 +2,7 @@
 
 use super::{Arg, Name, Sink, Tree};
 use crate::tensor::Tensor;
+use crate::trace::tuples_of;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::hash::BuildHasher;
@@ -247,17 +248,4 @@ macro_rules! tuples {
     )*};
 }
 
-tuples! {
-    (A 0);
-    (A 0, B 1);
-    (A 0, B 1, C 2);
-    (A 0, B 1, C 2, D 3);
-    (A 0, B 1, C 2, D 3, E 4);
-    (A 0, B 1, C 2, D 3, E 4, F 5);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10);
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
-}
+tuples_of!(tuples);

@@ -3,6 +3,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
+use crate::trace::tuples_of;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -225,7 +226,7 @@ impl<T: FromValue> FromValue for BTreeMap<String, T> {
 }
 
 macro_rules! tuples {
-    ($(($($t:ident $i:tt),*) $n:literal;)*) => {$(
+    ($(($($t:ident $i:tt),*);)*) => {$(
         impl<$($t: Structure),*> Structure for ($($t,)*) {
             fn value(&self) -> Value {
                 Value::Tuple(vec![$(self.$i.value()),*])
@@ -233,26 +234,14 @@ macro_rules! tuples {
         }
         impl<$($t: FromValue),*> FromValue for ($($t,)*) {
             fn from_value(value: Value) -> Option<Self> {
-                match value {
-                    Value::Tuple(parts) if parts.len() == $n => {
-                        let mut _parts = parts.into_iter();
-                        Some(($($t::from_value(_parts.next()?)?,)*))
-                    }
-                    _ => None,
-                }
+                let Value::Tuple(parts) = value else { return None };
+                let mut parts = parts.into_iter();
+                let tuple = ($($t::from_value(parts.next()?)?,)*);
+                parts.next().is_none().then_some(tuple)
             }
         }
     )*};
 }
 
-tuples! {
-    () 0;
-    (A 0) 1;
-    (A 0, B 1) 2;
-    (A 0, B 1, C 2) 3;
-    (A 0, B 1, C 2, D 3) 4;
-    (A 0, B 1, C 2, D 3, E 4) 5;
-    (A 0, B 1, C 2, D 3, E 4, F 5) 6;
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6) 7;
-    (A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7) 8;
-}
+tuples! { (); }
+tuples_of!(tuples);

@@ -1,42 +1,35 @@
-//! Windows along spatial axes, as attributes describe them.
+//! What lies under the windows of a convolution or of pooling.
 
-use ms_core::tensor::Attrs;
+use super::window::{Spatial, Window, spatial};
+use crate::tensor::Attrs;
 use std::ops::Range;
 
-/// Three spatial axes; shorter lists are filled up in front.
-pub type Spatial = [usize; 3];
-
-/// A list of spatial axes filled up in front to three.
-pub fn spatial(list: &[usize], fill: usize) -> Spatial {
-    let mut out = [fill; 3];
-    out[3 - list.len()..].copy_from_slice(list);
-    out
-}
-
-/// How windows lie over an input: `output` windows of `kernel` taps along each axis.
+/// How windows lie over an input: `output` windows of `kernel` taps along each of three axes, of
+/// which those that a tensor does not have are of size one.
 #[derive(Clone, Copy)]
 pub struct Windows {
     /// Sizes of the input.
-    pub input: Spatial,
+    input: Spatial,
     /// Taps of a window.
-    pub kernel: Spatial,
+    kernel: Spatial,
     /// Numbers of windows.
-    pub output: Spatial,
+    output: Spatial,
     stride: Spatial,
     dilation: Spatial,
     before: Spatial,
 }
 
 impl Windows {
-    /// The windows whose stride, dilation and padding before are attributes `at..at + 3`.
+    /// The windows that attributes `at..at + 4` describe, see [`Window`], at sizes that fit each other.
     pub fn new(attrs: &Attrs, at: usize, input: &[usize], kernel: &[usize], output: &[usize]) -> Self {
+        let window = Window::of(attrs, at);
         Self {
             input: spatial(input, 1),
             kernel: spatial(kernel, 1),
             output: spatial(output, 1),
-            stride: spatial(&attrs.sizes(at), 1),
-            dilation: spatial(&attrs.sizes(at + 1), 1),
-            before: spatial(&attrs.sizes(at + 2), 0),
+            stride: spatial(&window.stride, 1),
+            dilation: spatial(&window.dilation, 1),
+            before: spatial(&window.before, 0),
         }
     }
 
