@@ -265,6 +265,79 @@ fn exits_of_the_host_out_of_loops_that_tensors_end() {
     }
 }
 
+/// A decision of the host whose type the text does not show.
+fn is_odd(n: usize) -> bool {
+    n % 2 == 1
+}
+
+/// Loops of the host inside one that a tensor may have left, with jumps past them.
+#[jit]
+fn past_host_loops(x: &Tensor, n: usize) -> Tensor {
+    let mut x = x.clone();
+    'all: for i in 0..3 {
+        if x > 20.0 {
+            break;
+        }
+        x += 1.0;
+        let mut rounds = 0;
+        let found = 'inner: loop {
+            if rounds >= 2 {
+                break 2.0;
+            }
+            rounds += 1;
+            x = x * 2.0;
+            if is_odd(n) {
+                break 'inner 3.0;
+            }
+            if is_odd(i + n / 2) {
+                continue 'all;
+            }
+            if is_odd(n / 4) {
+                break 'all;
+            }
+        };
+        x += found;
+    }
+    x
+}
+
+#[test]
+fn jumps_past_loops_of_the_host() {
+    let native = |mut x: f32, n: usize| {
+        'all: for i in 0..3 {
+            if x > 20.0 {
+                break;
+            }
+            x += 1.0;
+            let mut rounds = 0;
+            let found = 'inner: loop {
+                if rounds >= 2 {
+                    break 2.0;
+                }
+                rounds += 1;
+                x *= 2.0;
+                if is_odd(n) {
+                    break 'inner 3.0;
+                }
+                if is_odd(i + n / 2) {
+                    continue 'all;
+                }
+                if is_odd(n / 4) {
+                    break 'all;
+                }
+            };
+            x += found;
+        }
+        x
+    };
+    for x in [0.0, 5.0, 30.0] {
+        for n in 0..8 {
+            let want = [native(x, n) as f64];
+            check("past_host_loops", |it| vec![past_host_loops(&it[0], n)], &scalars(&[x]), &[&want]);
+        }
+    }
+}
+
 #[jit]
 fn block_with_a_value(x: &Tensor, y: &Tensor) -> Tensor {
     let mut n = Tensor::scalar(1.0f32);

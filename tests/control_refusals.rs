@@ -71,6 +71,17 @@ fn host_values_that_tensors_change_are_refused() {
         state.1
     }
     #[jit]
+    fn behind_a_block(x: &Tensor) -> Tensor {
+        let mut s = 0.0;
+        'block: {
+            if x > 1.0 {
+                s = 1.0;
+                break 'block;
+            }
+        }
+        x * s
+    }
+    #[jit]
     fn of_a_map(x: &Tensor) -> Tensor {
         let mut state = BTreeMap::from([("sum".to_owned(), (x.clone(), 3))]);
         if x > 1.0 {
@@ -83,6 +94,7 @@ fn host_values_that_tensors_change_are_refused() {
     check(&[
         ("seen", seen, Code::HostChange, &["`i`", "i32"]),
         ("one_arm", one_arm, Code::HostChange, &["`s`", "f64"]),
+        ("behind_a_block", behind_a_block, Code::HostChange, &["`s`", "f64"]),
         ("skipped", skipped, Code::HostChange, &["`i`"]),
         ("grows", grows, Code::HostChange, &["`all`"]),
         ("of_a_map", of_a_map, Code::TypeChange, &["`state[\"sum\"][0]`", "f32[1, 1]"]),

@@ -37,6 +37,8 @@ struct Name {
     known: Known,
     mutability: Mutability,
     deferred: bool,
+    /// It is a shared reference for certain.
+    shared: bool,
 }
 
 /// Local names and what is known of them, innermost scope last.
@@ -68,6 +70,9 @@ impl Scopes {
     pub fn declare_as(&mut self, pat: &Pat, init: Option<&Expr>) {
         let known = init.map_or(Known::Nothing, |it| self.known(it));
         self.bind(pat, known, init.is_some_and(is_mutable_reference));
+        if matches!((pat, init), (Pat::Ident(_), Some(Expr::Reference(it))) if it.mutability.is_none()) {
+            self.share();
+        }
         if init.is_none()
             && let Some(last) = self.names.last_mut()
         {
@@ -83,7 +88,20 @@ impl Scopes {
 
     /// Declares a name that is no pattern.
     pub fn declare_name(&mut self, name: &str, mutability: Mutability) {
-        self.names.push(Name { name: name.to_owned(), known: Known::Nothing, mutability, deferred: false });
+        self.names.push(Name {
+            name: name.to_owned(),
+            known: Known::Nothing,
+            mutability,
+            deferred: false,
+            shared: false,
+        });
+    }
+
+    /// The last name is a shared reference.
+    fn share(&mut self) {
+        if let Some(last) = self.names.last_mut() {
+            last.shared = true;
+        }
     }
 
     fn bind(&mut self, pat: &Pat, known: Known, refers: bool) {
@@ -95,7 +113,8 @@ impl Scopes {
                     (None, Some(_)) => Mutability::Variable,
                     _ => Mutability::Fixed,
                 };
-                self.names.push(Name { name: it.ident.to_string(), known, mutability, deferred: false });
+                let name = it.ident.to_string();
+                self.names.push(Name { name, known, mutability, deferred: false, shared: false });
                 if let Some((_, inner)) = &it.subpat {
                     self.bind(inner, known, refers);
                 }
@@ -103,6 +122,9 @@ impl Scopes {
             Pat::Type(it) => {
                 let refers = matches!(&*it.ty, Type::Reference(it) if it.mutability.is_some());
                 self.bind(&it.pat, known_type(&it.ty), refers);
+                if !refers && matches!((&*it.pat, &*it.ty), (Pat::Ident(_), Type::Reference(_))) {
+                    self.share();
+                }
             }
             Pat::Guard(it) => self.bind(&it.pat, known, refers),
             Pat::Paren(it) => self.bind(&it.pat, known, refers),
@@ -163,6 +185,11 @@ impl Scopes {
         self.find(name).is_some_and(|it| it.deferred)
     }
 
+    /// Whether the local of this name is a shared reference for certain.
+    pub fn is_shared(&self, name: &str) -> bool {
+        self.find(name).is_some_and(|it| it.shared)
+    }
+
     /// Whether what the local of this name stands for can change.
     pub fn mutability(&self, name: &str) -> Mutability {
         self.find(name).map_or(Mutability::Fixed, |it| it.mutability)
@@ -194,6 +221,11 @@ impl Scopes {
                 let asks = ASKS.iter().any(|name| it.method == name);
                 asks || (!is_open(expr) && self.is_host(&it.receiver) && it.args.iter().all(|it| self.is_host(it)))
             }
+            // A copy that an arm takes.
+            Expr::Call(it) => match (&*it.func, it.args.first()) {
+                (Expr::Path(path), Some(value)) => is_copy(&path.path) && self.is_host(value),
+                _ => false,
+            },
             Expr::Macro(it) => ["matches", "cfg", "format"].iter().any(|name| it.mac.path.is_ident(name)),
             _ => false,
         }
@@ -223,6 +255,12 @@ impl Scopes {
     pub fn is_settled(&self, expr: &Expr) -> bool {
         self.is_host(expr) || is_open(expr)
     }
+}
+
+/// Whether the path is that of the function by which arms take copies.
+fn is_copy(path: &syn::Path) -> bool {
+    let mut names = path.segments.iter().rev().map(|it| &it.ident);
+    names.next().is_some_and(|it| it == "copy") && names.next().is_some_and(|it| it == "__rt")
 }
 
 /// Whether the value is a `&mut`, as far as the text says.
@@ -372,7 +410,19 @@ mod tests {
 
     #[test]
     fn host_values_are_seen_from_the_text() {
-        for text in ["3", "n", "n + 1", "-n", "x.len()", "y as usize", "n.pow(2)", "v[0].is_some()", "(n, 1).0", "!n"] {
+        for text in [
+            "::ms::__rt::copy(&n)",
+            "3",
+            "n",
+            "n + 1",
+            "-n",
+            "x.len()",
+            "y as usize",
+            "n.pow(2)",
+            "v[0].is_some()",
+            "(n, 1).0",
+            "!n",
+        ] {
             check(text, true, false);
         }
         for text in ["x", "x + 1", "f(n)", "y", "self.n", "n.map(f)", "x.sum()", "{ n }"] {

@@ -9,7 +9,6 @@ use super::places::{self, Place};
 use crate::resolve::Mutability;
 use proc_macro2::Span;
 use quote::ToTokens;
-use std::collections::BTreeSet;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprIf, Stmt, parse_quote};
@@ -41,12 +40,7 @@ impl Rewriter<'_> {
                 _ => Use::Value(None),
             };
             let before = self.context.jumps();
-            let rest = if moves::mentions(&stmts[i].to_token_stream(), &["while", "for", "loop"]) {
-                moves::mentioned(stmts[i + 1..].iter().map(ToTokens::to_token_stream))
-            } else {
-                BTreeSet::new()
-            };
-            self.rests.push(rest);
+            self.rests.push(moves::mentioned(stmts[i + 1..].iter().map(ToTokens::to_token_stream)));
             self.visit_stmt_mut(&mut stmts[i]);
             self.rests.pop();
             i += 1;
@@ -91,6 +85,8 @@ impl Rewriter<'_> {
             self.mark_passing(&mut places, used);
         }
         let (label, tail) = (self.label("rest"), tail(&rest));
+        let needed = self.needed(&rest.to_token_stream(), &places);
+        moves::copy(&mut rest, needed, &self.scopes, self.rt);
         self.context.push_arm(label.clone());
         self.scoped(|this| this.statements(&mut rest.stmts, used));
         let flows = self.context.pop().flows;

@@ -8,6 +8,7 @@ use super::{Rewriter, bare};
 use crate::names::{own, own_span, shown};
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
+use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
@@ -22,6 +23,8 @@ pub enum Use {
     Value(Option<Box<Type>>),
     /// It is the result of the function.
     Result(Option<Box<Type>>),
+    /// There is none: whatever happens, something around is left.
+    Never,
 }
 
 /// An arm of a region, and the label that leads to its end.
@@ -57,7 +60,11 @@ impl Rewriter<'_> {
             None => parse_quote!({}),
         };
         let tail = tail(&first);
-        moves::copy(&mut first, &[second.to_token_stream()], &self.scopes, self.rt);
+        let mut needed = self.needed(&first.to_token_stream(), &places);
+        needed.extend(moves::mentioned([second.to_token_stream()].into_iter()));
+        moves::copy(&mut first, needed, &self.scopes, self.rt);
+        let needed = self.needed(&second.to_token_stream(), &places);
+        moves::copy(&mut second, needed, &self.scopes, self.rt);
         let mut cond = (*it.cond).clone();
         let labels = [self.label("arm"), self.label("arm")];
         self.context.push_arm(labels[0].clone());
@@ -82,6 +89,16 @@ impl Rewriter<'_> {
             used,
             None,
         )
+    }
+
+    /// What is needed behind an arm besides what the other arm needs: what the region carries, and,
+    /// behind an arm that may be left, whatever follows.
+    pub fn needed(&self, arm: &TokenStream, places: &[Place]) -> BTreeSet<String> {
+        let mut needed: BTreeSet<String> = places.iter().filter_map(Place::variable).collect();
+        if moves::mentions(arm, &["return", "break", "continue"]) {
+            needed.extend(self.rests.iter().chain(&self.rounds).flatten().cloned());
+        }
+        needed
     }
 
     /// Rewrites the block of an arm, whose last expression is the value of the whole.
@@ -194,7 +211,8 @@ impl Region<'_> {
             }
             _ => other,
         };
-        let leaves = guards.is_some() || !ways.is_empty();
+        let never = matches!(used, Use::Never);
+        let leaves = guards.is_some() || !ways.is_empty() || never;
         let hint = match used {
             Use::Statement if !leaves => {
                 let block = &first.block;
@@ -225,7 +243,7 @@ impl Region<'_> {
                     }
                 }};
             }
-            Use::Statement => Some(quote!(: ())),
+            Use::Statement | Use::Never => Some(quote!(: ())),
             Use::Value(hint) | Use::Result(hint) => hint.as_ref().map(|ty| quote!(: #ty)),
         };
         let (value, one, result) = (own("value"), own("arm"), own("result"));
@@ -251,6 +269,10 @@ impl Region<'_> {
         let first = arm(first);
         let second = second.map_or_else(|| quote!(let #one = ::core::option::Option::None;), arm);
         let last = match leaves {
+            _ if never => quote! {{
+                let _ = #result;
+                #leave
+            }},
             true => quote! {
                 match #result {
                     #some(#one) => #one,

@@ -30,7 +30,7 @@ impl Rewriter<'_> {
         }
         let (rt, name, value, attrs, block) = (self.rt, flow_name(flow), own("value"), &it.attrs, &it.block);
         let ty = match used {
-            Use::Statement => quote!(()),
+            Use::Statement | Use::Never => quote!(()),
             Use::Value(hint) | Use::Result(hint) => hint.as_ref().map_or_else(|| quote!(_), |ty| quote!(#ty)),
         };
         let declared = self.context.declare(flow, &ty, rt);
@@ -38,6 +38,10 @@ impl Rewriter<'_> {
         let result = {
             let [name, value] = [&name, &value].map(|it| shown(it, at));
             quote_spanned!(own_span(at)=> #name.result(#value))
+        };
+        let last = match used {
+            Use::Never => self.context.leave(),
+            _ => quote!(#rt::given(#result)),
         };
         *expr = parse_quote! {{
             #declared
@@ -48,7 +52,7 @@ impl Rewriter<'_> {
                 ::core::option::Option::Some(#value)
             };
             #beyond
-            #rt::given(#result)
+            #last
         }};
     }
 

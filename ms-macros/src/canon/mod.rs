@@ -105,6 +105,8 @@ struct Rewriter<'a> {
     context: Context,
     /// What is mentioned behind the statement, in each block around.
     rests: Vec<BTreeSet<String>>,
+    /// What is mentioned in each loop around.
+    rounds: Vec<BTreeSet<String>>,
     /// How many labels there are: rustc warns of those that shadow others.
     labels: usize,
 }
@@ -119,6 +121,7 @@ impl<'a> Rewriter<'a> {
             used: Use::Value(None),
             context: Context::default(),
             rests: Vec::new(),
+            rounds: Vec::new(),
             labels: 0,
         }
     }
@@ -242,7 +245,14 @@ impl VisitMut for Rewriter<'_> {
             self.used = Use::Value(Some(it.ty.clone()));
         }
         // The name begins after its value.
-        visit_mut::visit_local_mut(self, local);
+        self.visit_pat_mut(&mut local.pat);
+        if let Some(init) = &mut local.init {
+            self.visit_expr_mut(&mut init.expr);
+            if let Some((_, otherwise)) = &mut init.diverge {
+                self.used = Use::Never;
+                self.visit_expr_mut(otherwise);
+            }
+        }
         self.scopes.declare_as(&local.pat, init.as_ref());
         if let (Pat::Ident(it), None) = (&mut local.pat, &init)
             && it.mutability.is_none()

@@ -1,5 +1,6 @@
-//! Values that one arm of a region takes and another one needs: rustc does not know that only one
-//! of them runs, so that the first one takes a copy.
+//! Values that one arm of a region takes and something else needs: the other arm, of which rustc does
+//! not know that only one of them runs; the region itself, which carries what changed; and what
+//! follows where the arm is left. The arm takes a copy.
 
 use crate::names::{own_span, respan};
 use crate::resolve::{Mutability, Scopes};
@@ -10,10 +11,12 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Block, Expr, ExprClosure, FieldValue, Item, Macro, Stmt, parse_quote_spanned};
 
-/// Makes `block` copy the outer variables that it takes by value, if `others` mention them too.
-pub fn copy(block: &mut Block, others: &[TokenStream], scopes: &Scopes, rt: &TokenStream) {
-    let mut mentioned = mentioned(others.iter().cloned());
-    mentioned.retain(|name| scopes.is_local(name) && scopes.mutability(name) != Mutability::Reference);
+/// Makes `block` copy the outer variables among `needed` that it takes by value.
+pub fn copy(block: &mut Block, needed: BTreeSet<String>, scopes: &Scopes, rt: &TokenStream) {
+    let mut mentioned = needed;
+    mentioned.retain(|name| {
+        scopes.is_local(name) && scopes.mutability(name) != Mutability::Reference && !scopes.is_shared(name)
+    });
     if mentioned.is_empty() {
         return;
     }

@@ -3,12 +3,13 @@
 use super::branch::Use;
 use super::context::flow_name;
 use super::jumps::{self, Jumps};
+use super::moves;
 use super::places::{self, Place};
 use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::{own, shown};
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
@@ -27,6 +28,12 @@ enum Head {
 impl Rewriter<'_> {
     /// Rewrites a loop.
     pub fn repeat(&mut self, expr: &mut Expr, used: &Use) {
+        self.rounds.push(moves::mentioned([expr.to_token_stream()].into_iter()));
+        self.repeat_as(expr, used);
+        self.rounds.pop();
+    }
+
+    fn repeat_as(&mut self, expr: &mut Expr, used: &Use) {
         let (label, body, head) = match expr {
             Expr::While(it) if is_true(&it.cond) => (&it.label, &it.body, Head::Loop),
             Expr::While(it) => (&it.label, &it.body, Head::While(it.cond.clone(), it.cond.span())),

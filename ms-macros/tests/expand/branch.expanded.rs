@@ -111,7 +111,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                                 __region.save(&mut __pair_left, &pair.left);
                                 __region.begin();
                                 let __arm: Tensor = {
-                                    pair.left = ::ms::__rt::copy(&x) * 2.0;
+                                    pair.left = x * 2.0;
                                     combine(x.clone(), pair)
                                 };
                                 let __arm = ::core::option::Option::Some(__arm);

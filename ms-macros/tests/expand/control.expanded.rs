@@ -149,9 +149,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                             })
                                         {
                                             __region.begin();
-                                            let __arm: Result<Tensor> = {
-                                                { make(::ms::__rt::copy(&x)) }
-                                            };
+                                            let __arm: Result<Tensor> = { { make(x) } };
                                             let __arm = ::core::option::Option::Some(__arm);
                                             if __region.is_decided() {
                                                 break 'join15 __arm;
@@ -167,12 +165,14 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                                 let __result = 'join14: {
                                                     if __region
                                                         .test({
+                                                            #[allow(unused_variables, unused_mut)]
                                                             let m = ::ms::__rt::copy(&__scrutinee);
                                                             ::ms::__rt::Subject(&m).gt(&2)
                                                         })
                                                     {
                                                         __region.begin();
                                                         let __arm: Result<Tensor> = {
+                                                            #[allow(unused_variables, unused_mut)]
                                                             let m = ::ms::__rt::copy(&__scrutinee);
                                                             {
                                                                 (0..m)

@@ -32,7 +32,7 @@ fn guards(x: &Tensor) -> Result<Tensor> {
                     let __result = 'join7: {
                         if __region.test(::ms::__rt::Subject(&x).lt(&0.0)) {
                             __region.begin();
-                            let __arm: Result<Tensor> = { Ok(-::ms::__rt::copy(&x)) };
+                            let __arm: Result<Tensor> = { Ok(-x) };
                             let __arm = ::core::option::Option::Some(__arm);
                             if __region.is_decided() {
                                 break 'join7 __arm;

@@ -103,7 +103,7 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                             }
                                                             let __arm = 'arm5: {
                                                                 let __arm: () = {
-                                                                    x = x * 2.0;
+                                                                    x = ::ms::__rt::copy(&x) * 2.0;
                                                                 };
                                                                 ::core::option::Option::Some(__arm)
                                                             };

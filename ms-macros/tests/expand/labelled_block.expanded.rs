@@ -51,7 +51,7 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
                                         let __arm = 'arm2: {
                                             let __arm = {
                                                 {
-                                                    __flow1.give(::ms::__rt::copy(&x) * 2.0);
+                                                    __flow1.give(x * 2.0);
                                                     if __flow1.is_near() {
                                                         break 'found ::core::option::Option::None;
                                                     }

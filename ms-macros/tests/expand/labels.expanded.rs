@@ -141,7 +141,7 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                         __region.begin();
                                                                         let __arm = 'rest4: {
                                                                             let __arm: () = {
-                                                                                x = x * 2.0;
+                                                                                x = ::ms::__rt::copy(&x) * 2.0;
                                                                                 {
                                                                                     let mut __region = ::ms::__rt::branch();
                                                                                     __region.votes(__vote2);

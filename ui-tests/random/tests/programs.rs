@@ -75,6 +75,11 @@ fn mix(a: f32, b: f32) -> f32 {
     if a < b { a * 0.5 + b } else { a - b }
 }
 
+/// A condition of the host whose type only rustc sees.
+fn holds(condition: bool) -> bool {
+    condition
+}
+
 /// The half of an even number.
 fn half(number: usize) -> Option<usize> {
     (number % 2 == 0).then_some(number / 2)

@@ -207,8 +207,8 @@ impl Writer {
         if returns {
             let (value, in_closure) = (self.value(1), self.in_closure);
             return self.line(|form| match in_closure {
-                true => format!("return {};", value.own(form)),
-                false => format!("return Ok({});", value.own(form)),
+                true => format!("return {};", value.taken(form)),
+                false => format!("return Ok({});", value.taken(form)),
             });
         }
         let innermost = self.around.len() - 1;

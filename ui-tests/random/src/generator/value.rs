@@ -61,6 +61,18 @@ impl Value {
         }
     }
 
+    /// As a value that takes a name, where nothing needs it any more.
+    pub fn taken(&self, form: Form) -> String {
+        match self {
+            Self::Name(name) => name.clone(),
+            Self::Negated(it) => match &**it {
+                Self::Name(name) => format!("-{name}"),
+                _ => self.own(form),
+            },
+            _ => self.own(form),
+        }
+    }
+
     /// As a side of a comparison, which borrows by itself.
     pub fn side(&self, form: Form) -> String {
         match self {

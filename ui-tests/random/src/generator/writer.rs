@@ -72,7 +72,7 @@ impl Writer {
             self.statement(DEPTH);
         }
         let result = self.value(2);
-        self.line(|form| format!("Ok({})", result.own(form)));
+        self.line(|form| format!("Ok({})", result.taken(form)));
     }
 
     /// A number for a new name.
@@ -214,7 +214,7 @@ impl Writer {
             it.declare(&argument);
             (0..statements).for_each(|_| it.statement(1));
             let value = it.value(1);
-            it.line(|form| value.own(form));
+            it.line(|form| value.taken(form));
         });
         self.same("};");
         (self.scope, self.around, self.in_closure, self.skips) = (outer, around, in_closure, skips);
@@ -279,13 +279,15 @@ impl Writer {
     pub fn host_condition(&mut self) -> Condition {
         let Some(_) = self.scope.hosts.first() else { return Condition::Host("true".to_owned()) };
         let name = self.host();
-        Condition::Host(match self.random.below(5) {
+        let text = match self.random.below(5) {
             0 if !self.in_closure => "flag".to_owned(),
             1 => format!("{name} == {}", self.random.below(3)),
             2 => format!("{name} < {}", 1 + self.random.below(3)),
             3 => format!("{name} > {}", self.random.below(2)),
             _ => format!("{name} % 2 == {}", self.random.below(2)),
-        })
+        };
+        // A condition whose type the text does not show may turn out to be one on tensors.
+        Condition::Host(if self.random.often(4) { format!("holds({text})") } else { text })
     }
 
     /// A condition on tensors.
