@@ -36,7 +36,10 @@ fn write_graphs(root: &Graph, f: &mut String) -> fmt::Result {
 
 /// An input, a node or an output, as a box of the page.
 struct Item {
+    /// The op, or the value.
     label: String,
+    /// The types of the results.
+    types: String,
     detail: String,
     kind: &'static str,
     regions: Vec<usize>,
@@ -50,10 +53,10 @@ fn write_graph(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>, f: &mut 
     write!(f, "{{\"name\":{},\"items\":[", Text(graph.name()))?;
     for (i, (item, (x, y))) in items.iter().zip(&places).enumerate() {
         let comma = if i > 0 { "," } else { "" };
-        let (label, detail) = (Text(&item.label), Text(&item.detail));
+        let (label, types, detail) = (Text(&item.label), Text(&item.types), Text(&item.detail));
         let regions: Vec<String> = item.regions.iter().map(usize::to_string).collect();
-        let regions = regions.join(",");
-        write!(f, "{comma}[{label},{detail},\"{}\",{x:.0},{y:.0},[{regions}]]", item.kind)?;
+        let (regions, width) = (regions.join(","), width(item));
+        write!(f, "{comma}[{label},{types},{detail},\"{}\",{x:.0},{y:.0},{width},[{regions}]]", item.kind)?;
     }
     f.push_str("],\"edges\":[");
     let edges = items.iter().enumerate().flat_map(|(to, item)| item.from.iter().map(move |it| (it.0, to, it.1)));
@@ -72,9 +75,17 @@ fn items(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>) -> Result<Vec<
         Def::Result(node, _) => (inputs + node.0 as usize, id),
     };
     let mut items = Vec::with_capacity(inputs + graph.len() + graph.outputs().len());
-    for &id in graph.inputs() {
-        let label = format!("{id}: {}", graph.ty(id));
-        items.push(Item { label, detail: String::new(), kind: "input", regions: Vec::new(), from: Vec::new() });
+    let types = |ids: &[ValueId]| {
+        let all: Vec<String> = ids.iter().map(|&it| graph.ty(it).to_string()).collect();
+        match &all[..] {
+            [first, _, rest @ ..] if !rest.is_empty() => format!("{first}, {} more", rest.len() + 1),
+            _ => all.join(", "),
+        }
+    };
+    for (at, &id) in graph.inputs().iter().enumerate() {
+        let (label, types) = (id.to_string(), types(&[id]));
+        let detail = format!("input {at}\n");
+        items.push(Item { label, types, detail, kind: "input", regions: Vec::new(), from: Vec::new() });
     }
     for (_, node) in graph.nodes() {
         let mut detail = String::new();
@@ -95,61 +106,112 @@ fn items(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>) -> Result<Vec<
             Some(region) => format!("{} @{}", node.op.name(), region.name()),
             None => node.op.name().to_owned(),
         };
-        items.push(Item { label, detail, kind, regions, from: node.inputs.iter().map(of).collect() });
+        let from = node.inputs.iter().map(of).collect();
+        items.push(Item { label, types: types(&node.outputs), detail, kind, regions, from });
     }
     for (at, id) in graph.outputs().iter().enumerate() {
-        let label = format!("output {at}");
-        items.push(Item { label, detail: String::new(), kind: "output", regions: Vec::new(), from: vec![of(id)] });
+        let (label, types) = (format!("output {at}"), types(&[*id]));
+        items.push(Item {
+            label,
+            types,
+            detail: String::new(),
+            kind: "output",
+            regions: Vec::new(),
+            from: vec![of(id)],
+        });
     }
     Ok(items)
 }
 
+/// The distance of boxes beside each other, of lines of boxes below each other, and of layers.
+const GAP: f64 = 20.0;
+const LINE: f64 = 54.0;
+const LAYER: f64 = 84.0;
+
+/// The width of a line of boxes at most: of a layer with more there are several.
+const LONGEST: f64 = 1500.0;
+
 /// Where boxes stand: below those that they take from, near the middle of them.
 fn places(items: &[Item]) -> Vec<(f64, f64)> {
-    const GAP: f64 = 24.0;
-    const LAYER: f64 = 70.0;
     let mut layers = vec![0usize; items.len()];
     for (i, item) in items.iter().enumerate() {
         layers[i] = item.from.iter().map(|&(from, _)| layers[from] + 1).max().unwrap_or(0);
     }
-    // What takes nothing, a constant, stands just above the first that takes it.
-    let mut first = vec![usize::MAX; items.len()];
-    for (i, item) in items.iter().enumerate() {
-        item.from.iter().for_each(|&(from, _)| first[from] = first[from].min(layers[i]));
+    // What takes nothing, an input or a constant, and what is made of one alone, stands just above
+    // the first that takes it.
+    let mut alone = vec![false; items.len()];
+    for (i, item) in items.iter().enumerate().filter(|it| it.1.kind != "output") {
+        alone[i] = item.from.len() <= 1 && item.from.iter().all(|&(from, _)| alone[from]);
     }
-    for (i, _) in items.iter().enumerate().filter(|(_, it)| it.kind == "node" && it.from.is_empty()) {
-        layers[i] = first[i].saturating_sub(1).min(layers.len());
+    let mut first = vec![usize::MAX; items.len()];
+    for (i, item) in items.iter().enumerate().rev() {
+        if alone[i] && first[i] != usize::MAX {
+            layers[i] = first[i].saturating_sub(1);
+        }
+        item.from.iter().for_each(|&(from, _)| first[from] = first[from].min(layers[i]));
     }
     let mut rows: Vec<Vec<usize>> = vec![Vec::new(); layers.iter().max().map_or(0, |it| it + 1)];
     layers.iter().enumerate().for_each(|(i, &layer)| rows[layer].push(i));
+    let taken_by = takers(items);
     let mut places = vec![(0.0, 0.0); items.len()];
-    for (layer, row) in rows.iter_mut().enumerate() {
+    let mut y = 0.0;
+    for row in &mut rows {
+        // Below what it takes; what takes nothing, beside what its taker takes.
         let wanted = |i: usize| {
-            let from = &items[i].from;
-            let sum: f64 = from.iter().map(|&(from, _)| places[from].0).sum();
+            let near = |i: usize| items[i].from.iter().filter(|it| !alone[it.0]).map(|it| it.0);
+            let from: Vec<usize> = match (alone[i], taken_by[i]) {
+                (true, Some(taker)) => near(taker).filter(|&it| layers[it] < layers[i]).collect(),
+                _ => items[i].from.iter().map(|it| it.0).collect(),
+            };
+            let sum: f64 = from.iter().map(|&it| places[it].0).sum();
             if from.is_empty() { 0.0 } else { sum / from.len() as f64 }
         };
         row.sort_by(|&a, &b| wanted(a).total_cmp(&wanted(b)).then(a.cmp(&b)));
-        let widths: Vec<f64> = row.iter().map(|&i| width(&items[i]) + GAP).collect();
         let middle = row.iter().map(|&i| wanted(i)).sum::<f64>() / row.len().max(1) as f64;
-        let mut x = middle - widths.iter().sum::<f64>() / 2.0;
-        let row_places: Vec<(usize, f64)> = row
-            .iter()
-            .zip(&widths)
-            .map(|(&i, width)| {
-                let place = x + width / 2.0;
-                x += width;
-                (i, place)
-            })
-            .collect();
-        row_places.into_iter().for_each(|(i, x)| places[i] = (x, layer as f64 * LAYER));
+        let mut placed: Vec<(usize, f64, f64)> = Vec::new();
+        for line in lines(items, row) {
+            let mut x = middle - line.iter().map(|&i| width(&items[i]) + GAP).sum::<f64>() / 2.0;
+            for &i in line {
+                let step = width(&items[i]) + GAP;
+                placed.push((i, x + step / 2.0, y));
+                x += step;
+            }
+            y += LINE;
+        }
+        y += LAYER - LINE;
+        placed.into_iter().for_each(|(i, x, y)| places[i] = (x, y));
     }
     places
 }
 
-/// The width of a box; the page draws the letters 7 wide.
+/// For each box, the first that takes from it.
+fn takers(items: &[Item]) -> Vec<Option<usize>> {
+    let mut takers = vec![None; items.len()];
+    for (i, item) in items.iter().enumerate() {
+        item.from.iter().for_each(|&(from, _)| takers[from] = takers[from].or(Some(i)));
+    }
+    takers
+}
+
+/// A row of boxes, cut where it becomes too long.
+fn lines<'a>(items: &[Item], row: &'a [usize]) -> Vec<&'a [usize]> {
+    let all: f64 = row.iter().map(|&i| width(&items[i]) + GAP).sum();
+    let longest = all / (all / LONGEST).ceil().max(1.0);
+    let (mut lines, mut begin, mut length) = (Vec::new(), 0, 0.0);
+    for (at, &i) in row.iter().enumerate() {
+        length += width(&items[i]) + GAP;
+        if length >= longest - 1e-6 || at + 1 == row.len() {
+            lines.push(&row[begin..=at]);
+            (begin, length) = (at + 1, 0.0);
+        }
+    }
+    lines
+}
+
+/// The width of a box: its letters are 7 wide, those of types 6.
 fn width(item: &Item) -> f64 {
-    item.label.chars().count() as f64 * 7.0 + 16.0
+    let letters = |it: &str, wide: usize| it.chars().count() * wide;
+    (letters(&item.label, 7).max(letters(&item.types, 6)) + 20).max(48) as f64
 }
 
 /// A string of JSON that can stand in a page.
@@ -190,12 +252,12 @@ mod tests {
         let page = to_html(&parse(text, &random_ops).expect(text));
         let data = page.split("type=\"application/json\">").nth(1).expect("the graphs").split("</script>").next();
         let want = concat!(
-            r#"[{"name":"main","items":[["%0: f32[]","","input",-30,0,[]],"#,
-            r#"["one","value = \"\u003c/script\u003e\"\n%1: f32[]\n","node",52,0,[]],"#,
-            r#"["plain @f","%2: f32[]\n","call",10,70,[1]],["output 0","","output",10,140,[]]],"#,
+            r#"[{"name":"main","items":[["%0","f32[]","input 0\n","input",-35,0,50,[]],"#,
+            r#"["one","f32[]","value = \"\u003c/script\u003e\"\n%1: f32[]\n","node",35,0,50,[]],"#,
+            r#"["plain @f","f32[]","%2: f32[]\n","call",0,84,76,[1]],["output 0","f32[]","","output",0,168,76,[]]],"#,
             r#""edges":[[0,2,"%0: f32[]"],[1,2,"%1: f32[]"],[2,3,"%2: f32[]"]]},"#,
-            r#"{"name":"f","items":[["%0: f32[]","","input",0,0,[]],["output 0","","output",0,70,[]]],"#,
-            r#""edges":[[0,1,"%0: f32[]"]]}]"#
+            r#"{"name":"f","items":[["%0","f32[]","input 0\n","input",0,0,50,[]],"#,
+            r#"["output 0","f32[]","","output",0,84,76,[]]],"edges":[[0,1,"%0: f32[]"]]}]"#
         );
         assert_eq!(data, Some(want));
         assert!(!page.contains("http"), "the page loads nothing");
