@@ -1,9 +1,5 @@
 //! The compile cache as programs see it: real processes, one after the other or at once.
-//!
-//! With the feature `cli` the command line is tried too.
 
-#[cfg(feature = "cli")]
-mod command_line;
 mod faults;
 mod process;
 mod program;

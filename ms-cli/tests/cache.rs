@@ -1,8 +1,69 @@
 //! `ms cache` on caches that processes have filled.
 
-use crate::process::{Scratch, run};
-use std::path::Path;
+use ms::prelude::*;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Names the program to a process that is started for it.
+const PROGRAM: &str = "MS_CLI_TEST_PROGRAM";
+
+#[jit]
+fn doubled(x: &Tensor) -> Tensor {
+    x * 2
+}
+
+#[jit(pure)]
+fn tripled(x: &Tensor) -> Tensor {
+    x * 3
+}
+
+/// What the processes do that [`run`] starts; nothing in an ordinary run.
+#[test]
+fn program() {
+    let Ok(program) = std::env::var(PROGRAM) else { return };
+    let x = tensor![1.0, 2.0, 3.0];
+    let result = match &*program {
+        "floats" => doubled(&x),
+        "integers" => doubled(&x.cast(DType::I32)),
+        "pure" => tripled(&x),
+        other => panic!("no program is called {other}"),
+    };
+    println!("{result}, {} missed", ms::session::cache_use().misses);
+}
+
+/// Runs a program in a process of its own; what it prints holds this.
+fn run(program: &str, cache: &Path, wanted: &str) {
+    let mut command = Command::new(std::env::current_exe().expect("the test runs"));
+    command.args(["--exact", "program", "--nocapture"]).env(PROGRAM, program);
+    command.env("MS_COMPILER_CACHE_ENABLE", "1").env("MS_COMPILER_CACHE_PATH", cache);
+    let output = command.output().expect("the test can be started again");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains(wanted), "{text}{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A directory for one test, removed with all in it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("ms-cli-test-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("no other test has this name");
+        Self(path)
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 fn ms(cache: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ms"));
@@ -30,30 +91,30 @@ fn check_refused(cache: &Path, arguments: &[&str], wanted: &str) {
 #[test]
 fn a_cache_is_looked_at_and_tended() {
     let scratch = Scratch::new();
-    let cache = scratch.cache();
+    let cache = scratch.join("cache");
     let place = cache.to_str().expect("a path in the directory of temporary files");
     check(&cache, &["path"], &[place]);
     check_refused(&cache, &["stat"], "MS150");
     assert!(!cache.exists(), "looking makes nothing");
 
-    run(&["shape", "3"], &cache);
-    run(&["shape", "3"], &cache);
+    run("floats", &cache, "1 missed");
+    run("floats", &cache, "0 missed");
     check(&cache, &["explain", "doubled"], &["doubled", "f32[3]", "only entry"]);
-    run(&["dtype", "1"], &cache);
-    run(&["pure", "1", "2"], &cache);
+    run("integers", &cache, "[2 4 6]");
+    run("pure", &cache, "[3. 6. 9.]");
     check(&cache, &["stat"], &["entries  4", "ignored  0", "hits     1", "misses   3", "saved"]);
-    check(&cache, &["ls"], &["doubled", "f32[3]", "i32[3]", "pure (pure)"]);
+    check(&cache, &["ls"], &["doubled", "f32[3]", "i32[3]", "tripled (pure)"]);
     check(&cache, &["explain", "doubled"], &["signature: f32[3] -> i32[3]", "  graph"]);
     check_refused(&cache, &["explain", "nobody"], "no entry of `nobody`");
     check(&cache, &["verify"], &["4 entries whole, 0 ignored"]);
     check(&cache, &["gc"], &["removed 0 entries"]);
 
-    let file = scratch.path().join("warm cache");
+    let file = scratch.join("warm cache");
     let file = file.to_str().expect("a path in the directory of temporary files");
     check(&cache, &["export", file], &["wrote 4 entries"]);
-    let other = scratch.path().join("another machine");
+    let other = scratch.join("another machine");
     check(&other, &["import", file], &["added 4 entries, left out 0"]);
-    assert_eq!(run(&["shape", "3"], &other).misses, 0, "what was imported is used");
+    run("floats", &other, "0 missed");
 
     check(&cache, &["clear"], &["removed 4 entries"]);
     check(&cache, &["stat", "--path", other.to_str().expect("as above")], &["entries  4"]);
@@ -64,11 +125,12 @@ fn a_cache_is_looked_at_and_tended() {
 #[test]
 fn damage_is_named() {
     let scratch = Scratch::new();
-    run(&["shape", "3"], &scratch.cache());
-    let files = std::fs::read_dir(scratch.cache()).expect("the cache was made").flatten().map(|it| it.path());
+    let cache = scratch.join("cache");
+    run("floats", &cache, "1 missed");
+    let files = std::fs::read_dir(&cache).expect("the cache was made").flatten().map(|it| it.path());
     let file = files.into_iter().find(|it| it.extension().is_some_and(|it| it == "entry")).expect("an entry");
     let mut bytes = std::fs::read(&file).expect("the entry just written");
     *bytes.last_mut().expect("an entry is not empty") ^= 1;
     std::fs::remove_file(&file).and_then(|()| std::fs::write(&file, bytes)).expect("a writable directory");
-    check_refused(&scratch.cache(), &["verify"], "cannot be believed");
+    check_refused(&cache, &["verify"], "cannot be believed");
 }
