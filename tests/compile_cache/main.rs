@@ -1,6 +1,7 @@
 //! The compile cache as programs see it: real processes, one after the other or at once.
 
 mod faults;
+mod memory;
 mod process;
 mod program;
 mod rebuild;

@@ -19,6 +19,8 @@ pub struct Outcome {
     pub misses: u64,
     /// From the start of the call to its result.
     pub micros: u64,
+    /// Pieces of memory with code that lies in entries, and with code that does not.
+    pub code: [u64; 2],
     pub stdout: String,
     pub stderr: String,
 }
@@ -74,6 +76,11 @@ pub fn outcome(mut command: Command) -> Outcome {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert!(output.status.success(), "{:?}\n{stdout}\n{stderr}", output.status);
+    parse(stdout, stderr)
+}
+
+/// What a process printed.
+pub fn parse(stdout: String, stderr: String) -> Outcome {
     let line = |name: &str| {
         let found = stdout.lines().find_map(|line| line.split_once(name).map(|it| it.1.to_owned()));
         found.unwrap_or_else(|| panic!("`{name}` is not in\n{stdout}\n{stderr}"))
@@ -83,7 +90,8 @@ pub fn outcome(mut command: Command) -> Outcome {
         rest.split_whitespace().next().and_then(|it| it.parse().ok()).expect("a number follows the name")
     };
     let (hits, misses, micros) = (number("hits "), number("misses "), number("us "));
-    Outcome { result: line("result "), hits, misses, micros, stdout, stderr }
+    let code = [number("mapped "), number("copied ")];
+    Outcome { result: line("result "), hits, misses, micros, code, stdout, stderr }
 }
 
 /// Runs a program with a cache.

@@ -1,6 +1,7 @@
 //! The program that the tests run as processes of their own: one call of a compiled function, and
 //! what came of it, as one line.
 
+use crate::memory;
 use ms::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -125,6 +126,9 @@ fn product(a: &Tensor, b: &Tensor) -> Tensor {
 
 /// Runs what `arguments` name; prints the result and what the cache was good for.
 pub fn run(arguments: &[String]) {
+    if std::env::var_os(memory::REFUSE).is_some() && !memory::refuse_executable_memory() {
+        println!("executable memory cannot be refused");
+    }
     let x = tensor![1.0, 2.0, 3.0];
     let number = |at: usize| arguments.get(at).and_then(|it| it.parse::<i64>().ok()).unwrap_or(0);
     let ones = |sizes: [usize; 2]| Tensor::ones(sizes) * 0.5;
@@ -188,8 +192,9 @@ pub fn run(arguments: &[String]) {
         other => panic!("no program is called {other}"),
     };
     let took = start.elapsed();
+    let [mapped, copied] = memory::code();
     let used = ms::session::cache_use();
     let values = result.cast(DType::F64).to_vec::<f64>();
     println!("result {} {values:?}", result.dtype());
-    println!("hits {} misses {} us {}", used.hits, used.misses, took.as_micros());
+    println!("hits {} misses {} us {} mapped {mapped} copied {copied}", used.hits, used.misses, took.as_micros());
 }

@@ -1,0 +1,118 @@
+//! Code where the system lets no file, or no memory of a process, be executed.
+
+use crate::process::{Outcome, Scratch, command, parse};
+use std::process::Command;
+
+/// One that runs no op by itself, which would have code of its own.
+const PROGRAM: &[&str] = &["constant", "3"];
+const RESULT: &str = "f32 [3.0, 6.0, 9.0]";
+
+/// Set for a program that is to give up the right to make memory executable.
+pub const REFUSE: &str = "MS_TEST_REFUSE_EXECUTABLE_MEMORY";
+
+/// Gives up that right for this process; false where the system has no such setting.
+pub fn refuse_executable_memory() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        unsafe extern "C" {
+            fn prctl(option: i32, ...) -> i32;
+        }
+        const SET_MDWE: i32 = 65;
+        const REFUSE_EXEC_GAIN: usize = 1;
+        // SAFETY: the call takes four numbers and changes what later calls of `mmap` and `mprotect`
+        // are allowed.
+        return unsafe { prctl(SET_MDWE, REFUSE_EXEC_GAIN, 0usize, 0usize, 0usize) } == 0;
+    }
+    #[cfg(not(target_os = "linux"))]
+    false
+}
+
+/// How many pieces of memory of this process hold code of entries, and how many code that is of no
+/// file.
+pub fn code() -> [usize; 2] {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let executable = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|it| it.contains('x')));
+    executable.fold([0, 0], |[mapped, copied], line| match line.split_whitespace().nth(5) {
+        Some(file) if file.contains(".entry") => [mapped + 1, copied],
+        None => [mapped, copied + 1],
+        Some(_) => [mapped, copied],
+    })
+}
+
+/// Runs the program twice in a namespace where the cache lies on a disk that is mounted with
+/// `options`, or where it lies always; nothing, with a message, where the system does not allow it.
+fn twice(options: Option<&str>, refuse: bool) -> Option<[Outcome; 2]> {
+    let scratch = Scratch::new();
+    let cache = scratch.cache();
+    std::fs::create_dir(&cache).expect("a writable directory");
+    let inner = command(PROGRAM, &cache);
+    let mut outer = Command::new(if options.is_some() { "unshare" } else { "sh" });
+    if let Some(options) = options {
+        let mount = "mount -t tmpfs -o mode=700,\"$OPTIONS\" tmpfs \"$MS_COMPILER_CACHE_PATH\" || exit 77";
+        outer.args(["--user", "--map-root-user", "--mount", "sh", "-c"]).env("OPTIONS", options);
+        outer.arg(format!("{mount}; \"$0\" \"$@\" && echo second && exec \"$0\" \"$@\""));
+    } else {
+        outer.args(["-c", "\"$0\" \"$@\" && echo second && exec \"$0\" \"$@\""]);
+    }
+    outer.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    if refuse {
+        outer.env(REFUSE, "1");
+    }
+    let Ok(output) = outer.output() else {
+        eprintln!("skipped: there is no command `unshare` here");
+        return None;
+    };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.code() == Some(77) || errors.starts_with("unshare:") {
+        eprintln!("skipped: this system mounts nothing for us: {errors}");
+        return None;
+    }
+    if text.contains("executable memory cannot be refused") {
+        eprintln!("skipped: this system does not let a process give up executable memory");
+        return None;
+    }
+    assert!(output.status.success(), "{text}\n{errors}");
+    let (first, second) = text.split_once("\nsecond\n").expect("both ran");
+    Some([first, second].map(|it| parse(it.to_owned(), errors.clone())))
+}
+
+/// The first process misses and the second one finds, both give the right answer without a
+/// warning, and their code lies where it can: `want` says, for each of them, whether some lies in
+/// the entry, and whether some was copied.
+#[track_caller]
+fn check(options: Option<&str>, refuse: bool, want: [[bool; 2]; 2]) {
+    let Some(outcomes) = twice(options, refuse) else { return };
+    for (at, (outcome, want)) in outcomes.iter().zip(want).enumerate() {
+        let counts = (outcome.hits, outcome.misses);
+        assert_eq!((&*outcome.result, counts), (RESULT, (at as u64, 1 - at as u64)), "{outcome:?}");
+        assert!(!outcome.stderr.contains("warning"), "{outcome:?}");
+        if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            assert_eq!(outcome.code.map(|it| it > 0), want, "process {at}: {outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn code_is_run_where_it_lies() {
+    check(None, false, [[false, true], [true, false]]);
+    check(Some("exec"), false, [[false, true], [true, false]]);
+}
+
+#[test]
+fn code_on_a_noexec_disk_is_copied() {
+    check(Some("noexec"), false, [[false, true], [false, true]]);
+}
+
+/// The interpreter runs what cannot be executed, and the next process runs code that lies in a file.
+#[test]
+fn without_executable_memory_kernels_are_interpreted() {
+    check(None, true, [[false, false], [true, false]]);
+    check(Some("noexec"), true, [[false, false], [false, false]]);
+}
