@@ -83,6 +83,13 @@ impl Key {
         Some(&self.parts[at])
     }
 
+    /// The key with another content of one part, which it has.
+    pub fn with_part(&self, name: &str, bytes: &[u8]) -> Self {
+        let hash = |part: &Part| if part.name() == name { Digest::of(bytes) } else { part.hash };
+        let parts = self.parts.iter().map(|it| Part { name: it.name.clone(), hash: hash(it) });
+        Self::new(self.schema, parts.collect())
+    }
+
     /// How many parts of `other` are the same here; the schema counts as one.
     pub(crate) fn parts_shared_with(&self, other: &Key) -> usize {
         let parts = self.parts.iter().filter(|part| other.part(part.name()) == Some(part)).count();

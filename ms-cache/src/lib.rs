@@ -51,7 +51,7 @@ pub use evict::Evicted;
 pub use explain::{Entry, Explanation, Ignored, Listing};
 pub use key::{Key, KeyBuilder, Part, differences};
 pub use secret::Secret;
-pub use sources::emit_sources;
+pub use sources::{emit_sources, hash_sources};
 pub use statistics::Statistics;
 pub use store::{Mapped, Options, Store};
 pub use trust::Distrust;

@@ -6,17 +6,39 @@ use std::process::Command;
 use std::{env, fs, io};
 
 /// Sets the environment variable `name` of the crate that is being built to a hash of what decides
-/// how it behaves: its sources and manifest, the versions that its dependencies are locked to, its
-/// features, the target, and the compiler.
-///
-/// Where there is no lock file (in a registry's copy of the crate), dependencies that decide about
-/// results have to be pinned by the manifest.
+/// how it behaves: [`hash_sources`] with its features, the target, and the compiler.
 ///
 /// # Errors
 /// What reading the sources reports.
 pub fn emit_sources(name: &str) -> io::Result<()> {
     let var = |name: &str| env::var(name).unwrap_or_default();
     let root = PathBuf::from(var("CARGO_MANIFEST_DIR"));
+    // A compiler that does not answer builds nothing either.
+    let version = Command::new(var("RUSTC")).arg("-vV").output().map(|it| it.stdout).unwrap_or_default();
+    let mut facts = vec![("rustc".to_owned(), version)];
+    for (name, value) in env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        if name.starts_with("CARGO_FEATURE_") || name == "CARGO_CFG_TARGET_FEATURE" || name == "TARGET" {
+            facts.push((name, value.as_encoded_bytes().to_vec()));
+        }
+    }
+    facts.sort();
+    println!("cargo::rustc-env={name}={}", hash_sources(&root, &facts)?);
+    for path in [root.join("src"), root.join("Cargo.toml")].into_iter().chain(lock(&root)) {
+        println!("cargo::rerun-if-changed={}", path.display());
+    }
+    Ok(())
+}
+
+/// A hash of the crate in the folder `root`: of all files below `src` with their names, of its
+/// manifest, of the versions that its dependencies are locked to, and of `facts` by name.
+///
+/// Where there is no lock file (in a registry's copy of the crate), dependencies that decide about
+/// results have to be pinned by the manifest.
+///
+/// # Errors
+/// What reading the files reports.
+pub fn hash_sources(root: &Path, facts: &[(String, Vec<u8>)]) -> io::Result<Digest> {
     let mut hasher = blake3::Hasher::new();
     let mut add = |name: &str, bytes: &[u8]| {
         hasher.update(&(name.len() as u64).to_le_bytes());
@@ -24,33 +46,21 @@ pub fn emit_sources(name: &str) -> io::Result<()> {
         hasher.update(&(bytes.len() as u64).to_le_bytes());
         hasher.update(bytes);
     };
-
-    let src = root.join("src");
-    for path in files(&src)? {
-        let inside = path.strip_prefix(&root).unwrap_or(&path);
+    for path in files(&root.join("src"))? {
+        let inside = path.strip_prefix(root).unwrap_or(&path);
         add(&inside.to_string_lossy(), &fs::read(&path)?);
     }
-    let manifest = root.join("Cargo.toml");
-    add("manifest", &fs::read(&manifest)?);
-    let lock = root.ancestors().map(|it| it.join("Cargo.lock")).find(|it| it.is_file());
-    if let Some(lock) = &lock {
+    add("manifest", &fs::read(root.join("Cargo.toml"))?);
+    if let Some(lock) = lock(root) {
         add("lock", &fs::read(lock)?);
     }
-    for (name, value) in env::vars_os() {
-        let name = name.to_string_lossy();
-        if name.starts_with("CARGO_FEATURE_") || name == "CARGO_CFG_TARGET_FEATURE" || name == "TARGET" {
-            add(&name, value.as_encoded_bytes());
-        }
-    }
-    // A compiler that does not answer builds nothing either.
-    let version = Command::new(var("RUSTC")).arg("-vV").output().map(|it| it.stdout).unwrap_or_default();
-    add("rustc", &version);
+    facts.iter().for_each(|(name, bytes)| add(name, bytes));
+    Ok(Digest::from_bytes(*hasher.finalize().as_bytes()))
+}
 
-    println!("cargo::rustc-env={name}={}", Digest::from_bytes(*hasher.finalize().as_bytes()));
-    for path in [src, manifest].iter().chain(&lock) {
-        println!("cargo::rerun-if-changed={}", path.display());
-    }
-    Ok(())
+/// The lock file of the workspace that a crate is part of.
+fn lock(root: &Path) -> Option<PathBuf> {
+    root.ancestors().map(|it| it.join("Cargo.lock")).find(|it| it.is_file())
 }
 
 /// Every file below a folder, in order.

@@ -124,6 +124,11 @@ fn product(a: &Tensor, b: &Tensor) -> Tensor {
     ops::softmax(a.matmul(b), -1)
 }
 
+#[jit(dims(x = [count]))]
+fn sized(x: &Tensor) -> Tensor {
+    x * 2 + 1
+}
+
 /// Runs what `arguments` name; prints the result and what the cache was good for.
 pub fn run(arguments: &[String]) {
     if std::env::var_os(memory::REFUSE).is_some() && !memory::refuse_executable_memory() {
@@ -176,6 +181,11 @@ pub fn run(arguments: &[String]) {
             let path = Some(arguments[2].clone().into());
             let context = Context { enable_compile_cache: number(1) != 0, compile_cache_path: path, ..ms::context() };
             ms::with_context(context, || doubled(&x))
+        }
+        "sized" => {
+            let first =
+                |count: usize| sized(&Tensor::from_slice([count], &vec![count as f32; count])).to_vec::<f32>()[0];
+            Tensor::from_slice([10], &(1..=10).map(first).collect::<Vec<_>>())
         }
         "exit" => {
             doubled(&x);

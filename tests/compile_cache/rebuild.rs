@@ -135,3 +135,46 @@ fn a_changed_program_gives_the_new_answer() {
     ];
     changes.iter().for_each(run);
 }
+
+/// Copies what a folder holds, but for what was built.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a writable directory");
+    for entry in std::fs::read_dir(from).expect("a readable folder").flatten() {
+        let (path, name) = (entry.path(), entry.file_name());
+        match path.is_dir() {
+            true if name == "target" || name.to_string_lossy().starts_with('.') => {}
+            true => copy(&path, &to.join(name)),
+            false => drop(std::fs::copy(&path, to.join(name)).expect("a readable file")),
+        }
+    }
+}
+
+/// A compiler with another implementation of an op, built from a copy of this repository.
+#[test]
+#[ignore = "builds everything anew, which takes minutes"]
+fn a_changed_op_gives_the_new_answer() {
+    let scratch = Scratch::new();
+    let repository = scratch.path().join("repository");
+    copy(Path::new(env!("CARGO_MANIFEST_DIR")), &repository);
+    let program = "//! One compiled function.
+        use ms::prelude::*;
+        #[jit] fn squared(x: &Tensor) -> Tensor { ops::square(x) }
+        fn main() {
+            let y = squared(&tensor![3.0]).item::<f32>();
+            println!(\"{y} {}\", ms::session::cache_use().misses);
+        }";
+    std::fs::write(repository.join("examples/squared.rs"), program).expect("a writable directory");
+    let run = || {
+        let mut command = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        command.current_dir(&repository).args(["run", "--quiet", "--offline", "--example", "squared"]);
+        command.env("CARGO_TARGET_DIR", scratch.path().join("target")).env("MS_COMPILER_CACHE_ENABLE", "1");
+        succeed(command.env("MS_COMPILER_CACHE_PATH", scratch.cache()))
+    };
+    assert_eq!([run(), run()], ["9 1", "9 0"]);
+    let file = repository.join("ms-core/src/ops/arithmetic.rs");
+    let text = std::fs::read_to_string(&file).expect("the op is there");
+    let changed = text.replace("lower body |[x]| x * x;", "lower body |[x]| x * x * x;");
+    assert_ne!(changed, text, "the op is lowered there");
+    std::fs::write(file, changed).expect("a writable directory");
+    assert_eq!([run(), run()], ["27 1", "27 0"]);
+}

@@ -35,6 +35,21 @@ fn a_second_process_compiles_nothing() {
     assert_eq!(run(&["func", "200"], &scratch.cache()).result, "f32 [601.0]");
 }
 
+/// A function of symbolic sizes is planned for each of them, and its kernels are made, and found,
+/// once for all.
+#[test]
+fn sizes_share_their_kernels() {
+    let scratch = Scratch::new();
+    for (hits, misses, code) in [(0, 10, [0, 1]), (10, 0, [1, 0])] {
+        let outcome = run(&["sized"], &scratch.cache());
+        let want = "f32 [3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0, 17.0, 19.0, 21.0]";
+        assert_eq!((&*outcome.result, outcome.hits, outcome.misses), (want, hits, misses), "{outcome:?}");
+        if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+            assert_eq!(outcome.code, code, "{outcome:?}");
+        }
+    }
+}
+
 /// P12: the settings of the context win over those of the environment.
 #[test]
 fn the_context_wins_over_the_environment() {
@@ -127,6 +142,36 @@ fn a_change_gives_the_new_answer() {
         }
         check(change);
     }
+}
+
+/// What another compiler, backend or target has left, or other settings: never used, even where it
+/// holds another function's plan and code. `rebuild.rs` has a compiler that is really changed.
+#[test]
+fn entries_of_other_compilers_are_not_used() {
+    let (scratch, wrong) = (Scratch::new(), Scratch::new());
+    let open = |scratch: &Scratch| {
+        let store = ms_cache::Store::open(scratch.cache(), &Default::default()).expect("the directory is ours");
+        let key = store.entries().expect("a readable directory").entries.remove(0).key;
+        (store, key)
+    };
+    run(&["constant", "9"], &wrong.cache());
+    run(&["constant", "3"], &scratch.cache());
+    let ((wrong, wrong_key), (store, key)) = (open(&wrong), open(&scratch));
+    let wrong = wrong.get(&wrong_key).expect("the entry just written");
+    let contents = ms_cache::Contents { data: wrong.data(), code: wrong.code(), notes: &[] };
+    let parts: Vec<&str> = key.parts().iter().map(ms_cache::Part::name).collect();
+    for part in ["compiler", "backend", "target", "precision", "optimize", "lower", "signature", "graph", "piece"] {
+        assert!(parts.contains(&part), "{part} is no part of {parts:?}");
+    }
+    for part in parts {
+        store.clear().expect("the directory is ours");
+        store.put(&key.with_part(part, b"another"), &contents).expect("the directory is ours");
+        let outcome = run(&["constant", "3"], &scratch.cache());
+        assert_eq!((&*outcome.result, outcome.misses), ("f32 [3.0, 6.0, 9.0]", 1), "{part}: {outcome:?}");
+    }
+    store.put(&key, &contents).expect("the directory is ours");
+    let outcome = run(&["constant", "3"], &scratch.cache());
+    assert_eq!(outcome.result, "f32 [9.0, 18.0, 27.0]", "what stands under the right key is believed");
 }
 
 /// Whether this machine has AVX2, and something better that is taken by default.

@@ -11,8 +11,9 @@ use ms_core::ir::Kernel;
 use ms_core::lower::Plan;
 use ms_core::tensor::{Array, Attrs, Op};
 use rustc_hash::FxHashMap;
+use std::cell::LazyCell;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Kernels that are kept ready at most. A full table starts anew; who holds a kernel keeps it.
 const MAX_KERNELS: usize = 4096;
@@ -21,7 +22,33 @@ const MAX_KERNELS: usize = 4096;
 /// `gemm` crates.
 pub struct CpuBackend {
     isa: Isa,
-    kernels: Mutex<FxHashMap<Kernel, Arc<dyn KernelCode>>>,
+    kernels: Mutex<Kernels>,
+}
+
+/// Kernels that are ready.
+type Kernels = FxHashMap<Kernel, Ready>;
+
+/// A kernel that can be called.
+#[derive(Clone)]
+struct Ready {
+    code: Arc<dyn KernelCode>,
+    /// Where its machine code is; nothing where the interpreter runs it.
+    at: Option<(Arc<CodeMemory>, Range<usize>)>,
+}
+
+impl Ready {
+    /// A kernel whose machine code is there, if it has some.
+    ///
+    /// # Safety
+    /// What is there is the kernel's code for this machine.
+    unsafe fn new(kernel: &Kernel, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
+        let code: Arc<dyn KernelCode> = match &at {
+            // SAFETY: the caller vouches for it.
+            Some((memory, at)) => Arc::new(unsafe { Compiled::new(memory, at.start) }),
+            None => Arc::new(Interpreted::new(kernel.clone())),
+        };
+        Self { code: Arc::new(Parallel::new(kernel, code)), at }
+    }
 }
 
 impl CpuBackend {
@@ -63,10 +90,35 @@ impl CpuBackend {
         codegen::compile(kernel, self.isa).ok().map(|it| it.bytes)
     }
 
+    fn kernels(&self) -> MutexGuard<'_, Kernels> {
+        self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A kernel that is ready from now on.
+    fn ready(&self, kernel: &Kernel) -> Ready {
+        let mut kernels = self.kernels();
+        if let Some(ready) = kernels.get(kernel) {
+            return ready.clone();
+        }
+        let code = self.machine_code(kernel);
+        let at = code.and_then(|it| Some((CodeMemory::map(&it)?, 0..it.len())));
+        // SAFETY: the memory holds this kernel's code for an instruction set of this machine.
+        let ready = unsafe { Ready::new(kernel, at) };
+        insert(&mut kernels, kernel, &ready);
+        ready
+    }
+
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
     }
+}
+
+fn insert(kernels: &mut Kernels, kernel: &Kernel, ready: &Ready) {
+    if kernels.len() >= MAX_KERNELS {
+        kernels.clear();
+    }
+    kernels.insert(kernel.clone(), ready.clone());
 }
 
 impl Default for CpuBackend {
@@ -97,40 +149,47 @@ impl Backend for CpuBackend {
     fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let memory = CodeMemory::of(&artifact.code);
-        let code = |(kernel, entry): (&Kernel, &Option<Range<usize>>)| match (entry, &memory) {
-            (Some(entry), Some(memory)) => {
-                // SAFETY: the artifact is of these kernels and of this instruction set.
-                let code = unsafe { Compiled::new(memory, entry.start) };
-                Ok(Arc::new(Parallel::new(kernel, Arc::new(code))) as Arc<dyn KernelCode>)
-            }
-            _ => self.kernel(kernel),
+        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
+            // SAFETY: the artifact is of these kernels and of this instruction set.
+            (Some(entry), Some(memory)) => unsafe { Ready::new(kernel, Some((memory.clone(), entry))) }.code,
+            _ => self.ready(kernel).code,
         };
-        let codes = plan.kernels.iter().zip(&entries).map(code).collect::<Result<Vec<_>>>()?;
+        let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
         Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
     }
 
-    fn load_shared(&self, plan: Arc<Plan>) -> Result<Arc<dyn Executable>> {
-        let codes = plan.kernels.iter().map(|it| self.kernel(it)).collect::<Result<Vec<_>>>()?;
+    fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
+        let kernels = self.kernels();
+        let code = |kernel: &Kernel| match kernels.get(kernel) {
+            Some(Ready { at: Some((memory, at)), .. }) => Some(memory.bytes()[at.clone()].to_vec()),
+            _ => self.machine_code(kernel),
+        };
+        let codes: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(code).collect();
+        let codes = codes.iter().map(Option::as_deref);
+        Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
+    }
+
+    fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
+        let mut kernels = self.kernels();
+        let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));
+        let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| {
+            if let Some(ready) = kernels.get(kernel) {
+                return ready.code.clone();
+            }
+            let at = entry.and_then(|entry| Some((memory.as_ref()?.clone(), entry)));
+            // SAFETY: as for `load`.
+            let ready = unsafe { Ready::new(kernel, at) };
+            insert(&mut kernels, kernel, &ready);
+            ready.code
+        };
+        let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
+        drop(kernels);
         Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
     }
 
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
-        let mut kernels = self.kernels.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(code) = kernels.get(kernel) {
-            return Ok(code.clone());
-        }
-        let memory = self.machine_code(kernel).and_then(|it| CodeMemory::map(&it));
-        let code: Arc<dyn KernelCode> = match &memory {
-            // SAFETY: the memory holds this kernel's code for an instruction set of this machine.
-            Some(memory) => Arc::new(unsafe { Compiled::new(memory, 0) }),
-            None => Arc::new(Interpreted::new(kernel.clone())),
-        };
-        let code: Arc<dyn KernelCode> = Arc::new(Parallel::new(kernel, code));
-        if kernels.len() >= MAX_KERNELS {
-            kernels.clear();
-        }
-        kernels.insert(kernel.clone(), code.clone());
-        Ok(code)
+        Ok(self.ready(kernel).code)
     }
 
     fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()> {

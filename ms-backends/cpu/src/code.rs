@@ -27,6 +27,11 @@ impl CodeMemory {
         Some(Arc::new(Self(Arc::new(memory.make_exec().ok()?))))
     }
 
+    /// The bytes of the code.
+    pub fn bytes(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+
     /// The code of an artifact where it lies, or mapped as a copy.
     pub fn of(code: &MachineCode) -> Option<Arc<Self>> {
         match code {
@@ -49,7 +54,7 @@ impl Compiled {
     /// # Safety
     /// A kernel's code for this machine starts there.
     pub unsafe fn new(memory: &Arc<CodeMemory>, offset: usize) -> Self {
-        let code = (*memory.0).as_ref()[offset..].as_ptr();
+        let code = memory.bytes()[offset..].as_ptr();
         // SAFETY: the caller vouches for the code, which lives as long as this value.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
         Self { entry, _memory: memory.clone() }

@@ -30,14 +30,22 @@ pub trait Backend: Send + Sync {
     /// [`Code::Backend`](crate::Code::Backend) when the artifact is not this backend's.
     fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
 
-    /// Makes a plan callable in this process only, with code that its kernels may share with those
-    /// of other plans.
+    /// As [`Backend::compile`], for one of many plans with the same kernels: the code of those that
+    /// are ready in this process is taken as it is.
     ///
     /// # Errors
     /// As [`Backend::compile`].
-    fn load_shared(&self, plan: Arc<Plan>) -> Result<Arc<dyn Executable>> {
-        let artifact = self.compile(&plan)?;
-        self.load(plan, &artifact)
+    fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
+        self.compile(plan)
+    }
+
+    /// As [`Backend::load`], for one of many plans with the same kernels: those that are ready in
+    /// this process are run, and the others are ready from then on.
+    ///
+    /// # Errors
+    /// As [`Backend::load`].
+    fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        self.load(plan, artifact)
     }
 
     /// One kernel by itself, for eager execution.

@@ -223,18 +223,24 @@ impl Compiled {
         let start = Instant::now();
         let plan = self.plan()?;
         report::lowered(&plan);
-        let (executable, artifact) = if self.source.shares_kernels() {
-            (report::stage("load", || backend.load_shared(plan.clone()))?, None)
-        } else {
-            let artifact = report::stage("compile", || backend.compile(&plan))?;
-            (report::stage("load", || backend.load(plan.clone(), &artifact))?, Some(artifact))
-        };
+        let artifact = report::stage("compile", || match self.source.shares_kernels() {
+            true => backend.compile_shared(&plan),
+            false => backend.compile(&plan),
+        })?;
+        let executable = report::stage("load", || self.load(&**backend, plan.clone(), &artifact))?;
         report::finished();
         if let Some(place) = &self.place {
             let took = start.elapsed() + self.source.took();
-            place.put(&**backend, plan, artifact, split, took);
+            place.put(plan, artifact, split, took);
         }
         Ok(executable)
+    }
+
+    fn load(&self, backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        match self.source.shares_kernels() {
+            true => backend.load_shared(plan, artifact),
+            false => backend.load(plan, artifact),
+        }
     }
 
     fn plan(&self) -> Result<Arc<Plan>> {
@@ -264,7 +270,7 @@ impl Compiled {
             place.refused("an entry is not what compiling gives now; it is replaced");
             return None;
         }
-        match report::stage("load", || backend.load(found.entry.plan.clone(), &found.artifact)) {
+        match report::stage("load", || self.load(&**backend, found.entry.plan.clone(), &found.artifact)) {
             Ok(executable) => {
                 report::finished();
                 place.used(start.elapsed(), &found.entry);

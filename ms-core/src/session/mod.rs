@@ -13,6 +13,8 @@ mod disk;
 mod dump;
 mod eager;
 mod functions;
+#[doc(hidden)]
+pub mod fuzzing;
 mod grad;
 mod grad_operation;
 mod jacobian;

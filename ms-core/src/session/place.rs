@@ -203,41 +203,19 @@ impl Place {
         self.disk.warn("refused", why);
     }
 
-    /// Writes an entry in the background; what has no artifact yet is compiled there.
-    pub fn put(
-        &self,
-        backend: &'static dyn Backend,
-        plan: Arc<Plan>,
-        artifact: Option<Artifact>,
-        split: Split,
-        took: Duration,
-    ) {
+    /// Writes an entry in the background.
+    pub fn put(&self, plan: Arc<Plan>, Artifact { table, code }: Artifact, split: Split, took: Duration) {
         let At::Parts { key, piece, notes, .. } = &self.at else { return };
         let (key, piece, notes, disk) = (key.clone(), piece.clone(), notes.clone(), self.disk.clone());
         let took = took.as_micros() as u64;
-        let encode = move |plan, Artifact { table, code }: Artifact| {
-            let mut data = Vec::new();
-            Entry { split, took, plan, table }.write(&mut data);
-            (data, code)
-        };
-        let write = move |(data, code): (Vec<u8>, MachineCode)| {
+        // The bytes are a fraction of the plan, whose memory the next compilation can use.
+        let mut data = Vec::new();
+        Entry { split, took, plan, table }.write(&mut data);
+        ms_cache::in_background(move || {
             let mut notes = notes.texts();
             notes.extend([(PIECE, piece), ("took_us", took.to_string())]);
             disk.put(&key, &notes, &data, code.as_ref());
-        };
-        match artifact {
-            // The bytes are a fraction of the plan, whose memory the next compilation can use.
-            Some(artifact) => {
-                let encoded = encode(plan, artifact);
-                ms_cache::in_background(move || write(encoded));
-            }
-            None => ms_cache::in_background(move || {
-                // What cannot be compiled ahead is compiled in every process.
-                if let Ok(artifact) = backend.compile(&plan) {
-                    write(encode(plan, artifact));
-                }
-            }),
-        }
+        });
     }
 }
 
