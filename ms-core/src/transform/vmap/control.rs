@@ -1,5 +1,6 @@
 //! Calls, branches and loops over lanes.
 
+use super::guard::chosen;
 use super::masked::Loop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
 use crate::error::{Code, Error, Result};
@@ -20,7 +21,9 @@ impl Batcher {
                 false => whole(given).and_then(|()| self.branch(node, condition, given)),
             };
         }
-        whole(operands)?;
+        if let Some(sides) = operands.iter().find_map(Value::split) {
+            return self.on_each_side(node, operands, &sides.mask);
+        }
         if is_call(node.op) || node.op == RECOMPUTE.op() {
             return self.call(node, operands);
         }
@@ -34,6 +37,22 @@ impl Batcher {
             return self.custom(node, operands);
         }
         Err(Error::new(Code::Verify, format!("`{}` cannot be mapped over lanes", node.op.name())))
+    }
+
+    /// A node on stacks of which each lane takes a side: on either, and a choice.
+    fn on_each_side(&self, node: &Node, operands: &[Value], mask: &Tensor) -> Result<Vec<Value>> {
+        let is_one = |it: &Value| it.sides.as_ref().is_some_and(|it| it.mask.identity() == mask.identity());
+        // Without the numbers of the sides, a lane might want more rows than a side has.
+        let counted = node.op == SCAN.op() && ScanOperands::of(&node.attrs).length.is_none() && is_one(&operands[0]);
+        if !counted {
+            whole(operands)?;
+        }
+        let side = |at: usize| -> Result<Vec<Value>> {
+            let of = |it: &Value| it.sides.as_ref().filter(|_| is_one(it)).map_or(it, |it| &it.each[at]).clone();
+            self.control(node, &operands.iter().map(of).collect::<Vec<_>>())
+        };
+        let (yes, no) = (side(0)?, side(1)?);
+        Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(mask, yes, no)).collect())
     }
 
     /// A graph with a derivative of its own: all values have lanes, so that gradients have them.

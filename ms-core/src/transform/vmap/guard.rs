@@ -1,6 +1,6 @@
 //! Code that runs for lanes which would not run it by themselves.
 
-use super::{Batcher, Value, build, emit, flags, is_stack, tensors, whole};
+use super::{Batcher, Sides, Value, build, emit, is_stack, parts, rebuilt};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
 use crate::ops::{self, IF, Lowering, OpDef, RECOMPUTE, WHILE, is_call};
@@ -82,7 +82,7 @@ impl Batcher {
     /// An `if` whose condition is a matter of each lane: both arms, and a choice.
     pub(super) fn choice(&self, node: &Node, condition: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let arm = |at: usize, active: &Tensor| {
-            let side = |it: &Value| it.sides.as_ref().map_or_else(|| it.clone(), |it| it[at].clone());
+            let side = |it: &Value| it.split().map_or_else(|| it.clone(), |it| it.each[at].clone());
             let operands: Vec<Value> = operands.iter().map(side).collect();
             match is_tame(&node.regions[at]) {
                 true => self.replay(&node.regions[at], operands),
@@ -97,17 +97,13 @@ impl Batcher {
     /// where there is none.
     fn guarded(&self, node: &Node, arm: usize, active: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let region = &node.regions[arm];
-        let inputs: Vec<Tensor> = std::iter::once(active.clone()).chain(tensors(operands)).collect();
+        let inputs: Vec<Tensor> = std::iter::once(active.clone()).chain(parts(operands)).collect();
         let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
-        let mapped = flags(operands);
         let mut outputs = Vec::new();
         let taken = build(node, region.name(), &types, |inputs| {
             let (active, given) = inputs.split_first().expect("the mask stands first");
-            let given: Vec<Value> = given.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
-            let results = self.replay(region, self.protected(active, &given))?;
-            whole(&results)?;
-            outputs = flags(&results);
-            Ok(tensors(&results))
+            outputs = self.replay(region, self.protected(active, &rebuilt(operands, given)))?;
+            Ok(parts(&outputs))
         })?;
         let skipped = build(node, "skipped", &types, |_| {
             taken.outputs().iter().map(|&it| nothing(node, taken.ty(it))).collect()
@@ -115,7 +111,7 @@ impl Batcher {
         let inputs: Vec<Tensor> = std::iter::once(ops::any(active, (), false)).chain(inputs).collect();
         let node = Node { location: node.location, ..Node::new(IF.op(), Attrs::none(), []) };
         let results = emit(&node, Attrs::none(), &[Arc::new(taken), Arc::new(skipped)], &inputs)?;
-        Ok(results.into_iter().zip(outputs).map(Value::new).collect())
+        Ok(rebuilt(&outputs, &results))
     }
 
     /// Operands of which the lanes outside the mask have those of the first one inside: values
@@ -138,13 +134,17 @@ impl Batcher {
 }
 
 /// The first value in the lanes of a mask, the second one in the others.
-fn chosen(mask: &Tensor, yes: Value, no: Value) -> Value {
+pub(super) fn chosen(mask: &Tensor, yes: Value, no: Value) -> Value {
     let ty = yes.tensor.ty();
-    if is_stack(&ty) {
-        return Value { tensor: yes.tensor.clone(), mapped: true, sides: Some(Rc::new([yes, no])) };
-    }
-    let rank = ty.rank() + usize::from(!yes.mapped);
-    Value::new((ops::select(beside(mask, rank), &yes.tensor, &no.tensor), true))
+    let tensor = if is_stack(&ty) {
+        yes.tensor.clone()
+    } else {
+        let rank = ty.rank() + usize::from(!yes.mapped);
+        ops::select(beside(mask, rank), &yes.tensor, &no.tensor)
+    };
+    let keeps = is_stack(&ty) || ty.dtype == DType::I64;
+    let sides = keeps.then(|| Rc::new(Sides { mask: mask.clone(), each: [yes, no] }));
+    Value { tensor, mapped: true, sides }
 }
 
 /// Zeros of a type; an empty stack.

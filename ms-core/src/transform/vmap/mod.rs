@@ -73,8 +73,16 @@ struct Value {
     mapped: bool,
     /// Of a stack that a branch gives of which each lane takes a side: what either side gives.
     /// Stacks of different sizes make no one stack; the branch that takes this one takes the same
-    /// sides.
-    sides: Option<Rc<[Value; 2]>>,
+    /// sides. Of a number of rows besides: the lanes that do not take a side have one there that
+    /// its stacks have.
+    sides: Option<Rc<Sides>>,
+}
+
+/// What the sides of a branch give.
+struct Sides {
+    /// The lanes that take the first one.
+    mask: Tensor,
+    each: [Value; 2],
 }
 
 /// A region over lanes: its graph, and which outputs have lanes.
@@ -112,6 +120,44 @@ impl Value {
     fn new((tensor, mapped): (Tensor, bool)) -> Self {
         Self { tensor, mapped, sides: None }
     }
+
+    /// The sides of a stack that is none as a whole.
+    fn split(&self) -> Option<&Rc<Sides>> {
+        self.sides.as_ref().filter(|_| is_stack(&self.tensor.ty()))
+    }
+
+    /// Calls `visit` with its tensors: one, or those of all sides and the lanes that take the first.
+    fn visit(&self, visit: &mut impl FnMut(&Tensor)) {
+        match self.split() {
+            None => visit(&self.tensor),
+            Some(sides) => {
+                visit(&sides.mask);
+                sides.each.iter().for_each(|it| it.visit(visit));
+            }
+        }
+    }
+
+    /// The same value with other tensors, as many as [`Value::visit`] shows.
+    fn rebuilt(&self, next: &mut impl FnMut() -> Tensor) -> Self {
+        let Some(sides) = self.split() else { return Self::new((next(), self.mapped)) };
+        let mask = next();
+        let each = [0, 1].map(|at| sides.each[at].rebuilt(next));
+        Self { tensor: each[0].tensor.clone(), mapped: self.mapped, sides: Some(Rc::new(Sides { mask, each })) }
+    }
+}
+
+/// The tensors of values, of all sides where they have some.
+fn parts(values: &[Value]) -> Vec<Tensor> {
+    let mut parts = Vec::new();
+    values.iter().for_each(|it| it.visit(&mut |it| parts.push(it.clone())));
+    parts
+}
+
+/// Values like these, made of other tensors.
+fn rebuilt(values: &[Value], parts: &[Tensor]) -> Vec<Value> {
+    let mut parts = parts.iter().cloned();
+    let mut next = || parts.next().expect("as many tensors as the values have");
+    values.iter().map(|it| it.rebuilt(&mut next)).collect()
 }
 
 impl Batcher {
@@ -220,7 +266,7 @@ fn tracer() -> Rc<Tracer> {
 
 /// Whether no value is a stack of two sides.
 fn whole(values: &[Value]) -> Result<()> {
-    match values.iter().find(|it| it.sides.is_some()) {
+    match values.iter().find(|it| it.split().is_some()) {
         None => Ok(()),
         Some(value) => {
             let message = format!(
