@@ -235,7 +235,7 @@ fn a_loop_that_the_host_ends_and_a_tensor_continues() {
 /// A way out that the host finds beside one that a tensor decides on.
 #[jit]
 fn host_exits(x: &Tensor, n: usize) -> Tensor {
-    let half = |n: usize| (n % 2 == 0).then_some(n / 2);
+    let half = |n: usize| n.is_multiple_of(2).then_some(n / 2);
     let mut x = x.clone();
     let mut count = Tensor::scalar(0.0f32);
     'all: loop {
