@@ -1,36 +1,163 @@
-//! What compiling costs: forward and gradient of a transformer of L blocks, from the first line of
-//! the trace to the executable, with and without `#[lazy_inline]`. `cargo bench --bench compile`.
+//! What compiling costs, from the first line of the trace to the executable: each figure is the
+//! median of fresh processes, so that nothing is found compiled, in time and in time of a processor,
+//! which other work on the machine does not lengthen. `cargo bench --bench compile`; `-- -v` prints
+//! the stages and passes, too.
 
 #[path = "../tests/common/gpt.rs"]
 mod gpt;
 
 use gpt::{lazy, plain};
 use ms::prelude::*;
+use std::process::Command;
 use std::time::Instant;
 
-macro_rules! measure {
-    ($model:ident, $blocks:expr, $tokens:expr) => {{
+/// Processes for each figure.
+const PROCESSES: usize = 5;
+
+/// Layers and parts of a batch of the large graph: without sharing, its forward and gradient have
+/// 135,000 nodes, as MindSpore's example of `lazy_inline` has.
+const LAYERS: usize = 40;
+const PARTS: usize = 13;
+
+/// What one process measures.
+#[derive(Clone, Copy, Default)]
+struct Figures {
+    /// The first call.
+    first_ms: f64,
+    /// The same without the run, in time of the processor.
+    cpu_ms: f64,
+    /// What the stages of the compilation took.
+    compile_ms: f64,
+    /// Of these, the trace.
+    trace_ms: f64,
+    /// A later call.
+    run_ms: f64,
+    /// Nodes and graphs after the transforms are expanded, and nodes that there would be without
+    /// sharing.
+    nodes: f64,
+    graphs: f64,
+    unshared: f64,
+}
+
+impl Figures {
+    /// Of the latest compilation of a function.
+    fn of(name: &str, first: Spent, run: Spent) -> Self {
+        let reports = ms::compile_report();
+        let report = reports.iter().rev().find(|it| it.name == name).expect("just compiled");
+        if std::env::args().any(|it| it == "-v") {
+            eprintln!("{report}");
+        }
+        let millis = |name: &str| report.stage(name).map_or(0.0, |it| it.time.as_secs_f64() * 1e3);
+        let size = report.stage("expand").and_then(|it| it.graph).expect("it gives a graph").size;
+        Self {
+            first_ms: first.wall,
+            cpu_ms: first.cpu - run.cpu,
+            compile_ms: report.time().as_secs_f64() * 1e3,
+            trace_ms: millis("trace"),
+            run_ms: run.wall,
+            nodes: size.nodes as f64,
+            graphs: size.graphs as f64,
+            unshared: size.unshared as f64,
+        }
+    }
+
+    fn fields(&mut self) -> [&mut f64; 8] {
+        let Self { first_ms, cpu_ms, compile_ms, trace_ms, run_ms, nodes, graphs, unshared } = self;
+        [first_ms, cpu_ms, compile_ms, trace_ms, run_ms, nodes, graphs, unshared]
+    }
+
+    fn print(mut self) {
+        println!("{}", self.fields().map(|it| it.to_string()).join(" "));
+    }
+
+    fn parse(text: &str) -> Self {
+        let mut figures = Self::default();
+        let numbers = text.split_whitespace().map(|it| it.parse().expect("a number"));
+        figures.fields().into_iter().zip(numbers).for_each(|(field, number)| *field = number);
+        figures
+    }
+
+    /// The median of every figure over fresh processes, which are given these arguments.
+    fn of_processes(arguments: &[&str]) -> Self {
+        let verbose = std::env::args().any(|it| it == "-v");
+        let one = |i: usize| {
+            let mut command = Command::new(std::env::current_exe().expect("this program"));
+            command.args(["one"]).args(arguments).args((verbose && i == 0).then_some("-v"));
+            let output = command.stderr(std::process::Stdio::inherit()).output().expect("it starts");
+            assert!(output.status.success(), "{arguments:?}");
+            Self::parse(&String::from_utf8_lossy(&output.stdout))
+        };
+        let mut all: Vec<Self> = (0..PROCESSES).map(one).collect();
+        let mut median = all[0];
+        for (i, field) in median.fields().into_iter().enumerate() {
+            let mut values: Vec<f64> = all.iter_mut().map(|it| *it.fields()[i]).collect();
+            values.sort_by(f64::total_cmp);
+            *field = values[PROCESSES / 2];
+        }
+        median
+    }
+}
+
+/// Milliseconds.
+#[derive(Clone, Copy)]
+struct Spent {
+    wall: f64,
+    /// Of the processor, by this thread.
+    cpu: f64,
+}
+
+/// Milliseconds of the processor that this thread has used; nothing where the system does not say.
+fn cpu() -> f64 {
+    // The system counts when the thread gives way.
+    std::thread::yield_now();
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|it| it.parse::<f64>().ok()).map_or(f64::NAN, |it| it * 1e-6)
+}
+
+fn spent<R>(run: impl FnOnce() -> R) -> Spent {
+    let before = cpu();
+    let start = Instant::now();
+    run();
+    let wall = start.elapsed().as_secs_f64() * 1e3;
+    Spent { wall, cpu: cpu() - before }
+}
+
+/// The shortest of so many.
+fn shortest<R>(times: usize, mut run: impl FnMut() -> R) -> Spent {
+    let all = (0..times).map(|_| spent(&mut run));
+    all.min_by(|a, b| a.wall.total_cmp(&b.wall)).expect("at least one")
+}
+
+macro_rules! gradients {
+    ($($name:ident: $model:ident;)*) => {$(
         #[jit]
-        fn gradients(net: &$model::Gpt, tokens: &Tensor) -> (Tensor, Vec<Tensor>) {
+        fn $name(net: &$model::Gpt, tokens: &Tensor) -> (Tensor, Vec<Tensor>) {
             let loss = |net: &$model::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false);
             let (value, gradients) = ms::value_and_grad(loss)(net, tokens);
             (value, gradients.iter().map(|it| it.1.clone()).collect())
         }
-        let net = $model::Gpt::new($blocks, 50, 32);
-        let start = Instant::now();
-        gradients(&net, $tokens);
-        let first = start.elapsed().as_secs_f64() * 1e3;
-        let report = ms::compile_report().pop().expect("just compiled");
-        let mut runs: Vec<f64> = (0..21)
-            .map(|_| {
-                let start = Instant::now();
-                gradients(&net, $tokens);
-                start.elapsed().as_secs_f64() * 1e3
-            })
-            .collect();
-        runs.sort_by(f64::total_cmp);
-        (first, report, runs[10])
-    }};
+    )*};
+}
+
+gradients! {
+    of_plain: plain;
+    of_lazy: lazy;
+}
+
+/// Forward and gradient of a transformer of so many blocks.
+fn blocks(kind: &str, count: usize) -> Figures {
+    let tokens = &random::randint([2, 16], 0, 50);
+    macro_rules! measure {
+        ($model:ident, $function:ident) => {{
+            // What the first compilation of a process pays.
+            $function(&$model::Gpt::new(1, 50, 16), tokens);
+            let net = $model::Gpt::new(count, 50, 32);
+            let first = spent(|| $function(&net, tokens));
+            let run = shortest(11, || $function(&net, tokens));
+            Figures::of(stringify!($function), first, run)
+        }};
+    }
+    if kind == "lazy" { measure!(lazy, of_lazy) } else { measure!(plain, of_plain) }
 }
 
 /// A transformer over the parts of a batch: the whole is as large as its graphs without sharing.
@@ -52,28 +179,31 @@ fn pipeline(net: &nn::PipelineCell<Loss>, tokens: &Tensor) -> Vec<Tensor> {
     gradients.iter().map(|it| it.1.clone()).collect()
 }
 
+/// Layers over micro-batches, with sharing or without.
+fn large(share_graphs: bool) -> Figures {
+    ms::with_context(Context { share_graphs, ..ms::context() }, || {
+        let make = |layers: usize, parts: usize| {
+            let net = nn::PipelineCell::new(Loss { net: lazy::Gpt::new(layers, 50, 8) }, parts);
+            (net, random::randint([parts, 4], 0, 50))
+        };
+        let (net, tokens) = make(1, 2);
+        pipeline(&net, &tokens);
+        let (net, tokens) = make(LAYERS, PARTS);
+        let first = spent(|| pipeline(&net, &tokens));
+        let run = shortest(5, || pipeline(&net, &tokens));
+        Figures::of("pipeline", first, run)
+    })
+}
+
 #[jit]
 fn long(x: &Tensor) -> Tensor {
     (0..100_000).fold(x.clone(), |y, i| if i % 2 == 0 { y + x } else { y * 0.5 })
 }
 
-/// 40 layers over micro-batches, with sharing and without, and a host loop of 100,000 iterations.
-fn large() {
-    for share_graphs in [true, false] {
-        let net = nn::PipelineCell::new(Loss { net: lazy::Gpt::new(40, 50, 8) }, 16);
-        let tokens = random::randint([16, 4], 0, 50);
-        ms::with_context(Context { share_graphs, ..ms::context() }, || {
-            let start = Instant::now();
-            pipeline(&net, &tokens);
-            let first = start.elapsed();
-            let report = ms::compile_report().pop().expect("just compiled");
-            println!("40 layers over 16 parts, sharing {share_graphs}, first call {first:.1?}\n{report}");
-        });
-    }
-    let start = Instant::now();
-    let result = long(&Tensor::scalar(1.0)).item::<f32>();
-    println!("a host loop of 100,000 iterations: {:.1?} (= {result})", start.elapsed());
-    println!("{}", ms::compile_report().pop().expect("just compiled"));
+/// A host loop of 100,000 iterations.
+fn host_loop() -> Figures {
+    let first = spent(|| assert_eq!(long(&Tensor::scalar(1.0)).item::<f32>(), 1.0));
+    Figures::of("long", first, shortest(3, || long(&Tensor::scalar(1.0))))
 }
 
 /// The run time of one training gradient with sharing over that without, as the median of pairs.
@@ -82,51 +212,53 @@ fn pairs() {
         let tokens = &random::randint([8, 32], 0, 50);
         let net = lazy::Gpt::new(blocks, 50, 64);
         let run = |share_graphs: bool| {
-            ms::with_context(Context { share_graphs, ..ms::context() }, || {
-                let start = Instant::now();
-                gradients_of(&net, tokens);
-                start.elapsed().as_secs_f64()
-            })
+            ms::with_context(Context { share_graphs, ..ms::context() }, || spent(|| of_lazy(&net, tokens)).wall)
         };
         for share in [true, false, true, false] {
             run(share);
         }
         let mut ratios: Vec<f64> = (0..61).map(|_| run(true) / run(false)).collect();
         ratios.sort_by(f64::total_cmp);
-        println!("{blocks} blocks: run time with sharing {:.3} of that without", ratios[30]);
+        println!("{blocks} blocks: run time with sharing {:.3} of that without (median of 61 pairs)", ratios[30]);
     }
-}
-
-#[jit]
-fn gradients_of(net: &lazy::Gpt, tokens: &Tensor) -> Vec<Tensor> {
-    let loss = |net: &lazy::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false);
-    ms::grad(loss)(net, tokens).iter().map(|it| it.1.clone()).collect()
 }
 
 fn main() {
-    let tokens = &random::randint([2, 16], 0, 50);
-    // Once for what the first compilation of a process pays.
-    measure!(plain, 1, tokens);
-    println!(
-        "{:>3} {:>6} {:>10} {:>10} {:>8} {:>8} {:>10}",
-        "L", "", "first ms", "compile ms", "nodes", "graphs", "run ms"
-    );
-    let verbose = std::env::args().any(|it| it == "-v");
-    for blocks in [6, 12, 24, 48, 96] {
-        for (name, (first, report, run)) in
-            [("plain", measure!(plain, blocks, tokens)), ("lazy", measure!(lazy, blocks, tokens))]
-        {
-            let size = report.stage("trace").and_then(|it| it.graph).expect("a trace gives a graph").size;
-            let compile = report.time().as_secs_f64() * 1e3;
-            println!(
-                "{blocks:>3} {name:>6} {first:>10.2} {compile:>10.2} {:>8} {:>8} {run:>10.3}",
-                size.nodes, size.graphs
-            );
-            if verbose {
-                println!("{report}");
+    let arguments: Vec<String> = std::env::args().collect();
+    if let Some(at) = arguments.iter().position(|it| it == "one") {
+        return match &arguments[at + 1..] {
+            [kind, count, ..] if kind == "plain" || kind == "lazy" => {
+                blocks(kind, count.parse().expect("a number of blocks")).print();
             }
+            [kind, share, ..] if kind == "large" => large(share == "shared").print(),
+            _ => host_loop().print(),
+        };
+    }
+    println!("forward and gradient of a transformer of L blocks, D = 32; ms, medians of {PROCESSES} processes");
+    println!(
+        "{:>4} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>9}",
+        "L", "", "compile", "processor", "tracing", "1st call", "later", "nodes", "graphs", "unshared"
+    );
+    for count in ["6", "12", "24", "48", "96"] {
+        for kind in ["plain", "lazy"] {
+            let it = Figures::of_processes(&[kind, count]);
+            println!(
+                "{count:>4} {kind:>6} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>9.2} {:>7} {:>7} {:>9}",
+                it.compile_ms, it.cpu_ms, it.trace_ms, it.first_ms, it.run_ms, it.nodes, it.graphs, it.unshared
+            );
         }
     }
+    for share in ["shared", "unshared"] {
+        let it = Figures::of_processes(&["large", share]);
+        println!(
+            "{LAYERS} layers over {PARTS} parts, {share}: {} nodes, {} without sharing; compiled in {:.1} ms ({:.1} of the processor), later calls {:.1} ms",
+            it.nodes, it.unshared, it.compile_ms, it.cpu_ms, it.run_ms
+        );
+    }
+    let it = Figures::of_processes(&["loop"]);
+    println!(
+        "a host loop of 100,000 iterations: {} nodes compiled in {:.1} ms ({:.1} of the processor)",
+        it.nodes, it.compile_ms, it.cpu_ms
+    );
     pairs();
-    large();
 }
