@@ -21,7 +21,7 @@ pub fn refuse_executable_memory() -> bool {
         const REFUSE_EXEC_GAIN: usize = 1;
         // SAFETY: the call takes four numbers and changes what later calls of `mmap` and `mprotect`
         // are allowed.
-        return unsafe { prctl(SET_MDWE, REFUSE_EXEC_GAIN, 0usize, 0usize, 0usize) } == 0;
+        unsafe { prctl(SET_MDWE, REFUSE_EXEC_GAIN, 0usize, 0usize, 0usize) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     false
