@@ -6,10 +6,11 @@ use super::places::{self, Place};
 use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::{own, own_span, shown};
-use proc_macro2::{Span, TokenStream};
+use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
+use syn::token::Brace;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{BinOp, Block, Expr, ExprIf, Lifetime, Type, parse_quote, parse_quote_spanned};
@@ -153,6 +154,13 @@ fn has_let(left: &Expr, right: &Expr) -> bool {
     one(left) || one(right)
 }
 
+/// The block in braces of the expansion's own: what an `if` needs, rustc would call unused here.
+pub fn of_its_own(block: &Block) -> Block {
+    let mut braces = Group::new(Delimiter::Brace, TokenStream::new());
+    braces.set_span(own_span(block.brace_token.span.join()));
+    Block { brace_token: Brace { span: braces.delim_span() }, stmts: block.stmts.clone() }
+}
+
 /// The expression as a block.
 pub fn block(expr: &Expr) -> Block {
     match expr {
@@ -215,8 +223,8 @@ impl Region<'_> {
         let leaves = guards.is_some() || !ways.is_empty() || never;
         let hint = match used {
             Use::Statement if !leaves => {
-                let block = &first.block;
-                let second = second.map(|it| &it.block).filter(|it| !it.stmts.is_empty());
+                let block = of_its_own(&first.block);
+                let second = second.map(|it| &it.block).filter(|it| !it.stmts.is_empty()).map(of_its_own);
                 return parse_quote! {{
                     let mut #region = #kind;
                     #held
@@ -249,7 +257,7 @@ impl Region<'_> {
         let (value, one, result) = (own("value"), own("arm"), own("result"));
         let some = quote!(::core::option::Option::Some);
         let arm = |arm: &Arm| {
-            let Arm { label, block } = arm;
+            let (label, block) = (&arm.label, of_its_own(&arm.block));
             match leaves {
                 true => quote!(let #one = #label: { let #one #hint = #block; #some(#one) };),
                 false => quote!(let #one #hint = #block; let #one = #some(#one);),

@@ -1,7 +1,7 @@
 //! `match` on numbers and bools: a chain of decisions, where the type of the scrutinee is to decide.
 
 use super::Rewriter;
-use super::branch::Use;
+use super::branch::{Use, block};
 use super::compare::operand;
 use crate::diag::Code;
 use crate::names::{located, own, own_nth};
@@ -10,7 +10,7 @@ use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
-use syn::{Arm, Expr, ExprMatch, Lit, Pat, PatIdent, RangeLimits, UnOp, parse_quote, parse_quote_spanned};
+use syn::{Arm, Block, Expr, ExprMatch, Lit, Pat, PatIdent, RangeLimits, UnOp, parse_quote, parse_quote_spanned};
 
 /// Whether the arms are numbers, ranges of them and bools, and the last one takes the rest.
 fn is_choice(it: &ExprMatch) -> bool {
@@ -150,15 +150,10 @@ impl Rewriter<'_> {
         };
         let (last, arms) = it.arms.split_last().expect("a choice has arms");
         let bound = self.bindings(&subject, &last.pat);
-        let rest = match bound.is_empty() {
-            true => block(last),
-            false => {
-                let body = &last.body;
-                parse_quote!({ #(#bound)* #body })
-            }
-        };
+        let Block { stmts, .. } = block(&last.body);
+        let rest = parse_quote!({ #(#bound)* #(#stmts)* });
         let mut chain: Expr = arms.iter().rev().fold(rest, |rest, arm| {
-            let (mut bound, body) = (self.bindings(&subject, &arm.pat), block(arm));
+            let (mut bound, Block { stmts, .. }) = (self.bindings(&subject, &arm.pat), block(&arm.body));
             if matches!(arm.pat, Pat::Guard(_)) {
                 // What the guard needs, the body may not need, and the other way round.
                 bound.iter_mut().for_each(|it| *it = quote!(#[allow(unused_variables, unused_mut)] #it));
@@ -176,7 +171,7 @@ impl Rewriter<'_> {
                 (Some(case), Some(guard)) => parse_quote!(#case && #guard),
                 (case, guard) => case.or(guard).unwrap_or_else(|| parse_quote!(true)),
             };
-            parse_quote!(if #cond { #(#bound)* #body } else #rest)
+            parse_quote!(if #cond { #(#bound)* #(#stmts)* } else #rest)
         });
         self.used = used.clone();
         self.visit_expr_mut(&mut chain);
@@ -285,17 +280,6 @@ fn foreign(pat: &Pat) -> Option<&Pat> {
         Pat::Guard(it) => foreign(&it.pat),
         Pat::Or(it) => it.cases.iter().find_map(foreign),
         _ => Some(pat),
-    }
-}
-
-fn block(arm: &Arm) -> Expr {
-    let body = &arm.body;
-    match &**body {
-        Expr::Block(it) if it.label.is_none() && it.attrs.is_empty() => (**body).clone(),
-        _ => {
-            let value = quote!({ #body });
-            parse_quote!(#value)
-        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `while`, `loop` and `for`: loops on tensors, and loops that are left by decisions on them.
 
-use super::branch::Use;
+use super::branch::{Use, of_its_own};
 use super::context::flow_name;
 use super::jumps::{self, Jumps};
 use super::moves;
@@ -134,7 +134,7 @@ impl Rewriter<'_> {
             let mut body = body;
             self.used = Use::Statement;
             self.visit_block_mut(&mut body);
-            quote!(#body)
+            of_its_own(&body).into_token_stream()
         };
         self.scopes.pop();
         let flows = self.context.pop().flows;

@@ -32,7 +32,7 @@ fn choose(x: &Tensor) -> Tensor {
                     let __result = 'join7: {
                         if __region.test(::ms::__rt::case(&__scrutinee, 0)) {
                             __region.begin();
-                            let __arm: Tensor = { { x + 1 } };
+                            let __arm: Tensor = { x + 1 };
                             let __arm = ::core::option::Option::Some(__arm);
                             if __region.is_decided() {
                                 break 'join7 __arm;
@@ -61,7 +61,7 @@ fn choose(x: &Tensor) -> Tensor {
                                         })
                                     {
                                         __region.begin();
-                                        let __arm: Tensor = { { x * 10 } };
+                                        let __arm: Tensor = { x * 10 };
                                         let __arm = ::core::option::Option::Some(__arm);
                                         if __region.is_decided() {
                                             break 'join6 __arm;

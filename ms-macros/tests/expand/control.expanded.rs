@@ -149,7 +149,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                             })
                                         {
                                             __region.begin();
-                                            let __arm: Result<Tensor> = { { make(x) } };
+                                            let __arm: Result<Tensor> = { make(x) };
                                             let __arm = ::core::option::Option::Some(__arm);
                                             if __region.is_decided() {
                                                 break 'join15 __arm;
@@ -174,22 +174,20 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                                         let __arm: Result<Tensor> = {
                                                             #[allow(unused_variables, unused_mut)]
                                                             let m = ::ms::__rt::copy(&__scrutinee);
-                                                            {
-                                                                (0..m)
-                                                                    .map(|k| {
-                                                                        let __logic = ::ms::__rt::and(
-                                                                            ::ms::__rt::Subject(&k).lt(&m),
+                                                            (0..m)
+                                                                .map(|k| {
+                                                                    let __logic = ::ms::__rt::and(
+                                                                        ::ms::__rt::Subject(&k).lt(&m),
+                                                                    );
+                                                                    let mut __right = ::core::option::Option::None;
+                                                                    if __logic.runs_right() {
+                                                                        __right = ::core::option::Option::Some(
+                                                                            ::ms::__rt::Subject(&x.shape()).ne(&[k]),
                                                                         );
-                                                                        let mut __right = ::core::option::Option::None;
-                                                                        if __logic.runs_right() {
-                                                                            __right = ::core::option::Option::Some(
-                                                                                ::ms::__rt::Subject(&x.shape()).ne(&[k]),
-                                                                            );
-                                                                        }
-                                                                        __logic.end(__right)
-                                                                    })
-                                                                    .collect()
-                                                            }
+                                                                    }
+                                                                    __logic.end(__right)
+                                                                })
+                                                                .collect()
                                                         };
                                                         let __arm = ::core::option::Option::Some(__arm);
                                                         if __region.is_decided() {
