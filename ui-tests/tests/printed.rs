@@ -1,0 +1,24 @@
+//! `MS_EXPAND=name` prints what a macro made of the items of that name, and of no other.
+
+use std::process::Command;
+
+/// What is printed while the example `jit` is compiled with the variable set.
+fn printed(name: &str) -> String {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["rustc", "--quiet", "--package=ms", "--example=jit", "--"]);
+    // rustc does not expand again what has not changed: another option is a change.
+    cargo.arg(format!("--cfg=expansion=\"{name}\"")).env("MS_EXPAND", name);
+    let output = cargo.output().expect("cargo runs");
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+#[test]
+fn expansions_are_printed_by_name() {
+    let text = printed("func");
+    let heads = text.lines().filter(|it| it.starts_with("fn "));
+    assert_eq!(heads.collect::<Vec<_>>(), ["fn func(x: &Tensor, y: &Tensor) -> Tensor {"], "{text}");
+    assert!(text.contains("::ms::__rt"), "the hidden module stands in what a macro made:\n{text}");
+    assert_eq!(printed("nothing_of_that_name"), "");
+}
