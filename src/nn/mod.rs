@@ -1,6 +1,7 @@
 //! Layers: cells with parameters, written in the project's own language.
 
 mod activation;
+mod batch_norm;
 mod cell_list;
 mod conv;
 mod dense;
@@ -15,6 +16,7 @@ mod pool;
 mod sequential;
 
 pub use activation::{Gelu, LogSoftmax, Relu, Sigmoid, Softmax, Tanh};
+pub use batch_norm::BatchNorm;
 pub use cell_list::{CellList, Selected};
 pub use conv::Conv2d;
 pub use dense::Dense;
