@@ -101,7 +101,7 @@ fn advance_otherwise(sum: &Parameter, count: &Parameter, x: &Tensor) -> Tensor {
 /// Runs that write the same parameters come one after the other, whichever functions they are of.
 #[test]
 fn runs_that_write_a_parameter_are_serialised() {
-    const RUNS: usize = 500;
+    const RUNS: usize = 1000;
     let (count, sum) = (&Parameter::new(Tensor::scalar(0.0), "count"), &Parameter::new(Tensor::scalar(0.0), "sum"));
     let x = &Tensor::scalar(1.0);
     let given: Vec<f32> = std::thread::scope(|scope| {
@@ -119,6 +119,55 @@ fn runs_that_write_a_parameter_are_serialised() {
     let mut given = given;
     given.sort_by(f32::total_cmp);
     assert!(given.iter().enumerate().all(|(i, &it)| it == (i + 1) as f32));
+}
+
+#[jit]
+fn bump(count: &Parameter) -> Tensor {
+    ops::assign_add(count, 1.0)
+}
+
+/// Updates of one parameter by eager ops and compiled functions come one after the other, too.
+#[test]
+fn no_update_is_lost() {
+    const RUNS: usize = 1000;
+    let count = &Parameter::new(Tensor::scalar(0.0), "count");
+    let eager = |count: &Parameter| ops::assign_add(count, 1.0);
+    let down = |count: &Parameter| ops::assign_sub(count, -1.0);
+    let all: [fn(&Parameter) -> Tensor; 4] = [eager, |it| bump(it), down, |it| bump(it)];
+    std::thread::scope(|scope| {
+        all.iter().for_each(|one| drop(scope.spawn(move || (0..RUNS).for_each(|_| drop(one(count))))));
+    });
+    assert_eq!(count.value().item::<f32>(), (all.len() * RUNS) as f32);
+}
+
+fn source() -> &'static random::Generator {
+    static SOURCE: std::sync::LazyLock<random::Generator> = std::sync::LazyLock::new(|| random::Generator::new(3));
+    &SOURCE
+}
+
+#[jit]
+fn draw() -> Tensor {
+    source().bits((), DType::U64)
+}
+
+/// Threads that draw from one generator, eagerly or compiled, never draw the same.
+#[test]
+fn draws_of_threads_differ() {
+    const RUNS: usize = 500;
+    assert_eq!(source().state().value().to_vec::<u64>(), [3, 0]);
+    let mut drawn: Vec<u64> = std::thread::scope(|scope| {
+        let run = |jit: bool| {
+            let one = move || if jit { draw() } else { source().bits((), DType::U64) };
+            scope.spawn(move || (0..RUNS).map(|_| one().item::<u64>()).collect::<Vec<_>>())
+        };
+        let threads = [false, true, false, true].map(run);
+        threads.into_iter().flat_map(|it| it.join().expect("it runs")).collect()
+    });
+    assert_eq!(source().state().value().to_vec::<u64>(), [3, drawn.len() as u64]);
+    let all = drawn.len();
+    drawn.sort_unstable();
+    drawn.dedup();
+    assert_eq!(drawn.len(), all);
 }
 
 /// A compiled step trains the parameters that train when it is called.

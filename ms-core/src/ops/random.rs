@@ -8,7 +8,7 @@
 use super::distribution::{RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM};
 use super::{OpDef, add, argsort};
 use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Tensor, apart, apply1};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// The name of the slot of a state.
 const STATE: &str = "random.state";
@@ -22,8 +22,6 @@ pub fn is_state(parameter: &Parameter) -> bool {
 #[derive(Debug)]
 pub struct Generator {
     state: Parameter,
-    /// Held while a draw reads and advances the state, so that no two threads draw the same.
-    drawing: Mutex<()>,
 }
 
 impl Generator {
@@ -31,7 +29,7 @@ impl Generator {
     pub fn new(seed: u64) -> Self {
         let state = Parameter::new(Tensor::from([seed, 0]), STATE);
         state.set_requires_grad(false);
-        Self { state, drawing: Mutex::new(()) }
+        Self { state }
     }
 
     /// Starts again from a seed.
@@ -125,7 +123,8 @@ impl Generator {
     ) -> Tensor {
         let shape = shape.into_dims();
         let attrs = Attrs::new([(&*shape).into(), dtype.into()].into_iter().chain(parameters));
-        let _drawing = self.drawing.lock().unwrap_or_else(PoisonError::into_inner);
+        // No two threads draw the same, and none what a compiled function draws.
+        let _alone = self.state.lock();
         let state = self.state.value();
         let out = apply1(def.op(), &attrs, &[&state]);
         self.state.set(&add(&state, Tensor::from([0u64, 1])));

@@ -75,7 +75,7 @@ impl Dispatcher for Tracer {
             return self.bind_slot(parameter, value, true);
         }
         // The new value is a constant to gradients, as it is to the tape.
-        self.bind_slot(parameter, &ops::assign(value, parameter), true)
+        self.bind_slot(parameter, &ops::next_version(value, parameter), true)
     }
 
     #[track_caller]
