@@ -66,7 +66,7 @@ fn sizes_beyond_memory_are_refused() {
         Case("zeros with a size above i64", || Tensor::zeros([1 << 63]), Refused(Code::Memory)),
         Case("no zeros of a size that overflows", || Tensor::zeros([MAX, 2, 0]), Refused(Code::Memory)),
         Case("ones of many axes", || Tensor::ones([1 << 20, 1 << 20, 1 << 20, 1 << 20]), Refused(Code::Memory)),
-        Case("eye", || Tensor::eye(1 << 40), Refused(Code::Memory)),
+        Case("eye", || Tensor::eye(1usize << 40), Refused(Code::Memory)),
         Case("arange", || ops::arange(i64::MAX), Refused(Code::Memory)),
         Case("arange of floats", || ops::arange(1e300), Refused(Code::Memory)),
         Case("linspace", || Tensor::linspace(0.0, 1.0, MAX), Refused(Code::Memory)),

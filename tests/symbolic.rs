@@ -42,17 +42,48 @@ fn sizes_that_do_not_agree_are_refused() {
         &[&[4, 3], &[5, 3]],
         &[&[4, 3], &[4, 3]],
         add,
-        &["MS100", "`add`", "a = 4, b = 5", "symbolic.rs"],
+        &["MS100", "`add`", "a = 4, b = 5", "sizes: `a` is axis 0 of `x`, `b` is axis 0 of `y`", "symbolic.rs"],
     );
     refused(
         &[&["n", "_"]],
         &[&[3, 3]],
         &[&[4, 3]],
         |x| x[0].reshape([-1, 2]),
-        &["MS100", "`reshape`", "n = 3", "symbolic.rs"],
+        &["MS100", "`reshape`", "n = 3", "sizes: `n` is axis 0 of `x`", "symbolic.rs"],
     );
+    // What cannot fit at any size is refused while tracing.
+    refused(
+        &[&["_", "a"], &["_", "b"]],
+        &[&[3, 4], &[3, 5]],
+        &[],
+        |x| ops::concat(&[&x[0], &x[1]], 1) + Tensor::ones((3, x[0].dim(1) + x[1].dim(1) + 1)),
+        &["MS100", "`add`", "f32[3, a + b + 1]", "sizes: `a` is axis 1 of `x`, `b` is axis 1 of `y`", "symbolic.rs"],
+    );
+    refused(
+        &[&["n", "_"]],
+        &[&[4, 3]],
+        &[],
+        |x| &x[0] + ops::concat(&[&x[0], &x[0].i((0..1, ..))], 0),
+        &["MS100", "`add`", "f32[n, 3], f32[n + 1, 3]", "sizes: `n` is axis 0 of `x`", "symbolic.rs"],
+    );
+    let rows: Function = |x| (&x[0]).into_iter().fold(x[1].clone(), |sum, row| sum + row);
+    refused(
+        &[&["n", "_"], &["_"]],
+        &[&[4, 3], &[3]],
+        &[],
+        rows,
+        &["MS116", "`rows`", "f32[n, 3]", "sizes: `n` is axis 0 of `x`", "ms::range(0, x.dim(0))"],
+    );
+    let other: Function = |x| ops::diag(&x[0], 0);
+    refused(&[&["n", "_"]], &[&[3, 3]], &[], other, &["MS116", "`diag`", "sizes: `n` is axis 0 of `x`"]);
     let shape: Function = |x| x[0].reshape([x[0].shape()[0] * 3]);
-    refused(&[&["n", "_"]], &[&[3, 3]], &[], shape, &["MS116", "dimension that is not known", ".dim("]);
+    refused(
+        &[&["n", "_"]],
+        &[&[3, 3]],
+        &[],
+        shape,
+        &["MS116", "dimension that is not known", ".dim(", "axis 0 of `x`"],
+    );
 }
 
 /// What eager execution refuses at these sizes is refused, at the line of the op; and bounds of

@@ -173,6 +173,53 @@ fn values_of_any_size() {
     all(&[&["m", "n"]], BOTH_OF_FOUR, VALUES);
 }
 
+/// The square matrix of the products of rows.
+fn square(x: &Tensor) -> Tensor {
+    ops::matmul(x, ops::transpose(x, 0, 1))
+}
+
+/// The cross entropy of `x` where every option is one of these.
+fn loss(x: &Tensor, target: &Tensor, weighted: bool, label_smoothing: f64) -> Tensor {
+    let weight = weighted.then(|| ops::size(x.dim(1), DType::F32) + ops::arange(x.dim(1)).cast(DType::F32));
+    let ignore_index = weighted.then_some(1);
+    ops::CrossEntropy { weight, ignore_index, label_smoothing, ..Default::default() }.of(x, target)
+}
+
+/// Diagonals, and losses over classes of any number.
+const DIAGONALS: &[(&str, Function)] = cases! {
+    |x| ops::diag(x[0].i((.., 1)), 0);
+    |x| ops::diag(x[0].i((.., 1)), 2);
+    |x| ops::diag(x[0].i((0, ..)), -3);
+    |x| ops::diag(square(&x[0]), 0);
+    |x| ops::diag(square(&x[0]), 1);
+    |x| ops::diag(square(&x[0]), -1);
+    |x| ops::diag(ops::concat(&[&square(&x[0]), &x[0].i((.., 0..2))], 1), 0);
+    |x| ops::diag(ops::concat(&[&square(&x[0]), &x[0].i((.., 0..2))], 1), 1);
+    |x| ops::diag(ops::transpose(ops::concat(&[&square(&x[0]), &x[0].i((.., 0..2))], 1), 0, 1), -1);
+    |x| ops::eye(x[0].dim(0)) * square(&x[0]);
+    |x| ops::eye_of(x[0].dim(0), x[0].dim(1), 1, DType::F32) * &x[0];
+    |x| ops::einsum("ii->i", &[&square(&x[0])]);
+    |x| ops::einsum("ii", &[&square(&x[0])]);
+    |x| ops::cross_entropy(&x[0], places(&x[0]));
+    |x| ops::cross_entropy(&x[0], places(&x[0]).cast(DType::I8));
+    |x| ops::cross_entropy(&x[0], ops::softmax(&x[0] * 2.0, 1));
+    |x| ops::cross_entropy(x[0].i((0, ..)), x[0].i((1, 0)).gt(9.0).cast(DType::I32));
+    |x| ops::nll_loss(ops::log_softmax(&x[0], 1), places(&x[0]));
+    |x| loss(&x[0], &places(&x[0]), false, 0.25);
+    |x| loss(&x[0], &places(&x[0]), true, 0.0);
+    |x| loss(&x[0], &places(&x[0]), true, 0.5);
+    |x| loss(&x[0], &ops::softmax(&x[0] * 2.0, 1), true, 0.125);
+};
+
+#[test]
+fn diagonals_and_classes_of_any_number() {
+    all(&[&["n", "_"]], ROWS_OF_EVEN, DIAGONALS);
+    all(&[&["_", "n"]], COLUMNS_OF_FOUR, DIAGONALS);
+    all(&[&["m", "n"]], BOTH_OF_FOUR, DIAGONALS);
+    gradients(&[&["n", "_"]], ROWS_OF_EVEN, DIAGONALS);
+    gradients(&[&["m", "n"]], BOTH_OF_FOUR, DIAGONALS);
+}
+
 /// Ops on images, of which batch and spatial axes are symbolic.
 const IMAGES: &[(&str, Function)] = cases! {
     |x| ops::conv2d(&x[0], data(&[4, 3, 3, 3]), None, &ops::ConvOptions::new(2).stride(2).padding(1));

@@ -124,6 +124,8 @@ pub struct Report {
     /// The cells and compiled functions that were being called, innermost first, each with the
     /// line that called it; or the node of a graph.
     pub within: Vec<String>,
+    /// Which dimensions of arguments its symbolic sizes are.
+    pub sizes: Option<String>,
     /// How to mend it.
     pub help: Option<String>,
     /// The single errors that this one sums up.
@@ -143,6 +145,7 @@ impl Error {
             node: None,
             library: None,
             within: Vec::new(),
+            sizes: None,
             help: None,
             related: Vec::new(),
         }))
@@ -223,6 +226,16 @@ impl Error {
         self
     }
 
+    /// Says of the symbols that it speaks of which dimensions of arguments they are.
+    pub fn with_sizes(mut self, symbols: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let spoken_of = symbols.into_iter().filter(|it| self.0.speaks_of(it.0));
+        let sizes: Vec<String> = spoken_of.map(|(symbol, place)| format!("`{symbol}` is {place}")).collect();
+        if !sizes.is_empty() {
+            self.0.sizes = Some(sizes.join(", "));
+        }
+        self
+    }
+
     /// Adds a help line.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.0.help = Some(help.into());
@@ -241,6 +254,15 @@ impl Error {
             return errors.remove(0);
         }
         Self::new(Code::Trace, format!("{} errors while tracing", errors.len())).with_related(errors)
+    }
+}
+
+impl Report {
+    /// Whether a word of it is this one.
+    fn speaks_of(&self, symbol: &str) -> bool {
+        let is_in = |text: &String| text.split(|it: char| !it.is_alphanumeric() && it != '_').any(|it| it == symbol);
+        [&self.message].into_iter().chain(&self.operands).chain(&self.within).any(is_in)
+            || self.related.iter().any(|it| it.report().speaks_of(symbol))
     }
 }
 
@@ -276,6 +298,9 @@ impl Error {
         }
         for place in &report.within {
             write!(f, "\n   = in: {place}")?;
+        }
+        if let Some(sizes) = &report.sizes {
+            write!(f, "\n   = sizes: {sizes}")?;
         }
         if let Some(help) = &report.help {
             write!(f, "\n   = help: {help}")?;

@@ -3,7 +3,7 @@
 use super::gather::check_index;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attrs, DType, OpInfo, Tensor, apply1};
+use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
 /// The operand, whose elements are from 0 on and below attribute 0, or are that of attribute 1, if
@@ -87,7 +87,7 @@ fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
 
 /// The classes, refused when the run meets one that does not exist.
 #[track_caller]
-pub(super) fn existing(classes: &Tensor, count: usize, ignored: Option<i64>, of: &str) -> Tensor {
+pub(super) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, of: &str) -> Tensor {
     let ignored: &[i64] = ignored.as_slice();
     apply1(CLASS_INDEX.op(), &Attrs::new([count.into(), ignored.into(), of.into()]), &[classes])
 }

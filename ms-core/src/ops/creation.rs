@@ -184,7 +184,7 @@ impl Tensor {
 
     /// The `n` by `n` identity matrix in f32.
     #[track_caller]
-    pub fn eye(n: usize) -> Self {
+    pub fn eye(n: impl Into<Dim>) -> Self {
         super::eye(n)
     }
 }

@@ -141,11 +141,7 @@ fn with_distinct_labels(mut labels: Labels, tensor: &Tensor, sizes: &BTreeMap<ch
         labels.remove(first);
         let mut axes: Vec<usize> = (0..tensor.rank()).filter(|&it| it != first && it != second).collect();
         axes.extend([first, second]);
-        let size = sizes[&label].as_const().ok_or_else(|| {
-            Error::new(Code::Shape, format!("label {label:?}, of which a diagonal is taken, has a symbolic size"))
-        });
-        let size = size.map_err(|it| it.with_op("einsum")).or_raise();
-        tensor = diagonal(&permute(&tensor, axes), size, size, 0);
+        tensor = diagonal(&permute(&tensor, axes), [sizes[&label]; 2], 0);
         labels.push(label);
     }
     Term { labels, tensor }

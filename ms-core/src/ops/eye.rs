@@ -2,14 +2,14 @@
 
 use super::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::ir::{BinaryOp, Compare};
-use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::tensor::{Array, Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
 /// An `n` by `m` matrix with ones where column minus row is `k`, zeros elsewhere.
 pub static EYE: OpDef = OpDef {
     info: OpInfo { number: 355, name: "eye", attrs: &["n", "m", "k", "dtype"] },
-    infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(3), &[attrs.int(0) as usize, attrs.int(1) as usize])]),
+    infer: |attrs, _| Ok(smallvec![Type::new(attrs.dtype(3), smallvec![Dim::from_raw(attrs.int(0)), Dim::from_raw(attrs.int(1))])]),
     eval: |attrs, _| {
         let (n, m, k) = (attrs.int(0), attrs.int(1), attrs.int(2));
         let mut out = Array::zeros(&[n as usize, m as usize], attrs.dtype(3));
@@ -46,7 +46,8 @@ pub static EYE: OpDef = OpDef {
 /// assert_eq!(ops::eye_of(2, 3, 1, DType::I64).to_vec::<i64>(), [0, 1, 0, 0, 0, 1]);
 /// ```
 #[track_caller]
-pub fn eye_of(n: usize, m: usize, k: isize, dtype: DType) -> Tensor {
+pub fn eye_of(n: impl Into<Dim>, m: impl Into<Dim>, k: isize, dtype: DType) -> Tensor {
+    let (n, m): (Dim, Dim) = (n.into(), m.into());
     apply1(EYE.op(), &Attrs::new([n.into(), m.into(), (k as i64).into(), dtype.into()]), &[])
 }
 
@@ -57,6 +58,7 @@ pub fn eye_of(n: usize, m: usize, k: isize, dtype: DType) -> Tensor {
 /// assert_eq!(ops::eye(2).to_vec::<f32>(), [1., 0., 0., 1.]);
 /// ```
 #[track_caller]
-pub fn eye(n: usize) -> Tensor {
+pub fn eye(n: impl Into<Dim>) -> Tensor {
+    let n = n.into();
     eye_of(n, n, 0, DType::F32)
 }

@@ -27,18 +27,18 @@ impl Tensor {
     /// ```
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] for a tensor without axes, or whose first axis has a symbolic size.
+    /// Raises [`Code::Shape`] for a tensor without axes, and [`Code::SymbolicShape`] for one whose first
+    /// axis has a symbolic size.
     #[track_caller]
     pub fn rows(&self) -> Rows<'_> {
         let first = self.dims().first().copied();
-        let refuse = || {
-            let error = refusal("rows", &[self], Code::Shape, "a first axis of constant size is needed");
-            match first {
-                Some(_) => error.help(
-                    "count over it on the device: `for i in ms::range(0, x.dim(0))` and `ops::gather(&x, &i, 0)`",
-                ),
-                None => error,
+        let refuse = || match first {
+            Some(_) => {
+                refusal("rows", &[self], Code::SymbolicShape, "how many rows there are varies from call to call").help(
+                    "count over them on the device: `for i in ms::range(0, x.dim(0))` and `ops::gather(&x, &i, 0)`",
+                )
             }
+            None => refusal("rows", &[self], Code::Shape, "a tensor without axes has no rows"),
         };
         Rows { tensor: self, left: 0..first.and_then(|it| it.as_const()).ok_or_else(refuse).or_raise() }
     }

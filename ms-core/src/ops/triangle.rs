@@ -2,7 +2,7 @@
 
 use super::axis::refusal;
 use super::iota::spaced;
-use super::{IntoOperand, full_of, greater_equal, iota, reshape, select, update};
+use super::{IntoOperand, concat, eye_of, full_of, gather, greater_equal, iota, reshape, select, size};
 use crate::error::{Code, raise};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor, WithStep};
 
@@ -64,7 +64,8 @@ fn zero_of(x: &Tensor) -> Tensor {
 /// diagonal `k`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for another rank.
+/// Raises [`Code::Shape`] for another rank, and [`Code::SymbolicShape`] for a matrix of which it is not
+/// known which side is the shorter one.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -73,29 +74,47 @@ fn zero_of(x: &Tensor) -> Tensor {
 #[track_caller]
 pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
     let x = x.as_tensor();
-    match *x.shape() {
+    match *x.dims() {
         [n] => {
-            let size = n.saturating_add(k.unsigned_abs());
-            let start = if k < 0 { k.unsigned_abs().saturating_mul(size) } else { k.unsigned_abs() };
-            let zeros = full_of([size.saturating_mul(size)], 0, x.dtype());
-            let flat = if n == 0 { zeros } else { update(&zeros, &x, &[start as i64], &[size as i64 + 1]) };
-            reshape(flat, [size, size])
+            let away = k.unsigned_abs();
+            let size = n + away;
+            // Below the main diagonal an element's column is its place in `x`, elsewhere its row.
+            let dims = if k < 0 { (Dim::new(1), size) } else { (size, Dim::new(1)) };
+            let whole = if k == 0 { x.clone().into_owned() } else { concat(&[&*x, &full_of(away, 0, x.dtype())], 0) };
+            select(eye_of(size, size, k, DType::Bool), reshape(&whole, dims), zero_of(&x))
         }
-        [n, m] => diagonal(&x, n, m, k),
+        [n, m] => diagonal(&x, [n, m], k),
         _ => raise(refusal("diag", &[&x], Code::Shape, "a vector or a matrix is needed")),
     }
 }
 
 /// The diagonal `k` of the last two axes, `n` by `m`, as a new last axis.
 #[track_caller]
-pub(super) fn diagonal(x: &Tensor, n: usize, m: usize, k: isize) -> Tensor {
+pub(super) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor {
     let (down, right) = (k.min(0).unsigned_abs(), k.max(0).unsigned_abs());
-    let count = n.saturating_sub(down).min(m.saturating_sub(right));
-    let mut shape = x.shape()[..x.rank() - 2].to_vec();
-    shape.push(n * m);
-    let start = if count == 0 { 0 } else { down * m + right };
-    let stop = if count == 0 { 0 } else { start + (count - 1) * (m + 1) + 1 };
-    reshape(x, shape).i((crate::tensor::Ellipsis, (start..stop).step(m as isize + 1)))
+    let mut dims = x.dims();
+    dims.truncate(dims.len() - 2);
+    dims.push(n * m);
+    let flat = reshape(x, dims);
+    if let (Some(n), Some(m)) = (n.as_const(), m.as_const()) {
+        let count = n.saturating_sub(down).min(m.saturating_sub(right));
+        let start = if count == 0 { 0 } else { down * m + right };
+        let stop = if count == 0 { 0 } else { start + (count - 1) * (m + 1) + 1 };
+        return flat.i((crate::tensor::Ellipsis, (start..stop).step(m as isize + 1)));
+    }
+    let (below, beside) = (n - down, m - right);
+    let count = match below - beside {
+        longer if longer.as_const().is_some() => beside,
+        shorter if shorter.is_negative() => below,
+        _ => raise(
+            refusal("diag", &[x], Code::SymbolicShape, "which side of the matrix is the shorter one varies")
+                .help("give both sides one symbol, or cut the longer one off: `x.i((.., ..n))`"),
+        ),
+    };
+    // A step of a slice is a number, and that from row to row is none.
+    let step = size(m + 1, DType::I64);
+    let places = iota((count,), 0, DType::I64) * step + size(m * down + right, DType::I64);
+    gather(&flat, &places, -1)
 }
 
 /// `x` with `value` where `mask` is true; both broadcast.

@@ -30,6 +30,7 @@ struct Symbol {
     name: &'static str,
     size: usize,
     argument: &'static str,
+    axis: usize,
 }
 
 /// Marks in the words, so that different structures never read the same.
@@ -71,6 +72,11 @@ impl Signature {
         types
     }
 
+    /// The symbols, and which dimension of an argument each of them is.
+    pub fn symbols(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
+        self.symbols.iter().map(|it| (it.name, format!("axis {} of `{}`", it.axis, it.argument)))
+    }
+
     /// Why the arguments do not fit what is declared of them, if they do not.
     pub fn refused(&mut self) -> Option<Error> {
         self.refused.take()
@@ -92,7 +98,7 @@ impl Signature {
                 continue;
             };
             let at = self.symbols.iter().position(|it| it.name == name).unwrap_or_else(|| {
-                self.symbols.push(Symbol { name, size, argument });
+                self.symbols.push(Symbol { name, size, argument, axis });
                 self.symbols.len() - 1
             });
             let known = &self.symbols[at];

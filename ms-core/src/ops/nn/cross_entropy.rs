@@ -5,8 +5,8 @@ use super::softmax::log_softmax;
 use crate::error::{Code, Error, raise};
 use crate::ops::class_index::existing;
 use crate::ops::rules::may_equal;
-use crate::ops::{arange, mean, over_size, select, sum};
-use crate::tensor::{AsTensor, DType, Tensor};
+use crate::ops::{full_of, iota, mean, over_size, select, sum};
+use crate::tensor::{AsTensor, DType, Dim, Tensor};
 
 /// The cross entropy of logits with classes or distributions, and its options.
 #[derive(Clone, Debug, Default)]
@@ -67,13 +67,11 @@ impl CrossEntropy {
     fn with_name(&self, logs: impl AsTensor, target: &Tensor, name: &str) -> Tensor {
         let logs = &*logs.as_tensor();
         let axis = class_axis(logs);
-        let Some(classes) = logs.dims().get(axis as usize).and_then(|it| it.as_const()) else {
-            raise(
-                Error::new(Code::Shape, format!("{} has no axis of classes of constant size", logs.ty())).with_op(name),
-            );
+        let Some(&classes) = logs.dims().get(axis as usize) else {
+            raise(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
         };
         let along = |x: &Tensor| {
-            let mut shape = vec![1; logs.rank()];
+            let mut shape = vec![Dim::new(1); logs.rank()];
             shape[axis as usize] = classes;
             x.reshape(&*shape)
         };
@@ -96,16 +94,17 @@ impl CrossEntropy {
             raise(Error::new(Code::Shape, message).with_op(name));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
-        if classes > 1 << (8 * classes_of.dtype().size() - 1) {
-            // The numbers of the classes do not fit.
+        // Whether the numbers of the classes fit.
+        let fit = |it: usize| it <= 1 << (8 * classes_of.dtype().size() - 1);
+        if !classes.as_const().is_some_and(fit) {
             classes_of = classes_of.cast(DType::I64);
         }
         // A mask instead of a gather: it is one more factor of an elementwise kernel.
-        let hit = classes_of.expand_dims(axis).eq(along(&arange(classes as i64).cast(classes_of.dtype())));
+        let hit = classes_of.expand_dims(axis).eq(along(&iota((classes,), 0, classes_of.dtype())));
         let picked = |x: &Tensor| sum(select(&hit, x, 0.0), axis, false);
         let mut losses = -picked(&weighted);
         if self.label_smoothing != 0.0 {
-            let even = -sum(&weighted, axis, false) / classes as f64;
+            let even = -over_size(&sum(&weighted, axis, false), classes);
             losses = losses * (1.0 - self.label_smoothing) + even * self.label_smoothing;
         }
         let counts = self.ignore_index.map(|index| classes_of.ne(index));
@@ -124,11 +123,12 @@ impl CrossEntropy {
         }
     }
 
-    fn smooth(&self, target: &Tensor, classes: usize) -> Tensor {
+    fn smooth(&self, target: &Tensor, classes: Dim) -> Tensor {
         if self.label_smoothing == 0.0 {
             return target.clone();
         }
-        target * (1.0 - self.label_smoothing) + self.label_smoothing / classes as f64
+        let even = over_size(&full_of((), self.label_smoothing, target.dtype()), classes);
+        target * (1.0 - self.label_smoothing) + even
     }
 }
 

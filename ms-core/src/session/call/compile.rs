@@ -63,10 +63,12 @@ impl Call {
                 self.check_specialisation(facts);
                 // The trace knows arguments by their tensors.
                 drop(tracer);
-                run(&version, &mut self.signature, self.donates)
-                    .map_or_else(|error| R::refuse(in_compiled(error, self.function.name, self.location)), R::join)
+                run(&version, &mut self.signature, self.donates).map_or_else(
+                    |error| R::refuse(in_compiled(error, self.function.name, self.location, &self.signature)),
+                    R::join,
+                )
             }
-            Err(error) => R::refuse(error.at(self.location)),
+            Err(error) => R::refuse(error.at(self.location).with_sizes(self.signature.symbols())),
         }
     }
 

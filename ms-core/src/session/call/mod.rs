@@ -291,7 +291,7 @@ impl Call {
             State::Unknown | State::Eager | State::Inline(_) | State::Trace(_) => return None,
         };
         let (name, location) = (self.function.name, self.location);
-        Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location)), R::join))
+        Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join))
     }
 
     /// As [`Call::cached`], with arguments that are given up: results may take their memory. They
@@ -347,7 +347,7 @@ impl Call {
             }
             State::Eager => with_created(created, self.monomorph.bits(), || R::run(|| body(None))),
             State::Ready(version) => run(&version, &mut self.signature, self.donates)
-                .map_or_else(|error| R::refuse(in_compiled(error, name, location)), R::join),
+                .map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join),
             State::Trace(tracing) => self.compile(*tracing, body),
             State::Unknown | State::Stored(_) | State::Refused(_) => {
                 unreachable!("such a call ends before its body")
@@ -368,6 +368,6 @@ fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates:
 /// What a run of a compiled function refuses: at the line in the function, where that is known, and
 /// else at that of the call.
 #[cold]
-fn in_compiled(error: Error, name: &str, location: &'static Location<'static>) -> Error {
-    error.at(location).within(format!("`{name}` at {location}"))
+fn in_compiled(error: Error, name: &str, location: &'static Location<'static>, signature: &Signature) -> Error {
+    error.at(location).within(format!("`{name}` at {location}")).with_sizes(signature.symbols())
 }
