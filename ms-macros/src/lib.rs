@@ -18,6 +18,7 @@ mod resolve;
 mod statics;
 #[cfg(test)]
 mod tests;
+mod types;
 
 use diag::Diags;
 use proc_macro::TokenStream;

@@ -3,8 +3,9 @@
 //! Host code is left as it stands wherever that can be seen from the text, so that it keeps
 //! Rust's own rules, inference of operands among them. What cannot be seen is decided by types.
 
+use crate::types::{is_host_type, known_type, names_object};
 use proc_macro2::Ident;
-use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, GenericArgument, Pat, PathArguments, Type};
+use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, Pat, Type};
 
 /// What the text says of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,7 +83,8 @@ impl Scopes {
 
     /// Declares the names of a `for` over `items`.
     pub fn declare_items(&mut self, pat: &Pat, items: &Expr) {
-        let known = if self.is_host(items) { Known::Host } else { Known::Nothing };
+        // What the rows of a tensor are, their types say.
+        let known = Some(self.known(items)).filter(|it| *it != Known::Tensor).unwrap_or(Known::Nothing);
         self.bind(pat, known, is_mutable_reference(items));
     }
 
@@ -144,7 +146,14 @@ impl Scopes {
             _ if self.is_host(expr) => Known::Host,
             Expr::Path(it) => it.path.get_ident().map_or(Known::Nothing, |name| self.name(name)),
             Expr::Reference(it) => self.known(&it.expr),
+            Expr::Paren(it) => self.known(&it.expr),
             Expr::Struct(_) => Known::Object,
+            Expr::Field(it) if self.is_part(&it.base) => Known::Object,
+            Expr::Index(it) if self.known(&it.expr) == Known::Object => Known::Object,
+            Expr::MethodCall(it) if PARTS.iter().any(|name| it.method == name) => match self.known(&it.receiver) {
+                Known::Object => Known::Object,
+                _ => Known::Nothing,
+            },
             // `Type::function(..)`
             Expr::Call(it) => match &*it.func {
                 Expr::Path(path) if path.path.segments.len() > 1 => {
@@ -154,6 +163,14 @@ impl Scopes {
                 _ => Known::Nothing,
             },
             _ => Known::Nothing,
+        }
+    }
+
+    /// Whether fields of `expr` are those of an annotated type: `self`, or a part of it.
+    fn is_part(&self, expr: &Expr) -> bool {
+        match expr {
+            Expr::Path(it) => it.path.is_ident("self"),
+            _ => self.known(expr) == Known::Object,
         }
     }
 
@@ -304,56 +321,25 @@ pub fn is_assignment(op: &BinOp) -> bool {
 /// Methods of std that ask a container or a string, whatever it holds.
 const ASKS: &[&str] = &["len", "is_empty", "is_some", "is_none", "is_ok", "is_err"];
 
-/// Names of types whose values are host values if their arguments are.
-const HOST_TYPES: &[&str] = &[
-    "bool", "char", "str", "String", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
-    "usize", "f32", "f64", "Option", "Vec", "Box", "DType", "Duration", "Instant", "Ordering",
+/// Methods of std that give parts of a container, or run over them.
+const PARTS: &[&str] = &[
+    "iter",
+    "values",
+    "enumerate",
+    "rev",
+    "zip",
+    "skip",
+    "take",
+    "get",
+    "first",
+    "last",
+    "as_ref",
+    "unwrap",
+    "expect",
 ];
 
-/// What a written type says of its values.
-pub fn known_type(ty: &Type) -> Known {
-    match ty {
-        _ if is_host_type(ty) => Known::Host,
-        Type::Reference(it) => known_type(&it.elem),
-        Type::Path(it) if it.path.segments.last().is_some_and(|it| it.ident == "Tensor" || it.ident == "Parameter") => {
-            Known::Tensor
-        }
-        Type::Path(it) if it.path.segments.last().is_some_and(|last| names_object(&last.ident)) => Known::Object,
-        _ => Known::Nothing,
-    }
-}
-
-/// Whether the name is that of a type which is no pointer and no parameter: those may be functions.
-fn names_object(name: &Ident) -> bool {
-    let name = name.to_string();
-    let pointer = ["Box", "Rc", "Arc", "Option"].contains(&name.as_str());
-    name.len() > 1 && name.starts_with(char::is_uppercase) && !pointer
-}
-
-/// Whether values of the type are host values for certain.
-fn is_host_type(ty: &Type) -> bool {
-    match ty {
-        Type::Reference(it) => is_host_type(&it.elem),
-        Type::Paren(it) => is_host_type(&it.elem),
-        Type::Array(it) => is_host_type(&it.elem),
-        Type::Slice(it) => is_host_type(&it.elem),
-        Type::Tuple(it) => it.elems.iter().all(is_host_type),
-        Type::Path(it) => it.path.segments.last().is_some_and(|last| {
-            let arguments = match &last.arguments {
-                PathArguments::None => true,
-                PathArguments::AngleBracketed(it) => {
-                    it.args.iter().all(|it| matches!(it, GenericArgument::Type(ty) if is_host_type(ty)))
-                }
-                PathArguments::Parenthesized(_) => false,
-            };
-            arguments && HOST_TYPES.iter().any(|name| last.ident == name)
-        }),
-        _ => false,
-    }
-}
-
 /// Whether the type of `expr` is open until its place says what it is: `"4".parse()?`,
-/// `it.sum()` of an iterator, `x.into()`, `Default::default()`.
+/// `it.sum()` of an iterator, `x.into()`, `x.item()`, `Default::default()`.
 fn is_open(expr: &Expr) -> bool {
     match expr {
         Expr::Paren(it) => is_open(&it.expr),
@@ -368,7 +354,7 @@ fn is_open(expr: &Expr) -> bool {
             _ => false,
         },
         Expr::MethodCall(it) if it.turbofish.is_none() => match it.method.to_string().as_str() {
-            "parse" | "into" | "try_into" | "collect" => true,
+            "parse" | "into" | "try_into" | "collect" | "item" => true,
             "sum" | "product" => iterates(&it.receiver),
             "unwrap" | "expect" | "unwrap_or" | "unwrap_or_default" => is_open(&it.receiver),
             _ => false,
@@ -432,10 +418,17 @@ mod tests {
 
     #[test]
     fn open_types_are_seen_from_the_text() {
-        for text in ["s.parse()?", "s.parse().unwrap()", "v.iter().copied().sum()", "(0..3).product()", "3u8.into()"] {
+        for text in [
+            "s.parse()?",
+            "s.parse().unwrap()",
+            "v.iter().copied().sum()",
+            "(0..3).product()",
+            "3u8.into()",
+            "x.item()",
+        ] {
             check(text, false, true);
         }
-        for text in ["s.parse::<u8>()?", "x.sum()", "x.relu().sum().item()", "y.unwrap()"] {
+        for text in ["s.parse::<u8>()?", "x.sum()", "x.relu().sum()", "x.item::<f32>()", "y.unwrap()"] {
             check(text, false, false);
         }
     }

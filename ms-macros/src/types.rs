@@ -1,0 +1,70 @@
+//! What written types say of their values.
+
+use crate::resolve::Known;
+use proc_macro2::Ident;
+use syn::{GenericArgument, PathArguments, Type};
+
+/// Names of types whose values are host values if their arguments are.
+const HOST_TYPES: &[&str] = &[
+    "bool", "char", "str", "String", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
+    "usize", "f32", "f64", "Option", "Vec", "Box", "DType", "Duration", "Instant", "Ordering",
+];
+
+/// What a written type says of its values.
+pub fn known_type(ty: &Type) -> Known {
+    match ty {
+        _ if is_host_type(ty) => Known::Host,
+        Type::Reference(it) => known_type(&it.elem),
+        Type::Slice(it) => parts(&it.elem),
+        Type::Array(it) => parts(&it.elem),
+        Type::Path(it) if it.path.segments.last().is_some_and(|it| it.ident == "Tensor" || it.ident == "Parameter") => {
+            Known::Tensor
+        }
+        Type::Path(it) => match it.path.segments.last() {
+            Some(last) if names_object(&last.ident) => Known::Object,
+            Some(last) if last.ident == "Option" => match &last.arguments {
+                PathArguments::AngleBracketed(it) => match it.args.first() {
+                    Some(GenericArgument::Type(ty)) => parts(ty),
+                    _ => Known::Nothing,
+                },
+                _ => Known::Nothing,
+            },
+            _ => Known::Nothing,
+        },
+        _ => Known::Nothing,
+    }
+}
+
+/// What is known of a container by its parts: a slice of tensors is none itself.
+fn parts(ty: &Type) -> Known {
+    Some(known_type(ty)).filter(|it| *it == Known::Object).unwrap_or(Known::Nothing)
+}
+
+/// Whether the name is that of a type which is no pointer and no parameter: those may be functions.
+pub fn names_object(name: &Ident) -> bool {
+    let name = name.to_string();
+    let pointer = ["Box", "Rc", "Arc", "Option"].contains(&name.as_str());
+    name.len() > 1 && name.starts_with(char::is_uppercase) && !pointer
+}
+
+/// Whether values of the type are host values for certain.
+pub fn is_host_type(ty: &Type) -> bool {
+    match ty {
+        Type::Reference(it) => is_host_type(&it.elem),
+        Type::Paren(it) => is_host_type(&it.elem),
+        Type::Array(it) => is_host_type(&it.elem),
+        Type::Slice(it) => is_host_type(&it.elem),
+        Type::Tuple(it) => it.elems.iter().all(is_host_type),
+        Type::Path(it) => it.path.segments.last().is_some_and(|last| {
+            let arguments = match &last.arguments {
+                PathArguments::None => true,
+                PathArguments::AngleBracketed(it) => {
+                    it.args.iter().all(|it| matches!(it, GenericArgument::Type(ty) if is_host_type(ty)))
+                }
+                PathArguments::Parenthesized(_) => false,
+            };
+            arguments && HOST_TYPES.iter().any(|name| last.ident == name)
+        }),
+        _ => false,
+    }
+}
