@@ -254,7 +254,11 @@ impl VisitMut for Rewriter<'_> {
             }
         }
         self.scopes.declare_as(&local.pat, init.as_ref());
-        if let (Pat::Ident(it), None) = (&mut local.pat, &init)
+        let bound = match &mut local.pat {
+            Pat::Type(it) => &mut *it.pat,
+            pat => pat,
+        };
+        if let (Pat::Ident(it), None) = (bound, &init)
             && it.mutability.is_none()
         {
             // Both arms of a region assign it.

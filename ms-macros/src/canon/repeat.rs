@@ -12,8 +12,9 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
+use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
-use syn::{Block, Expr, Label, Lit, parse_quote};
+use syn::{BinOp, Block, Expr, Label, Lit, Stmt, parse_quote, parse_quote_spanned};
 
 /// What repeats a body.
 enum Head {
@@ -21,6 +22,8 @@ enum Head {
     While(Box<Expr>, Span),
     /// `loop`.
     Loop,
+    /// `while let`, up to the first part of the condition that may be a tensor.
+    Chain(Vec<Expr>),
     /// `for`.
     For { pat: Box<syn::Pat>, over: Box<Expr> },
 }
@@ -34,29 +37,64 @@ impl Rewriter<'_> {
     }
 
     fn repeat_as(&mut self, expr: &mut Expr, used: &Use) {
-        let (label, body, head) = match expr {
-            Expr::While(it) if is_true(&it.cond) => (&it.label, &it.body, Head::Loop),
-            Expr::While(it) => (&it.label, &it.body, Head::While(it.cond.clone(), it.cond.span())),
-            Expr::Loop(it) => (&it.label, &it.body, Head::Loop),
-            Expr::ForLoop(it) => (&it.label, &it.body, Head::For { pat: it.pat.clone(), over: it.expr.clone() }),
+        let (label, mut body, head) = match expr {
+            Expr::While(it) if is_true(&it.cond) => (it.label.clone(), it.body.clone(), Head::Loop),
+            Expr::While(it) => (it.label.clone(), it.body.clone(), Head::While(it.cond.clone(), it.cond.span())),
+            Expr::Loop(it) => (it.label.clone(), it.body.clone(), Head::Loop),
+            Expr::ForLoop(it) => {
+                (it.label.clone(), it.body.clone(), Head::For { pat: it.pat.clone(), over: it.expr.clone() })
+            }
             _ => return,
         };
+        let head = match head {
+            Head::While(cond, _) if has_let(&cond) => self.chain(&cond, &mut body),
+            head => head,
+        };
         let undecided = match &head {
-            Head::While(cond, _) => !self.scopes.is_settled_condition(cond) && !has_let(cond),
-            Head::Loop => false,
+            Head::While(cond, _) => !self.scopes.is_settled_condition(cond),
+            Head::Loop | Head::Chain(_) => false,
             Head::For { over, .. } => is_range(over),
         };
-        let items = match &head {
-            Head::For { pat, over } => Some((&**pat, &**over)),
-            _ => None,
+        let jumps = {
+            self.scopes.push();
+            self.declare(&head);
+            let jumps = jumps::of_body(&self.scopes, None, &body);
+            self.scopes.pop();
+            jumps
         };
-        let jumps = jumps::of_body(&self.scopes, items, body);
         let managed = jumps.undecided || (undecided && jumps.any);
         if !undecided && !managed {
             return self.native_loop(expr);
         }
-        let (label, body) = (label.clone(), body.clone());
         *expr = self.region_loop(label, head, body, managed.then_some(jumps), used);
+    }
+
+    /// The head of a `while` whose condition binds by `let`: what may be a tensor begins the body.
+    fn chain(&self, cond: &Expr, body: &mut Block) -> Head {
+        let mut parts = Vec::new();
+        flatten(cond, &mut parts);
+        let first = parts.iter().position(|it| !self.scopes.is_settled_condition(it)).unwrap_or(parts.len());
+        let rest = parts.split_off(first).into_iter().map(|part| -> Stmt {
+            match part {
+                Expr::Let(it) => parse_quote!(#it else { break };),
+                cond => parse_quote_spanned!(cond.span()=> if !(#cond) { break; }),
+            }
+        });
+        body.stmts.splice(0..0, rest);
+        Head::Chain(parts)
+    }
+
+    /// Declares what the head of a loop binds.
+    fn declare(&mut self, head: &Head) {
+        match head {
+            Head::For { pat, over } => self.scopes.declare_items(pat, over),
+            Head::Chain(parts) => parts.iter().for_each(|part| {
+                if let Expr::Let(it) = part {
+                    self.scopes.declare_as(&it.pat, Some(&it.expr));
+                }
+            }),
+            Head::While(..) | Head::Loop => {}
+        }
     }
 
     fn native_loop(&mut self, expr: &mut Expr) {
@@ -99,6 +137,14 @@ impl Rewriter<'_> {
         let places = places::changed(&self.scopes, |look| match &head {
             Head::While(cond, _) => look.visit_loop(Some(cond), None, &body),
             Head::Loop => look.visit_loop(None, None, &body),
+            Head::Chain(parts) => {
+                parts.iter().for_each(|it| look.visit_expr(it));
+                let bound = parts.iter().filter_map(|it| match it {
+                    Expr::Let(it) => Some(&it.pat),
+                    _ => None,
+                });
+                look.visit_loop(None, Some(&parse_quote!((#(#bound),*))), &body);
+            }
             Head::For { pat, .. } => look.visit_loop(None, Some(pat), &body),
         });
         let label = user.as_ref().map_or_else(|| self.label("repeat"), |it| it.name.clone());
@@ -107,26 +153,25 @@ impl Rewriter<'_> {
         let at = match &head {
             Head::While(_, at) => *at,
             Head::For { over, .. } => over.span(),
+            Head::Chain(parts) => parts[0].span(),
             Head::Loop => body.brace_token.span.open(),
         };
-        let mut head = head;
+        let (mut head, start) = (head, self.start());
+        self.scopes.push();
         match &mut head {
-            Head::For { over, .. } => {
+            Head::For { pat, over } => {
                 self.imports.insert("Iterate");
                 self.visit_expr_mut(over);
+                self.scopes.declare_items(pat, over);
             }
             Head::While(cond, _) => {
                 self.visit_expr_mut(cond);
                 **cond = bare(cond).clone();
             }
+            Head::Chain(parts) => parts.iter_mut().for_each(|it| self.condition(it)),
             Head::Loop => {}
         }
-        let start = self.start();
         let flow = self.context.push_loop(label.clone(), user.map(|it| it.name.to_string()), managed, start);
-        self.scopes.push();
-        if let Head::For { pat, over } = &head {
-            self.scopes.declare_items(pat, over);
-        }
         let body: TokenStream = if managed {
             let guarded = self.guard(body, &Use::Statement);
             quote!(#guarded)
@@ -226,6 +271,19 @@ fn test(
         (Head::For { pat, .. }, _) => quote! {
             let ::core::option::Option::Some(#pat) = #region.next() else { break };
         },
+        (Head::Chain(parts), _) => {
+            let parts = parts.iter().map(|part| match part {
+                Expr::Let(it) => quote!(#it else { break };),
+                cond => quote!(if !(#cond) { break; }),
+            });
+            quote! {
+                if !#region.test(true) {
+                    break;
+                }
+                #carry
+                #(#parts)*
+            }
+        }
         (Head::While(cond, at), flow) => {
             let test = match flow {
                 None => quote_spanned!(*at=> #region.test(#cond)),
@@ -255,6 +313,17 @@ fn test(
 
 fn is_true(cond: &Expr) -> bool {
     matches!(cond, Expr::Lit(it) if matches!(&it.lit, Lit::Bool(it) if it.value))
+}
+
+/// The parts of a condition between `&&`.
+fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
+    match cond {
+        Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => {
+            flatten(&it.left, parts);
+            flatten(&it.right, parts);
+        }
+        cond => parts.push(cond.clone()),
+    }
 }
 
 fn has_let(cond: &Expr) -> bool {
