@@ -22,7 +22,7 @@ pub use ms_core::session::{
     jacfwd, jacrev, jit, jvp, linearize, recompute, retrace, set_context, value_and_grad, vjp, vmap, vmap_cells,
     with_context,
 };
-pub use ms_core::trace::At;
+pub use ms_core::trace::{At, Cell, Frozen, Layer, Training, Tree};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::*;
 pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};

@@ -23,8 +23,8 @@ pub use logic::{Combine, Logic, and, or};
 pub use paths::cell_path;
 pub use region::{
     Any, Assertion, Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, Either, Flow, For, GoesOn,
-    Held, HeldFlow, Host, Iterate, Numbers, Over, Range, Repeat, Vote, branch, cond, decide, flow, fori_loop, held,
-    held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
+    Held, HeldFlow, Host, Iterate, Numbers, Over, Range, Repeat, Vote, alike, branch, cond, decide, flow, fori_loop,
+    held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
 pub use signature::{Pooled, Signature};
 pub use tracer::{

@@ -7,11 +7,10 @@ use super::jumps::diverges;
 use super::moves;
 use super::places::{self, Place};
 use crate::resolve::Mutability;
-use proc_macro2::Span;
 use quote::ToTokens;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
-use syn::{Block, Expr, ExprIf, Stmt, parse_quote};
+use syn::{Block, Expr, ExprIf, Stmt, parse_quote, parse_quote_spanned};
 
 impl Rewriter<'_> {
     /// Rewrites the statements of a block.
@@ -92,14 +91,15 @@ impl Rewriter<'_> {
         let flows = self.context.pop().flows;
         let name = flow_name(flow);
         let region = crate::names::own("region");
-        let cond = parse_quote!(#region.test(#name.goes_on()));
+        let at = self.context.at(flow);
+        let cond = parse_quote_spanned!(at=> #region.test(#name.goes_on()));
         let votes = flows.iter().copied().filter(|it| *it != flow);
         let vote = self.context.vote(&region, votes);
         let leave = self.context.leave();
-        let (at, ways) = (Span::call_site(), self.context.ways(&flows));
-        Region { rt: self.rt, at, tail, label: self.label("join"), places, ways, vote, leave }.emit(
+        let ways = self.context.ways(&flows);
+        Region { rt: self.rt, at, label: self.label("join"), places, ways, vote, leave }.emit(
             &cond,
-            &Arm { label, block: rest },
+            &Arm { label, block: rest, tail },
             None,
             used,
             Some(Guard { flow, ends }),

@@ -5,7 +5,7 @@ use super::moves;
 use super::places::{self, Place};
 use super::state::State;
 use super::{Rewriter, bare};
-use crate::names::{own, own_span, shown};
+use crate::names::{located, own, own_span, shown};
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use syn::spanned::Spanned;
 use syn::token::Brace;
 use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
-use syn::{BinOp, Block, Expr, ExprIf, Lifetime, Type, parse_quote, parse_quote_spanned};
+use syn::{BinOp, Block, Expr, ExprIf, Lifetime, Stmt, Type, parse_quote, parse_quote_spanned};
 
 /// What becomes of the value of an expression.
 #[derive(Clone)]
@@ -34,11 +34,17 @@ pub struct Arm {
     pub label: Lifetime,
     /// The code.
     pub block: Block,
+    /// Where its value is given, for messages.
+    pub tail: Span,
 }
 
 /// What gives the value of a block, for messages.
 pub fn tail(block: &Block) -> Span {
-    block.stmts.last().map_or_else(|| block.brace_token.span.open(), Spanned::span)
+    match block.stmts.last() {
+        Some(Stmt::Expr(Expr::If(it), None)) => tail(&it.then_branch),
+        Some(stmt) => stmt.span(),
+        None => block.brace_token.span.open(),
+    }
 }
 
 impl Rewriter<'_> {
@@ -60,7 +66,7 @@ impl Rewriter<'_> {
             Some((_, other)) => block(other),
             None => parse_quote!({}),
         };
-        let tail = tail(&first);
+        let tails = [&first, &second].map(tail);
         let mut needed = self.needed(&first.to_token_stream(), &places);
         needed.extend(moves::mentioned([second.to_token_stream()].into_iter()));
         moves::copy(&mut first, needed, &self.scopes, self.rt);
@@ -80,12 +86,12 @@ impl Rewriter<'_> {
         let vote = self.context.vote(&own("region"), flows.iter().copied());
         let leave = self.context.leave();
         let [one, other] = labels;
-        let second = Arm { label: other, block: second };
+        let second = Arm { label: other, block: second, tail: tails[1] };
         let ways = self.context.ways(&flows);
         let (at, label) = (it.cond.span(), self.label("join"));
-        Region { rt: self.rt, at, tail, label, places, ways, vote, leave }.emit(
+        Region { rt: self.rt, at, label, places, ways, vote, leave }.emit(
             &cond,
-            &Arm { label: one, block: first },
+            &Arm { label: one, block: first, tail: tails[0] },
             Some(&second),
             used,
             None,
@@ -184,8 +190,6 @@ pub struct Region<'a> {
     pub rt: &'a TokenStream,
     /// Where the region stands, for messages.
     pub at: Span,
-    /// Where its value is given, for messages.
-    pub tail: Span,
     /// The label of the end.
     pub label: Lifetime,
     /// What changes inside.
@@ -256,15 +260,25 @@ impl Region<'_> {
         };
         let (value, one, result) = (own("value"), own("arm"), own("result"));
         let some = quote!(::core::option::Option::Some);
-        let arm = |arm: &Arm| {
+        let arm = |arm: &Arm, given: TokenStream| {
             let (label, block) = (&arm.label, of_its_own(&arm.block));
             match leaves {
-                true => quote!(let #one = #label: { let #one #hint = #block; #some(#one) };),
-                false => quote!(let #one #hint = #block; let #one = #some(#one);),
+                true => quote!(let #one = #label: { let #one #hint = #block; #some(#given) };),
+                false => quote!(let #one #hint = #block; let #one = #some(#given);),
+            }
+        };
+        // Where no type is written, the arms are compared at one place, the end of the second one.
+        let alike = |arm: &Arm| match &hint {
+            Some(_) => quote!(#one),
+            None => {
+                let at = arm.tail;
+                let [value, one] = [&value, &one].map(|it| shown(it, at));
+                let (at, rt) = (own_span(at), located((*rt).clone(), at));
+                quote_spanned!(at=> #rt::alike(&#value, #one))
             }
         };
         // One place for all of them, so that rustc reports a value that is refused once.
-        let at = self.tail;
+        let at = first.tail;
         let [keep_first, keep_second, join_values] = {
             let [region, value, one] = [&region, &value, &one].map(|it| shown(it, at));
             let at = own_span(at);
@@ -274,8 +288,8 @@ impl Region<'_> {
                 quote_spanned!(at=> #region.value(#value, #one)),
             ]
         };
-        let first = arm(first);
-        let second = second.map_or_else(|| quote!(let #one = ::core::option::Option::None;), arm);
+        let first = arm(first, quote!(#one));
+        let second = second.map_or_else(|| quote!(let #one = ::core::option::Option::None;), |it| arm(it, alike(it)));
         let last = match leaves {
             _ if never => quote! {{
                 let _ = #result;

@@ -70,7 +70,9 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
                                     }
                                     let __arm = 'arm3: {
                                         let __arm = { x + y };
-                                        ::core::option::Option::Some(__arm)
+                                        ::core::option::Option::Some(
+                                            ::ms::__rt::alike(&__value, __arm),
+                                        )
                                     };
                                     if __region.is_decided() {
                                         break 'join4 __arm;

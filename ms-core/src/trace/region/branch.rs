@@ -51,6 +51,8 @@ struct Traced {
     first: Option<Suspended>,
     /// Which arms leave the loop around.
     left: [bool; 2],
+    /// It is what a jump skips, and no `if` of the user's.
+    skips: bool,
     /// The function ends with it.
     ends: bool,
     states: Vec<State>,
@@ -83,7 +85,8 @@ impl<K: Kind> Branch<K> {
                 }
                 let open = Open::new(tracer, Location::caller());
                 let (phase, first, left, states) = (Phase::First, None, [false; 2], Vec::new());
-                self.traced = Some(Box::new(Traced { open, condition, phase, first, left, ends: false, states }));
+                let traced = Traced { open, condition, phase, first, left, skips: C::SKIPS, ends: false, states };
+                self.traced = Some(Box::new(traced));
                 true
             }
         }
@@ -317,13 +320,21 @@ impl Traced {
         }
         if !leaves.fits(&held.leaves) {
             // A loop of the host may wait for the value: there is no going on with a wrong one.
-            self.open.report(held.mismatch("in one arm than in the other"));
+            let when = match self.skips {
+                true => "where a jump skips what follows than where it goes on",
+                false => "in one arm than in the other",
+            };
+            self.open.report(held.mismatch(when));
             abandon();
         } else {
             for (i, [one, other]) in held.leaves.tensors.iter().zip(&leaves.tensors).map(|(a, b)| [a, b]).enumerate() {
                 if one.ty() != other.ty() && !is_poisoned(one) && !is_poisoned(other) {
                     held.refused = true;
-                    self.open.report(held.retyped(i, [one, other], "in one arm, but in the other"));
+                    let when = match self.skips {
+                        true => "where it goes on, but where a jump skips what follows",
+                        false => "in one arm, but in the other",
+                    };
+                    self.open.report(held.retyped(i, [one, other], when));
                 }
             }
         }

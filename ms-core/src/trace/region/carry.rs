@@ -174,6 +174,12 @@ pub fn passing<S>(name: &'static str) -> Held<S> {
     Held { passes: true, ..held(name) }
 }
 
+/// The value of the second arm of an `if`, of the type that the first one gave.
+#[inline]
+pub fn alike<S>(_: &Held<S>, value: S) -> S {
+    value
+}
+
 impl<S> Held<S> {
     /// The error of a value that is not the same structure at two borders; `when` says which.
     pub(super) fn mismatch(&self, when: &str) -> Error {

@@ -118,6 +118,7 @@ pub struct GoesOn<K>(PhantomData<K>, Tensor);
 
 impl<K: Kind> Condition for GoesOn<K> {
     type Kind = K;
+    const SKIPS: bool = true;
 
     #[track_caller]
     fn decision(&self) -> Decision {

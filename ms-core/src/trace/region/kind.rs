@@ -54,6 +54,8 @@ pub enum Decision {
 pub trait Condition {
     /// What it makes of the region that it decides.
     type Kind: Kind;
+    /// Whether it is that no jump skips what follows.
+    const SKIPS: bool = false;
 
     /// Which way to go.
     ///

@@ -10,7 +10,7 @@ mod range;
 mod repeat;
 
 pub use branch::{Branch, branch};
-pub use carry::{Carry, Held, held, passing};
+pub use carry::{Carry, Held, alike, held, passing};
 pub use flow::{Any, Either, Flow, GoesOn, HeldFlow, Vote, flow, held_flow, vote};
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
 pub use kind::{Assertion, Condition, Decision, Deferring, Device, Host, decide, holds};
