@@ -337,8 +337,12 @@ fn case_29_bprop_that_assigns() {
     for jit in [false, true, true] {
         let net = Writes { p: Parameter::new(Tensor::scalar(1.0), "") };
         let (x, y) = (&Tensor::scalar(1.0), &Tensor::scalar(2.0));
-        let (a, b) = ms::with_context(ms::Context { jit, ..ms::context() }, || gradients_that_write(&net, x, y));
-        assert_eq!([a, b].map(|it| it.item::<f32>()), [5.0, 3.0], "jit {jit}");
+        ms::with_context(ms::Context { jit, ..ms::context() }, || {
+            for (y, want) in [(y, [5.0, 3.0, 4.0]), (x, [3.0, 2.0, 2.0])] {
+                let (a, b) = gradients_that_write(&net, x, y);
+                assert_eq!([a, b, net.p.value()].map(|it| it.item::<f32>()), want, "jit {jit}");
+            }
+        });
     }
 }
 

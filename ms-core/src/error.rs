@@ -32,6 +32,8 @@ pub enum Code {
     Specialisations = 60,
     /// A gradient was asked for where none exists.
     NoGradient = 70,
+    /// A backward function writes a parameter where no order of backward functions says what it holds.
+    BackwardWrites = 71,
     /// Shapes that do not fit the op.
     Shape = 100,
     /// A dtype that the op does not take, or operands whose dtypes differ.

@@ -19,6 +19,7 @@ pub mod elementwise;
 mod evaluate;
 #[cfg(test)]
 mod generated_tests;
+mod handed;
 pub mod host;
 mod index;
 mod interpolate;
@@ -132,6 +133,7 @@ pub use def::{Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, Regio
 pub use einsum::einsum;
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
+pub use handed::{hand_on, handed_type, take_over};
 pub use interpolate::{Interpolation, interpolate};
 pub use message::{Show, Shown};
 pub use nn::*;

@@ -3,6 +3,7 @@
 use super::call::JitReturn;
 use super::compiled::Compiled;
 use super::context;
+use super::tape::Tape;
 use crate::error::{OrRaise, Result};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
@@ -39,7 +40,7 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     let results = template.as_ref().map(leaves).unwrap_or_default();
     let trace = tracer.finish(&results)?;
     let template = template.expect("a trace without errors has a result");
-    let compiled = kept(Compiled::shared(trace.graph, context::read(|it| it.precision), None)?);
+    let compiled = |graph| Ok(kept(Compiled::shared(graph, context::read(|it| it.precision), None)?));
     let input = |binding: Binding| match binding {
         Binding::Argument(at) => given[at].clone(),
         Binding::Slot(parameter) => parameter.value(),
@@ -47,7 +48,12 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
         Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
     };
     let inputs: Vec<Tensor> = trace.bindings.into_iter().map(input).collect();
-    let outputs = compiled.call(&inputs)?;
+    let outputs = match (Tape::current(), trace.handing) {
+        (Some(tape), Some(it)) => {
+            tape.call_handing(&compiled(it.graph.unwrap_or(trace.graph))?, &it.writes, &it.reads, &inputs)?
+        }
+        _ => compiled(trace.graph)?.call(&inputs)?,
+    };
     drop(inputs);
     let mut outputs = outputs.into_iter();
     let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));

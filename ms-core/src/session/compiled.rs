@@ -9,7 +9,7 @@ use super::source::{Part, Source};
 use super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, Executable};
-use crate::ir::{Graph, canonical_bytes};
+use crate::ir::{Graph, ValueId, canonical_bytes};
 use crate::lower::{LowerOptions, Plan, line_of_node, lower, lower_traced, refuse_at_the_same_lines};
 use crate::optimize::PassContext;
 use crate::tensor::{Array, Outputs, Tensor};
@@ -34,6 +34,7 @@ pub struct Compiled {
     executable: OnceLock<Result<Arc<dyn Executable>>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
     tangents: Mutex<FxHashMap<Vec<usize>, Arc<Tangent>>>,
+    partial: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
 }
 
 /// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
@@ -67,6 +68,7 @@ impl Compiled {
             executable: OnceLock::new(),
             derivatives: Mutex::default(),
             tangents: Mutex::default(),
+            partial: Mutex::default(),
         })
     }
 
@@ -142,27 +144,30 @@ impl Compiled {
     /// # Errors
     /// What lowering or an op refuses.
     pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
-        match (Tape::current(), &self.sized) {
-            (Some(tape), None) => tape.call(self, inputs),
-            (Some(tape), Some(sized)) => tape.call(&self.at(sized, &arrays(inputs)?)?, inputs),
-            (None, _) => self.run(inputs),
+        match Tape::current() {
+            Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, 0),
+            None => self.run(inputs),
         }
     }
 
-    /// As [`Compiled::call`], with inputs that are given up: a result may take the memory of one
-    /// that nobody else has.
+    /// This graph at the sizes of its inputs, if sizes are symbolic.
     ///
     /// # Errors
-    /// As for [`Compiled::call`].
-    pub fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
-        if Tape::current().is_some() {
-            // The tape keeps what it may need for derivatives.
-            return self.call(&inputs);
+    /// What expanding at these sizes refuses.
+    pub(super) fn at_sizes(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
+        match &self.sized {
+            None => Ok(self.clone()),
+            Some(sized) => self.at(sized, &arrays(inputs)?),
         }
-        let at = match &self.sized {
-            None => self.clone(),
-            Some(sized) => self.at(sized, &arrays(&inputs)?)?,
-        };
+    }
+
+    /// As [`Compiled::run`], with inputs that are given up: a result may take the memory of one that
+    /// nobody else has.
+    ///
+    /// # Errors
+    /// As for [`Compiled::run`].
+    pub fn run_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
+        let at = self.at_sizes(&inputs)?;
         let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.to_contiguous()));
         let outputs = at.executable()?.run_owned(arrays.collect::<Result<_>>()?);
         let outputs = outputs.map_err(|error| self.located(error))?;
@@ -308,6 +313,27 @@ impl Compiled {
         let tangent = Arc::new(Tangent { compiled: Self::new(&graph, self.precision)?, floats });
         made.insert(wrt.to_vec(), tangent.clone());
         Ok(tangent)
+    }
+
+    /// The graph that gives the gradients of the inputs `wrt`, from the inputs and the cotangents of
+    /// the outputs `seeds`, as if there were no other outputs; made once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn partial(&self, wrt: &[usize], seeds: &[usize]) -> Result<Arc<Self>> {
+        let mut made = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [wrt.to_vec(), seeds.to_vec()];
+        if let Some(known) = made.get(&key) {
+            return Ok(known.clone());
+        }
+        let mut graph = self.source.graph()?.clone();
+        let outputs: Vec<ValueId> = seeds.iter().map(|&at| graph.outputs()[at]).collect();
+        graph.set_outputs(outputs);
+        let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true)?;
+        graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
+        let partial = Self::new(&graph, self.precision)?;
+        made.insert(key, partial.clone());
+        Ok(partial)
     }
 
     /// The derivative with respect to the inputs `wrt`, made once.

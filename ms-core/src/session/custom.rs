@@ -9,15 +9,18 @@ use super::record::record;
 use super::select::{All, Select};
 use super::tape::Tape;
 use crate::error::{OrRaise, Result};
-use crate::ops::{self, CUSTOM_VJP, RECOMPUTE};
-use crate::tensor::{Attrs, Tensor};
+use crate::ir::{Graph, ValueId};
+use crate::ops::{self, CUSTOM_VJP, RECOMPUTE, hand_on, handed_type, take_over};
+use crate::tensor::{Attrs, Parameter, Tensor, Type};
 use crate::trace::{
-    Arguments, Followed, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, leaves, run_nested,
+    Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, build, leaves,
+    run_nested, run_with_slots,
 };
 use smallvec::smallvec;
 use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;
+use std::sync::Arc;
 
 /// Whether eager ops are recorded.
 fn is_recorded() -> bool {
@@ -155,24 +158,22 @@ where
             let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
             tensors.map(|(_, it)| it.clone()).collect()
         };
-        let enter = || -> Result<Vec<Tensor>> {
-            let given: Vec<Tensor> = targets.iter().map(|it| tracer.input(it.ty())).collect();
+        let enter = || targets.iter().map(|it| tracer.input(it.ty())).collect::<Vec<Tensor>>();
+        let start = tracer.backward_reads();
+        let (template, forward) = run_nested(tracer, "forward", || {
+            let given = enter();
             for (target, input) in wrt.targets().iter().zip(&given) {
                 if let Target::Parameter(parameter) = target {
                     tracer.bind_slot(parameter, input, false)?;
                 }
             }
-            Ok(given)
-        };
-        let (template, forward) = run_nested(tracer, "forward", || {
-            let given = enter()?;
             let result = with_tensors::<Args, _>(arguments, &of_arguments(&given), |it| self.f.invoke(it));
             let results = leaves(&result);
             Ok((result, results))
         })?;
         let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
-        let ((), backward) = run_nested(tracer, "backward", || {
-            let given = enter()?;
+        let ((), backward) = run_with_slots(tracer, "backward", || {
+            let given = enter();
             let results: Vec<Tensor> = types.iter().map(|ty| tracer.input(ty.clone())).collect();
             let gradient = |result: &Tensor| match result.dtype().is_float() {
                 true => tracer.input(result.ty()),
@@ -186,18 +187,92 @@ where
             });
             let gradients = leaves(&gradients);
             check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
+            // It reads what the forward function wrote as it reads what it writes itself.
+            for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {
+                tracer.bind_slot(parameter, &parameter.value(), true)?;
+            }
             Ok(((), gradients))
         })?;
-        let attrs = Attrs::new([targets.len().into(), forward.captures.len().into(), types.len().into()]);
-        let inputs: Vec<Tensor> = targets.iter().chain(&forward.captures).chain(&backward.captures).cloned().collect();
-        let outputs = forward.graph.outputs().iter().map(|&it| forward.graph.ty(it).clone()).collect();
-        let regions = smallvec![forward.graph.clone(), backward.graph];
+        let (forward, backward) = (forward.without_handing(), backward.without_handing());
+        let held = |parameter: &Parameter| {
+            let is_it = |it: &Target| matches!(it, Target::Parameter(it) if it == parameter);
+            wrt.targets().iter().position(is_it).map_or_else(|| parameter.value(), |at| targets[at].clone())
+        };
+        let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
+        tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
+        let handed: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
+        let counts = [targets.len(), forward.captures.len(), types.len(), handed.len()];
+        let inputs: Vec<Tensor> = targets
+            .iter()
+            .chain(&handed)
+            .chain(&forward.captures)
+            .cloned()
+            .chain(read.into_iter().map(held))
+            .chain(backward.captures.iter().cloned())
+            .collect();
+        let graph = handing_through(&forward.graph, targets.len(), types.len(), &handed);
+        let outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
+        let regions = smallvec![graph, handing_on(&backward)?];
+        let attrs = Attrs::new(counts.map(Into::into));
         let mut outputs = tracer.region_node(CUSTOM_VJP.op(), attrs, regions, &inputs, outputs, self.location)?;
-        for (parameter, value) in forward.writes.iter().zip(outputs.split_off(types.len())) {
-            tracer.bind_slot(parameter, &value, true)?;
+        let slots = backward.writes.iter().map(Parameter::backward).chain(forward.writes);
+        for (slot, value) in slots.zip(outputs.split_off(types.len())) {
+            tracer.bind_slot(&slot, &value, true)?;
         }
         Ok(rebuilt(&template, outputs))
     }
+}
+
+/// A forward region that gives, behind its `results`, slots that it takes behind the `targets`.
+fn handing_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &[Tensor]) -> Arc<Graph> {
+    if slots.is_empty() {
+        return region.clone();
+    }
+    let mut graph = (**region).clone();
+    let own = graph.inputs().len();
+    let added: Vec<ValueId> = slots.iter().map(|it| graph.add_input(it.ty())).collect();
+    let order: Vec<usize> = (0..targets).chain(own..own + slots.len()).chain(targets..own).collect();
+    graph.reorder_inputs(&order);
+    let mut outputs = graph.outputs().to_vec();
+    outputs.splice(results..results, added);
+    graph.set_outputs(outputs);
+    Arc::new(graph)
+}
+
+/// A backward region that takes what it writes of parameters, behind the inputs that were declared,
+/// and gives it, both as it is handed on.
+fn handing_on(region: &Region) -> Result<Arc<Graph>> {
+    let Region { graph, slots, captures, writes } = region;
+    if writes.is_empty() {
+        return Ok(graph.clone());
+    }
+    let inputs: Vec<&Type> = graph.inputs().iter().map(|&it| graph.ty(it)).collect();
+    let declared = inputs.len() - slots.len() - captures.len();
+    let gradients = graph.outputs().len() - writes.len();
+    let held: Vec<&Type> = graph.outputs()[gradients..].iter().map(|&it| graph.ty(it)).collect();
+    // Where each input of the region stands.
+    let (mut places, mut types): (Vec<usize>, Vec<Type>) =
+        ((0..declared).collect(), inputs[..declared].iter().copied().cloned().collect());
+    types.extend(held.iter().map(|it| handed_type(it)));
+    for (at, &ty) in inputs.iter().enumerate().skip(declared) {
+        let written = slots.get(at - declared).and_then(|slot| writes.iter().position(|it| it == slot));
+        places.push(written.map_or(types.len(), |it| declared + it));
+        if written.is_none() {
+            types.push(ty.clone());
+        }
+    }
+    let graph = build(graph.name(), &types, |inputs| {
+        let mut inputs = inputs.to_vec();
+        for (input, ty) in inputs[declared..].iter_mut().zip(&held) {
+            *input = take_over(input, ty.dtype);
+        }
+        let operands: Vec<Tensor> = places.iter().map(|&at| inputs[at].clone()).collect();
+        let tracer = Tracer::current().expect("the graph is built by one");
+        let mut outputs = tracer.inline(graph, &operands)?;
+        outputs[gradients..].iter_mut().for_each(|it| *it = hand_on(it));
+        Ok(outputs)
+    })?;
+    Ok(Arc::new(graph))
 }
 
 /// The function `f` with a derivative of its own: `backward` takes the arguments, the result, and
@@ -205,6 +280,10 @@ where
 /// function captures has no gradient.
 ///
 /// Under a gradient both functions are traced, so that they do not read values of tensors.
+///
+/// `backward` runs when gradients are pulled back, where one reaches the result. Parameters hold
+/// afterwards what it writes, and of several calls the last one's comes first. A parameter that
+/// either function writes it reads as it is then, and any other one as it was at the call.
 ///
 /// ```
 /// use ms_core::{Tensor, ops, session::{custom_vjp, grad}};
@@ -218,7 +297,9 @@ where
 ///
 /// # Errors
 /// A call that is traced raises [`Code::Shape`](crate::Code::Shape) or
-/// [`Code::DType`](crate::Code::DType) where a gradient is of another type than its argument.
+/// [`Code::DType`](crate::Code::DType) where a gradient is of another type than its argument. A
+/// gradient raises [`Code::BackwardWrites`](crate::Code::BackwardWrites) where `backward` writes a
+/// parameter and no order says when.
 #[track_caller]
 pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Transformed<'f, Args, WithVjp<Args, F, B>>
 where

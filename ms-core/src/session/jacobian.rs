@@ -90,6 +90,11 @@ fn over_basis(
         let element = tracer.input(ty.clone());
         Ok(((), f(&element)?))
     })?;
+    if let Some(written) = region.writes.first() {
+        let message = format!("the backward pass of every row writes {written:?}, and all rows are computed at once");
+        let help = "outside a compiled function rows are taken one after the other";
+        return Err(Error::new(Code::BackwardWrites, message).at(location).help(help));
+    }
     let lanes = |lanes: Vec<Lane>| lanes.into_iter().map(Lane::code).collect::<Vec<i64>>();
     let size = Dim::new(count);
     let operands = lanes(std::iter::once(Lane::Own).chain(region.captures.iter().map(|_| Lane::Shared)).collect());

@@ -6,6 +6,7 @@ use crate::ops::{self, Cotangents};
 use crate::tensor::{
     DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, SlotId, Tensor, current_dispatcher, with_dispatcher,
 };
+use crate::trace::check_handing;
 use crate::transform::{Gradients, Residual, RuleStep, Slot, Step, pull_all, push_rule};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -28,7 +29,17 @@ struct State {
     steps: Vec<Box<dyn Recorded>>,
     /// Watched parameters, until they are written.
     parameters: FxHashMap<SlotId, Tensor>,
+    handed: Vec<Handed>,
+    /// What backward functions read of parameters that they do not write.
+    backward_reads: Vec<Parameter>,
     next: Slot,
+}
+
+/// A parameter that backward functions write, as they see it; see [`Parameter::backward`].
+struct Handed {
+    parameter: Parameter,
+    first: Tensor,
+    last: Tensor,
 }
 
 /// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
@@ -50,6 +61,8 @@ pub struct Record {
     /// Keeps the addresses of tensors theirs.
     _kept: Vec<Tensor>,
     steps: Vec<Box<dyn Recorded>>,
+    handed: Vec<Handed>,
+    backward_reads: Vec<Parameter>,
     count: usize,
 }
 
@@ -59,7 +72,8 @@ impl Record {
     }
 
     /// The gradients of the sum of `results`, weighted by `seeds` where they are given, with
-    /// respect to watched tensors; zeros where none arrives.
+    /// respect to watched tensors; zeros where none arrives. Parameters hold then what backward
+    /// functions write.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -70,7 +84,22 @@ impl Record {
                 gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()))?;
             }
         }
+        check_handing(self.handed.iter().map(|it| &it.parameter), &self.backward_reads)?;
+        let mut seeded = Vec::with_capacity(self.handed.len());
+        for it in &self.handed {
+            let held = it.parameter.value();
+            let seed = ops::hand_on(&held);
+            gradients.add(self.slot(&it.last).expect("the tape gave it"), seed.clone())?;
+            seeded.push((seed, held.dtype()));
+        }
         pull_all(self.steps.iter().map(|it| &**it as &dyn Step), &mut gradients)?;
+        for (it, (seed, dtype)) in self.handed.iter().zip(seeded) {
+            let first = self.slot(&it.first).and_then(|slot| gradients.get(slot)).expect("every step hands it on");
+            // Where no backward function ran, there is no write that gradients around this one stop at.
+            if first.identity() != seed.identity() {
+                it.parameter.try_set(&ops::take_over(first, dtype))?;
+            }
+        }
         let gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
             Some(gradient) => gradient.clone(),
             None => ops::zeros_like(it),
@@ -181,12 +210,80 @@ impl Tape {
 
     /// Ends the recording.
     pub fn finish(&self) -> Record {
-        let State { slots, kept, steps, next, .. } = std::mem::take(&mut *self.state.borrow_mut());
-        Record { slots, _kept: kept, steps, count: next as usize }
+        let State { slots, kept, steps, handed, backward_reads, next, .. } =
+            std::mem::take(&mut *self.state.borrow_mut());
+        Record { slots, _kept: kept, steps, handed, backward_reads, count: next as usize }
     }
 
-    /// Calls a compiled graph and records it as one step.
-    pub(super) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor]) -> Result<Outputs> {
+    /// The tape around this one.
+    fn tape_below(&self) -> Option<Rc<Self>> {
+        self.below.clone().as_any()?.downcast().ok()
+    }
+
+    /// The slot of a parameter as backward functions see it, as far as they were recorded.
+    fn handed(&self, parameter: &Parameter) -> Result<Tensor> {
+        let known = self.state.borrow().handed.iter().find(|it| it.parameter == *parameter).map(|it| it.last.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let outside = match self.tape_below() {
+            Some(tape) => tape.handed(parameter)?,
+            None => ops::hand_on(&self.below.read_parameter(parameter)?),
+        };
+        let first = self.watch(&outside);
+        let (parameter, last) = (parameter.clone(), first.clone());
+        self.state.borrow_mut().handed.push(Handed { parameter, first: first.clone(), last });
+        Ok(first)
+    }
+
+    /// Goes on from another value of the slot of a parameter as backward functions see it.
+    fn hand_on(&self, parameter: &Parameter, value: &Tensor) {
+        let mut state = self.state.borrow_mut();
+        let it = state.handed.iter_mut().find(|it| it.parameter == *parameter);
+        it.expect("it was read before").last = value.clone();
+        drop(state);
+        if let Some(tape) = self.tape_below() {
+            tape.hand_on(parameter, value);
+        }
+    }
+
+    /// Notes what backward functions read of parameters that they do not write.
+    fn note_backward_reads(&self, reads: &[Parameter]) {
+        let mut state = self.state.borrow_mut();
+        for parameter in reads {
+            if !state.backward_reads.contains(parameter) {
+                state.backward_reads.push(parameter.clone());
+            }
+        }
+        drop(state);
+        if let Some(tape) = self.tape_below() {
+            tape.note_backward_reads(reads);
+        }
+    }
+
+    /// Calls a compiled graph and records it as one step; see [`crate::trace::Handing`] for what it
+    /// takes and gives behind all others.
+    pub(super) fn call_handing(
+        &self,
+        compiled: &Arc<Compiled>,
+        writes: &[Parameter],
+        reads: &[Parameter],
+        inputs: &[Tensor],
+    ) -> Result<Outputs> {
+        self.note_backward_reads(reads);
+        let handed: Result<Vec<Tensor>> = writes.iter().map(|it| self.handed(it)).collect();
+        let inputs: Vec<Tensor> = inputs.iter().cloned().chain(handed?).collect();
+        let mut outputs = self.call(&compiled.at_sizes(&inputs)?, &inputs, writes.len())?;
+        let first = outputs.len() - writes.len();
+        for (parameter, value) in writes.iter().zip(outputs.drain(first..)) {
+            self.hand_on(parameter, &value);
+        }
+        Ok(outputs)
+    }
+
+    /// Calls a compiled graph and records it as one step. So many of its last inputs and outputs are
+    /// slots as backward functions see them.
+    pub(super) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor], handed: usize) -> Result<Outputs> {
         let input_slots: Vec<Option<Slot>> = {
             let state = self.state.borrow();
             inputs.iter().map(|it| state.slot(it).filter(|_| it.dtype().is_float())).collect()
@@ -209,8 +306,17 @@ impl Tape {
         let input_slots = wrt.iter().map(|&i| input_slots[i]).collect();
         let inputs = inputs.to_vec();
         let compiled = compiled.clone();
-        let step = CallStep { compiled, wrt, inputs, derivative, residuals, templates, input_slots, output_slots };
-        state.steps.push(Box::new(step));
+        state.steps.push(Box::new(CallStep {
+            compiled,
+            wrt,
+            inputs,
+            handed,
+            derivative,
+            residuals,
+            templates,
+            input_slots,
+            output_slots,
+        }));
         Ok(outputs)
     }
 }
@@ -221,6 +327,8 @@ struct CallStep {
     /// The inputs that are watched.
     wrt: Vec<usize>,
     inputs: Vec<Tensor>,
+    /// How many of the last inputs and results are slots as backward functions see them.
+    handed: usize,
     derivative: Arc<Derivative>,
     residuals: Vec<Tensor>,
     /// The results, for the shapes of absent cotangents.
@@ -239,10 +347,29 @@ impl Step for CallStep {
     }
 
     fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+        if self.handed > 0 && cotangents.iter().any(Option::is_none) {
+            return self.pull_reached(cotangents);
+        }
         let given = cotangents.iter().zip(&self.templates);
         let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| ops::zeros_like(like)));
         let inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
         Ok(self.derivative.backward.call(&inputs)?.into_iter().map(Some).collect())
+    }
+}
+
+impl CallStep {
+    /// Pulls back where some gradients are missing: backward functions that none reaches do not run.
+    fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+        let (results, handed) = cotangents.split_at(cotangents.len() - self.handed);
+        if results.iter().all(Option::is_none) {
+            let none = vec![None; self.wrt.len() - self.handed];
+            return Ok(none.into_iter().chain(handed.iter().cloned()).collect());
+        }
+        let reached = self.derivative.seeds.iter().zip(cotangents);
+        let (seeds, given): (Vec<usize>, Vec<Tensor>) =
+            reached.filter_map(|(&seed, it)| Some((seed, it.clone()?))).unzip();
+        let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(given).collect();
+        Ok(self.compiled.partial(&self.wrt, &seeds)?.call(&inputs)?.into_iter().map(Some).collect())
     }
 }
 

@@ -28,7 +28,8 @@ pub use region::{
 };
 pub use signature::{Pooled, Signature};
 pub use tracer::{
-    Binding, GraphCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, run_nested, run_traced,
+    Binding, GraphCall, Handing, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, check_handing, run_nested,
+    run_traced, run_with_slots,
 };
 
 pub(crate) use tuples::tuples_of;

@@ -4,11 +4,13 @@ mod call;
 mod control;
 mod dispatch;
 mod frame;
+mod handing;
 mod run;
 
 pub use call::{GraphCall, Pattern};
 pub use control::{Repeated, Suspended};
-pub use run::{build, run_nested, run_traced};
+pub use handing::{Handing, check_handing};
+pub use run::{build, run_nested, run_traced, run_with_slots};
 
 use crate::error::{Code, Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};
@@ -46,13 +48,17 @@ pub struct Trace {
     pub bindings: Vec<Binding>,
     /// The parameters that were written.
     pub writes: Vec<Parameter>,
+    /// What backward functions in it read and write, if they do.
+    pub handing: Option<Handing>,
 }
 
 /// A finished sub-graph of a trace.
 pub struct Region {
     /// The graph: outputs are the results, then the final values of `writes`. Its inputs are
-    /// those that were declared, then one for each of `captures`.
+    /// those that were declared, then one for each of `slots`, then one for each of `captures`.
     pub graph: Arc<Graph>,
+    /// The parameters whose first values are inputs of it, where it has slots of its own.
+    pub slots: Vec<Parameter>,
     /// The values of the graph around it that it uses.
     pub captures: Vec<Tensor>,
     /// The parameters that it writes.
@@ -92,6 +98,7 @@ impl Tracer {
                 frames: vec![Frame::new(name)],
                 errors: Vec::new(),
                 calls: call::Calls::default(),
+                backward_reads: Vec::new(),
             }),
         })
     }
@@ -178,19 +185,14 @@ impl Tracer {
         Ok(())
     }
 
-    /// Begins a region: ops go into a sub-graph until [`Tracer::pop`].
-    pub fn push(&self, name: &str) {
-        self.state.borrow_mut().frames.push(Frame::new(name));
-    }
-
-    /// Ends the innermost region with these results.
+    /// Ends the region that [`Tracer::open`] began with these results.
     ///
     /// # Errors
     /// [`Code::Escaped`] for a result of another trace.
     pub fn pop(&self, results: &[Tensor]) -> Result<Region> {
         let mut state = self.state.borrow_mut();
         let outputs = self.outputs(&mut state, results);
-        let mut frame = state.frames.pop().expect("`push` opened the region");
+        let mut frame = state.frames.pop().expect("`open` opened the region");
         let outer = state.top();
         let captures = frame.bindings.iter().filter_map(|it| match it {
             Binding::Outer(value) => Some(self.wrap(outer, *value)),
@@ -206,8 +208,13 @@ impl Tracer {
             given.into_iter().chain(outer).collect()
         };
         graph.reorder_inputs(&order);
+        let slots = frame.bindings.into_iter().filter_map(|it| match it {
+            Binding::Slot(parameter) => Some(parameter),
+            _ => None,
+        });
+        let slots = slots.collect();
         let writes = frame.slots.into_iter().filter(|it| it.written).map(|it| it.parameter).collect();
-        Ok(Region { graph: Arc::new(graph), captures, writes })
+        Ok(Region { graph: Arc::new(graph), slots, captures, writes })
     }
 
     /// Leaves the innermost region without a result.
@@ -265,7 +272,8 @@ impl Tracer {
         let mut frame = state.frames.pop().expect("a trace is finished once");
         frame.graph.set_outputs(outputs?);
         let writes = frame.written().map(|it| it.parameter.clone()).collect();
-        Ok(Trace { graph: frame.graph, bindings: frame.bindings, writes })
+        let reads = std::mem::take(&mut state.backward_reads);
+        Ok(handing::told_apart(frame.graph, frame.bindings, writes, reads))
     }
 
     /// Records an error that ends up with the others at the boundary of the trace.

@@ -130,7 +130,10 @@ impl Activity {
         }
         if node.op == CUSTOM_VJP.op() {
             let at = CustomVjp::of(&node.attrs);
-            return (0..node.outputs.len()).map(|it| it < at.results && any(&operands[..at.targets])).collect();
+            let mut flags = vec![false; node.outputs.len()];
+            flags[..at.results].fill(any(&operands[..at.targets]));
+            flags[at.handed_results()].copy_from_slice(&operands[at.targets..at.gradients()]);
+            return flags;
         }
         if is_call(node.op) || node.op == RECOMPUTE.op() {
             return self.outputs_of(&node.regions[0], operands.to_vec());
@@ -151,7 +154,10 @@ impl Activity {
         }
         if node.op == CUSTOM_VJP.op() {
             let at = CustomVjp::of(&node.attrs);
-            return (0..node.inputs.len()).map(|it| it < at.targets && any(&results[..at.results])).collect();
+            let mut flags = vec![false; node.inputs.len()];
+            flags[..at.targets].fill(any(&results[..at.results]));
+            flags[at.targets..at.gradients()].copy_from_slice(&results[at.handed_results()]);
+            return flags;
         }
         if is_call(node.op) || node.op == RECOMPUTE.op() {
             return self.inputs_of(&node.regions[0], results.to_vec());

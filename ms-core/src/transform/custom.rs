@@ -1,23 +1,44 @@
 //! Derivatives of graphs that say how they are taken.
 
-use super::emit::{emit, tracer, zeros};
+use super::emit::{emit, emit_node, tracer, zeros};
 use super::regions::{placed, positions};
 use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
 use super::split::pruned;
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, CALL, CustomVjp, RECOMPUTE};
+use crate::ops::{self, CALL, CUSTOM_VJP, CustomVjp, RECOMPUTE};
 use crate::tensor::{Attrs, Tensor, Type};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Reverse {
-    /// A graph with a derivative of its own.
-    pub(super) fn custom(&self, node: &Node, operands: &[Tensor]) -> Result<(Vec<Tensor>, Pull)> {
+    /// A graph with a derivative of its own, which runs where a gradient reaches a result. What it
+    /// writes goes on from there; elsewhere parameters stay as they are.
+    pub(super) fn custom(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let at = CustomVjp::of(&node.attrs);
+        let count = operands.len();
+        let untouched = move |cotangents: &[Option<Tensor>]| {
+            let mut placed = SmallVec::from_elem(None, count);
+            placed[at.targets..at.gradients()].clone_from_slice(&cotangents[at.handed_results()]);
+            placed
+        };
+        if !(wanted.inputs[..at.targets].contains(&true) && wanted.outputs[..at.results].contains(&true)) {
+            let pull: Pull = Box::new(move |cotangents| Ok(untouched(cotangents)));
+            return Ok((emit_node(node, operands)?, pull));
+        }
+        // Nobody would see what is written.
+        if wanted.outputs[at.handed_results()].contains(&false) {
+            return Err(refuse_writes(node, "no backward pass around it takes that"));
+        }
         let outputs = emit(&CALL, Attrs::none(), &[node.regions[0].clone()], &operands[..at.captured])?;
         let backward = node.regions[1].clone();
         let (results, operands) = (outputs[..at.results].to_vec(), operands.to_vec());
         let pull: Pull = Box::new(move |cotangents| {
+            if cotangents[..at.results].iter().all(Option::is_none) {
+                return Ok(untouched(cotangents));
+            }
+            let handed = cotangents[at.handed_results()].iter();
+            let handed = handed.map(|it| it.clone().expect("what parameters hold comes from the end of the pass"));
             let floats = results.iter().zip(cotangents).filter(|(result, _)| result.dtype().is_float());
             let cotangents = floats.map(|(result, it)| it.clone().unwrap_or_else(|| zeros(&result.ty())));
             let inputs: Vec<Tensor> = operands[..at.targets]
@@ -25,10 +46,11 @@ impl Reverse {
                 .chain(&results)
                 .cloned()
                 .chain(cotangents)
+                .chain(handed)
                 .chain(operands[at.captured..].iter().cloned())
                 .collect();
             let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&backward), &inputs)?;
-            Ok(placed(operands.len(), &(0..at.targets).collect::<Vec<_>>(), gradients))
+            Ok(placed(count, &(0..at.gradients()).collect::<Vec<_>>(), gradients))
         });
         Ok((outputs, pull))
     }
@@ -62,6 +84,17 @@ impl Reverse {
     }
 }
 
+fn refuse_writes(node: &Node, why: &str) -> Error {
+    let message = format!("the backward function writes a parameter: {why}");
+    let error = Error::new(Code::BackwardWrites, message)
+        .with_op(CUSTOM_VJP.name())
+        .help("let it give the value as a gradient, and write the parameter outside");
+    match node.location {
+        Some(location) => error.at(location),
+        None => error,
+    }
+}
+
 /// The results of a graph with a derivative of its own, and the tangents of the float ones: by the
 /// transpose of that derivative.
 pub(super) fn push_custom(
@@ -70,6 +103,9 @@ pub(super) fn push_custom(
     tangents: &[Option<Tensor>],
 ) -> Result<(Vec<Tensor>, Vec<Option<Tensor>>)> {
     let at = CustomVjp::of(&node.attrs);
+    if at.handed > 0 {
+        return Err(refuse_writes(node, "forward mode takes its transpose, and does not run it"));
+    }
     let outputs = tracer().inline(&node.regions[0], &operands[..at.captured])?;
     let results = &outputs[..at.results];
     let floats: Vec<usize> = (0..at.results).filter(|&it| results[it].dtype().is_float()).collect();

@@ -49,7 +49,7 @@ impl Reverse {
             return self.branch(node, operands, wanted);
         }
         if node.op == CUSTOM_VJP.op() {
-            return self.custom(node, operands);
+            return self.custom(node, operands, &wanted);
         }
         if node.op == RECOMPUTE.op() {
             return self.recompute(node, operands, &wanted);

@@ -5,10 +5,11 @@ use super::super::context::Settings;
 use super::super::pure::PurePlace;
 use super::super::specialise::{self, Facts};
 use super::super::{functions, report};
-use super::version::{Parts, Source, Version};
+use super::version::{Handing, Parts, Source, Version};
 use super::{Call, JitReturn, Sign, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};
+use crate::ir::Graph;
 use crate::optimize::inline_all;
 use crate::tensor::{Tensor, with_created};
 use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, run_traced};
@@ -82,7 +83,17 @@ impl Call {
         let results = template.as_ref().map(leaves).unwrap_or_default();
         let trace = self.traced(tracer, &results, start)?;
         let template = template.expect("a trace without errors has a result");
-        let compiled = self.compiled(&trace, results.len())?;
+        let compiled = self.compiled(&trace.graph, &trace.bindings, results.len())?;
+        let handing = match trace.handing {
+            Some(it) => {
+                let compiled = match &it.graph {
+                    Some(graph) => self.compiled(graph, &trace.bindings, results.len())?,
+                    None => compiled.clone(),
+                };
+                Some(Handing { compiled, writes: it.writes, reads: it.reads })
+            }
+            None => None,
+        };
         let input = |it| match it {
             Binding::Argument(at) => Source::Argument(at),
             Binding::Slot(parameter) => Source::Slot(parameter),
@@ -92,7 +103,7 @@ impl Call {
         let inputs = trace.bindings.into_iter().map(input).collect();
         let mut words = Vec::new();
         let pure = pure.filter(|_| template.store(&mut words));
-        let parts = Parts { compiled, inputs, writes: trace.writes, untraced: false, template };
+        let parts = Parts { compiled, handing, inputs, writes: trace.writes, untraced: false, template };
         if let Some(place) = pure {
             Self::keep(place, &parts, results.len(), words);
         }
@@ -111,11 +122,11 @@ impl Call {
         Ok(trace)
     }
 
-    fn compiled(&self, trace: &Trace, results: usize) -> Result<Arc<Compiled>> {
-        let is_slot = |at: &usize| matches!(trace.bindings[*at], Binding::Slot(_));
-        let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results };
+    fn compiled(&self, graph: &Graph, bindings: &[Binding], results: usize) -> Result<Arc<Compiled>> {
+        let is_slot = |at: &usize| matches!(bindings[*at], Binding::Slot(_));
+        let slots = Slots { inputs: (0..bindings.len()).filter(is_slot).collect(), results };
         let Settings { load_elim, share_graphs, precision, .. } = self.settings;
-        let graph = report::graph_stage("effects", || insert_moves(&trace.graph, &slots, load_elim));
+        let graph = report::graph_stage("effects", || insert_moves(graph, &slots, load_elim));
         let graph =
             if share_graphs { graph } else { report::graph_stage("inline", || Cow::Owned(inline_all(&graph, false))) };
         Compiled::shared(graph.into_owned(), precision, Some(self.function.site()))

@@ -1,6 +1,7 @@
 //! The compiled versions of a function, and their runs.
 
 use super::super::compiled::Compiled;
+use super::super::tape::Tape;
 use crate::error::Result;
 use crate::ops;
 use crate::tensor::{Array, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, dispatch_mode};
@@ -164,6 +165,7 @@ pub(super) struct Version {
     /// See [`Versions::turns`].
     used: AtomicU64,
     compiled: Arc<Compiled>,
+    handing: Option<Handing>,
     inputs: Box<[Place]>,
     captured: Vec<Tensor>,
     /// Slots that it reads and does not write.
@@ -180,10 +182,20 @@ pub(super) struct Version {
     template: Box<dyn Any + Send + Sync>,
 }
 
+/// The graph as a tape calls it, where backward functions in it read or write parameters; see
+/// [`crate::trace::Handing`].
+pub(super) struct Handing {
+    pub compiled: Arc<Compiled>,
+    pub writes: Vec<Parameter>,
+    pub reads: Vec<Parameter>,
+}
+
 /// What a [`Version`] is made of.
 pub(super) struct Parts<T> {
     /// The graph.
     pub compiled: Arc<Compiled>,
+    /// The graph to a tape, where that is another one.
+    pub handing: Option<Handing>,
     /// What its inputs are.
     pub inputs: Vec<Source>,
     /// The parameters that take its last outputs.
@@ -197,7 +209,7 @@ pub(super) struct Parts<T> {
 impl Version {
     /// The version for a signature.
     pub fn new<T: Tree + Send + Sync + 'static>(signature: &Signature, parts: Parts<T>) -> Self {
-        let Parts { compiled, inputs, writes, untraced, template } = parts;
+        let Parts { compiled, handing, inputs, writes, untraced, template } = parts;
         let (mut captured, mut reads, mut changes) = (Vec::new(), Vec::new(), Vec::new());
         let written: rustc_hash::FxHashSet<u64> = writes.iter().map(Parameter::id).collect();
         let mut place = |source| {
@@ -220,6 +232,7 @@ impl Version {
             arguments: signature.types().into(),
             used: AtomicU64::new(0),
             compiled,
+            handing,
             inputs,
             captured,
             reads: (!reads.is_empty()).then(|| Gathered::new(reads)),
@@ -240,7 +253,7 @@ impl Version {
         let _alone = self.lock();
         match dispatch_mode() {
             DispatchMode::Eager => self.result(self.outputs(arguments)?, false),
-            _ => self.result(self.compiled.call(&self.gather(arguments))?, true),
+            _ => self.result(self.call(self.gather(arguments))?, true),
         }
     }
 
@@ -253,7 +266,19 @@ impl Version {
         let _alone = self.lock();
         let inputs = self.gather(&arguments);
         drop(arguments);
-        self.result(self.compiled.call_owned(inputs)?, true)
+        match Tape::current() {
+            // The tape keeps what it may need for derivatives.
+            Some(_) => self.result(self.call(inputs)?, true),
+            None => self.result(self.compiled.run_owned(inputs)?, true),
+        }
+    }
+
+    /// Calls the graph through the current dispatcher.
+    fn call(&self, inputs: Vec<Tensor>) -> Result<Outputs> {
+        match (Tape::current(), &self.handing) {
+            (Some(tape), Some(it)) => tape.call_handing(&it.compiled, &it.writes, &it.reads, &inputs),
+            _ => self.compiled.call(&inputs),
+        }
     }
 
     /// Locks what it writes: from its first read of a slot to its last write, a run is alone with it.

@@ -28,7 +28,14 @@ pub type SlotId = u64;
 /// Clones alias one slot. Reading and writing go through the current dispatcher, so that
 /// inside a trace they become inputs and outputs of the graph.
 #[derive(Clone)]
-pub struct Parameter(Arc<Slot>);
+pub struct Parameter(Arc<Slot>, Side);
+
+/// Who sees a slot.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Forward,
+    Backward,
+}
 
 struct Slot {
     id: SlotId,
@@ -82,19 +89,37 @@ impl Parameter {
     }
 
     fn make(value: Tensor, name: String) -> Self {
-        Self(Arc::new(Slot {
+        let slot = Arc::new(Slot {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             name,
             requires_grad: AtomicBool::new(true),
             held: RwLock::new(Held::new(value)),
             writing: Mutex::new(()),
-        }))
+        });
+        Self(slot, Side::Forward)
     }
 
     /// The identity of the slot.
     #[inline]
     pub fn id(&self) -> SlotId {
-        self.0.id
+        self.0.id | (self.1 as SlotId) << (SlotId::BITS - 1)
+    }
+
+    /// The slot as backward functions see it: to a trace a slot of its own, whose value says
+    /// nothing, and whose gradient is what the parameter holds while gradients are pulled back.
+    pub fn backward(&self) -> Self {
+        Self(self.0.clone(), Side::Backward)
+    }
+
+    /// Whether it is what [`Parameter::backward`] gives.
+    #[inline]
+    pub fn is_backward(&self) -> bool {
+        self.1 == Side::Backward
+    }
+
+    /// The slot itself, of what [`Parameter::backward`] gives.
+    pub fn forward(&self) -> Self {
+        Self(self.0.clone(), Side::Forward)
     }
 
     /// The name that was given, or nothing.

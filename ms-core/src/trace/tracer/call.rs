@@ -39,6 +39,8 @@ struct Known {
     graph: Arc<Graph>,
     inputs: Vec<Source>,
     writes: Vec<Slot>,
+    /// What backward functions read and do not write.
+    backward_reads: Vec<Slot>,
     /// The result, whose tensors are replaced by those of a call.
     result: Box<dyn Any>,
 }
@@ -53,6 +55,8 @@ enum Source {
 enum Slot {
     /// One of the pattern's.
     Own(usize),
+    /// One of the pattern's, as backward functions see it.
+    OwnBackward(usize),
     /// One that all calls use: the state of random numbers, the order of prints.
     Common(Parameter),
 }
@@ -181,6 +185,7 @@ impl State {
 
 /// Whether every call of a cell uses this slot, whichever cell it is.
 pub(super) fn is_common(parameter: &Parameter) -> bool {
+    let parameter = &parameter.forward();
     parameter == ops::order() || parameter == ops::random::default_generator().state()
 }
 
@@ -198,6 +203,7 @@ impl GraphCall {
         let mut state = tracer.state.borrow_mut();
         let slot = |it: &Slot| match it {
             Slot::Own(at) => pattern.parameters[*at].clone(),
+            Slot::OwnBackward(at) => pattern.parameters[*at].backward(),
             Slot::Common(parameter) => parameter.clone(),
         };
         let operand = |state: &mut State, it: &Source| match it {
@@ -214,6 +220,7 @@ impl GraphCall {
         };
         let outputs = state.call(&known.graph, operands, location, self.no_inline);
         let writes: Vec<Parameter> = known.writes.iter().map(slot).collect();
+        state.backward_reads.extend(known.backward_reads.iter().map(slot));
         Some(tracer.results(&mut state, template, &outputs, &writes))
     }
 
@@ -239,6 +246,7 @@ impl GraphCall {
             }
         }
         let tracer = &*self.tracer;
+        let start = tracer.backward_reads();
         self.enter(name);
         let mut leave = Leave(Some(tracer));
         let template = body()?;
@@ -272,7 +280,8 @@ impl GraphCall {
         let graph = state.calls.distinct(graph);
         let outputs = state.call(&graph, operands.clone(), location, self.no_inline);
         let result = tracer.results(&mut state, &template, &outputs, &writes);
-        self.remember(&mut state, Traced { graph, bindings, operands, writes, result: template });
+        let backward_reads = state.backward_reads[start..].to_vec();
+        self.remember(&mut state, Traced { graph, bindings, operands, writes, backward_reads, result: template });
         Ok(result)
     }
 
@@ -296,7 +305,8 @@ impl GraphCall {
         let Some(pattern) = &self.pattern else { return };
         let operands: Vec<Option<ValueId>> =
             pattern.operands.iter().map(|it| self.tracer.resolve(state, it).ok()).collect();
-        let slot = |parameter: &Parameter| match pattern.own(parameter) {
+        let slot = |parameter: &Parameter| match pattern.own(&parameter.forward()) {
+            Some(at) if parameter.is_backward() => Some(Slot::OwnBackward(at)),
             Some(at) => Some(Slot::Own(at)),
             None => is_common(parameter).then(|| Slot::Common(parameter.clone())),
         };
@@ -306,8 +316,9 @@ impl GraphCall {
         };
         let inputs: Option<Vec<Source>> = traced.bindings.iter().zip(&traced.operands).map(source).collect();
         let writes: Option<Vec<Slot>> = traced.writes.iter().map(slot).collect();
-        if let (Some(inputs), Some(writes)) = (inputs, writes) {
-            let known = Known { graph: traced.graph, inputs, writes, result: Box::new(traced.result) };
+        let backward_reads: Option<Vec<Slot>> = traced.backward_reads.iter().map(slot).collect();
+        if let (Some(inputs), Some(writes), Some(backward_reads)) = (inputs, writes, backward_reads) {
+            let known = Known { graph: traced.graph, inputs, writes, backward_reads, result: Box::new(traced.result) };
             state.calls.known.insert(pattern.words.clone(), Rc::new(known));
         }
     }
@@ -321,6 +332,7 @@ struct Traced<T> {
     /// What they were in this call.
     operands: SmallVec<[ValueId; 3]>,
     writes: Vec<Parameter>,
+    backward_reads: Vec<Parameter>,
     result: T,
 }
 

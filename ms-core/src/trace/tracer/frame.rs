@@ -3,6 +3,7 @@
 use super::{Binding, call};
 use crate::error::Error;
 use crate::ir::{Graph, Type, ValueId};
+use crate::ops;
 use crate::tensor::{Parameter, SlotId, Tensor};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,6 +13,8 @@ pub(super) struct State {
     pub frames: Vec<Frame>,
     pub errors: Vec<Error>,
     pub calls: call::Calls,
+    /// The parameters that backward functions read and do not write, as these were traced.
+    pub backward_reads: Vec<Parameter>,
 }
 
 /// One graph under construction.
@@ -98,7 +101,10 @@ impl State {
             let at = *it.slot_of.get(&parameter.id())?;
             Some(it.graph.ty(it.slots[at].value).clone())
         });
-        known.unwrap_or_else(|| parameter.load().ty())
+        known.unwrap_or_else(|| match parameter.is_backward() {
+            true => ops::handed_type(&self.held(&parameter.forward())),
+            false => parameter.load().ty(),
+        })
     }
 
     /// What a slot holds, as a value of the innermost frame.

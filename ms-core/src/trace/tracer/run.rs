@@ -23,6 +23,28 @@ pub fn run_nested<R>(
     name: &str,
     body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
 ) -> Result<(R, Region)> {
+    run_in(tracer, name, false, body)
+}
+
+/// [`run_nested`] in a region that runs at another time than what is around it: what parameters hold
+/// then are inputs of its own.
+///
+/// # Errors
+/// As for [`run_nested`].
+pub fn run_with_slots<R>(
+    tracer: &Tracer,
+    name: &str,
+    body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
+) -> Result<(R, Region)> {
+    run_in(tracer, name, true, body)
+}
+
+fn run_in<R>(
+    tracer: &Tracer,
+    name: &str,
+    own_slots: bool,
+    body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
+) -> Result<(R, Region)> {
     /// Leaves the region when `body` unwinds.
     struct Leave<'a>(Option<&'a Tracer>);
     impl Drop for Leave<'_> {
@@ -32,7 +54,7 @@ pub fn run_nested<R>(
             }
         }
     }
-    tracer.push(name);
+    tracer.open(name, own_slots);
     let mut leave = Leave(Some(tracer));
     let (value, results) = body()?;
     leave.0 = None;

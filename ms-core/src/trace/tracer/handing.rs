@@ -1,0 +1,132 @@
+//! What backward functions write, apart from what the functions around them do.
+
+use super::{Binding, Region, Trace, Tracer};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, ValueId};
+use crate::ops::{CUSTOM_VJP, FULL};
+use crate::tensor::{Attr, Attrs, Literal, Parameter};
+use std::sync::Arc;
+
+/// A trace as gradients take it that are taken of it from outside.
+pub struct Handing {
+    /// The graph with one more input for each of `writes`, and one more output, behind all others: the
+    /// slot as backward functions see it ([`Parameter::backward`]). Without any, it is that of the trace.
+    pub graph: Option<Graph>,
+    /// The parameters that backward functions write.
+    pub writes: Vec<Parameter>,
+    /// Those that backward functions only read: they read what the parameter held at their call.
+    pub reads: Vec<Parameter>,
+}
+
+/// Whether no backward function reads what another one writes: only one that writes a parameter, too,
+/// reads what was handed on.
+///
+/// # Errors
+/// [`Code::BackwardWrites`] otherwise.
+pub fn check_handing<'a>(writes: impl IntoIterator<Item = &'a Parameter>, reads: &[Parameter]) -> Result<()> {
+    match writes.into_iter().find(|it| reads.contains(it)) {
+        None => Ok(()),
+        Some(parameter) => {
+            let message = format!("a backward function reads {parameter:?}, and another one writes it");
+            let help = "let both write it, `p.set(&p.value())`: then each reads what the one that ran before it left";
+            Err(Error::new(Code::BackwardWrites, message).with_op(CUSTOM_VJP.name()).help(help))
+        }
+    }
+}
+
+impl Tracer {
+    /// Whether the innermost region, which has slots of its own, reads or writes one.
+    pub fn has_slot(&self, parameter: &Parameter) -> bool {
+        self.state.borrow_mut().top().slot_of.contains_key(&parameter.id())
+    }
+
+    /// How many reads of backward functions are noted: where those of what is traced now begin.
+    pub fn backward_reads(&self) -> usize {
+        self.state.borrow().backward_reads.len()
+    }
+
+    /// The parameters that backward functions read and do not write that were traced from there on.
+    pub fn backward_reads_since(&self, start: usize) -> Vec<Parameter> {
+        self.state.borrow().backward_reads[start..].to_vec()
+    }
+
+    /// Notes what a backward function reads and does not write, in the place of what was noted from
+    /// there on: functions inside have another derivative now.
+    pub fn note_backward_reads(&self, start: usize, reads: impl IntoIterator<Item = Parameter>) {
+        let noted = &mut self.state.borrow_mut().backward_reads;
+        noted.truncate(start);
+        for parameter in reads {
+            if !noted[start..].contains(&parameter) {
+                noted.push(parameter);
+            }
+        }
+    }
+}
+
+/// A trace from its graph, whose outputs end with what `writes` hold afterwards.
+pub(super) fn told_apart(graph: Graph, bindings: Vec<Binding>, writes: Vec<Parameter>, reads: Vec<Parameter>) -> Trace {
+    let is_backward = |it: &Binding| matches!(it, Binding::Slot(slot) if slot.is_backward());
+    if !bindings.iter().any(is_backward) {
+        let handing = (!reads.is_empty()).then(|| Handing { graph: None, writes: Vec::new(), reads });
+        return Trace { graph, bindings, writes, handing };
+    }
+    let (handed, kept): (Vec<usize>, Vec<usize>) = (0..writes.len()).partition(|&at| writes[at].is_backward());
+    let parameters: Vec<Parameter> = handed.iter().map(|&at| writes[at].forward()).collect();
+    let results = graph.outputs().len() - writes.len();
+    let outputs: Vec<usize> = (0..results).chain(kept.iter().map(|at| results + at)).collect();
+    let all: Vec<usize> = outputs.iter().copied().chain(handed.iter().map(|at| results + at)).collect();
+    let handing = Handing { graph: Some(with(&graph, &bindings, &parameters, &all)), writes: parameters, reads };
+    Trace {
+        graph: with(&graph, &bindings, &[], &outputs),
+        bindings: bindings.into_iter().filter(|it| !is_backward(it)).collect(),
+        writes: kept.into_iter().map(|at| writes[at].clone()).collect(),
+        handing: Some(handing),
+    }
+}
+
+/// The graph with these outputs. Of the slots that backward functions see, those of `parameters` are
+/// its last inputs; the value of any other says nothing.
+fn with(graph: &Graph, bindings: &[Binding], parameters: &[Parameter], outputs: &[usize]) -> Graph {
+    let mut to = Graph::new(graph.name());
+    let mut operands = vec![None; bindings.len()];
+    for (at, binding) in bindings.iter().enumerate() {
+        if !matches!(binding, Binding::Slot(slot) if slot.is_backward()) {
+            operands[at] = Some(to.add_input(graph.ty(graph.inputs()[at]).clone()));
+        }
+    }
+    for parameter in parameters.iter().map(Parameter::backward) {
+        let at = bindings.iter().position(|it| matches!(it, Binding::Slot(slot) if *slot == parameter));
+        let at = at.expect("what is written was read before");
+        operands[at] = Some(to.add_input(graph.ty(graph.inputs()[at]).clone()));
+    }
+    let operands: Vec<ValueId> =
+        operands.iter().enumerate().map(|(at, it)| it.unwrap_or_else(|| zeros(&mut to, graph, at))).collect();
+    let all = to.inline(graph, &operands);
+    to.set_outputs(outputs.iter().map(|&at| all[at]));
+    to
+}
+
+/// Zeros of the type of an input of `like`.
+fn zeros(to: &mut Graph, like: &Graph, input: usize) -> ValueId {
+    let ty = like.ty(like.inputs()[input]).clone();
+    let attrs = Attrs::new([Attr::Literal(Literal::scalar(0.into(), ty.dtype)), (&*ty.dims).into()]);
+    let id = to.add_node(Node::new(FULL.op(), attrs, []), [ty]);
+    to.node(id).outputs[0]
+}
+
+impl Region {
+    /// It without what backward functions in it write: where its own derivative is another one than
+    /// theirs, they do not run.
+    pub fn without_handing(mut self) -> Self {
+        let results = self.graph.outputs().len() - self.writes.len();
+        let kept: Vec<usize> = (0..self.writes.len()).filter(|&at| !self.writes[at].is_backward()).collect();
+        if kept.len() < self.writes.len() {
+            let graph = Arc::make_mut(&mut self.graph);
+            let outputs: Vec<ValueId> =
+                (0..results).chain(kept.iter().map(|at| results + at)).map(|at| graph.outputs()[at]).collect();
+            graph.set_outputs(outputs);
+            self.writes = kept.into_iter().map(|at| self.writes[at].clone()).collect();
+        }
+        self
+    }
+}
