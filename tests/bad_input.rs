@@ -177,6 +177,57 @@ fn gradients_refuse() {
     }]);
 }
 
+/// What an op gives that was refused is the result of a function that a transform takes.
+#[test]
+fn refused_results_of_transformed_functions_are_told_once() {
+    fn wrong(x: &Tensor) -> Tensor {
+        x + Tensor::ones([3])
+    }
+    macro_rules! of {
+        ($transformed:expr) => {{
+            #[jit]
+            fn run(x: &Tensor) -> Tensor {
+                let transformed: fn(&Tensor) -> Tensor = $transformed;
+                transformed(x)
+            }
+            || run(&Tensor::ones([2]))
+        }};
+    }
+    let (code, words): (_, &'static [&'static str]) = (Code::Shape, &["`add`", "shapes [2] and [3]"]);
+    let cases = [
+        Refusal { what: "grad", run: of!(|x| ms::grad(wrong)(x)), code, words },
+        Refusal { what: "vjp", run: of!(|x| ms::vjp(wrong)(x).0), code, words },
+        Refusal { what: "jvp", run: of!(|x| ms::jvp(wrong)(x, x).1), code, words },
+        Refusal { what: "jacrev", run: of!(|x| ms::jacrev(wrong)(x)), code, words },
+        Refusal { what: "recompute", run: of!(|x| ms::recompute(wrong)(x)), code, words },
+        Refusal {
+            what: "custom_vjp",
+            run: of!(|x| ms::custom_vjp(wrong, |_: &Tensor, _: &Tensor, dout: &Tensor| (dout * 1.0,))(x)),
+            code,
+            words,
+        },
+        Refusal {
+            what: "the backward function of custom_vjp",
+            run: of!(|x| {
+                let f = ms::custom_vjp(
+                    |x: &Tensor| x * 2.0,
+                    |_: &Tensor, _: &Tensor, dout: &Tensor| {
+                        let count = Parameter::init("count", [2], DType::F32, || Tensor::ones([2]));
+                        count.set(&(dout + &count));
+                        (wrong(dout),)
+                    },
+                );
+                ms::grad(|x: &Tensor| f(x))(x)
+            }),
+            code,
+            words,
+        },
+    ];
+    for jit in [false, true] {
+        ms::with_context(ms::Context { jit, ..ms::context() }, || check(&cases));
+    }
+}
+
 #[cell]
 struct Twice {
     a: Parameter,

@@ -14,7 +14,7 @@ use crate::ops::{self, CUSTOM_VJP, RECOMPUTE, hand_on, handed_type, take_over};
 use crate::tensor::{Attrs, Parameter, Tensor, Type};
 use crate::trace::{
     Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, build, leaves,
-    run_nested, run_with_slots,
+    run_nested, run_with_slots, sound,
 };
 use smallvec::smallvec;
 use std::cell::Cell;
@@ -168,7 +168,7 @@ where
                 }
             }
             let result = with_tensors::<Args, _>(arguments, &of_arguments(&given), |it| self.f.invoke(it));
-            let results = leaves(&result);
+            let results = sound(leaves(&result));
             Ok((result, results))
         })?;
         let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
@@ -185,7 +185,7 @@ where
                 let longer = Args::with_last(arguments, &out);
                 self.backward.invoke(<Args::Longer as Followed<F::Output>>::with_last(longer, &dout))
             });
-            let gradients = leaves(&gradients);
+            let gradients = sound(leaves(&gradients));
             check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
             // It reads what the forward function wrote as it reads what it writes itself.
             for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {

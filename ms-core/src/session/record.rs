@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ir::ValueId;
 use crate::ops::{self, CALL, JVP, VALUE_AND_GRAD};
 use crate::tensor::{Attrs, Dispatcher, Op, Parameter, Tensor, Type};
-use crate::trace::{Region, Tracer, Tree, check_handing, leaves, run_nested};
+use crate::trace::{Region, Tracer, Tree, check_handing, leaves, run_nested, sound};
 use smallvec::smallvec;
 use std::panic::Location;
 use std::rc::Rc;
@@ -100,7 +100,7 @@ fn in_trace<R: Tree>(
             }
         }
         let result = body(&tensors);
-        let results = leaves(&result);
+        let results = sound(leaves(&result));
         Ok(((result, results.len()), results))
     })?;
     let targets = inputs.len();

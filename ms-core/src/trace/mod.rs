@@ -29,7 +29,7 @@ pub use region::{
 pub use signature::{Pooled, Signature};
 pub use tracer::{
     Binding, GraphCall, Handing, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, check_handing, run_nested,
-    run_traced, run_with_slots,
+    run_traced, run_with_slots, sound,
 };
 
 pub(crate) use tuples::tuples_of;

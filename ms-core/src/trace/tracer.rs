@@ -10,7 +10,7 @@ mod run;
 pub use call::{GraphCall, Pattern};
 pub use control::{Repeated, Suspended};
 pub use handing::{Handing, check_handing};
-pub use run::{build, run_nested, run_traced, run_with_slots};
+pub use run::{build, run_nested, run_traced, run_with_slots, sound};
 
 use crate::error::{Code, Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};

@@ -1,7 +1,7 @@
 //! Running code whose ops become a graph.
 
 use super::{Region, Tracer};
-use crate::error::{Result, collecting};
+use crate::error::{Result, abandon, collecting};
 use crate::ir::{Graph, Type};
 use crate::tensor::Tensor;
 use std::rc::Rc;
@@ -24,6 +24,15 @@ pub fn run_nested<R>(
     body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
 ) -> Result<(R, Region)> {
     run_in(tracer, name, false, body)
+}
+
+/// The tensors of a region's result. Ends the trace where an op on the way was refused: all that is
+/// made of them would be refused again.
+pub fn sound(results: Vec<Tensor>) -> Vec<Tensor> {
+    if results.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned)) {
+        abandon();
+    }
+    results
 }
 
 /// [`run_nested`] in a region that runs at another time than what is around it: what parameters hold
