@@ -342,6 +342,22 @@ cases! {
         })(x)]
     } gives [8.0], leaves [1.0, 100.0];
 
+    in_a_loop_as_a_function(net, x = 1.0) {
+        vec![ms::grad(|x: &Tensor| ops::fori_loop(0, 3, |_, y: &Tensor| net.adds.call(y), x.clone()))(x)]
+    } gives [27.0 * 45.0], leaves [45.0, 100.0];
+
+    of_an_argument_that_is_written(net, x = 2.0) {
+        let f = ms::custom_vjp(
+            |p: &Parameter, x: &Tensor| x * p,
+            |p: &Parameter, x: &Tensor, _: &Tensor, dout: &Tensor| {
+                p.set(&(p * 10.0));
+                (dout * x, dout * p)
+            },
+        );
+        let (gp, gx) = ms::grad(|p: &Parameter, x: &Tensor| f(p, x)).wrt_all()(&net.p, x);
+        vec![gp, gx]
+    } gives [2.0, 10.0], leaves [10.0, 100.0];
+
     traced_once(net, x = 1.0) {
         vec![ms::grad(|x: &Tensor| net.shared.call(&net.shared.call(x)))(x)]
     } gives [27.0], leaves [9.0, 100.0];
@@ -575,5 +591,35 @@ fn what_has_no_order_is_refused() {
             };
             assert_eq!(net.p.value().item::<f32>(), left, "{name}, {how}");
         }
+    }
+}
+
+/// Each backward pass reads what the one before it wrote, whichever thread that was on.
+#[test]
+fn no_write_of_a_backward_function_is_lost() {
+    #[jit]
+    fn counted(count: &Parameter, x: &Tensor) -> Tensor {
+        let f = ms::custom_vjp(
+            |x: &Tensor| x * 2.0,
+            |_: &Tensor, _: &Tensor, dout: &Tensor| {
+                count.set(&(count + 1.0));
+                (dout * 2.0,)
+            },
+        );
+        ms::grad(|x: &Tensor| f(x))(x)
+    }
+    for (how, jit) in MODES {
+        let count = Parameter::new(Tensor::scalar(0.0), "");
+        let pass = |x: &Tensor| counted(&count, x).item::<f32>();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    ms::with_context(Context { jit, ..ms::context() }, || {
+                        (0..25).for_each(|_| assert_eq!(pass(&Tensor::scalar(1.0)), 2.0));
+                    });
+                });
+            }
+        });
+        assert_eq!(count.value().item::<f32>(), 100.0, "{how}");
     }
 }

@@ -85,6 +85,11 @@ impl Record {
             }
         }
         check_handing(self.handed.iter().map(|it| &it.parameter), &self.backward_reads)?;
+        // As a run of a compiled function, the pass is alone with what it reads and writes.
+        let mut locks: Vec<&Parameter> =
+            self.handed.iter().map(|it| &it.parameter).filter(|it| *it != ops::order()).collect();
+        locks.sort_by_key(|it| it.id());
+        let _alone: Vec<_> = locks.into_iter().map(Parameter::lock).collect();
         let mut seeded = Vec::with_capacity(self.handed.len());
         for it in &self.handed {
             let held = it.parameter.value();
