@@ -83,7 +83,7 @@ impl Store {
             (&mut file).take(len).read_to_end(&mut bytes).map_err(failed)?;
             match self.check_file(&bytes) {
                 Ok(name) => {
-                    self.put_file(&name, &[&bytes], len)?;
+                    self.put_file(&name, &bytes)?;
                     imported.entries += 1;
                 }
                 Err(_) => imported.ignored += 1,

@@ -5,7 +5,7 @@ use crate::{Error, Miss, Result};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File, Metadata};
-use std::io::{ErrorKind, IoSlice, Read, Write};
+use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -129,11 +129,11 @@ impl Directory {
     /// Writes a file under a temporary name and gives it its name: at any time a reader finds the
     /// old file, or none, or the whole new one. After a loss of power the new one may be torn,
     /// which its hashes tell; waiting for the disk would cost more than writing it again.
-    pub fn write_file(&self, name: &str, contents: &[&[u8]]) -> Result<()> {
+    pub fn write_file(&self, name: &str, contents: &[u8]) -> Result<()> {
         let failed = |error: std::io::Error| Error::of_io(&self.path, error);
         let mode = if self.shared { Mode::RUSR | Mode::RGRP | Mode::ROTH } else { Mode::RUSR };
         let (mut file, unfinished) = self.create_unfinished(mode)?;
-        write_pieces(&mut file, contents).map_err(failed)?;
+        file.write_all(contents).map_err(failed)?;
         // The mask of the process may have taken bits from the mode it was created with.
         let made = rustix::fs::fstat(&file).map_err(|error| failed(error.into()))?.st_mode;
         if Mode::from_raw_mode(made) != mode {
@@ -190,22 +190,6 @@ impl Directory {
         }
         Ok(())
     }
-}
-
-/// Writes pieces one after the other, in one call of the system where it takes them all.
-fn write_pieces(file: &mut File, pieces: &[&[u8]]) -> std::io::Result<()> {
-    let mut slices: Vec<IoSlice<'_>> = pieces.iter().map(|it| IoSlice::new(it)).collect();
-    let mut rest = &mut slices[..];
-    IoSlice::advance_slices(&mut rest, 0);
-    while !rest.is_empty() {
-        match file.write_vectored(rest) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(written) => IoSlice::advance_slices(&mut rest, written),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 /// Locks a file for this process, or gives up after a while.

@@ -98,15 +98,16 @@ impl Store {
     /// [`Error::Gone`] if the disk refuses. The old entry, if any, is then still there.
     pub fn put(&self, key: &Key, contents: &Contents<'_>) -> Result<()> {
         let encoded = encode(key, contents, SystemTime::now(), self.options.secret.as_ref());
-        self.put_file(&entry_name(key), &encoded.pieces(), encoded.len())
+        self.put_file(&entry_name(key), &encoded)
     }
 
     /// Writes the file of an entry and makes room for it.
-    pub(crate) fn put_file(&self, name: &str, pieces: &[&[u8]], bytes: u64) -> Result<()> {
+    pub(crate) fn put_file(&self, name: &str, file: &[u8]) -> Result<()> {
+        let bytes = file.len() as u64;
         if bytes > self.options.max_bytes {
             return Err(Error::TooLarge { bytes, max_bytes: self.options.max_bytes });
         }
-        self.directory.write_file(name, pieces)?;
+        self.directory.write_file(name, file)?;
         // The entry is stored; making room is tried again with the next one.
         let _ = self.make_room(bytes, name);
         Ok(())

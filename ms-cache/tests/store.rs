@@ -5,6 +5,7 @@ mod common;
 use common::{Scratch, file_of, key, open, set_used};
 use ms_cache::{Contents, Error, KeyBuilder, Miss, Options, Store};
 use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, Instant};
 
 #[test]
 fn what_is_put_is_got() {
@@ -162,4 +163,34 @@ fn only_abandoned_files_are_swept() {
     let at_once = Options { abandoned_after: std::time::Duration::ZERO, ..Options::default() };
     Store::open(store.path(), &at_once).expect("the directory is ours").gc().expect("a writable directory");
     assert!(!unfinished.exists());
+}
+
+/// The directory is not listed to find an entry: among ten thousand it takes as long as among ten.
+#[test]
+fn an_entry_is_found_as_fast_among_many() {
+    let scratch = Scratch::new();
+    let store = scratch.store();
+    let median = |entries: usize| {
+        let mut times: Vec<Duration> = (0..501)
+            .map(|i| {
+                let key = key(&format!("{}", i * 7919 % entries));
+                let start = Instant::now();
+                assert_eq!(store.get(&key).expect("the entry was put").data(), b"payload");
+                start.elapsed()
+            })
+            .collect();
+        times.sort();
+        times[times.len() / 2]
+    };
+    let put = |range: std::ops::Range<usize>| {
+        for i in range {
+            store.put(&key(&format!("{i}")), &Contents::data(b"payload")).expect("a writable directory");
+        }
+    };
+    put(0..10);
+    let few = median(10);
+    put(10..10_000);
+    // Listing the directory would take a hundred times as long.
+    let many = median(10_000);
+    assert!(many < few * 5, "{few:?} among ten, {many:?} among ten thousand");
 }
