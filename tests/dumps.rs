@@ -38,7 +38,7 @@ fn reports_and_files_of_one_compilation() {
     run(0, &[]);
     let report = ms::compile_report().into_iter().rev().find(|it| it.name == "forward").expect("it was compiled");
     let stages: Vec<&str> = report.stages.iter().map(|it| it.name).collect();
-    assert_eq!(stages, ["trace", "effects", "expand", "optimize", "lower", "compile", "load"]);
+    assert_eq!(stages, ["trace", "effects", "key", "expand", "optimize", "lower", "compile", "load"]);
     let trace = report.stage("trace").and_then(|it| it.graph).expect("a graph");
     // The network, and three blocks that are calls of one graph.
     assert_eq!((trace.calls, trace.size.graphs), (4, 2));

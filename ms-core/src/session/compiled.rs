@@ -91,16 +91,21 @@ impl Compiled {
     /// As for [`Compiled::new`].
     pub fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
         static MADE: LazyLock<Mutex<FxHashMap<Vec<u8>, Weak<Compiled>>>> = LazyLock::new(Mutex::default);
-        let mut key = canonical_bytes(&graph);
-        key.push(precision as u8);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Lines are no part of the content, and are told where running refuses.
         let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
-        if let Some(known) = lock().get(&key).and_then(Weak::upgrade).filter(same_lines) {
+        let (key, known, place) = report::stage("key", || {
+            let mut key = canonical_bytes(&graph);
+            key.push(precision as u8);
+            let known = lock().get(&key).and_then(Weak::upgrade).filter(same_lines);
+            let bytes = &key[..key.len() - 1];
+            let backend = exec::backend().filter(|_| known.is_none());
+            let place = backend.and_then(|it| Place::of(&graph, bytes, making(precision, &**it), site));
+            (key, known, place)
+        });
+        if let Some(known) = known {
             return Ok(known);
         }
-        let bytes = &key[..key.len() - 1];
-        let place = exec::backend().and_then(|it| Place::of(&graph, bytes, making(precision, &**it), site));
         let made = match place {
             None => Self::new(&graph, precision)?,
             place => {

@@ -98,7 +98,8 @@ impl CompileReport {
         self.stages.iter().map(|it| it.time).sum()
     }
 
-    /// A step by its name: `trace`, `effects`, `expand`, `optimize`, `lower`, `compile`, `load`.
+    /// A step by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `lower`,
+    /// `compile`, `load`.
     pub fn stage(&self, name: &str) -> Option<&StageReport> {
         self.stages.iter().find(|it| it.name == name)
     }

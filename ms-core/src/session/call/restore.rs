@@ -4,6 +4,7 @@ use super::super::compiled::Compiled;
 use super::super::disk::verifies;
 use super::super::place::Place;
 use super::super::pure::{Input, PureEntry, PurePlace};
+use super::super::report;
 use super::version::{Parts, Source, Version};
 use super::{Call, JitReturn, Sign};
 use crate::error::{Code, Error, warn};
@@ -23,7 +24,7 @@ impl Call {
         if !self.function.pure || self.mode == DispatchMode::Tape {
             return None;
         }
-        PurePlace::of(self.function, self.monomorph, self.settings, sign)
+        report::stage("key", || PurePlace::of(self.function, self.monomorph, self.settings, sign))
     }
 
     /// What another process traced.
@@ -32,7 +33,7 @@ impl Call {
         if verifies() {
             return None;
         }
-        let entry = place.get(self.signature.tensors().len())?;
+        let entry = report::stage("look up", || place.get(self.signature.tensors().len()))?;
         let at = Place::with_key(place.disk.clone(), entry.compiled()?);
         let outputs = entry.results.checked_add(entry.writes.len())?;
         let compiled = Compiled::stored(at, self.settings.precision, entry.inputs.len(), outputs)?;
