@@ -1,10 +1,10 @@
 //! Caches that are damaged, full, taken away or shared by many: never a wrong answer, a crash or a
 //! hang; at most a warning and a compilation.
 
-use crate::process::{Outcome, Scratch, command, outcome, run};
+use crate::process::{Outcome, Scratch, command, outcome, run, wrap};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const RESULT: &str = "f32 [2.0, 2.0, 2.0]";
@@ -99,15 +99,9 @@ fn a_full_disk_costs_a_warning() {
     let scratch = Scratch::new();
     for _ in 0..2 {
         let inner = command(&["shape", "3"], &scratch.cache());
-        let mut limited = std::process::Command::new("sh");
-        limited.arg("-c").arg("trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\" | cat").arg(inner.get_program());
-        limited.args(inner.get_args());
-        for (name, value) in inner.get_envs() {
-            match value {
-                Some(value) => limited.env(name, value),
-                None => limited.env_remove(name),
-            };
-        }
+        let mut limited = Command::new("sh");
+        limited.arg("-c").arg("trap '' XFSZ; ulimit -f 0; exec \"$0\" \"$@\" | cat");
+        wrap(&mut limited, &inner);
         let outcome = outcome(limited);
         assert_eq!((&*outcome.result, outcome.misses, warnings(&outcome)), (RESULT, 1, 1), "{outcome:?}");
         assert_eq!(std::fs::read_dir(scratch.cache()).expect("it was made").count(), 0, "nothing is left over");
@@ -129,6 +123,40 @@ fn a_directory_may_vanish() {
     }
     for child in running {
         assert_right(child);
+    }
+}
+
+/// Entries that are removed while their code runs where it lies.
+#[test]
+fn entries_may_vanish_while_their_code_is_used() {
+    let scratch = Scratch::new();
+    let place = scratch.cache();
+    run(&["constant", "3"], &place);
+    let outcome = run(&["vanishes", place.to_str().expect("a path of ASCII")], &place);
+    assert_eq!((&*outcome.result, outcome.hits, outcome.misses), ("f32 [4.0, 8.0, 12.0]", 1, 1), "{outcome:?}");
+    if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
+        assert!(outcome.code[0] > 0, "{outcome:?}");
+    }
+}
+
+/// A directory on a disk that is read-only is read; what it lacks costs a warning.
+#[test]
+fn a_read_only_directory_is_read() {
+    let scratch = Scratch::new();
+    run(&["shape", "3"], &scratch.cache());
+    for (program, result, misses) in [(["shape", "3"], RESULT, 0), (["constant", "4"], "f32 [4.0, 8.0, 12.0]", 1)] {
+        let script = "mount --bind \"$MS_COMPILER_CACHE_PATH\" \"$MS_COMPILER_CACHE_PATH\" && \
+            mount -o remount,bind,ro \"$MS_COMPILER_CACHE_PATH\" || exit 77; exec \"$0\" \"$@\"";
+        let mut outer = Command::new("unshare");
+        outer.args(["--user", "--map-root-user", "--mount", "sh", "-c", script]);
+        wrap(&mut outer, &command(&program, &scratch.cache()));
+        let refused = |it: &std::process::Output| it.status.code() == Some(77) || it.stderr.starts_with(b"unshare:");
+        if outer.output().map_or(true, |it| refused(&it)) {
+            return eprintln!("skipped: this system mounts nothing for us");
+        }
+        let outcome = outcome(outer);
+        let seen = (&*outcome.result, outcome.misses, warnings(&outcome) as u64);
+        assert_eq!(seen, (result, misses, misses), "{outcome:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Code where the system lets no file, or no memory of a process, be executed.
 
-use crate::process::{Outcome, Scratch, command, parse};
+use crate::process::{Outcome, Scratch, command, parse, wrap};
 use std::process::Command;
 
 /// One that runs no op by itself, which would have code of its own.
@@ -54,13 +54,7 @@ fn twice(options: Option<&str>, refuse: bool) -> Option<[Outcome; 2]> {
     } else {
         outer.args(["-c", "\"$0\" \"$@\" && echo second && exec \"$0\" \"$@\""]);
     }
-    outer.arg(inner.get_program()).args(inner.get_args());
-    for (name, value) in inner.get_envs() {
-        match value {
-            Some(value) => outer.env(name, value),
-            None => outer.env_remove(name),
-        };
-    }
+    wrap(&mut outer, &inner);
     if refuse {
         outer.env(REFUSE, "1");
     }

@@ -21,6 +21,8 @@ pub struct Outcome {
     pub micros: u64,
     /// Pieces of memory with code that lies in entries, and with code that does not.
     pub code: [u64; 2],
+    /// The steps of the last function that was compiled or found.
+    pub stages: String,
     pub stdout: String,
     pub stderr: String,
 }
@@ -57,12 +59,24 @@ impl Drop for Scratch {
 pub fn command(program: &[&str], cache: &Path) -> Command {
     let mut command = Command::new(std::env::current_exe().expect("the test runs"));
     command.args(["--exact", "program_of_a_process", "--nocapture", "--test-threads=1"]);
-    for name in ["MS_JIT", "MS_CPU_ISA", "MS_NUM_THREADS", "MS_CACHE_VERIFY", "MS_COMPILER_CACHE_MAX_SIZE"] {
+    let cache_settings = ["MS_CACHE_VERIFY", "MS_COMPILER_CACHE_MAX_SIZE", "MS_COMPILER_CACHE_KEY"];
+    for name in ["MS_JIT", "MS_CPU_ISA", "MS_NUM_THREADS"].iter().chain(&cache_settings) {
         command.env_remove(name);
     }
     command.env(PROGRAM, program.join(SEPARATOR)).env("MS_COMPILER_CACHE_ENABLE", "1");
     command.env("MS_COMPILER_CACHE_PATH", cache).stdin(Stdio::null());
     command
+}
+
+/// Has `outer` run what `inner` runs, with its environment.
+pub fn wrap(outer: &mut Command, inner: &Command) {
+    outer.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
 }
 
 /// The program that this process was started for.
@@ -91,7 +105,8 @@ pub fn parse(stdout: String, stderr: String) -> Outcome {
     };
     let (hits, misses, micros) = (number("hits "), number("misses "), number("us "));
     let code = [number("mapped "), number("copied ")];
-    Outcome { result: line("result "), hits, misses, micros, code, stdout, stderr }
+    let (result, stages) = (line("result "), line("stages "));
+    Outcome { result, hits, misses, micros, code, stages, stdout, stderr }
 }
 
 /// Runs a program with a cache.

@@ -43,6 +43,21 @@ fn from_environment(x: &Tensor) -> Tensor {
     x * factor
 }
 
+/// Reads the clock while it is traced.
+#[jit]
+fn from_clock(x: &Tensor) -> Tensor {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("it is later");
+    println!("traced at {}", now.as_nanos());
+    x + now.as_nanos() as i64
+}
+
+/// A constant of this process.
+#[jit]
+fn with_a_constant(x: &Tensor, constant: i64) -> Tensor {
+    let constant = Tensor::from_slice([3], &[constant as f32, 0.0, 1.0]);
+    x + constant * 2
+}
+
 /// Prints while it is traced.
 #[jit]
 fn prints(x: &Tensor) -> Tensor {
@@ -153,6 +168,8 @@ pub fn run(arguments: &[String]) {
         "dtype" if number(1) == 0 => doubled(&x),
         "dtype" => doubled(&x.cast(DType::I32)),
         "environment" => from_environment(&x),
+        "clock" => from_clock(&x.cast(DType::I64)).max((), false),
+        "captures" => with_a_constant(&x, number(1)),
         "prints" => prints(&x),
         "field" => field(&Scale::new(number(1)), &x),
         "makes" => makes_a_cell(&x),
@@ -187,6 +204,12 @@ pub fn run(arguments: &[String]) {
                 |count: usize| sized(&Tensor::from_slice([count], &vec![count as f32; count])).to_vec::<f32>()[0];
             Tensor::from_slice([10], &(1..=10).map(first).collect::<Vec<_>>())
         }
+        "vanishes" => {
+            let before = scaled(&x, 3);
+            std::fs::remove_dir_all(&arguments[1]).expect("the cache is there");
+            assert_eq!(scaled(&x, 3).to_vec::<f32>(), before.to_vec::<f32>());
+            scaled(&x, 4)
+        }
         "exit" => {
             doubled(&x);
             std::process::exit(3)
@@ -203,8 +226,11 @@ pub fn run(arguments: &[String]) {
     };
     let took = start.elapsed();
     let [mapped, copied] = memory::code();
+    let last = ms::compile_report().pop().unwrap_or_default();
+    let stages: Vec<&str> = last.stages.iter().map(|it| it.name).collect();
     let used = ms::session::cache_use();
     let values = result.cast(DType::F64).to_vec::<f64>();
     println!("result {} {values:?}", result.dtype());
+    println!("stages {}", stages.join(", "));
     println!("hits {} misses {} us {} mapped {mapped} copied {copied}", used.hits, used.misses, took.as_micros());
 }

@@ -1,6 +1,6 @@
 //! A later process gives the right answer, and from the cache where nothing changed.
 
-use crate::process::{Scratch, command, outcome, run, run_without};
+use crate::process::{self, Scratch, command, outcome, run, run_without};
 use std::path::Path;
 use std::process::Command;
 
@@ -33,6 +33,26 @@ fn a_second_process_compiles_nothing() {
     programs.into_iter().for_each(check_warm);
     let scratch = Scratch::new();
     assert_eq!(run(&["func", "200"], &scratch.cache()).result, "f32 [601.0]");
+}
+
+/// A function is looked up as it was traced: where it is found, no gradient is expanded, and nothing
+/// is optimised, lowered or compiled. One file holds all of it.
+#[test]
+fn what_is_found_is_not_expanded() {
+    for program in [&["gradient"][..], &["func", "200"], &["captures", "5"]] {
+        let scratch = Scratch::new();
+        let steps = ["expand, optimize, lower, compile, load", "load"];
+        for steps in steps.map(|it| format!("trace, effects, key, look up, {it}")) {
+            let outcome = run(program, &scratch.cache());
+            assert_eq!(outcome.stages, steps, "{program:?}: {outcome:?}");
+        }
+        let store = ms_cache::Store::open(scratch.cache(), &Default::default()).expect("the directory is ours");
+        let entries = store.entries().expect("a readable directory").entries;
+        assert_eq!(entries.len(), 1, "{program:?}");
+        let entry = store.get(&entries[0].key).expect("the entry just listed");
+        assert!(!entry.data().is_empty());
+        assert_eq!(entry.code().is_empty(), cfg!(not(target_arch = "x86_64")), "{program:?}");
+    }
 }
 
 /// A function of symbolic sizes is planned for each of them, and its kernels are made, and found,
@@ -117,6 +137,8 @@ fn a_change_gives_the_new_answer() {
         plain(&["dtype", "0"], &["dtype", "1"], "i32 [2.0, 4.0, 6.0]"),
         // A field of a cell.
         plain(&["field", "4"], &["field", "5"], "f32 [6.0, 12.0, 18.0]"),
+        // A tensor that the function makes, which is part of its entry.
+        plain(&["captures", "0"], &["captures", "1000"], "f32 [2001.0, 2.0, 5.0]"),
         // The environment, read while tracing.
         Change {
             environment: Some(("FACTOR", "3")),
@@ -172,6 +194,13 @@ fn entries_of_other_compilers_are_not_used() {
     store.put(&key, &contents).expect("the directory is ours");
     let outcome = run(&["constant", "3"], &scratch.cache());
     assert_eq!(outcome.result, "f32 [9.0, 18.0, 27.0]", "what stands under the right key is believed");
+    // But for those who want to see that it is what compiling gives.
+    let mut verifying = command(&["constant", "3"], &scratch.cache());
+    verifying.env("MS_CACHE_VERIFY", "1");
+    let outcome = process::outcome(verifying);
+    assert_eq!((&*outcome.result, outcome.misses), ("f32 [3.0, 6.0, 9.0]", 1), "{outcome:?}");
+    assert!(outcome.stderr.contains("not what compiling gives now"), "{outcome:?}");
+    assert_eq!(run(&["constant", "3"], &scratch.cache()).result, "f32 [3.0, 6.0, 9.0]", "it was replaced");
 }
 
 /// Whether this machine has AVX2, and something better that is taken by default.
@@ -189,6 +218,18 @@ fn what_tracing_does_happens_in_every_process() {
     for misses in [1, 0] {
         let outcome = run(&["prints"], &scratch.cache());
         assert_eq!((outcome.misses, outcome.stdout.matches("traced\n").count()), (misses, 1), "{outcome:?}");
+    }
+}
+
+/// What it reads from the clock is that of this process.
+#[test]
+fn what_tracing_reads_is_read_in_every_process() {
+    let scratch = Scratch::new();
+    for _ in 0..2 {
+        let outcome = run(&["clock"], &scratch.cache());
+        let (_, time) = outcome.stdout.split_once("traced at ").expect("it was traced");
+        let time: i64 = time.lines().next().and_then(|it| it.parse().ok()).expect("a number");
+        assert_eq!((outcome.result, outcome.misses), (format!("i64 [{:?}]", (time + 3) as f64), 1));
     }
 }
 
