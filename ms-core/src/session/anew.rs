@@ -3,15 +3,15 @@
 use super::call::JitReturn;
 use super::compiled::Compiled;
 use super::context;
+use super::recent::Recent;
 use super::tape::Tape;
 use crate::error::{OrRaise, Result};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
-/// How many graphs are kept compiled for the calls to come.
-const KEPT: usize = 64;
+/// Graphs that are kept compiled at most.
+const MAX_KEPT: usize = 64;
 
 /// Traces `body` on the arguments, and runs the graph. What `body` captures are inputs of the
 /// graph, so that it is compiled once while the values change.
@@ -61,17 +61,12 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     Ok(result)
 }
 
-/// Keeps what was compiled last.
+/// Keeps what was compiled, for the calls to come.
 fn kept(compiled: Arc<Compiled>) -> Arc<Compiled> {
-    static LAST: Mutex<VecDeque<Arc<Compiled>>> = Mutex::new(VecDeque::new());
-    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    match last.iter().position(|it| Arc::ptr_eq(it, &compiled)) {
-        Some(at) => drop(last.remove(at)),
-        None if last.len() == KEPT => drop(last.pop_back()),
-        None => {}
-    }
-    last.push_front(compiled.clone());
-    compiled
+    // By address, which is its own as long as it is kept.
+    static KEPT: Recent<usize, Arc<Compiled>, MAX_KEPT> = Recent::new();
+    let address = Arc::as_ptr(&compiled).addr();
+    KEPT.get(&address).unwrap_or_else(|| KEPT.insert(address, compiled))
 }
 
 /// The tensors that `visit` shows, in order.
