@@ -1,6 +1,9 @@
 //! What leaving the batch size to each call costs: one function for all sizes beside one that
 //! compiles every size. `cargo bench --bench sizes`.
 
+#[path = "../tests/common/gpt.rs"]
+mod gpt;
+
 use ms::prelude::*;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -30,6 +33,45 @@ fn of_any_size(net: &Mlp, x: &Tensor) -> Tensor {
 #[jit]
 fn of_this_size(net: &Mlp, x: &Tensor) -> Tensor {
     net.call(x)
+}
+
+macro_rules! transformers {
+    ($($name:ident: $model:ident;)*) => {$(
+        /// Forward and gradient of a transformer on sentences of any number and length.
+        #[jit(dims(tokens = [batch, length]))]
+        fn $name(net: &gpt::$model::Gpt, tokens: &Tensor) -> (Tensor, Vec<Tensor>) {
+            let loss = |net: &gpt::$model::Gpt, tokens: &Tensor| ops::mean(net.call(tokens).square(), (), false);
+            let (value, gradients) = ms::value_and_grad(loss)(net, tokens);
+            (value, gradients.iter().map(|it| it.1.clone()).collect())
+        }
+    )*};
+}
+
+transformers! {
+    of_plain: plain;
+    of_lazy: lazy;
+}
+
+/// Blocks of the transformer.
+const BLOCKS: usize = 24;
+
+macro_rules! transformer {
+    ($kind:literal, $model:ident, $function:ident, $share_graphs:literal) => {
+        let net = gpt::$model::Gpt::new(BLOCKS, 50, 32);
+        ms::with_context(Context { share_graphs: $share_graphs, ..ms::context() }, || {
+            let sentences: Vec<Tensor> = (0..25).map(|n| random::randint([2 + n % 5, 8 + n / 5], 0, 50)).collect();
+            let first: Vec<Duration> = sentences.iter().map(|x| time(|| $function(&net, x))).collect();
+            let later: Vec<Duration> = sentences.iter().map(|x| time(|| $function(&net, x))).collect();
+            let new: Vec<Duration> = first.iter().zip(&later).map(|(first, later)| first.saturating_sub(*later)).collect();
+            println!(
+                "{BLOCKS} blocks, forward and gradient, {}: first call {:.1?}, a new size {:.2?} beyond a call of {:.2?}",
+                $kind, first[0], median(new[1..].to_vec()), median(later)
+            );
+            if std::env::args().any(|it| it == "-v") {
+                println!("{}", ms::compile_report().last().expect("just compiled"));
+            }
+        });
+    };
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
@@ -64,5 +106,8 @@ fn main() {
         ratios.push(median(any).as_secs_f64() / median(this).as_secs_f64());
     }
     ratios.sort_by(f64::total_cmp);
+    transformer!("shared", lazy, of_lazy, true);
+    transformer!("shared as they are equal", plain, of_plain, true);
+    transformer!("unshared", plain, of_plain, false);
     println!("later calls, any size over one size: median {:.3}, worst {:.3}", ratios[50], ratios[99]);
 }

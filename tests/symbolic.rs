@@ -330,6 +330,41 @@ fn networks_train_on_any_number_and_length() {
     assert!(error.contains("`batch` is 4 in `words`, but axis 0 of `classes` has size 3"), "{error}");
 }
 
+#[cell]
+struct Loss {
+    net: nn::Dense,
+}
+
+#[cell]
+impl Loss {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        ops::mean(self.net(x).tanh().square(), (), false)
+    }
+}
+
+#[jit(dims(x = [batch, _]))]
+fn micro_batches(net: &nn::PipelineCell<Loss>, x: &Tensor) -> (Tensor, Vec<Tensor>) {
+    let (loss, gradients) = ms::value_and_grad(|net: &nn::PipelineCell<Loss>| net.call(x))(net);
+    (loss, gradients.iter().map(|it| it.1.clone()).collect())
+}
+
+#[test]
+fn batches_of_any_size_are_cut_into_parts() {
+    let net = nn::PipelineCell::new(Loss { net: nn::Dense::new(3, 2) }, 4);
+    for batch in [8, 4, 20] {
+        let x = data(&[batch, 3]);
+        let (got, want) = (micro_batches(&net, &x), eagerly(|| micro_batches(&net, &x)));
+        near(&got.0, &want.0);
+        got.1.iter().zip(&want.1).for_each(|(got, want)| near(got, want));
+    }
+    let compiled = ms::catch(|| micro_batches(&net, &data(&[6, 3]))).expect_err("six are no four parts").to_string();
+    for part in ["MS100", "batch = 6", "`batch` is axis 0 of `x`"] {
+        assert!(compiled.contains(part), "{compiled}\nwanted {part}");
+    }
+    let eager = ms::catch(|| net.call(&data(&[6, 3]))).expect_err("six are no four parts");
+    assert!(eager.to_string().contains("a batch of 6 has no 4 equal parts"), "{eager}");
+}
+
 #[jit(dims(x = [rows, _], y = [rows, columns]))]
 fn mixed(x: &Tensor, y: &Tensor) -> Tensor {
     runs(2);

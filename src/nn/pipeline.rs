@@ -39,14 +39,18 @@ where
     }
 
     fn construct(&self, x: &Tensor) -> Tensor {
-        let all = x.shape()[0];
-        if all % self.parts != 0 {
+        let mut dims = x.dims();
+        let all = dims[0];
+        if all.as_const().is_some_and(|it| it % self.parts != 0) {
             let message = format!("a batch of {all} has no {} equal parts", self.parts);
             let error = ms_core::Error::new(ms_core::Code::Shape, message).with_op("PipelineCell");
             ms_core::error::raise(error);
         }
-        let size = all / self.parts;
-        let part = |i: usize| ms_core::trace::Apply::apply(&self.network, &x.i(i * size..(i + 1) * size));
+        dims[0] = all / self.parts;
+        dims.insert(0, self.parts.into());
+        // At a size that a call brings and that has no such parts, this does not fit.
+        let all = x.reshape(&*dims);
+        let part = |i: usize| ms_core::trace::Apply::apply(&self.network, &all.at(i));
         let sum = (1..self.parts).fold(part(0), |sum, i| sum + part(i));
         sum / self.parts as f64
     }

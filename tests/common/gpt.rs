@@ -39,15 +39,15 @@ macro_rules! models {
                 }
 
                 fn construct(&self, x: &Tensor) -> Tensor {
-                    let shape = x.shape().to_vec();
+                    let dims = x.dims();
                     let split = |x: Tensor| {
-                        x.reshape([shape[0], shape[1], self.heads, shape[2] / self.heads]).permute([0, 2, 1, 3])
+                        x.reshape((dims[0], dims[1], self.heads, dims[2] / self.heads)).permute([0, 2, 1, 3])
                     };
                     let h = ops::layer_norm(x, Some(&self.norm1.value()), None, -1, 1e-5);
                     let (q, k, v) = (split(self.query(&h)), split(self.key(&h)), split(self.value(&h)));
                     let options = ops::AttentionOptions { causal: true, ..Default::default() };
                     let a = ops::scaled_dot_product_attention(&q, &k, &v, &options);
-                    let x = x + self.out(&a.permute([0, 2, 1, 3]).reshape(&*shape));
+                    let x = x + self.out(&a.permute([0, 2, 1, 3]).reshape(&*dims));
                     let h = ops::layer_norm(&x, Some(&self.norm2.value()), None, -1, 1e-5);
                     x + self.down(&ops::gelu(&self.up(&h)))
                 }
