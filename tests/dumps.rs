@@ -60,10 +60,10 @@ fn reports_and_files_of_one_compilation() {
         let is_pass = |it: &&String| it.contains("_pass_");
         let written: Vec<&String> = all.iter().filter(|it| !is_pass(it)).collect();
         match level {
-            1 => assert_eq!(all, stems.map(|it| format!("{it}.msir"))),
-            2 => {
+            1 | 2 => {
                 assert_eq!(all[..4], stems.map(|it| format!("{it}.msir")));
-                assert_eq!(all[4..], ["04_plan.txt"]);
+                let texts: &[&str] = if level == 1 { &["04_report.txt"] } else { &["04_plan.txt", "05_report.txt"] };
+                assert_eq!(all[4..], *texts);
             }
             _ => {
                 assert!(all.iter().filter(is_pass).count() > 0, "{all:?}");
@@ -73,6 +73,9 @@ fn reports_and_files_of_one_compilation() {
                 }
             }
         }
+        let report = all.iter().find(|it| it.ends_with("_report.txt")).expect("every compilation has one");
+        let report = std::fs::read_to_string(place.join(name).join(report)).expect("it was written");
+        assert_eq!(report, ms::compile_report().pop().expect("just compiled").to_string());
         for file in all.iter().filter(|it| it.ends_with(".msir")) {
             let text = std::fs::read_to_string(place.join(name).join(file)).expect("it was written");
             let graph = ops::parse_graph(&text).expect("what is written can be read");

@@ -1,6 +1,7 @@
 //! Graphs as files, stage by stage: `save_graphs`.
 
 use super::context;
+use super::report::CompileReport;
 use crate::ir::{Graph, to_dot, to_html};
 use crate::lower::Plan;
 use std::fmt::Display;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 ///                 02_expand.msir
 ///                 03_optimize.msir
 ///                 04_plan.txt           from level 2 on
+///                 05_report.txt
 ///                 00_trace.dot, .html   and every pass: level 3
 /// ```
 pub(super) struct Dump {
@@ -86,6 +88,12 @@ impl Dump {
             let stem = self.stem(&format!("pass_{pass}_{}", graph.name()));
             self.write(&stem, "msir", graph);
         }
+    }
+
+    /// What is told of the compilation, which ends.
+    pub fn report(&mut self, report: &CompileReport) {
+        let stem = self.stem("report");
+        self.write(&stem, "txt", report);
     }
 
     /// The plan.

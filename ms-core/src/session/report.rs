@@ -236,7 +236,10 @@ pub(super) fn lowered(plan: &Plan) {
 
 /// Ends the compilation.
 pub(super) fn finished() {
-    let Record { report, .. } = with_record(std::mem::take);
+    let Record { report, dump } = with_record(std::mem::take);
+    if let Some(mut dump) = dump {
+        dump.report(&report);
+    }
     let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
     if done.len() == REMEMBERED {
         done.pop_front();
