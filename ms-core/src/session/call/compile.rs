@@ -2,6 +2,7 @@
 
 use super::super::compiled::Compiled;
 use super::super::context::Settings;
+use super::super::place::Site;
 use super::super::pure::PurePlace;
 use super::super::specialise::{self, Facts};
 use super::super::{functions, report};
@@ -15,7 +16,7 @@ use crate::tensor::{Tensor, with_created};
 use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, run_traced};
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, LazyLock, PoisonError};
 use std::time::Instant;
 
 /// A trace under way.
@@ -83,17 +84,15 @@ impl Call {
         let results = template.as_ref().map(leaves).unwrap_or_default();
         let trace = self.traced(tracer, &results, start)?;
         let template = template.expect("a trace without errors has a result");
-        let compiled = self.compiled(&trace.graph, &trace.bindings, results.len())?;
-        let handing = match trace.handing {
-            Some(it) => {
-                let compiled = match &it.graph {
-                    Some(graph) => self.compiled(graph, &trace.bindings, results.len())?,
-                    None => compiled.clone(),
-                };
-                Some(Handing { compiled, writes: it.writes, reads: it.reads })
-            }
-            None => None,
-        };
+        let is_slot = |at: &usize| matches!(trace.bindings[*at], Binding::Slot(_));
+        let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results: results.len() };
+        let (settings, site) = (self.settings, self.function.site());
+        let compiled = compile(&trace.graph, &slots, settings, site)?;
+        let handing = trace.handing.map(|it| {
+            let same = compiled.clone();
+            let make = move || it.graph.map_or(Ok(same), |graph| compile(&graph, &slots, settings, site));
+            Handing { compiled: LazyLock::new(Box::new(make)), writes: it.writes, reads: it.reads }
+        });
         let input = |it| match it {
             Binding::Argument(at) => Source::Argument(at),
             Binding::Slot(parameter) => Source::Slot(parameter),
@@ -122,16 +121,6 @@ impl Call {
         Ok(trace)
     }
 
-    fn compiled(&self, graph: &Graph, bindings: &[Binding], results: usize) -> Result<Arc<Compiled>> {
-        let is_slot = |at: &usize| matches!(bindings[*at], Binding::Slot(_));
-        let slots = Slots { inputs: (0..bindings.len()).filter(is_slot).collect(), results };
-        let Settings { load_elim, share_graphs, precision, .. } = self.settings;
-        let graph = report::graph_stage("effects", || insert_moves(graph, &slots, load_elim));
-        let graph =
-            if share_graphs { graph } else { report::graph_stage("inline", || Cow::Owned(inline_all(&graph, false))) };
-        Compiled::shared(graph.into_owned(), precision, Some(self.function.site()))
-    }
-
     pub(super) fn insert(&self, version: &Arc<Version>) {
         self.function.versions.insert(version.clone(), self.signature.hash());
         functions::register(self.monomorph.path(), self.function);
@@ -143,4 +132,14 @@ impl Call {
         let (monomorph, count) = (self.monomorph.bits(), self.function.versions());
         specialise::check(self.function, &mut known, monomorph, count, facts, self.location);
     }
+}
+
+/// The graph of a function with these slots, to be called.
+fn compile(graph: &Graph, slots: &Slots, settings: Settings, site: Site) -> Result<Arc<Compiled>> {
+    let graph = report::graph_stage("effects", || insert_moves(graph, slots, settings.load_elim));
+    let graph = match settings.share_graphs {
+        true => graph,
+        false => report::graph_stage("inline", || Cow::Owned(inline_all(&graph, false))),
+    };
+    Compiled::shared(graph.into_owned(), settings.precision, Some(site))
 }

@@ -2,7 +2,7 @@
 
 use super::super::compiled::Compiled;
 use super::super::tape::Tape;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops;
 use crate::tensor::{Array, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, dispatch_mode};
 use crate::trace::{Signature, Tree};
@@ -10,7 +10,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 /// Versions of a function that are kept at most.
 const MAX_VERSIONS: usize = 512;
@@ -185,10 +185,13 @@ pub(super) struct Version {
 /// The graph as a tape calls it, where backward functions in it read or write parameters; see
 /// [`crate::trace::Handing`].
 pub(super) struct Handing {
-    pub compiled: Arc<Compiled>,
+    /// Made when a tape first calls it.
+    pub compiled: LazyLock<Result<Arc<Compiled>>, Make>,
     pub writes: Vec<Parameter>,
     pub reads: Vec<Parameter>,
 }
+
+type Make = Box<dyn FnOnce() -> Result<Arc<Compiled>> + Send>;
 
 /// What a [`Version`] is made of.
 pub(super) struct Parts<T> {
@@ -276,7 +279,10 @@ impl Version {
     /// Calls the graph through the current dispatcher.
     fn call(&self, inputs: Vec<Tensor>) -> Result<Outputs> {
         match (Tape::current(), &self.handing) {
-            (Some(tape), Some(it)) => tape.call_handing(&it.compiled, &it.writes, &it.reads, &inputs),
+            (Some(tape), Some(it)) => {
+                let compiled = it.compiled.as_ref().map_err(Error::clone)?;
+                tape.call_handing(compiled, &it.writes, &it.reads, &inputs)
+            }
             _ => self.compiled.call(&inputs),
         }
     }

@@ -1,0 +1,212 @@
+//! Cells whose backward functions write.
+
+use ms::prelude::*;
+
+/// Each backward pass doubles the parameter and adds the gradient, so that an order shows.
+#[cell]
+pub struct Adds {
+    pub p: Parameter,
+}
+
+#[cell]
+impl Adds {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * 3.0
+    }
+
+    fn bprop(&self, x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        self.p.set(&(&self.p * 2.0 + dout));
+        (&self.p * dout * x / x,)
+    }
+}
+
+/// [`Adds`], traced once for all of its calls.
+#[cell]
+#[lazy_inline]
+pub struct Shared {
+    pub p: Parameter,
+}
+
+#[cell]
+impl Shared {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * 3.0
+    }
+
+    fn bprop(&self, x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        self.p.set(&(&self.p * 2.0 + dout));
+        (&self.p * dout * x / x,)
+    }
+}
+
+/// A cell with a derivative of its own around one that writes.
+#[cell]
+pub struct Around {
+    pub adds: Adds,
+}
+
+#[cell]
+impl Around {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.adds.call(x)
+    }
+
+    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        (dout * 7.0,)
+    }
+}
+
+/// Both passes write.
+#[cell]
+pub struct Both {
+    pub p: Parameter,
+}
+
+#[cell]
+impl Both {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.p.set(&(&self.p * 10.0));
+        x * &self.p
+    }
+
+    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        self.p.set(&(&self.p + 1.0));
+        (dout * &self.p,)
+    }
+}
+
+/// The backward pass writes where its own decision says so.
+#[cell]
+pub struct Decides {
+    pub p: Parameter,
+}
+
+#[cell]
+impl Decides {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * 1.0
+    }
+
+    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        if dout > 1.5 {
+            self.p.set(&(&self.p + dout));
+        }
+        (dout * 1.0,)
+    }
+}
+
+/// The backward pass writes in a loop, and takes the gradient of a cell that writes.
+#[cell]
+pub struct Nested {
+    pub p: Parameter,
+    pub adds: Adds,
+}
+
+#[cell]
+impl Nested {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * 1.0
+    }
+
+    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        for _ in ms::range(0, 3) {
+            self.p.set(&(&self.p + 1.0));
+        }
+        (ms::grad(|x: &Tensor| self.adds.call(x))(dout),)
+    }
+}
+
+/// The backward pass reads what the forward pass wrote.
+#[cell]
+pub struct Saves {
+    pub p: Parameter,
+}
+
+#[cell]
+impl Saves {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.p.set(&(x * 4.0));
+        x * 1.0
+    }
+
+    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        (dout * &self.p,)
+    }
+}
+
+/// The backward pass reads and does not write.
+#[cell]
+pub struct Reads {
+    pub p: Parameter,
+}
+
+#[cell]
+impl Reads {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * 1.0
+    }
+
+    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        (dout * &self.p,)
+    }
+}
+
+/// [`Reads`], traced once for all of its calls.
+#[cell]
+#[lazy_inline]
+pub struct SharedReads {
+    pub p: Parameter,
+}
+
+#[cell]
+impl SharedReads {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * 1.0
+    }
+
+    fn bprop(&self, _x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        (dout * &self.p,)
+    }
+}
+
+/// Everything that cases call; all cells use the same parameter, but for `other` and `apart`.
+#[cell]
+pub struct Net {
+    pub p: Parameter,
+    pub q: Parameter,
+    pub adds: Adds,
+    pub also: Adds,
+    pub other: Adds,
+    pub shared: Shared,
+    pub around: Around,
+    pub both: Both,
+    pub decides: Decides,
+    pub nested: Nested,
+    pub saves: Saves,
+    pub reads: Reads,
+    pub apart: Reads,
+    pub shared_reads: [SharedReads; 2],
+}
+
+impl Net {
+    pub fn new() -> Self {
+        let [p, q] = [1.0, 100.0].map(|it| Parameter::new(Tensor::scalar(it), ""));
+        let adds = || Adds { p: p.clone() };
+        Self {
+            adds: adds(),
+            also: adds(),
+            other: Adds { p: q.clone() },
+            shared: Shared { p: p.clone() },
+            around: Around { adds: adds() },
+            both: Both { p: p.clone() },
+            decides: Decides { p: p.clone() },
+            nested: Nested { p: p.clone(), adds: adds() },
+            saves: Saves { p: p.clone() },
+            reads: Reads { p: p.clone() },
+            apart: Reads { p: q.clone() },
+            shared_reads: [SharedReads { p: q.clone() }, SharedReads { p: p.clone() }],
+            p,
+            q,
+        }
+    }
+}
