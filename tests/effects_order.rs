@@ -2,44 +2,13 @@
 //! random numbers, updates of optimisers, running statistics. Each case gives the same eagerly,
 //! compiled, and compiled again, at every level of copies, and with graphs that are not shared.
 
+mod common {
+    pub mod ways;
+}
+
+use common::ways::{check, numbers, parameter, rounded};
+use ms::Code;
 use ms::prelude::*;
-use ms::{Code, Level};
-use std::sync::{Mutex, PoisonError};
-
-/// Runs a case in every way; it makes what it needs anew each time. Gives what it gives and prints.
-#[track_caller]
-fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) -> (R, Vec<String>) {
-    // All threads draw from one generator.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let run = |context: Context| {
-        random::set_seed(5);
-        ms::with_context(context, || ops::capture_prints(&case))
-    };
-    let eager = run(Context { jit: false, ..ms::context() });
-    for load_elim in [Level::Every, Level::Several, Level::Needed, Level::None] {
-        for share_graphs in [true, false] {
-            for again in [false, true] {
-                let got = run(Context { load_elim, share_graphs, ..ms::context() });
-                assert_eq!(got, eager, "{name}, {load_elim:?}, shared {share_graphs}, again {again}");
-            }
-        }
-    }
-    eager
-}
-
-fn numbers(tensors: &[Tensor]) -> Vec<f32> {
-    tensors.iter().flat_map(|it| it.to_vec::<f32>()).collect()
-}
-
-/// To so many decimals: eager kernels and compiled ones round alike to there.
-fn rounded(tensors: &[Tensor], decimals: i32) -> Vec<f32> {
-    numbers(tensors).iter().map(|it| (it * 10f32.powi(decimals)).round()).collect()
-}
-
-fn parameter(value: f32) -> Parameter {
-    Parameter::new(Tensor::scalar(value), "")
-}
 
 // --- a parameter of two cells, assigned in one and read in the other ---
 

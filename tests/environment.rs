@@ -1,5 +1,5 @@
-//! `MS_JIT=0` as a process sees it: annotated code runs as it is written, at every call, with tensors
-//! that have values.
+//! Settings as a process sees them. With `MS_JIT=0` annotated code runs as it is written, at every
+//! call, with tensors that have values.
 
 use ms::prelude::*;
 use std::cell::Cell;
@@ -80,4 +80,92 @@ fn without_jit_code_runs_as_it_is_written() {
         assert!(compiled.contains(line), "{line} is not in\n{compiled}");
     }
     assert_eq!(shown(&compiled), ["x is Tensor<traced f32[]>"]);
+}
+
+#[jit]
+fn snapshots(w: &Parameter, x: &Tensor) -> Tensor {
+    let a = w.value().sin();
+    w.set(x);
+    a + w.value().cos()
+}
+
+#[cell]
+struct Block {
+    fc: nn::Dense,
+}
+
+#[cell]
+impl Block {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        ops::layer_norm(x + self.fc(x).tanh(), None, None, -1, 1e-5)
+    }
+}
+
+#[jit]
+fn blocks(net: &[Block; 3], x: &Tensor) -> Tensor {
+    net.iter().fold(x.clone(), |x, block| block.call(&x))
+}
+
+/// Compiles under the settings of the process.
+#[test]
+fn child_of_settings() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let told = |stage: &str| {
+        let report = ms::compile_report().pop().expect("just compiled");
+        report.stage(stage).and_then(|it| it.graph).expect("a graph")
+    };
+    snapshots(&Parameter::new(Tensor::scalar(2.0), ""), &Tensor::scalar(3.0));
+    println!("copies {}", told("effects").moves);
+    blocks(&std::array::from_fn(|_| Block { fc: nn::Dense::new(2, 2) }), &Tensor::ones([1, 2]));
+    println!("calls {}", told("expand").calls);
+}
+
+/// `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, `MS_DEV_SHARE_GRAPHS` and those of saved graphs, as a process sees
+/// them.
+#[test]
+fn settings_of_graphs() {
+    let folder = std::env::temp_dir().join(format!("ms-settings-{}", std::process::id()));
+    let run = |variables: &[(&str, &str)]| {
+        let program = std::env::current_exe().expect("a test has a path");
+        let mut command = Command::new(program);
+        command.args(["--exact", "child_of_settings", "--nocapture"]).env(CHILD, "1");
+        let output = command.envs(variables.iter().copied()).output().expect("a test runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let elim = "MS_DEV_SIDE_EFFECT_LOAD_ELIM";
+    let cases: [(&[(&str, &str)], &str); 7] = [
+        (&[], "copies 2"),
+        (&[(elim, "0")], "copies 2"),
+        (&[(elim, "1")], "copies 2"),
+        (&[(elim, "2")], "copies 0"),
+        (&[(elim, "3")], "copies 0"),
+        (&[("MS_DEV_SHARE_GRAPHS", "1")], "calls 3"),
+        (&[("MS_DEV_SHARE_GRAPHS", "0")], "calls 0"),
+    ];
+    for (variables, line) in cases {
+        let printed = run(variables);
+        assert!(printed.contains(line), "{variables:?}: {line} is not in\n{printed}");
+        assert!(!folder.exists(), "graphs are saved only where that is asked for");
+    }
+    let path = folder.to_str().expect("a folder for temporary files has a plain name");
+    run(&[("MS_DEV_SAVE_GRAPHS", "3"), ("MS_DEV_SAVE_GRAPHS_PATH", path), ("MS_DEV_DUMP_IR_PASSES", "cse,dce")]);
+    let names = |folder: &std::path::Path| {
+        let entries = std::fs::read_dir(folder).expect("it was made").flatten();
+        let mut names: Vec<String> = entries.map(|it| it.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    };
+    let compilations = names(&folder);
+    assert_eq!(compilations, ["0000_snapshots", "0001_blocks"]);
+    let all: Vec<String> = compilations.iter().flat_map(|it| names(&folder.join(it))).collect();
+    for file in ["00_trace.msir", "00_trace.dot", "00_trace.html"] {
+        assert_eq!(all.iter().filter(|it| *it == file).count(), 2, "{file} is not in {all:?}");
+    }
+    let passes: Vec<&String> = all.iter().filter(|it| it.contains("_pass_")).collect();
+    let wanted = |it: &&String| it.contains("_pass_cse_") || it.contains("_pass_dce_");
+    assert!(!passes.is_empty() && passes.iter().all(wanted), "{all:?}");
+    std::fs::remove_dir_all(&folder).expect("it was made here");
 }
