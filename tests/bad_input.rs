@@ -137,6 +137,18 @@ fn wrong_twice(x: &Tensor) -> Tensor {
 }
 
 #[jit]
+fn wrong_all_over(x: &Tensor, y: &Tensor) -> Tensor {
+    let product = x.matmul(y).reshape([2]).transpose(0, 1).at(7);
+    let cut = x.reshape([7]).permute([0, 2]).sum(5, false);
+    let joined = ops::concat(&[x, y], 3).argmax(9);
+    let turned = x.permute([0, 1, 2]).cumsum(4);
+    let total = x.sum(2, true);
+    let picked = ops::gather(x, y, 4);
+    let loss = nn::CrossEntropyLoss::default().call(x, y);
+    product + cut + joined + turned + total * picked - loss
+}
+
+#[jit]
 fn returns(x: &Tensor) -> ms::Result<Tensor> {
     Ok(x.reshape([7]))
 }
@@ -155,6 +167,22 @@ fn compiled_functions_refuse() {
             run: || reads(&Tensor::ones([2])),
             code: Code::TracedValue,
             words: &["not known", "help"],
+        },
+        Refusal {
+            what: "errors of ops that are made of others, and none of what follows from them",
+            run: || wrong_all_over(&Tensor::ones([2, 3]), &Tensor::ones([4])),
+            code: Code::Trace,
+            words: &[
+                "7 errors",
+                "matmul",
+                "reshape",
+                "concat",
+                "permute",
+                "`sum`",
+                "gather",
+                "`mul`",
+                "bad_input.rs:141",
+            ],
         },
         Refusal {
             what: "two errors at once",

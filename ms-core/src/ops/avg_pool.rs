@@ -7,8 +7,8 @@ use super::pooling::{check_pooled, pooled_shape};
 use super::rules::may_equal;
 use super::window::{PerAxis, Spatial, spatial};
 use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, refused};
 use smallvec::smallvec;
 
 /// The mean of each window of `[n, c, spatial..]`. `count` windows lie along each axis; they
@@ -283,12 +283,13 @@ impl Means {
 #[track_caller]
 pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
-    ranked("avg_pool", &x, options.kernel.len());
+    granted!(ranked("avg_pool", &x, options.kernel.len()));
     if options.dilation.iter().any(|&it| it != 1) {
         let error = Error::new(Code::Argument, "windows of means have no dilation");
-        Err(named("avg_pool", &[&x], error)).or_raise()
+        return refused(named("avg_pool", &[&x], error));
     }
-    let (_, counts) = options.window(&x.dims()[2..]).map_err(|it| named("avg_pool", &[&x], it)).or_raise();
+    or_lost!(x);
+    let (_, counts) = granted!(options.window(&x.dims()[2..]).map_err(|it| named("avg_pool", &[&x], it)));
     let lists = [&options.kernel, &options.stride, &options.padding, &options.padding];
     let lists = lists.into_iter().map(|it| Attr::from(&**it)).chain([Attr::from(&*counts)]);
     apply1(AVG_POOL.op(), &Attrs::new(lists.chain([options.count_include_pad.into()])), &[&x])
@@ -320,6 +321,7 @@ pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
 #[track_caller]
 pub fn adaptive_avg_pool2d(x: impl AsTensor, output_size: impl PerAxis) -> Tensor {
     let x = x.as_tensor();
-    ranked("adaptive_avg_pool2d", &x, 2);
+    granted!(ranked("adaptive_avg_pool2d", &x, 2));
+    or_lost!(x);
     apply1(ADAPTIVE_AVG_POOL.op(), &Attrs::new([(&*output_size.per_axis(2)).into()]), &[&x])
 }

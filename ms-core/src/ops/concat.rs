@@ -3,7 +3,7 @@
 use super::axis::{named, refusal, stored_axis};
 use super::slice::narrow;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis, reshape};
-use crate::error::{Code, Error, OrRaise, raise};
+use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
 use std::borrow::Cow;
@@ -79,8 +79,9 @@ pub static CONCAT: OpDef = OpDef {
 /// ```
 #[track_caller]
 pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
-    let tensors = unified("concat", tensors);
-    let axis = normalize_axis(axis, tensors[0].rank()).map_err(|it| named("concat", &[&tensors[0]], it)).or_raise();
+    let tensors = granted!(unified("concat", tensors));
+    or_lost!(&tensors[0]);
+    let axis = granted!(normalize_axis(axis, tensors[0].rank()).map_err(|it| named("concat", &[&tensors[0]], it)));
     match &tensors[..] {
         [one] => one.clone(),
         all => apply1(CONCAT.op(), &Attrs::new([axis.into()]), &all.iter().collect::<Vec<_>>()),
@@ -98,21 +99,20 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
-    let tensors = unified("stack", tensors);
+    let tensors = granted!(unified("stack", tensors));
+    or_lost!(&tensors[0]);
     let rank = tensors[0].rank() + 1;
-    let axis = normalize_axis(axis, rank).map_err(|it| named("stack", &[&tensors[0]], it)).or_raise();
+    let axis = granted!(normalize_axis(axis, rank).map_err(|it| named("stack", &[&tensors[0]], it)));
     let parts: Vec<Tensor> = tensors.iter().map(|it| expand_dims(it, axis)).collect();
     concat(&parts, axis as isize)
 }
 
 #[track_caller]
-fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Vec<Tensor> {
+fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Result<Vec<Tensor>> {
     let tensors: Vec<Cow<'_, Tensor>> = tensors.iter().map(AsTensor::as_tensor).collect();
     let dtype = tensors.iter().map(|it| it.dtype()).reduce(crate::tensor::promote);
-    let Some(dtype) = dtype else {
-        raise(refusal(op, &[], Code::Argument, "at least one tensor is needed"));
-    };
-    tensors.iter().map(|it| super::cast(&**it, dtype)).collect()
+    let dtype = dtype.ok_or_else(|| refusal(op, &[], Code::Argument, "at least one tensor is needed"))?;
+    Ok(tensors.iter().map(|it| super::cast(&**it, dtype)).collect())
 }
 
 /// `x` in `sections` equal parts along `axis`, without copies.

@@ -4,8 +4,8 @@ use super::axis::{named, refusal};
 use super::conv::conv_attrs;
 use super::window::{PerAxis, Window};
 use super::{CONV, CONV_INPUT_GRAD, add, reshape};
-use crate::error::{Code, Error, OrRaise, Result, raise};
-use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, lost};
 use smallvec::smallvec;
 
 /// How a convolution is laid: strides, padding on both sides, dilation, groups.
@@ -91,7 +91,7 @@ pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, opti
 /// ```
 #[track_caller]
 pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
-    ranked("conv1d", &x.as_tensor(), 1);
+    granted!(ranked("conv1d", &x.as_tensor(), 1));
     conv(x, weight, bias, options)
 }
 
@@ -105,7 +105,7 @@ pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// ```
 #[track_caller]
 pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
-    ranked("conv2d", &x.as_tensor(), 2);
+    granted!(ranked("conv2d", &x.as_tensor(), 2));
     conv(x, weight, bias, options)
 }
 
@@ -119,7 +119,7 @@ pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// ```
 #[track_caller]
 pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
-    ranked("conv3d", &x.as_tensor(), 3);
+    granted!(ranked("conv3d", &x.as_tensor(), 3));
     conv(x, weight, bias, options)
 }
 
@@ -147,9 +147,10 @@ pub fn conv_transpose(
     output_padding: impl PerAxis,
 ) -> Tensor {
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
+    or_lost!(x, weight);
     let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &output_padding.per_axis(options.stride.len()))
-        .map_err(|it| named("conv_transpose", &[&x, &weight], it))
-        .or_raise();
+        .map_err(|it| named("conv_transpose", &[&x, &weight], it));
+    let sizes = granted!(sizes);
     let attrs = conv_attrs(&options.window(), options.groups, &sizes);
     with_bias(apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]), bias)
 }
@@ -191,16 +192,17 @@ pub fn conv_transpose2d(
     options: &ConvOptions,
     output_padding: impl PerAxis,
 ) -> Tensor {
-    ranked("conv_transpose2d", &x.as_tensor(), 2);
+    granted!(ranked("conv_transpose2d", &x.as_tensor(), 2));
     conv_transpose(x, weight, bias, options, output_padding)
 }
 
 #[track_caller]
-pub(super) fn ranked(op: &str, x: &Tensor, rank: usize) {
-    if x.rank() != rank + 2 {
-        let message = format!("a batch, a channel and {rank} spatial axes are needed");
-        raise(refusal(op, &[x], Code::Shape, message));
+pub(super) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
+    if lost(&[x]).is_some() || x.rank() == rank + 2 {
+        return Ok(());
     }
+    let message = format!("a batch, a channel and {rank} spatial axes are needed");
+    Err(refusal(op, &[x], Code::Shape, message))
 }
 
 #[track_caller]

@@ -5,7 +5,7 @@ use super::elementwise::wide;
 use super::host::{Axis, dense, elements};
 use super::reduction::widened;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -110,7 +110,8 @@ fn samples() -> Vec<Sample> {
 #[track_caller]
 fn along(def: &'static OpDef, x: &Tensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
     let x = x.cast(widened(x.dtype()));
-    let axis = normalize_axis(axis, x.rank()).map_err(|it| it.with_op(def.name())).or_raise();
+    or_lost!(&x);
+    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| it.with_op(def.name())));
     apply1(def.op(), &Attrs::new([axis.into(), exclusive.into(), reverse.into()]), &[&x])
 }
 

@@ -3,7 +3,7 @@
 use super::operand::{Operand, operands};
 use super::rules::{broadcast_dims, broadcast_shape};
 use super::{Arrays, OpDef, Sample, SampleInput, Types};
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, Attrs, DType, Element, Kind, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
@@ -112,8 +112,9 @@ pub fn evaluate(dtype: DType, inputs: &[&Array], formula: impl Fn(&[Scalar]) -> 
 /// Applies an elementwise op of one operand.
 #[track_caller]
 pub fn unary(def: &'static OpDef, domain: Domain, x: &Tensor) -> Tensor {
+    or_lost!(x);
     let dtype = domain.convert(x.dtype()).map_err(|it| it.with_op(def.name()).with_operands([x.ty().to_string()]));
-    let dtype = dtype.or_raise();
+    let dtype = granted!(dtype);
     if dtype == x.dtype() {
         return apply1(def.op(), &Attrs::none(), &[x]);
     }
@@ -123,7 +124,7 @@ pub fn unary(def: &'static OpDef, domain: Domain, x: &Tensor) -> Tensor {
 /// Applies an elementwise op of two operands, in their common dtype.
 #[track_caller]
 pub fn binary(def: &'static OpDef, domain: Domain, a: Operand<'_>, b: Operand<'_>) -> Tensor {
-    let [a, b] = operands(def.name(), domain, [a, b]).or_raise();
+    let [a, b] = granted!(operands(def.name(), domain, [a, b]));
     apply1(def.op(), &Attrs::none(), &[&*a, &*b])
 }
 

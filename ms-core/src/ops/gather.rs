@@ -4,8 +4,8 @@ use super::axis::{named, stored_axis};
 use super::host::{Axis, dense, elements, plus, positions, replace_axis};
 use super::rules::may_equal;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape, scatter_nd_add};
-use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -167,7 +167,8 @@ pub(super) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
 #[track_caller]
 pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let (x, index) = (x.as_tensor(), index.as_tensor());
-    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)).or_raise();
+    or_lost!(x, index);
+    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)));
     apply1(GATHER.op(), &Attrs::new([axis.into()]), &[&x, &index])
 }
 
@@ -183,9 +184,10 @@ pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
 #[track_caller]
 pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let index = index.as_tensor();
+    or_lost!(index);
     if index.rank() != 1 {
         let error = Error::new(Code::Shape, "the index has one axis");
-        Err(named("index_select", &[&x.as_tensor(), &index], error)).or_raise()
+        return refused(named("index_select", &[&x.as_tensor(), &index], error));
     }
     gather(x, &*index, axis)
 }
@@ -203,7 +205,8 @@ pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tens
 #[track_caller]
 pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
-    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)).or_raise();
+    or_lost!(x, index, source);
+    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)));
     apply1(INDEX_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
 }
 
@@ -220,7 +223,8 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
 #[track_caller]
 pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
     let index = index.as_tensor();
-    check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)).or_raise();
+    or_lost!(index);
+    granted!(check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)));
     let places = super::iota([classes], 0, DType::I64);
     super::cast(super::equal(super::expand_dims(&*index, -1), places), DType::F32)
 }

@@ -3,7 +3,7 @@
 use super::axis::named;
 use super::slice::select_ranges;
 use super::{IntoOperand, broadcast_to, update};
-use crate::error::OrRaise;
+use crate::error::Result;
 use crate::tensor::{IntoIndices, Selection, Tensor};
 
 impl Tensor {
@@ -35,7 +35,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn i(&self, indices: impl IntoIndices) -> Self {
-        let selection = self.selection("index", indices);
+        or_lost!(&self);
+        let selection = granted!(self.selection("index", indices));
         super::reshape(select_ranges(self, &selection), &selection.shape)
     }
 
@@ -46,8 +47,9 @@ impl Tensor {
     /// [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the selection.
     #[track_caller]
     pub fn set_at(&self, indices: impl IntoIndices, value: impl IntoOperand) -> Self {
-        let selection = self.selection("set_at", indices);
-        let value = value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)).or_raise();
+        or_lost!(&self);
+        let selection = granted!(self.selection("set_at", indices));
+        let value = granted!(value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)));
         let value = super::reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
         let starts: Vec<i64> = selection.starts.iter().map(|it| it.raw()).collect();
         let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();
@@ -64,7 +66,7 @@ impl Tensor {
     }
 
     #[track_caller]
-    fn selection(&self, op: &str, indices: impl IntoIndices) -> Selection {
-        Selection::resolve(&indices.into_indices(), &self.dims()).map_err(|it| named(op, &[self], it)).or_raise()
+    fn selection(&self, op: &str, indices: impl IntoIndices) -> Result<Selection> {
+        Selection::resolve(&indices.into_indices(), &self.dims()).map_err(|it| named(op, &[self], it))
     }
 }

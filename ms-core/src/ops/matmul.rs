@@ -3,9 +3,9 @@
 use super::axis::refusal;
 use super::rules::broadcast_dims;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
-use crate::error::{Code, Error, OrRaise, raise};
+use crate::error::{Code, Error};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
-use crate::tensor::{apply1, promote};
+use crate::tensor::{apply1, promote, refused};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -118,9 +118,10 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 #[track_caller]
 pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let (a, b) = (a.as_tensor(), b.as_tensor());
+    or_lost!(a, b);
     let refusal = |message: String| refusal("matmul", &[&a, &b], Code::Shape, message);
     if a.rank() == 0 || b.rank() == 0 {
-        raise(refusal("a zero-dimensional operand; multiply with `*`".into()));
+        return refused(refusal("a zero-dimensional operand; multiply with `*`".into()));
     }
     let dtype = promote(a.dtype(), b.dtype());
     let (row, column) = (a.rank() == 1, b.rank() == 1);
@@ -134,9 +135,9 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     }
     let (inner, rows) = (left.dim(-1), right.dim(-2));
     if !inner.may_equal(rows) {
-        raise(refusal(format!("the last axis of the left operand has size {inner}, its partner on the right {rows}")));
+        return refused(refusal(format!("the last axis of the left operand has size {inner}, its partner on the right {rows}")));
     }
-    let out = stacked(&left, &right).map_err(|it| super::axis::named("matmul", &[&a, &b], it)).or_raise();
+    let out = granted!(stacked(&left, &right).map_err(|it| super::axis::named("matmul", &[&a, &b], it)));
     let mut shape = out.dims();
     if column {
         shape.pop();

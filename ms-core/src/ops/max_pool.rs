@@ -7,7 +7,7 @@ use super::pooling::{check_pooled, pooled_shape};
 use super::rules::may_equal;
 use super::window::{PerAxis, Spatial, Window, spatial};
 use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -201,8 +201,9 @@ impl Pooled {
 #[track_caller]
 pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
-    ranked("max_pool", &x, options.kernel.len());
-    let (window, _) = options.window(&x.dims()[2..]).map_err(|it| named("max_pool", &[&x], it)).or_raise();
+    granted!(ranked("max_pool", &x, options.kernel.len()));
+    or_lost!(x);
+    let (window, _) = granted!(options.window(&x.dims()[2..]).map_err(|it| named("max_pool", &[&x], it)));
     apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
 }
 

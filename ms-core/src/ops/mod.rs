@@ -4,6 +4,9 @@
 //! (text form, verifier, eager execution, tracing, lowering, generated tests) reads the
 //! definition.
 
+#[macro_use]
+mod granted;
+
 mod axis;
 mod batching;
 pub mod body;

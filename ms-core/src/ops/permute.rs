@@ -2,7 +2,7 @@
 
 use super::axis::{named, stored_axes};
 use super::{Batching, Derivative, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis};
-use crate::error::{Code, Error, OrRaise};
+use crate::error::{Code, Error};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 
@@ -54,7 +54,8 @@ pub static PERMUTE: OpDef = OpDef {
 #[track_caller]
 pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
-    let axes = normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("permute", &[&x], it)).or_raise();
+    or_lost!(x);
+    let axes = granted!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("permute", &[&x], it)));
     if axes.iter().copied().eq(0..x.rank()) {
         return x.into_owned();
     }
@@ -73,8 +74,9 @@ pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
     let x = x.as_tensor();
+    or_lost!(x);
     let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("transpose", &[&x], it));
-    let (axis0, axis1) = (at(axis0).or_raise(), at(axis1).or_raise());
+    let (axis0, axis1) = (granted!(at(axis0)), granted!(at(axis1)));
     let mut axes: SmallVec<[usize; 4]> = (0..x.rank()).collect();
     axes.swap(axis0, axis1);
     permute(&*x, &*axes)
@@ -92,8 +94,9 @@ pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
 #[track_caller]
 pub fn move_axis(x: impl AsTensor, from: isize, to: isize) -> Tensor {
     let x = x.as_tensor();
+    or_lost!(x);
     let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("move_axis", &[&x], it));
-    let (from, to) = (at(from).or_raise(), at(to).or_raise());
+    let (from, to) = (granted!(at(from)), granted!(at(to)));
     let mut axes: SmallVec<[usize; 4]> = (0..x.rank()).filter(|&it| it != from).collect();
     axes.insert(to, from);
     permute(&*x, &*axes)

@@ -4,7 +4,7 @@ use super::axis::stored_axes;
 use super::elementwise::{Domain, wide};
 use super::rules::sum_dtype;
 use super::{Batching, Derivative, ReduceAxes, Lowering, OpDef, ReduceRule, Sample, SampleInput, Types, Vjp, select};
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::error::{Code, Error, Result};
 use crate::ir::Reducer;
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
@@ -191,9 +191,9 @@ pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
 
 /// The axes of `x` that `axes` names.
 #[track_caller]
-pub(in crate::ops) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> SmallVec<[usize; 4]> {
+pub(in crate::ops) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Result<SmallVec<[usize; 4]>> {
     let describe = |error: Error| error.with_op(op).with_operands([x.ty().to_string()]);
-    axes.resolve(x.rank()).map_err(describe).or_raise()
+    axes.resolve(x.rank()).map_err(describe)
 }
 
 /// The dtype in which sums are given: bools and narrow integers become i64 or u64, as in NumPy.
@@ -219,7 +219,8 @@ macro_rules! functions {
             #[track_caller]
             pub fn $name(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
                 let x = x.as_tensor();
-                let axes = axes_of(stringify!($name), &x, axes);
+                or_lost!(x);
+                let axes = granted!(axes_of(stringify!($name), &x, axes));
                 let convert: fn(DType) -> DType = $convert;
                 reduce(&$def, &super::cast(&*x, convert(x.dtype())), &axes, keepdims)
             }

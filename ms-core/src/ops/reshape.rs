@@ -2,7 +2,7 @@
 
 use super::axis::named;
 use super::{Batching, Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
-use crate::error::{Code, Error, OrRaise};
+use crate::error::{Code, Error};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -46,8 +46,9 @@ pub static RESHAPE: OpDef = OpDef {
 #[track_caller]
 pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
     let x = x.as_tensor();
+    or_lost!(x);
     let dims = x.dims();
-    let shape = shape.new_dims(dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)).or_raise();
+    let shape = granted!(shape.new_dims(dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
     if shape == dims {
         return x.into_owned();
     }

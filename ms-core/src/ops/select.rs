@@ -4,7 +4,7 @@ use super::elementwise::evaluate;
 use super::operand::common_dtype;
 use super::rules::{broadcast_dims, sum_to};
 use super::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput};
-use crate::error::{Code, Error, OrRaise};
+use crate::error::{Code, Error};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -61,7 +61,7 @@ pub fn select(condition: impl AsTensor, then: impl IntoOperand, other: impl Into
     let branches = [then.operand(), other.operand()];
     let dtype = common_dtype(&branches);
     let [then, other] = branches.map(|it| it.into_tensor(dtype).map_err(|it| it.with_op("select")));
-    let (then, other) = (then.or_raise(), other.or_raise());
+    let (then, other) = (granted!(then), granted!(other));
     apply1(SELECT.op(), &Attrs::none(), &[&condition, &then, &other])
 }
 

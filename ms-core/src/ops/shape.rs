@@ -4,7 +4,7 @@ use super::axis::named;
 use super::slice::select_ranges;
 use super::{IntoAxes, normalize_axes, reshape};
 use crate::error::{Code, Error, OrRaise, Result};
-use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Tensor};
+use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Tensor, refused};
 use smallvec::SmallVec;
 
 /// What can stand for the shape of a reshape: dimensions, and arrays and tuples of signed integers
@@ -79,11 +79,12 @@ signed_shapes! { i32 i64 isize }
 #[track_caller]
 pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
-    let axes = normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)).or_raise();
+    or_lost!(x);
+    let axes = granted!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)));
     let shape = x.dims();
     if let Some(axis) = axes.iter().find(|&&axis| shape[axis] != 1) {
         let error = Error::new(Code::Shape, format!("axis {axis} has size {}, not one", shape[*axis]));
-        Err(named("squeeze", &[&x], error)).or_raise()
+        return refused(named("squeeze", &[&x], error));
     }
     let kept: Dims = (0..shape.len()).filter(|axis| !axes.contains(axis)).map(|axis| shape[axis]).collect();
     reshape(&*x, kept)
@@ -101,8 +102,9 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let (x, axes) = (x.as_tensor(), axes.into_axes());
+    or_lost!(x);
     let rank = x.rank() + axes.len();
-    let axes = normalize_axes(&axes, rank).map_err(|it| named("expand_dims", &[&x], it)).or_raise();
+    let axes = granted!(normalize_axes(&axes, rank).map_err(|it| named("expand_dims", &[&x], it)));
     let mut sizes = x.dims().into_iter();
     let size = |axis| if axes.contains(&axis) { Some(Dim::new(1)) } else { sizes.next() };
     reshape(&*x, (0..rank).map_while(size).collect::<Dims>())
@@ -120,10 +122,11 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
     let x = x.as_tensor();
+    or_lost!(x);
     let shape = x.dims();
     if start > shape.len() {
         let error = Error::new(Code::OutOfRange, format!("no axis {start} in a tensor of rank {}", shape.len()));
-        Err(named("flatten", &[&x], error)).or_raise()
+        return refused(named("flatten", &[&x], error));
     }
     let mut merged: Dims = shape[..start].into();
     merged.push(shape[start..].iter().copied().product());
@@ -142,7 +145,8 @@ pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
 #[track_caller]
 pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
-    let axes = normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("flip", &[&x], it)).or_raise();
+    or_lost!(x);
+    let axes = granted!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("flip", &[&x], it)));
     let part = |axis| Index::Slice { start: None, stop: None, step: if axes.contains(&axis) { -1 } else { 1 } };
     let parts: Vec<Index> = (0..x.rank()).map(part).collect();
     select_ranges(&x, &Selection::resolve(&parts, &x.dims()).or_raise())

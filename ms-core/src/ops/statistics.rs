@@ -2,6 +2,7 @@
 
 use super::reduction::axes_of;
 use super::{ReduceAxes, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient, sum_axes};
+use crate::error::OrRaise;
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
 use smallvec::SmallVec;
 
@@ -17,7 +18,7 @@ struct Folded {
 impl Folded {
     #[track_caller]
     fn new(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Self {
-        let axes = axes_of(op, x, axes);
+        let axes = axes_of(op, x, axes).or_raise();
         let count = axes.iter().map(|&axis| x.dims()[axis]).product();
         let dtype = if x.dtype().is_float() { x.dtype() } else { DType::F32 };
         let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };

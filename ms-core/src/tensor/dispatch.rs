@@ -62,6 +62,14 @@ pub trait Dispatcher {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()>;
 
+    /// The result of an op that refuses its operands before it is applied at this line.
+    ///
+    /// # Errors
+    /// `error`, unless errors are recorded: then a poisoned result.
+    fn refused(&self, error: Error, location: &'static Location<'static>) -> Result<Tensor> {
+        Err(error.at(location))
+    }
+
     /// Why the value of a traced tensor cannot be had; may unwind to the trace's boundary.
     #[track_caller]
     fn refuse_read(&self, traced: &Traced) -> Error {
@@ -160,6 +168,24 @@ pub fn apply1(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
         Ok(mut outputs) => outputs.pop().expect("the op has one result"),
         Err(error) => raise(error),
     }
+}
+
+/// The result of an op that refuses its operands before it is applied: raises `error`, or, while
+/// tracing, records it to be told with the others, and gives a result that is poisoned.
+#[track_caller]
+#[cold]
+pub fn refused(error: Error) -> Tensor {
+    let location = Location::caller();
+    match dispatcher(|it| it.refused(error, location)) {
+        Ok(poisoned) => poisoned,
+        Err(error) => raise(error),
+    }
+}
+
+/// The first of these tensors that is the result of an op that was refused.
+#[inline]
+pub fn lost(tensors: &[&Tensor]) -> Option<Tensor> {
+    tensors.iter().find(|it| it.as_traced().is_some_and(|it| it.poisoned)).map(|&it| it.clone())
 }
 
 /// The eager executor as a dispatcher that can be pushed over others.

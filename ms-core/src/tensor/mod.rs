@@ -27,7 +27,7 @@ pub use array::Array;
 pub use dim::{Dim, Dims, IntoDims};
 pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, apply, apply1, current_dispatcher,
-    dispatch_mode, dispatcher, eager, with_dispatcher,
+    dispatch_mode, dispatcher, eager, lost, refused, with_dispatcher,
 };
 pub use dtype::{DType, Kind, promote};
 pub use element::{Element, Scalar};

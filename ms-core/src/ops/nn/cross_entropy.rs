@@ -2,11 +2,11 @@
 
 use super::loss::Reduction;
 use super::softmax::log_softmax;
-use crate::error::{Code, Error, raise};
+use crate::error::{Code, Error};
 use crate::ops::class_index::existing;
 use crate::ops::rules::may_equal;
 use crate::ops::{full_of, iota, mean, over_size, select, sum};
-use crate::tensor::{AsTensor, DType, Dim, Tensor};
+use crate::tensor::{AsTensor, DType, Dim, Tensor, refused};
 
 /// The cross entropy of logits with classes or distributions, and its options.
 #[derive(Clone, Debug, Default)]
@@ -66,9 +66,10 @@ impl CrossEntropy {
     #[track_caller]
     fn with_name(&self, logs: impl AsTensor, target: &Tensor, name: &str) -> Tensor {
         let logs = &*logs.as_tensor();
+        or_lost!(logs, target);
         let axis = class_axis(logs);
         let Some(&classes) = logs.dims().get(axis as usize) else {
-            raise(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
+            return refused(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
         };
         let along = |x: &Tensor| {
             let mut shape = vec![Dim::new(1); logs.rank()];
@@ -91,7 +92,7 @@ impl CrossEntropy {
         wanted.remove(axis as usize);
         if !may_equal(&target.dims(), &wanted) {
             let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
-            raise(Error::new(Code::Shape, message).with_op(name));
+            return refused(Error::new(Code::Shape, message).with_op(name));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
         // Whether the numbers of the classes fit.

@@ -58,6 +58,11 @@ impl Dispatcher for Tracer {
         Ok((0..POISONED_RESULTS).map(|_| self.poison(frame, guess.clone())).collect())
     }
 
+    fn refused(&self, error: Error, location: &'static Location<'static>) -> Result<Tensor> {
+        self.report(error.at(self.location.get().unwrap_or(location)));
+        Ok(self.poisoned(Type::of(DType::F32, &[])))
+    }
+
     fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
         let mut state = self.state.borrow_mut();
         let value = state.slot(parameter);
