@@ -75,7 +75,8 @@ fn reports_and_files_of_one_compilation() {
         }
         let report = all.iter().find(|it| it.ends_with("_report.txt")).expect("every compilation has one");
         let report = std::fs::read_to_string(place.join(name).join(report)).expect("it was written");
-        assert_eq!(report, ms::compile_report().pop().expect("just compiled").to_string());
+        let told = ms::compile_report().into_iter().rev().find(|it| it.name == "forward").expect("just compiled");
+        assert_eq!(report, told.to_string());
         for file in all.iter().filter(|it| it.ends_with(".msir")) {
             let text = std::fs::read_to_string(place.join(name).join(file)).expect("it was written");
             let graph = ops::parse_graph(&text).expect("what is written can be read");
@@ -83,4 +84,24 @@ fn reports_and_files_of_one_compilation() {
         }
     }
     std::fs::remove_dir_all(&folder).expect("it was made here");
+}
+
+#[jit(dims(x = [n, _]))]
+fn sized(x: &Tensor) -> Tensor {
+    ops::softmax(x, 0) + ops::sum(x, 0, true)
+}
+
+/// What further sizes take is told, and what is not done again is not.
+#[test]
+fn reports_of_further_sizes() {
+    let stages = |n: usize| -> Vec<&str> {
+        sized(&Tensor::ones([n, 3]));
+        let report = ms::compile_report().into_iter().rev().find(|it| it.name == "sized").expect("just compiled");
+        report.stages.iter().map(|it| it.name).collect()
+    };
+    let first = ["trace", "effects", "key", "expand", "sizes", "optimize", "specialize", "lower", "compile", "load"];
+    assert_eq!(stages(4), first);
+    for n in [5, 9] {
+        assert_eq!(stages(n), ["sizes", "specialize", "lower", "compile", "load"]);
+    }
 }

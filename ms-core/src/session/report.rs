@@ -99,7 +99,8 @@ impl CompileReport {
     }
 
     /// A step by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `lower`,
-    /// `compile`, `load`.
+    /// `compile`, `load`; for further sizes of a graph of symbolic ones `sizes`, `specialize`, and those
+    /// from `lower` on.
     pub fn stage(&self, name: &str) -> Option<&StageReport> {
         self.stages.iter().find(|it| it.name == name)
     }

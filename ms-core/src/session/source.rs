@@ -103,7 +103,10 @@ impl Source {
                         Part::Backward => &parts.backward,
                     })
                 }
-                Origin::Sizes { of, sizes } => at_sizes(of.graph()?, sizes).and_then(|it| expand(&it)),
+                Origin::Sizes { of, sizes } => {
+                    let made = || transform::with_sizes(of.graph()?, &by_name(sizes)).map(Cow::Owned);
+                    report::try_graph_stage("sizes", made).map(Cow::into_owned)
+                }
             };
             let _first = self.took.set(start.elapsed());
             graph
@@ -126,8 +129,12 @@ impl Source {
         match &self.origin {
             // What has symbols is optimised once for all sizes.
             Origin::Sizes { of, sizes } => {
-                let make = || Ok(report::optimize(of.graph()?));
-                at_sizes(of.optimized.get_or_init(make).as_ref().map_err(Error::clone)?, sizes)
+                // Here it is refused what does not fit; of that which does, passes keep the types.
+                self.graph()?;
+                let optimized = of.optimized.get_or_init(|| Ok(report::optimize(of.graph()?)));
+                let optimized = optimized.as_ref().map_err(Error::clone)?;
+                let made = || transform::specialized(optimized, &by_name(sizes)).map(Cow::Owned);
+                report::try_graph_stage("specialize", made).map(Cow::into_owned)
             }
             _ => Ok(report::optimize(self.graph()?)),
         }
@@ -206,7 +213,6 @@ fn expand(graph: &Graph) -> Result<Graph> {
     .map(Cow::into_owned)
 }
 
-fn at_sizes(graph: &Graph, sizes: &[(String, usize)]) -> Result<Graph> {
-    let sizes: Vec<(&str, usize)> = sizes.iter().map(|(name, size)| (&**name, *size)).collect();
-    transform::with_sizes(graph, &sizes)
+fn by_name(sizes: &[(String, usize)]) -> Vec<(&str, usize)> {
+    sizes.iter().map(|(name, size)| (&**name, *size)).collect()
 }

@@ -21,7 +21,7 @@ pub use expand::expand;
 pub use forward::jvp;
 pub use linear::push_rule;
 pub use reverse::{Differentiated, differentiate, value_and_grad};
-pub use sizes::with_sizes;
+pub use sizes::{specialized, with_sizes};
 pub use split::Residual;
 pub use step::{Gradients, RuleStep, Slot, Step, pull_all};
 pub use vmap::vmap;

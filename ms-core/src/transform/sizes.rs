@@ -10,21 +10,31 @@ use crate::tensor::Type;
 /// # Errors
 /// [`Code::Shape`] at the line of the op whose operands do not fit each other at these sizes.
 pub fn with_sizes(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
-    let size = |name: &str| sizes.iter().find(|it| it.0 == name).map(|it| it.1);
-    let at = || {
-        let named: Vec<String> = sizes.iter().map(|(name, size)| format!("{name} = {size}")).collect();
-        format!("sizes {}", named.join(", "))
-    };
-    let known = graph.with_sizes(&size).map_err(|error| error.within(at()))?;
+    let known = specialized(graph, sizes)?;
     for part in subgraphs(&known).into_iter().map(|it| &**it).chain([&known]) {
         for (_, node) in part.nodes() {
             fits(part, node).map_err(|error| {
-                let error = error.with_op(node.op.name()).within(at());
+                let error = error.with_op(node.op.name()).within(place(sizes));
                 node.location.map_or(error.clone(), |it| error.at(it))
             })?;
         }
     }
     Ok(known)
+}
+
+/// The graph where symbols have these sizes, at which the graph that it was optimised from is known
+/// to [fit](with_sizes).
+///
+/// # Errors
+/// [`Code::Shape`] when a symbol has no size, or a dimension is negative.
+pub fn specialized(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
+    let size = |name: &str| sizes.iter().find(|it| it.0 == name).map(|it| it.1);
+    graph.with_sizes(&size).map_err(|error| error.within(place(sizes)))
+}
+
+fn place(sizes: &[(&str, usize)]) -> String {
+    let named: Vec<String> = sizes.iter().map(|(name, size)| format!("{name} = {size}")).collect();
+    format!("sizes {}", named.join(", "))
 }
 
 fn fits(graph: &Graph, node: &Node) -> Result<()> {
