@@ -317,7 +317,8 @@ def main():
                 print(f"round {round}: {' '.join(at)}", file=sys.stderr, flush=True)
 
     median = lambda all, of: statistics.median(map(of, all))
-    number = lambda it: f"{it:,.0f}" if it >= 100 else f"{it:.1f}" if it >= 10 else f"{it:.2f}"
+    digits = lambda it: f"{it:,.0f}" if it >= 100 else f"{it:.1f}" if it >= 10 else f"{it:.2f}"
+    number = lambda it: f"{digits(it)} ms" if it >= 0.1 else f"{digits(it * 1e3)} µs"
     print(f"{machine()}; load {min(loads):.1f} to {max(loads):.1f}, median {statistics.median(loads):.1f}\n")
     print("| | cold cache | warm cache (fastest) | a later call | warm, above a later call | processes |")
     print("|---|---|---|---|---|---|")
@@ -331,10 +332,10 @@ def main():
             version = all[0].get("version", "")
             cells = [
                 f"{NAMES[who]} {version}".strip(),
-                f"{number(median(cold[who, of], first))} ms",
-                f"**{number(median(all, first))} ms** ({number(min(map(first, all)))})",
-                f"{number(median(all, lambda it: it['later']))} ms",
-                f"{number(median(all, above))} ms",
+                number(median(cold[who, of], first)),
+                f"**{number(median(all, first))}** ({number(min(map(first, all)))})",
+                number(median(all, lambda it: it["later"])),
+                number(median(all, above)),
                 f"{len(cold[who, of])} + {len(all)}",
             ]
             print(f"| {' | '.join(cells)} |")
