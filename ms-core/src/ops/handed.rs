@@ -14,7 +14,7 @@ fn is_halved(dtype: DType) -> bool {
 }
 
 /// The type of what [`hand_on`] makes of a value of this type.
-pub fn handed_type(ty: &Type) -> Type {
+pub(crate) fn handed_type(ty: &Type) -> Type {
     match ty.dtype {
         dtype if dtype.is_float() => ty.clone(),
         dtype if is_halved(dtype) => {
@@ -26,7 +26,7 @@ pub fn handed_type(ty: &Type) -> Type {
 
 /// A value as floats, from which [`take_over`] makes it again.
 #[track_caller]
-pub fn hand_on(value: &Tensor) -> Tensor {
+pub(crate) fn hand_on(value: &Tensor) -> Tensor {
     match value.dtype() {
         dtype if dtype.is_float() => value.clone(),
         dtype if is_halved(dtype) => {
@@ -39,7 +39,7 @@ pub fn hand_on(value: &Tensor) -> Tensor {
 
 /// The value of this dtype of which [`hand_on`] made `handed`.
 #[track_caller]
-pub fn take_over(handed: &Tensor, dtype: DType) -> Tensor {
+pub(crate) fn take_over(handed: &Tensor, dtype: DType) -> Tensor {
     if !is_halved(dtype) {
         return cast(handed, dtype);
     }

@@ -136,7 +136,7 @@ pub use def::{Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, Regio
 pub use einsum::einsum;
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
-pub use handed::{hand_on, handed_type, take_over};
+pub(crate) use handed::{hand_on, handed_type, take_over};
 pub use interpolate::{Interpolation, interpolate};
 pub use message::{Show, Shown};
 pub use nn::*;
