@@ -330,6 +330,7 @@ const PARTS: &[&str] = &[
     "zip",
     "skip",
     "take",
+    "next",
     "get",
     "first",
     "last",

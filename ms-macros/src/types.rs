@@ -10,6 +10,9 @@ const HOST_TYPES: &[&str] = &[
     "usize", "f32", "f64", "Option", "Vec", "Box", "DType", "Duration", "Instant", "Ordering",
 ];
 
+/// Names of types that are known by their parts, the last of their arguments.
+const CONTAINERS: &[&str] = &["Option", "Vec", "VecDeque", "BTreeMap", "HashMap"];
+
 /// What a written type says of its values.
 pub fn known_type(ty: &Type) -> Known {
     match ty {
@@ -21,14 +24,14 @@ pub fn known_type(ty: &Type) -> Known {
             Known::Tensor
         }
         Type::Path(it) => match it.path.segments.last() {
-            Some(last) if names_object(&last.ident) => Known::Object,
-            Some(last) if last.ident == "Option" => match &last.arguments {
-                PathArguments::AngleBracketed(it) => match it.args.first() {
+            Some(last) if CONTAINERS.iter().any(|name| last.ident == name) => match &last.arguments {
+                PathArguments::AngleBracketed(it) => match it.args.last() {
                     Some(GenericArgument::Type(ty)) => parts(ty),
                     _ => Known::Nothing,
                 },
                 _ => Known::Nothing,
             },
+            Some(last) if names_object(&last.ident) => Known::Object,
             _ => Known::Nothing,
         },
         _ => Known::Nothing,
@@ -40,11 +43,12 @@ fn parts(ty: &Type) -> Known {
     Some(known_type(ty)).filter(|it| *it == Known::Object).unwrap_or(Known::Nothing)
 }
 
-/// Whether the name is that of a type which is no pointer and no parameter: those may be functions.
+/// Whether the name is that of a type which is no pointer, no container and no parameter: those may
+/// be functions, or hold some.
 pub fn names_object(name: &Ident) -> bool {
     let name = name.to_string();
-    let pointer = ["Box", "Rc", "Arc", "Option"].contains(&name.as_str());
-    name.len() > 1 && name.starts_with(char::is_uppercase) && !pointer
+    let is_holder = ["Box", "Rc", "Arc"].iter().chain(CONTAINERS).any(|it| *it == name);
+    name.len() > 1 && name.starts_with(char::is_uppercase) && !is_holder
 }
 
 /// Whether values of the type are host values for certain.

@@ -52,6 +52,46 @@ fn both(x: &Tensor, layers: &[Dense], last: Option<&Dense>) -> Tensor {
     }
 }
 
+/// Functions that are kept are called as Rust calls them.
+#[jit]
+fn functions(x: &Tensor) -> Tensor {
+    let shared: Vec<Box<dyn Fn(&Tensor) -> Tensor>> = vec![Box::new(|x| x + 1.0), Box::new(|x| x * 2.0)];
+    let mut counting: Vec<Box<dyn FnMut(&Tensor) -> Tensor>> = Vec::new();
+    let mut count = 0;
+    counting.push(Box::new(move |x| {
+        count += 1;
+        x + count
+    }));
+    let mut x = x.clone();
+    for f in &shared {
+        x = f(&x);
+    }
+    for f in counting.iter_mut() {
+        x = f(&x);
+    }
+    for f in &mut counting {
+        x = f(&x);
+    }
+    if let Some(f) = shared.first() {
+        x = f(&x);
+    }
+    x
+}
+
+/// An iterator over cells that is advanced by hand.
+#[jit]
+fn advanced(x: &Tensor, layers: &[Dense]) -> Tensor {
+    let mut x = x.clone();
+    let mut rest = layers.iter();
+    while let Some(layer) = rest.next() {
+        if x > 5.0 {
+            break;
+        }
+        x = layer(&x);
+    }
+    x
+}
+
 fn main() {
     let dense = |weight: f32| {
         let dense = Dense::new(1, 1);
@@ -72,6 +112,8 @@ fn main() {
             let x = tensor![[1.0]];
             assert_eq!(net.call(&x, "double").to_vec::<f32>(), [510.0]);
             assert_eq!(net.call(&x, "none").to_vec::<f32>(), [250.0]);
+            assert_eq!(functions(&x).to_vec::<f32>(), [8.0]);
+            assert_eq!(advanced(&x, &net.layers).to_vec::<f32>(), [10.0]);
             assert_eq!(both(&x, &net.layers, net.layers.first()).to_vec::<f32>(), [21.0]);
         });
     }

@@ -4,7 +4,7 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
         "while_let",
         ::core::file!(),
         ::core::line!(),
-        9235790800672678955u64,
+        15816822753595862782u64,
     );
     let mut __call = __FUNCTION
         .begin(
@@ -29,7 +29,9 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
             let layers = &*__arg1;
             {
                 use ::ms::__rt::Compare as _;
-                let (mut x, mut rest) = (x.clone(), layers.iter());
+                use ::ms::__rt::Invoke as _;
+                let mut x = x.clone();
+                let mut rest = layers.iter();
                 {
                     let __vote1 = ::ms::__rt::vote();
                     let __vote2 = ::ms::__rt::vote();
@@ -111,7 +113,7 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                                                     }
                                                     let __arm = 'arm5: {
                                                         let __arm: () = {
-                                                            x = layer.call(&x);
+                                                            x = layer.invoke((&x,));
                                                         };
                                                         ::core::option::Option::Some(__arm)
                                                     };
