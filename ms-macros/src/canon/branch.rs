@@ -1,6 +1,7 @@
 //! `if`: a region with two arms, where the type of the condition is to decide.
 
 use super::context::Way;
+use super::decide::has_let;
 use super::moves;
 use super::places::{self, Place};
 use super::state::State;
@@ -129,7 +130,7 @@ impl Rewriter<'_> {
     /// Rewrites the condition of a region; names that `let` binds in it are declared.
     fn region_condition(&mut self, cond: &mut Expr) {
         match cond {
-            Expr::Binary(it) if matches!(it.op, BinOp::And(_)) && has_let(&it.left, &it.right) => {
+            Expr::Binary(it) if matches!(it.op, BinOp::And(_)) && (has_let(&it.left) || has_let(&it.right)) => {
                 self.region_condition(&mut it.left);
                 self.region_condition(&mut it.right);
             }
@@ -147,17 +148,6 @@ impl Rewriter<'_> {
             }
         }
     }
-}
-
-fn has_let(left: &Expr, right: &Expr) -> bool {
-    fn one(expr: &Expr) -> bool {
-        match expr {
-            Expr::Let(_) => true,
-            Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => has_let(&it.left, &it.right),
-            _ => false,
-        }
-    }
-    one(left) || one(right)
 }
 
 /// The block in braces of the expansion's own: what an `if` needs, rustc would call unused here.

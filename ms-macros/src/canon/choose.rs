@@ -3,6 +3,7 @@
 use super::Rewriter;
 use super::branch::{Use, block};
 use super::compare::operand;
+use super::decide::has_let;
 use crate::diag::Code;
 use crate::names::{located, own, own_nth};
 use crate::resolve::{Known, Scopes};
@@ -98,14 +99,6 @@ fn decides(pat: &Pat) -> bool {
         Pat::Guard(it) => decides(&it.pat),
         Pat::Ident(it) => it.subpat.as_ref().is_some_and(|it| decides(&it.1)),
         Pat::Tuple(it) => it.elems.iter().any(decides),
-        _ => false,
-    }
-}
-
-fn has_let(guard: &Expr) -> bool {
-    match guard {
-        Expr::Let(_) => true,
-        Expr::Binary(it) => has_let(&it.left) || has_let(&it.right),
         _ => false,
     }
 }

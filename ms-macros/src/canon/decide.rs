@@ -34,3 +34,12 @@ impl Rewriter<'_> {
         }
     }
 }
+
+/// Whether a condition binds by `let`.
+pub fn has_let(cond: &Expr) -> bool {
+    match cond {
+        Expr::Let(_) => true,
+        Expr::Binary(it) => has_let(&it.left) || has_let(&it.right),
+        _ => false,
+    }
+}

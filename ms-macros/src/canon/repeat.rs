@@ -2,6 +2,7 @@
 
 use super::branch::{Use, of_its_own};
 use super::context::flow_name;
+use super::decide::has_let;
 use super::jumps::{self, Jumps};
 use super::moves;
 use super::places::{self, Place};
@@ -323,14 +324,6 @@ fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
             flatten(&it.right, parts);
         }
         cond => parts.push(cond.clone()),
-    }
-}
-
-fn has_let(cond: &Expr) -> bool {
-    match cond {
-        Expr::Let(_) => true,
-        Expr::Binary(it) => has_let(&it.left) || has_let(&it.right),
-        _ => false,
     }
 }
 
