@@ -185,7 +185,7 @@ pub fn refused(error: Error) -> Tensor {
 /// The first of these tensors that is the result of an op that was refused.
 #[inline]
 pub fn lost(tensors: &[&Tensor]) -> Option<Tensor> {
-    tensors.iter().find(|it| it.as_traced().is_some_and(|it| it.poisoned)).map(|&it| it.clone())
+    tensors.iter().find(|it| it.is_poisoned()).map(|&it| it.clone())
 }
 
 /// The eager executor as a dispatcher that can be pushed over others.

@@ -73,6 +73,12 @@ impl Tensor {
         }
     }
 
+    /// Whether this is the result of an op that was refused while tracing.
+    #[inline]
+    pub fn is_poisoned(&self) -> bool {
+        self.as_traced().is_some_and(|it| it.poisoned)
+    }
+
     /// Whether this is a value of a graph under construction.
     #[inline]
     pub fn is_traced(&self) -> bool {

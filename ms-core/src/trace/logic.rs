@@ -3,7 +3,7 @@
 //! The right side is a region: host values skip it as Rust does, a traced tensor has it traced
 //! beside the left side, or in a branch of its own where it writes.
 
-use super::region::{Condition, Decision, Open, is_poisoned};
+use super::region::{Condition, Decision, Open};
 use crate::ops;
 use crate::tensor::Tensor;
 use std::panic::Location;
@@ -150,7 +150,7 @@ fn combine(open: &Open, left: &Tensor, operator: Operator, right: Tensor) -> Ten
     let tracer = &open.tracer;
     let Decision::Traced(_, right) = right.decision() else { unreachable!("the trace is under way") };
     let region = tracer.suspend();
-    if is_poisoned(left) || is_poisoned(&right) {
+    if left.is_poisoned() || right.is_poisoned() {
         return tracer.poisoned(right.ty());
     }
     let joined = match region.writes() {

@@ -43,7 +43,7 @@ use crate::tensor::{Tensor, Type};
 /// [`Code::Shape`] or [`Code::DType`] when it is of another type than the slot.
 pub fn check_write(slot: &Type, value: &Tensor) -> Result<()> {
     let new = value.ty();
-    if *slot == new || value.as_traced().is_some_and(|it| it.poisoned) {
+    if *slot == new || value.is_poisoned() {
         return Ok(());
     }
     let code = if slot.dtype == new.dtype { Code::Shape } else { Code::DType };

@@ -160,7 +160,7 @@ impl Tracer {
     /// # Errors
     /// [`Code::Escaped`] for a value of another trace.
     pub fn value(&self, tensor: &Tensor) -> Result<Tensor> {
-        if tensor.as_traced().is_some_and(|it| it.poisoned) {
+        if tensor.is_poisoned() {
             return Ok(tensor.clone());
         }
         let mut state = self.state.borrow_mut();

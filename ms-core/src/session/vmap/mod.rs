@@ -222,8 +222,7 @@ impl<F> Vmap<F> {
         let (tree, region) = traced?;
         // Lanes have no order in which their backward functions would write.
         let region = region.without_handing();
-        let is_poisoned = |it: &Tensor| it.as_traced().is_some_and(|it| it.poisoned);
-        if crate::trace::leaves(&tree).iter().any(is_poisoned) {
+        if crate::trace::leaves(&tree).iter().any(Tensor::is_poisoned) {
             return Ok(F::Output::join(tree.rebuild(&mut |it| tracer.poisoned(it.ty()))));
         }
 

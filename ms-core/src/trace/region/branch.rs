@@ -22,7 +22,7 @@
 use super::carry::{Carry, Held, Leaves};
 use super::flow::{self, Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Deferring, Device, Kind};
-use super::{Open, blank, is_poisoned};
+use super::{Open, blank};
 use crate::error::abandon;
 use crate::ops;
 use crate::tensor::Tensor;
@@ -328,7 +328,7 @@ impl Traced {
             abandon();
         } else {
             for (i, [one, other]) in held.leaves.tensors.iter().zip(&leaves.tensors).map(|(a, b)| [a, b]).enumerate() {
-                if one.ty() != other.ty() && !is_poisoned(one) && !is_poisoned(other) {
+                if one.ty() != other.ty() && !one.is_poisoned() && !other.is_poisoned() {
                     held.refused = true;
                     let when = match self.skips {
                         true => "where it goes on, but where a jump skips what follows",
@@ -351,8 +351,8 @@ impl Traced {
         let second = tracer.suspend();
         let first = self.first.take().expect("`turn` put the first arm aside");
         self.phase = Phase::Joined;
-        let is_lost = is_poisoned(&self.condition);
-        let differs = |a: &Tensor, b: &Tensor| !(is_lost || is_poisoned(a) || is_poisoned(b) || tracer.is_same(a, b));
+        let is_lost = self.condition.is_poisoned();
+        let differs = |a: &Tensor, b: &Tensor| !(is_lost || a.is_poisoned() || b.is_poisoned() || tracer.is_same(a, b));
         let pairs = || self.states.iter().flat_map(|it| it.ends[0].iter().zip(&it.ends[1]));
         let (one, other): (Vec<Tensor>, Vec<Tensor>) =
             pairs().filter(|(a, b)| differs(a, b)).map(|(a, b)| (a.clone(), b.clone())).unzip();
@@ -401,6 +401,6 @@ impl Traced {
 
 /// Whether two structures differ in the values of their tensors only.
 fn is_alike(one: &Leaves, other: &Leaves) -> bool {
-    let same = |(a, b): (&Tensor, &Tensor)| a.ty() == b.ty() || is_poisoned(a) || is_poisoned(b);
+    let same = |(a, b): (&Tensor, &Tensor)| a.ty() == b.ty() || a.is_poisoned() || b.is_poisoned();
     one.fits(other) && one.tensors.iter().zip(&other.tensors).all(same)
 }

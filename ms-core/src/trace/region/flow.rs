@@ -6,7 +6,6 @@
 //! while the flag of its loop is not set.
 
 use super::carry::{Carry, Held, Leaves, held};
-use super::is_poisoned;
 use super::kind::{Condition, Decision, Device, Host, Kind};
 use super::repeat::{Repeat, Rounds};
 use crate::error::{Code, Error, abandon};
@@ -271,8 +270,8 @@ fn choose<K: Carry<R>, R>(tracer: &Tracer, condition: &Tensor, one: R, mut other
     K::put(&mut other, &mut |other| {
         let one = &held.leaves.tensors[at];
         at += 1;
-        if is_poisoned(one) || is_poisoned(other) || is_poisoned(condition) || tracer.is_same(one, other) {
-            return if is_poisoned(one) { one.clone() } else { other.clone() };
+        if one.is_poisoned() || other.is_poisoned() || condition.is_poisoned() || tracer.is_same(one, other) {
+            return if one.is_poisoned() { one.clone() } else { other.clone() };
         }
         if one.ty() != other.ty() {
             report(held.retyped(at - 1, [one, other], "where the function is left early, but at its end"));

@@ -6,7 +6,7 @@ use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, Device};
 use super::range::{Bound, Over, range};
 use super::repeat::repeat;
-use super::{Open, branch, is_poisoned};
+use super::{Open, branch};
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::ops;
 use crate::tensor::{DispatchMode, Tensor, Type, dispatch_mode};
@@ -292,7 +292,7 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     let refusal = difference(&borders, &after);
     let body = tracer.suspend();
     before.extend(leaves(xs));
-    let lost = refusal.is_some() || before.iter().chain(&after.tensors).chain(&rows).any(is_poisoned);
+    let lost = refusal.is_some() || before.iter().chain(&after.tensors).chain(&rows).any(Tensor::is_poisoned);
     if let Some(error) = refusal {
         open.report(error);
     }
@@ -327,7 +327,7 @@ fn difference<T: Tree>(borders: &Held<T>, after: &Leaves) -> Option<Error> {
         return Some(borders.mismatch("after an iteration than before it"));
     }
     let pairs = borders.leaves.tensors.iter().zip(&after.tensors).enumerate();
-    let mut changed = pairs.filter(|(_, (a, b))| a.ty() != b.ty() && !is_poisoned(a) && !is_poisoned(b));
+    let mut changed = pairs.filter(|(_, (a, b))| a.ty() != b.ty() && !a.is_poisoned() && !b.is_poisoned());
     changed.next().map(|(i, (a, b))| borders.retyped(i, [a, b], "before an iteration, but after it"))
 }
 

@@ -105,7 +105,7 @@ impl Condition for &Tensor {
 fn one_bool(tracer: &Tracer, condition: &Tensor) -> Result<Tensor> {
     let condition = tracer.value(condition)?;
     let ty = condition.ty();
-    if condition.as_traced().is_some_and(|it| it.poisoned) {
+    if condition.is_poisoned() {
         return Ok(condition);
     }
     if ty.dtype != DType::Bool {

@@ -66,11 +66,7 @@ impl Drop for Open {
     }
 }
 
-pub(super) fn is_poisoned(tensor: &Tensor) -> bool {
-    tensor.as_traced().is_some_and(|it| it.poisoned)
-}
-
 /// A value that stands where there is none.
 pub(super) fn blank(tracer: &Tracer, like: &Tensor) -> Tensor {
-    if is_poisoned(like) { tracer.poisoned(like.ty()) } else { ops::zeros_like(like) }
+    if like.is_poisoned() { tracer.poisoned(like.ty()) } else { ops::zeros_like(like) }
 }

@@ -20,7 +20,7 @@ use super::carry::{Carry, Held, Leaves};
 use super::flow::{Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Deferring, Device, Kind};
 use super::range::{Bounds, Counter};
-use super::{Open, blank, is_poisoned};
+use super::{Open, blank};
 use crate::error::{Code, Error};
 use crate::ops;
 use crate::tensor::{DispatchMode, Tensor, dispatch_mode};
@@ -318,7 +318,7 @@ impl Traced {
         for (i, after) in leaves.tensors.into_iter().enumerate() {
             let state = &mut self.states[held.at + i];
             let before = state.before.as_ref().expect("it was there before the loop");
-            if before.ty() == after.ty() || is_poisoned(&after) || is_poisoned(before) {
+            if before.ty() == after.ty() || after.is_poisoned() || before.is_poisoned() {
                 state.after = Some(after);
             } else {
                 let error = held.retyped(i, [before, &after], "before an iteration, but after it");
@@ -373,9 +373,10 @@ impl Traced {
     }
 
     fn is_refused(&self) -> bool {
-        let is_lost =
-            |it: &State| it.after.as_ref().is_none_or(is_poisoned) || it.before.as_ref().is_some_and(is_poisoned);
-        self.states.iter().any(is_lost) || self.condition.as_ref().is_some_and(|it| is_poisoned(&it.1))
+        let is_lost = |it: &State| {
+            it.after.as_ref().is_none_or(Tensor::is_poisoned) || it.before.as_ref().is_some_and(Tensor::is_poisoned)
+        };
+        self.states.iter().any(is_lost) || self.condition.as_ref().is_some_and(|it| it.1.is_poisoned())
     }
 
     /// How often a loop that counts runs.

@@ -251,7 +251,7 @@ impl GraphCall {
         let mut leave = Leave(Some(tracer));
         let template = body()?;
         let results = leaves(&template);
-        if results.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned)) {
+        if results.iter().any(Tensor::is_poisoned) {
             return Ok(template);
         }
         let mut state = tracer.state.borrow_mut();

@@ -37,7 +37,7 @@ impl Tracer {
 impl Dispatcher for Tracer {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let mut state = self.state.borrow_mut();
-        let poisoned = call.inputs.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned));
+        let poisoned = call.inputs.iter().any(|it| it.is_poisoned());
         if !poisoned {
             match self.try_apply(&mut state, &call) {
                 Ok(outputs) => return Ok(outputs),
@@ -71,7 +71,7 @@ impl Dispatcher for Tracer {
 
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
-        if value.as_traced().is_some_and(|it| it.poisoned) {
+        if value.is_poisoned() {
             return Ok(());
         }
         let held = self.state.borrow().held(parameter);

@@ -29,7 +29,7 @@ pub fn run_nested<R>(
 /// The tensors of a region's result. Ends the trace where an op on the way was refused: all that is
 /// made of them would be refused again.
 pub fn sound(results: Vec<Tensor>) -> Vec<Tensor> {
-    if results.iter().any(|it| it.as_traced().is_some_and(|it| it.poisoned)) {
+    if results.iter().any(Tensor::is_poisoned) {
         abandon();
     }
     results
