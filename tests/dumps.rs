@@ -105,3 +105,20 @@ fn reports_of_further_sizes() {
         assert_eq!(stages(n), ["sizes", "specialize", "lower", "compile", "load"]);
     }
 }
+
+#[jit]
+fn compiled_on_its_thread(x: &Tensor) -> Tensor {
+    x * 2.0
+}
+
+/// What other threads compile is told to them.
+#[test]
+fn a_thread_is_told_what_it_compiled() {
+    let told = |n: usize| {
+        compiled_on_its_thread(&Tensor::ones([n]));
+        ms::compile_report().iter().filter(|it| it.name == "compiled_on_its_thread").count()
+    };
+    assert_eq!(told(1), 1);
+    std::thread::scope(|scope| assert_eq!(scope.spawn(|| told(2)).join().expect("nothing is refused"), 1));
+    assert_eq!((told(2), told(3)), (1, 2));
+}

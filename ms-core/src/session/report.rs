@@ -1,7 +1,7 @@
 //! What was compiled, how large it was, and how long each step took.
 //!
 //! A compilation is recorded on the thread that runs it, from its trace to its executable; the
-//! steps between find the record there.
+//! steps between find the record there, and its report stays there.
 
 use super::dump::Dump;
 use crate::error::Result;
@@ -13,10 +13,9 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Compilations that are remembered; older ones are forgotten.
+/// Compilations that each thread remembers; older ones are forgotten.
 const REMEMBERED: usize = 256;
 
 /// One compilation.
@@ -132,11 +131,10 @@ impl fmt::Display for CompileReport {
     }
 }
 
-static DONE: Mutex<VecDeque<CompileReport>> = Mutex::new(VecDeque::new());
-
-/// What this process compiled, the latest last; at most the last 256 compilations.
+/// What this thread compiled, the latest last; at most its last 256 compilations. A function is
+/// compiled by the thread that is the first to call it.
 pub fn compile_report() -> Vec<CompileReport> {
-    DONE.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    DONE.with_borrow(|it| it.iter().cloned().collect())
 }
 
 /// A compilation that is under way.
@@ -148,6 +146,7 @@ struct Record {
 
 thread_local! {
     static RECORD: RefCell<Record> = RefCell::default();
+    static DONE: RefCell<VecDeque<CompileReport>> = const { RefCell::new(VecDeque::new()) };
 }
 
 fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
@@ -241,9 +240,10 @@ pub(super) fn finished() {
     if let Some(mut dump) = dump {
         dump.report(&report);
     }
-    let mut done = DONE.lock().unwrap_or_else(PoisonError::into_inner);
-    if done.len() == REMEMBERED {
-        done.pop_front();
-    }
-    done.push_back(report);
+    DONE.with_borrow_mut(|done| {
+        if done.len() == REMEMBERED {
+            done.pop_front();
+        }
+        done.push_back(report);
+    });
 }
