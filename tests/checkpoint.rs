@@ -34,6 +34,39 @@ fn a_saved_network_is_the_loaded_one() {
     assert_eq!(saved.call(&x).to_vec::<f32>(), loaded.call(&x).to_vec::<f32>());
 }
 
+#[cell]
+struct Training {
+    net: nn::Dense,
+    own: random::Generator,
+    of_thread: &'static random::Generator,
+}
+
+#[test]
+fn generators_continue_where_they_were_saved() {
+    let file = File::new("generators");
+    let new = |seed| Training {
+        net: nn::Dense::new(2, 2),
+        own: random::Generator::new(seed),
+        of_thread: random::default_generator(),
+    };
+    let draw = |it: &Training| [it.own.randn([3]), random::randn([3])].map(|it| it.to_vec::<f32>());
+    let saved = new(5);
+    assert_eq!(saved.trainable_parameters().len(), 2);
+    random::set_seed(6);
+    draw(&saved);
+    save_checkpoint(&saved, &file.0).expect("the folder is writable");
+    let want = [(); 2].map(|()| draw(&saved));
+    let continued = || {
+        let loaded = new(1);
+        load_checkpoint(&loaded, &file.0).expect("the cells are alike");
+        [(); 2].map(|()| draw(&loaded))
+    };
+    assert_eq!(continued(), want);
+    // On another thread it is the generator of that thread which continues.
+    std::thread::scope(|scope| assert_eq!(scope.spawn(continued).join().expect("the cells are alike"), want));
+    save_checkpoint(random::default_generator(), &file.0).expect("a generator is a cell");
+}
+
 #[test]
 fn what_does_not_fit_is_named_and_changes_nothing() {
     let file = File::new("other");

@@ -170,6 +170,129 @@ fn draws_of_threads_differ() {
     assert_eq!(drawn.len(), all);
 }
 
+/// Numbers of the default generator, compiled where that is asked for.
+#[jit]
+fn drawn_from_default(x: &Tensor) -> Tensor {
+    let mut y = x + random::uniform([4], 0.0, 1.0);
+    if y.sum((), false) > 0.0 {
+        y = y + random::normal([4], 0.0, 1.0);
+    }
+    y
+}
+
+/// A network, its output and some draws, after a seed was set.
+fn after_seed(seed: u64, jit: bool) -> Vec<f32> {
+    with_context(Context { jit, ..context() }, || {
+        random::set_seed(seed);
+        let net = nn::Dense::new(4, 3);
+        let mut all: Vec<f32> = net.parameters().iter().flat_map(|it| it.value().to_vec::<f32>()).collect();
+        (0..10).for_each(|_| all.extend(drawn_from_default(&Tensor::ones([4])).to_vec::<f32>()));
+        all.extend(random::permutation(5).to_vec::<i64>().iter().map(|&it| it as f32));
+        all
+    })
+}
+
+/// What a thread draws after it has set a seed does not depend on what others draw meanwhile.
+#[test]
+fn a_seed_decides_what_its_thread_draws() {
+    let alone: Vec<Vec<f32>> = (0..3).map(|seed| after_seed(seed, true)).collect();
+    assert_ne!(alone[0], alone[1]);
+    std::thread::scope(|scope| {
+        for worker in 0..6 {
+            let alone = &alone;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let seed = (worker + round) % 3;
+                    let got = after_seed(seed as u64, worker % 2 == 0);
+                    let near = got.iter().zip(&alone[seed]).all(|(a, b)| (a - b).abs() < 1e-5);
+                    assert!(near && got.len() == alone[seed].len(), "seed {seed} on thread {worker}");
+                }
+            });
+        }
+    });
+}
+
+/// Threads without a seed draw different numbers, and those with derived ones what the seed says.
+#[test]
+fn threads_have_streams_of_their_own() {
+    let bits = || random::default_generator().bits((), DType::U64).item::<u64>();
+    let joined = |seed: Option<u64>| {
+        let draw = move || seed.map_or_else(bits, |seed| random::with_seed(seed, bits));
+        std::thread::spawn(draw).join().expect("nothing is refused")
+    };
+    let mut unseeded: Vec<u64> = (0..8).map(|_| joined(None)).chain([bits()]).collect();
+    unseeded.sort_unstable();
+    unseeded.dedup();
+    assert_eq!(unseeded.len(), 9);
+    let derived = || {
+        random::set_seed(11);
+        [(); 3].map(|()| joined(Some(random::derive_seed())))
+    };
+    let first = derived();
+    assert_eq!(first, derived());
+    assert!(first[0] != first[1] && first[1] != first[2]);
+}
+
+#[jit]
+fn state_of_thread() -> Tensor {
+    random::default_generator().state().value()
+}
+
+/// A compiled function that only reads the state reads that of its caller's thread.
+#[test]
+fn the_state_is_that_of_the_calling_thread() {
+    random::set_seed(21);
+    assert_eq!(state_of_thread().to_vec::<u64>(), [21, 0]);
+    let other = || {
+        random::set_seed(22);
+        random::randn([1]);
+        state_of_thread().to_vec::<u64>()
+    };
+    assert_eq!(std::thread::spawn(other).join().expect("nothing is refused"), [22, 1]);
+    assert_eq!(state_of_thread().to_vec::<u64>(), [21, 0]);
+}
+
+#[jit]
+fn seeded_inside(x: &Tensor) -> Vec<Tensor> {
+    let before = random::uniform([2], 0.0, 1.0);
+    let fixed = random::with_seed(7, || {
+        let mut y = x + random::uniform([2], 0.0, 1.0);
+        if x.sum((), false) > 0.0 {
+            y = y + random::with_seed(8, || random::uniform([2], 0.0, 1.0));
+        }
+        y + random::uniform([2], 0.0, 1.0)
+    });
+    vec![before, fixed, random::uniform([2], 0.0, 1.0)]
+}
+
+/// A seed for a part of a program says what that part draws, and nothing of the rest.
+#[test]
+fn a_seed_holds_where_it_is_scoped() {
+    let draw = || random::uniform([2], 0.0, 1.0).to_vec::<f32>();
+    random::set_seed(1);
+    let around: Vec<Vec<f32>> = (0..4).map(|_| draw()).collect();
+    let first = |seed: u64| {
+        random::set_seed(seed);
+        (draw(), draw())
+    };
+    let ((a, b), (c, _)) = (first(7), first(8));
+    let fixed: Vec<f32> = (0..2).map(|i| 1.0 + a[i] + c[i] + b[i]).collect();
+    for jit in [false, true] {
+        with_context(Context { jit, ..context() }, || {
+            random::set_seed(1);
+            for round in around.chunks(2) {
+                let got: Vec<Vec<f32>> = seeded_inside(&Tensor::ones([2])).iter().map(|it| it.to_vec()).collect();
+                assert_eq!((&got[0], &got[2]), (&round[0], &round[1]), "jit {jit}");
+                assert!(got[1].iter().zip(&fixed).all(|(a, b)| (a - b).abs() < 1e-5), "jit {jit}: {got:?}, {fixed:?}");
+            }
+        });
+    }
+    random::set_seed(1);
+    let refused = ms::catch(|| random::with_seed(7, || random::bernoulli([2], 1.5)));
+    assert!(refused.is_err());
+    assert_eq!(draw(), around[0], "an error puts the generator back too");
+}
+
 /// A compiled step trains the parameters that train when it is called.
 #[test]
 fn freezing_is_seen_by_the_next_call() {

@@ -2,15 +2,11 @@
 
 use ms::Level;
 use ms::prelude::*;
-use std::sync::{Mutex, PoisonError};
 
 /// Runs a case eagerly, compiled, and compiled again, at every level of copies, and with graphs that
 /// are shared and not; it makes what it needs anew each time. Gives what it gives and prints.
 #[track_caller]
 pub fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) -> (R, Vec<String>) {
-    // All threads draw from one generator.
-    static ALONE: Mutex<()> = Mutex::new(());
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let run = |context: Context| {
         random::set_seed(5);
         ms::with_context(context, || ops::capture_prints(&case))

@@ -1,24 +1,44 @@
 //! Random tensors. The same seed gives the same numbers eagerly, compiled, and for every number
-//! of threads.
+//! of threads of a run.
 //!
 //! A [`Generator`] holds its state, a seed and a counter, in a slot like that of a parameter:
 //! each draw reads it, and writes it back with the counter advanced. Inside a compiled
 //! function it is an input and an output of the graph, so that each call draws new numbers.
+//!
+//! The functions of this module draw from the generator of the calling thread, which no other
+//! thread changes: what a thread draws after [`set_seed`] is decided by that seed. A compiled function
+//! draws from the generator of the thread that calls it, whichever thread it was traced on. Threads
+//! inherit nothing: one that continues the work of another takes a seed of [`derive_seed`] with it.
+//!
+//! ```
+//! use ms_core::ops::random;
+//! random::set_seed(7);
+//! let seeds = [(); 2].map(|()| random::derive_seed());
+//! let workers = seeds.map(|seed| std::thread::spawn(move || {
+//!     random::set_seed(seed);
+//!     random::uniform([2], 0.0, 1.0).to_vec::<f32>()
+//! }));
+//! let [a, b] = workers.map(|it| it.join().expect("nothing is refused"));
+//! // Other numbers on every thread, and the same ones in every run of the program.
+//! assert_ne!(a, b);
+//! ```
 
 use super::distribution::{RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM};
+use super::philox::philox4x32;
 use super::{OpDef, add, argsort};
-use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Tensor, apart, apply1};
-use std::sync::OnceLock;
-
-/// The name of the slot of a state.
-const STATE: &str = "random.state";
+use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Role, Tensor, apply1};
+use std::cell::RefCell;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Whether a slot holds the state of a generator.
 pub fn is_state(parameter: &Parameter) -> bool {
-    parameter.name() == STATE && parameter.load().dtype() == DType::U64
+    parameter.role() == Role::RandomState
 }
 
-/// A source of random tensors with a state of its own.
+/// A source of random tensors with a state of its own, which threads that draw from it share.
+///
+/// It is kept in a checkpoint as the field of a cell, or by itself.
 #[derive(Debug)]
 pub struct Generator {
     state: Parameter,
@@ -27,15 +47,13 @@ pub struct Generator {
 impl Generator {
     /// A generator that starts from a seed.
     pub fn new(seed: u64) -> Self {
-        let state = Parameter::new(Tensor::from([seed, 0]), STATE);
-        state.set_requires_grad(false);
-        Self { state }
+        Self { state: Parameter::random_state(start(seed)) }
     }
 
     /// Starts again from a seed.
     #[track_caller]
     pub fn set_seed(&self, seed: u64) {
-        self.state.set(&Tensor::from([seed, 0]));
+        self.state.set(&start(seed));
     }
 
     /// The slot of the state: u64 `[seed, counter]`.
@@ -112,6 +130,16 @@ impl Generator {
         argsort(self.bits(n, DType::U64), 0, false)
     }
 
+    /// A seed for another generator, drawn from this one: what the other one draws is decided by the
+    /// seed of this one, and is independent of what this one draws.
+    ///
+    /// # Panics
+    /// Raises [`Code::TracedValue`](crate::Code::TracedValue) inside a function that is compiled.
+    #[track_caller]
+    pub fn derive_seed(&self) -> u64 {
+        self.bits((), DType::U64).item()
+    }
+
     /// Applies a distribution to the state, and advances the state by one draw.
     #[track_caller]
     fn draw<const N: usize>(
@@ -123,7 +151,7 @@ impl Generator {
     ) -> Tensor {
         let shape = shape.into_dims();
         let attrs = Attrs::new([(&*shape).into(), dtype.into()].into_iter().chain(parameters));
-        // No two threads draw the same, and none what a compiled function draws.
+        // No two threads that share a generator draw the same, and none what a compiled function draws.
         let _alone = self.state.lock();
         let state = self.state.value();
         let out = apply1(def.op(), &attrs, &[&state]);
@@ -132,16 +160,73 @@ impl Generator {
     }
 }
 
-/// The generator that the functions of this module draw from; it starts from seed 0.
-pub fn default_generator() -> &'static Generator {
-    static DEFAULT: OnceLock<Generator> = OnceLock::new();
-    DEFAULT.get_or_init(|| apart(|| Generator::new(0)))
+/// The state of a generator that starts from a seed.
+fn start(seed: u64) -> Tensor {
+    Tensor::from([seed, 0])
 }
 
-/// Starts the default generator again from a seed.
+/// The seed of a thread that has set none: 0 for the first one that draws, and one for each of the
+/// others that gives a stream of its own.
+fn seed_of_thread() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    match THREADS.fetch_add(1, Ordering::Relaxed) {
+        0 => 0,
+        number => {
+            // Behind all draws of seed 0.
+            let words = philox4x32([number as u32, (number >> 32) as u32, u32::MAX, u32::MAX], [0; 2]);
+            words[0] as u64 | (words[1] as u64) << 32
+        }
+    }
+}
+
+thread_local! {
+    static STATE: RefCell<Tensor> = RefCell::new(start(seed_of_thread()));
+}
+
+/// The generator that the functions of this module draw from: that of the calling thread, on every
+/// thread.
+///
+/// On a thread that has set no seed, it starts from seed 0 if the thread is the first of the
+/// process to draw, and else from a seed that no other thread starts from.
+pub fn default_generator() -> &'static Generator {
+    static DEFAULT: LazyLock<Generator> =
+        LazyLock::new(|| Generator { state: Parameter::random_state_of_thread(&STATE) });
+    &DEFAULT
+}
+
+/// Starts the generator of this thread again from a seed.
 #[track_caller]
 pub fn set_seed(seed: u64) {
     default_generator().set_seed(seed);
+}
+
+/// Runs `f` with the generator of this thread started from a seed, and puts back what it was:
+/// neither what is drawn around it nor what `f` draws depends on the other.
+///
+/// ```
+/// use ms_core::ops::random;
+/// let draw = || random::uniform([2], 0.0, 1.0).to_vec::<f32>();
+/// assert_eq!(random::with_seed(7, draw), random::with_seed(7, draw));
+/// ```
+#[track_caller]
+pub fn with_seed<R>(seed: u64, f: impl FnOnce() -> R) -> R {
+    struct Restore(Tensor);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // A trace that ends with an error has no state to be restored.
+            let _ended = default_generator().state.try_set(&self.0);
+        }
+    }
+    let _restore = Restore(default_generator().state.value());
+    set_seed(seed);
+    f()
+}
+
+/// A seed for a thread or a generator, drawn from the generator of this thread; see
+/// [`Generator::derive_seed`].
+#[track_caller]
+pub fn derive_seed() -> u64 {
+    default_generator().derive_seed()
 }
 
 /// Uniform f32 numbers from `low` up to `high`; see [`Generator::uniform`].

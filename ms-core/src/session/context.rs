@@ -175,6 +175,9 @@ pub(crate) fn read<R>(f: impl FnOnce(&Context) -> R) -> R {
 }
 
 /// Sets the settings of the process, or those of the innermost [`with_context`] of this thread.
+///
+/// All threads see the settings of the process: tests, which run at the same time, use
+/// [`with_context`].
 pub fn set_context(context: Context) {
     THREAD.with(|stack| match stack.borrow_mut().last_mut() {
         Some(innermost) => *innermost = context,
@@ -183,7 +186,8 @@ pub fn set_context(context: Context) {
     changed();
 }
 
-/// Runs `f` with settings of its own on this thread.
+/// Runs `f` with settings of its own on this thread. Threads that `f` starts see those of the process;
+/// one that is to go on with these takes a clone of [`context`] with it.
 pub fn with_context<R>(context: Context, f: impl FnOnce() -> R) -> R {
     struct Pop;
     impl Drop for Pop {

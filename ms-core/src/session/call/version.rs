@@ -153,8 +153,8 @@ enum Place {
     Captured(usize),
     /// Among the values of the slots that are only read.
     Read(usize),
-    /// Among those of the slots that the version writes.
-    Written(usize),
+    /// Among those of the slots that are loaded at every run.
+    Loaded(usize),
 }
 
 /// A compiled function for one signature.
@@ -170,11 +170,11 @@ pub(super) struct Version {
     captured: Vec<Tensor>,
     /// Slots that it reads and does not write.
     reads: Option<Gathered>,
-    /// Slots that it reads and writes.
-    changes: Vec<Parameter>,
+    /// Slots that it reads and writes, and those that have a value on each thread.
+    loaded: Vec<Parameter>,
     writes: Vec<Parameter>,
-    /// Those whose values matter, in the order of their identities, so that two runs never wait
-    /// for each other.
+    /// Those whose values matter to other threads, in the order of their identities, so that two
+    /// runs never wait for each other.
     locks: Vec<Parameter>,
     /// Whether another process traced it, so that it has no derivatives.
     pub untraced: bool,
@@ -213,7 +213,7 @@ impl Version {
     /// The version for a signature.
     pub fn new<T: Tree + Send + Sync + 'static>(signature: &Signature, parts: Parts<T>) -> Self {
         let Parts { compiled, handing, inputs, writes, untraced, template } = parts;
-        let (mut captured, mut reads, mut changes) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut captured, mut reads, mut loaded) = (Vec::new(), Vec::new(), Vec::new());
         let written: rustc_hash::FxHashSet<u64> = writes.iter().map(Parameter::id).collect();
         let mut place = |source| {
             fn add<T>(to: &mut Vec<T>, it: T) -> usize {
@@ -223,12 +223,15 @@ impl Version {
             match source {
                 Source::Argument(at) => Place::Argument(at),
                 Source::Captured(tensor) => Place::Captured(add(&mut captured, tensor)),
-                Source::Slot(it) if written.contains(&it.id()) => Place::Written(add(&mut changes, it)),
+                Source::Slot(it) if written.contains(&it.id()) || it.is_of_thread() => {
+                    Place::Loaded(add(&mut loaded, it))
+                }
                 Source::Slot(it) => Place::Read(add(&mut reads, it)),
             }
         };
         let inputs = inputs.into_iter().map(&mut place).collect();
-        let mut locks: Vec<Parameter> = writes.iter().filter(|it| *it != ops::order()).cloned().collect();
+        let shared = |it: &&Parameter| *it != ops::order() && !it.is_of_thread();
+        let mut locks: Vec<Parameter> = writes.iter().filter(shared).cloned().collect();
         locks.sort_by_key(Parameter::id);
         Self {
             signature: signature.words().into(),
@@ -239,7 +242,7 @@ impl Version {
             inputs,
             captured,
             reads: (!reads.is_empty()).then(|| Gathered::new(reads)),
-            changes,
+            loaded,
             writes,
             locks,
             untraced,
@@ -314,14 +317,14 @@ impl Version {
     fn outputs(&self, arguments: &[Tensor]) -> Result<Outputs> {
         let read = self.reads.as_ref().map(Gathered::values);
         let read = read.as_deref().unwrap_or_default();
-        let written: SmallVec<[Tensor; 4]> = self.changes.iter().map(Parameter::load).collect();
+        let loaded: SmallVec<[Tensor; 4]> = self.loaded.iter().map(Parameter::load).collect();
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
         for place in &self.inputs {
             let tensor = match *place {
                 Place::Argument(at) => &arguments[at],
                 Place::Captured(at) => &self.captured[at],
                 Place::Read(at) => &read[at],
-                Place::Written(at) => &written[at],
+                Place::Loaded(at) => &loaded[at],
             };
             inputs.push(tensor.array()?);
         }
@@ -335,7 +338,7 @@ impl Version {
             Place::Argument(at) => arguments[at].clone(),
             Place::Captured(at) => self.captured[at].clone(),
             Place::Read(at) => read[at].value(),
-            Place::Written(at) => self.changes[at].value(),
+            Place::Loaded(at) => self.loaded[at].value(),
         };
         self.inputs.iter().map(input).collect()
     }

@@ -1,6 +1,6 @@
 //! The slots that functions make when they run.
 
-use super::Parameter;
+use super::{Parameter, Role};
 use crate::tensor::Type;
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
@@ -31,12 +31,13 @@ struct Run {
 }
 
 impl Run {
-    /// The first slot of that name and type that this run has not met yet, or a new one.
-    fn slot(&mut self, name: &str, ty: &Type, make: impl FnOnce() -> Parameter) -> Parameter {
+    /// The first slot of that name, type and role that this run has not met yet, or a new one.
+    fn slot(&mut self, name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Parameter {
         // Held while a new slot is made, so that two threads do not make it twice.
         let mut slots = self.created.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |(at, (key, slot)): &(usize, &(u64, Parameter))| {
-            *key == self.key && slot.name() == name && !self.met.contains(at) && slot.load().ty() == *ty
+            let same = *key == self.key && slot.name() == name && slot.role() == role;
+            same && !self.met.contains(at) && slot.load().ty() == *ty
         };
         let at = match slots.iter().enumerate().find(fits) {
             Some((at, _)) => at,
@@ -76,14 +77,14 @@ pub fn apart<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// The slot that the running function made for this name and type before, or a new one.
-pub(super) fn once(name: &str, ty: &Type, make: impl FnOnce() -> Parameter) -> Parameter {
+/// The slot that the running function made for this name, type and role before, or a new one.
+pub(super) fn once(name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Parameter {
     // Taken out meanwhile: slots that `init` makes are no part of the run.
     match RUN.with(|it| it.borrow_mut().take()) {
         None => make(),
         Some(run) => {
             let mut running = Restore(Some(run));
-            running.0.as_mut().expect("put there above").slot(name, ty, make)
+            running.0.as_mut().expect("put there above").slot(name, ty, role, make)
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The values of many slots at once.
 
-use super::{Parameter, Slot};
+use super::Parameter;
+use super::store::Store;
 use crate::tensor::Tensor;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
@@ -28,8 +29,10 @@ pub(super) struct Held {
 }
 
 impl Gathered {
-    /// Of these slots, which are gathered when they are first asked for.
+    /// Of these slots, which are gathered when they are first asked for. None of them is of a thread:
+    /// see [`Parameter::is_of_thread`].
     pub fn new(slots: Vec<Parameter>) -> Self {
+        debug_assert!(!slots.iter().any(Parameter::is_of_thread), "what is kept is for all threads");
         Self { slots, kept: Arc::default() }
     }
 
@@ -55,7 +58,7 @@ impl Gathered {
     #[cold]
     fn gather(&self, writes: u64) -> Arc<[Tensor]> {
         let value = |it: &Parameter| {
-            let Slot { held, .. } = &*it.0;
+            let Store::Shared { held, .. } = &it.0.store else { return it.load() };
             held.write().unwrap_or_else(PoisonError::into_inner).kept_in(&self.kept)
         };
         let values: Arc<[Tensor]> = self.slots.iter().map(value).collect();

@@ -2,6 +2,7 @@
 
 mod created;
 mod gathered;
+mod store;
 
 pub use created::{Created, apart, with_created};
 pub use gathered::Gathered;
@@ -13,12 +14,14 @@ use super::tensor::Tensor;
 use super::types::Type;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use created::once;
-use gathered::Held;
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, MutexGuard};
+use std::thread::LocalKey;
+use store::Store;
 
 /// The identity of a slot; never reused in a process.
 pub type SlotId = u64;
@@ -37,13 +40,21 @@ enum Side {
     Backward,
 }
 
+/// What a slot is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A weight, a statistic, a counter: whatever a program keeps.
+    Value,
+    /// The state of a generator of random numbers, which every draw advances.
+    RandomState,
+}
+
 struct Slot {
     id: SlotId,
     name: String,
+    role: Role,
     requires_grad: AtomicBool,
-    held: RwLock<Held>,
-    /// Held by the run of a compiled function that writes the slot.
-    writing: Mutex<()>,
+    store: Store,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -64,9 +75,9 @@ impl Parameter {
                 let message = format!("the initial value of a parameter of {ty} is {}", value.ty());
                 raise(Error::new(Code::Shape, message).at(here));
             }
-            Self::make(value, name.to_owned())
+            Self::make(Store::shared(value), name.to_owned(), Role::Value)
         };
-        once(name, &ty, make)
+        once(name, &ty, Role::Value, make)
     }
 
     /// A trainable slot that holds `value`. The name may be empty: its path in the cell stands for it.
@@ -85,18 +96,27 @@ impl Parameter {
             raise(Error::new(Code::Created, message).with_operands([traced.ty.to_string()]).help(help));
         }
         let (name, ty) = (name.into(), value.ty());
-        once(&name.clone(), &ty, || Self::make(value, name))
+        once(&name.clone(), &ty, Role::Value, || Self::make(Store::shared(value), name, Role::Value))
     }
 
-    fn make(value: Tensor, name: String) -> Self {
-        let slot = Arc::new(Slot {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
-            name,
-            requires_grad: AtomicBool::new(true),
-            held: RwLock::new(Held::new(value)),
-            writing: Mutex::new(()),
-        });
-        Self(slot, Side::Forward)
+    /// A slot without a name for the state of a generator, which no training changes; made once by
+    /// the function that makes it, as those of [`Parameter::new`] are.
+    pub fn random_state(value: Tensor) -> Self {
+        let ty = value.ty();
+        once("", &ty, Role::RandomState, || Self::make(Store::shared(value), String::new(), Role::RandomState))
+    }
+
+    /// As [`Parameter::random_state`], with a value of its own on every thread: whoever reads or
+    /// writes the slot, compiled functions included, reads and writes what the calling thread holds.
+    /// It belongs to no function. All values are of one type.
+    pub fn random_state_of_thread(values: &'static LocalKey<RefCell<Tensor>>) -> Self {
+        Self::make(Store::Thread(values), String::new(), Role::RandomState)
+    }
+
+    fn make(store: Store, name: String, role: Role) -> Self {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let requires_grad = AtomicBool::new(role == Role::Value);
+        Self(Arc::new(Slot { id, name, role, requires_grad, store }), Side::Forward)
     }
 
     /// The identity of the slot.
@@ -125,6 +145,17 @@ impl Parameter {
     /// The name that was given, or nothing.
     pub fn name(&self) -> &str {
         &self.0.name
+    }
+
+    /// What it is for.
+    pub fn role(&self) -> Role {
+        self.0.role
+    }
+
+    /// Whether every thread has a value of its own.
+    #[inline]
+    pub fn is_of_thread(&self) -> bool {
+        matches!(self.0.store, Store::Thread(_))
     }
 
     /// Whether training changes it.
@@ -165,20 +196,21 @@ impl Parameter {
     }
 
     /// Waits for other runs of compiled functions that write the slot, and makes later ones wait
-    /// while the guard lives.
-    pub fn lock(&self) -> MutexGuard<'_, ()> {
-        self.0.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// while the guard lives; nothing where every thread has a value of its own.
+    pub fn lock(&self) -> Option<MutexGuard<'_, ()>> {
+        self.0.store.lock()
     }
 
     /// What the slot holds, by-passing the dispatcher.
+    #[inline]
     pub fn load(&self) -> Tensor {
-        self.0.held.read().unwrap_or_else(PoisonError::into_inner).value().clone()
+        self.0.store.load()
     }
 
     /// Replaces what the slot holds, by-passing the dispatcher.
     pub fn store(&self, value: Tensor) {
-        let old = self.0.held.write().unwrap_or_else(PoisonError::into_inner).replace(value);
-        drop(old);
+        let replaced = self.0.store.replace_if(value, |_, _| true);
+        debug_assert!(replaced.is_ok(), "every value is accepted");
     }
 
     /// [`Parameter::store`] of an array of the shape and dtype that the slot holds.
@@ -186,18 +218,10 @@ impl Parameter {
     /// # Errors
     /// The value, where it is another one.
     pub fn try_store(&self, value: Tensor) -> Result<(), Tensor> {
-        let mut held = self.0.held.write().unwrap_or_else(PoisonError::into_inner);
-        let alike = match (held.value().as_array(), value.as_array()) {
+        self.0.store.replace_if(value, |old, new| match (old.as_array(), new.as_array()) {
             (Some(old), Some(new)) => old.dtype() == new.dtype() && old.shape() == new.shape(),
             _ => false,
-        };
-        if !alike {
-            return Err(value);
-        }
-        let old = held.replace(value);
-        drop(held);
-        drop(old);
-        Ok(())
+        })
     }
 }
 

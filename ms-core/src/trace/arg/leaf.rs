@@ -100,6 +100,13 @@ impl Arg for Parameter {
     }
 }
 
+/// By the slot of its state.
+impl Arg for crate::ops::random::Generator {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.parameter(self.state());
+    }
+}
+
 impl Arg for crate::ops::FloatStatus {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(self.state());
