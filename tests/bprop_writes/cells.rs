@@ -56,6 +56,24 @@ impl Around {
     }
 }
 
+/// Each backward pass adds one, and gives half again as much as it should.
+#[cell]
+pub struct Counts {
+    pub p: Parameter,
+}
+
+#[cell]
+impl Counts {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x * x
+    }
+
+    fn bprop(&self, x: &Tensor, _out: &Tensor, dout: &Tensor) -> (Tensor,) {
+        self.p.set(&(&self.p + 1.0));
+        (dout * x * 3.0,)
+    }
+}
+
 /// Both passes write.
 #[cell]
 pub struct Both {
@@ -179,6 +197,7 @@ pub struct Net {
     pub other: Adds,
     pub shared: Shared,
     pub around: Around,
+    pub counts: Counts,
     pub both: Both,
     pub decides: Decides,
     pub nested: Nested,
@@ -198,6 +217,7 @@ impl Net {
             other: Adds { p: q.clone() },
             shared: Shared { p: p.clone() },
             around: Around { adds: adds() },
+            counts: Counts { p: p.clone() },
             both: Both { p: p.clone() },
             decides: Decides { p: p.clone() },
             nested: Nested { p: p.clone(), adds: adds() },

@@ -256,6 +256,40 @@ cases! {
         vec![ms::grad(|x: &Tensor| inner(x) * x)(x)]
     } gives [24.0], leaves [3.0, 100.0];
 
+    by_the_value_the_second_time(net, x = 1.0) {
+        let square = |x: &Tensor| net.counts.call(x) * net.counts.call(x);
+        vec![ms::grad(ms::grad(square))(x)]
+    } gives [24.0], leaves [5.0, 100.0];
+
+    by_the_gradient_alone_the_second_time(net, x = 1.0) {
+        vec![ms::grad(ms::grad(|x: &Tensor| net.counts.call(x)))(x)]
+    } gives [3.0], leaves [2.0, 100.0];
+
+    pushed_the_second_time(net, x = 1.0) {
+        vec![ms::jvp(ms::grad(|x: &Tensor| net.counts.call(x)))(x, &Tensor::scalar(1.0)).1]
+    } gives [3.0], leaves [2.0, 100.0];
+
+    pushed_through_a_loop_the_second_time(net, x = 1.0) {
+        let looped = |x: &Tensor| {
+            let mut y = x * 2.0;
+            for _ in ms::range(0, 2) {
+                y = if x > 0.0 { y + net.counts.call(x) } else { y * 1.0 };
+            }
+            y
+        };
+        vec![ms::jvp(ms::grad(looped))(x, &Tensor::scalar(1.0)).1]
+    } gives [6.0], leaves [3.0, 100.0];
+
+    in_a_loop_the_second_time(net, x = 1.0) {
+        vec![ms::grad(ms::grad(|x: &Tensor| {
+            let mut y = x * 1.0;
+            for _ in ms::range(0, 2) {
+                y = net.counts.call(&y);
+            }
+            &y * &y
+        }))(x)]
+    } gives [234.0], leaves [5.0, 100.0];
+
     around_a_gradient_of_others(net, x = 2.0) {
         vec![ms::grad(|x: &Tensor| {
             let y = net.adds.call(x);

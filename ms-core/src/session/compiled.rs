@@ -17,6 +17,7 @@ use crate::transform;
 use ms_cache::Digest;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -33,8 +34,8 @@ pub struct Compiled {
     sought: AtomicBool,
     executable: OnceLock<Result<Arc<dyn Executable>>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
-    tangents: Mutex<FxHashMap<Vec<usize>, Arc<Tangent>>>,
-    partial: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
+    tangents: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
+    partial: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Partial>>>,
 }
 
 /// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
@@ -49,12 +50,12 @@ pub struct Derivative {
     pub seeds: Vec<usize>,
 }
 
-/// The tangents of a [`Compiled`] in the direction of some inputs.
-pub struct Tangent {
-    /// Takes the inputs, and tangents of some of them; gives those of the outputs `floats`.
+/// The gradients of a [`Compiled`] from those of some results.
+pub struct Partial {
+    /// Takes the inputs, and the cotangents of these results; gives the gradients.
     pub compiled: Arc<Compiled>,
-    /// Outputs that are floats.
-    pub floats: Vec<usize>,
+    /// Of which inputs the gradient is one that arrives; that of any other is zeros.
+    pub reached: Vec<bool>,
 }
 
 impl Compiled {
@@ -149,8 +150,13 @@ impl Compiled {
     /// # Errors
     /// What lowering or an op refuses.
     pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
+        self.call_handing(inputs, 0..0)
+    }
+
+    /// As [`Compiled::call`], where the outputs `handed` are slots as backward functions see them.
+    pub(super) fn call_handing(self: &Arc<Self>, inputs: &[Tensor], handed: Range<usize>) -> Result<Outputs> {
         match Tape::current() {
-            Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, 0),
+            Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, handed),
             None => self.run(inputs),
         }
     }
@@ -300,23 +306,24 @@ impl Compiled {
         })
     }
 
-    /// The graph that gives the tangents of the float outputs, from the inputs and the tangents
-    /// of the inputs `wrt`; made once.
+    /// The graph that gives the tangents of the float outputs `results`, from the inputs and the
+    /// tangents of the inputs `wrt`; made once.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn tangent(&self, wrt: &[usize]) -> Result<Arc<Tangent>> {
+    pub fn tangent(&self, wrt: &[usize], results: &[usize]) -> Result<Arc<Self>> {
         let mut made = self.tangents.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = made.get(wrt) {
+        let key = [wrt.to_vec(), results.to_vec()];
+        if let Some(known) = made.get(&key) {
             return Ok(known.clone());
         }
-        let graph = self.source.graph()?;
-        let outputs = graph.outputs();
-        let floats = (0..outputs.len()).filter(|&at| graph.ty(outputs[at]).dtype.is_float()).collect();
-        let mut graph = transform::jvp(graph, wrt, outputs.len())?;
-        graph.set_outputs(graph.outputs()[outputs.len()..].to_vec());
-        let tangent = Arc::new(Tangent { compiled: Self::new(&graph, self.precision)?, floats });
-        made.insert(wrt.to_vec(), tangent.clone());
+        let mut graph = self.source.graph()?.clone();
+        let outputs: Vec<ValueId> = results.iter().map(|&at| graph.outputs()[at]).collect();
+        graph.set_outputs(outputs);
+        let mut graph = transform::jvp(&graph, wrt, results.len())?;
+        graph.set_outputs(graph.outputs()[results.len()..].to_vec());
+        let tangent = Self::new(&graph, self.precision)?;
+        made.insert(key, tangent.clone());
         Ok(tangent)
     }
 
@@ -325,7 +332,7 @@ impl Compiled {
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-    pub fn partial(&self, wrt: &[usize], seeds: &[usize]) -> Result<Arc<Self>> {
+    pub fn partial(&self, wrt: &[usize], seeds: &[usize]) -> Result<Arc<Partial>> {
         let mut made = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
         let key = [wrt.to_vec(), seeds.to_vec()];
         if let Some(known) = made.get(&key) {
@@ -334,9 +341,10 @@ impl Compiled {
         let mut graph = self.source.graph()?.clone();
         let outputs: Vec<ValueId> = seeds.iter().map(|&at| graph.outputs()[at]).collect();
         graph.set_outputs(outputs);
+        let reached = transform::reached(&graph, wrt);
         let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true)?;
         graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
-        let partial = Self::new(&graph, self.precision)?;
+        let partial = Arc::new(Partial { compiled: Self::new(&graph, self.precision)?, reached });
         made.insert(key, partial.clone());
         Ok(partial)
     }

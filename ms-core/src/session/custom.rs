@@ -279,6 +279,10 @@ fn handing_on(region: &Region) -> Result<Arc<Graph>> {
 /// the gradient of the result, and gives the gradients of all arguments, as a tuple. What either
 /// function captures has no gradient.
 ///
+/// Derivatives of any order take the result by `backward`, in both modes; a derivative of the
+/// gradient takes the ops of `backward` by their own rules. Forward mode pushes tangents by the
+/// transpose of `backward`, which is linear in the gradient of the result.
+///
 /// Under a gradient both functions are traced, so that they do not read values of tensors.
 ///
 /// `backward` runs when gradients are pulled back, where one reaches the result. Parameters hold

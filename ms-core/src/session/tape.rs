@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -44,12 +45,13 @@ struct Handed {
 
 /// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
 trait Recorded: Step {
-    /// The tangents of the results from those of the operands, of which at least one is there.
-    fn push(&self, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>>;
+    /// The tangents of the results, at least of those that are `wanted`, from those of the operands, of
+    /// which at least one is there.
+    fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>>;
 }
 
 impl Recorded for RuleStep {
-    fn push(&self, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+    fn push(&self, tangents: &[Option<Tensor>], _: &[bool]) -> Result<Vec<Option<Tensor>>> {
         push_rule(self, tangents)
     }
 }
@@ -112,6 +114,18 @@ impl Record {
         Ok(watched.iter().map(gradient).collect())
     }
 
+    /// The slots that `results` depend on.
+    fn wanted(&self, results: &[Tensor]) -> Vec<bool> {
+        let mut wanted = vec![false; self.count];
+        results.iter().filter_map(|it| self.slot(it)).for_each(|it| wanted[it as usize] = true);
+        for step in self.steps.iter().rev() {
+            if step.outputs().iter().flatten().any(|&it| wanted[it as usize]) {
+                step.inputs().iter().flatten().for_each(|&it| wanted[it as usize] = true);
+            }
+        }
+        wanted
+    }
+
     /// The tangents of `results`, given those of watched tensors; zeros where none arrives.
     ///
     /// # Errors
@@ -123,13 +137,19 @@ impl Record {
                 known[slot as usize] = Some(tangent.clone());
             }
         }
+        let wanted = self.wanted(results);
         for step in &self.steps {
+            let outputs: SmallVec<[bool; 1]> =
+                step.outputs().iter().map(|slot| slot.is_some_and(|it| wanted[it as usize])).collect();
+            if !outputs.contains(&true) {
+                continue;
+            }
             let of = |slot: &Option<Slot>| slot.and_then(|it| known[it as usize].clone());
             let given: Vec<Option<Tensor>> = step.inputs().iter().map(of).collect();
             if given.iter().all(Option::is_none) {
                 continue;
             }
-            for (slot, tangent) in step.outputs().to_vec().into_iter().zip(step.push(&given)?) {
+            for (slot, tangent) in step.outputs().to_vec().into_iter().zip(step.push(&given, &outputs)?) {
                 if let Some(slot) = slot {
                     known[slot as usize] = tangent;
                 }
@@ -278,27 +298,30 @@ impl Tape {
         self.note_backward_reads(reads);
         let handed: Result<Vec<Tensor>> = writes.iter().map(|it| self.handed(it)).collect();
         let inputs: Vec<Tensor> = inputs.iter().cloned().chain(handed?).collect();
-        let mut outputs = self.call(&compiled.at_sizes(&inputs)?, &inputs, writes.len())?;
-        let first = outputs.len() - writes.len();
+        let compiled = compiled.at_sizes(&inputs)?;
+        let results = compiled.results()?;
+        let first = results - writes.len();
+        let mut outputs = self.call(&compiled, &inputs, first..results)?;
         for (parameter, value) in writes.iter().zip(outputs.drain(first..)) {
             self.hand_on(parameter, &value);
         }
         Ok(outputs)
     }
 
-    /// Calls a compiled graph and records it as one step. So many of its last inputs and outputs are
-    /// slots as backward functions see them.
-    pub(super) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor], handed: usize) -> Result<Outputs> {
+    /// Calls a compiled graph and records it as one step. The outputs `handed`, and as many inputs at
+    /// the end, are slots as backward functions see them.
+    pub(super) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor], handed: Range<usize>) -> Result<Outputs> {
         let input_slots: Vec<Option<Slot>> = {
             let state = self.state.borrow();
             inputs.iter().map(|it| state.slot(it).filter(|_| it.dtype().is_float())).collect()
         };
         let wrt: Vec<usize> = (0..inputs.len()).filter(|&i| input_slots[i].is_some()).collect();
         if wrt.is_empty() {
-            return self.below(|| compiled.call(inputs));
+            return self.below(|| compiled.call_handing(inputs, handed));
         }
         let derivative = compiled.derivative(&wrt)?;
-        let mut outputs = self.below(|| derivative.forward.call(inputs))?;
+        // A tape around this one records the same slots.
+        let mut outputs = self.below(|| derivative.forward.call_handing(inputs, handed.clone()))?;
         let saved: Vec<Tensor> = outputs.drain(compiled.results()?..).collect();
         let residuals = derivative.residuals.iter().map(|it| match *it {
             Residual::Input(at) => inputs[at].clone(),
@@ -332,8 +355,8 @@ struct CallStep {
     /// The inputs that are watched.
     wrt: Vec<usize>,
     inputs: Vec<Tensor>,
-    /// How many of the last inputs and results are slots as backward functions see them.
-    handed: usize,
+    /// The results that are slots as backward functions see them; the last inputs are, too.
+    handed: Range<usize>,
     derivative: Arc<Derivative>,
     residuals: Vec<Tensor>,
     /// The results, for the shapes of absent cotangents.
@@ -352,7 +375,7 @@ impl Step for CallStep {
     }
 
     fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
-        if self.handed > 0 && cotangents.iter().any(Option::is_none) {
+        if !self.handed.is_empty() && cotangents.iter().any(Option::is_none) {
             return self.pull_reached(cotangents);
         }
         let given = cotangents.iter().zip(&self.templates);
@@ -365,29 +388,31 @@ impl Step for CallStep {
 impl CallStep {
     /// Pulls back where some gradients are missing: backward functions that none reaches do not run.
     fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
-        let (results, handed) = cotangents.split_at(cotangents.len() - self.handed);
-        if results.iter().all(Option::is_none) {
-            let none = vec![None; self.wrt.len() - self.handed];
-            return Ok(none.into_iter().chain(handed.iter().cloned()).collect());
+        let all = || self.derivative.seeds.iter().copied().zip(cotangents);
+        let (handed, results): (Vec<_>, Vec<_>) = all().partition(|(seed, _)| self.handed.contains(seed));
+        if results.iter().all(|it| it.1.is_none()) {
+            let none = vec![None; self.wrt.len() - handed.len()];
+            return Ok(none.into_iter().chain(handed.into_iter().map(|it| it.1.clone())).collect());
         }
-        let reached = self.derivative.seeds.iter().zip(cotangents);
         let (seeds, given): (Vec<usize>, Vec<Tensor>) =
-            reached.filter_map(|(&seed, it)| Some((seed, it.clone()?))).unzip();
+            all().filter_map(|(seed, it)| Some((seed, it.clone()?))).unzip();
         let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(given).collect();
-        Ok(self.compiled.partial(&self.wrt, &seeds)?.call(&inputs)?.into_iter().map(Some).collect())
+        let partial = self.compiled.partial(&self.wrt, &seeds)?;
+        let gradients = partial.compiled.call(&inputs)?.into_iter().zip(&partial.reached);
+        Ok(gradients.map(|(gradient, reached)| reached.then_some(gradient)).collect())
     }
 }
 
 impl Recorded for CallStep {
-    fn push(&self, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+    fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>> {
         let given: Vec<usize> = (0..tangents.len()).filter(|&at| tangents[at].is_some()).collect();
         let wrt: Vec<usize> = given.iter().map(|&at| self.wrt[at]).collect();
-        let pushed = self.compiled.tangent(&wrt)?;
+        let seeds = self.derivative.seeds.iter().zip(wanted);
+        let results: Vec<usize> = seeds.filter(|(_, wanted)| **wanted).map(|(&seed, _)| seed).collect();
+        let pushed = self.compiled.tangent(&wrt, &results)?;
         let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
-        let tangents = pushed.compiled.call(&inputs)?;
-        // Results that carry no gradient are left out.
-        let of = |seed: &usize| pushed.floats.iter().position(|it| it == seed).map(|at| tangents[at].clone());
-        Ok(self.derivative.seeds.iter().map(of).collect())
+        let mut tangents = pushed.call(&inputs)?.into_iter();
+        Ok(wanted.iter().map(|wanted| if *wanted { tangents.next() } else { None }).collect())
     }
 }
 

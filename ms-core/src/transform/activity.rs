@@ -100,7 +100,7 @@ impl Activity {
     }
 
     /// Which values the flagged outputs depend on.
-    fn useful(&self, graph: &Graph, outputs: &[bool]) -> Vec<bool> {
+    pub fn useful(&self, graph: &Graph, outputs: &[bool]) -> Vec<bool> {
         let mut flags = vec![false; graph.value_count()];
         for (id, &flag) in graph.outputs().iter().zip(outputs) {
             flags[id.0 as usize] |= flag && graph.ty(*id).dtype.is_float();

@@ -3,7 +3,7 @@
 use super::emit::{emit, emit_node, tracer, zeros};
 use super::regions::{placed, positions};
 use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
-use super::split::pruned;
+use super::split::{pruned, trimmed};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
 use crate::ops::{self, CALL, CUSTOM_VJP, CustomVjp, RECOMPUTE};
@@ -14,6 +14,8 @@ use std::sync::Arc;
 impl Reverse {
     /// A graph with a derivative of its own, which runs where a gradient reaches a result. What it
     /// writes goes on from there; elsewhere parameters stay as they are.
+    ///
+    /// The node stays as it is, so that derivatives of this one take the results by the same rule.
     pub(super) fn custom(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let at = CustomVjp::of(&node.attrs);
         let count = operands.len();
@@ -22,16 +24,18 @@ impl Reverse {
             placed[at.targets..at.gradients()].clone_from_slice(&cotangents[at.handed_results()]);
             placed
         };
+        let outputs = emit_node(node, operands)?;
         if !(wanted.inputs[..at.targets].contains(&true) && wanted.outputs[..at.results].contains(&true)) {
             let pull: Pull = Box::new(move |cotangents| Ok(untouched(cotangents)));
-            return Ok((emit_node(node, operands)?, pull));
+            return Ok((outputs, pull));
         }
         // Nobody would see what is written.
         if wanted.outputs[at.handed_results()].contains(&false) {
             return Err(refuse_writes(node, "no backward pass around it takes that"));
         }
-        let outputs = emit(&CALL, Attrs::none(), &[node.regions[0].clone()], &operands[..at.captured])?;
-        let backward = node.regions[1].clone();
+        // A result that the derivative does not look at is no residual, and no gradient reaches it.
+        let (backward, used) = trimmed(&node.regions[1]);
+        let backward = Arc::new(backward);
         let (results, operands) = (outputs[..at.results].to_vec(), operands.to_vec());
         let pull: Pull = Box::new(move |cotangents| {
             if cotangents[..at.results].iter().all(Option::is_none) {
@@ -41,7 +45,7 @@ impl Reverse {
             let handed = handed.map(|it| it.clone().expect("what parameters hold comes from the end of the pass"));
             let floats = results.iter().zip(cotangents).filter(|(result, _)| result.dtype().is_float());
             let cotangents = floats.map(|(result, it)| it.clone().unwrap_or_else(|| zeros(&result.ty())));
-            let inputs: Vec<Tensor> = operands[..at.targets]
+            let given: Vec<Tensor> = operands[..at.targets]
                 .iter()
                 .chain(&results)
                 .cloned()
@@ -49,6 +53,7 @@ impl Reverse {
                 .chain(handed)
                 .chain(operands[at.captured..].iter().cloned())
                 .collect();
+            let inputs: Vec<Tensor> = used.iter().map(|&at| given[at].clone()).collect();
             let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&backward), &inputs)?;
             Ok(placed(count, &(0..at.gradients()).collect::<Vec<_>>(), gradients))
         });
@@ -96,17 +101,23 @@ fn refuse_writes(node: &Node, why: &str) -> Error {
 }
 
 /// The results of a graph with a derivative of its own, and the tangents of the float ones: by the
-/// transpose of that derivative.
+/// transpose of that derivative, where they are `wanted`. As in reverse mode, the node stays as it is.
 pub(super) fn push_custom(
     node: &Node,
     operands: &[Tensor],
     tangents: &[Option<Tensor>],
+    wanted: &[bool],
 ) -> Result<(Vec<Tensor>, Vec<Option<Tensor>>)> {
     let at = CustomVjp::of(&node.attrs);
+    if !wanted[..at.results].contains(&true) {
+        let outputs = emit_node(node, operands)?;
+        let tangents = vec![None; outputs.len()];
+        return Ok((outputs, tangents));
+    }
     if at.handed > 0 {
         return Err(refuse_writes(node, "forward mode takes its transpose, and does not run it"));
     }
-    let outputs = tracer().inline(&node.regions[0], &operands[..at.captured])?;
+    let outputs = emit_node(node, operands)?;
     let results = &outputs[..at.results];
     let floats: Vec<usize> = (0..at.results).filter(|&it| results[it].dtype().is_float()).collect();
     let first = at.targets + at.results;

@@ -4,7 +4,7 @@ use super::activity::{Activity, Loop};
 use super::custom::push_custom;
 use super::emit::{emit, emit_node, tracer};
 use super::linear::{self, Pushed};
-use super::reverse::input_types;
+use super::reverse::{flags, input_types};
 use super::stacks::{counts, zeros_of};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, ValueId};
@@ -31,7 +31,8 @@ pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
         let (inputs, tangents) = inputs.split_at(own);
         let mut duals: Vec<Dual> = inputs.iter().cloned().map(Dual::constant).collect();
         wrt.iter().zip(tangents).for_each(|(&at, tangent)| duals[at].tangent = Some(tangent.clone()));
-        let outputs = forward.replay(graph, duals)?;
+        let wanted = flags(graph.outputs().len(), 0..results);
+        let outputs = forward.replay(graph, duals, &wanted)?;
         let mut all: Vec<Tensor> = outputs.values.iter().map(|it| it.tensor.clone()).collect();
         for at in (0..results).filter(|&at| outputs.values[at].tensor.dtype().is_float()) {
             all.push(outputs.tangent(at)?);
@@ -73,9 +74,9 @@ struct Region {
     varied: Vec<bool>,
 }
 
-/// By the region's address, the inputs that have tangents and the outputs that must; with the
-/// region, so that the address stays its own.
-type Made = FxHashMap<(*const Graph, Vec<bool>, Vec<bool>), (Arc<Graph>, Region)>;
+/// By the region's address, the inputs that have tangents, the outputs that must, and those whose
+/// tangents are wanted; with the region, so that the address stays its own.
+type Made = FxHashMap<(*const Graph, [Vec<bool>; 3]), (Arc<Graph>, Region)>;
 
 /// Pushes tangents through graphs; a region that stands in several nodes is turned once.
 #[derive(Default)]
@@ -100,9 +101,11 @@ impl Outputs {
 }
 
 impl Forward {
-    /// The outputs of `graph`, its nodes being added to the graph that is built now.
-    fn replay(&self, graph: &Graph, inputs: Vec<Dual>) -> Result<Outputs> {
+    /// The outputs of `graph`, its nodes being added to the graph that is built now. `wanted` says
+    /// whose tangents somebody looks at.
+    fn replay(&self, graph: &Graph, inputs: Vec<Dual>, wanted: &[bool]) -> Result<Outputs> {
         let tracer = tracer();
+        let useful = self.activity.useful(graph, wanted);
         let mut values: Vec<Option<Dual>> = vec![None; graph.value_count()];
         for (id, input) in graph.inputs().iter().zip(inputs) {
             values[id.0 as usize] = Some(input);
@@ -112,7 +115,8 @@ impl Forward {
         for (_, node) in graph.nodes() {
             let operands: Vec<Dual> = node.inputs.iter().map(|&id| of(&values, id)).collect();
             tracer.locate(node.location);
-            for (id, result) in node.outputs.iter().zip(self.node(node, &operands)?) {
+            let wanted: SmallVec<[bool; 1]> = node.outputs.iter().map(|it| useful[it.0 as usize]).collect();
+            for (id, result) in node.outputs.iter().zip(self.node(node, &operands, &wanted)?) {
                 values[id.0 as usize] = Some(result);
             }
         }
@@ -125,12 +129,12 @@ impl Forward {
         })
     }
 
-    fn node(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
+    fn node(&self, node: &Node, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
         let is_varied = operands.iter().any(|it| it.tangent.is_some());
         let inputs = tensors(operands);
         if let Lowering::Regions(_) = ops::definition(node.op).lowering {
             return match is_varied {
-                true => self.control(node, operands),
+                true => self.control(node, operands, wanted),
                 false => Ok(emit_node(node, &inputs)?.into_iter().map(Dual::constant).collect()),
             };
         }
@@ -147,8 +151,8 @@ impl Forward {
 
     /// A region with tangents of the inputs that are flagged; outputs that `forced` flags have
     /// tangents in any case.
-    fn region(&self, region: &Arc<Graph>, given: &[bool], forced: &[bool]) -> Result<Region> {
-        let key = (Arc::as_ptr(region), given.to_vec(), forced.to_vec());
+    fn region(&self, region: &Arc<Graph>, given: &[bool], forced: &[bool], wanted: &[bool]) -> Result<Region> {
+        let key = (Arc::as_ptr(region), [given, forced, wanted].map(<[bool]>::to_vec));
         if let Some((_, known)) = self.made.borrow().get(&key) {
             return Ok(known.clone());
         }
@@ -163,7 +167,7 @@ impl Forward {
                 tensor: tensor.clone(),
                 tangent: given.then(|| tangents.next().expect("one for each flag").clone()),
             });
-            let outputs = self.replay(region, duals.collect())?;
+            let outputs = self.replay(region, duals.collect(), wanted)?;
             flags = varied(&outputs.values);
             flags.iter_mut().zip(forced).for_each(|(flag, &forced)| *flag |= forced);
             let mut all = tensors(&outputs.values);
@@ -177,31 +181,31 @@ impl Forward {
         Ok(made)
     }
 
-    fn control(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
+    fn control(&self, node: &Node, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
         if is_call(node.op) || node.op == RECOMPUTE.op() {
-            let callee = self.region(&node.regions[0], &varied(operands), &[])?;
+            let callee = self.region(&node.regions[0], &varied(operands), &[], wanted)?;
             let inputs = [tensors(operands), tangents(operands)].concat();
             let outputs = emit(ops::definition(node.op), Attrs::none(), &[callee.graph], &inputs)?;
             return Ok(paired(outputs, &callee.varied));
         }
         if node.op == CUSTOM_VJP.op() {
             let given: Vec<Option<Tensor>> = operands.iter().map(|it| it.tangent.clone()).collect();
-            let (outputs, tangents) = push_custom(node, &tensors(operands), &given)?;
+            let (outputs, tangents) = push_custom(node, &tensors(operands), &given, wanted)?;
             let outputs = outputs.into_iter().zip(tangents);
             return Ok(outputs.map(|(tensor, tangent)| Dual { tensor, tangent }).collect());
         }
         if node.op == IF.op() {
-            return self.branch(node, operands);
+            return self.branch(node, operands, wanted);
         }
         match Loop::of(node) {
-            Some(parts) => self.repeat(node, &parts, operands),
+            Some(parts) => self.repeat(node, &parts, operands, wanted),
             None => Err(Error::new(Code::NoGradient, "no derivative").with_op(node.op.name())),
         }
     }
 
-    fn branch(&self, node: &Node, operands: &[Dual]) -> Result<Vec<Dual>> {
+    fn branch(&self, node: &Node, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
         let given = varied(&operands[1..]);
-        let arm = |at: usize, forced: &[bool]| self.region(&node.regions[at], &given, forced);
+        let arm = |at: usize, forced: &[bool]| self.region(&node.regions[at], &given, forced, wanted);
         let (a, b) = (arm(0, &[])?, arm(1, &[])?);
         let either: Vec<bool> = a.varied.iter().zip(&b.varied).map(|(a, b)| a | b).collect();
         let arms = [arm(0, &either)?.graph, arm(1, &either)?.graph];
@@ -210,10 +214,12 @@ impl Forward {
     }
 
     /// A loop whose carries, sequences and constants are followed by their tangents.
-    fn repeat(&self, node: &Node, at: &Loop, operands: &[Dual]) -> Result<Vec<Dual>> {
+    fn repeat(&self, node: &Node, at: &Loop, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
         let (counted, operands) = operands.split_at(at.first);
         let (given, _) = self.activity.outputs_of_loop(at, node, varied(operands));
-        let body = self.region(node.regions.last().expect("a loop has a body"), &given, &given[..at.carries])?;
+        let (_, useful) = self.activity.inputs_of_loop(at, node, at.outputs(wanted));
+        let body = node.regions.last().expect("a loop has a body");
+        let body = self.region(body, &given, &given[..at.carries], &useful)?;
         let bounds = [0, at.carries, at.carries + at.sequences, operands.len()];
         // Positions of the tangents among themselves, part by part.
         let before = |end: usize| given[..end].iter().filter(|it| **it).count();

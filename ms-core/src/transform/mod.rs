@@ -20,7 +20,7 @@ mod vmap;
 pub use expand::expand;
 pub use forward::jvp;
 pub use linear::push_rule;
-pub use reverse::{Differentiated, differentiate, value_and_grad};
+pub use reverse::{Differentiated, differentiate, reached, value_and_grad};
 pub use sizes::{specialized, with_sizes};
 pub use split::Residual;
 pub use step::{Gradients, RuleStep, Slot, Step, pull_all};

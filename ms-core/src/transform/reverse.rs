@@ -72,6 +72,13 @@ pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool
     })
 }
 
+/// Which of the inputs `wrt` a gradient of some output reaches.
+pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
+    let outputs = vec![true; graph.outputs().len()];
+    let active = Activity::default().active(graph, &flags(graph.inputs().len(), wrt), &outputs);
+    wrt.iter().map(|&at| active[graph.inputs()[at].0 as usize]).collect()
+}
+
 /// Splits the derivative of `graph` with respect to the inputs `wrt` into two graphs.
 ///
 /// # Errors

@@ -150,6 +150,19 @@ pub(super) fn pruned(graph: &Graph) -> Graph {
     extract(graph, graph.name(), graph.inputs(), &outputs, &needed(graph, &outputs))
 }
 
+/// A graph without nodes and inputs that no output needs, and the inputs that are left.
+pub(super) fn trimmed(graph: &Graph) -> (Graph, Vec<usize>) {
+    let outputs = graph.outputs().to_vec();
+    let needed = needed(graph, &outputs);
+    let mut used = vec![false; graph.value_count()];
+    let nodes = graph.nodes().filter(|(id, _)| needed[id.0 as usize]);
+    nodes.flat_map(|(_, node)| &node.inputs).chain(&outputs).for_each(|it| used[it.0 as usize] = true);
+    let inputs = graph.inputs();
+    let left: Vec<usize> = (0..inputs.len()).filter(|&at| used[inputs[at].0 as usize]).collect();
+    let given: Vec<ValueId> = left.iter().map(|&at| inputs[at]).collect();
+    (extract(graph, graph.name(), &given, &outputs, &needed), left)
+}
+
 /// The nodes of `from` that `take` flags, as a graph of their own.
 fn extract(from: &Graph, name: &str, inputs: &[ValueId], outputs: &[ValueId], take: &[bool]) -> Graph {
     let mut to = Graph::new(name);

@@ -5,7 +5,9 @@ use super::masked::Loop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, subgraphs};
-use crate::ops::{self, ASSERT, CUSTOM_VJP, IF, Lanes, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call};
+use crate::ops::{
+    self, ASSERT, CUSTOM_VJP, CustomVjp, IF, Lanes, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call,
+};
 use crate::tensor::{Attrs, Tensor};
 use std::sync::Arc;
 
@@ -55,16 +57,28 @@ impl Batcher {
         Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(mask, yes, no)).collect())
     }
 
-    /// A graph with a derivative of its own: all values have lanes, so that gradients have them.
+    /// A graph with a derivative of its own: what has gradients has lanes, so that gradients have them.
+    /// A slot that is handed on has lanes if what is written of it has.
     fn custom(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
-        let all = |region: &Arc<Graph>| {
-            let (inputs, outputs) = (vec![true; region.inputs().len()], vec![true; region.outputs().len()]);
-            Ok(self.region(region, &inputs, &outputs)?.graph)
+        let at = CustomVjp::of(&node.attrs);
+        let results = &node.regions[0].outputs()[..at.results];
+        let floats = results.iter().filter(|&&it| node.regions[0].ty(it).dtype.is_float()).count();
+        let mut mapped = flags(operands);
+        mapped[..at.targets].fill(true);
+        let (forward, backward) = loop {
+            let handed = &mapped[at.targets..at.gradients()];
+            let lanes = vec![true; at.targets + at.results + floats];
+            let given = [&lanes, handed, &mapped[at.captured..]].concat();
+            let backward = self.region(&node.regions[1], &given, &[&lanes[..at.targets], handed].concat())?;
+            if backward.mapped[at.targets..] == *handed {
+                break (self.region(&node.regions[0], &mapped[..at.captured], &lanes[..at.results])?, backward);
+            }
+            mapped[at.targets..at.gradients()].copy_from_slice(&backward.mapped[at.targets..]);
         };
-        let regions: Result<Vec<Arc<Graph>>> = node.regions.iter().map(all).collect();
-        let inputs: Result<Vec<Tensor>> = operands.iter().map(|it| self.spread(it)).collect();
-        let outputs = emit(node, node.attrs.clone(), &regions?, &inputs?)?;
-        Ok(outputs.into_iter().map(|it| Value::new((it, true))).collect())
+        let input = |(it, &mapped): (&Value, &bool)| if mapped { self.spread(it) } else { Ok(it.tensor.clone()) };
+        let inputs: Result<Vec<Tensor>> = operands.iter().zip(&mapped).map(input).collect();
+        let outputs = emit(node, node.attrs.clone(), &[forward.graph, backward.graph], &inputs?)?;
+        Ok(outputs.into_iter().zip(forward.mapped).map(Value::new).collect())
     }
 
     fn call(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {

@@ -3,7 +3,7 @@
 use super::{Batcher, Sides, Value, build, emit, is_stack, parts, rebuilt};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
-use crate::ops::{self, IF, Lowering, OpDef, RECOMPUTE, WHILE, is_call};
+use crate::ops::{self, CUSTOM_VJP, IF, Lowering, OpDef, RECOMPUTE, WHILE, is_call};
 use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor};
 use smallvec::smallvec;
 use std::rc::Rc;
@@ -68,6 +68,7 @@ pub(super) fn is_tame(graph: &Graph) -> bool {
     graph.nodes().all(|(_, node)| match ops::definition(node.op).lowering {
         Lowering::View(_) | Lowering::Product | Lowering::Generate(_) | Lowering::Constant => true,
         _ if is_call(node.op) || node.op == RECOMPUTE.op() => is_tame(&node.regions[0]),
+        _ if node.op == CUSTOM_VJP.op() => node.regions.iter().all(|it| is_tame(it)),
         _ => TAME.iter().any(|it| it.op() == node.op),
     })
 }
