@@ -149,6 +149,21 @@ fn a_traced_value_after_its_trace() {
     refused(Code::Escaped, &["outside the function", "help"], || kept.to_vec::<f32>());
 }
 
+/// A function under a transform, or called as a graph of its own, is no branch: the help is another one.
+#[test]
+fn a_traced_value_after_an_inner_function() {
+    let keep = ms::jit(|x: &Tensor| {
+        let kept = std::cell::RefCell::new(None);
+        let square = |x: &Tensor| {
+            let y = x * x;
+            kept.replace(Some(y.clone()));
+            ops::sum(y, (), false)
+        };
+        ms::grad(square)(x) + kept.take().expect("kept by the function")
+    });
+    refused(Code::Escaped, &["outside the function that made it", "return it"], || keep(&tensor![1.0]));
+}
+
 #[test]
 fn parameters_whose_value_is_traced() {
     let run = ms::jit(|x: &Tensor| x * Parameter::new(x * 2.0, "weight"));

@@ -82,6 +82,12 @@ pub trait Dispatcher {
         raise(escaped(traced))
     }
 
+    /// Why this tensor cannot be used here, where a region of control flow that is over left it in a
+    /// place that the trace does not see.
+    fn escape(&self, _tensor: &Tensor) -> Option<Error> {
+        None
+    }
+
     /// Says that `alias` has the elements of `tensor` under an identity of its own, and is the
     /// same value to whoever records identities.
     fn alias(&self, _tensor: &Tensor, _alias: &Tensor) {}

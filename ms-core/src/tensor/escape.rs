@@ -1,7 +1,15 @@
-//! Traced values outside the trace that makes them.
+//! Traced values outside the trace that makes them, and handles outside the region that they
+//! belong to.
+//!
+//! Both ways of a traced decision run, and the body of a traced loop runs once. What they change in
+//! variables that the code names is carried to what follows; what they change in a place that no
+//! name shows (a trait object, a static, a struct with interior mutability) is seen by nobody, and
+//! stays there when the region ends. So each clone of a tensor is stamped with the region in which
+//! it is made, and a tracer refuses the handles whose region is over.
 
-use super::tensor::Traced;
+use super::tensor::{Tensor, Traced};
 use crate::error::{Code, Error};
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, ThreadId};
@@ -29,6 +37,72 @@ impl Drop for LiveTrace {
     fn drop(&mut self) {
         LIVE.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.0);
     }
+}
+
+thread_local! {
+    /// The innermost region of control flow that is open on this thread; 0 for none.
+    static SCOPE: Cell<u32> = const { Cell::new(0) };
+    /// All that are open, outermost first.
+    static OPEN: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The innermost region that is open; 0 for none.
+#[inline]
+pub(super) fn scope() -> u32 {
+    SCOPE.get()
+}
+
+/// The stamp of a clone of a handle with this stamp: that of the region that is open, unless the
+/// handle's own is over. A clone of what was left behind was left behind as well.
+#[inline]
+pub(super) fn scoped(stamp: u32) -> u32 {
+    let scope = SCOPE.get();
+    if stamp == 0 || stamp == scope { scope } else { outer(stamp, scope) }
+}
+
+#[cold]
+fn outer(stamp: u32, scope: u32) -> u32 {
+    let is_open = OPEN.try_with(|it| it.borrow().contains(&stamp)).unwrap_or(false);
+    if is_open { scope } else { stamp }
+}
+
+/// A region of control flow begins on this thread, or goes on.
+pub fn open_scope(region: u32) {
+    SCOPE.set(region);
+    OPEN.with_borrow_mut(|it| it.push(region));
+}
+
+/// It ends, or is put aside, with those inside of it.
+pub fn close_scope(region: u32) {
+    OPEN.with_borrow_mut(|it| {
+        if let Some(at) = it.iter().rposition(|it| *it == region) {
+            it.truncate(at);
+        }
+        SCOPE.set(it.last().copied().unwrap_or(0));
+    });
+}
+
+/// Runs `f` outside of all regions: it traces by itself, or not at all.
+pub fn outside_scopes<R>(f: impl FnOnce() -> R) -> R {
+    struct Restore(Vec<u32>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SCOPE.set(self.0.last().copied().unwrap_or(0));
+            OPEN.replace(std::mem::take(&mut self.0));
+        }
+    }
+    let _restore = Restore(OPEN.take());
+    SCOPE.set(0);
+    f()
+}
+
+/// Why a handle of a region that is over cannot be used; `what` says which it is.
+pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
+    let message =
+        format!("{what} that a branch or a loop left in a place its graph does not see is used outside of it");
+    let help = "make it the value of the branch or loop, or assign it to a `let mut` variable, a field or a `&mut` that \
+                is named there; what changes in statics, cells and trait objects is not seen";
+    Error::new(Code::Escaped, message).with_operands([tensor.ty().to_string()]).help(help)
 }
 
 /// Why a traced value cannot be used here: its trace is over, is another one, or is under

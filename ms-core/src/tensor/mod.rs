@@ -31,7 +31,7 @@ pub use dispatch::{
 };
 pub use dtype::{DType, Kind, promote};
 pub use element::{Element, Scalar};
-pub use escape::{LiveTrace, escaped};
+pub use escape::{LiveTrace, close_scope, escaped, left_behind, open_scope, outside_scopes};
 pub use half::{bf16, f16};
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_sizes, count};

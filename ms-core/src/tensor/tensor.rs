@@ -5,25 +5,34 @@ use super::dim::{Dim, Dims};
 use super::dispatch::{current_dispatcher, eager};
 use super::dtype::DType;
 use super::element::{Element, Scalar};
-use super::escape::escaped;
+use super::escape::{escaped, scope, scoped};
 use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
 use super::types::Type;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use std::borrow::Cow;
+use std::panic::Location;
 use std::sync::Arc;
 
 /// An n-dimensional array, or a value of the graph that is being traced.
 ///
 /// Two words wide and cheap to clone: clones share memory. Ops give new tensors and never
 /// write into their operands.
-#[derive(Clone)]
 pub struct Tensor(Repr);
 
-#[derive(Clone)]
+/// Each handle has the stamp of the region of control flow that it belongs to (see
+/// [`scoped`](super::escape::scoped)), in what would be padding; 0 belongs to none.
 enum Repr {
-    Array(Arc<Array>),
-    Traced(Arc<Traced>),
+    Array(u32, Arc<Array>),
+    Traced(u32, Arc<Traced>),
+}
+
+/// The clone belongs to the region of a trace that is open, if there is one.
+impl Clone for Tensor {
+    #[inline]
+    fn clone(&self) -> Self {
+        self.stamped(scoped(self.stamp()))
+    }
 }
 
 /// A value of a graph under construction.
@@ -47,20 +56,51 @@ impl Tensor {
     /// A tensor of an array.
     #[inline]
     pub fn from_array(array: Array) -> Self {
-        Self(Repr::Array(Arc::new(array)))
+        Self(Repr::Array(0, Arc::new(array)))
     }
 
     /// A traced value.
     pub fn from_traced(traced: Traced) -> Self {
-        Self(Repr::Traced(Arc::new(traced)))
+        Self(Repr::Traced(0, Arc::new(traced)))
+    }
+
+    /// The region that this handle belongs to; 0 for none.
+    #[inline]
+    pub(crate) fn stamp(&self) -> u32 {
+        match self.0 {
+            Repr::Array(stamp, _) | Repr::Traced(stamp, _) => stamp,
+        }
+    }
+
+    #[inline]
+    fn stamped(&self, stamp: u32) -> Self {
+        Self(match &self.0 {
+            Repr::Array(_, array) => Repr::Array(stamp, array.clone()),
+            Repr::Traced(_, traced) => Repr::Traced(stamp, traced.clone()),
+        })
+    }
+
+    /// A clone that belongs to the region that is open, whichever this handle belongs to: for what
+    /// a region gives.
+    pub(crate) fn adopted(&self) -> Self {
+        self.stamped(scope())
+    }
+
+    /// This handle as one of no region: for what is kept beyond any.
+    #[inline]
+    pub(crate) fn unstamped(mut self) -> Self {
+        match &mut self.0 {
+            Repr::Array(stamp, _) | Repr::Traced(stamp, _) => *stamp = 0,
+        }
+        self
     }
 
     /// The array, if this is no traced value.
     #[inline]
     pub fn as_array(&self) -> Option<&Array> {
         match &self.0 {
-            Repr::Array(array) => Some(array),
-            Repr::Traced(_) => None,
+            Repr::Array(_, array) => Some(array),
+            Repr::Traced(..) => None,
         }
     }
 
@@ -68,8 +108,8 @@ impl Tensor {
     #[inline]
     pub fn as_traced(&self) -> Option<&Traced> {
         match &self.0 {
-            Repr::Array(_) => None,
-            Repr::Traced(traced) => Some(traced),
+            Repr::Array(..) => None,
+            Repr::Traced(_, traced) => Some(traced),
         }
     }
 
@@ -88,16 +128,16 @@ impl Tensor {
     /// The address that all clones of this tensor share while one of them lives.
     pub fn identity(&self) -> usize {
         match &self.0 {
-            Repr::Array(array) => Arc::as_ptr(array) as usize,
-            Repr::Traced(traced) => Arc::as_ptr(traced) as usize,
+            Repr::Array(_, array) => Arc::as_ptr(array) as usize,
+            Repr::Traced(_, traced) => Arc::as_ptr(traced) as usize,
         }
     }
 
     /// The same elements under an identity of their own.
     pub fn fresh(&self) -> Self {
         match &self.0 {
-            Repr::Array(array) => Self::from_array((**array).clone()),
-            Repr::Traced(_) => self.clone(),
+            Repr::Array(_, array) => Self::from_array((**array).clone()),
+            Repr::Traced(..) => self.clone(),
         }
     }
 
@@ -130,8 +170,8 @@ impl Tensor {
     #[inline]
     pub fn dtype(&self) -> DType {
         match &self.0 {
-            Repr::Array(array) => array.dtype(),
-            Repr::Traced(traced) => traced.ty.dtype,
+            Repr::Array(_, array) => array.dtype(),
+            Repr::Traced(_, traced) => traced.ty.dtype,
         }
     }
 
@@ -141,8 +181,8 @@ impl Tensor {
     #[inline]
     pub fn shape(&self) -> &[usize] {
         match &self.0 {
-            Repr::Array(array) => array.shape(),
-            Repr::Traced(traced) => match &traced.shape {
+            Repr::Array(_, array) => array.shape(),
+            Repr::Traced(_, traced) => match &traced.shape {
                 Some(shape) if !traced.poisoned => shape,
                 _ => refuse_shape(traced),
             },
@@ -153,9 +193,9 @@ impl Tensor {
     #[track_caller]
     pub fn rank(&self) -> usize {
         match &self.0 {
-            Repr::Array(array) => array.layout().rank(),
-            Repr::Traced(traced) if traced.poisoned => refuse_shape(traced),
-            Repr::Traced(traced) => traced.ty.rank(),
+            Repr::Array(_, array) => array.layout().rank(),
+            Repr::Traced(_, traced) if traced.poisoned => refuse_shape(traced),
+            Repr::Traced(_, traced) => traced.ty.rank(),
         }
     }
 
@@ -168,8 +208,8 @@ impl Tensor {
             raise(Error::new(Code::OutOfRange, format!("axis {axis} of a tensor of rank {rank}")).with_op("dim"));
         }
         match &self.0 {
-            Repr::Array(array) => Dim::new(array.shape()[at as usize]),
-            Repr::Traced(traced) => traced.ty.dims[at as usize],
+            Repr::Array(_, array) => Dim::new(array.shape()[at as usize]),
+            Repr::Traced(_, traced) => traced.ty.dims[at as usize],
         }
     }
 
@@ -177,9 +217,9 @@ impl Tensor {
     #[track_caller]
     pub fn dims(&self) -> Dims {
         match &self.0 {
-            Repr::Array(array) => array.shape().iter().map(|&it| Dim::new(it)).collect(),
-            Repr::Traced(traced) if traced.poisoned => refuse_shape(traced),
-            Repr::Traced(traced) => traced.ty.dims.clone(),
+            Repr::Array(_, array) => array.shape().iter().map(|&it| Dim::new(it)).collect(),
+            Repr::Traced(_, traced) if traced.poisoned => refuse_shape(traced),
+            Repr::Traced(_, traced) => traced.ty.dims.clone(),
         }
     }
 
@@ -192,8 +232,8 @@ impl Tensor {
     /// The type: dtype and dimensions.
     pub fn ty(&self) -> Type {
         match &self.0 {
-            Repr::Array(array) => array.ty(),
-            Repr::Traced(traced) => traced.ty.clone(),
+            Repr::Array(_, array) => array.ty(),
+            Repr::Traced(_, traced) => traced.ty.clone(),
         }
     }
 
@@ -204,8 +244,8 @@ impl Tensor {
     #[inline]
     pub fn array(&self) -> Result<&Array> {
         match &self.0 {
-            Repr::Array(array) => Ok(array),
-            Repr::Traced(traced) => Err(escaped(traced)),
+            Repr::Array(_, array) => Ok(array),
+            Repr::Traced(_, traced) => Err(escaped(traced)),
         }
     }
 
@@ -216,20 +256,25 @@ impl Tensor {
     /// As for [`Tensor::array`].
     pub fn into_array(self) -> Result<Array> {
         match self.0 {
-            Repr::Array(array) => Ok(Arc::unwrap_or_clone(array)),
-            Repr::Traced(traced) => Err(escaped(&traced)),
+            Repr::Array(_, array) => Ok(Arc::unwrap_or_clone(array)),
+            Repr::Traced(_, traced) => Err(escaped(&traced)),
         }
     }
 
     /// The array behind the tensor.
     ///
     /// # Errors
-    /// [`Code::TracedValue`] while tracing.
+    /// [`Code::TracedValue`] while tracing; [`Code::Escaped`] for what a region of the trace left
+    /// in a place that the trace does not see.
     #[track_caller]
     pub fn try_array(&self) -> Result<Array> {
         match &self.0 {
-            Repr::Array(array) => Ok((**array).clone()),
-            Repr::Traced(traced) => Err(refuse_read(traced)),
+            Repr::Array(0, array) => Ok((**array).clone()),
+            Repr::Array(_, array) => match current_dispatcher().and_then(|it| it.escape(self)) {
+                Some(error) => Err(error.at(Location::caller())),
+                None => Ok((**array).clone()),
+            },
+            Repr::Traced(_, traced) => Err(refuse_read(traced)),
         }
     }
 

@@ -12,10 +12,10 @@ pub use control::{Repeated, Suspended};
 pub use handing::{Handing, check_handing};
 pub use run::{build, run_nested, run_traced, run_with_slots, sound};
 
-use crate::error::{Code, Error, Result, abandon};
+use crate::error::{Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
-use crate::tensor::{Attrs, Literal, LiveTrace, Op, Parameter, Tensor, Traced, escaped};
+use crate::tensor::{Attrs, Literal, LiveTrace, Op, Parameter, Tensor, Traced, escaped, left_behind};
 use frame::{Frame, State};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
@@ -96,6 +96,7 @@ impl Tracer {
             location: Cell::new(None),
             state: RefCell::new(State {
                 frames: vec![Frame::new(name)],
+                regions: Vec::new(),
                 errors: Vec::new(),
                 calls: call::Calls::default(),
                 backward_reads: Vec::new(),
@@ -158,7 +159,7 @@ impl Tracer {
     /// The traced value that stands for an argument or for any other tensor.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for a value of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
     pub fn value(&self, tensor: &Tensor) -> Result<Tensor> {
         if tensor.is_poisoned() {
             return Ok(tensor.clone());
@@ -166,6 +167,17 @@ impl Tracer {
         let mut state = self.state.borrow_mut();
         let value = self.resolve(&mut state, tensor)?;
         Ok(self.wrap(state.top(), value))
+    }
+
+    /// Refuses, at this line, those of `tensors` that another region left behind; `name` says what
+    /// holds them.
+    pub fn check_kept(&self, tensors: &mut [Tensor], name: &str, location: &'static Location<'static>) {
+        for tensor in tensors.iter_mut().filter(|it| it.stamp() != 0 && !it.is_poisoned()) {
+            if self.state.borrow().is_left_behind(tensor) {
+                self.report(left_behind(&format!("the tensor of {name}"), tensor).at(location));
+                *tensor = self.poisoned(tensor.ty());
+            }
+        }
     }
 
     /// Declares an input of the innermost region.
@@ -177,7 +189,7 @@ impl Tracer {
     /// Makes `parameter` read as `value` in the innermost region.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for a value of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
     pub fn bind_slot(&self, parameter: &Parameter, value: &Tensor, written: bool) -> Result<()> {
         let mut state = self.state.borrow_mut();
         let value = self.resolve(&mut state, value)?;
@@ -185,14 +197,21 @@ impl Tracer {
         Ok(())
     }
 
-    /// Ends the region that [`Tracer::open`] began with these results.
+    /// Begins a graph of its own in which code runs that runs where it stands: no decision.
+    pub(super) fn begin(&self, name: &str, own_slots: bool) {
+        let mut frame = Frame::new(name);
+        frame.own_slots = own_slots;
+        self.state.borrow_mut().push(frame);
+    }
+
+    /// Ends the region that [`Tracer::begin`] began with these results.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for a result of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
     pub fn pop(&self, results: &[Tensor]) -> Result<Region> {
         let mut state = self.state.borrow_mut();
         let outputs = self.outputs(&mut state, results);
-        let mut frame = state.frames.pop().expect("`open` opened the region");
+        let mut frame = state.pop().expect("`begin` began the region");
         let outer = state.top();
         let captures = frame.bindings.iter().filter_map(|it| match it {
             Binding::Outer(value) => Some(self.wrap(outer, *value)),
@@ -219,14 +238,14 @@ impl Tracer {
 
     /// Leaves the innermost region without a result.
     pub fn abandon(&self) {
-        self.state.borrow_mut().frames.pop();
+        self.state.borrow_mut().pop();
     }
 
     /// Adds the nodes of `body`, whose inputs are the operands, to the innermost graph, and gives
     /// its outputs.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for an operand of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace.
     pub fn inline(&self, body: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut state = self.state.borrow_mut();
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
@@ -238,7 +257,7 @@ impl Tracer {
     /// Adds a node with regions to the innermost graph.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for an operand of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace.
     pub fn region_node(
         &self,
         op: Op,
@@ -269,7 +288,7 @@ impl Tracer {
         if !state.errors.is_empty() {
             return Err(Error::collected(std::mem::take(&mut state.errors)));
         }
-        let mut frame = state.frames.pop().expect("a trace is finished once");
+        let mut frame = state.pop().expect("a trace is finished once");
         frame.graph.set_outputs(outputs?);
         let writes = frame.written().map(|it| it.parameter.clone()).collect();
         let reads = std::mem::take(&mut state.backward_reads);
@@ -301,14 +320,15 @@ impl Tracer {
 
     /// The value of the innermost graph that `tensor` is.
     fn resolve(&self, state: &mut State, tensor: &Tensor) -> Result<ValueId> {
+        if state.is_left_behind(tensor) {
+            return Err(left_behind("a tensor", tensor));
+        }
         if let Some(traced) = tensor.as_traced() {
             let depth = state.frames.iter().position(|it| it.serial == traced.frame);
             return match depth {
                 Some(depth) if traced.trace == self.id() => Ok(state.import(depth, ValueId(traced.value))),
-                None if traced.trace == self.id() => {
-                    let message = "a tensor that is made inside a branch or a loop is used after it";
-                    let help = "declare it with `let mut` before the branch or loop, or make it the branch's value";
-                    Err(Error::new(Code::Escaped, message).with_operands([traced.ty.to_string()]).help(help))
+                None if traced.trace == self.id() && state.regions.binary_search(&traced.frame).is_ok() => {
+                    Err(left_behind("a tensor", tensor))
                 }
                 _ => Err(escaped(traced)),
             };
@@ -331,7 +351,7 @@ impl Tracer {
         } else {
             let known = state.frames[0].captured.get(&identity).map(|it| it.1);
             let value = known.unwrap_or_else(|| {
-                let value = state.frames[0].input(array.ty(), Binding::Captured(tensor.clone()));
+                let value = state.frames[0].input(array.ty(), Binding::Captured(tensor.clone().unstamped()));
                 state.frames[0].captured.insert(identity, (tensor.clone(), value));
                 value
             });

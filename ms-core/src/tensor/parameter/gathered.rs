@@ -72,7 +72,7 @@ impl Gathered {
 
 impl Held {
     pub fn new(value: Tensor) -> Self {
-        Self { value, kept: Vec::new() }
+        Self { value: value.unstamped(), kept: Vec::new() }
     }
 
     #[inline]
@@ -99,6 +99,6 @@ impl Held {
             kept.values.take()
         };
         let ended = self.kept.drain(..).filter_map(ended).collect();
-        (std::mem::replace(&mut self.value, value), ended)
+        (std::mem::replace(&mut self.value, value.unstamped()), ended)
     }
 }

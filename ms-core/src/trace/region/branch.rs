@@ -281,7 +281,7 @@ impl Traced {
         held.at = self.states.len();
         let mut state = State::default();
         if let Some(value) = value.filter(|it| !K::is_refusal(it)) {
-            held.leaves = Leaves::of::<K, _>(value);
+            held.leaves = self.open.leaves::<K, _>(held.name, value);
             held.given = true;
             state.ends[0] = held.leaves.tensors.clone();
         }
@@ -295,7 +295,7 @@ impl Traced {
             state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
             return;
         };
-        let leaves = Leaves::of::<K, _>(value);
+        let leaves = self.open.leaves::<K, _>(held.name, value);
         if !held.given {
             tracer.resume(self.first.take().expect("`turn` put the first arm aside"));
             state.ends[0] = leaves.tensors.iter().map(|it| blank(&tracer, it)).collect();
@@ -369,7 +369,7 @@ impl Traced {
             let [one, other] = &state.ends;
             let result = |(a, b): (&Tensor, &Tensor)| match differs(a, b) {
                 true => joined.next().expect("one result for each value that differs"),
-                false if tracer.is_same(a, b) => a.clone(),
+                false if tracer.is_same(a, b) => a.adopted(),
                 false => tracer.poisoned(a.ty()),
             };
             state.results = one.iter().zip(other).map(result).collect();

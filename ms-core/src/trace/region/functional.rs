@@ -287,7 +287,7 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     let carry = init.rebuild(&mut |it| declare(it.ty()));
     let x = xs.rebuild(&mut |it| declare(row(it)));
     let (next, y) = f(&carry, &x);
-    let after = Leaves::of::<Device, T>(&next);
+    let after = open.leaves::<Device, T>(borders.name, &next);
     let rows = leaves(&y);
     let refusal = difference(&borders, &after);
     let body = tracer.suspend();

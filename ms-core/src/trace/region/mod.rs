@@ -21,6 +21,7 @@ use super::tracer::Tracer;
 use crate::error::{Code, Error};
 use crate::ops;
 use crate::tensor::Tensor;
+use carry::Leaves;
 use std::cell::Cell;
 use std::panic::Location;
 use std::rc::Rc;
@@ -41,6 +42,14 @@ impl Open {
 
     pub(super) fn report(&self, error: Error) {
         self.tracer.report(error.at(self.location));
+    }
+
+    /// What is inside a value at a border of the region; tensors that another region left behind are
+    /// refused.
+    fn leaves<K: Carry<S>, S>(&self, name: &str, value: &S) -> Leaves {
+        let mut leaves = Leaves::of::<K, _>(value);
+        self.tracer.check_kept(&mut leaves.tensors, name, self.location);
+        leaves
     }
 }
 

@@ -140,10 +140,23 @@ impl Bounds {
         Some(usize::try_from(count.max(0)).unwrap_or(usize::MAX))
     }
 
+    /// Those of them that are tensors.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let stop = match &self.stop {
+            Bound::Tensor(it) => Some(it.clone()),
+            Bound::Number(_) => None,
+        };
+        std::iter::once(self.start.clone()).chain(stop).collect()
+    }
+
     /// Whether there is an iteration for this number.
     #[track_caller]
     pub fn holds(&self, now: &Tensor) -> Tensor {
-        let stop = self.stop.tensor();
+        let stop = match &self.stop {
+            Bound::Tensor(it) => Bound::Tensor(it.adopted()),
+            number => number.clone(),
+        };
+        let stop = stop.tensor();
         if self.step > 0 { ops::less(now, &stop) } else { ops::greater(now, &stop) }
     }
 }

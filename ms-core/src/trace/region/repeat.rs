@@ -83,7 +83,7 @@ struct State {
 impl State {
     fn first(&self, tracer: &Tracer) -> Tensor {
         match (&self.before, &self.after) {
-            (Some(before), _) => before.clone(),
+            (Some(before), _) => before.adopted(),
             (None, after) => blank(tracer, after.as_ref().expect("a value is there after an iteration")),
         }
     }
@@ -259,6 +259,7 @@ impl Traced {
 
     /// The first variable of the loop is a counter.
     fn count(&mut self, bounds: &Bounds) {
+        self.open.tracer.check_kept(&mut bounds.tensors(), "the range", self.open.location);
         let now = self.declare(&bounds.start, 1);
         self.counter = Some(Counter { bounds: bounds.clone(), now });
     }
@@ -274,7 +275,7 @@ impl Traced {
 
     fn enter<K: Carry<S>, S>(&mut self, held: &mut Held<S>, variable: &mut S) {
         held.at = self.states.len();
-        held.leaves = Leaves::of::<K, _>(variable);
+        held.leaves = self.open.leaves::<K, _>(held.name, variable);
         let region = if self.counter.is_some() { 1 } else { 0 };
         K::put(variable, &mut |it| self.declare(it, region));
         held.before = K::copy(variable);
@@ -310,7 +311,7 @@ impl Traced {
     }
 
     fn compare<K: Carry<S>, S>(&mut self, held: &mut Held<S>, variable: &S) {
-        let leaves = Leaves::of::<K, _>(variable);
+        let leaves = self.open.leaves::<K, _>(held.name, variable);
         if !leaves.fits(&held.leaves) {
             held.refused = true;
             return self.open.report(held.mismatch("after an iteration than before it"));
@@ -330,7 +331,7 @@ impl Traced {
     /// A value that there is only after an iteration.
     fn begin_late<K: Carry<S>, S>(&mut self, held: &mut Held<S>, value: &S) {
         held.at = self.states.len();
-        held.leaves = Leaves::of::<K, _>(value);
+        held.leaves = self.open.leaves::<K, _>(held.name, value);
         let late = |it: &Tensor| State { before: None, params: [None, None], after: Some(it.clone()), result: None };
         self.states.extend(held.leaves.tensors.iter().map(late));
     }

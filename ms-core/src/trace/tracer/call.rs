@@ -263,7 +263,7 @@ impl GraphCall {
             }
         };
         leave.0 = None;
-        let mut frame = state.frames.pop().expect("entered above");
+        let mut frame = state.pop().expect("entered above");
         frame.graph.set_outputs(outputs);
         let writes: Vec<Parameter> = frame.written().map(|it| it.parameter.clone()).collect();
         let operands = frame.bindings.iter().map(|it| match it {
@@ -297,7 +297,7 @@ impl GraphCall {
                 frame.arguments.insert(operand.identity(), (operand.clone(), depth, value));
             }
         }
-        state.frames.push(frame);
+        state.push(frame);
     }
 
     /// Lets a traced graph stand for all calls of its pattern, if that shows all of it.

@@ -112,24 +112,30 @@ impl Tracer {
 
     /// Leaves all graphs but the `depth` outermost ones without a result.
     pub fn unwind(&self, depth: usize) {
-        self.state.borrow_mut().frames.truncate(depth);
+        let mut state = self.state.borrow_mut();
+        while state.frames.len() > depth {
+            state.pop();
+        }
     }
 
-    /// Begins a region; one that `repeats` sees what its last iteration wrote.
+    /// Begins a region of control flow; one that `repeats` sees what its last iteration wrote.
     pub fn open(&self, name: &str, repeats: bool) {
         let mut frame = Frame::new(name);
         frame.own_slots = repeats;
-        self.state.borrow_mut().frames.push(frame);
+        frame.is_region = true;
+        let mut state = self.state.borrow_mut();
+        state.regions.push(frame.serial);
+        state.push(frame);
     }
 
     /// Puts the innermost region aside.
     pub fn suspend(&self) -> Suspended {
-        Suspended(Box::new(self.state.borrow_mut().frames.pop().expect("`open` opened the region")))
+        Suspended(Box::new(self.state.borrow_mut().pop().expect("`open` opened the region")))
     }
 
     /// Continues a region that was put aside.
     pub fn resume(&self, region: Suspended) {
-        self.state.borrow_mut().frames.push(*region.0);
+        self.state.borrow_mut().push(*region.0);
     }
 
     /// Whether the two are one value of this trace.

@@ -6,7 +6,7 @@ use super::frame::State;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Node, Type, ValueId};
 use crate::ops;
-use crate::tensor::{DType, DispatchMode, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced};
+use crate::tensor::{DType, DispatchMode, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced, left_behind};
 use smallvec::SmallVec;
 use std::any::Any;
 use std::panic::Location;
@@ -101,6 +101,10 @@ impl Dispatcher for Tracer {
                 .at(Location::caller())
                 .help("use `.dim(axis)`, which may be symbolic"),
         )
+    }
+
+    fn escape(&self, tensor: &Tensor) -> Option<Error> {
+        self.state.borrow().is_left_behind(tensor).then(|| left_behind("a tensor", tensor))
     }
 
     fn mode(&self) -> DispatchMode {

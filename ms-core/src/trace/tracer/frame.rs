@@ -4,13 +4,16 @@ use super::{Binding, call};
 use crate::error::Error;
 use crate::ir::{Graph, Type, ValueId};
 use crate::ops;
-use crate::tensor::{Parameter, SlotId, Tensor};
+use crate::tensor::{Parameter, SlotId, Tensor, close_scope, open_scope};
 use rustc_hash::FxHashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a tracer knows.
 pub(super) struct State {
+    /// Changed by [`State::push`] and [`State::pop`].
     pub frames: Vec<Frame>,
+    /// The serials of all regions so far, in ascending order.
+    pub regions: Vec<u32>,
     pub errors: Vec<Error>,
     pub calls: call::Calls,
     /// The parameters that backward functions read and do not write, as these were traced.
@@ -20,6 +23,8 @@ pub(super) struct State {
 /// One graph under construction.
 pub(super) struct Frame {
     pub serial: u32,
+    /// It is a way of a decision, or a part of a loop: clones that are made in it are its own.
+    pub is_region: bool,
     /// It is the graph of a call or of an iteration, whose slots are inputs of its own.
     pub own_slots: bool,
     pub graph: Graph,
@@ -47,6 +52,7 @@ impl Frame {
     pub fn new(name: &str) -> Self {
         Self {
             serial: FRAMES.fetch_add(1, Ordering::Relaxed),
+            is_region: false,
             own_slots: false,
             graph: Graph::new(name),
             bindings: Vec::new(),
@@ -91,6 +97,32 @@ impl Frame {
 }
 
 impl State {
+    /// Begins a graph, or goes on with one.
+    pub fn push(&mut self, frame: Frame) {
+        if frame.is_region {
+            open_scope(frame.serial);
+        }
+        self.frames.push(frame);
+    }
+
+    /// Ends the innermost graph, or puts it aside.
+    pub fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop()?;
+        if frame.is_region {
+            close_scope(frame.serial);
+        }
+        Some(frame)
+    }
+
+    /// Whether the tensor is a handle of a region of this trace that is over.
+    #[inline]
+    pub fn is_left_behind(&self, tensor: &Tensor) -> bool {
+        let stamp = tensor.stamp();
+        stamp != 0
+            && !self.frames.iter().rev().any(|it| it.serial == stamp)
+            && self.regions.binary_search(&stamp).is_ok()
+    }
+
     pub fn top(&mut self) -> &mut Frame {
         self.frames.last_mut().expect("a trace has a frame until it is finished")
     }

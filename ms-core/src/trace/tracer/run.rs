@@ -3,13 +3,13 @@
 use super::{Region, Tracer};
 use crate::error::{Result, abandon, collecting};
 use crate::ir::{Graph, Type};
-use crate::tensor::Tensor;
+use crate::tensor::{Tensor, outside_scopes, with_dispatcher};
 use std::rc::Rc;
 
 /// Runs `body` with `tracer` as the dispatcher; an early leave gives nothing, its errors being
 /// recorded in the tracer.
 pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
-    let (result, errors) = collecting(|| crate::tensor::with_dispatcher(tracer.clone(), body));
+    let (result, errors) = outside_scopes(|| collecting(|| with_dispatcher(tracer.clone(), body)));
     errors.into_iter().for_each(|it| tracer.report(it));
     result
 }
@@ -63,7 +63,7 @@ fn run_in<R>(
             }
         }
     }
-    tracer.open(name, own_slots);
+    tracer.begin(name, own_slots);
     let mut leave = Leave(Some(tracer));
     let (value, results) = body()?;
     leave.0 = None;
