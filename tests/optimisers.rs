@@ -82,8 +82,182 @@ fn adam_weight_decay_takes_averages_as_they_are() {
         let gradient = Tensor::scalar(g).cast(DType::F64);
         optimizer.update(&Gradients::new(vec![parameter.clone()], vec![gradient]));
         (m, v) = (b1 * m + (1.0 - b1) * g, b2 * v + (1.0 - b2) * g * g);
-        p -= f64::from(rate as f32) * (m / (v.sqrt() + epsilon) + decay * p);
+        p -= rate * (m / (v.sqrt() + epsilon) + decay * p);
         let got = parameter.value().item::<f64>();
         assert!((got - p).abs() < 1e-12, "{got}, not {p}");
+    }
+}
+
+/// Gradients of four elements: one all the time, random, random and small, and mostly zero. All are
+/// numbers of f32.
+fn gradients(steps: usize) -> Vec<[f64; 4]> {
+    let mut state = 1u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f64 / 8388608.0 - 1.0
+    };
+    (0..steps).map(|t| [1.0, uniform(), uniform() / 4096.0, if t % 3 == 0 { uniform() } else { 0.0 }]).collect()
+}
+
+/// Holds the parameter after 1, 10 and 1000 steps to values in f64, in f64 and f32, compiled.
+fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64; 4]; 3]) {
+    #[jit]
+    fn step<O: Optimizer + 'static>(optimizer: &O, parameter: &Parameter, gradient: &Tensor) {
+        optimizer.update(&Gradients::new(vec![parameter.clone()], vec![gradient.clone()]));
+    }
+    let gradients = gradients(1000);
+    // A thousand updates of a number near ten are rounded to f32 by less than 5e-5 of it in all.
+    for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 5e-5)] {
+        let parameter = Parameter::new(Tensor::from([0.0, 1.0, -2.0, 0.5]).cast(dtype), "p");
+        let optimizer = make();
+        optimizer.prepare(std::slice::from_ref(&parameter));
+        let mut steps = 0;
+        for (until, want) in [1, 10, 1000].into_iter().zip(want) {
+            for gradient in &gradients[steps..until] {
+                step(&optimizer, &parameter, &Tensor::from(*gradient).cast(dtype));
+            }
+            steps = until;
+            let got = parameter.value().cast(DType::F64).to_vec::<f64>();
+            for (at, (got, want)) in got.iter().zip(want).enumerate() {
+                let near = (got - want).abs() <= tolerance * want.abs().max(1.0);
+                assert!(near, "{name}, {dtype}, element {at} after {until} steps: {got}, not {want}");
+            }
+        }
+    }
+}
+
+/// The values are PyTorch's in f64; those of `AdamWeightDecay`, which it does not have, are of its
+/// formula in f64.
+#[test]
+fn a_thousand_steps_follow_those_in_f64() {
+    follows(
+        "SGD",
+        || SGD::new(0.01).weight_decay(0.1),
+        [
+            [-0.01, 1.0005358173847199, -1.9980000459345757, 0.49653281283378603],
+            [-0.0995511979025179, 0.99198870192745, -1.9800962733857195, 0.4971495408939484],
+            [-6.323045752290354, 0.2925341376791425, -0.7354040739424583, 0.21635110071596667],
+        ],
+    );
+    follows(
+        "SGD dampened",
+        || SGD::new(0.01).momentum(0.9).dampening(0.5),
+        [
+            [-0.01, 1.0015358173847198, -2.0000000459345757, 0.49703281283378603],
+            [-0.23947137604000002, 1.0243946319472519, -2.000013103091447, 0.49778566178086214],
+            [-49.599999999999234, 0.36738749861116604, -2.0001455532607433, 0.7185054958368733],
+        ],
+    );
+    follows(
+        "Momentum",
+        || Momentum::new(0.01, 0.9).weight_decay(0.01),
+        [
+            [-0.01, 1.0014358173847198, -1.9998000459345757, 0.49698281283378604],
+            [-0.41344933648285714, 1.0345960693066498, -1.9917568981974056, 0.5128353398516078],
+            [-63.228895549921575, -0.4640754345971961, -0.7355419751582756, 0.5910698120590957],
+        ],
+    );
+    follows(
+        "Nesterov",
+        || Momentum::new(0.01, 0.9).nesterov(true),
+        [
+            [-0.019, 1.0029180530309678, -2.000000087275694, 0.4943623443841934],
+            [-0.472429536481, 1.0369069848860588, -2.0000298568897903, 0.5155486507860686],
+            [-99.18999999999848, -0.2738509991277101, -2.000291978745483, 0.9591563523719424],
+        ],
+    );
+    follows(
+        "Adam",
+        || Adam::new(0.01),
+        [
+            [-0.009999999900000002, 1.009999999348881, -2.009978277197373, 0.4900000003370195],
+            [-0.09999999899999987, 1.0427428020851517, -2.0681836799842808, 0.4957030713614061],
+            [-9.999999899999874, 0.8179866397722749, -2.271635370874372, 0.6556029368305536],
+        ],
+    );
+    follows(
+        "Adam decay",
+        || Adam::new(0.003).betas(0.8, 0.95).weight_decay(0.1),
+        [
+            [-0.0029999999700000006, 1.0029999994401078, -1.9970000001500035, 0.49700000008652545],
+            [-0.02999547555575873, 1.0061024921343527, -1.9700229684424326, 0.494869836344896],
+            [-2.984615823826668, 0.563497563555881, 0.00046731681112403617, 0.2246118755244751],
+        ],
+    );
+    follows(
+        "AMSGrad",
+        || Adam::new(0.01).amsgrad(true),
+        [
+            [-0.009999999900000002, 1.009999999348881, -2.009978277197373, 0.4900000003370195],
+            [-0.09999999899999987, 1.042739038623363, -2.0681836799842808, 0.495703851048722],
+            [-9.999999899999874, 0.8181049013014033, -2.271620346692755, 0.655340569294706],
+        ],
+    );
+    follows(
+        "AdamW",
+        || Adam::new(0.003).decoupled_weight_decay(0.1),
+        [
+            [-0.0029999999700000006, 1.0026999998046644, -2.002393483159212, 0.49685000010110586],
+            [-0.029959532083400763, 1.0098007037903585, -2.014433114245951, 0.49722357039429643],
+            [-2.5921511946456173, 0.6920834047988241, -1.544030462209294, 0.4130042461417907],
+        ],
+    );
+    follows(
+        "AdamWeightDecay",
+        || AdamWeightDecay::new(0.003).weight_decay(0.1),
+        [
+            [-0.009486532989991666, 1.0091848800253873, -2.0006032549957675, 0.4903641779703184],
+            [-0.16563611319583973, 1.0568360475857708, -2.0828637909686933, 0.5047518753304668],
+            [-5.001043457843628, 0.6892985024477163, -1.6691513129524878, 0.5191703975006384],
+        ],
+    );
+    follows(
+        "RMSProp",
+        || RMSProp::new(0.003),
+        [
+            [-0.00948683297750514, 1.0094868329609716, -2.0094861799226624, 0.49051316702960546],
+            [-0.051997492878860345, 1.0185333059592308, -2.039239059373429, 0.4975439865084852],
+            [-3.027425139912332, 0.9522564730647438, -2.0822756271452225, 0.5057039353281914],
+        ],
+    );
+    follows(
+        "RMSProp all",
+        || RMSProp::new(0.003).decay(0.99).epsilon(0.1).momentum(0.9).centered(true).weight_decay(0.1),
+        [
+            [-0.015037688680140132, 1.0015260914040895, -1.9949959152291394, 0.4922663864406592],
+            [-0.4436255459134714, 1.0145651235295492, -1.821821806824941, 0.47891547109851285],
+            [-9.999999996104515, -0.18552419429754136, -0.00016084231679675204, 0.2825428338202798],
+        ],
+    );
+    follows(
+        "Adagrad",
+        || Adagrad::new(0.1).rate_decay(0.01),
+        [
+            [-0.09534625891546832, 1.0436870347903562, -2.000001452578822, 0.4315745732488476],
+            [-0.4762432606919021, 1.1115505557250778, -2.000197579278489, 0.5011565853077945],
+            [-2.3863249204672643, 1.1020799770112049, -2.0003879955459722, 0.6467878686676456],
+        ],
+    );
+    follows(
+        "Adadelta",
+        || Adadelta::new(1.0),
+        [
+            [-0.0031622618488986636, 1.0031616075398575, -2.000004593452715, 0.4968379019136951],
+            [-0.03375125382004299, 1.0052072296577783, -2.00065343427554, 0.49994307980848396],
+            [-7.605823612983321, 0.9275784393546721, -2.003035512887214, 0.5150264525411073],
+        ],
+    );
+}
+
+/// With a gradient of one each step of Adam is as long as the rate, but for ε.
+#[test]
+fn steps_of_adam_are_exact_in_f32() {
+    let parameter = Parameter::new(Tensor::scalar(0.0), "p");
+    let optimizer = Adam::new(1.0);
+    for step in 1..=2000 {
+        optimizer.update(&Gradients::new(vec![parameter.clone()], vec![Tensor::scalar(1.0)]));
+        let got = parameter.value().item::<f32>();
+        let want = -(step as f32);
+        assert!((got - want).abs() <= 2.0 * f32::EPSILON * step as f32, "step {step}: {got}");
     }
 }

@@ -1,7 +1,7 @@
 //! Adadelta.
 
 use super::Optimizer;
-use super::state::{State, averaged, decayed, number, update_each};
+use super::state::{State, averaged, decayed, learning_rate, update_each};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
 use ms_core::{Parameter, Tensor};
@@ -20,7 +20,7 @@ pub struct Adadelta {
 impl Adadelta {
     /// With `ρ = 0.9` and `ε = 1e-6`.
     pub fn new(rate: f64) -> Self {
-        Self { rate: number(rate), rho: 0.9, epsilon: 1e-6, weight_decay: 0.0, squares: State::zeros() }
+        Self { rate: learning_rate(rate), rho: 0.9, epsilon: 1e-6, weight_decay: 0.0, squares: State::zeros() }
     }
 
     /// The same with another `ρ`.
@@ -66,6 +66,6 @@ impl Optimizer for Adadelta {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::scalar(rate));
+        self.rate.set(&Tensor::from(rate));
     }
 }

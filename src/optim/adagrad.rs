@@ -1,10 +1,10 @@
 //! Adagrad.
 
 use super::Optimizer;
-use super::state::{State, decayed, number, update_each};
+use super::state::{State, count, decayed, learning_rate, update_each};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{Parameter, Tensor};
+use ms_core::{DType, Parameter, Tensor};
 
 /// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)` (Duchi et al. 2011, "Adaptive Subgradient Methods
 /// for Online Learning and Stochastic Optimization"); the rate of step `t` is
@@ -23,11 +23,11 @@ impl Adagrad {
     /// With sums of squares that start at 0.1, MindSpore's default, and `ε = 1e-10`.
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: number(rate),
+            rate: learning_rate(rate),
             rate_decay: 0.0,
             epsilon: 1e-10,
             weight_decay: 0.0,
-            steps: number(0.0),
+            steps: count(),
             squares: State::filled(0.1),
         }
     }
@@ -72,8 +72,8 @@ impl Optimizer for Adagrad {
         let mut rate = self.rate.value();
         if self.rate_decay != 0.0 {
             let steps = self.steps.value();
-            rate /= 1.0 + &steps * self.rate_decay;
-            self.steps.set(&(steps + 1.0));
+            rate /= 1.0 + steps.cast(DType::F64) * self.rate_decay;
+            self.steps.set(&(steps + 1));
         }
         update_each(gradients, |parameter, value, gradient| {
             let gradient = decayed(&value, gradient, self.weight_decay);
@@ -85,6 +85,6 @@ impl Optimizer for Adagrad {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::scalar(rate));
+        self.rate.set(&Tensor::from(rate));
     }
 }

@@ -1,11 +1,11 @@
 //! Adam.
 
 use super::Optimizer;
-use super::state::{State, averaged, decayed, number, update_each};
-use ms_core::ops::maximum;
+use super::state::{State, averaged, count, decayed, learning_rate, update_each};
+use ms_core::ops::{expm1, maximum};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{Parameter, Tensor};
+use ms_core::{DType, Parameter, Tensor};
 
 /// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1):
 /// `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`, `p ← p - lr m̂ / (sqrt(v̂) + ε)` with
@@ -27,8 +27,8 @@ pub struct Adam {
     weight_decay: f64,
     decoupled: bool,
     amsgrad: bool,
-    /// `β₁ᵗ` and `β₂ᵗ`.
-    powers: [Parameter; 2],
+    /// Steps that were made.
+    steps: Parameter,
     moments: State<2>,
     /// The largest second moment so far.
     largest: State<1>,
@@ -36,22 +36,32 @@ pub struct Adam {
 
 impl Adam {
     /// With `β = (0.9, 0.999)` and `ε = 1e-8`.
-    pub fn new(learning_rate: f64) -> Self {
+    pub fn new(rate: f64) -> Self {
         Self {
-            rate: number(learning_rate),
+            rate: learning_rate(rate),
             betas: (0.9, 0.999),
             epsilon: 1e-8,
             weight_decay: 0.0,
             decoupled: false,
             amsgrad: false,
-            powers: [number(1.0), number(1.0)],
+            steps: count(),
             moments: State::zeros(),
             largest: State::zeros(),
         }
     }
 
     /// The same with other decay rates of the moments.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
+    #[track_caller]
     pub fn betas(self, first: f64, second: f64) -> Self {
+        for beta in [first, second] {
+            if !(0.0..1.0).contains(&beta) {
+                let message = format!("the decay rate {beta} of a moment is not in [0, 1)");
+                ms_core::error::raise(ms_core::Error::new(ms_core::Code::Argument, message).with_op("Adam"));
+            }
+        }
         Self { betas: (first, second), ..self }
     }
 
@@ -85,7 +95,7 @@ impl Arg for Adam {
             fixed.visit(sink);
         }
         [self.decoupled, self.amsgrad].visit(sink);
-        self.powers.visit(sink);
+        sink.parameter(&self.steps);
         self.moments.visit(sink);
         self.largest.visit(sink);
     }
@@ -102,12 +112,12 @@ impl Optimizer for Adam {
     fn update(&self, gradients: &Gradients) {
         self.prepare(gradients.parameters());
         let (b1, b2) = self.betas;
-        let advance = |slot: &Parameter, beta: f64| {
-            let power = slot * beta;
-            slot.set(&power);
-            1.0 - power
-        };
-        let (c1, c2) = (advance(&self.powers[0], b1), advance(&self.powers[1], b2));
+        let steps = self.steps.value() + 1;
+        self.steps.set(&steps);
+        let steps = steps.cast(DType::F64);
+        // 1 - βᵗ, without the cancellation of a power that is near one.
+        let correction = |beta: f64| -expm1(&steps * beta.ln());
+        let (c1, c2) = (correction(b1), correction(b2));
         let rate = self.rate.value();
         let (step, root) = (&rate / c1, c2.sqrt());
         update_each(gradients, |parameter, mut value, mut gradient| {
@@ -132,6 +142,6 @@ impl Optimizer for Adam {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::scalar(rate));
+        self.rate.set(&Tensor::from(rate));
     }
 }

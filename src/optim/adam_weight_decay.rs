@@ -1,7 +1,7 @@
 //! Adam without correction of its averages, and with decoupled weight decay.
 
 use super::Optimizer;
-use super::state::{State, averaged, number, update_each};
+use super::state::{State, averaged, learning_rate, update_each};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
 use ms_core::{Parameter, Tensor};
@@ -23,7 +23,7 @@ impl AdamWeightDecay {
     /// With `β = (0.9, 0.999)`, `ε = 1e-6` and no decay.
     pub fn new(rate: f64) -> Self {
         let moments = State::zeros();
-        Self { rate: number(rate), betas: (0.9, 0.999), epsilon: 1e-6, weight_decay: 0.0, moments }
+        Self { rate: learning_rate(rate), betas: (0.9, 0.999), epsilon: 1e-6, weight_decay: 0.0, moments }
     }
 
     /// The same with other decay rates of the moments.
@@ -68,6 +68,6 @@ impl Optimizer for AdamWeightDecay {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::scalar(rate));
+        self.rate.set(&Tensor::from(rate));
     }
 }

@@ -1,7 +1,7 @@
 //! RMSProp.
 
 use super::Optimizer;
-use super::state::{State, averaged, decayed, number, update_each};
+use super::state::{State, averaged, decayed, learning_rate, update_each};
 use ms_core::ops::maximum;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
@@ -27,7 +27,7 @@ impl RMSProp {
     /// With `α = 0.9` and `ε = 1e-10`, MindSpore's defaults.
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: number(rate),
+            rate: learning_rate(rate),
             decay: 0.9,
             epsilon: 1e-10,
             momentum: 0.0,
@@ -109,6 +109,6 @@ impl Optimizer for RMSProp {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::scalar(rate));
+        self.rate.set(&Tensor::from(rate));
     }
 }

@@ -1,7 +1,7 @@
 //! Stochastic gradient descent, with and without momentum.
 
 use super::Optimizer;
-use super::state::{State, decayed, number, update_each};
+use super::state::{State, decayed, learning_rate, update_each};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
 use ms_core::{Parameter, Tensor};
@@ -25,7 +25,7 @@ impl SGD {
     /// Plain descent with this learning rate.
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: number(rate),
+            rate: learning_rate(rate),
             momentum: 0.0,
             dampening: 0.0,
             nesterov: false,
@@ -109,7 +109,7 @@ impl Optimizer for SGD {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::scalar(rate));
+        self.rate.set(&Tensor::from(rate));
     }
 }
 

@@ -84,9 +84,15 @@ fn slot(shape: &[usize], dtype: DType, init: impl FnOnce() -> Tensor) -> Paramet
     slot
 }
 
-/// The slot of a number of the whole optimiser: a learning rate, a power, a count.
-pub fn number(first: f64) -> Parameter {
-    slot(&[], DType::F32, || Tensor::scalar(first))
+/// The slot of a learning rate: in f64, so that parameters of every dtype are updated with all the
+/// digits that they hold.
+pub fn learning_rate(rate: f64) -> Parameter {
+    slot(&[], DType::F64, || Tensor::from(rate))
+}
+
+/// The slot of a count of steps, zero at first.
+pub fn count() -> Parameter {
+    slot(&[], DType::I64, || Tensor::from(0i64))
 }
 
 /// The dtype in which parameters of a dtype are updated: averages of small numbers, and their
@@ -113,7 +119,10 @@ pub fn decayed(value: &Tensor, gradient: Tensor, decay: f64) -> Tensor {
 
 /// `average ← rate average + (1 - rate) term`, and its new value.
 pub fn averaged(average: &Parameter, rate: f64, term: &Tensor) -> Tensor {
-    let next = average * rate + term * (1.0 - rate);
+    let last = average.value();
+    // In f32 `rate + (1 - rate)` is not one: an average of equal terms would not be that term.
+    // The smaller of the two factors is the one that keeps its digits.
+    let next = if rate >= 0.5 { &last + (term - &last) * (1.0 - rate) } else { term + (&last - term) * rate };
     average.set(&next);
     next
 }
