@@ -427,11 +427,8 @@ impl KernelBuilder {
         self.push(Inst::Select(condition, then, other), logical.compute(), logical)
     }
 
-    /// Conversion to another dtype.
-    pub fn cast(&mut self, value: Val, to: DType) -> Val {
-        if self.ty(value) == to {
-            return value;
-        }
+    /// One conversion instruction; [`KernelBuilder::cast`] rounds once and saturates.
+    pub(super) fn convert(&mut self, value: Val, to: DType) -> Val {
         self.push(Inst::Cast { value, to }, to.compute(), to)
     }
 

@@ -1,6 +1,7 @@
 //! The two representations of the compiler: graphs of tensor ops, and kernels of scalar ones.
 
 mod canonical;
+mod conversion;
 mod dot;
 mod graph;
 mod html;

@@ -5,8 +5,9 @@ use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The operand in the dtype of attribute 0: floats round, or truncate and saturate on their
-/// way to integers (nan gives zero); integers wrap; anything but zero is true.
+/// The operand in the dtype of attribute 0, converted as [`Element::from_scalar`] does: floats are
+/// rounded once, or truncate and saturate on their way to integers (nan gives zero); integers wrap;
+/// anything but zero is true.
 pub static CAST: OpDef = OpDef {
     info: OpInfo { number: 2, name: "cast", attrs: &["to"] },
     infer: |attrs, inputs| Ok(smallvec![Type::new(attrs.dtype(0), inputs[0].dims.clone())]),

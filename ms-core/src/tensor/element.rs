@@ -2,6 +2,7 @@
 
 use super::dtype::{DType, Kind};
 use half::{bf16, f16};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// A Rust type that a tensor can hold.
@@ -12,7 +13,9 @@ pub trait Element: bytemuck::NoUninit + Copy + Send + Sync + 'static {
     /// The element as a scalar of its kind.
     fn to_scalar(self) -> Scalar;
 
-    /// The scalar as this type: integers wrap, floats round, anything but zero is true.
+    /// The scalar as this type. Floats are rounded once, to the nearest, ties to even; integers wrap
+    /// to narrower ones; floats become integers by truncation, saturating, and nan zero; anything
+    /// but zero is true.
     fn from_scalar(scalar: Scalar) -> Self;
 }
 
@@ -152,7 +155,7 @@ impl fmt::Display for Scalar {
 }
 
 macro_rules! elements {
-    ($($ty:ty, $dtype:ident, $variant:ident, $wide:ty, $get:ident;)*) => {$(
+    ($($ty:ty, $dtype:ident, $variant:ident, $wide:ty;)*) => {$(
         impl Element for $ty {
             const DTYPE: DType = DType::$dtype;
             #[inline]
@@ -161,7 +164,12 @@ macro_rules! elements {
             }
             #[inline]
             fn from_scalar(scalar: Scalar) -> Self {
-                scalar.$get() as $ty
+                match scalar {
+                    Scalar::Bool(it) => it as u8 as $ty,
+                    Scalar::Int(it) => it as $ty,
+                    Scalar::UInt(it) => it as $ty,
+                    Scalar::Float(it) => it as $ty,
+                }
             }
         }
         impl From<$ty> for Scalar {
@@ -173,16 +181,16 @@ macro_rules! elements {
 }
 
 elements! {
-    i8, I8, Int, i64, as_i64;
-    i16, I16, Int, i64, as_i64;
-    i32, I32, Int, i64, as_i64;
-    i64, I64, Int, i64, as_i64;
-    u8, U8, UInt, u64, as_u64;
-    u16, U16, UInt, u64, as_u64;
-    u32, U32, UInt, u64, as_u64;
-    u64, U64, UInt, u64, as_u64;
-    f32, F32, Float, f64, as_f64;
-    f64, F64, Float, f64, as_f64;
+    i8, I8, Int, i64;
+    i16, I16, Int, i64;
+    i32, I32, Int, i64;
+    i64, I64, Int, i64;
+    u8, U8, UInt, u64;
+    u16, U16, UInt, u64;
+    u32, U32, UInt, u64;
+    u64, U64, UInt, u64;
+    f32, F32, Float, f64;
+    f64, F64, Float, f64;
 }
 
 impl From<usize> for Scalar {
@@ -209,6 +217,26 @@ impl From<bool> for Scalar {
     }
 }
 
+/// The scalar in f32, where a value that f32 does not hold becomes that neighbour of it which has an
+/// odd last bit: rounded again to sixteen bits, it gives what rounding once gives (Boldo and
+/// Melquiond 2008, "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding
+/// to Odd").
+fn rounded_to_odd(scalar: Scalar) -> f32 {
+    let (near, excess) = match scalar {
+        Scalar::Bool(it) => (it as u8 as f32, Ordering::Equal),
+        // Every integer and every float that it rounds to are i128.
+        Scalar::Int(it) => (it as f32, (it as f32 as i128).abs().cmp(&i128::from(it).abs())),
+        Scalar::UInt(it) => (it as f32, (it as f32 as i128).cmp(&i128::from(it))),
+        Scalar::Float(it) if it.is_nan() => (it as f32, Ordering::Equal),
+        Scalar::Float(it) => (it as f32, f64::from(it as f32).abs().total_cmp(&it.abs())),
+    };
+    match excess {
+        Ordering::Equal => near,
+        Ordering::Less => f32::from_bits(near.to_bits() | 1),
+        Ordering::Greater => f32::from_bits((near.to_bits() - 1) | 1),
+    }
+}
+
 macro_rules! half_elements {
     ($($ty:ty, $dtype:ident;)*) => {$(
         impl Element for $ty {
@@ -219,7 +247,8 @@ macro_rules! half_elements {
             }
             #[inline]
             fn from_scalar(scalar: Scalar) -> Self {
-                <$ty>::from_f64(scalar.as_f64())
+                // The conversion from f32 rounds to nearest; that of `half` from f64 does not.
+                <$ty>::from_f32(rounded_to_odd(scalar))
             }
         }
         impl From<$ty> for Scalar {

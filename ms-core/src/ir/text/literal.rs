@@ -1,7 +1,6 @@
 //! Elements of constant data as text, exact to the bit.
 
 use crate::tensor::{DType, Kind, Literal, Scalar};
-use half::{bf16, f16};
 use std::fmt::{self, Write};
 
 /// Literals of more elements are written as bytes.
@@ -72,9 +71,7 @@ pub(super) fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
         Kind::Float => {
             let bits = match dtype {
                 DType::F32 => u64::from(text.parse::<f32>().ok()?.to_bits()),
-                DType::F16 => u64::from(f16::from_f64(text.parse().ok()?).to_bits()),
-                DType::BF16 => u64::from(bf16::from_f64(text.parse().ok()?).to_bits()),
-                _ => text.parse::<f64>().ok()?.to_bits(),
+                _ => Scalar::Float(text.parse().ok()?).to_bits(dtype),
             };
             let finite = Scalar::from_bits(bits, dtype).as_f64().is_finite();
             (finite || text.ends_with("inf")).then_some(bits)
