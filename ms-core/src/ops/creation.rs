@@ -4,7 +4,7 @@ use super::axis::refusal;
 use super::iota::spaced;
 use super::{full, full_of, iota};
 use crate::error::{Code, raise};
-use crate::tensor::{AsTensor, DType, Dim, IntoDims, Scalar, Tensor};
+use crate::tensor::{AsTensor, DType, Dim, IntoDims, Number, Scalar, Tensor};
 
 /// Zeros in f32.
 ///
@@ -146,9 +146,10 @@ impl Tensor {
         full_of(shape, 1, dtype)
     }
 
-    /// One value everywhere; Rust's unsuffixed floats become f32, integers i64.
+    /// One value everywhere, in its Rust type; f64 and i32, which numbers without a suffix have,
+    /// become f32 and i64. [`ops::full_of`](super::full_of) asks for another dtype.
     #[track_caller]
-    pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Self {
+    pub fn full(shape: impl IntoDims, value: impl Number) -> Self {
         full(shape, value)
     }
 

@@ -1,7 +1,10 @@
 //! `full`: one value everywhere.
 
 use super::{Batching, Derivative, Lowering, OpDef, Sample};
-use crate::tensor::{Array, Attr, Attrs, DType, IntoDims, Literal, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::error::OrRaise;
+use crate::tensor::{
+    Array, Attr, Attrs, DType, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
+};
 use smallvec::smallvec;
 
 /// The zero-dimensional literal of attribute 0, at every place of the shape of attribute 1.
@@ -26,16 +29,20 @@ fn value(attrs: &Attrs) -> Scalar {
     attrs.literal(0).splat().expect("a zero-dimensional literal has one value")
 }
 
-/// `value` at every place of `shape`; Rust's unsuffixed floats become f32, integers i64.
+/// `value` at every place of `shape`, in its Rust type; f64 and i32, which numbers without a suffix
+/// have, become f32 and i64.
+///
+/// # Panics
+/// Raises [`Code::DType`](crate::Code::DType) for an f64 beyond the range of f32.
 ///
 /// ```
 /// use ms_core::ops;
 /// assert_eq!(ops::full([2], 0.5).to_vec::<f32>(), [0.5, 0.5]);
 /// ```
 #[track_caller]
-pub fn full(shape: impl IntoDims, value: impl Into<Scalar>) -> Tensor {
-    let value = value.into();
-    full_of(shape, value, value.default_dtype())
+pub fn full(shape: impl IntoDims, value: impl Number) -> Tensor {
+    let (value, dtype) = own_scalar(value).map_err(|it| it.with_op("full")).or_raise();
+    full_of(shape, value, dtype)
 }
 
 /// `value`, converted to `dtype`, at every place of `shape`.

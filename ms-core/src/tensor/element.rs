@@ -1,6 +1,7 @@
 //! Rust types that are elements, and host scalars.
 
 use super::dtype::{DType, Kind};
+use crate::error::{Code, Error, Result};
 use half::{bf16, f16};
 use std::cmp::Ordering;
 use std::fmt;
@@ -141,6 +142,65 @@ impl Scalar {
             (0..1i128 << bits).contains(&value)
         }
     }
+}
+
+/// A number that makes a tensor by itself.
+///
+/// The Rust type is the dtype, but for the two types that numbers without a suffix have: f64 makes
+/// f32, and i32 makes i64. So do the types that are no dtypes, `usize` and [`Scalar`]. `Tensor::from`
+/// keeps f64 and i32, too.
+pub trait Number: Into<Scalar> {
+    /// The dtype of the tensor.
+    fn own_dtype(&self) -> DType;
+}
+
+/// The dtype in which the elements of a Rust type make tensors by themselves; see [`Number`].
+pub(super) const fn own_dtype(of: DType) -> DType {
+    match of {
+        DType::F64 => DType::F32,
+        DType::I32 => DType::I64,
+        other => other,
+    }
+}
+
+impl<T: Element + Into<Scalar>> Number for T {
+    fn own_dtype(&self) -> DType {
+        own_dtype(T::DTYPE)
+    }
+}
+
+impl Number for usize {
+    fn own_dtype(&self) -> DType {
+        DType::I64
+    }
+}
+
+impl Number for Scalar {
+    fn own_dtype(&self) -> DType {
+        self.default_dtype()
+    }
+}
+
+/// A number as an element of the dtype that it has by itself.
+///
+/// # Errors
+/// [`Code::DType`] for a finite one that would be infinite there, or an integer that is outside its
+/// range.
+pub(crate) fn own_scalar(number: impl Number) -> Result<(Scalar, DType)> {
+    let dtype = number.own_dtype();
+    let scalar = number.into();
+    held_by_itself(scalar, dtype).map(|()| (scalar, dtype))
+}
+
+/// [`own_scalar`] of a number whose dtype is known.
+pub(super) fn held_by_itself(scalar: Scalar, dtype: DType) -> Result<()> {
+    let overflows =
+        || scalar.as_f64().is_finite() && !Scalar::from_bits(scalar.to_bits(dtype), dtype).as_f64().is_finite();
+    if scalar.is_within(dtype) && !(scalar.kind() == Kind::Float && overflows()) {
+        return Ok(());
+    }
+    let message = format!("the number {scalar} is outside the range of {dtype}");
+    Err(Error::new(Code::DType, message).help("`Tensor::from` keeps the Rust type, as does `tensor![..; f64]`"))
 }
 
 impl fmt::Display for Scalar {

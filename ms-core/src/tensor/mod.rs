@@ -30,13 +30,14 @@ pub use dispatch::{
     dispatch_mode, dispatcher, eager, lost, refused, with_dispatcher,
 };
 pub use dtype::{DType, Kind, promote};
-pub use element::{Element, Scalar};
+pub(crate) use element::own_scalar;
+pub use element::{Element, Number, Scalar};
 pub use escape::{LiveTrace, close_scope, escaped, left_behind, open_scope, outside_scopes};
 pub use half::{bf16, f16};
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_sizes, count};
 pub use literal::Literal;
-pub use nested::Nested;
+pub use nested::{Nested, Suffixes};
 pub use op::{Attr, Attrs, Op, OpInfo};
 pub use parameter::{Created, Gathered, Parameter, Role, SlotId, apart, with_created};
 pub use storage::Storage;

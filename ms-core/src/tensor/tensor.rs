@@ -4,7 +4,7 @@ use super::array::Array;
 use super::dim::{Dim, Dims};
 use super::dispatch::{current_dispatcher, eager};
 use super::dtype::DType;
-use super::element::{Element, Scalar};
+use super::element::{Element, Number, own_scalar};
 use super::escape::{escaped, scope, scoped};
 use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
@@ -160,10 +160,21 @@ impl Tensor {
         Self::try_from_slice(shape, data).or_raise()
     }
 
-    /// A zero-dimensional tensor; Rust's unsuffixed floats become f32.
-    pub fn scalar(value: impl Into<Scalar>) -> Self {
-        let value = value.into();
-        Self::from_array(Array::full(&[], value, value.default_dtype()))
+    /// A zero-dimensional tensor of the number's Rust type; f64 and i32, which numbers without a
+    /// suffix have, make f32 and i64. `Tensor::from` keeps these, too.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`] for an f64 beyond the range of f32.
+    ///
+    /// ```
+    /// use ms_core::{DType, Tensor};
+    /// assert_eq!([Tensor::scalar(0.5), Tensor::scalar(7), Tensor::scalar(7u8)].map(|it| it.dtype()), [DType::F32, DType::I64, DType::U8]);
+    /// assert_eq!(Tensor::from(0.1).item::<f64>(), 0.1);
+    /// ```
+    #[track_caller]
+    pub fn scalar<N: Number>(value: N) -> Self {
+        let (value, dtype) = own_scalar(value).map_err(|it| it.with_op("scalar")).or_raise();
+        Self::from_array(Array::full(&[], value, dtype))
     }
 
     /// The element type.
