@@ -34,6 +34,7 @@ fn read(path: &Path) -> String {
 fn modules_import_only_what_stands_before_them() {
     let order = [
         "error",
+        "environment",
         "stored",
         "tensor",
         "ir",

@@ -122,6 +122,81 @@ fn child_of_settings() {
     println!("calls {}", told("expand").calls);
 }
 
+/// Uses the library, and tells what is refused.
+#[test]
+fn child_of_any() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let told = |what: &str, refused: ms::Result<()>| match refused {
+        Ok(()) => println!("{what} runs"),
+        Err(error) => println!("{what} is refused with {}\n{error}", error.code()),
+    };
+    for again in ["", " again"] {
+        told(&format!("an op{again}"), ms::catch(|| drop((Tensor::ones([2]) + 1.0).to_vec::<f32>())));
+        told(&format!("a call{again}"), ms::catch(|| drop(seen(&Tensor::scalar(0.5)))));
+        told(&format!("the context{again}"), ms::catch(|| drop(ms::context())));
+    }
+}
+
+/// What a variable may be is taken; with anything else nothing runs, and the error names the variable,
+/// the value and what is allowed.
+#[test]
+fn variables_are_what_is_allowed_or_refused() {
+    let run = |name: &str, variables: &[(&str, &str)]| {
+        let program = std::env::current_exe().expect("a test has a path");
+        let mut command = Command::new(program);
+        command.args(["--exact", name, "--nocapture"]).env(CHILD, "1").envs(variables.iter().copied());
+        let output = command.output().expect("a test runs");
+        assert!(output.status.success(), "{variables:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let uses = ["an op", "a call", "the context", "an op again", "a call again", "the context again"];
+    let refused: [(&str, &str, &str); 12] = [
+        ("MS_JIT", "maybe", "0, false, no or off"),
+        ("MS_NUM_THREADS", "abc", "a number from 1 to 256"),
+        ("MS_NUM_THREADS", "0", "a number from 1 to 256"),
+        ("MS_CPU_ISA", "sse2", "interp"),
+        ("MS_COMPILER_CACHE_ENABLE", "2", "1, true, yes or on"),
+        ("MS_COMPILER_CACHE_MAX_SIZE", "much", "500M"),
+        ("MS_CACHE_VERIFY", "y", "1, true, yes or on"),
+        ("MS_DEV_SHARE_GRAPHS", "x", "0, false, no or off"),
+        ("MS_DEV_SIDE_EFFECT_LOAD_ELIM", "9", "from 0 to 3"),
+        ("MS_DEV_SAVE_GRAPHS", "4", "from 0 to 3"),
+        ("MS_DEV_SAVE_GRAPHS", "true", "from 0 to 3"),
+        ("MS_DEV_DUMP_IR_PASSES", "cse,dec", "dce"),
+    ];
+    for (name, value, allowed) in refused {
+        let printed = run("child_of_any", &[(name, value)]);
+        for it in uses {
+            assert!(printed.contains(&format!("{it} is refused with MS151")), "{name}={value}: {it}\n{printed}");
+        }
+        for it in [name, &format!("`{value}`"), allowed] {
+            assert!(printed.contains(it), "{name}={value}: {it} is not in\n{printed}");
+        }
+    }
+    let both = run("child_of_any", &[("MS_JIT", "2"), ("MS_NUM_THREADS", "-1")]);
+    assert!(both.contains("2 environment variables") && both.contains("is `2`") && both.contains("is `-1`"), "{both}");
+    let taken: [(&str, &str); 8] = [
+        ("MS_JIT", ""),
+        ("MS_NUM_THREADS", " 3 "),
+        ("MS_CPU_ISA", "interp"),
+        ("MS_COMPILER_CACHE_ENABLE", "No"),
+        ("MS_COMPILER_CACHE_MAX_SIZE", "10g"),
+        ("MS_CACHE_VERIFY", "off"),
+        ("MS_DEV_SAVE_GRAPHS", "0"),
+        ("MS_DEV_DUMP_IR_PASSES", "cse, dce,"),
+    ];
+    for variable in taken {
+        let printed = run("child_of_any", &[variable]);
+        uses.iter().for_each(|it| assert!(printed.contains(&format!("{it} runs")), "{variable:?}: {it}\n{printed}"));
+    }
+    for (word, ran) in [("false", "ran 6"), ("OFF", "ran 6"), ("no", "ran 6"), ("true", "ran 4"), ("on", "ran 4")] {
+        let printed = run("child", &[("MS_JIT", word)]);
+        assert!(printed.contains(ran), "MS_JIT={word}: {ran} is not in\n{printed}");
+    }
+}
+
 /// `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, `MS_DEV_SHARE_GRAPHS` and those of saved graphs, as a process sees
 /// them.
 #[test]

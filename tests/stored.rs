@@ -124,7 +124,7 @@ fn changed_bytes_are_values_or_nothing() {
     fs::remove_dir_all(&path).expect("the directory is ours");
     assert!(all.len() >= 9, "{} entries", all.len());
     assert!(all.iter().all(|it| is_value(it)), "what was written is read");
-    if std::env::var_os("MS_BLESS").is_some() {
+    if std::env::var_os("MS_BLESS").is_some_and(|it| it == "1") {
         fs::create_dir_all(corpus()).expect("a writable folder");
         for (at, seed) in all.iter().enumerate() {
             fs::write(corpus().join(format!("{at:02}")), seed).expect("a writable folder");
@@ -138,7 +138,7 @@ fn changed_bytes_are_values_or_nothing() {
             is_value(&bytes[..len]);
         }
     }
-    let executions = std::env::var("MS_FUZZ").ok().and_then(|it| it.parse().ok()).unwrap_or(20_000u64);
+    let executions = std::env::var("MS_FUZZ").map_or(20_000u64, |it| it.parse().expect("MS_FUZZ is a number"));
     let mut mutator = Mutator::new(1);
     let values = (0..executions).filter(|_| is_value(&mutator.mutate(&all))).count();
     println!("{values} of {executions} are values");

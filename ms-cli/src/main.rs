@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         .arg_required_else_help(true)
         .subcommand(cache::command());
     let result = match program.get_matches().subcommand() {
-        Some(("cache", matches)) => cache::run(matches),
+        Some(("cache", matches)) => ms::catch(|| cache::run(matches)).flatten(),
         _ => unreachable!("a subcommand is required, and there is no other"),
     };
     match result {

@@ -90,6 +90,8 @@ pub enum Code {
     NoOverload = 145,
     /// The compile cache cannot be used; a warning, and an error of the command line only.
     Cache = 150,
+    /// An environment variable is set to what is not allowed.
+    Environment = 151,
 }
 
 impl fmt::Display for Code {

@@ -3,6 +3,7 @@
 //!
 //! Modules stand in the order below, and each imports only what stands before it.
 
+pub mod environment;
 pub mod error;
 pub mod stored;
 pub mod tensor;

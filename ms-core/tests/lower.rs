@@ -20,7 +20,7 @@ fn kernels(plan: &Plan) -> usize {
 #[test]
 fn snapshots() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lower");
-    let bless = std::env::var_os("MS_BLESS").is_some();
+    let bless = std::env::var_os("MS_BLESS").is_some_and(|it| it == "1");
     let mut stale = Vec::new();
     for entry in std::fs::read_dir(&folder).expect("the folder of cases is part of the crate") {
         let path = entry.expect("the folder can be read").path();

@@ -62,7 +62,7 @@ fn expansions_match_their_snapshots() {
         assert!(diags.into_errors().is_none(), "{} is refused", source.display());
         let got = print::pretty(&tokens);
         let snapshot = source.with_extension("expanded.rs");
-        if std::env::var_os("MS_BLESS").is_some() {
+        if std::env::var_os("MS_BLESS").is_some_and(|it| it == "1") {
             fs::write(&snapshot, got).expect("snapshots can be written");
         } else if fs::read_to_string(&snapshot).ok().as_deref() != Some(&got) {
             changed.push(format!("{}:\n{got}", snapshot.display()));

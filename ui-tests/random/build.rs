@@ -10,7 +10,7 @@ use std::{env, fs};
 /// A number from the environment, which makes the programs anew when it changes.
 fn setting(name: &str, default: u64) -> u64 {
     println!("cargo::rerun-if-env-changed={name}");
-    env::var(name).ok().and_then(|it| it.parse().ok()).unwrap_or(default)
+    env::var(name).map_or(default, |it| it.parse().unwrap_or_else(|_| panic!("{name} is a number, not `{it}`")))
 }
 
 fn main() {

@@ -5,6 +5,8 @@ use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::parallel::Parallel;
 use crate::{artifact, codegen, library, product};
+use ms_core::environment::Variable;
+use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
 use ms_core::ir::Kernel;
@@ -17,6 +19,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Kernels that are kept ready at most. A full table starts anew; who holds a kernel keeps it.
 const MAX_KERNELS: usize = 4096;
+
+environment_variables! {
+    static CPU_ISA: Variable<Isa> = Variable::new(
+        "MS_CPU_ISA",
+        |it| Isa::from_name(it.to_str()?).filter(|it| it.is_supported()),
+        || {
+            let names: Vec<&str> = Isa::ALL.iter().filter(|it| it.is_supported()).map(|it| it.name()).collect();
+            format!("what this machine runs: {}", names.join(" or "))
+        },
+    );
+}
 
 /// Runs plans on the processor: kernels as generated code or interpreted, products through the
 /// `gemm` crates.
@@ -53,21 +66,12 @@ impl Ready {
 
 impl CpuBackend {
     /// The backend for the instruction set that the environment variable `MS_CPU_ISA` names
-    /// (`avx512`, `avx2` or `interp`), or for the best of this machine. A name that is unknown or
-    /// not supported here is reported on standard error and ignored.
+    /// (`avx512`, `avx2` or `interp`), or for the best of this machine.
+    ///
+    /// # Panics
+    /// Raises [`Code::Environment`] when the name is unknown, or is of what this machine does not run.
     pub fn new() -> Self {
-        let asked = std::env::var("MS_CPU_ISA").ok().filter(|it| !it.is_empty());
-        let backend = asked.as_deref().map(|name| match Isa::from_name(name) {
-            Some(isa) => Self::with_isa(isa),
-            None => Err(Error::new(Code::Argument, format!("there is no instruction set `{name}`"))
-                .help("MS_CPU_ISA is avx512, avx2 or interp")),
-        });
-        match backend {
-            Some(Ok(backend)) => return backend,
-            Some(Err(error)) => eprintln!("{error}"),
-            None => {}
-        }
-        Self::of(Isa::detect())
+        Self::of(CPU_ISA.value().unwrap_or_else(Isa::detect))
     }
 
     /// The backend for one instruction set.

@@ -26,9 +26,12 @@ impl Isa {
         *BEST.get_or_init(best)
     }
 
+    /// All of them, the best one first.
+    pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Interp];
+
     /// The one of a name: `avx512`, `avx2`, `interp`.
     pub fn from_name(name: &str) -> Option<Self> {
-        [Self::Avx512, Self::Avx2, Self::Interp].into_iter().find(|it| it.name() == name)
+        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 
     /// The name.

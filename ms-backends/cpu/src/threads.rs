@@ -5,6 +5,8 @@
 //! unless it holds a chunk. Starting a region costs well under a microsecond while the workers
 //! are awake, which no work-stealing pool gives.
 
+use ms_core::environment::{Variable, number};
+use ms_core::environment_variables;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -30,14 +32,24 @@ thread_local! {
     static SERIAL: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Threads of a pool at most.
+const MAX_THREADS: usize = 256;
+
+environment_variables! {
+    static NUM_THREADS: Variable<usize> = Variable::new(
+        "MS_NUM_THREADS",
+        |it| number(it).filter(|it| (1..=MAX_THREADS).contains(it)),
+        || format!("a number from 1 to {MAX_THREADS}"),
+    );
+}
+
 /// Threads of this process's pool, the caller's included: `MS_NUM_THREADS`, or what the machine
 /// has.
 pub fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
-        let asked = std::env::var("MS_NUM_THREADS").ok().and_then(|it| it.trim().parse().ok());
-        let machine = || std::thread::available_parallelism().map_or(1, |it| it.get());
-        asked.filter(|&it| it > 0).unwrap_or_else(machine).min(256)
+        let machine = || std::thread::available_parallelism().map_or(1, |it| it.get()).min(MAX_THREADS);
+        NUM_THREADS.value().unwrap_or_else(machine)
     })
 }
 

@@ -1,6 +1,7 @@
 //! What a backend is.
 
-use crate::error::Result;
+use crate::environment;
+use crate::error::{OrRaise, Result};
 use crate::ir::Kernel;
 use crate::lower::Plan;
 use crate::tensor::{Array, Attrs, Op};
@@ -138,7 +139,15 @@ pub struct BackendEntry(pub fn() -> Arc<dyn Backend>);
 inventory::collect!(BackendEntry);
 
 /// The backend of this process: the first one submitted; nothing where none is linked.
+///
+/// # Panics
+/// Raises [`Code::Environment`](crate::Code::Environment) when an environment variable is set to what is not
+/// allowed.
 pub fn backend() -> Option<&'static Arc<dyn Backend>> {
     static BACKEND: OnceLock<Option<Arc<dyn Backend>>> = OnceLock::new();
-    BACKEND.get_or_init(|| inventory::iter::<BackendEntry>.into_iter().next().map(|entry| (entry.0)())).as_ref()
+    let make = || {
+        environment::check().or_raise();
+        inventory::iter::<BackendEntry>.into_iter().next().map(|entry| (entry.0)())
+    };
+    BACKEND.get_or_init(make).as_ref()
 }

@@ -1,7 +1,11 @@
 //! How code runs: settings of the process, overridden per thread.
 
 use crate::effects::Level;
+use crate::environment::{Variable, number};
+use crate::environment_variables;
+use crate::optimize::{PASSES, pass_by_name};
 use std::cell::{Cell, RefCell};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{OnceLock, PoisonError, RwLock};
@@ -65,30 +69,54 @@ pub struct Context {
     pub compile_cache_path: Option<PathBuf>,
 }
 
+environment_variables! {
+    static JIT: Variable<bool> = Variable::switch("MS_JIT");
+    static SHARE_GRAPHS: Variable<bool> = Variable::switch("MS_DEV_SHARE_GRAPHS");
+    static LOAD_ELIM: Variable<Level> = Variable::new(
+        "MS_DEV_SIDE_EFFECT_LOAD_ELIM",
+        |it| Level::from_number(number(it)?),
+        || "a level from 0 to 3".to_owned(),
+    );
+    static SAVE_GRAPHS: Variable<u8> = Variable::new(
+        "MS_DEV_SAVE_GRAPHS",
+        |it| number(it).filter(|it| *it <= MAX_SAVE_GRAPHS),
+        || format!("a level from 0 to {MAX_SAVE_GRAPHS}"),
+    );
+    static SAVE_GRAPHS_PATH: Variable<PathBuf> = Variable::path("MS_DEV_SAVE_GRAPHS_PATH");
+    static SAVE_GRAPHS_PASSES: Variable<Vec<String>> = Variable::new("MS_DEV_DUMP_IR_PASSES", passes, || {
+        let names: Vec<&str> = PASSES.iter().map(|it| it.name()).collect();
+        format!("passes with commas between: {}", names.join(", "))
+    });
+    static ENABLE_COMPILE_CACHE: Variable<bool> = Variable::switch("MS_COMPILER_CACHE_ENABLE");
+    static COMPILE_CACHE_PATH: Variable<PathBuf> = Variable::path("MS_COMPILER_CACHE_PATH");
+}
+
+/// The level at which most is saved of graphs.
+const MAX_SAVE_GRAPHS: u8 = 3;
+
+/// Names of passes, with commas between.
+fn passes(text: &OsStr) -> Option<Vec<String>> {
+    let names = text.to_str()?.split(',').map(str::trim).filter(|it| !it.is_empty());
+    names.map(|it| pass_by_name(it).map(|_| it.to_owned())).collect()
+}
+
 impl Default for Context {
+    /// What the environment says.
+    ///
+    /// # Panics
+    /// Raises [`Code::Environment`](crate::Code::Environment) when a variable is set to what is not allowed.
     fn default() -> Self {
-        let jit = std::env::var_os("MS_JIT").is_none_or(|it| it != "0");
-        let var = |name| std::env::var(name).ok().filter(|it| !it.is_empty());
-        let passes = var("MS_DEV_DUMP_IR_PASSES").unwrap_or_default();
         Self {
             mode: Mode::default(),
             precision: Precision::default(),
-            jit,
-            share_graphs: var("MS_DEV_SHARE_GRAPHS").is_none_or(|it| it != "0"),
-            load_elim: var("MS_DEV_SIDE_EFFECT_LOAD_ELIM")
-                .and_then(|it| it.parse().ok())
-                .and_then(Level::from_number)
-                .unwrap_or_default(),
-            save_graphs: var("MS_DEV_SAVE_GRAPHS").and_then(|it| it.parse().ok()).unwrap_or(0),
-            save_graphs_path: var("MS_DEV_SAVE_GRAPHS_PATH").map(PathBuf::from),
-            save_graphs_passes: passes
-                .split(',')
-                .map(str::trim)
-                .filter(|it| !it.is_empty())
-                .map(str::to_owned)
-                .collect(),
-            enable_compile_cache: var("MS_COMPILER_CACHE_ENABLE").is_some_and(|it| it == "1"),
-            compile_cache_path: std::env::var_os("MS_COMPILER_CACHE_PATH").map(PathBuf::from),
+            jit: JIT.value().unwrap_or(true),
+            share_graphs: SHARE_GRAPHS.value().unwrap_or(true),
+            load_elim: LOAD_ELIM.value().unwrap_or_default(),
+            save_graphs: SAVE_GRAPHS.value().unwrap_or(0),
+            save_graphs_path: SAVE_GRAPHS_PATH.value(),
+            save_graphs_passes: SAVE_GRAPHS_PASSES.value().unwrap_or_default(),
+            enable_compile_cache: ENABLE_COMPILE_CACHE.value().unwrap_or(false),
+            compile_cache_path: COMPILE_CACHE_PATH.value(),
         }
     }
 }

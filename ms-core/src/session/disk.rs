@@ -3,6 +3,8 @@
 //! Whatever goes wrong costs a warning and a compilation, never a result.
 
 use super::context;
+use crate::environment::Variable;
+use crate::environment_variables;
 use crate::error::{Code, Error};
 use crate::stored::{Stored, read_all};
 use ms_cache::{Contents, Key, Mapped, Miss, Options, Secret, Store};
@@ -13,39 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The settings that only the environment has.
-struct Environment {
-    max_bytes: Option<u64>,
-    verify: bool,
-    key_file: Option<PathBuf>,
-}
-
-impl Environment {
-    fn get() -> &'static Self {
-        static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
-        ENVIRONMENT.get_or_init(|| {
-            let set = |name: &str| env::var_os(name).filter(|it| !it.is_empty());
-            let max_bytes = set("MS_COMPILER_CACHE_MAX_SIZE").and_then(|text| {
-                let bytes = text.to_str().and_then(parse_size);
-                if bytes.is_none() {
-                    warn(&format!("MS_COMPILER_CACHE_MAX_SIZE is a size such as 500M or 2G, not {text:?}"));
-                }
-                bytes
-            });
-            Self {
-                max_bytes,
-                verify: env::var_os("MS_CACHE_VERIFY").is_some_and(|it| it == "1"),
-                key_file: set("MS_COMPILER_CACHE_KEY").map(PathBuf::from),
-            }
-        })
-    }
-
-    fn options(&self) -> ms_cache::Result<Options> {
-        let mut options = Options::default();
-        options.max_bytes = self.max_bytes.unwrap_or(options.max_bytes);
-        options.secret = self.key_file.as_deref().map(Secret::read).transpose()?;
-        Ok(options)
-    }
+environment_variables! {
+    static MAX_SIZE: Variable<u64> = Variable::new(
+        "MS_COMPILER_CACHE_MAX_SIZE",
+        |it| parse_size(it.to_str()?),
+        || "a size such as 500M or 2G".to_owned(),
+    );
+    static VERIFY: Variable<bool> = Variable::switch("MS_CACHE_VERIFY");
+    static KEY: Variable<PathBuf> = Variable::path("MS_COMPILER_CACHE_KEY");
 }
 
 /// A number of bytes, with `K`, `M`, `G` or `T` for powers of 1024.
@@ -72,12 +49,16 @@ fn warn(message: &str) {
 /// # Errors
 /// A key file that cannot be read or trusted.
 pub fn cache_options() -> ms_cache::Result<Options> {
-    Environment::get().options()
+    let mut options = Options::default();
+    options.max_bytes = MAX_SIZE.value().unwrap_or(options.max_bytes);
+    options.secret = KEY.value().as_deref().map(Secret::read).transpose()?;
+    Ok(options)
 }
 
 /// Whether every entry is compared with a fresh compilation before it is used.
 pub(super) fn verifies() -> bool {
-    Environment::get().verify
+    static VERIFIES: OnceLock<bool> = OnceLock::new();
+    *VERIFIES.get_or_init(|| VERIFY.value().unwrap_or(false))
 }
 
 /// Where the compile cache is that the settings name, whether it is used or not; nothing where
@@ -148,7 +129,7 @@ impl Disk {
             warn("no place is known for it; set MS_COMPILER_CACHE_PATH");
             return None;
         }
-        let store = match Environment::get().options().and_then(|options| Store::open(path, &options)) {
+        let store = match cache_options().and_then(|options| Store::open(path, &options)) {
             Ok(store) => store,
             Err(error) => {
                 warn(&error.to_string());

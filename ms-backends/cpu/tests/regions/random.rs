@@ -256,7 +256,7 @@ impl<'r> Builder<'r> {
 
 #[test]
 fn random_graphs() {
-    let count = std::env::var("MS_RANDOM_GRAPHS").ok().and_then(|it| it.parse().ok()).unwrap_or(40);
+    let count = std::env::var("MS_RANDOM_GRAPHS").map_or(40, |it| it.parse().expect("MS_RANDOM_GRAPHS is a number"));
     for seed in 0..count {
         let mut random = Random(seed);
         let [number, vector, boolean, integer] = types();
