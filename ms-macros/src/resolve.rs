@@ -3,6 +3,7 @@
 //! Host code is left as it stands wherever that can be seen from the text, so that it keeps
 //! Rust's own rules, inference of operands among them. What cannot be seen is decided by types.
 
+use crate::refers::{self, Refers};
 use crate::types::{is_host_type, known_type, names_object};
 use proc_macro2::Ident;
 use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, Pat, Type};
@@ -29,6 +30,8 @@ pub enum Mutability {
     Variable,
     /// What it refers to can: a `&mut`.
     Reference,
+    /// What it leads to can, as far as its name says: it may be a guard.
+    Guard,
 }
 
 /// A local name.
@@ -37,6 +40,7 @@ struct Name {
     name: String,
     known: Known,
     mutability: Mutability,
+    refers: Refers,
     deferred: bool,
     /// It is a shared reference for certain.
     shared: bool,
@@ -64,13 +68,19 @@ impl Scopes {
 
     /// Declares the names that `pat` binds; written types say more than `known`.
     pub fn declare(&mut self, pat: &Pat, known: Known) {
-        self.bind(pat, known, false);
+        self.bind(pat, known, &Refers::Unknown);
+    }
+
+    /// Declares the names of a pattern that is matched against `subject`.
+    pub fn declare_matched(&mut self, pat: &Pat, known: Known, subject: &Refers) {
+        self.bind(pat, known, subject);
     }
 
     /// Declares the names of a `let` or a loop whose value is `init`.
     pub fn declare_as(&mut self, pat: &Pat, init: Option<&Expr>) {
         let known = init.map_or(Known::Nothing, |it| self.known(it));
-        self.bind(pat, known, init.is_some_and(is_mutable_reference));
+        let subject = init.map_or(Refers::Unknown, |it| refers::of_expr(it, self));
+        self.bind(pat, known, &subject);
         if matches!((pat, init), (Pat::Ident(_), Some(Expr::Reference(it))) if it.mutability.is_none()) {
             self.share();
         }
@@ -85,7 +95,8 @@ impl Scopes {
     pub fn declare_items(&mut self, pat: &Pat, items: &Expr) {
         // What the rows of a tensor are, their types say.
         let known = Some(self.known(items)).filter(|it| *it != Known::Tensor).unwrap_or(Known::Nothing);
-        self.bind(pat, known, is_mutable_reference(items));
+        let item = refers::of_expr(items, self).items();
+        self.bind(pat, known, &item);
     }
 
     /// Declares a name that is no pattern.
@@ -94,6 +105,7 @@ impl Scopes {
             name: name.to_owned(),
             known: Known::Nothing,
             mutability,
+            refers: if mutability == Mutability::Reference { Refers::mutable() } else { Refers::Unknown },
             deferred: false,
             shared: false,
         });
@@ -106,37 +118,41 @@ impl Scopes {
         }
     }
 
-    fn bind(&mut self, pat: &Pat, known: Known, refers: bool) {
+    fn bind(&mut self, pat: &Pat, known: Known, subject: &Refers) {
         match pat {
             Pat::Ident(it) => {
-                let mutability = match (&it.by_ref, &it.mutability) {
-                    (Some(_), Some(_)) => Mutability::Reference,
-                    _ if refers => Mutability::Reference,
-                    (None, Some(_)) => Mutability::Variable,
+                let refers = match (&it.by_ref, &it.mutability) {
+                    (Some(_), Some(_)) => Refers::Mutable(Box::new(subject.clone())),
+                    (Some(_), None) => Refers::Unknown,
+                    _ => subject.clone(),
+                };
+                let mutability = match (&refers, &it.mutability) {
+                    (it, _) if it.is_mutable() => Mutability::Reference,
+                    (Refers::Guard, _) => Mutability::Guard,
+                    (_, Some(_)) if it.by_ref.is_none() => Mutability::Variable,
                     _ => Mutability::Fixed,
                 };
                 let name = it.ident.to_string();
-                self.names.push(Name { name, known, mutability, deferred: false, shared: false });
+                self.names.push(Name { name, known, mutability, refers, deferred: false, shared: false });
                 if let Some((_, inner)) = &it.subpat {
-                    self.bind(inner, known, refers);
+                    self.bind(inner, known, subject);
                 }
             }
             Pat::Type(it) => {
-                let refers = matches!(&*it.ty, Type::Reference(it) if it.mutability.is_some());
-                self.bind(&it.pat, known_type(&it.ty), refers);
-                if !refers && matches!((&*it.pat, &*it.ty), (Pat::Ident(_), Type::Reference(_))) {
+                let written = refers::of_type(&it.ty);
+                self.bind(&it.pat, known_type(&it.ty), written.as_ref().unwrap_or(subject));
+                let is_shared = |it: &Type| matches!(it, Type::Reference(it) if it.mutability.is_none());
+                if matches!(&*it.pat, Pat::Ident(_)) && is_shared(&it.ty) {
                     self.share();
                 }
             }
-            Pat::Guard(it) => self.bind(&it.pat, known, refers),
-            Pat::Paren(it) => self.bind(&it.pat, known, refers),
-            Pat::Reference(it) => self.bind(&it.pat, known, false),
-            Pat::Tuple(it) => it.elems.iter().for_each(|pat| self.bind(pat, known, refers)),
-            Pat::TupleStruct(it) => it.elems.iter().for_each(|pat| self.bind(pat, known, refers)),
-            Pat::Slice(it) => it.elems.iter().for_each(|pat| self.bind(pat, known, refers)),
-            Pat::Struct(it) => it.fields.iter().for_each(|field| self.bind(&field.pat, known, refers)),
-            Pat::Or(it) => it.cases.iter().for_each(|pat| self.bind(pat, known, refers)),
-            _ => {}
+            Pat::Guard(it) => self.bind(&it.pat, known, subject),
+            Pat::Paren(it) => self.bind(&it.pat, known, subject),
+            Pat::Or(it) => it.cases.iter().for_each(|pat| self.bind(pat, known, subject)),
+            _ => {
+                let parts = refers::parts(pat).into_iter().zip(subject.taken(pat));
+                parts.for_each(|(pat, part)| self.bind(pat, known, &part));
+            }
         }
     }
 
@@ -205,6 +221,11 @@ impl Scopes {
     /// Whether the local of this name is a shared reference for certain.
     pub fn is_shared(&self, name: &str) -> bool {
         self.find(name).is_some_and(|it| it.shared)
+    }
+
+    /// What the local of this name refers to.
+    pub fn refers(&self, name: &str) -> Refers {
+        self.find(name).map_or(Refers::Unknown, |it| it.refers.clone())
     }
 
     /// Whether what the local of this name stands for can change.
@@ -278,22 +299,6 @@ impl Scopes {
 fn is_copy(path: &syn::Path) -> bool {
     let mut names = path.segments.iter().rev().map(|it| &it.ident);
     names.next().is_some_and(|it| it == "copy") && names.next().is_some_and(|it| it == "__rt")
-}
-
-/// Whether the value is a `&mut`, as far as the text says.
-fn is_mutable_reference(expr: &Expr) -> bool {
-    match expr {
-        Expr::Reference(it) => it.mutability.is_some(),
-        Expr::Paren(it) => is_mutable_reference(&it.expr),
-        Expr::Try(it) => is_mutable_reference(&it.expr),
-        Expr::MethodCall(it) => {
-            let method = it.method.to_string();
-            method.ends_with("_mut")
-                || (["unwrap", "expect", "enumerate", "zip", "rev", "skip", "take", "next"].contains(&method.as_str())
-                    && is_mutable_reference(&it.receiver))
-        }
-        _ => false,
-    }
 }
 
 /// Whether the operator compares.

@@ -2,13 +2,13 @@
 
 use super::Rewriter;
 use super::branch::{Arm, Guard, Region, Use, tail};
+use super::changes;
 use super::context::flow_name;
 use super::jumps::diverges;
 use super::moves;
-use super::places::{self, Place};
+use super::places::Place;
 use crate::resolve::Mutability;
 use quote::ToTokens;
-use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprIf, Stmt, parse_quote, parse_quote_spanned};
 
@@ -61,12 +61,14 @@ impl Rewriter<'_> {
     /// the function, or with the loop around.
     pub fn mark_passing(&self, places: &mut [Place], used: &Use) {
         let is_over = |name: &str| {
+            if self.scopes.mutability(name) != Mutability::Variable || self.scopes.refers(name).leads_outward() {
+                return false;
+            }
             if matches!(used, Use::Result(_)) {
-                return self.scopes.mutability(name) != Mutability::Reference;
+                return true;
             }
             let Some(((_, rests), outer)) = self.context.loop_starts() else { return false };
             self.scopes.is_younger(name, outer.map_or(0, |it| it.0))
-                && self.scopes.mutability(name) != Mutability::Reference
                 && !self.rests[..rests].iter().any(|it| it.contains(name))
         };
         for place in places {
@@ -77,13 +79,14 @@ impl Rewriter<'_> {
     /// What runs unless the iteration or function around was left.
     pub fn guard(&mut self, mut rest: Block, used: &Use) -> Expr {
         let flow = self.context.innermost();
-        let mut places = places::changed(&self.scopes, |look| look.visit_block(&rest));
+        let tail = tail(&rest);
+        let mut places = changes::changed(&self.scopes, |look| look.visit_arm_block(&mut rest));
         // What is skipped by `continue` is seen by the next iteration.
         let ends = !self.context.continues(flow);
         if ends {
             self.mark_passing(&mut places, used);
         }
-        let (label, tail) = (self.label("rest"), tail(&rest));
+        let label = self.label("rest");
         let needed = self.needed(&rest.to_token_stream(), &places);
         moves::copy(&mut rest, needed, &self.scopes, self.rt);
         self.context.push_arm(label.clone());

@@ -1,9 +1,10 @@
 //! `if`: a region with two arms, where the type of the condition is to decide.
 
+use super::changes;
 use super::context::Way;
 use super::decide::has_let;
 use super::moves;
-use super::places::{self, Place};
+use super::places::Place;
 use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::{located, own, own_span, shown};
@@ -12,7 +13,6 @@ use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
 use syn::token::Brace;
-use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{BinOp, Block, Expr, ExprIf, Lifetime, Stmt, Type, parse_quote, parse_quote_spanned};
 
@@ -54,26 +54,22 @@ impl Rewriter<'_> {
         if self.scopes.is_settled_condition(&it.cond) {
             return Expr::If(self.native_if(it.clone(), used));
         }
-        let mut places = places::changed(&self.scopes, |look| {
-            look.visit_expr(&it.cond);
-            look.visit_block(&it.then_branch);
-            if let Some((_, other)) = &it.else_branch {
-                look.visit_expr(other);
-            }
-        });
-        self.mark_passing(&mut places, used);
-        let mut first = it.then_branch.clone();
+        let (mut cond, mut first) = ((*it.cond).clone(), it.then_branch.clone());
         let mut second = match &it.else_branch {
             Some((_, other)) => block(other),
             None => parse_quote!({}),
         };
         let tails = [&first, &second].map(tail);
+        let mut places = changes::changed(&self.scopes, |look| {
+            look.visit_branch(&mut cond, &mut first);
+            look.visit_arm_block(&mut second);
+        });
+        self.mark_passing(&mut places, used);
         let mut needed = self.needed(&first.to_token_stream(), &places);
         needed.extend(moves::mentioned([second.to_token_stream()].into_iter()));
         moves::copy(&mut first, needed, &self.scopes, self.rt);
         let needed = self.needed(&second.to_token_stream(), &places);
         moves::copy(&mut second, needed, &self.scopes, self.rt);
-        let mut cond = (*it.cond).clone();
         let labels = [self.label("arm"), self.label("arm")];
         self.context.push_arm(labels[0].clone());
         self.scoped(|this| {

@@ -14,7 +14,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Arm, Block, Expr, ExprMatch, Lit, Pat, PatIdent, RangeLimits, UnOp, parse_quote, parse_quote_spanned};
 
 /// Whether the arms are numbers, ranges of them and bools, and the last one takes the rest.
-fn is_choice(it: &ExprMatch) -> bool {
+pub fn is_choice(it: &ExprMatch) -> bool {
     let Some((last, arms)) = it.arms.split_last() else { return false };
     let parts = parts(&it.expr);
     let ends = takes_all(&last.pat, parts)

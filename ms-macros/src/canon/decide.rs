@@ -12,9 +12,9 @@ impl Rewriter<'_> {
         match cond {
             Expr::Let(it) => {
                 self.check_pattern(&it.pat, &it.expr);
-                let known = self.scopes.known(&it.expr);
+                let scrutinee = (*it.expr).clone();
                 self.visit_expr_mut(&mut it.expr);
-                self.scopes.declare(&it.pat, known);
+                self.scopes.declare_as(&it.pat, Some(&scrutinee));
             }
             Expr::Binary(it) if matches!(it.op, BinOp::And(_) | BinOp::Or(_)) => {
                 self.condition(&mut it.left);

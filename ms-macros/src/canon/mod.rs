@@ -5,6 +5,7 @@ mod assign;
 mod blocks;
 mod branch;
 mod call;
+mod changes;
 mod choose;
 mod compare;
 mod context;
@@ -21,6 +22,7 @@ mod state;
 use crate::args::is;
 use crate::diag::Diags;
 use crate::names::{own, own_span, shown};
+use crate::refers::{self, Refers};
 use crate::resolve::{Known, Mutability, Scopes, is_assignment, is_comparison};
 use branch::Use;
 use context::Context;
@@ -109,6 +111,8 @@ struct Rewriter<'a> {
     rounds: Vec<BTreeSet<String>>,
     /// How many labels there are: rustc warns of those that shadow others.
     labels: usize,
+    /// What the method calls the closure with that is visited next.
+    item: Refers,
 }
 
 impl<'a> Rewriter<'a> {
@@ -123,6 +127,7 @@ impl<'a> Rewriter<'a> {
             rests: Vec::new(),
             rounds: Vec::new(),
             labels: 0,
+            item: Refers::Unknown,
         }
     }
 
@@ -177,6 +182,9 @@ impl<'a> Rewriter<'a> {
 impl VisitMut for Rewriter<'_> {
     fn visit_expr_mut(&mut self, expr: &mut Expr) {
         let used = std::mem::replace(&mut self.used, Use::Value(None));
+        if !matches!(expr, Expr::Closure(_)) {
+            self.item = Refers::Unknown;
+        }
         match expr {
             Expr::If(it) => {
                 *expr = self.branch(&it.clone(), &used);
@@ -203,6 +211,16 @@ impl VisitMut for Rewriter<'_> {
             self.imports.insert("Invoke");
             visit_mut::visit_expr_call_mut(self, call);
             *expr = call::emit(call);
+            return;
+        }
+        if let Expr::MethodCall(it) = expr {
+            let item = refers::passed(it, &self.scopes);
+            self.visit_expr_mut(&mut it.receiver);
+            for argument in &mut it.args {
+                self.item = item.clone();
+                self.visit_expr_mut(argument);
+            }
+            self.item = Refers::Unknown;
             return;
         }
         if let Expr::Assign(it) = expr {
@@ -268,8 +286,9 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
+        let item = std::mem::take(&mut self.item);
         self.scoped(|it| {
-            closure.inputs.iter().for_each(|pat| it.scopes.declare(pat, Known::Nothing));
+            closure.inputs.iter().for_each(|pat| it.scopes.declare_matched(pat, Known::Nothing, &item));
             let result = match &closure.output {
                 ReturnType::Default => Some(parse_quote!(_)),
                 ReturnType::Type(_, ty) => Some(ty.clone()),
@@ -288,13 +307,13 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_expr_match_mut(&mut self, it: &mut ExprMatch) {
-        let known = self.scopes.known(&it.expr);
+        let (known, subject) = (self.scopes.known(&it.expr), refers::of_expr(&it.expr, &self.scopes));
         it.arms.iter().for_each(|arm| self.check_pattern(&arm.pat, &it.expr));
         let used = std::mem::replace(&mut self.used, Use::Value(None));
         self.visit_expr_mut(&mut it.expr);
         for arm in &mut it.arms {
             self.used = used.clone();
-            self.scoped(|this| this.arm(arm, known));
+            self.scoped(|this| this.arm(arm, known, &subject));
         }
     }
 
@@ -318,8 +337,8 @@ impl VisitMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    fn arm(&mut self, arm: &mut Arm, known: Known) {
-        self.scopes.declare(&arm.pat, known);
+    fn arm(&mut self, arm: &mut Arm, known: Known, subject: &Refers) {
+        self.scopes.declare_matched(&arm.pat, known, subject);
         let used = std::mem::replace(&mut self.used, Use::Value(None));
         if let Pat::Guard(it) = &mut arm.pat {
             self.condition(&mut it.guard);

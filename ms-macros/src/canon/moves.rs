@@ -2,6 +2,7 @@
 //! not know that only one of them runs; the region itself, which carries what changed; and what
 //! follows where the arm is left. The arm takes a copy.
 
+use super::changes;
 use crate::names::{own_span, respan};
 use crate::resolve::{Mutability, Scopes};
 use proc_macro2::{Ident, TokenStream, TokenTree};
@@ -15,7 +16,8 @@ use syn::{BinOp, Block, Expr, ExprClosure, FieldValue, Item, Macro, Stmt, parse_
 pub fn copy(block: &mut Block, needed: BTreeSet<String>, scopes: &Scopes, rt: &TokenStream) {
     let mut mentioned = needed;
     mentioned.retain(|name| {
-        scopes.is_local(name) && scopes.mutability(name) != Mutability::Reference && !scopes.is_shared(name)
+        let refers = matches!(scopes.mutability(name), Mutability::Reference | Mutability::Guard);
+        scopes.is_local(name) && !refers && !scopes.is_shared(name)
     });
     if mentioned.is_empty() {
         return;
@@ -120,7 +122,10 @@ impl VisitMut for Copies<'_> {
 
     fn visit_local_mut(&mut self, local: &mut syn::Local) {
         visit_mut::visit_local_mut(self, local);
-        if let Some(init) = &mut local.init {
+        // A pattern that binds by reference takes nothing.
+        if let Some(init) = &mut local.init
+            && !changes::binds_mutably(&local.pat)
+        {
             self.value(&mut init.expr);
         }
     }

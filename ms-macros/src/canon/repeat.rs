@@ -1,11 +1,12 @@
 //! `while`, `loop` and `for`: loops on tensors, and loops that are left by decisions on them.
 
 use super::branch::{Use, of_its_own};
+use super::changes;
 use super::context::flow_name;
 use super::decide::has_let;
 use super::jumps::{self, Jumps};
 use super::moves;
-use super::places::{self, Place};
+use super::places::Place;
 use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::{own, shown};
@@ -13,7 +14,6 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
 use syn::spanned::Spanned;
-use syn::visit::Visit;
 use syn::visit_mut::VisitMut;
 use syn::{BinOp, Block, Expr, Label, Lit, Stmt, parse_quote, parse_quote_spanned};
 
@@ -133,20 +133,27 @@ impl Rewriter<'_> {
         self.context.pop();
     }
 
-    fn region_loop(&mut self, user: Option<Label>, head: Head, body: Block, jumps: Option<Jumps>, used: &Use) -> Expr {
+    fn region_loop(
+        &mut self,
+        user: Option<Label>,
+        mut head: Head,
+        mut body: Block,
+        jumps: Option<Jumps>,
+        used: &Use,
+    ) -> Expr {
         let rt = self.rt;
-        let places = places::changed(&self.scopes, |look| match &head {
-            Head::While(cond, _) => look.visit_loop(Some(cond), None, &body),
-            Head::Loop => look.visit_loop(None, None, &body),
+        let places = changes::changed(&self.scopes, |look| match &mut head {
+            Head::While(cond, _) => look.visit_loop(Some(cond), None, &mut body),
+            Head::Loop => look.visit_loop(None, None, &mut body),
             Head::Chain(parts) => {
-                parts.iter().for_each(|it| look.visit_expr(it));
+                parts.iter_mut().for_each(|it| look.visit_expr_mut(it));
                 let bound = parts.iter().filter_map(|it| match it {
                     Expr::Let(it) => Some(&it.pat),
                     _ => None,
                 });
-                look.visit_loop(None, Some(&parse_quote!((#(#bound),*))), &body);
+                look.visit_loop(None, Some(&parse_quote!((#(#bound),*))), &mut body);
             }
-            Head::For { pat, .. } => look.visit_loop(None, Some(pat), &body),
+            Head::For { pat, .. } => look.visit_loop(None, Some(pat), &mut body),
         });
         let label = user.as_ref().map_or_else(|| self.label("repeat"), |it| it.name.clone());
         let region = own("repeat");
@@ -157,7 +164,7 @@ impl Rewriter<'_> {
             Head::Chain(parts) => parts[0].span(),
             Head::Loop => body.brace_token.span.open(),
         };
-        let (mut head, start) = (head, self.start());
+        let start = self.start();
         self.scopes.push();
         match &mut head {
             Head::For { pat, over } => {
@@ -177,7 +184,6 @@ impl Rewriter<'_> {
             let guarded = self.guard(body, &Use::Statement);
             quote!(#guarded)
         } else {
-            let mut body = body;
             self.used = Use::Statement;
             self.visit_block_mut(&mut body);
             of_its_own(&body).into_token_stream()

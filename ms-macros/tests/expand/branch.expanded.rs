@@ -93,7 +93,7 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                     let half: Tensor = {
                         let mut __region = ::ms::__rt::branch();
                         let mut __value = ::ms::__rt::held("the value");
-                        let mut __pair_left = ::ms::__rt::held("`pair.left`");
+                        let mut __pair = ::ms::__rt::held("`pair`");
                         #[allow(unreachable_code, unused_labels)]
                         let __result = 'join7: {
                             if __region
@@ -108,18 +108,18 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                                     __logic.end(__right)
                                 })
                             {
-                                __region.save(&mut __pair_left, &pair.left);
+                                __region.save(&mut __pair, &(*pair));
                                 __region.begin();
                                 let __arm: Tensor = {
                                     pair.left = x * 2.0;
-                                    combine(x.clone(), pair)
+                                    combine(x.clone(), &mut *pair)
                                 };
                                 let __arm = ::core::option::Option::Some(__arm);
                                 if __region.is_decided() {
                                     break 'join7 __arm;
                                 }
                                 __region.first(&mut __value, __arm);
-                                __region.carry(&mut __pair_left, &mut pair.left);
+                                __region.carry(&mut __pair, &mut (*pair));
                                 __region.turn();
                             }
                             let __arm: Tensor = {
@@ -158,9 +158,9 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                                 break 'join7 __arm;
                             }
                             __region.second(&mut __value, &__arm);
-                            __region.carry(&mut __pair_left, &mut pair.left);
+                            __region.carry(&mut __pair, &mut (*pair));
                             __region.join();
-                            __region.carry(&mut __pair_left, &mut pair.left);
+                            __region.carry(&mut __pair, &mut (*pair));
                             __region.value(__value, __arm)
                         };
                         ::ms::__rt::given(__result)

@@ -1,0 +1,167 @@
+#[track_caller]
+fn handed_on(y: &mut Tensor, x: &Tensor) {
+    static __FUNCTION: ::ms::__rt::JitFn = ::ms::__rt::JitFn::new(
+        "handed_on",
+        ::core::file!(),
+        ::core::line!(),
+        13670908079709649557u64,
+    );
+    let mut __call = __FUNCTION
+        .begin(
+            ::ms::__rt::type_key(&|| {}),
+            |__sink| {
+                __sink.argument("y");
+                ::ms::__rt::visit_mutable(&*y, __sink);
+                __sink.argument("x");
+                ::ms::__rt::Arg::visit(x, __sink);
+            },
+        );
+    if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
+        *y = __copy0;
+        return __result;
+    }
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(&*y));
+    let __arg1 = __call.enter(x);
+    let (__result, (__copy0,)) = __call
+        .finish(move || {
+            let __result = ::ms::__rt::body(|| -> () {
+                let y = &mut __copy0;
+                let x = &*__arg1;
+                {
+                    use ::ms::__rt::Compare as _;
+                    let t = (&mut *y, 1);
+                    {
+                        let mut __region = ::ms::__rt::branch();
+                        let mut __t_0 = ::ms::__rt::held("`t.0`");
+                        #[allow(unreachable_code)]
+                        'join4: {
+                            if __region.test(::ms::__rt::Subject(&x).gt(&1.0)) {
+                                __region.save(&mut __t_0, &(*t.0));
+                                __region.begin();
+                                {
+                                    put(&mut *t.0, x);
+                                }
+                                if __region.is_decided() {
+                                    break 'join4;
+                                }
+                                __region.carry(&mut __t_0, &mut (*t.0));
+                                __region.turn();
+                            }
+                            if __region.is_decided() {
+                                break 'join4;
+                            }
+                            __region.carry(&mut __t_0, &mut (*t.0));
+                            __region.join();
+                            __region.carry(&mut __t_0, &mut (*t.0));
+                        }
+                    }
+                    {
+                        let mut __region = ::ms::__rt::branch();
+                        let mut __value = ::ms::__rt::held("the value");
+                        let mut __y = ::ms::__rt::held("`y`");
+                        #[allow(unreachable_code, unused_labels)]
+                        let __result = 'join8: {
+                            if __region.test(::ms::__rt::Subject(&x).gt(&2.0)) {
+                                __region.save(&mut __y, &(*y));
+                                __region.begin();
+                                let __arm = {
+                                    apply({
+                                        let y = &mut *y;
+                                        move || put(&mut *y, x)
+                                    });
+                                };
+                                let __arm = ::core::option::Option::Some(__arm);
+                                if __region.is_decided() {
+                                    break 'join8 __arm;
+                                }
+                                __region.first(&mut __value, __arm);
+                                __region.carry(&mut __y, &mut (*y));
+                                __region.turn();
+                            }
+                            let __arm = {};
+                            let __arm = ::core::option::Option::Some(
+                                ::ms::__rt::alike(&__value, __arm),
+                            );
+                            if __region.is_decided() {
+                                break 'join8 __arm;
+                            }
+                            __region.second(&mut __value, &__arm);
+                            __region.carry(&mut __y, &mut (*y));
+                            __region.join();
+                            __region.carry(&mut __y, &mut (*y));
+                            __region.value(__value, __arm)
+                        };
+                        ::ms::__rt::given(__result)
+                    }
+                }
+            });
+            (__result, (__copy0,))
+        });
+    *y = __copy0;
+    __result
+}
+#[track_caller]
+fn items(all: &mut Vec<Tensor>, x: &Tensor) {
+    static __FUNCTION: ::ms::__rt::JitFn = ::ms::__rt::JitFn::new(
+        "items",
+        ::core::file!(),
+        ::core::line!(),
+        17460661283895607972u64,
+    );
+    let mut __call = __FUNCTION
+        .begin(
+            ::ms::__rt::type_key(&|| {}),
+            |__sink| {
+                __sink.argument("all");
+                ::ms::__rt::visit_mutable(&*all, __sink);
+                __sink.argument("x");
+                ::ms::__rt::Arg::visit(x, __sink);
+            },
+        );
+    if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
+        *all = __copy0;
+        return __result;
+    }
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(&*all));
+    let __arg1 = __call.enter(x);
+    let (__result, (__copy0,)) = __call
+        .finish(move || {
+            let __result = ::ms::__rt::body(|| -> () {
+                let all = &mut __copy0;
+                let x = &*__arg1;
+                {
+                    use ::ms::__rt::Compare as _;
+                    for (i, t) in all.iter_mut().enumerate() {
+                        {
+                            let mut __region = ::ms::__rt::branch();
+                            let mut __t = ::ms::__rt::held("`t`");
+                            #[allow(unreachable_code)]
+                            'join5: {
+                                if __region.test(::ms::__rt::Subject(&&*t).gt(&1.0)) {
+                                    __region.save(&mut __t, &(*t));
+                                    __region.begin();
+                                    {
+                                        put(&mut *t, &(x * i));
+                                    }
+                                    if __region.is_decided() {
+                                        break 'join5;
+                                    }
+                                    __region.carry(&mut __t, &mut (*t));
+                                    __region.turn();
+                                }
+                                if __region.is_decided() {
+                                    break 'join5;
+                                }
+                                __region.carry(&mut __t, &mut (*t));
+                                __region.join();
+                                __region.carry(&mut __t, &mut (*t));
+                            }
+                        }
+                    }
+                }
+            });
+            (__result, (__copy0,))
+        });
+    *all = __copy0;
+    __result
+}

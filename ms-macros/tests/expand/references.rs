@@ -1,0 +1,19 @@
+#[jit]
+fn handed_on(y: &mut Tensor, x: &Tensor) {
+    let t = (&mut *y, 1);
+    if x > 1.0 {
+        put(t.0, x);
+    }
+    if x > 2.0 {
+        apply(move || put(y, x));
+    }
+}
+
+#[jit]
+fn items(all: &mut Vec<Tensor>, x: &Tensor) {
+    for (i, t) in all.iter_mut().enumerate() {
+        if &*t > 1.0 {
+            put(t, &(x * i));
+        }
+    }
+}
