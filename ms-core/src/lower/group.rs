@@ -191,7 +191,8 @@ impl<'a> Grouper<'a> {
     fn place(&mut self, index: NodeIndex) {
         let flat = self.flat;
         let node = &flat.nodes[index];
-        let computes = matches!(node.kind, Kind::Region(_)) || node.outputs.is_empty();
+        // Library ops refuse operands by their values, whether or not there is a result.
+        let computes = matches!(node.kind, Kind::Region(_) | Kind::Library(_)) || node.outputs.is_empty();
         if !computes && node.outputs.iter().all(|&it| flat.numel(it) == 0) {
             return;
         }
