@@ -126,6 +126,20 @@ impl Nest {
             strides: loops.strides,
             operands: operands.len(),
         }
+        .settled()
+    }
+
+    /// The nest with no step of the loops around no elements, of which there may be any number.
+    #[inline]
+    fn settled(mut self) -> Self {
+        let parallel = self.par as usize + (self.lanes == Lanes::Parallel) as usize;
+        let (parallel, reduced) = self.extents.split_at_mut(parallel);
+        for loops in [parallel, reduced] {
+            if loops.contains(&0) {
+                loops.fill(0);
+            }
+        }
+        self
     }
 
     /// The nest of an iteration space whose operands walk as `walks` say. Loops do not merge
@@ -159,7 +173,8 @@ impl Nest {
             Lanes::Reduced => {
                 let extent = seq.extents.pop()?;
                 let total: usize = axes[run..].iter().map(|it| it.size).product();
-                if extent != total && !extent.is_multiple_of(virtual_lanes(reduced?)) {
+                // No elements have no order.
+                if total != 0 && extent != total && !extent.is_multiple_of(virtual_lanes(reduced?)) {
                     return None;
                 }
                 (extent, seq.strides.drain(seq.strides.len() - operands..).collect::<SmallVec<[i64; 16]>>())
@@ -174,7 +189,7 @@ impl Nest {
         extents.extend(seq.extents);
         strides.extend(lane_strides);
         strides.extend(seq.strides);
-        Some(Self { lanes, par: counts.0, seq: counts.1, extents, strides, operands })
+        Some(Self { lanes, par: counts.0, seq: counts.1, extents, strides, operands }.settled())
     }
 
     /// The byte strides of an operand, in the order of the extents.

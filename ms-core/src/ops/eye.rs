@@ -15,7 +15,7 @@ pub static EYE: OpDef = OpDef {
         let mut out = Array::zeros(&[n as usize, m as usize], attrs.dtype(3));
         with_element!(attrs.dtype(3), T => {
             let elements = out.as_mut_slice::<T>();
-            for row in 0..n {
+            for row in 0..if m == 0 { 0 } else { n } {
                 if k.checked_add(row).is_some_and(|it| (0..m).contains(&it)) {
                     elements[(row * m + row + k) as usize] = T::from_scalar(Scalar::Bool(true));
                 }
@@ -48,7 +48,9 @@ pub static EYE: OpDef = OpDef {
 #[track_caller]
 pub fn eye_of(n: impl Into<Dim>, m: impl Into<Dim>, k: isize, dtype: DType) -> Tensor {
     let (n, m): (Dim, Dim) = (n.into(), m.into());
-    apply1(EYE.op(), &Attrs::new([n.into(), m.into(), (k as i64).into(), dtype.into()]), &[])
+    // Beyond any matrix, and no number that stands for a symbolic size.
+    let k = (k as i64).clamp(i64::MIN / 2, i64::MAX / 2);
+    apply1(EYE.op(), &Attrs::new([n.into(), m.into(), k.into(), dtype.into()]), &[])
 }
 
 /// The `n` by `n` identity matrix in f32.

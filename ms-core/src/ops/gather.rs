@@ -28,7 +28,8 @@ pub static GATHER: OpDef = OpDef {
         let mut out = Array::uninit(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
         with_element!(x.dtype(), T => {
             let (x, mut rows) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            for outer in 0..whole.outer {
+            // Rows without elements may be more than can be counted through.
+            for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
                 for &at in &index {
                     let from = (outer * whole.size + at) * whole.inner;
                     let (row, rest) = rows.split_at_mut(whole.inner);
@@ -95,7 +96,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         let whole = Axis::of(out.shape(), axis);
         with_element!(out.dtype(), T => {
             let (out, mut rows) = (out.as_mut_slice::<T>(), elements::<T>(&source));
-            for outer in 0..whole.outer {
+            for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
                 for &at in &index {
                     let to = (outer * whole.size + at) * whole.inner;
                     let (row, rest) = rows.split_at(whole.inner);

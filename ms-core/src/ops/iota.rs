@@ -3,7 +3,8 @@
 use super::axis::stored_axis;
 use super::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::ir::BinaryOp;
-use crate::tensor::{Array, Attr, Attrs, DType, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::error::OrRaise;
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -77,7 +78,10 @@ pub fn iota(shape: impl IntoDims, axis: usize, dtype: DType) -> Tensor {
 /// `start + i * step` at position `i` along `axis`.
 #[track_caller]
 pub(crate) fn spaced(shape: impl IntoDims, axis: usize, start: Scalar, step: Scalar, dtype: DType) -> Tensor {
-    let attr = |it: Scalar| if dtype.is_float() { Attr::Float(it.as_f64()) } else { Attr::Int(it.as_i64()) };
+    let attr = |it: Scalar| match dtype.is_float() {
+        true => Attr::Float(it.as_f64()),
+        false => Attr::Int(Dim::plain(it.as_i64()).map_err(|it| it.with_op("arange")).or_raise()),
+    };
     let attrs = Attrs::new([(&*shape.into_dims()).into(), axis.into(), attr(start), attr(step), dtype.into()]);
     apply1(IOTA.op(), &attrs, &[])
 }

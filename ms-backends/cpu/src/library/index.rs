@@ -58,6 +58,9 @@ fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
 }
 
 fn gather_slices<T: Element>(x: &[T], index: &[usize], axis: Axis, out: &mut [T]) {
+    if out.is_empty() {
+        return;
+    }
     let slices = axis.outer * index.len();
     let per_chunk = slices.div_ceil(MAX_CHUNKS).max(1);
     let nanos = slices * 2 + std::mem::size_of_val(out) / 8;
@@ -88,6 +91,9 @@ fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
 /// Adds slices in the order of their positions, whatever the number of threads: a chunk has some
 /// columns of all slices to itself.
 fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [T]) {
+    if source.is_empty() {
+        return;
+    }
     const COLUMNS: usize = 64;
     let blocks = axis.inner.div_ceil(COLUMNS);
     let nanos = source.len() / 2;

@@ -33,8 +33,8 @@ pub struct Dim(i64);
 /// The dimensions of a type, outermost first.
 pub type Dims = SmallVec<[Dim; 4]>;
 
-/// Raw numbers below this one name expressions.
-const FIRST_CONSTANT: i64 = i64::MIN / 2;
+/// Raw numbers below this one name expressions: more than memory holds.
+const FIRST_CONSTANT: i64 = i64::MIN + (1 << 32);
 
 impl Dim {
     /// The size of an axis that only the run of a loop decides. It equals itself; no op but
@@ -85,6 +85,17 @@ impl Dim {
     /// The dimension that an attribute holds: of [`Dim::raw`], or an integer.
     pub const fn from_raw(raw: i64) -> Self {
         Self(raw)
+    }
+
+    /// An integer that is no size, as an attribute holds it.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for one of the few that name expressions in attributes.
+    pub fn plain(number: i64) -> Result<i64> {
+        if !Self(number).is_symbolic() {
+            return Ok(number);
+        }
+        Err(Error::new(Code::Argument, format!("the integer {number} is below {FIRST_CONSTANT}")))
     }
 
     /// Whether two sizes may be the same: unless their difference is a constant other than zero.
