@@ -1,6 +1,7 @@
 //! Batches of a data set in memory.
 
-use ms_core::{Tensor, ops, random};
+use ms_core::error::raise;
+use ms_core::{Code, Error, Tensor, ops, random};
 
 /// Inputs and targets with one row for each example.
 #[derive(Clone)]
@@ -13,11 +14,20 @@ pub struct Dataset {
 pub type Batch = (Tensor, Tensor);
 
 impl Dataset {
-    /// A data set; panics unless both have the same number of rows.
+    /// A data set.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`] unless both have the same number of rows.
     #[track_caller]
     pub fn new(inputs: Tensor, targets: Tensor) -> Self {
-        assert_eq!(inputs.shape().first(), targets.shape().first(), "as many targets as inputs");
-        Self { inputs, targets }
+        match (inputs.shape(), targets.shape()) {
+            ([rows, ..], [others, ..]) if rows == others => Self { inputs, targets },
+            _ => {
+                let operands = [&inputs, &targets].map(|it| it.ty().to_string());
+                let error = Error::new(Code::Shape, "inputs and targets need one row for each example");
+                raise(error.with_op("Dataset::new").with_operands(operands))
+            }
+        }
     }
 
     /// Number of examples.
@@ -41,21 +51,41 @@ impl Dataset {
     }
 
     /// The first `rows` examples, and the others.
+    ///
+    /// # Panics
+    /// Raises [`Code::OutOfRange`] when there are fewer.
+    #[track_caller]
     pub fn split(&self, rows: usize) -> (Self, Self) {
+        if rows > self.len() {
+            let message = format!("`rows` is {rows}, but there are {} examples", self.len());
+            raise(Error::new(Code::OutOfRange, message).with_op("Dataset::split"));
+        }
         let cut = |x: &Tensor| (x.i(0..rows), x.i(rows..));
         let (inputs, targets) = (cut(&self.inputs), cut(&self.targets));
         (Self::new(inputs.0, targets.0), Self::new(inputs.1, targets.1))
     }
 
     /// Batches of `size` examples in order; the last one may be smaller.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] for a size of zero.
+    #[track_caller]
     pub fn batches(&self, size: usize) -> Batches<'_> {
-        Batches { dataset: self, order: None, size: size.max(1), at: 0 }
+        if size == 0 {
+            raise(Error::new(Code::Argument, "`size` is 0, but a batch has one example at least").with_op("batches"));
+        }
+        Batches { dataset: self, order: None, size, at: 0 }
     }
 
     /// Batches of `size` examples in an order drawn from the default generator; the last one may
     /// be smaller.
+    ///
+    /// # Panics
+    /// As [`Dataset::batches`].
+    #[track_caller]
     pub fn shuffled_batches(&self, size: usize) -> Batches<'_> {
-        Batches { order: Some(random::permutation(self.len())), ..self.batches(size) }
+        let in_order = self.batches(size);
+        Batches { order: Some(random::permutation(self.len())), ..in_order }
     }
 }
 
@@ -71,7 +101,7 @@ impl Iterator for Batches<'_> {
     type Item = Batch;
 
     fn next(&mut self) -> Option<Batch> {
-        let (from, to) = (self.at, (self.at + self.size).min(self.dataset.len()));
+        let (from, to) = (self.at, self.at.saturating_add(self.size).min(self.dataset.len()));
         if from == to {
             return None;
         }

@@ -7,7 +7,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// [`Code::Io`] when the file cannot be read, [`Code::Parse`] with line and column for a field
-/// that is no number and for lines of different lengths.
+/// that is no number and for lines of different lengths, and for a file without a line of numbers.
 pub fn read_csv(path: impl AsRef<Path>) -> Result<Tensor> {
     let path = path.as_ref();
     let text = std::fs::read_to_string(path)
@@ -30,6 +30,9 @@ pub fn read_csv(path: impl AsRef<Path>) -> Result<Tensor> {
             return Err(refuse(at + 1, format!("{found} columns where the first line has {columns}")));
         }
         rows += 1;
+    }
+    if rows == 0 {
+        return Err(Error::new(Code::Parse, format!("`{}` has no line of numbers", path.display())).with_op("read_csv"));
     }
     Tensor::try_from_slice([rows, columns], &values)
 }

@@ -33,7 +33,14 @@ pub static RANDOM_BITS: OpDef = OpDef {
 /// many random digits as the dtype's significand has, computed in f64 and rounded.
 pub static RANDOM_UNIFORM: OpDef = OpDef {
     info: OpInfo { number: 451, name: "random_uniform", attrs: &["shape", "dtype", "low", "high"] },
-    infer: drawn_float,
+    infer: |attrs, inputs| {
+        let (low, high) = (attrs.float(2), attrs.float(3));
+        if !(low <= high && (high - low).is_finite()) {
+            let message = format!("no finite range from `low` {low} up to `high` {high}");
+            return Err(Error::new(Code::Argument, message));
+        }
+        drawn_float(attrs, inputs)
+    },
     eval: |attrs, inputs| {
         let (stream, low, high) = (stream(inputs[0])?, attrs.float(2), attrs.float(3));
         let between = move |unit: f64| Scalar::Float(low + (high - low) * unit);
@@ -61,7 +68,14 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
 /// (A note on the generation of random normal deviates, 1958).
 pub static RANDOM_NORMAL: OpDef = OpDef {
     info: OpInfo { number: 452, name: "random_normal", attrs: &["shape", "dtype", "mean", "std"] },
-    infer: drawn_float,
+    infer: |attrs, inputs| {
+        let std = attrs.float(3);
+        if !(std >= 0.0 && std.is_finite()) {
+            let message = format!("`std` is {std}, but a deviation is finite and at least 0");
+            return Err(Error::new(Code::Argument, message));
+        }
+        drawn_float(attrs, inputs)
+    },
     eval: |attrs, inputs| {
         let (stream, mean, std) = (stream(inputs[0])?, attrs.float(2), attrs.float(3));
         with_element!(attrs.dtype(1), T => {

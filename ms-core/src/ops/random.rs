@@ -26,7 +26,8 @@
 use super::distribution::{RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM};
 use super::philox::philox4x32;
 use super::{OpDef, add, argsort};
-use crate::tensor::{Attr, Attrs, DType, IntoDims, Parameter, Role, Tensor, apply1};
+use crate::error::OrRaise;
+use crate::tensor::{Attr, Attrs, DType, Dim, IntoDims, Parameter, Role, Tensor, apply1};
 use std::cell::RefCell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +71,9 @@ impl Generator {
     /// Uniform numbers of a float dtype from `low` up to `high`.
     ///
     /// # Panics
-    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats.
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats,
+    /// [`Code::Argument`](crate::Code::Argument) when `low` is above `high` or their difference is
+    /// not finite.
     #[track_caller]
     pub fn uniform_of(&self, shape: impl IntoDims, low: f64, high: f64, dtype: DType) -> Tensor {
         self.draw(&RANDOM_UNIFORM, shape, dtype, [low.into(), high.into()])
@@ -85,7 +88,8 @@ impl Generator {
     /// Normal numbers of a float dtype, of a mean and a standard deviation.
     ///
     /// # Panics
-    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats.
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats,
+    /// [`Code::Argument`](crate::Code::Argument) for a deviation that is negative or not finite.
     #[track_caller]
     pub fn normal_of(&self, shape: impl IntoDims, mean: f64, std: f64, dtype: DType) -> Tensor {
         self.draw(&RANDOM_NORMAL, shape, dtype, [mean.into(), std.into()])
@@ -103,7 +107,8 @@ impl Generator {
     /// Raises [`Code::Argument`](crate::Code::Argument) unless `low` is below `high`.
     #[track_caller]
     pub fn randint(&self, shape: impl IntoDims, low: i64, high: i64) -> Tensor {
-        self.draw(&RANDOM_INTEGERS, shape, DType::I64, [low.into(), high.into()])
+        let attr = |it: i64| Dim::plain(it).map(Attr::Int).map_err(|it| it.with_op("randint")).or_raise();
+        self.draw(&RANDOM_INTEGERS, shape, DType::I64, [attr(low), attr(high)])
     }
 
     /// Bools that are true with `probability`.
@@ -362,6 +367,10 @@ mod tests {
         let it = Generator::new(1);
         assert_eq!(refused(|| it.randint(3, 2, 2)), Code::Argument);
         assert_eq!(refused(|| it.bernoulli(3, 1.5)), Code::Argument);
+        assert_eq!(refused(|| it.normal(3, 0.0, -1.0)), Code::Argument);
+        assert_eq!(refused(|| it.normal(3, 0.0, f64::NAN)), Code::Argument);
+        assert_eq!(refused(|| it.uniform(3, 1.0, 0.0)), Code::Argument);
+        assert_eq!(refused(|| it.uniform(3, 0.0, f64::INFINITY)), Code::Argument);
         assert_eq!(refused(|| it.bits(3, DType::F32)), Code::DType);
         assert_eq!(refused(|| it.uniform_of(3, 0.0, 1.0, DType::I32)), Code::DType);
     }
