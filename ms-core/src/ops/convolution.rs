@@ -2,6 +2,7 @@
 
 use super::axis::{named, refusal};
 use super::conv::conv_attrs;
+use super::rules::has_dims;
 use super::window::{PerAxis, Window};
 use super::{CONV, CONV_INPUT_GRAD, add, reshape};
 use crate::error::{Code, Error, Result};
@@ -208,6 +209,8 @@ pub(super) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
 #[track_caller]
 fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
     let Some(bias) = bias else { return out };
+    or_lost!(&out, bias);
+    granted!(has_dims("conv", "bias", bias, &[out.dims()[1]]));
     let mut shape: Dims = smallvec![Dim::new(1); out.rank() - 1];
     shape[0] = bias.ty().elements();
     add(&out, reshape(bias, shape))

@@ -1,7 +1,7 @@
 //! `matmul`: products of matrices.
 
 use super::axis::refusal;
-use super::rules::broadcast_dims;
+use super::rules::{broadcast_dims, has_dims};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
 use crate::error::{Code, Error};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
@@ -180,9 +180,20 @@ fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
 /// ```
 #[track_caller]
 pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
-    let out = matmul(x, transpose(weight, 0, 1));
+    let weight = weight.as_tensor();
+    or_lost!(weight);
+    if weight.rank() != 2 {
+        let message = format!("the weight is {}, but has to have outputs and inputs", weight.ty());
+        return refused(refusal("dense", &[&x.as_tensor(), &weight], Code::Shape, message));
+    }
+    let outputs = weight.dims()[0];
+    let out = matmul(x, transpose(&*weight, 0, 1));
     match bias {
-        Some(bias) => super::add(&out, bias),
+        Some(bias) => {
+            or_lost!(bias);
+            granted!(has_dims("dense", "bias", bias, &[outputs]));
+            super::add(&out, bias)
+        }
         None => out,
     }
 }

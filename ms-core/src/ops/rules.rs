@@ -1,14 +1,15 @@
 //! Rules that many ops share: shapes, and gradients of broadcasting.
 
-use crate::error::Result;
+use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
 use smallvec::SmallVec;
+use std::ops::RangeBounds;
 
 /// The dimensions of an elementwise op on two types, by NumPy's rules. Sizes of which one is
 /// symbolic are taken to be equal unless they can't be; a call with sizes that differ is refused.
 ///
 /// # Errors
-/// [`Code::Shape`](crate::Code::Shape) when sizes differ and neither is one.
+/// [`Code::Shape`] when sizes differ and neither is one.
 pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     let agreed = |mine: &[Dim], theirs: &[Dim]| -> Dims {
         let partner = |axis: usize| (axis + theirs.len()).checked_sub(mine.len()).map(|at| theirs[at]);
@@ -32,10 +33,45 @@ pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b))
 }
 
+/// Whether an operand has the shape that an op asks of it, which broadcasting would hide.
+///
+/// # Errors
+/// [`Code::Shape`] with the operand's name.
+pub(super) fn has_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+    if may_equal(&operand.dims(), wanted) {
+        return Ok(());
+    }
+    let message = format!("`{name}` is {}, but has to have the shape {wanted:?}", operand.ty());
+    Err(Error::new(Code::Shape, message).with_op(op))
+}
+
+/// Whether an operand broadcasts to `wanted`, and does not make it larger.
+///
+/// # Errors
+/// [`Code::Shape`] with the operand's name.
+pub(super) fn spreads_to(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+    if broadcast_dims(wanted, &operand.dims()).is_ok_and(|it| may_equal(&it, wanted)) {
+        return Ok(());
+    }
+    let message = format!("`{name}` is {}, which does not broadcast to the shape {wanted:?}", operand.ty());
+    Err(Error::new(Code::Shape, message).with_op(op))
+}
+
+/// Whether an argument lies in the range that an op takes.
+///
+/// # Errors
+/// [`Code::Argument`] with its name, its value, and what is taken.
+pub(super) fn lies_in(op: &str, name: &str, value: f64, range: impl RangeBounds<f64>, taken: &str) -> Result<()> {
+    if range.contains(&value) {
+        return Ok(());
+    }
+    Err(Error::new(Code::Argument, format!("`{name}` is {value}, but has to be {taken}")).with_op(op))
+}
+
 /// The shape to which all of `shapes` broadcast, by NumPy's rules.
 ///
 /// # Errors
-/// [`Code::Shape`](crate::Code::Shape) when sizes differ and neither is one.
+/// [`Code::Shape`] when sizes differ and neither is one.
 pub fn broadcast_shape<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Shape> {
     shapes.into_iter().try_fold(Shape::new(), |all, shape| broadcast_shapes(&all, shape))
 }

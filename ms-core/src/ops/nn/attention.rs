@@ -1,6 +1,7 @@
 //! Attention: values averaged by how well their keys match a query.
 
 use crate::ops::iota::spaced;
+use crate::ops::rules::spreads_to;
 use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, rsqrt, select, size, softmax, transpose};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor};
 
@@ -19,7 +20,8 @@ pub struct AttentionOptions {
 /// features]` and `v` `[.., keys, values]`: Vaswani et al., "Attention is all you need", 2017.
 ///
 /// # Panics
-/// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not fit.
+/// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not fit, and for a mask that does not
+/// broadcast to the scores `[.., queries, keys]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -34,7 +36,8 @@ pub fn scaled_dot_product_attention(
     v: impl AsTensor,
     options: &AttentionOptions,
 ) -> Tensor {
-    let (q, k) = (q.as_tensor(), k.as_tensor());
+    let (q, k, v) = (q.as_tensor(), k.as_tensor(), v.as_tensor());
+    or_lost!(q, k, v);
     let features = q.dims().last().copied().unwrap_or(Dim::new(1));
     let scores = matmul(&*q, transpose(&*k, -2, -1));
     let mut scores = match (options.scale, features.as_const()) {
@@ -49,10 +52,14 @@ pub fn scaled_dot_product_attention(
         let seen = greater_equal(rows, iota((1, keys), 1, DType::I64));
         scores = select(seen, &scores, &excluded);
     }
+    if let Some(mask) = &options.mask {
+        or_lost!(mask, &scores);
+        granted!(spreads_to("scaled_dot_product_attention", "mask", mask, &scores.dims()));
+    }
     match &options.mask {
         Some(mask) if mask.dtype() == DType::Bool => scores = select(mask, &scores, &excluded),
         Some(mask) => scores = add(&scores, mask),
         None => {}
     }
-    matmul(softmax(&scores, -1), v)
+    matmul(softmax(&scores, -1), &*v)
 }

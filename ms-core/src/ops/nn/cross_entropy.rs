@@ -4,7 +4,7 @@ use super::loss::Reduction;
 use super::softmax::log_softmax;
 use crate::error::{Code, Error};
 use crate::ops::class_index::existing;
-use crate::ops::rules::may_equal;
+use crate::ops::rules::{has_dims, lies_in, may_equal};
 use crate::ops::{full_of, iota, mean, over_size, select, sum};
 use crate::tensor::{AsTensor, DType, Dim, Tensor, refused};
 
@@ -48,12 +48,14 @@ impl CrossEntropy {
     /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] when the target has neither shape, and [`Code::OutOfRange`] for a
-    /// class that does not exist, unless it is that of `ignore_index`: in compiled code, too, at
-    /// the caller's line.
+    /// Raises [`Code::Shape`] when the target has neither shape or the weight is not one number for
+    /// each class, [`Code::Argument`] for an `ignore_index` beside distributions and a
+    /// `label_smoothing` that is not from 0 to 1, and [`Code::OutOfRange`] for a class that does not
+    /// exist, unless it is that of `ignore_index`: in compiled code, too, at the caller's line.
     #[track_caller]
     pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
         let logits = &*logits.as_tensor();
+        or_lost!(logits);
         self.with_name(log_softmax(logits, class_axis(logits)), &target.as_tensor(), "cross_entropy")
     }
 
@@ -71,6 +73,11 @@ impl CrossEntropy {
         let Some(&classes) = logs.dims().get(axis as usize) else {
             return refused(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
         };
+        if let Some(weight) = &self.weight {
+            or_lost!(weight);
+            granted!(has_dims(name, "weight", weight, &[classes]));
+        }
+        granted!(lies_in(name, "label_smoothing", self.label_smoothing, 0.0..=1.0, "from 0 to 1"));
         let along = |x: &Tensor| {
             let mut shape = vec![Dim::new(1); logs.rank()];
             shape[axis as usize] = classes;
@@ -81,6 +88,14 @@ impl CrossEntropy {
             None => logs.clone(),
         };
         if target.dtype().is_float() {
+            granted!(has_dims(name, "target", target, &logs.dims()).map_err(|it| {
+                let operands = [logs, target].map(|it| it.ty().to_string());
+                it.with_operands(operands).help("floats are distributions over the classes; classes are integers")
+            }));
+            if let Some(index) = self.ignore_index {
+                let message = format!("`ignore_index` is {index}, but the target {} is of distributions", target.ty());
+                return refused(Error::new(Code::Argument, message).with_op(name));
+            }
             let target = self.smooth(target, classes);
             let losses = -sum(&weighted * target, axis, false);
             return match self.reduction {
@@ -93,6 +108,9 @@ impl CrossEntropy {
         if !may_equal(&target.dims(), &wanted) {
             let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
             return refused(Error::new(Code::Shape, message).with_op(name));
+        }
+        if let Some(index) = self.ignore_index {
+            granted!(Dim::plain(index).map_err(|it| it.with_op(name)));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
         // Whether the numbers of the classes fit.

@@ -1,7 +1,13 @@
 //! Losses between tensors of one shape, and what becomes of the losses of single elements.
+//!
+//! No loss broadcasts: `[n, 1]` with a target `[n]` would be `n²` losses of pairs that do not belong
+//! together.
 
+use crate::error::Result;
+use crate::ops::rules::{has_dims, lies_in, spreads_to};
 use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
 use crate::tensor::{AsTensor, Dim, Tensor};
+use std::ops::Bound;
 
 /// What becomes of the losses of the examples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -32,7 +38,19 @@ impl Reduction {
     }
 }
 
+/// Whether the target has the shape of what it is compared with.
+fn alike(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
+    has_dims(op, "target", target, &x.dims()).map_err(|it| {
+        let operands = [x, target].map(|it| it.ty().to_string());
+        it.with_operands(operands).help("losses do not broadcast: `reshape` or `broadcast_to` says which elements meet")
+    })
+}
+
 /// The mean of `(x - target)²`.
+///
+/// # Panics
+/// Raises [`Code::Shape`](crate::Code::Shape) unless both have one shape, as all losses between
+/// tensors of one shape do.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -40,7 +58,10 @@ impl Reduction {
 /// ```
 #[track_caller]
 pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
-    let difference = &*x.as_tensor() - &*target.as_tensor();
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("mse_loss", x, target));
+    let difference = x - target;
     Reduction::Mean.apply(&(&difference * &difference))
 }
 
@@ -52,11 +73,16 @@ pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
-    let difference = &*x.as_tensor() - &*target.as_tensor();
-    Reduction::Mean.apply(&difference.abs())
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("l1_loss", x, target));
+    Reduction::Mean.apply(&(x - target).abs())
 }
 
 /// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2`.
+///
+/// # Panics
+/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) for a negative `beta`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -64,7 +90,14 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduction: Reduction) -> Tensor {
-    let distance = (&*x.as_tensor() - &*target.as_tensor()).abs();
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("smooth_l1_loss", x, target));
+    granted!(lies_in("smooth_l1_loss", "beta", beta, 0.0.., "at least 0"));
+    let distance = (x - target).abs();
+    if beta == 0.0 {
+        return reduction.apply(&distance);
+    }
     let losses = select(distance.lt(beta), distance.square() * (0.5 / beta), &distance - 0.5 * beta);
     reduction.apply(&losses)
 }
@@ -72,19 +105,30 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
 /// `d² / 2` where the distance `d = |x - target|` is at most `delta`, else
 /// `delta (d - delta / 2)` (Huber 1964).
 ///
+/// # Panics
+/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) unless `delta` is positive.
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// assert_eq!(ops::huber_loss(tensor![0., 3.], tensor![1., 0.], 2., ops::Reduction::None).to_vec::<f32>(), [0.5, 4.]);
 /// ```
 #[track_caller]
 pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction: Reduction) -> Tensor {
-    let distance = (&*x.as_tensor() - &*target.as_tensor()).abs();
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("huber_loss", x, target));
+    let positive = (Bound::Excluded(0.0), Bound::Unbounded);
+    granted!(lies_in("huber_loss", "delta", delta, positive, "positive"));
+    let distance = (x - target).abs();
     let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
     reduction.apply(&losses)
 }
 
 /// `-weight (target log x + (1 - target) log(1 - x))` of probabilities; logarithms are at least
-/// -100, so that no loss is infinite.
+/// -100, so that no loss is infinite. The weight broadcasts to the shape of `x`.
+///
+/// # Panics
+/// As [`mse_loss`], and for a weight that does not broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -98,6 +142,12 @@ pub fn binary_cross_entropy(
     reduction: Reduction,
 ) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("binary_cross_entropy", x, target));
+    if let Some(weight) = weight {
+        or_lost!(weight);
+        granted!(spreads_to("binary_cross_entropy", "weight", weight, &x.dims()));
+    }
     let log_at_least = |x: Tensor| clamp_min(log(x), -100.0);
     let losses = -(target * log_at_least(x.clone()) + (1.0 - target) * log_at_least(1.0 - x));
     match weight {
@@ -107,7 +157,10 @@ pub fn binary_cross_entropy(
 }
 
 /// [`binary_cross_entropy`] of `1 / (1 + e^-x)`, without overflow; `pos_weight` multiplies the loss
-/// of positive targets.
+/// of positive targets, and broadcasts to the shape of `x`.
+///
+/// # Panics
+/// As [`mse_loss`], and for a weight that does not broadcast.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -121,6 +174,12 @@ pub fn bce_with_logits(
     reduction: Reduction,
 ) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("bce_with_logits", x, target));
+    if let Some(weight) = pos_weight {
+        or_lost!(weight);
+        granted!(spreads_to("bce_with_logits", "pos_weight", weight, &x.dims()));
+    }
     // The parts are not subtracted from each other, so that no digit of a small loss is lost.
     let near = log1p(exp(-x.abs()));
     let (positive, negative) = (&near + maximum(-x, 0.0), &near + maximum(x, 0.0));
@@ -134,6 +193,9 @@ pub fn bce_with_logits(
 /// `target (log target - x)` for logarithms of probabilities `x`; `target` holds logarithms too if
 /// `log_target` (Kullback and Leibler 1951).
 ///
+/// # Panics
+/// As [`mse_loss`].
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// assert_eq!(ops::kl_div(tensor![0., -1.], tensor![1., 0.], false, ops::Reduction::Sum).to_vec::<f32>(), [0.]);
@@ -141,6 +203,8 @@ pub fn bce_with_logits(
 #[track_caller]
 pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("kl_div", x, target));
     if log_target {
         return reduction.apply(&(exp(target) * (target - x)));
     }
@@ -165,6 +229,10 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
 /// For rows of `x` and `y`: one minus their cosine where `target` is 1, and what their cosine exceeds
 /// `margin` by where it is -1.
 ///
+/// # Panics
+/// Raises [`Code::Shape`](crate::Code::Shape) unless `x` and `y` have one shape, and `target` that
+/// shape without its last axis.
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// let (x, y) = (tensor![[1., 0.]], tensor![[0., 1.]]);
@@ -180,9 +248,13 @@ pub fn cosine_embedding_loss(
     reduction: Reduction,
 ) -> Tensor {
     const EPS: f64 = 1e-12;
-    let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
+    let (x, y, target) = (&*x.as_tensor(), &*y.as_tensor(), &*target.as_tensor());
+    or_lost!(x, y, target);
+    granted!(has_dims("cosine_embedding_loss", "y", y, &x.dims()));
+    let rows = x.dims();
+    granted!(has_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
     let squares = |x: &Tensor| sum(x.square(), -1, false) + EPS;
     let cosine = sum(x * y, -1, false) / sqrt(squares(x) * squares(y));
-    let alike = target.as_tensor().gt(0);
+    let alike = target.gt(0);
     reduction.apply(&select(alike, 1.0 - &cosine, maximum(&cosine - margin, 0.0)))
 }

@@ -1,8 +1,9 @@
 //! Recurrent layers, one step after the other.
 
 use crate::error::{Code, Error, OrRaise};
+use crate::ops::rules::has_dims;
 use crate::ops::{add, dense, mul, sigmoid, split, stack, sub, tanh};
-use crate::tensor::{AsTensor, Tensor};
+use crate::tensor::{AsTensor, Dim, Tensor, lost};
 
 /// A long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]`
 /// from states `h` and `c` `[batch, hidden]`, with weights `[4 hidden, in]` and `[4 hidden,
@@ -28,6 +29,7 @@ pub fn lstm(
     (w_ih, w_hh): (&Tensor, &Tensor),
     bias: Option<(&Tensor, &Tensor)>,
 ) -> (Tensor, Tensor, Tensor) {
+    check_states("lstm", &x.as_tensor(), &[("h", h), ("c", c)], (w_ih, w_hh), 4);
     let inputs = steps("lstm", &x.as_tensor(), w_ih, bias.map(|it| it.0));
     let (mut h, mut c, mut outputs) = (h.clone(), c.clone(), Vec::with_capacity(inputs.len()));
     for input in &inputs {
@@ -65,6 +67,7 @@ pub fn gru(
     (w_ih, w_hh): (&Tensor, &Tensor),
     bias: Option<(&Tensor, &Tensor)>,
 ) -> (Tensor, Tensor) {
+    check_states("gru", &x.as_tensor(), &[("h", h)], (w_ih, w_hh), 3);
     let inputs = steps("gru", &x.as_tensor(), w_ih, bias.map(|it| it.0));
     let (mut h, mut outputs) = (h.clone(), Vec::with_capacity(inputs.len()));
     for input in &inputs {
@@ -77,6 +80,21 @@ pub fn gru(
         outputs.push(h.clone());
     }
     (stack(&outputs, 0), h)
+}
+
+/// Whether states are `[batch, hidden]`, and both weights have `gates` rows for each hidden unit.
+#[track_caller]
+fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): (&Tensor, &Tensor), gates: usize) {
+    if lost(&[x, w_ih, w_hh]).is_some() || states.iter().any(|it| it.1.is_poisoned()) || x.rank() != 3 {
+        return;
+    }
+    let hidden = states[0].1.dims().last().copied().unwrap_or(Dim::new(1));
+    let features = x.dims()[2];
+    for &(name, state) in states {
+        has_dims(op, name, state, &[x.dims()[1], hidden]).or_raise();
+    }
+    has_dims(op, "w_ih", w_ih, &[hidden * gates, features]).or_raise();
+    has_dims(op, "w_hh", w_hh, &[hidden * gates, hidden]).or_raise();
 }
 
 /// What the gates of each step get from the input: one product for all steps.
