@@ -1,9 +1,10 @@
 //! Input at the edge of every domain gives an error with a code, or NumPy's answer: no other
 //! panic, whether an overflow, an index or a failed allocation.
 
-use ms::ops::PadMode;
+use ms::data::{Dataset, read_csv};
+use ms::ops::{AttentionOptions, BatchStatistics, CrossEntropy, PadMode, Reduction};
 use ms::prelude::*;
-use ms::{Code, catch};
+use ms::{Code, Result, catch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What must come of a call.
@@ -23,7 +24,12 @@ fn defect(case: &Case) -> Option<String> {
     let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| catch(case.1))) else {
         return Some("panicked without an error".into());
     };
-    match (outcome, &case.2) {
+    verdict(outcome, &case.2)
+}
+
+/// What is wrong with an outcome.
+fn verdict(outcome: Result<Tensor>, want: &Want) -> Option<String> {
+    match (outcome, want) {
         (Err(error), Refused(code)) if error.code() == *code => None,
         (Err(error), _) => Some(format!("refused with {error}")),
         (Ok(got), Refused(code)) => Some(format!("accepted, not refused with {code}: {:?}", got.shape())),
@@ -335,4 +341,369 @@ fn products_windows_and_reductions_are_checked() {
             Gives(&[1, 1, 0, 2], &[]),
         ),
     ]);
+}
+
+type Shapes = &'static [&'static [usize]];
+
+/// An op on tensors of ones, shapes that it takes, and shapes that broadcast or fill up although they
+/// do not belong together.
+struct Asks {
+    name: &'static str,
+    run: fn(&[Tensor]) -> Tensor,
+    takes: &'static [Shapes],
+    refuses: &'static [Shapes],
+}
+
+const fn asks(
+    name: &'static str,
+    run: fn(&[Tensor]) -> Tensor,
+    takes: &'static [Shapes],
+    refuses: &'static [Shapes],
+) -> Asks {
+    Asks { name, run, takes, refuses }
+}
+
+const ALIKE: &[Shapes] = &[&[&[3, 2], &[3, 2]], &[&[], &[]], &[&[0], &[0]]];
+const UNLIKE: &[Shapes] = &[
+    &[&[3, 3], &[3]],
+    &[&[4, 1], &[4]],
+    &[&[4], &[4, 1]],
+    &[&[2, 3], &[3, 2]],
+    &[&[5], &[1]],
+    &[&[1], &[5]],
+    &[&[2], &[]],
+];
+
+fn classes(x: &Tensor) -> Tensor {
+    x.cast(DType::I64)
+}
+
+fn masked(x: &[Tensor]) -> Tensor {
+    let options = AttentionOptions { mask: Some(x[1].clone()), ..AttentionOptions::default() };
+    ops::scaled_dot_product_attention(&x[0], &x[0], &x[0], &options)
+}
+
+fn weighted(weight: &Tensor) -> CrossEntropy {
+    CrossEntropy { weight: Some(weight.clone()), ..CrossEntropy::default() }
+}
+
+static ASKS: &[Asks] = &[
+    asks("mse_loss", |x| ops::mse_loss(&x[0], &x[1]), ALIKE, UNLIKE),
+    asks("l1_loss", |x| ops::l1_loss(&x[0], &x[1]), ALIKE, UNLIKE),
+    asks("smooth_l1_loss", |x| ops::smooth_l1_loss(&x[0], &x[1], 1.0, Reduction::Mean), ALIKE, UNLIKE),
+    asks("huber_loss", |x| ops::huber_loss(&x[0], &x[1], 1.0, Reduction::Mean), ALIKE, UNLIKE),
+    asks("binary_cross_entropy", |x| ops::binary_cross_entropy(&x[0], &x[1], None, Reduction::Mean), ALIKE, UNLIKE),
+    asks("bce_with_logits", |x| ops::bce_with_logits(&x[0], &x[1], None, Reduction::Mean), ALIKE, UNLIKE),
+    asks("kl_div", |x| ops::kl_div(&x[0], &x[1], false, Reduction::Mean), ALIKE, UNLIKE),
+    asks("kl_div of logarithms", |x| ops::kl_div(&x[0], &x[1], true, Reduction::Mean), ALIKE, UNLIKE),
+    asks(
+        "binary_cross_entropy with a weight",
+        |x| ops::binary_cross_entropy(&x[0], &x[1], Some(&x[2]), Reduction::None),
+        &[&[&[2, 3], &[2, 3], &[3]], &[&[2, 3], &[2, 3], &[]]],
+        &[&[&[3], &[3], &[2, 3]], &[&[1], &[1], &[4]]],
+    ),
+    asks(
+        "bce_with_logits with a weight",
+        |x| ops::bce_with_logits(&x[0], &x[1], Some(&x[2]), Reduction::None),
+        &[&[&[2, 3], &[2, 3], &[3]], &[&[2, 3], &[2, 3], &[2, 1]]],
+        &[&[&[3], &[3], &[2, 3]], &[&[1], &[1], &[4]]],
+    ),
+    asks(
+        "cross_entropy with distributions",
+        |x| ops::cross_entropy(&x[0], &x[1]),
+        &[&[&[3, 3], &[3, 3]], &[&[2, 3, 4], &[2, 3, 4]], &[&[3], &[3]]],
+        &[&[&[3, 3], &[3]], &[&[3, 3], &[1, 3]], &[&[3, 3], &[3, 1]], &[&[2, 3, 4], &[3, 4]], &[&[2, 3], &[]]],
+    ),
+    asks(
+        "cross_entropy with classes",
+        |x| ops::cross_entropy(&x[0], classes(&x[1])),
+        &[&[&[3, 4], &[3]], &[&[2, 3, 4], &[2, 4]], &[&[3], &[]]],
+        &[&[&[3, 4], &[4]], &[&[3, 4], &[3, 1]], &[&[3, 4], &[1]], &[&[3, 4], &[]]],
+    ),
+    asks(
+        "cross_entropy with a weight",
+        |x| weighted(&x[2]).of(&x[0], classes(&x[1])),
+        &[&[&[3, 4], &[3], &[4]]],
+        &[&[&[3, 4], &[3], &[3]], &[&[3, 4], &[3], &[1]], &[&[3, 4], &[3], &[2, 2]]],
+    ),
+    asks(
+        "nll_loss with distributions",
+        |x| ops::nll_loss(&x[0], &x[1]),
+        &[&[&[3, 3], &[3, 3]]],
+        &[&[&[3, 3], &[3]], &[&[3, 3], &[1, 3]]],
+    ),
+    asks(
+        "cosine_embedding_loss",
+        |x| ops::cosine_embedding_loss(&x[0], &x[1], &x[2], 0.0, Reduction::Mean),
+        &[&[&[2, 3], &[2, 3], &[2]], &[&[3], &[3], &[]]],
+        &[&[&[2, 3], &[1, 3], &[2]], &[&[2, 3], &[2, 3], &[2, 1]], &[&[2, 3], &[2, 3], &[]]],
+    ),
+    asks(
+        "embedding",
+        |x| ops::embedding(classes(&x[0]), &x[1], Some(0)),
+        &[&[&[2], &[5, 3]], &[&[2, 4], &[5, 3]]],
+        &[&[&[2], &[5]], &[&[2], &[5, 3, 2]]],
+    ),
+    asks(
+        "attention with a mask",
+        masked,
+        &[&[&[2, 3, 4], &[3, 3]], &[&[2, 3, 4], &[1, 1, 3]]],
+        &[&[&[2, 3, 4], &[5, 2, 3, 3]], &[&[1, 3, 4], &[2, 3, 3]], &[&[2, 3, 4], &[4]]],
+    ),
+    asks(
+        "layer_norm",
+        |x| ops::layer_norm(&x[0], Some(&x[1]), Some(&x[2]), 1, 1e-5),
+        &[&[&[2, 3], &[3], &[3]], &[&[2, 3, 4], &[3, 4], &[3, 4]]],
+        &[&[&[2, 3], &[1], &[3]], &[&[2, 3], &[3], &[1]], &[&[2, 3], &[2, 3], &[3]], &[&[2, 3, 4], &[4], &[4]]],
+    ),
+    asks(
+        "rms_norm",
+        |x| ops::rms_norm(&x[0], &x[1], -1, 1e-5),
+        &[&[&[2, 3], &[3]], &[&[2, 3], &[]]],
+        &[&[&[2, 3], &[1]], &[&[2, 3], &[2, 3]]],
+    ),
+    asks(
+        "group_norm",
+        |x| ops::group_norm(&x[0], 2, &x[1], &x[2], 1e-5),
+        &[&[&[2, 4, 3], &[4], &[4]], &[&[2, 4], &[4], &[4]]],
+        &[&[&[2, 4, 3], &[1], &[4]], &[&[2, 4, 3], &[4], &[3]], &[&[4], &[4], &[4]], &[&[], &[4], &[4]]],
+    ),
+    asks(
+        "instance_norm",
+        |x| ops::instance_norm(&x[0], &x[1], &x[2], 1e-5),
+        &[&[&[2, 3, 4], &[3], &[3]]],
+        &[&[&[2, 3, 4], &[1], &[3]], &[&[2, 3, 4], &[3], &[3, 1]], &[&[3], &[3], &[3]]],
+    ),
+    asks(
+        "batch_norm",
+        |x| ops::batch_norm(&x[0], &x[1], &x[2], None, 1e-5),
+        &[&[&[2, 3], &[3], &[3]], &[&[1, 3, 2], &[3], &[3]]],
+        &[&[&[2, 3], &[1], &[3]], &[&[2, 3], &[3], &[1]], &[&[3], &[3], &[3]], &[&[2, 3], &[2, 3], &[3]]],
+    ),
+    asks(
+        "batch_norm by statistics",
+        |x| {
+            let kept = BatchStatistics { mean: x[1].clone(), var: x[2].clone() };
+            ops::batch_norm(&x[0], Tensor::ones([3]), Tensor::ones([3]), Some(&kept), 1e-5)
+        },
+        &[&[&[2, 3], &[3], &[3]], &[&[1, 3], &[3], &[3]]],
+        &[&[&[2, 3], &[1], &[3]], &[&[2, 3], &[3], &[1]]],
+    ),
+    asks(
+        "lstm",
+        |x| ops::lstm(&x[0], (&x[1], &x[2]), (&x[3], &x[4]), None).0,
+        &[&[&[5, 2, 3], &[2, 4], &[2, 4], &[16, 3], &[16, 4]]],
+        &[
+            &[&[5, 2, 3], &[1, 4], &[2, 4], &[16, 3], &[16, 4]],
+            &[&[5, 2, 3], &[2, 4], &[2, 1], &[16, 3], &[16, 4]],
+            &[&[5, 2, 3], &[2, 4], &[2, 4], &[12, 3], &[16, 4]],
+            &[&[5, 2, 3], &[2, 4], &[2, 4], &[16, 3], &[16, 3]],
+        ],
+    ),
+    asks(
+        "gru",
+        |x| ops::gru(&x[0], &x[1], (&x[2], &x[3]), None).0,
+        &[&[&[5, 2, 3], &[2, 4], &[12, 3], &[12, 4]]],
+        &[&[&[5, 2, 3], &[1, 4], &[12, 3], &[12, 4]], &[&[5, 2, 3], &[2, 4], &[4, 3], &[12, 4]]],
+    ),
+    asks(
+        "dense",
+        |x| ops::dense(&x[0], &x[1], Some(&x[2])),
+        &[&[&[2, 3], &[4, 3], &[4]], &[&[3], &[4, 3], &[4]]],
+        &[&[&[2, 3], &[4, 3], &[1]], &[&[2, 3], &[4, 3], &[2, 4]], &[&[2, 3], &[3], &[1]]],
+    ),
+    asks(
+        "conv1d",
+        |x| ops::conv1d(&x[0], &x[1], Some(&x[2]), &ops::ConvOptions::new(1)),
+        &[&[&[1, 2, 5], &[4, 2, 3], &[4]]],
+        &[&[&[1, 2, 5], &[4, 2, 3], &[1]], &[&[1, 2, 5], &[4, 2, 3], &[2, 2]]],
+    ),
+];
+
+#[jit]
+fn asked(at: usize, x: &Vec<Tensor>) -> Tensor {
+    (ASKS[at].run)(x)
+}
+
+#[test]
+fn operands_of_other_shapes_are_refused() {
+    for (at, asks) in ASKS.iter().enumerate() {
+        let given = |shapes: Shapes| shapes.iter().map(|&it| Tensor::ones(it)).collect::<Vec<_>>();
+        let ways = |x: &Vec<Tensor>| [catch(|| (asks.run)(x)), catch(|| asked(at, x))];
+        for shapes in asks.takes {
+            for outcome in ways(&given(shapes)) {
+                assert!(outcome.is_ok(), "{} of {shapes:?}: {}", asks.name, outcome.expect_err("it is refused"));
+            }
+        }
+        for shapes in asks.refuses {
+            for outcome in ways(&given(shapes)) {
+                match outcome {
+                    Ok(got) => panic!("{} of {shapes:?} is accepted: {got}", asks.name),
+                    Err(error) => assert_eq!(error.code(), Code::Shape, "{} of {shapes:?}: {error}", asks.name),
+                }
+            }
+        }
+    }
+}
+
+fn pair() -> [Tensor; 2] {
+    [Tensor::ones([2, 4]), Tensor::ones([4])]
+}
+
+fn grouped(groups: usize) -> Tensor {
+    let [x, per_channel] = pair();
+    ops::group_norm(x, groups, &per_channel, &per_channel, 0.5)
+}
+
+/// Cases that have one outcome eagerly and compiled.
+static ONE_RULE: &[Case] = &[
+    Case("no groups", || grouped(0), Refused(Code::Argument)),
+    Case("groups that do not divide", || grouped(3), Refused(Code::Argument)),
+    Case("more groups than channels", || grouped(8), Refused(Code::Argument)),
+    Case("groups of one channel", || grouped(4), Gives(&[2, 4], &[1.0; 8])),
+    Case("the batch norm of one row", || nn::BatchNorm::new(4).call(&Tensor::ones([1, 4])), Refused(Code::Argument)),
+    Case("the batch norm of no row", || nn::BatchNorm::new(4).call(&Tensor::ones([0, 4])), Refused(Code::Argument)),
+    Case(
+        "the batch norm of one picture",
+        || nn::BatchNorm::new(1).call(&image([1, 2])),
+        Gives(&[1, 1, 1, 2], &[0.0; 2]),
+    ),
+    Case(
+        "batch_norm of one row",
+        || ops::batch_norm(Tensor::ones([1, 4]), Tensor::ones([4]), Tensor::ones([4]), None, 1e-5),
+        Refused(Code::Argument),
+    ),
+    Case(
+        "instance_norm of one place",
+        || ops::instance_norm(Tensor::ones([2, 4, 1]), Tensor::ones([4]), Tensor::ones([4]), 1e-5),
+        Refused(Code::Argument),
+    ),
+    Case("layer_norm from far off", || ops::layer_norm(row(), None, None, -(1 << 40), 0.5), Refused(Code::OutOfRange)),
+    Case("layer_norm behind the end", || ops::layer_norm(row(), None, None, 1, 0.5), Refused(Code::OutOfRange)),
+    Case("rms_norm from far off", || ops::rms_norm(row(), row(), 1 << 40, 0.5), Refused(Code::OutOfRange)),
+    Case("dropout of all", || ops::dropout(row(), 1.0), Refused(Code::Argument)),
+    Case("dropout of fewer than none", || ops::dropout(row(), -0.5), Refused(Code::Argument)),
+    Case("dropout with nan", || ops::dropout(row(), NAN), Refused(Code::Argument)),
+    Case("huber_loss without a bend", || ops::huber_loss(row(), row(), 0.0, Reduction::Mean), Refused(Code::Argument)),
+    Case("a negative beta", || ops::smooth_l1_loss(row(), row(), -1.0, Reduction::Mean), Refused(Code::Argument)),
+    Case("a beta of zero", || ops::smooth_l1_loss(row(), row() * 2, 0.0, Reduction::Sum), Gives(&[], &[6.0])),
+    Case(
+        "smoothing above one",
+        || CrossEntropy { label_smoothing: 1.5, ..CrossEntropy::default() }.of(row(), tensor![1].at(0)),
+        Refused(Code::Argument),
+    ),
+    Case(
+        "a class to ignore among distributions",
+        || CrossEntropy { ignore_index: Some(1), ..CrossEntropy::default() }.of(row(), row()),
+        Refused(Code::Argument),
+    ),
+    Case(
+        "a padding outside the table",
+        || ops::embedding(tensor![0], Tensor::ones([3, 2]), Some(3)),
+        Refused(Code::OutOfRange),
+    ),
+    Case("a negative deviation", || random::normal([2], 0.0, -1.0), Refused(Code::Argument)),
+    Case("a range backwards", || random::uniform([2], 1.0, 0.0), Refused(Code::Argument)),
+    Case("an infinite range", || random::uniform([2], 0.0, f64::INFINITY), Refused(Code::Argument)),
+    // What names a position that is not there is refused, whether or not the result has elements.
+    Case("rows of no element", || ops::gather(Tensor::ones([3, 0]), tensor![7], 0), Refused(Code::OutOfRange)),
+    Case("rows of rows", || ops::gather_nd(Tensor::ones([3, 0]), tensor![[7]]), Refused(Code::OutOfRange)),
+    Case(
+        "take from nothing",
+        || ops::take_along_axis(Tensor::ones([0, 1]), tensor![[0]], 0),
+        Refused(Code::OutOfRange),
+    ),
+    Case("scatter to nothing", || ops::scatter(empty(), tensor![0], tensor![1.0], 0), Refused(Code::OutOfRange)),
+    Case("add to nothing", || ops::scatter_add(empty(), tensor![0], tensor![1.0], 0), Refused(Code::OutOfRange)),
+    Case("add rows to nothing", || ops::index_add(empty(), tensor![0], tensor![1.0], 0), Refused(Code::OutOfRange)),
+    Case(
+        "add slices to nothing",
+        || ops::scatter_nd_add(Tensor::ones([3, 0]), tensor![[-4]], Tensor::ones([1, 0])),
+        Refused(Code::OutOfRange),
+    ),
+    Case("rows of no element that are there", || ops::gather(Tensor::ones([3, 0]), tensor![2], 0), Gives(&[1, 0], &[])),
+    // Views of nothing, and many rows of nothing.
+    Case("the sum of nothing backwards", || Tensor::ones([0, 3]).flip(1).sum((), false), Gives(&[], &[0.0])),
+    Case(
+        "the product of nothing backwards",
+        || Tensor::ones([2, 0, 3]).flip([0, 2]).prod((), false),
+        Gives(&[], &[1.0]),
+    ),
+    Case("sums of nothing backwards", || Tensor::ones([0, 3]).flip([0, 1]).sum(0, false), Gives(&[3], &[0.0; 3])),
+    Case("nothing turned and backwards", || Tensor::ones([3, 0]).t().flip(1).sum([0, 1], true), Gives(&[1, 1], &[0.0])),
+    Case("whether any of nothing", || Tensor::ones([0, 3]).flip(1).gt(0.0).any((), false), Gives(&[], &[0.0])),
+    Case(
+        "layer_norm of nothing backwards",
+        || ops::layer_norm(Tensor::ones([0, 2, 3]).flip(2), None, None, 0, 1e-5),
+        Gives(&[0, 2, 3], &[]),
+    ),
+    Case("a sum with many empty rows", || Tensor::zeros([1 << 40, 0]) + 1.0, Gives(&[1 << 40, 0], &[])),
+    Case(
+        "many empty rows turned",
+        || Tensor::zeros([1 << 40, 0, 2]).transpose(0, 2) * 2.0,
+        Gives(&[2, 0, 1 << 40], &[]),
+    ),
+    Case("the sum of many empty rows", || Tensor::zeros([1 << 40, 0]).sum((), false), Gives(&[], &[0.0])),
+    Case("eye without columns", || ops::eye_of(1usize << 40, 0, 0, DType::F32), Gives(&[1 << 40, 0], &[])),
+    Case("numbers of many empty rows", || ops::iota([1 << 40, 0], 0, DType::I64), Gives(&[1 << 40, 0], &[])),
+    Case("eye far below", || ops::eye_of(2, 2, isize::MIN + 7, DType::F32), Gives(&[2, 2], &[0.0; 4])),
+    Case("randint from far below", || random::randint([1], -i64::MAX, 0).lt(0), Refused(Code::Argument)),
+    Case("randint from the least", || random::randint([1], i64::MIN, 0).lt(0), Gives(&[1], &[1.0])),
+    Case("randint from below half of all", || random::randint([1], i64::MIN / 2 - 9, 0).lt(0), Gives(&[1], &[1.0])),
+];
+
+#[jit]
+fn ruled(at: usize) -> Tensor {
+    (ONE_RULE[at].1)()
+}
+
+#[test]
+fn one_rule_holds_eagerly_and_compiled() {
+    check(ONE_RULE);
+    let compiled = ONE_RULE.iter().enumerate().filter_map(|(at, case)| {
+        let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| catch(|| ruled(at)))) else {
+            return Some(format!("{}, compiled: panicked without an error", case.0));
+        };
+        Some(format!("{}, compiled: {}", case.0, verdict(outcome, &case.2)?))
+    });
+    let found: Vec<String> = compiled.collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn data_sets_are_checked() {
+    fn five() -> Dataset {
+        Dataset::new(Tensor::ones([5, 2]), Tensor::ones([5]))
+    }
+    fn inputs(set: Dataset) -> Tensor {
+        set.inputs().clone()
+    }
+    check(&[
+        Case("unequal rows", || inputs(Dataset::new(Tensor::ones([5, 2]), Tensor::ones([4]))), Refused(Code::Shape)),
+        Case("no rows at all", || inputs(Dataset::new(Tensor::scalar(1.0), Tensor::scalar(1.0))), Refused(Code::Shape)),
+        Case("nine of five", || inputs(five().split(9).0), Refused(Code::OutOfRange)),
+        Case("five of five", || inputs(five().split(5).1), Gives(&[0, 2], &[])),
+        Case("batches of none", || five().batches(0).next().map_or(empty(), |it| it.1), Refused(Code::Argument)),
+        Case(
+            "shuffled batches of none",
+            || five().shuffled_batches(0).next().map_or(empty(), |it| it.1),
+            Refused(Code::Argument),
+        ),
+        Case("the largest batch", || five().batches(MAX).next().map_or(empty(), |it| it.1), Gives(&[5], &[1.0; 5])),
+        Case(
+            "a decay rate of one",
+            || {
+                Adam::new(1.0).betas(0.9, 1.0);
+                empty()
+            },
+            Refused(Code::Argument),
+        ),
+    ]);
+    let path = std::env::temp_dir().join(format!("ms-robustness-{}.csv", std::process::id()));
+    for text in ["", "\n \n"] {
+        std::fs::write(&path, text).expect("the file is written");
+        let error = read_csv(&path).expect_err("there is no number");
+        assert!(error.code() == Code::Parse && error.to_string().contains("no line of numbers"), "{error}");
+    }
+    std::fs::remove_file(&path).expect("the file is there");
 }

@@ -181,7 +181,7 @@ fn square(x: &Tensor) -> Tensor {
 /// The cross entropy of `x` where every option is one of these.
 fn loss(x: &Tensor, target: &Tensor, weighted: bool, label_smoothing: f64) -> Tensor {
     let weight = weighted.then(|| ops::size(x.dim(1), DType::F32) + ops::arange(x.dim(1)).cast(DType::F32));
-    let ignore_index = weighted.then_some(1);
+    let ignore_index = (weighted && target.dtype().is_int()).then_some(1);
     ops::CrossEntropy { weight, ignore_index, label_smoothing, ..Default::default() }.of(x, target)
 }
 
