@@ -1,9 +1,9 @@
 //! All compiled functions by their paths.
 
 use super::call::JitFn;
+use crate::trace::TypeKey;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use std::any::type_name;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 type Functions = FxHashMap<&'static str, SmallVec<[&'static JitFn; 1]>>;
@@ -27,7 +27,7 @@ pub(super) fn register(path: &'static str, function: &'static JitFn) {
 /// retraced together.
 pub fn retrace<F>(function: F) {
     let _ = function;
-    let path = super::type_key::path(type_name::<F>());
+    let path = TypeKey::of::<F>().path();
     let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     functions.get(path).into_iter().flatten().for_each(|it| it.retrace());
 }

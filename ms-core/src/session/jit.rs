@@ -1,10 +1,9 @@
 //! Functions and closures, compiled: `jit`.
 
 use super::call::{JitFn, JitReturn};
-use super::type_key::{TypeKey, type_key};
 use crate::error::OrRaise;
 use crate::tensor::Tensor;
-use crate::trace::{Function, Sink, TracedArguments, Transform, Transformed};
+use crate::trace::{Function, Sink, TracedArguments, Transform, Transformed, TypeKey, type_key};
 use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -91,7 +90,10 @@ pub(super) fn site(key: TypeKey, location: &'static Location<'static>) -> &'stat
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::trace::Frozen;
     use crate::{Tensor, ops};
+    use rustc_hash::FxBuildHasher;
+    use std::hash::BuildHasher;
 
     fn sum(x: &Tensor, y: &Tensor) -> Tensor {
         ops::add(x, y)
@@ -112,5 +114,20 @@ mod tests {
         let repeated = jit(|x: &Tensor, n: &usize| (1..*n).fold(x.clone(), |sum, _| ops::add(&sum, x)));
         let x = Tensor::scalar(2.0);
         assert_eq!([1, 2, 5].map(|n| repeated(&x, &n).item::<f32>()), [2.0, 4.0, 10.0]);
+    }
+
+    /// Values that are chosen to have one hash of 64 bits are two.
+    #[test]
+    fn frozen_values_are_told_apart_by_their_content() {
+        // What the hash multiplies by after each word.
+        const FACTOR: u64 = 0xf135_7aea_2e62_a9c5;
+        let all = [(2u64, 3u64), (1, FACTOR.wrapping_add(3))];
+        let hashes = all.map(|it| FxBuildHasher.hash_one(it));
+        assert_eq!(hashes[0], hashes[1], "the pair collides");
+        let first = jit(|x: &Tensor, it: &Frozen<(u64, u64)>| ops::mul(x, Tensor::scalar(it.0 as f32)));
+        let x = Tensor::scalar(10.0);
+        for _ in 0..2 {
+            assert_eq!(all.map(|it| first(&x, &Frozen::new(it)).item::<f32>()), [20.0, 10.0]);
+        }
     }
 }

@@ -32,10 +32,10 @@ mod sized;
 mod source;
 mod specialise;
 mod tape;
-mod type_key;
 mod variation;
 mod vmap;
 
+pub use crate::trace::{TypeKey, type_key};
 pub use call::{Call, Entered, JitFn, JitReturn};
 pub use compiled::{Compiled, Derivative};
 pub use context::{Context, Mode, Precision, context, set_context, with_context};
@@ -53,5 +53,4 @@ pub use place::Site;
 pub use report::{CompileReport, GraphReport, PlanReport, StageReport, compile_report};
 pub use select::{All, Select};
 pub use tape::Tape;
-pub use type_key::{TypeKey, type_key};
 pub use vmap::{Axes, IntoLanes, Member, Vmap, vmap, vmap_cells};

@@ -7,10 +7,9 @@ use super::compiled::making;
 use super::context::Settings;
 use super::disk::Disk;
 use super::place::{Making, Notes};
-use super::type_key::TypeKey;
 use crate::stored::{Stored, stored};
 use crate::tensor::{Parameter, Tensor, Type};
-use crate::trace::{Name, Sink, Sizes, Visitor};
+use crate::trace::{Name, Sink, Sizes, TypeKey, Visitor};
 use ms_cache::{Digest, Key};
 use std::sync::Arc;
 
@@ -79,11 +78,11 @@ impl PurePlace {
         let making = making(settings.precision, &**crate::exec::backend()?);
         let site = function.site();
         let mut of = Vec::new();
-        for text in [function.name(), monomorph.name(), site.file] {
+        for text in [function.name(), &monomorph.text(), site.file] {
             of.extend_from_slice(&text.len().to_le_bytes());
             of.extend_from_slice(text.as_bytes());
         }
-        [monomorph.bits(), u64::from(site.line)].iter().for_each(|it| of.extend_from_slice(&it.to_le_bytes()));
+        of.extend_from_slice(&site.line.to_le_bytes());
         let settings = [settings.mode as u8, settings.load_elim as u8, u8::from(settings.share_graphs)];
         let words: Vec<u8> = shown.words.iter().flat_map(|it| it.to_le_bytes()).collect();
         let key = (making.key.clone())
@@ -151,7 +150,7 @@ struct Shown {
 }
 
 impl Shown {
-    fn ty(&mut self, ty: &Type) {
+    fn type_of(&mut self, ty: &Type) {
         self.words.extend([ty.dtype as u64, ty.rank() as u64]);
         match ty.shape() {
             Some(shape) => self.words.extend(shape.iter().map(|&it| it as u64)),
@@ -171,6 +170,7 @@ enum Mark {
     Field,
     Index,
     Key,
+    Type,
     End,
 }
 
@@ -188,7 +188,7 @@ impl Visitor for Shown {
             None => {
                 let ty = tensor.ty();
                 self.words.push(Mark::Tensor as u64);
-                self.ty(&ty);
+                self.type_of(&ty);
                 self.types.push(ty);
             }
         }
@@ -200,7 +200,7 @@ impl Visitor for Shown {
             Some(first) => self.words.extend([Mark::SameParameter as u64, first as u64]),
             None => {
                 self.words.extend([Mark::Parameter as u64, u64::from(parameter.requires_grad())]);
-                self.ty(&parameter.load().ty());
+                self.type_of(&parameter.load().ty());
                 self.parameters.push(parameter.clone());
             }
         }
@@ -208,6 +208,10 @@ impl Visitor for Shown {
 
     fn fixed(&mut self, bits: u64) {
         self.words.extend([Mark::Fixed as u64, bits]);
+    }
+
+    fn ty(&mut self, ty: TypeKey) {
+        self.text(Mark::Type, &ty.text());
     }
 
     fn sizes(&mut self, sizes: Option<&'static Sizes>) {

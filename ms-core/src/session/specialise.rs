@@ -4,9 +4,8 @@ use super::call::JitFn;
 use crate::error::{Code, Error, warn};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{Name, Visitor};
-use rustc_hash::FxHasher;
+use std::any::TypeId;
 use std::fmt::Write as _;
-use std::hash::{Hash, Hasher};
 use std::panic::Location;
 
 /// This many versions of one function are too many.
@@ -95,16 +94,17 @@ impl Visitor for Facts {
 
 /// What a function knows of its last version.
 pub(super) struct Specialisation {
-    monomorph: u64,
+    monomorph: TypeId,
     last: Facts,
-    warned: Vec<u64>,
+    /// The paths that were named.
+    warned: Vec<String>,
 }
 
 /// A version was compiled for `facts`, the `count`th of its function.
 pub(super) fn check(
     function: &JitFn,
     known: &mut Option<Specialisation>,
-    monomorph: u64,
+    monomorph: TypeId,
     count: usize,
     facts: Facts,
     location: &'static Location<'static>,
@@ -122,13 +122,11 @@ pub(super) fn check(
         }
     };
     known.last = facts;
-    if let Some((path, warning)) = warning {
-        let mut hasher = FxHasher::default();
-        path.hash(&mut hasher);
-        if !known.warned.contains(&hasher.finish()) {
-            known.warned.push(hasher.finish());
-            warn(warning.at(location).in_calls());
-        }
+    if let Some((path, warning)) = warning
+        && !known.warned.contains(&path)
+    {
+        known.warned.push(path);
+        warn(warning.at(location).in_calls());
     }
 }
 

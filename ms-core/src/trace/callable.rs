@@ -2,6 +2,7 @@
 
 use super::arg::Sink;
 use super::cell::{Cell, Layer};
+use super::type_key::TypeKey;
 use crate::tensor::Tensor;
 use std::sync::Arc;
 
@@ -99,6 +100,7 @@ where
     }
 
     fn visit_layer(&self, sink: &mut Sink<'_>) {
+        sink.ty(TypeKey::of::<T>());
         self.visit(sink);
     }
 }

@@ -12,6 +12,7 @@ mod region;
 mod signature;
 mod tracer;
 mod tuples;
+mod type_key;
 
 pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
 pub use callable::{Apply, Callable, Invoke, Marked, Marks};
@@ -31,6 +32,7 @@ pub use tracer::{
     Binding, GraphCall, Handing, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, check_handing, run_nested,
     run_traced, run_with_slots, sound,
 };
+pub use type_key::{TypeKey, type_key};
 
 pub(crate) use tuples::tuples_of;
 

@@ -1,10 +1,12 @@
 //! What tells the versions of a compiled function apart.
 
 use super::arg::{Size, Sizes};
+use super::type_key::TypeKey;
 use crate::error::{Code, Error};
 use crate::tensor::{Dim, Parameter, Tensor, Type};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::hash::Hasher;
 use std::ops::{Deref, DerefMut};
@@ -14,6 +16,8 @@ use std::ops::{Deref, DerefMut};
 #[derive(Default)]
 pub struct Signature {
     words: Vec<u64>,
+    /// The types of which hashes are among the words.
+    type_ids: SmallVec<[TypeId; 2]>,
     tensors: Vec<Tensor>,
     /// Where each tensor is among them, by its identity, once there are more than [`FEW`].
     places: FxHashMap<usize, usize>,
@@ -47,6 +51,13 @@ impl Signature {
     /// The words.
     pub fn words(&self) -> &[u64] {
         &self.words
+    }
+
+    /// The types of which the words have hashes only: two signatures are the same if both their words
+    /// and their types are.
+    #[inline]
+    pub fn type_ids(&self) -> &[TypeId] {
+        &self.type_ids
     }
 
     /// The tensors among the arguments, in order.
@@ -175,6 +186,13 @@ impl Signature {
         self.words.push(bits);
     }
 
+    /// Adds a type.
+    #[inline]
+    pub fn ty(&mut self, ty: TypeKey) {
+        self.words.push(ty.hash());
+        self.type_ids.push(ty.id());
+    }
+
     /// Sets the sizes that are declared for the tensors that follow.
     pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
         self.declared = sizes;
@@ -182,6 +200,7 @@ impl Signature {
 
     fn clear(&mut self) {
         self.words.clear();
+        self.type_ids.clear();
         self.tensors.clear();
         self.places.clear();
         self.declared = None;

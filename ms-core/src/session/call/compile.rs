@@ -53,7 +53,7 @@ impl Call {
         let Tracing { tracer, path, facts, pure } = tracing;
         let start = Instant::now();
         let created = &self.function.created;
-        let result = with_created(created, self.monomorph.bits(), || run_traced(&tracer, || body(path)));
+        let result = with_created(created, self.monomorph.id(), || run_traced(&tracer, || body(path)));
         let template = match result.map(R::split) {
             Some(Ok(tree)) => Some(tree),
             Some(Err(refused)) => return refused,
@@ -129,7 +129,7 @@ impl Call {
     /// Warns of a function that is compiled again and again.
     fn check_specialisation(&self, facts: Facts) {
         let mut known = self.function.specialisation.lock().unwrap_or_else(PoisonError::into_inner);
-        let (monomorph, count) = (self.monomorph.bits(), self.function.versions());
+        let (monomorph, count) = (self.monomorph.id(), self.function.versions());
         specialise::check(self.function, &mut known, monomorph, count, facts, self.location);
     }
 }

@@ -11,12 +11,11 @@ use super::context::{self, Mode, Settings};
 use super::place::Site;
 use super::pure::PurePlace;
 use super::specialise::Specialisation;
-use super::type_key::TypeKey;
 use super::variation::{MANY_VERSIONS, warning};
 use crate::error::{Error, Result, in_call, raise, warn};
 use crate::ops;
 use crate::tensor::{Created, DispatchMode, Tensor, dispatch_mode, with_created};
-use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, cell_path};
+use crate::trace::{Arg, GraphCall, Marks, Pattern, Pooled, Signature, Sink, Tracer, Tree, TypeKey, cell_path};
 use compile::Tracing;
 use restore::Stored;
 use std::panic::Location;
@@ -143,7 +142,7 @@ impl JitFn {
         sign: Sign<'_>,
     ) -> Call {
         let pattern = marks.lazy_inline.then(|| {
-            let mut pattern = Pattern::new(&tracer, [std::ptr::from_ref(self) as u64, monomorph.bits()]);
+            let mut pattern = Pattern::new(&tracer, [std::ptr::from_ref(self) as u64, monomorph.number()]);
             sign(&mut Sink::new(&mut pattern));
             pattern
         });
@@ -174,7 +173,7 @@ impl JitFn {
         let mut signature = Pooled::empty();
         let state = match compiles {
             true => {
-                signature.fixed(monomorph.bits());
+                signature.ty(monomorph);
                 signature.fixed(settings.key());
                 State::Unknown
             }
@@ -345,7 +344,7 @@ impl Call {
             State::Graph(graph, path) => {
                 graph.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join)
             }
-            State::Eager => with_created(created, self.monomorph.bits(), || R::run(|| body(None))),
+            State::Eager => with_created(created, self.monomorph.id(), || R::run(|| body(None))),
             State::Ready(version) => run(&version, &mut self.signature, self.donates)
                 .map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join),
             State::Trace(tracing) => self.compile(*tracing, body),

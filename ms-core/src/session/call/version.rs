@@ -8,7 +8,7 @@ use crate::tensor::{Array, DispatchMode, Gathered, Outputs, Parameter, Tensor, T
 use crate::trace::{Signature, Tree};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use smallvec::SmallVec;
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
@@ -63,16 +63,15 @@ impl Versions {
 
     /// The version for a signature.
     pub fn find(&self, signature: &Signature) -> Option<Arc<Version>> {
-        let words = signature.words();
         self.read(|table| {
             // Comparing all words takes less time than hashing them.
             let recent = self.recent.load(Ordering::Relaxed);
             if let Some(version) = table.all.get(recent)
-                && *version.signature == *words
+                && version.is_of(signature)
             {
                 return Some(version.clone());
             }
-            let fits = |&&at: &&usize| *table.all[at].signature == *words;
+            let fits = |&&at: &&usize| table.all[at].is_of(signature);
             let at = *table.by_hash.get(&signature.hash())?.iter().find(fits)?;
             self.turn(table, at);
             Some(table.all[at].clone())
@@ -102,7 +101,7 @@ impl Versions {
         let Table { all, by_hash } = &mut *table;
         let bucket = by_hash.entry(hash).or_default();
         // One that was not traced may have been here until a derivative was asked for.
-        match bucket.iter().find(|&&at| all[at].signature == version.signature) {
+        match bucket.iter().find(|&&at| all[at].is_like(&version)) {
             Some(&at) => all[at] = version,
             None => {
                 bucket.push(all.len());
@@ -160,6 +159,8 @@ enum Place {
 /// A compiled function for one signature.
 pub(super) struct Version {
     signature: Box<[u64]>,
+    /// The types that the signature has only hashes of.
+    types: Box<[TypeId]>,
     /// The types of the tensors among the arguments.
     arguments: Box<[Type]>,
     /// See [`Versions::turns`].
@@ -235,6 +236,7 @@ impl Version {
         locks.sort_by_key(Parameter::id);
         Self {
             signature: signature.words().into(),
+            types: signature.type_ids().into(),
             arguments: signature.types().into(),
             used: AtomicU64::new(0),
             compiled,
@@ -248,6 +250,17 @@ impl Version {
             untraced,
             template: Box::new(template),
         }
+    }
+
+    /// Whether it is the version for a signature.
+    #[inline]
+    fn is_of(&self, signature: &Signature) -> bool {
+        *self.signature == *signature.words() && *self.types == *signature.type_ids()
+    }
+
+    /// Whether it is the version for the signature of another one.
+    fn is_like(&self, other: &Self) -> bool {
+        self.signature == other.signature && self.types == other.types
     }
 
     /// Runs it on the tensors among the arguments.

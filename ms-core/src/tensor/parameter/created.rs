@@ -2,13 +2,14 @@
 
 use super::{Parameter, Role};
 use crate::tensor::Type;
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::sync::{Mutex, PoisonError};
 
 /// The slots that a compiled function makes when it runs: the same ones at every run, on every
 /// thread. Slots of different keys (monomorphisations) are apart.
 #[derive(Default)]
-pub struct Created(Mutex<Vec<(u64, Parameter)>>);
+pub struct Created(Mutex<Vec<(TypeId, Parameter)>>);
 
 impl Created {
     /// No slots yet.
@@ -25,7 +26,7 @@ impl Created {
 /// A run that may make slots.
 struct Run {
     created: &'static Created,
-    key: u64,
+    key: TypeId,
     /// Positions of the slots that this run has met.
     met: Vec<usize>,
 }
@@ -35,7 +36,7 @@ impl Run {
     fn slot(&mut self, name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Parameter {
         // Held while a new slot is made, so that two threads do not make it twice.
         let mut slots = self.created.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |(at, (key, slot)): &(usize, &(u64, Parameter))| {
+        let fits = |(at, (key, slot)): &(usize, &(TypeId, Parameter))| {
             let same = *key == self.key && slot.name() == name && slot.role() == role;
             same && !self.met.contains(at) && slot.load().ty() == *ty
         };
@@ -65,7 +66,7 @@ impl Drop for Restore {
 }
 
 /// Runs `f` so that [`Parameter::init`] gives the slots of `created` again before it makes new ones.
-pub fn with_created<R>(created: &'static Created, key: u64, f: impl FnOnce() -> R) -> R {
+pub fn with_created<R>(created: &'static Created, key: TypeId, f: impl FnOnce() -> R) -> R {
     let run = Run { created, key, met: Vec::new() };
     let _restore = Restore(RUN.with(|it| it.borrow_mut().replace(run)));
     f()

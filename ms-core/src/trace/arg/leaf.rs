@@ -2,7 +2,8 @@
 
 use super::{Arg, Sink, Tree};
 use crate::tensor::{Parameter, Tensor};
-use std::hash::BuildHasher;
+use ms_cache::Digest;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,18 +39,42 @@ impl Arg for Training {
     }
 }
 
-/// A host value that never changes: hashed once, when it is made.
+/// A host value that never changes: looked at once, when it is made. Two of them are one to compiled
+/// functions if their [`Hash`] shows the same: of what it shows, 256 bits are kept.
 #[derive(Clone, Debug)]
 pub struct Frozen<T> {
     value: T,
-    hash: u64,
+    digest: [u64; 4],
 }
 
-impl<T: std::hash::Hash> Frozen<T> {
+impl<T: Hash> Frozen<T> {
     /// Takes the value.
     pub fn new(value: T) -> Self {
-        let hash = rustc_hash::FxBuildHasher.hash_one(&value);
-        Self { value, hash }
+        let mut shown = Shown(Vec::new());
+        value.hash(&mut shown);
+        let digest = shown.digest();
+        Self { value, digest }
+    }
+}
+
+/// The bytes that a value shows to be hashed.
+struct Shown(Vec<u8>);
+
+impl Shown {
+    fn digest(&self) -> [u64; 4] {
+        let digest = Digest::of(&self.0);
+        let (words, _) = digest.as_bytes().as_chunks::<8>();
+        std::array::from_fn(|at| u64::from_le_bytes(words[at]))
+    }
+}
+
+impl Hasher for Shown {
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+
+    fn finish(&self) -> u64 {
+        self.digest()[0]
     }
 }
 
@@ -64,7 +89,7 @@ impl<T> Deref for Frozen<T> {
 impl<T> Arg for Frozen<T> {
     #[inline]
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.fixed(self.hash);
+        self.digest.iter().for_each(|&word| sink.fixed(word));
     }
 }
 

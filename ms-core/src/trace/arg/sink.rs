@@ -3,6 +3,7 @@
 use super::Training;
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::signature::Signature;
+use crate::trace::type_key::TypeKey;
 use std::fmt;
 
 /// What an [`Arg`](super::Arg) shows its parts to: a [`Visitor`], or the signature of a call.
@@ -53,6 +54,15 @@ impl Sink<'_> {
         match &mut self.0 {
             To::Signature(it) => it.fixed(bits),
             To::Visitor(it) => it.fixed(bits),
+        }
+    }
+
+    /// A type that decides what code the value is.
+    #[inline]
+    pub fn ty(&mut self, ty: TypeKey) {
+        match &mut self.0 {
+            To::Signature(it) => it.ty(ty),
+            To::Visitor(it) => it.ty(ty),
         }
     }
 
@@ -127,6 +137,11 @@ pub trait Visitor {
 
     /// A host value, or a part of one.
     fn fixed(&mut self, bits: u64);
+
+    /// A type that decides what code the value is.
+    fn ty(&mut self, ty: TypeKey) {
+        self.fixed(ty.number());
+    }
 
     /// A float.
     fn float(&mut self, bits: u64) {
