@@ -5,7 +5,8 @@ pub use ms_core::session::{Differentiable, JitFn, Wrt, custom_vjp, jit, type_key
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
     Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, Marked, Marks, Name, Over, Sink, Size, Sizes, Subject,
-    Tree, alike, and, branch, case, decide, flow, held, held_flow, holds, matched, or, passing, repeat, vote,
+    Tree, alike, and, branch, case, decide, flow, held, held_flow, holds, known, matched, or, passing, repeat, truth,
+    vote,
 };
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.

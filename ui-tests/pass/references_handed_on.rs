@@ -1,7 +1,7 @@
 //! References that are handed on in a decision on a tensor: what they refer to is carried, as where the text assigns it.
 use ms::prelude::*;
 use std::collections::BTreeMap;
-use std::mem::swap;
+use std::mem::{replace, swap, take};
 
 fn put(y: &mut Tensor, x: &Tensor) {
     *y = x.clone();
@@ -340,6 +340,24 @@ fn in_arms_of_a_match(y: &mut Tensor, x: &Tensor) {
 }
 
 #[jit]
+fn right_sides(y: &mut Tensor, x: &Tensor, z: &Tensor) -> Tensor {
+    let mut w = x.clone();
+    if x > 1.0 && yes(y, z) {
+        w += 1.0;
+    }
+    if x > 1.0 && {
+        w = z.clone();
+        x < 3.0
+    } {
+        w += 1.0;
+    }
+    if x > 1.0 || yes(y, x) {
+        w += 10.0;
+    }
+    w
+}
+
+#[jit]
 fn right_sides_of_the_host(y: &mut Tensor, n: i32, x: &Tensor) -> Tensor {
     let large = n > 1;
     let both = large && yes(y, x);
@@ -348,6 +366,40 @@ fn right_sides_of_the_host(y: &mut Tensor, n: i32, x: &Tensor) -> Tensor {
         x > 1.0
     };
     if either && both { x * 2.0 } else { x * 3.0 }
+}
+
+#[jit]
+fn beside_patterns(y: &mut Tensor, x: &Tensor) -> Tensor {
+    let (mut o, mut w) = (Some(x.clone()), x.clone());
+    if let Some(it) = &o
+        && x > 1.0
+        && yes(y, it)
+    {
+        w += 1.0;
+    }
+    if x > 1.0
+        && let Some(it) = swapped(&mut o)
+    {
+        w += it;
+    } else {
+        w += 10.0;
+    }
+    w + o.unwrap()
+}
+
+fn swapped(o: &mut Option<Tensor>) -> Option<Tensor> {
+    o.replace(Tensor::scalar(5.0f32))
+}
+
+#[jit]
+fn of_a_condition(y: &mut Tensor, x: &Tensor) -> Tensor {
+    if replace(y, x.clone()) > 2.5 && take_one(y) { x * 2.0 } else { x * 3.0 }
+}
+
+fn take_one(y: &mut Tensor) -> bool {
+    let _ = take(&mut vec![y.clone()]);
+    *y += 1.0;
+    true
 }
 
 #[jit(dims(x = [n]))]
@@ -493,6 +545,15 @@ fn main() {
         ("behind_a_break", of_y!(behind_a_break), [&[1.5], &[16.0]]),
         ("in_arms_of_a_match", of_y!(in_arms_of_a_match), [&[1.5], &[2.0]]),
         (
+            "right_sides",
+            |x| {
+                let mut y = number(3.0);
+                let w = right_sides(&mut y, &number(x), &number(9.0));
+                numbers([&y, &w])
+            },
+            [&[0.5, 10.5], &[9.0, 20.0]],
+        ),
+        (
             "right_sides_of_the_host",
             |x| {
                 let [mut y, mut z] = [number(3.0), number(3.0)];
@@ -501,6 +562,24 @@ fn main() {
                 numbers([&y, &z, &one, &other])
             },
             [&[1.5, 0.5, 1.5, 1.0], &[6.0, 2.0, 6.0, 4.0]],
+        ),
+        (
+            "beside_patterns",
+            |x| {
+                let mut y = number(3.0);
+                let w = beside_patterns(&mut y, &number(x));
+                numbers([&y, &w])
+            },
+            [&[3.0, 11.0], &[2.0, 10.0]],
+        ),
+        (
+            "of_a_condition",
+            |x| {
+                let mut y = number(2.0 + x);
+                let out = of_a_condition(&mut y, &number(x));
+                numbers([&y, &out])
+            },
+            [&[0.5, 1.5], &[3.0, 4.0]],
         ),
         (
             "of_any_size",

@@ -1,9 +1,11 @@
 //! `&&` and `||` of annotated code.
 //!
 //! The right side is a region: host values skip it as Rust does, a traced tensor has it traced
-//! beside the left side, or in a branch of its own where it writes.
+//! beside the left side, or in a branch of its own where it writes. Where the right side changes
+//! variables, the expansion is an `if` with a value instead, of which [`truth`] and [`known`] are the
+//! values of the arms.
 
-use super::region::{Condition, Decision, Open};
+use super::region::{Branch, Condition, Decision, Device, Host, Open};
 use crate::ops;
 use crate::tensor::Tensor;
 use std::panic::Location;
@@ -73,6 +75,74 @@ tensors! {
     &Tensor, bool: |a| a.clone(), |b| Tensor::scalar(b);
     bool, Tensor: |a| Tensor::scalar(a), |b| b;
     bool, &Tensor: |a| Tensor::scalar(a), |b| b.clone();
+}
+
+/// The right side of `&&` or `||` as the value of an arm: a bool where the host decides on bools, and a
+/// tensor otherwise.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the right side of `&&` or `||`",
+    label = "expected `bool`, or a tensor with one bool"
+)]
+pub trait Truth<K> {
+    /// What the arm gives.
+    type Output;
+
+    /// The value.
+    fn truth(self) -> Self::Output;
+}
+
+macro_rules! truths {
+    ($($kind:ty, $from:ty => $to:ty: |$it:ident| $value:expr;)*) => {$(
+        impl Truth<$kind> for $from {
+            type Output = $to;
+
+            #[inline]
+            fn truth(self) -> $to {
+                let $it = self;
+                $value
+            }
+        }
+    )*};
+}
+
+truths! {
+    Host, bool => bool: |it| it;
+    Host, Tensor => Tensor: |it| it;
+    Host, &Tensor => Tensor: |it| it.clone();
+    Device, bool => Tensor: |it| Tensor::scalar(it);
+    Device, Tensor => Tensor: |it| it;
+    Device, &Tensor => Tensor: |it| it.clone();
+}
+
+/// The right side as the value of an arm of `region`, which the left side decides.
+#[inline]
+pub fn truth<K, B: Truth<K>>(_: &Branch<K>, right: B) -> B::Output {
+    right.truth()
+}
+
+/// A truth value that needs no right side.
+pub trait Known {
+    /// The value.
+    fn known(value: bool) -> Self;
+}
+
+impl Known for bool {
+    #[inline]
+    fn known(value: bool) -> bool {
+        value
+    }
+}
+
+impl Known for Tensor {
+    fn known(value: bool) -> Tensor {
+        Tensor::scalar(value)
+    }
+}
+
+/// The value of the arm that the left side decides alone.
+#[inline]
+pub fn known<T: Known>(value: bool) -> T {
+    T::known(value)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

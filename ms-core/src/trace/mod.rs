@@ -20,7 +20,7 @@ pub use cell::{Cell, Layer};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
 pub use function::{Arguments, At, Followed, Function, Nth, TracedArguments, Transform, Transformed};
 pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, Overload, Structure, Value};
-pub use logic::{Combine, Logic, and, or};
+pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
 pub use paths::cell_path;
 pub use region::{
     Any, Assertion, Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device, Either, Flow, For, GoesOn,

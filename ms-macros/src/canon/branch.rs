@@ -5,6 +5,7 @@ use super::context::Way;
 use super::decide::has_let;
 use super::moves;
 use super::places::Place;
+use super::repeat::flatten;
 use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::{located, own, own_span, shown};
@@ -54,6 +55,8 @@ impl Rewriter<'_> {
         if self.scopes.is_settled_condition(&it.cond) {
             return Expr::If(self.native_if(it.clone(), used));
         }
+        let grouped = has_let(&it.cond).then(|| self.grouped(it));
+        let it = grouped.as_ref().unwrap_or(it);
         let (mut cond, mut first) = ((*it.cond).clone(), it.then_branch.clone());
         let mut second = match &it.else_branch {
             Some((_, other)) => block(other),
@@ -93,6 +96,27 @@ impl Rewriter<'_> {
             used,
             None,
         )
+    }
+
+    /// The same `if` with a condition in which nothing changes behind a part that a tensor may decide,
+    /// but in the right side of a `&&` of its own, or in an `if` of its own behind a `let`.
+    fn grouped(&self, it: &ExprIf) -> ExprIf {
+        let mut parts = Vec::new();
+        flatten(&it.cond, &mut parts);
+        let changes =
+            |part: &Expr| !changes::changed(&self.scopes, |look| look.visit_expr_mut(&mut part.clone())).is_empty();
+        let first = parts.iter().position(|it| !self.scopes.is_settled_condition(it)).unwrap_or(parts.len());
+        let end = parts[first..].iter().position(has_let).map_or(parts.len(), |at| first + at);
+        if parts[end..].iter().any(changes) {
+            let (cond, inner) = (joined(&parts[..end]), joined(&parts[end..]));
+            let (then, other) = (&it.then_branch, it.else_branch.as_ref().map(|(_, other)| quote!(else #other)));
+            return self.grouped(&parse_quote!(if #cond { if #inner #then #other } #other));
+        }
+        if parts[first..end].iter().skip(1).any(changes) {
+            let decided = joined(&parts[first..end]);
+            parts.splice(first..end, [parse_quote!((#decided))]);
+        }
+        ExprIf { cond: Box::new(joined(&parts)), ..it.clone() }
     }
 
     /// What is needed behind an arm besides what the other arm needs: what the region carries, and,
@@ -151,6 +175,16 @@ pub fn of_its_own(block: &Block) -> Block {
     let mut braces = Group::new(Delimiter::Brace, TokenStream::new());
     braces.set_span(own_span(block.brace_token.span.join()));
     Block { brace_token: Brace { span: braces.delim_span() }, stmts: block.stmts.clone() }
+}
+
+/// The parts with `&&` between them.
+fn joined(parts: &[Expr]) -> Expr {
+    let (first, rest) = parts.split_first().expect("a condition has parts");
+    rest.iter().fold(first.clone(), |all, part| {
+        let (left, right) = (Box::new(all), Box::new(part.clone()));
+        let op = BinOp::And(syn::Token![&&](part.span()));
+        Expr::Binary(syn::ExprBinary { attrs: Vec::new(), left, op, right })
+    })
 }
 
 /// The expression as a block.

@@ -202,7 +202,7 @@ impl VisitMut for Rewriter<'_> {
                 return;
             }
             Expr::Block(ExprBlock { label: Some(_), .. }) => return self.labelled(expr, &used),
-            Expr::Block(_) | Expr::Paren(_) | Expr::Match(_) => self.used = used,
+            Expr::Block(_) | Expr::Paren(_) | Expr::Match(_) => self.used = used.clone(),
             _ => {}
         }
         if let Expr::Call(call) = expr
@@ -236,6 +236,13 @@ impl VisitMut for Rewriter<'_> {
             }
             _ => self.scopes.is_native_comparison(binary),
         };
+        if !native
+            && let BinOp::And(_) | BinOp::Or(_) = binary.op
+            && let Some(decision) = self.deciding(&binary.clone(), &used)
+        {
+            *expr = decision;
+            return;
+        }
         visit_mut::visit_expr_binary_mut(self, binary);
         match &binary.op {
             op if is_assignment(op) => assign::check(&binary.left, &self.scopes, self.diags),

@@ -323,7 +323,7 @@ fn is_true(cond: &Expr) -> bool {
 }
 
 /// The parts of a condition between `&&`.
-fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
+pub fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
     match cond {
         Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => {
             flatten(&it.left, parts);

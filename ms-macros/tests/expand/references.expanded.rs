@@ -165,3 +165,109 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
     *all = __copy0;
     __result
 }
+#[track_caller]
+fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
+    static __FUNCTION: ::ms::__rt::JitFn = ::ms::__rt::JitFn::new(
+        "right_side",
+        ::core::file!(),
+        ::core::line!(),
+        18264724633771975754u64,
+    );
+    let mut __call = __FUNCTION
+        .begin(
+            ::ms::__rt::type_key(&|| {}),
+            |__sink| {
+                __sink.argument("y");
+                ::ms::__rt::visit_mutable(&*y, __sink);
+                __sink.argument("x");
+                ::ms::__rt::Arg::visit(x, __sink);
+            },
+        );
+    if let ::core::option::Option::Some((__result, (__copy0,))) = __call.cached() {
+        *y = __copy0;
+        return __result;
+    }
+    let mut __copy0 = ::core::clone::Clone::clone(&*__call.enter(&*y));
+    let __arg1 = __call.enter(x);
+    let (__result, (__copy0,)) = __call
+        .finish(move || {
+            let __result = ::ms::__rt::body(|| -> Tensor {
+                let y = &mut __copy0;
+                let x = &*__arg1;
+                {
+                    use ::ms::__rt::Compare as _;
+                    let mut w = x.clone();
+                    {
+                        let mut __region = ::ms::__rt::branch();
+                        let mut __y = ::ms::__rt::held("`y`");
+                        let mut __w = ::ms::__rt::held("`w`");
+                        #[allow(unreachable_code)]
+                        'join7: {
+                            if __region
+                                .test({
+                                    let mut __region = ::ms::__rt::branch();
+                                    let mut __value = ::ms::__rt::held("the value");
+                                    let mut __y = ::ms::__rt::held("`y`");
+                                    #[allow(unreachable_code, unused_labels)]
+                                    let __result = 'join6: {
+                                        if __region.test(::ms::__rt::Subject(&x).gt(&1.0)) {
+                                            __region.save(&mut __y, &(*y));
+                                            __region.begin();
+                                            let __arm = {
+                                                ::ms::__rt::truth(&__region, yes(&mut *y, x))
+                                            };
+                                            let __arm = ::core::option::Option::Some(__arm);
+                                            if __region.is_decided() {
+                                                break 'join6 __arm;
+                                            }
+                                            __region.first(&mut __value, __arm);
+                                            __region.carry(&mut __y, &mut (*y));
+                                            __region.turn();
+                                        }
+                                        let __arm = { ::ms::__rt::known(false) };
+                                        let __arm = ::core::option::Option::Some(
+                                            ::ms::__rt::alike(&__value, __arm),
+                                        );
+                                        if __region.is_decided() {
+                                            break 'join6 __arm;
+                                        }
+                                        __region.second(&mut __value, &__arm);
+                                        __region.carry(&mut __y, &mut (*y));
+                                        __region.join();
+                                        __region.carry(&mut __y, &mut (*y));
+                                        __region.value(__value, __arm)
+                                    };
+                                    ::ms::__rt::given(__result)
+                                })
+                            {
+                                __region.save(&mut __y, &(*y));
+                                __region.save(&mut __w, &w);
+                                __region.begin();
+                                {
+                                    w += 1.0;
+                                }
+                                if __region.is_decided() {
+                                    break 'join7;
+                                }
+                                __region.carry(&mut __y, &mut (*y));
+                                __region.carry(&mut __w, &mut w);
+                                __region.turn();
+                            }
+                            if __region.is_decided() {
+                                break 'join7;
+                            }
+                            __region.carry(&mut __y, &mut (*y));
+                            __region.carry(&mut __w, &mut w);
+                            __region.join();
+                            __region.carry(&mut __y, &mut (*y));
+                            __region.carry(&mut __w, &mut w);
+                        }
+                    }
+                    w
+                }
+            });
+            (__result, (__copy0,))
+        });
+    *y = __copy0;
+    __result
+}

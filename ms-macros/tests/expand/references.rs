@@ -17,3 +17,12 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
         }
     }
 }
+
+#[jit]
+fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
+    let mut w = x.clone();
+    if x > 1.0 && yes(y, x) {
+        w += 1.0;
+    }
+    w
+}
