@@ -2,8 +2,12 @@
 //!
 //! `MS_BLESS=1` writes the plans anew.
 
-use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
-use ms_core::ops::parse_graph;
+use ms_core::lower::{
+    BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View, lower,
+};
+use ms_core::ops::{GATHER, parse_graph};
+use ms_core::optimize::{PassContext, optimize};
+use ms_core::transform::value_and_grad;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -76,4 +80,124 @@ fn a_long_chain_is_one_kernel() {
     assert_eq!(kernels(&plan), 1);
     // What is computed again and again is computed once.
     assert!(plan.kernels[0].insts.len() < 210, "{} instructions", plan.kernels[0].insts.len());
+}
+
+/// Elements that a routine touches: operands and results, but for what an op that changes some
+/// elements finds where it belongs.
+fn work(plan: &Plan, routine: &Routine) -> usize {
+    let of = |views: &[View]| views.iter().map(|it| it.layout.numel()).sum::<usize>();
+    let called = |id: &RoutineId| work(plan, &plan.routines[id.0 as usize]);
+    let place = |id: BufferId| routine.buffers[id.0 as usize].place;
+    let elements =
+        |spans: &[Span]| spans.iter().map(|it| routine.buffers[it.buffer.0 as usize].bytes / 4).sum::<usize>();
+    let is_in_place = |from: Place, to: Place| match (from, to) {
+        (Place::Input(from), Place::Output(to)) => routine.reuse.in_place.contains(&(to, from)),
+        (from, to) => from == to,
+    };
+    let step = |step: &PlanStep| match step {
+        PlanStep::Kernel { extents, args, .. } => extents.iter().product::<usize>() * args.len(),
+        PlanStep::Product { a, b, out } => of(&[a.clone(), b.clone(), out.clone()]),
+        PlanStep::Library { op, inputs, outputs, .. } if *op == GATHER.op() => of(&inputs[1..]) + 2 * of(outputs),
+        PlanStep::Library { inputs, outputs, .. } => {
+            let is_updated = inputs
+                .first()
+                .zip(outputs.first())
+                .is_some_and(|(from, to)| is_in_place(place(from.buffer), place(to.buffer)));
+            if is_updated { of(&inputs[1..]) } else { of(inputs) + of(outputs) }
+        }
+        PlanStep::Call { routine, inputs, outputs } => called(routine) + elements(inputs) + elements(outputs),
+        PlanStep::Branch { routines, .. } => routines.iter().map(called).max().unwrap_or(0),
+        PlanStep::Loop(it) => {
+            let Repeat::Times { count, .. } = it.repeat else { panic!("the length is known") };
+            // The first iteration brings a carry that the others write over to its place.
+            let moves = |it: &&Carry| {
+                it.next == NextCarry::Updated && !is_in_place(place(it.initial.buffer), place(it.result.buffer))
+            };
+            let moved: Vec<Span> = it.carries.iter().filter(moves).map(|it| it.initial).collect();
+            called(&it.body) * count + elements(&moved)
+        }
+    };
+    routine.steps.iter().map(step).sum()
+}
+
+/// A function that reads every row of `x` once, and what becomes of its gradient: how many nodes, and
+/// how many elements its plan touches.
+fn cost_of_gradient(text: &str) -> (usize, usize) {
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    let graph = value_and_grad(&graph, &[0], 1, false).expect("it has a derivative");
+    let graph = optimize(graph, &PassContext::default());
+    let plan = lower(&graph, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    (graph.len(), work(&plan, plan.main()))
+}
+
+/// T positions one after the other, in any order.
+fn positions(count: usize) -> String {
+    let mut text =
+        format!("graph @f(%x: f32[{count}, 4]) -> (f32[]) {{\n  %s0 = constant {{value = f32[](0)}} : f32[]\n");
+    for i in 0..count {
+        let at = i * 7 % count;
+        let rest =
+            format!("%b{i} = tanh %a{i} : f32[1, 4] %c{i} = sum %b{i} {{axes = [0, 1], keepdims = false}} : f32[]");
+        let slice = format!("slice %x {{starts = [{at}, 0], sizes = [1, 4], steps = [1, 1]}} : f32[1, 4]");
+        writeln!(text, "%a{i} = {slice} {rest} %s{} = add %s{i}, %c{i} : f32[]", i + 1).expect("strings take all");
+    }
+    text + &format!("return %s{count}\n}}")
+}
+
+/// Windows of two rows: each row is read twice.
+fn windows(count: usize) -> String {
+    let text = positions(count).replace("f32[1, 4]", "f32[2, 4]").replace("sizes = [1, 4]", "sizes = [2, 4]");
+    text.replace(&format!("%x: f32[{count}, 4]"), &format!("%x: f32[{}, 4]", count + 1))
+}
+
+/// A loop over positions.
+fn loop_over_positions(count: usize) -> String {
+    format!(
+        "graph @body(%s: f32[4], %i: i64[], %x: f32[{count}, 4]) -> (f32[4]) {{
+           %a = gather %x, %i {{axis = 0}} : f32[4]
+           %b = mul %a, %s : f32[4]
+           %c = tanh %b : f32[4]
+           return %c
+         }}
+         graph @f(%x: f32[{count}, 4]) -> (f32[]) {{
+           %i = iota {{shape = [{count}], axis = 0, start = 0, step = 1, dtype = i64}} : i64[{count}]
+           %s = full {{value = f32[](1), shape = [4]}} : f32[4]
+           %y = scan @body %s, %i, %x {{length = {count}, carries = 1, sequences = 1, reverse = false}} : f32[4]
+           %z = sum %y {{axes = [0], keepdims = false}} : f32[]
+           return %z
+         }}"
+    )
+}
+
+/// A loop over positions in a loop.
+fn nested_loops(count: usize) -> String {
+    let text = loop_over_positions(count).replace("@f(%x", "@outer(%u: f32[], %x");
+    let text = text.replace(&format!("[{count}], axis"), "[3], axis").replace(&format!("i64[{count}]"), "i64[3]");
+    let text = text.replace(&format!("length = {count}"), "length = 3");
+    text + &format!(
+        "
+         graph @f(%x: f32[{count}, 4]) -> (f32[]) {{
+           %s = constant {{value = f32[](0)}} : f32[]
+           %y = scan @outer %s, %x {{length = {count}, carries = 1, sequences = 0, reverse = false}} : f32[]
+           return %y
+         }}"
+    )
+}
+
+#[test]
+fn gradients_of_parts_cost_what_the_parts_cost() {
+    let functions: [(&str, fn(usize) -> String); 4] = [
+        ("positions", positions),
+        ("windows", windows),
+        ("a loop", loop_over_positions),
+        ("nested loops", nested_loops),
+    ];
+    for (name, function) in functions {
+        let costs = [128, 256, 512].map(|count| cost_of_gradient(&function(count)));
+        for pair in costs.windows(2) {
+            let [(nodes, work), (more_nodes, more_work)] = [pair[0], pair[1]];
+            assert!(more_nodes <= 2 * nodes + 8, "{name}: nodes {costs:?}");
+            assert!(more_work * 10 <= work * 21, "{name}: elements {costs:?}");
+        }
+    }
 }

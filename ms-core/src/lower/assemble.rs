@@ -125,8 +125,10 @@ impl Draft {
             }
             Self::Whole(node) => {
                 let node = &flat.nodes[*node];
+                let updated = flat.updated(node);
+                let over = |value| updated.iter().find(|it| it.0 == value).map(|it| it.1);
                 let values = node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied());
-                values.map(|value| Use { value, over: None }).collect()
+                values.map(|value| Use { value, over: over(value) }).collect()
             }
         }
     }

@@ -145,6 +145,23 @@ impl Flat {
         access.layout.is_contiguous() && access.value().is_some_and(whole)
     }
 
+    /// Results of a node that runs as a whole, each with an operand in whose memory it may lie, if
+    /// nobody reads that later.
+    pub fn updated(&self, node: &FlatNode) -> SmallVec<[(ValueIndex, ValueIndex); 1]> {
+        let pairs = match node.kind {
+            Kind::Library(op) if matches!(definition(op).lowering, Lowering::Update) => smallvec![(0, 0)],
+            Kind::Region(number) => self.regions[number].updated(),
+            _ => return SmallVec::new(),
+        };
+        let pair = |(result, operand): (usize, usize)| {
+            let access = &node.inputs[operand];
+            let value = access.value().filter(|_| self.is_whole(access))?;
+            let reads = node.inputs.iter().filter(|it| it.value() == Some(value)).count();
+            (reads == 1).then_some((node.outputs[result], value))
+        };
+        pairs.into_iter().filter_map(pair).collect()
+    }
+
     /// Adds a value.
     pub fn add_value(&mut self, dtype: DType, shape: Shape, origin: Origin) -> ValueIndex {
         self.values.push(FlatValue { dtype, shape, origin });
@@ -267,7 +284,7 @@ impl Flatten<'_> {
                 let inputs = inputs.iter().map(|it| self.matrix(it, batch)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Product, inputs)
             }
-            Lowering::Library => {
+            Lowering::Library | Lowering::Update => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
             }

@@ -49,7 +49,7 @@ pub fn line_of_node(graph: &Graph, number: u32) -> Option<Line> {
 /// Whether two graphs of the same content have the same lines wherever running may refuse.
 pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
     let refusing = |graph| {
-        let all = nodes(graph).filter(|it| matches!(definition(it.op).lowering, Lowering::Library));
+        let all = nodes(graph).filter(|it| matches!(definition(it.op).lowering, Lowering::Library | Lowering::Update));
         all.map(|it| it.location.map(address))
     };
     refusing(a).eq(refusing(b))

@@ -33,6 +33,17 @@ pub(super) struct RegionLoop {
     pub series: usize,
 }
 
+impl Region {
+    /// Numbers of results, each with that of an operand in whose memory it may lie: carries that
+    /// iterations write over.
+    pub fn updated(&self) -> SmallVec<[(usize, usize); 1]> {
+        let Self::Loop(it) = self else { return SmallVec::new() };
+        let first = usize::from(!matches!(it.trips, Trips::Times { .. }));
+        let carries = it.next.iter().enumerate().filter(|(_, next)| **next == NextCarry::Updated);
+        carries.map(|(carry, _)| (carry, first + carry)).collect()
+    }
+}
+
 /// How often a loop runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trips {

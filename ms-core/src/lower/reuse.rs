@@ -15,7 +15,7 @@ pub struct Reuse {
     /// By output, the step that first touches it.
     pub touched_at: Vec<u32>,
     /// Outputs, and inputs that are read for the last time by the step that writes the output:
-    /// each element before that of the output is written. Sorted.
+    /// each element before that of the output is written, or the step updates them. Sorted.
     pub in_place: Vec<(u32, u32)>,
 }
 
@@ -50,9 +50,18 @@ impl Reuse {
         let touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
         let mut in_place = Vec::new();
         for ((output, value), &step) in (0..).zip(&flat.outputs).zip(&touched_at) {
-            let Some(Draft::Kernel(emitted)) = steps.get(step as usize) else { continue };
-            let results = emitted.args.iter().filter(|it| it.role == Role::Output && it.value == *value);
-            for operand in results.flat_map(|it| emitted.overwritable(flat, it)) {
+            let operands: Vec<ValueIndex> = match steps.get(step as usize) {
+                Some(Draft::Kernel(emitted)) => {
+                    let results = emitted.args.iter().filter(|it| it.role == Role::Output && it.value == *value);
+                    results.flat_map(|it| emitted.overwritable(flat, it)).collect()
+                }
+                Some(Draft::Whole(node)) => {
+                    let updated = flat.updated(&flat.nodes[*node]).into_iter();
+                    updated.filter(|it| it.0 == *value).map(|it| it.1).collect()
+                }
+                None => continue,
+            };
+            for operand in operands {
                 if let Origin::Input(input) = flat.values[operand].origin
                     && last[&operand] == step
                 {

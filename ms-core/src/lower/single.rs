@@ -59,7 +59,12 @@ pub fn prepare(def: &'static OpDef, attrs: &Attrs, inputs: &[(&Layout, DType)], 
             key.shape = shape;
             Some(Call { key, nest })
         }
-        Lowering::View(_) | Lowering::Product | Lowering::Constant | Lowering::Library | Lowering::Regions(_) => None,
+        Lowering::View(_)
+        | Lowering::Product
+        | Lowering::Constant
+        | Lowering::Library
+        | Lowering::Update
+        | Lowering::Regions(_) => None,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What an op is.
 
 use super::Batching;
-use super::Sample;
+use super::{Part, Sample};
 use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
@@ -40,6 +40,9 @@ pub struct OpDef {
 pub enum Derivative {
     /// A vector-Jacobian product, written against [`Tensor`]: it serves the tape and graphs.
     Rule(fn(&Vjp<'_>) -> Cotangents),
+    /// The op reads elements of its first operand, which alone has a gradient: what reaches them,
+    /// where they lie. The op is linear in that operand.
+    Read(fn(&Vjp<'_>) -> Part),
     /// Constant almost everywhere: the gradient is zero.
     Zero,
     /// There is none, because of this.
@@ -86,6 +89,9 @@ pub enum Lowering {
     Constant,
     /// Run as a whole by the backend's library, or by `eval`.
     Library,
+    /// As [`Library`](Self::Library). The only result is the first operand with some elements changed,
+    /// and may lie in its memory: then the others are not touched.
+    Update,
     /// By the graphs that stand in the node as regions: calls and control flow. The
     /// definition's own `infer` and `eval`, which see no regions, refuse.
     Regions(RegionRule),
@@ -113,6 +119,19 @@ pub struct ReduceRule {
 }
 
 impl OpDef {
+    /// The gradients of the operands by the op's rule; nothing where it has none.
+    pub fn pull(&self, vjp: &Vjp<'_>) -> Option<Cotangents> {
+        match self.derivative {
+            Derivative::Rule(rule) => Some(rule(vjp)),
+            Derivative::Read(rule) => {
+                let mut all = SmallVec::from_elem(None, vjp.inputs.len());
+                all[0] = Some(Part::sum(None, &[rule(vjp)]));
+                Some(all)
+            }
+            Derivative::Zero | Derivative::None(_) => None,
+        }
+    }
+
     /// The handle under which the op is applied.
     #[inline]
     pub const fn op(&'static self) -> Op {

@@ -3,7 +3,7 @@
 use super::axis::{named, stored_axis};
 use super::host::{Axis, dense, elements, plus, positions, replace_axis};
 use super::rules::may_equal;
-use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape, scatter_nd_add};
+use super::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape, scatter_nd_add};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use crate::with_element;
@@ -40,12 +40,11 @@ pub static GATHER: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
+    derivative: Derivative::Read(|it| {
         let (x, index, axis) = (&it.inputs[0], &it.inputs[1], it.attrs.int(0) as usize);
         let count: Dim = index.dims().into_iter().product();
         let source = reshape(it.cotangent(), replace_axis(&x.dims(), axis, &[count]));
-        let index = reshape(index, [count]);
-        smallvec![Some(apply1(INDEX_ADD.op(), it.attrs, &[&super::zeros_like(x), &index, &source])), None]
+        Part::rows(x, axis, reshape(index, [count]), &source)
     }),
     batching: Batching::Rule(|it| {
         let axis = it.attrs.int(0) as isize;
@@ -120,7 +119,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         let (x, source) = (move_axis(it.spread(0), axis, 1), move_axis(it.spread(2), axis, 1));
         Ok(smallvec![move_axis(scatter_nd_add(x, it.places(1), source), 1, axis)])
     }),
-    lowering: Lowering::Library,
+    lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], count: usize| {
             let source = replace_axis(x, axis, &[count]);

@@ -2,11 +2,11 @@
 
 use super::axis::const_shape;
 use super::gather::{check_dtypes, check_index};
-use super::host::{dense, elements, plus};
+use super::host::{dense, elements, plus, rows};
 use super::rules::may_equal;
-use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, Element, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -28,10 +28,7 @@ pub static GATHER_ND: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let zeros = super::zeros_like(&it.inputs[0]);
-        smallvec![Some(apply1(SCATTER_ND_ADD.op(), it.attrs, &[&zeros, &it.inputs[1], it.cotangent()])), None]
-    }),
+    derivative: Derivative::Read(|it| Part::points(&it.inputs[0], &it.inputs[1], it.cotangent())),
     batching: Batching::Rule(|it| match it.mapped {
         [false, true] => it.apply(it.attrs, it.inputs),
         _ => it.apply(it.attrs, &[it.spread(0), it.rows(1)]),
@@ -74,7 +71,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
         smallvec![Some(g.clone()), None, source]
     }),
     batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.rows(1), it.spread(2)])),
-    lowering: Lowering::Library,
+    lowering: Lowering::Update,
     samples: || {
         let of = |x: &[usize], index: &[usize], source: &[usize]| {
             let index = SampleInput::of(DType::I64, index, 0.0, 1.0);
@@ -93,24 +90,6 @@ fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
         Some((k, rows)) if k <= x.len() => Ok(rows.iter().chain(&x[k..]).copied().collect()),
         _ => Err(Error::new(Code::Shape, format!("rows of {index:?} are no positions along the axes of {x:?}"))),
     }
-}
-
-/// The number of the slice that each row names, and the elements of one slice.
-fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
-    let k = *index.shape().last().expect("an index has an axis");
-    let count: usize = index.shape()[..index.layout().rank() - 1].iter().product();
-    let parts: Vec<i64> = with_element!(index.dtype(), T => index.iter::<T>().map(|it| it.to_scalar().as_i64()).collect());
-    let row = |row: usize| {
-        parts[row * k..][..k].iter().zip(shape).enumerate().try_fold(0, |at, (axis, (&part, &size))| {
-            let wrapped = if part < 0 { part + size as i64 } else { part };
-            if wrapped < 0 || wrapped >= size as i64 {
-                let message = format!("index {part} is outside axis {axis} of shape {shape:?}");
-                return Err(Error::new(Code::OutOfRange, message));
-            }
-            Ok(at * size + wrapped as usize)
-        })
-    };
-    Ok(((0..count).map(row).collect::<Result<_>>()?, shape[k..].iter().product()))
 }
 
 /// The slices of `x` at the positions that rows of `index` name: the last axis of `index`

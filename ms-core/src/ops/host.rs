@@ -23,6 +23,29 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
     with_element!(index.dtype(), T => index.iter::<T>().map(|it| position(it.to_scalar().as_i64())).collect())
 }
 
+/// For each row of `k` positions along the first `k` axes of `shape` the number of the slice that it
+/// names, and the elements of one slice.
+///
+/// # Errors
+/// [`Code::OutOfRange`] for a position outside its axis.
+pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
+    let k = *index.shape().last().expect("an index has an axis");
+    let count: usize = index.shape()[..index.layout().rank() - 1].iter().product();
+    let parts: Vec<i64> =
+        with_element!(index.dtype(), T => index.iter::<T>().map(|it| it.to_scalar().as_i64()).collect());
+    let row = |row: usize| {
+        parts[row * k..][..k].iter().zip(shape).enumerate().try_fold(0, |at, (axis, (&part, &size))| {
+            let wrapped = if part < 0 { part + size as i64 } else { part };
+            if wrapped < 0 || wrapped >= size as i64 {
+                let message = format!("index {part} is outside axis {axis} of shape {shape:?}");
+                return Err(Error::new(Code::OutOfRange, message));
+            }
+            Ok(at * size + wrapped as usize)
+        })
+    };
+    Ok(((0..count).map(row).collect::<Result<_>>()?, shape[k..].iter().product()))
+}
+
 /// `a + b` in the dtype: floats rounded, integers wrapped, bools or-ed.
 #[inline]
 pub fn plus<T: Element>(a: T, b: T) -> T {

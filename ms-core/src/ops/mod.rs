@@ -33,6 +33,7 @@ mod nn;
 mod operand;
 mod operators;
 mod order;
+mod part;
 mod philox;
 mod pooling;
 mod primitive;
@@ -69,6 +70,7 @@ macro_rules! primitives {
 }
 
 primitives! {
+    add_slices::{ ADD_SLICES };
     arg_extrema::{ ARGMAX, ARGMIN };
     arithmetic::{ ABS, ADD, MUL, NEG, SIGN, SQUARE, SUB };
     assertion::{ ASSERT };
@@ -142,6 +144,7 @@ pub use message::{Show, Shown};
 pub use nn::*;
 pub use operand::{IntoOperand, Operand, common_dtype, operands};
 pub use order::order;
+pub use part::Part;
 pub use pooling::PoolOptions;
 pub use primitive::*;
 pub use repeat::*;

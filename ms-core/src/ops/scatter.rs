@@ -5,7 +5,7 @@ use super::axis::{named, stored_axis};
 use super::gather::{check_dtypes, check_index};
 use super::host::{dense, elements, plus, positions, walk_named};
 use super::rules::{broadcast_dims, may_equal};
-use super::{Arrays, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, normalize_axis};
+use super::{Arrays, Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
@@ -29,9 +29,8 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         });
         Ok(smallvec![out])
     },
-    derivative: Derivative::Rule(|it| {
-        let zeros = super::zeros_like(&it.inputs[0]);
-        smallvec![Some(apply1(SCATTER_ADD.op(), it.attrs, &[&zeros, &it.inputs[1], it.cotangent()])), None]
+    derivative: Derivative::Read(|it| {
+        Part::elements(&it.inputs[0], it.attrs.int(0) as usize, &it.inputs[1], it.cotangent())
     }),
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Library,
@@ -70,7 +69,7 @@ pub static SCATTER_ADD: OpDef = OpDef {
         smallvec![Some(g.clone()), None, source]
     }),
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
-    lowering: Lowering::Library,
+    lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
             let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
@@ -103,7 +102,7 @@ pub static SCATTER: OpDef = OpDef {
         smallvec![kept, None, written]
     }),
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
-    lowering: Lowering::Library,
+    lowering: Lowering::Update,
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
             let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);

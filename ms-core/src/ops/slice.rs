@@ -1,6 +1,6 @@
 //! `slice`: evenly spaced positions along every axis.
 
-use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use super::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
@@ -16,9 +16,8 @@ pub static SLICE: OpDef = OpDef {
         let layout = inputs[0].layout().slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs));
         Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
     },
-    derivative: Derivative::Rule(|it| {
-        let zeros = super::zeros_like(&it.inputs[0]);
-        smallvec![Some(super::update(&zeros, it.cotangent(), it.attrs.ints(0), it.attrs.ints(2)))]
+    derivative: Derivative::Read(|it| {
+        Part::slice(&it.inputs[0], it.attrs.ints(0), it.attrs.ints(2), it.cotangent())
     }),
     batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, it.size), (2, Dim::new(1))]), it.inputs)),
     lowering: Lowering::View(|attrs, layout| Some(layout.slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs)))),

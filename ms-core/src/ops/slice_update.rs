@@ -34,7 +34,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         smallvec![kept, taken]
     }),
     batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, Dim::new(1))]), &it.spread_all())),
-    lowering: Lowering::Library,
+    lowering: Lowering::Update,
     samples: || {
         let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {
             Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0), SampleInput::f32(sizes, -2.0, 2.0)])

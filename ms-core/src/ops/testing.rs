@@ -2,7 +2,7 @@
 //! in a range of numbers on its own samples.
 
 use super::reference::ReferenceDispatcher;
-use super::{Cotangents, Derivative, Lowering, OpDef, PRIMITIVES, Sample, SampleInput, Vjp};
+use super::{Lowering, OpDef, PRIMITIVES, Sample, SampleInput, Vjp};
 use crate::error::Code;
 use crate::tensor::{Array, Attrs, DType, Tensor, with_dispatcher};
 use std::rc::Rc;
@@ -69,7 +69,6 @@ fn check_sample(def: &'static OpDef, sample: &Sample) {
         let seen = Tensor::from_array(x.with_layout(layout));
         assert_eq!(seen.to_vec::<f64>(), outputs[0].to_vec::<f64>(), "{}", def.name());
     }
-    let Derivative::Rule(rule) = def.derivative else { return };
     let cotangents: Vec<Option<Tensor>> = outputs
         .iter()
         .map(|it| it.dtype().is_float().then(|| Tensor::from_array(scattered(it.shape(), DType::F64, -1.0, 1.0, 9))))
@@ -78,8 +77,8 @@ fn check_sample(def: &'static OpDef, sample: &Sample) {
         return;
     }
     let needs: Vec<bool> = inputs.iter().map(|it| it.dtype().is_float()).collect();
-    let gradients: Cotangents =
-        rule(&Vjp { attrs: &sample.attrs, inputs: &inputs, outputs: &outputs, cotangents: &cotangents, needs: &needs });
+    let vjp = Vjp { attrs: &sample.attrs, inputs: &inputs, outputs: &outputs, cotangents: &cotangents, needs: &needs };
+    let Some(gradients) = def.pull(&vjp) else { return };
     for (at, gradient) in gradients.iter().enumerate().filter(|(at, _)| needs[*at]) {
         // A rule leaves out an operand whose changes do not reach the result.
         let none = || super::zeros_like(&inputs[at]);

@@ -108,7 +108,9 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
         Lowering::View(_) => true,
         Lowering::Map(map) => rounds_at_most_once(*map, attrs, operands),
         Lowering::Reduce(_) | Lowering::Product => !result.is_float() && !operands.iter().any(|it| it.is_float()),
-        Lowering::Generate(_) | Lowering::Constant | Lowering::Library | Lowering::Regions(_) => false,
+        Lowering::Generate(_) | Lowering::Constant | Lowering::Library | Lowering::Update | Lowering::Regions(_) => {
+            false
+        }
     }
 }
 

@@ -140,7 +140,7 @@ fn is_safe(node: &Node) -> bool {
         | Lowering::Constant
         | Lowering::Reduce(_)
         | Lowering::Product => !node.outputs.is_empty(),
-        Lowering::Library | Lowering::Regions(_) => false,
+        Lowering::Library | Lowering::Update | Lowering::Regions(_) => false,
     }
 }
 

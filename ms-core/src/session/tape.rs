@@ -107,11 +107,11 @@ impl Record {
                 it.parameter.try_set(&ops::take_over(first, dtype))?;
             }
         }
-        let gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
+        let mut gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
             Some(gradient) => gradient.clone(),
             None => ops::zeros_like(it),
         };
-        Ok(watched.iter().map(gradient).collect())
+        Ok(watched.iter().map(&mut gradient).collect())
     }
 
     /// The slots that `results` depend on.
@@ -374,7 +374,13 @@ impl Step for CallStep {
         &self.output_slots
     }
 
-    fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+    fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
+        gradients.add_all(&self.input_slots, self.shares(cotangents)?)
+    }
+}
+
+impl CallStep {
+    fn shares(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
         if !self.handed.is_empty() && cotangents.iter().any(Option::is_none) {
             return self.pull_reached(cotangents);
         }
@@ -383,9 +389,7 @@ impl Step for CallStep {
         let inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
         Ok(self.derivative.backward.call(&inputs)?.into_iter().map(Some).collect())
     }
-}
 
-impl CallStep {
     /// Pulls back where some gradients are missing: backward functions that none reaches do not run.
     fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
         let all = || self.derivative.seeds.iter().copied().zip(cotangents);

@@ -26,7 +26,7 @@ impl Reverse {
         };
         let outputs = emit_node(node, operands)?;
         if !(wanted.inputs[..at.targets].contains(&true) && wanted.outputs[..at.results].contains(&true)) {
-            let pull: Pull = Box::new(move |cotangents| Ok(untouched(cotangents)));
+            let pull: Pull = Box::new(move |cotangents, _| Ok(untouched(cotangents)));
             return Ok((outputs, pull));
         }
         // Nobody would see what is written.
@@ -37,7 +37,7 @@ impl Reverse {
         let (backward, used) = trimmed(&node.regions[1]);
         let backward = Arc::new(backward);
         let (results, operands) = (outputs[..at.results].to_vec(), operands.to_vec());
-        let pull: Pull = Box::new(move |cotangents| {
+        let pull: Pull = Box::new(move |cotangents, _| {
             if cotangents[..at.results].iter().all(Option::is_none) {
                 return Ok(untouched(cotangents));
             }
@@ -68,7 +68,7 @@ impl Reverse {
         let outputs = emit(&RECOMPUTE, Attrs::none(), &[node.regions[0].clone()], operands)?;
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let operands = operands.to_vec();
-        let pull: Pull = Box::new(move |cotangents| {
+        let pull: Pull = Box::new(move |cotangents, _| {
             let arrived = cotangents.iter().flatten().next().expect("a gradient reaches the node");
             let mut inputs: Vec<Tensor> = operands.iter().map(|it| ops::depend(it, arrived)).collect();
             inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
@@ -83,7 +83,7 @@ impl Reverse {
     fn again(&self, graph: &Graph, wrt: &[usize], seeds: &[usize]) -> Result<Graph> {
         let active =
             self.activity.active(graph, &flags(graph.inputs().len(), wrt), &flags(graph.outputs().len(), seeds));
-        let mut joint = self.joint(graph, wrt, seeds, &active, &[])?;
+        let mut joint = self.joint(graph, wrt, seeds, &[], &active, &[])?;
         joint.set_outputs(joint.outputs()[graph.outputs().len()..].to_vec());
         Ok(pruned(&joint))
     }

@@ -43,6 +43,13 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
             let operands = call.inputs.iter().map(|it| it.ty().to_string());
             Err(no_derivative(call.op, given[0], why).with_operands(operands).at(call.location))
         }
+        // Linear in what it reads.
+        Derivative::Read(_) => {
+            let Some(tangent) = &tangents[0] else { return none() };
+            let operands = std::iter::once(tangent).chain(&call.inputs[1..]);
+            let pushed = apply(call.op, call.attrs, &operands.collect::<SmallVec<[&Tensor; 3]>>())?;
+            Ok(pushed.into_iter().map(Some).collect())
+        }
         Derivative::Rule(rule) => {
             let dtype = call.outputs[0].dtype();
             let is_diagonal =

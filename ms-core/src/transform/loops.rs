@@ -2,7 +2,8 @@
 //!
 //! The forward loop keeps, for every iteration, what the backward part of its body needs; the
 //! backward part is a scan over that in the other direction, whose carries are the gradients of
-//! the carries and, summed over the iterations, of the values that stay the same.
+//! the carries and, summed over the iterations, of the values that stay the same. Such a sum goes on
+//! from what the gradient is already, and each iteration adds to it where it lies.
 
 use super::activity::Loop;
 use super::emit::{emit, tracer, zeros};
@@ -12,7 +13,7 @@ use super::split::{Policy, Residual};
 use super::stacks::scan_attrs;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
-use crate::ops::{self, CONSTANT, SCAN, WHILE};
+use crate::ops::{CONSTANT, SCAN, WHILE};
 use crate::tensor::{Array, Attrs, Literal, Tensor, Type};
 use crate::trace;
 use std::sync::Arc;
@@ -69,7 +70,7 @@ impl Reverse {
         let wrt: Vec<usize> = carries.iter().chain(&sequences).chain(&same).copied().collect();
         let seeds: Vec<usize> = carries.iter().chain(&stacked).copied().collect();
         let policy = Policy { is_body: true, constants: constants..inputs.len() };
-        let parts = self.differentiate(body, &wrt, &seeds, &policy, &[])?;
+        let parts = self.differentiate(body, &wrt, &seeds, &same, &policy, &[])?;
 
         let (results, count, kept) = forward(node, at, operands, &parts)?;
         let pushed = parts.forward.outputs().len() - body.outputs().len();
@@ -98,13 +99,13 @@ impl Reverse {
         };
         let (first, results_at) = (at.first, at.stacked - at.carries);
         let operands = operands.len();
-        let pull: Pull = Box::new(move |cotangents| {
+        let pull: Pull = Box::new(move |cotangents, sums| {
             // Of the body's outputs, the carries are results at the same place, the others behind.
             let of = |output: usize| {
                 let at = if backward.carries.contains(&output) { output } else { output + results_at };
                 cotangents[at].as_ref()
             };
-            let (order, gradients) = backward.run(of)?;
+            let (order, gradients) = backward.run(of, |constant| sums.take(first + constant))?;
             let at: Vec<usize> = order.into_iter().map(|it| first + it).collect();
             Ok(placed(operands, &at, gradients))
         });
@@ -151,8 +152,12 @@ fn forward(
 
 impl Backward {
     /// The gradients of some of the body's inputs over the whole loop, from the cotangents of its
-    /// outputs. Gives which inputs they are, first.
-    fn run<'a>(&self, cotangent: impl Fn(usize) -> Option<&'a Tensor>) -> Result<(Vec<usize>, Vec<Tensor>)> {
+    /// outputs and the sums that those of constants go on from. Gives which inputs they are, first.
+    fn run<'a>(
+        &self,
+        cotangent: impl Fn(usize) -> Option<&'a Tensor>,
+        mut sum: impl FnMut(usize) -> Option<Tensor>,
+    ) -> Result<(Vec<usize>, Vec<Tensor>)> {
         let reached: Vec<usize> = self.stacked.iter().copied().filter(|&it| cotangent(it).is_some()).collect();
         let (mut kept, mut constants) = (Vec::new(), Vec::new());
         for residual in &self.residuals {
@@ -165,7 +170,7 @@ impl Backward {
         let start = |&it: &usize| cotangent(it).cloned().unwrap_or_else(|| zeros(&self.inputs[it]));
         let mut operands: Vec<Tensor> = self.count.iter().filter(|_| self.length.is_none()).cloned().collect();
         operands.extend(self.carries.iter().map(start));
-        operands.extend(self.constants.iter().map(|&it| zeros(&self.inputs[it])));
+        operands.extend(self.constants.iter().map(|&it| sum(it).unwrap_or_else(|| zeros(&self.inputs[it]))));
         operands.extend(kept.iter().cloned());
         operands.extend(reached.iter().filter_map(|&it| cotangent(it).cloned()));
         operands.extend(constants);
@@ -206,12 +211,12 @@ impl Backward {
                 Some(at) => arrived[at].clone(),
                 None => zeros(&self.outputs[*it]),
             }));
+            operands.extend(sums.iter().cloned());
             let gradients = tracer().inline(&self.parts.backward, &operands)?;
             // In the order of the inputs of interest: carries, sequences, constants.
             let (carries, rest) = gradients.split_at(self.carries.len());
-            let (sequences, same) = rest.split_at(self.sequences.len());
-            let sums = sums.iter().zip(same).map(|(sum, share)| ops::add(sum, share));
-            Ok(carries.iter().cloned().chain(sums).chain(sequences.iter().cloned()).collect())
+            let (sequences, sums) = rest.split_at(self.sequences.len());
+            Ok(carries.iter().chain(sums).chain(sequences).cloned().collect())
         })
     }
 }

@@ -59,7 +59,7 @@ impl Reverse {
             None => {
                 let op = node.op;
                 let refuse: Pull =
-                    Box::new(move |_| Err(Error::new(Code::NoGradient, "no derivative").with_op(op.name())));
+                    Box::new(move |_, _| Err(Error::new(Code::NoGradient, "no derivative").with_op(op.name())));
                 Ok((emit_node(node, operands)?, refuse))
             }
         }
@@ -78,7 +78,7 @@ impl Reverse {
         let residuals: Vec<Tensor> = residuals.collect();
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let count = operands.len();
-        let pull: Pull = Box::new(move |cotangents| {
+        let pull: Pull = Box::new(move |cotangents, _| {
             let mut inputs = residuals.clone();
             inputs.extend(filled(cotangents, &parts.seeds, &types, &wanted.lengths)?);
             let gradients = emit(call, Attrs::none(), std::slice::from_ref(&parts.backward), &inputs)?;
@@ -92,7 +92,7 @@ impl Reverse {
         let wrt: Vec<usize> = positions(&wanted.inputs[1..]);
         let seeds = positions(&wanted.outputs);
         let lengths = lengths_inside(node);
-        let arm = |at: usize| self.differentiate(&node.regions[at], &wrt, &seeds, &Policy::default(), &lengths);
+        let arm = |at: usize| self.differentiate(&node.regions[at], &wrt, &seeds, &[], &Policy::default(), &lengths);
         let arms = Arms::of([arm(0)?, arm(1)?]);
         let results = node.outputs.len();
         let forward = [Arc::new(arms.forward(0, results)?), Arc::new(arms.forward(1, results)?)];
@@ -100,7 +100,7 @@ impl Reverse {
         let saved = outputs.split_off(results);
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let (condition, given) = (condition.clone(), given.to_vec());
-        let pull: Pull = Box::new(move |cotangents| {
+        let pull: Pull = Box::new(move |cotangents, _| {
             let cotangents = filled(cotangents, &seeds, &types, &wanted.lengths)?;
             let backward =
                 [Arc::new(arms.backward(0, &given, &cotangents)?), Arc::new(arms.backward(1, &given, &cotangents)?)];

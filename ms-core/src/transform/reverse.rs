@@ -88,7 +88,7 @@ pub fn differentiate(graph: &Graph, wrt: &[usize]) -> Result<Differentiated> {
     let outputs = graph.outputs().len();
     let active = reverse.activity.active(graph, &flags(graph.inputs().len(), wrt), &vec![true; outputs]);
     let seeds: Vec<usize> = (0..outputs).filter(|&at| active[graph.outputs()[at].0 as usize]).collect();
-    reverse.differentiate(graph, wrt, &seeds, &Policy::default(), &[])
+    reverse.differentiate(graph, wrt, &seeds, &[], &Policy::default(), &[])
 }
 
 pub(super) fn input_types(graph: &Graph) -> Vec<Type> {
@@ -108,49 +108,57 @@ impl Reverse {
         if let Some((_, known)) = self.made.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let made = Rc::new(self.differentiate(region, wrt, seeds, &Policy::default(), &[])?);
+        let made = Rc::new(self.differentiate(region, wrt, seeds, &[], &Policy::default(), &[])?);
         self.made.borrow_mut().insert(key, (region.clone(), made.clone()));
         Ok(made)
     }
 
     /// The derivative of the outputs `seeds` with respect to the inputs `wrt`, in two graphs.
     /// `lengths` says of inputs that are stacks, where it is known, which input is their length.
+    /// Behind the cotangents, the backward graph takes what the gradients of the inputs `sums` are
+    /// added to.
     pub fn differentiate(
         &self,
         graph: &Graph,
         wrt: &[usize],
         seeds: &[usize],
+        sums: &[usize],
         policy: &Policy,
         lengths: &[(usize, usize)],
     ) -> Result<Differentiated> {
         let own = graph.inputs().len();
         let active = self.activity.active(graph, &flags(own, wrt), &flags(graph.outputs().len(), seeds));
-        let joint = self.joint(graph, wrt, seeds, &active, lengths)?;
+        let joint = self.joint(graph, wrt, seeds, sums, &active, lengths)?;
         let parts = split(&joint, own, graph.outputs().len(), policy);
         let (forward, backward, residuals) = (parts.forward, parts.backward, parts.residuals);
         Ok(Differentiated { forward, backward, residuals, seeds: seeds.to_vec() })
     }
 
     /// The graph that gives the outputs of `graph`, then the gradients of the inputs `wrt`, from
-    /// the inputs and the cotangents of the outputs `seeds`.
+    /// the inputs, the cotangents of the outputs `seeds`, and what the gradients of the inputs
+    /// `sums` are added to.
     pub fn joint(
         &self,
         graph: &Graph,
         wrt: &[usize],
         seeds: &[usize],
+        sums: &[usize],
         active: &[bool],
         lengths: &[(usize, usize)],
     ) -> Result<Graph> {
         let own = graph.inputs().len();
         let mut types = input_types(graph);
         types.extend(seeds.iter().map(|&at| graph.ty(graph.outputs()[at]).clone()));
+        types.extend(sums.iter().map(|&at| graph.ty(graph.inputs()[at]).clone()));
         trace::build(graph.name(), &types, |inputs| {
-            let (inputs, cotangents) = inputs.split_at(own);
+            let (inputs, arrived) = inputs.split_at(own);
+            let (cotangents, before) = arrived.split_at(seeds.len());
             let replay = self.replay(graph, inputs, active)?;
             let mut outputs = replay.outputs(graph);
             let seeds = seeds.iter().map(|&at| graph.outputs()[at]).zip(cotangents.iter().cloned());
-            let seeds = seeds.filter(|(value, _)| active[value.0 as usize]).collect();
-            outputs.extend(replay.pull(graph, wrt, seeds, lengths)?);
+            let seeds = seeds.filter(|(value, _)| active[value.0 as usize]);
+            let sums = sums.iter().map(|&at| graph.inputs()[at]).zip(before.iter().cloned());
+            outputs.extend(replay.pull(graph, wrt, sums.chain(seeds), lengths)?);
             Ok(outputs)
         })
     }
@@ -241,8 +249,22 @@ pub(super) struct Wanted {
     pub lengths: Vec<Option<Length>>,
 }
 
-/// The gradients of a node's operands from those of its results.
-pub(super) type Pull = Box<dyn Fn(&[Option<Tensor>]) -> Result<Cotangents>>;
+/// The gradients of a node's operands from those of its results. What it takes of the sums that are
+/// there already is part of what it gives.
+pub(super) type Pull = Box<dyn Fn(&[Option<Tensor>], &mut Sums<'_>) -> Result<Cotangents>>;
+
+/// The gradients that the operands of a node have from later steps.
+pub(super) struct Sums<'a> {
+    gradients: &'a mut Gradients,
+    slots: &'a [Option<Slot>],
+}
+
+impl Sums<'_> {
+    /// That of an operand, to which the node adds.
+    pub fn take(&mut self, operand: usize) -> Option<Tensor> {
+        self.gradients.take(self.slots[operand]?)
+    }
+}
 
 /// A step that is a node with regions.
 struct RegionStep {
@@ -261,8 +283,9 @@ impl Step for RegionStep {
         &self.output_slots
     }
 
-    fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
-        (self.pull)(cotangents)
+    fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
+        let shares = (self.pull)(cotangents, &mut Sums { gradients, slots: &self.input_slots })?;
+        gradients.add_all(&self.input_slots, shares)
     }
 
     fn location(&self) -> Option<&'static Location<'static>> {
@@ -283,12 +306,13 @@ impl Replay {
         graph.outputs().iter().map(|&it| value(&self.values, it)).collect()
     }
 
-    /// The gradients of the inputs `wrt`, given those of the outputs; zeros where none arrives.
+    /// The gradients of the inputs `wrt`, given what those of some values begin with; zeros where
+    /// none arrives.
     fn pull(
         &self,
         graph: &Graph,
         wrt: &[usize],
-        seeds: Vec<(ValueId, Tensor)>,
+        seeds: impl IntoIterator<Item = (ValueId, Tensor)>,
         lengths: &[(usize, usize)],
     ) -> Result<Vec<Tensor>> {
         let mut gradients = Gradients::new(graph.value_count());
@@ -305,11 +329,11 @@ impl Replay {
             let told = lengths.iter().find(|(stack, _)| *stack == at).map(|it| input(it.1));
             known.or(told).map(|it| value(&self.values, it))
         };
-        let gradient = |&at: &usize| match gradients.get(input(at).0) {
+        let mut gradient = |&at: &usize| match gradients.get(input(at).0) {
             Some(gradient) => Ok(gradient.clone()),
             None => zeros_of(graph.ty(input(at)), || count(at)),
         };
-        wrt.iter().map(gradient).collect()
+        wrt.iter().map(&mut gradient).collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::emit::is_stack;
 use super::stacks;
 use crate::error::{Code, Error, Result};
-use crate::ops::{self, Cotangents, Derivative, Vjp};
+use crate::ops::{self, Derivative, Part, Vjp};
 use crate::tensor::{Attrs, Op, Tensor};
 use crate::trace::Tracer;
 use rustc_hash::FxHashMap;
@@ -21,11 +21,12 @@ pub trait Step {
     /// The slots of the results; nothing for those that carry none.
     fn outputs(&self) -> &[Option<Slot>];
 
-    /// The gradients of the operands from those of the results, of which at least one is there.
+    /// Adds the gradients of the operands to `gradients`, from those of the results, of which at
+    /// least one is there.
     ///
     /// # Errors
     /// [`Code::NoGradient`] when there is no rule.
-    fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents>;
+    fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()>;
 
     /// The user's line.
     fn location(&self) -> Option<&'static Location<'static>> {
@@ -64,17 +65,19 @@ impl Step for RuleStep {
         &self.output_slots
     }
 
-    fn pull(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+    fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
         let needs: SmallVec<[bool; 3]> = self.input_slots.iter().map(Option::is_some).collect();
+        let (attrs, inputs, outputs) = (&self.attrs, &self.inputs, &self.outputs);
+        let vjp = Vjp { attrs, inputs, outputs, cotangents, needs: &needs };
         match &ops::definition(self.op).derivative {
-            Derivative::Rule(rule) => Ok(rule(&Vjp {
-                attrs: &self.attrs,
-                inputs: &self.inputs,
-                outputs: &self.outputs,
-                cotangents,
-                needs: &needs,
-            })),
-            Derivative::Zero => Ok(SmallVec::from_elem(None, self.inputs.len())),
+            Derivative::Rule(rule) => gradients.add_all(&self.input_slots, rule(&vjp)),
+            Derivative::Read(rule) => {
+                if let Some(slot) = self.input_slots[0] {
+                    gradients.add_part(slot, rule(&vjp));
+                }
+                Ok(())
+            }
+            Derivative::Zero => Ok(()),
             Derivative::None(why) => {
                 let input = needs.iter().position(|&it| it).unwrap_or(0);
                 Err(no_derivative(self.op, input, why)
@@ -92,18 +95,28 @@ pub(super) fn no_derivative(op: Op, input: usize, why: &str) -> Error {
         .help("stop the gradient before this op with `ops::stop_gradient`")
 }
 
-/// Gradients by slot.
+/// Gradients by slot. Each is the sum of what is added to it, in that order.
 #[derive(Default)]
 pub struct Gradients {
     sums: Vec<Option<Tensor>>,
+    /// What comes on top of sums.
+    parts: FxHashMap<Slot, Parts>,
     /// For slots of stacks: how many elements there are.
     counts: FxHashMap<Slot, Tensor>,
+}
+
+/// Parts of a gradient that wait to be added up together.
+#[derive(Default)]
+struct Parts {
+    list: Vec<Part>,
+    /// How many elements they have.
+    numel: usize,
 }
 
 impl Gradients {
     /// Room for the gradients of slots below `count`.
     pub fn new(count: usize) -> Self {
-        Self { sums: vec![None; count], counts: FxHashMap::default() }
+        Self { sums: vec![None; count], ..Self::default() }
     }
 
     /// Says how many elements the stack of a slot has.
@@ -116,6 +129,7 @@ impl Gradients {
     /// # Errors
     /// What an op refuses.
     pub fn add(&mut self, slot: Slot, share: Tensor) -> Result<()> {
+        self.gather(slot);
         let sum = &mut self.sums[slot as usize];
         *sum = Some(match sum.take() {
             None => share,
@@ -128,9 +142,55 @@ impl Gradients {
         Ok(())
     }
 
+    /// Adds shares of the gradients of those of `slots` that are there.
+    ///
+    /// # Errors
+    /// What an op refuses.
+    pub fn add_all(&mut self, slots: &[Option<Slot>], shares: impl IntoIterator<Item = Option<Tensor>>) -> Result<()> {
+        for (slot, share) in slots.iter().zip(shares) {
+            if let (Some(slot), Some(share)) = (slot, share) {
+                self.add(*slot, share)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a share of a gradient that is zero but for a part.
+    pub fn add_part(&mut self, slot: Slot, part: Part) {
+        let parts = self.parts.entry(slot).or_default();
+        let sizes = part.sizes();
+        parts.list.push(part);
+        // Added up once they are as large as the gradient, they take no more memory than that, and
+        // no more time than they took themselves.
+        if let Some((own, whole)) = sizes {
+            parts.numel += own;
+            if parts.numel > whole {
+                self.gather(slot);
+            }
+        }
+    }
+
+    /// Adds up the parts of a slot.
+    fn gather(&mut self, slot: Slot) {
+        if self.parts.is_empty() {
+            return;
+        }
+        if let Some(parts) = self.parts.remove(&slot) {
+            let sum = &mut self.sums[slot as usize];
+            *sum = Some(Part::sum(sum.take(), &parts.list));
+        }
+    }
+
     /// The gradient of a slot; nothing where none arrived.
-    pub fn get(&self, slot: Slot) -> Option<&Tensor> {
+    pub fn get(&mut self, slot: Slot) -> Option<&Tensor> {
+        self.gather(slot);
         self.sums[slot as usize].as_ref()
+    }
+
+    /// The gradient of a slot, which starts anew: for a step that adds to it by itself.
+    pub(super) fn take(&mut self, slot: Slot) -> Option<Tensor> {
+        self.gather(slot);
+        self.sums[slot as usize].take()
     }
 }
 
@@ -142,19 +202,13 @@ pub fn pull_all<'a>(steps: impl DoubleEndedIterator<Item = &'a dyn Step>, gradie
     let tracer = Tracer::current();
     let around = tracer.as_ref().map(|it| it.locate(None));
     for step in steps.rev() {
-        let taken = step.outputs().iter().map(|slot| gradients.get((*slot)?).cloned());
-        let cotangents: SmallVec<[Option<Tensor>; 1]> = taken.collect();
-        if cotangents.iter().all(Option::is_none) {
-            continue;
-        }
         if let Some(tracer) = &tracer {
             tracer.locate(step.location());
         }
-        let shares = step.pull(&cotangents)?;
-        for (slot, share) in step.inputs().iter().zip(shares) {
-            if let (Some(slot), Some(share)) = (slot, share) {
-                gradients.add(*slot, share)?;
-            }
+        let taken = step.outputs().iter().map(|slot| gradients.get((*slot)?).cloned());
+        let cotangents: SmallVec<[Option<Tensor>; 1]> = taken.collect();
+        if cotangents.iter().any(Option::is_some) {
+            step.pull(&cotangents, gradients)?;
         }
     }
     if let (Some(tracer), Some(around)) = (tracer, around) {

@@ -1,18 +1,19 @@
 //! Reading and writing at positions: whole slices, and single elements along an axis.
 
+use super::update::begin;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::check_array;
-use ms_core::ops::host::{Axis, elements, plus, positions, walk_named};
+use ms_core::ops::host::{Axis, elements, plus, positions, rows, walk_named};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
 /// Chunks of a region at most.
 const MAX_CHUNKS: usize = 64;
 
-/// Runs an op of this kind, writing its row-major output, whose memory nobody else uses; nothing
-/// for other ops. A position outside its axis is refused before anything is written.
+/// Runs an op of this kind, writing its row-major output, whose memory nobody else uses, or which
+/// is that of the first operand where the op updates it; nothing for other ops. A position outside its axis is refused before anything is written.
 pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let run: fn(&Attrs, &[&Array], &Array) -> Result<()> = match op.name() {
         "gather" => gather,
@@ -21,6 +22,7 @@ pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Resu
         "take_along_axis" => take_along_axis,
         "scatter" => |attrs, inputs, out| scatter(attrs, inputs, out, false),
         "scatter_add" => |attrs, inputs, out| scatter(attrs, inputs, out, true),
+        "scatter_nd_add" => |_, inputs, out| scatter_nd_add(inputs, out),
         _ => return None,
     };
     Some(run(attrs, inputs, out))
@@ -29,9 +31,9 @@ pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Resu
 /// The elements of an output.
 ///
 /// # Safety
-/// The output is a row-major array of this element type, whose memory nobody else uses.
+/// The output is a row-major array of this element type, whose memory nobody else uses meanwhile.
 #[allow(clippy::mut_from_ref, reason = "the storage is shared by type, and this user alone by contract")]
-unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
+pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
     // SAFETY: by the caller's contract.
     unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) }
 }
@@ -76,14 +78,27 @@ fn gather_slices<T: Element>(x: &[T], index: &[usize], axis: Axis, out: &mut [T]
 }
 
 fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let (x, source, axis) = (inputs[0].to_contiguous(), inputs[2].to_contiguous(), attrs.int(0) as usize);
-    let index = positions(inputs[1], axis, x.shape())?;
-    let whole = Axis::of(x.shape(), axis);
-    with_element!(x.dtype(), T => {
-        // SAFETY: the caller of `run` vouches for the output.
-        let to: &mut [T] = unsafe { written(out) };
-        to.copy_from_slice(elements(&x));
-        add_slices(elements::<T>(&source), &index, whole, to);
+    let (source, axis) = (inputs[2].to_contiguous(), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, out.shape())?;
+    let whole = Axis::of(out.shape(), axis);
+    // SAFETY: the caller of `run` vouches for the output.
+    unsafe { begin(inputs[0], out) };
+    with_element!(out.dtype(), T => {
+        // SAFETY: as above, and the first operand is not read any more.
+        add_slices(elements::<T>(&source), &index, whole, unsafe { written(out) });
+    });
+    Ok(())
+}
+
+fn scatter_nd_add(inputs: &[&Array], out: &Array) -> Result<()> {
+    let source = inputs[2].to_contiguous();
+    let (rows, inner) = rows(inputs[1], out.shape())?;
+    // SAFETY: the caller of `run` vouches for the output.
+    unsafe { begin(inputs[0], out) };
+    let whole = Axis { outer: 1, size: out.numel() / inner.max(1), inner };
+    with_element!(out.dtype(), T => {
+        // SAFETY: as above, and the first operand is not read any more.
+        add_slices(elements::<T>(&source), &rows, whole, unsafe { written(out) });
     });
     Ok(())
 }
@@ -123,13 +138,14 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
 }
 
 fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<()> {
-    let (x, source, axis) = (inputs[0].to_contiguous(), inputs[2].to_contiguous(), attrs.int(0) as usize);
-    let index = positions(inputs[1], axis, x.shape())?;
-    with_element!(x.dtype(), T => {
-        // SAFETY: the caller of `run` vouches for the output.
+    let (source, axis) = (inputs[2].to_contiguous(), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, out.shape())?;
+    // SAFETY: the caller of `run` vouches for the output.
+    unsafe { begin(inputs[0], out) };
+    with_element!(out.dtype(), T => {
+        // SAFETY: as above, and the first operand is not read any more.
         let (from, to) = (elements::<T>(&source), unsafe { written::<T>(out) });
-        to.copy_from_slice(elements(&x));
-        walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| {
+        walk_named(out.shape(), axis, inputs[1].shape(), &index, |at, named| {
             to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
         });
     });

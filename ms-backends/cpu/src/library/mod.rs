@@ -7,6 +7,7 @@ mod index;
 mod pool;
 #[cfg(test)]
 mod tests;
+mod update;
 
 use crate::interp::number::Number;
 use crate::product::Gemm;
@@ -17,13 +18,17 @@ use ms_core::tensor::{Array, Attrs, DType, Element, Op};
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 
-/// Runs an op, writing its row-major `outputs`, whose memory nobody else uses.
+/// Runs an op, writing its row-major `outputs`, whose memory nobody else uses; that of an op which
+/// [updates](ms_core::ops::Lowering::Update) its first operand may be the operand's.
 ///
 /// # Errors
 /// What the op refuses.
 pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-    if let Some(done) = outputs.first().and_then(|out| index::run(op, attrs, inputs, out)) {
-        return done;
+    if let Some(out) = outputs.first() {
+        let done = index::run(op, attrs, inputs, out).or_else(|| update::run(op, attrs, inputs, out));
+        if let Some(done) = done {
+            return done;
+        }
     }
     if native(op, attrs, inputs, outputs) {
         return Ok(());

@@ -2,7 +2,7 @@
 
 use super::{evaluate, native};
 use crate::threads;
-use ms_core::ops::{self, OpDef, Sample, SampleInput};
+use ms_core::ops::{self, Lowering, OpDef, Sample, SampleInput};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
 use ms_core::with_element;
 
@@ -143,8 +143,16 @@ fn positions_as_the_ops_mean_them() {
             ),
         ]
     };
-    let defs: [&'static OpDef; 5] =
-        [&ops::GATHER, &ops::INDEX_ADD, &ops::TAKE_ALONG_AXIS, &ops::SCATTER, &ops::SCATTER_ADD];
+    let defs: [&'static OpDef; 8] = [
+        &ops::GATHER,
+        &ops::INDEX_ADD,
+        &ops::TAKE_ALONG_AXIS,
+        &ops::SCATTER,
+        &ops::SCATTER_ADD,
+        &ops::SCATTER_ND_ADD,
+        &ops::SLICE_UPDATE,
+        &ops::ADD_SLICES,
+    ];
     let small = defs.iter().flat_map(|&def| (def.samples)().into_iter().map(move |it| (def, it)));
     let large = [DType::F32, DType::F16, DType::I64, DType::Bool].into_iter().flat_map(large);
     for (def, sample) in small.chain(large) {
@@ -157,5 +165,11 @@ fn positions_as_the_ops_mean_them() {
         evaluate(def.op(), &sample.attrs, &inputs, &want).expect("positions are inside");
         assert!(got[0].to_bytes() == want[0].to_bytes(), "{} of {sample:?}", def.name());
         assert!(alone[0].to_bytes() == want[0].to_bytes(), "{} on one thread, of {sample:?}", def.name());
+        if matches!(def.lowering, Lowering::Update) {
+            let own = inputs[0].duplicate();
+            let inputs: Vec<&Array> = std::iter::once(&own).chain(inputs[1..].iter().copied()).collect();
+            super::run(def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)).expect("positions are inside");
+            assert!(own.to_bytes() == want[0].to_bytes(), "{} in place, of {sample:?}", def.name());
+        }
     }
 }

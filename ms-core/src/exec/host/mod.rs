@@ -30,7 +30,8 @@ pub trait Host: Send + Sync {
     /// [`Code::Backend`] when the device cannot run it.
     unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()>;
 
-    /// Runs an op as a whole, writing its row-major `outputs`, whose memory nobody else uses.
+    /// Runs an op as a whole, writing its row-major `outputs`, whose memory nobody else uses; that of
+    /// an op which [updates](crate::ops::Lowering::Update) its first operand may be the operand's.
     /// The arrays' memory is only theirs during the call.
     ///
     /// # Errors

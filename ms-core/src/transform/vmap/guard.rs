@@ -59,6 +59,7 @@ static TAME: &[&OpDef] = &[
     &ops::ANY,
     &ops::CONCAT,
     &ops::SLICE_UPDATE,
+    &ops::ADD_SLICES,
 ];
 
 /// Whether a graph may run on operands for which it was not meant: it ends, nothing in it is

@@ -1,0 +1,79 @@
+//! Some elements of an array changed, in its own memory where the result lies there.
+
+use super::elements;
+use super::index::written;
+use ms_core::error::Result;
+use ms_core::ops::host::plus;
+use ms_core::tensor::{Array, Attrs, Element, Layout, Op, Strides};
+use ms_core::with_element;
+use smallvec::SmallVec;
+
+/// Runs an op of this kind, writing its row-major output, whose memory nobody else uses, or which
+/// is that of the first operand; nothing for other ops.
+pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
+    match op.name() {
+        "add_slices" => slices(attrs, inputs, out, true),
+        "slice_update" => slices(attrs, inputs, out, false),
+        _ => return None,
+    }
+    Some(Ok(()))
+}
+
+/// Brings the elements of the first operand to the output, unless they are there.
+///
+/// # Safety
+/// The output is a row-major array of the operand's type, whose memory nobody else uses, or which
+/// is that of the operand.
+pub unsafe fn begin(x: &Array, out: &Array) {
+    if x.as_ptr() == out.as_ptr() && x.layout().is_contiguous() {
+        return;
+    }
+    with_element!(out.dtype(), T => {
+        // SAFETY: by the caller's contract; the operand lies elsewhere.
+        let to: &mut [T] = unsafe { written(out) };
+        match x.layout().strides().iter().all(|&it| it == 0) {
+            true => to.fill(x.iter::<T>().next().unwrap_or_default()),
+            false => to.copy_from_slice(elements(&x.to_contiguous())),
+        }
+    });
+}
+
+/// Values added at, or written to, evenly spaced positions.
+fn slices(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) {
+    // SAFETY: the caller of `run` vouches for the output.
+    unsafe { begin(inputs[0], out) };
+    let (all, rank, starts) = (Layout::contiguous(out.shape()), out.shape().len(), attrs.sizes(0));
+    with_element!(out.dtype(), T => {
+        // SAFETY: as above, and the first operand is not read any more.
+        let to: &mut [T] = unsafe { written(out) };
+        for (at, value) in inputs[1..].iter().enumerate() {
+            let own = at * rank..(at + 1) * rank;
+            let steps: Strides = attrs.ints(1)[own.clone()].iter().map(|&it| it as isize).collect();
+            let place = all.slice_all(&starts[own], value.shape(), &steps);
+            let value = value.to_contiguous();
+            match adds {
+                true => each(to, &place, elements::<T>(&value), |to, it| *to = plus(*to, it)),
+                false => each(to, &place, elements::<T>(&value), |to, it| *to = it),
+            }
+        }
+    });
+}
+
+/// Visits the elements at the places of a layout with as many values.
+fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&mut T, T)) {
+    if values.is_empty() {
+        return;
+    }
+    let shape = place.shape();
+    // Axes from `first` on are one run of neighbours.
+    let (mut first, mut run) = (shape.len(), 1);
+    while first > 0 && (shape[first - 1] == 1 || place.strides()[first - 1] == run as isize) {
+        first -= 1;
+        run *= shape[first];
+    }
+    let outer = (shape[..first].into(), place.strides()[..first].iter().copied().collect::<SmallVec<_>>());
+    let outer = Layout::new(outer.0, outer.1, place.offset());
+    for (at, values) in outer.offsets().zip(values.chunks_exact(run)) {
+        to[at..at + run].iter_mut().zip(values).for_each(|(to, &it)| visit(to, it));
+    }
+}
