@@ -40,10 +40,19 @@ struct Build {
     feature: bool,
     /// The version of the helper crate.
     version: &'static str,
+    /// Whether the linker is told which note to leave in the program, instead of a hash of it.
+    fixed_note: bool,
 }
 
-const FIRST: Build =
-    Build { module_factor: 2, closure_term: 3, crate_factor: 5, crate_term: 1, feature: false, version: "1.0.0" };
+const FIRST: Build = Build {
+    module_factor: 2,
+    closure_term: 3,
+    crate_factor: 5,
+    crate_term: 1,
+    feature: false,
+    version: "1.0.0",
+    fixed_note: false,
+};
 
 impl Build {
     /// What the function gives for `x`.
@@ -80,6 +89,9 @@ impl Build {
         if self.feature {
             binary.args(["--cfg", "feature=\"negated\""]);
         }
+        if self.fixed_note {
+            binary.args(["-C", "link-arg=-Wl,--build-id=0x0123456789abcdef0123456789abcdef01234567"]);
+        }
         succeed(&mut binary);
         scratch.join("program")
     }
@@ -107,19 +119,23 @@ fn a_changed_program_gives_the_new_answer() {
     let scratch = Scratch::new();
     let run = |build: &Build| {
         let program = build.make(scratch.path());
-        let again = || {
-            let mut command = Command::new(&program);
+        let again = |program: &Path| {
+            let mut command = Command::new(program);
             command.env("MS_COMPILER_CACHE_ENABLE", "1").env("MS_COMPILER_CACHE_PATH", scratch.cache());
             succeed(&mut command)
         };
         let want = format!("{:?}", [build.want(1), build.want(2)]);
         for hits in [None, Some(2)] {
-            let text = again();
+            let text = again(&program);
             assert!(text.starts_with(&format!("{want} {want} ")), "{text}, not twice {want}");
             let counts: Vec<u64> = text.split(' ').rev().take(2).filter_map(|it| it.parse().ok()).collect();
             // The second run of one program finds both of its functions.
             assert!(hits.is_none_or(|hits| counts == [0, hits]), "{text}");
         }
+        // So does a copy of it.
+        let copied = scratch.path().join("copied");
+        std::fs::copy(&program, &copied).expect("a writable directory");
+        assert_eq!(again(&copied), format!("{want} {want} 2 0"));
     };
     let changes = [
         FIRST,
@@ -132,6 +148,11 @@ fn a_changed_program_gives_the_new_answer() {
         Build { feature: true, ..FIRST },
         Build { version: "2.0.0", crate_term: 4, ..FIRST },
         FIRST,
+        // Functions that are called by the pure one, where the note says nothing.
+        Build { fixed_note: true, ..FIRST },
+        Build { fixed_note: true, module_factor: 7, ..FIRST },
+        Build { fixed_note: true, crate_term: 1000, ..FIRST },
+        Build { fixed_note: true, ..FIRST },
     ];
     changes.iter().for_each(run);
 }

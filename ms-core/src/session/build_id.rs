@@ -1,21 +1,77 @@
 //! What tells the builds of a program apart.
+//!
+//! The linker leaves a note in what it makes, by default a hash of it; but it can be told to leave
+//! any other one there, or none. So a note says where to look for what an earlier process kept, and
+//! the files that hold the code say whether it was the same build: by what the file system says of
+//! them, where nothing has changed since; else by hashes of what they hold.
 
 use ms_cache::Digest;
-use std::fs;
-use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::fs::{self, Metadata};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// The build of everything that this process has loaded: of the program and of its libraries, by
-/// the notes that the linker left in them, which are hashes of what they hold; where there is none,
-/// by a hash of the file. Nothing where a file cannot be read.
-pub(super) fn build_id() -> Option<Digest> {
-    /// The build, and what was loaded then.
-    static KNOWN: Mutex<Option<(loaded::Changes, Option<Digest>)>> = Mutex::new(None);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let changes = loaded::changes();
-    match &*known {
-        Some((then, build)) if *then == changes => *build,
-        _ => known.insert((changes, of_objects(&loaded::objects()))).1,
+/// Folders of libraries that come with the system, whose notes are those of who made them.
+const OF_SYSTEM: [&str; 3] = ["/lib/", "/lib64/", "/usr/lib"];
+
+/// The build of everything that this process has loaded: of the program and of its libraries.
+pub(super) struct Build {
+    notes: Digest,
+    /// The program, and the libraries that are not the system's.
+    files: Vec<PathBuf>,
+    identity: Digest,
+    content: OnceLock<Option<Digest>>,
+}
+
+impl Build {
+    /// The build of this process; nothing where a file of it cannot be found any more.
+    pub fn current() -> Option<Arc<Self>> {
+        /// What was loaded, and the build that it is.
+        type Known = (loaded::Changes, Option<Arc<Build>>);
+        static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = loaded::changes();
+        match &*known {
+            Some((then, build)) if *then == changes => build.clone(),
+            _ => known.insert((changes, Self::of(&loaded::objects()).map(Arc::new))).1.clone(),
+        }
+    }
+
+    fn of(objects: &[Object]) -> Option<Self> {
+        let (mut notes, mut files) = (Vec::new(), Vec::new());
+        for object in objects {
+            let note = object.note.as_deref();
+            notes.extend(*Digest::of(note.unwrap_or_default()).as_bytes());
+            if note.is_none() || !OF_SYSTEM.iter().any(|it| object.path.starts_with(it)) {
+                files.push(object.file()?);
+            }
+        }
+        let identity = identity(&files)?;
+        Some(Self { notes: Digest::of(&notes), files, identity, content: OnceLock::new() })
+    }
+
+    /// The notes of the linker: the same for all processes of one build, and perhaps for those of
+    /// others.
+    pub fn notes(&self) -> &Digest {
+        &self.notes
+    }
+
+    /// The files as the file system knows them, with their sizes and the times of their last
+    /// changes: not the same for two builds, nor for two copies of one.
+    pub fn identity(&self) -> &Digest {
+        &self.identity
+    }
+
+    /// What the files hold: the same for all processes of one build, and for no others. Nothing
+    /// where they cannot be read, or change meanwhile.
+    pub fn content(&self) -> Option<&Digest> {
+        let read = || {
+            let mut all = Vec::new();
+            for file in &self.files {
+                all.extend(*Digest::of(&fs::read(file).ok()?).as_bytes());
+            }
+            (identity(&self.files)? == self.identity).then(|| Digest::of(&all))
+        };
+        self.content.get_or_init(read).as_ref()
     }
 }
 
@@ -27,27 +83,43 @@ struct Object {
     note: Option<Vec<u8>>,
 }
 
-fn of_objects(objects: &[Object]) -> Option<Digest> {
+impl Object {
+    /// The file that runs, even where another was put in the place of the program; nothing for a
+    /// library in whose place another was put.
+    fn file(&self) -> Option<PathBuf> {
+        let running = PathBuf::from("/proc/self/exe");
+        match &*self.path {
+            "" if running.exists() => Some(running),
+            "" => std::env::current_exe().ok(),
+            path => loaded::is_mapped(path).then(|| PathBuf::from(path)),
+        }
+    }
+}
+
+fn identity(files: &[PathBuf]) -> Option<Digest> {
     let mut all = Vec::new();
-    for Object { path, note } in objects {
-        let hash = || Digest::of(note.as_deref().unwrap_or_default());
-        all.extend(match note {
-            Some(_) => *hash().as_bytes(),
-            None => *of_file(path)?.as_bytes(),
-        });
+    for file in files {
+        stamp(&fs::metadata(file).ok()?).iter().for_each(|it| all.extend_from_slice(&it.to_le_bytes()));
     }
     Some(Digest::of(&all))
 }
 
-fn of_file(path: &str) -> Option<Digest> {
-    // The file that runs, even where another was put in its place.
-    let running = Path::new("/proc/self/exe");
-    let bytes = match path {
-        "" if running.exists() => fs::read(running),
-        "" => fs::read(std::env::current_exe().ok()?),
-        path => fs::read(path),
+/// What changes with a file. The time of the last change is set by the system alone.
+#[cfg(unix)]
+fn stamp(file: &Metadata) -> [i64; 7] {
+    use std::os::unix::fs::MetadataExt;
+    let [device, inode, size] = [file.dev(), file.ino(), file.size()].map(u64::cast_signed);
+    [device, inode, size, file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
+}
+
+/// What changes with a file.
+#[cfg(not(unix))]
+fn stamp(file: &Metadata) -> [i64; 3] {
+    let nanos = |time: std::io::Result<std::time::SystemTime>| {
+        let since = time.ok().and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
+        since.map_or(0, |it| it.as_nanos() as i64)
     };
-    Some(Digest::of(&bytes.ok()?))
+    [file.len().cast_signed(), nanos(file.modified()), nanos(file.created())]
 }
 
 /// The content of the note of the owner `GNU` with number 3, among ELF notes.
@@ -74,6 +146,8 @@ fn find_note(mut notes: &[u8]) -> Option<&[u8]> {
 mod loaded {
     use super::{Object, find_note};
     use std::ffi::{CStr, c_char, c_int, c_void};
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
     use std::slice;
 
     /// How many objects were loaded so far, and how many unloaded.
@@ -146,6 +220,15 @@ mod loaded {
         objects
     }
 
+    /// Whether the file that is at this path now is one that this process has mapped.
+    pub fn is_mapped(path: &str) -> bool {
+        let Ok(file) = fs::metadata(path) else { return false };
+        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        // Addresses, permissions, offset, device, inode, path.
+        let mut lines = maps.lines().map(|it| it.split_ascii_whitespace().skip(4));
+        lines.any(|mut it| it.next() == Some(&file.ino().to_string()) && it.next() == Some(path))
+    }
+
     /// The note of a build in the memory of an object.
     fn note(base: usize, segments: &[Segment]) -> Option<&[u8]> {
         const LOAD: u32 = 1;
@@ -181,6 +264,10 @@ mod loaded {
     pub fn objects() -> Vec<Object> {
         vec![Object { path: String::new(), note: None }]
     }
+
+    pub fn is_mapped(_: &str) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]
@@ -191,10 +278,12 @@ mod tests {
     fn this_program_has_one_build() {
         let objects = loaded::objects();
         assert_eq!(objects[0].path, "", "the program comes first");
-        let build = of_objects(&objects);
-        assert!(build.is_some());
-        assert_eq!(build_id(), build);
-        assert_eq!(build_id(), build, "as it is known");
+        let (of_objects, first) = (Build::of(&objects), Build::current());
+        let (of_objects, first) = (of_objects.expect("this program runs"), first.expect("this program runs"));
+        assert!(first.notes() == of_objects.notes() && first.identity() == of_objects.identity());
+        assert!(Arc::ptr_eq(&first, &Build::current().expect("this program runs")), "as it is known");
+        let bytes = fs::read("/proc/self/exe").expect("this program can be read");
+        assert_eq!(first.content(), Some(&Digest::of(Digest::of(&bytes).as_bytes())), "its file, and no other");
     }
 
     /// A change in any part that is loaded is another build.
@@ -208,12 +297,39 @@ mod tests {
             vec![object(Some(b"program")), object(Some(b"another"))],
             vec![object(Some(b"programl")), object(Some(b"ibrary"))],
         ];
-        let builds = builds.map(|it| of_objects(&it).expect("this program can be read"));
+        let builds = builds.map(|it| Build::of(&it).expect("this program runs").notes);
         for (at, build) in builds.iter().enumerate() {
             assert!(!builds[..at].contains(build), "{at}");
         }
         let missing = Object { path: "/nowhere/libnothing.so".into(), note: None };
-        assert_eq!(of_objects(&[missing]), None);
+        assert!(Build::of(&[missing]).is_none());
+    }
+
+    /// A file of other content at the same place is another one; a copy is the same by its content only.
+    #[test]
+    fn files_are_known_by_their_content() {
+        let folder = std::env::temp_dir().join(format!("ms-build-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a writable folder");
+        let build = |name: &str, bytes: &[u8]| {
+            let file = folder.join(name);
+            let _absent = fs::remove_file(&file);
+            fs::write(&file, bytes).expect("a writable folder");
+            let identity = identity(std::slice::from_ref(&file)).expect("it was written");
+            let build = Build { notes: Digest::of(b"fixed"), files: vec![file], identity, content: OnceLock::new() };
+            (identity, build.content().copied().expect("it can be read"))
+        };
+        let (first, copy) = (build("a", b"first"), build("b", b"first"));
+        assert!(first.0 != copy.0 && first.1 == copy.1);
+        let other = build("a", b"another");
+        assert!(first.0 != other.0 && first.1 != other.1);
+        let later = Build {
+            notes: Digest::of(b""),
+            files: vec![folder.join("a")],
+            identity: first.0,
+            content: OnceLock::new(),
+        };
+        assert_eq!(later.content(), None, "the file has changed since");
+        fs::remove_dir_all(&folder).expect("it was made here");
     }
 
     #[test]

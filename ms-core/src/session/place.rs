@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Raised whenever the meaning of what is stored changes; `stored-schema.txt` watches over it.
-pub(super) const SCHEMA: u32 = 5;
+pub(super) const SCHEMA: u32 = 6;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";

@@ -1,7 +1,7 @@
 //! The level above the compile cache: functions of which the user says that only their arguments
 //! decide what is built (`#[jit(pure)]`) are not even traced in a later process of the same build.
 
-use super::build_id::build_id;
+use super::build_id::Build;
 use super::call::JitFn;
 use super::compiled::making;
 use super::context::Settings;
@@ -14,6 +14,7 @@ use ms_cache::{Digest, Key};
 use std::sync::Arc;
 
 /// What is kept of a function that was traced.
+#[derive(Clone)]
 pub(super) struct PureEntry {
     /// The key of the entry that has its plan and its code.
     pub compiled: Vec<u8>,
@@ -25,6 +26,15 @@ pub(super) struct PureEntry {
     pub results: usize,
     /// What the result is besides them.
     pub template: Vec<u64>,
+    /// The build that traced it: the files as the file system knew them, and what they held.
+    pub build: Traced,
+}
+
+/// What is kept of the build that traced a function: see [`Build`].
+#[derive(Clone, Default)]
+pub(super) struct Traced {
+    identity: Vec<u8>,
+    content: Vec<u8>,
 }
 
 /// An input, by its position among what the arguments show.
@@ -43,7 +53,9 @@ stored! {
         writes: Vec<usize>,
         results: usize,
         template: Vec<u64>,
+        build: Traced,
     }
+    struct Traced { identity: Vec<u8>, content: Vec<u8> }
 }
 
 stored! { enum Input { 0 = Argument(at: usize), 1 = Slot(at: usize) } }
@@ -52,6 +64,7 @@ stored! { enum Input { 0 = Argument(at: usize), 1 = Slot(at: usize) } }
 pub(super) struct PurePlace {
     pub disk: Arc<Disk>,
     pub key: Key,
+    build: Arc<Build>,
     /// The parameters that the arguments show.
     pub parameters: Vec<Parameter>,
     making: &'static Making,
@@ -75,6 +88,7 @@ impl PurePlace {
         if shown.symbolic {
             return None;
         }
+        let build = Build::current()?;
         let making = making(settings.precision, &**crate::exec::backend()?);
         let site = function.site();
         let mut of = Vec::new();
@@ -87,16 +101,16 @@ impl PurePlace {
         let words: Vec<u8> = shown.words.iter().flat_map(|it| it.to_le_bytes()).collect();
         let key = (making.key.clone())
             .part("level", b"pure")
-            .part("build", build_id()?.as_bytes())
+            .part("build", build.notes().as_bytes())
             .part("function", &of)
             .part("settings", &settings)
             .part("source", &site.source.to_le_bytes())
             .part("arguments", &words)
             .finish();
-        Some(Self { disk, key, parameters: shown.parameters, making, function, types: shown.types })
+        Some(Self { disk, key, build, parameters: shown.parameters, making, function, types: shown.types })
     }
 
-    /// What is kept of the function, if anything, with its parts in range.
+    /// What is kept of the function, if anything, by this build, with its parts in range.
     pub fn get(&self, tensors: usize) -> Option<PureEntry> {
         let entry: PureEntry = self.disk.read(&self.key)?;
         let fits = |it: &Input| match *it {
@@ -104,11 +118,19 @@ impl PurePlace {
             Input::Slot(at) => at < self.parameters.len(),
         };
         let fit = entry.inputs.iter().all(fits) && entry.writes.iter().all(|&at| at < self.parameters.len());
-        fit.then_some(entry)
+        if !fit || *entry.build.identity == *self.build.identity().as_bytes() {
+            return fit.then_some(entry);
+        }
+        // Another build with the same notes; or another copy of the same one, as which it is kept on.
+        let same = *entry.build.content == *self.build.content()?.as_bytes();
+        same.then(|| {
+            self.put(entry.clone());
+            entry
+        })
     }
 
     /// Keeps it; it is written in the background.
-    pub fn put(self, entry: PureEntry) {
+    pub fn put(&self, mut entry: PureEntry) {
         let types: Vec<_> = self.types.iter().map(Type::to_string).collect();
         let notes = Notes {
             making: self.making,
@@ -117,10 +139,14 @@ impl PurePlace {
             site: Some(self.function.site()),
             level: "pure",
         };
+        let (disk, key, build) = (self.disk.clone(), self.key.clone(), self.build.clone());
         ms_cache::in_background(move || {
+            let Some(content) = build.content() else { return };
+            let [identity, content] = [build.identity(), content].map(|it| it.as_bytes().to_vec());
+            entry.build = Traced { identity, content };
             let mut data = Vec::new();
             entry.write(&mut data);
-            self.disk.put(&self.key, &notes.texts(), &data, &[]);
+            disk.put(&key, &notes.texts(), &data, &[]);
         });
     }
 

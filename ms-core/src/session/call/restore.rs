@@ -3,7 +3,7 @@
 use super::super::compiled::Compiled;
 use super::super::disk::verifies;
 use super::super::place::Place;
-use super::super::pure::{Input, PureEntry, PurePlace};
+use super::super::pure::{Input, PureEntry, PurePlace, Traced};
 use super::super::report;
 use super::version::{Parts, Source, Version};
 use super::{Call, JitReturn, Sign};
@@ -81,6 +81,6 @@ impl Call {
             let message = "a function is declared pure and is now traced to another graph than before";
             warn(Error::new(Code::Cache, message).help("remove `pure`, or pass what it reads as an argument"));
         }
-        place.put(PureEntry { compiled, inputs, writes, results, template: words });
+        place.put(PureEntry { compiled, inputs, writes, results, template: words, build: Traced::default() });
     }
 }
