@@ -10,6 +10,9 @@ use std::cell::Cell;
 /// Both forms of a program.
 struct Program {
     seed: u64,
+    /// A decision on a tensor changes what only the host may change: the program is right, or
+    /// refused.
+    refusable: bool,
     native: fn(&Numbers, f32, f32, usize, bool) -> Result<f32>,
     annotated: fn(&Net, &Tensor, &Tensor, usize, bool) -> Result<Tensor>,
 }
@@ -90,6 +93,107 @@ fn below_three(number: usize) -> Result<usize> {
     if number < 3 { Ok(number) } else { Err(Error::new(Code::Argument, "too large")) }
 }
 
+/// What helpers calculate with.
+trait Number: Clone {
+    fn plus(&self, other: &Self) -> Self;
+}
+
+impl Number for f32 {
+    fn plus(&self, other: &Self) -> Self {
+        self + other
+    }
+}
+
+impl Number for Tensor {
+    fn plus(&self, other: &Self) -> Self {
+        self + other
+    }
+}
+
+fn put<T: Clone>(y: &mut T, x: &T) {
+    *y = x.clone();
+}
+
+fn add_to<T: Number>(y: &mut T, x: &T) {
+    *y = y.plus(x);
+}
+
+fn apply(mut f: impl FnMut()) {
+    f()
+}
+
+fn pick<'a, T>(first: bool, a: &'a mut T, b: &'a mut T) -> &'a mut T {
+    if first { a } else { b }
+}
+
+impl Net {
+    fn step(&self, y: &mut Tensor, x: &Tensor) {
+        *y = x.clone();
+    }
+}
+
+impl Numbers {
+    fn step(&self, y: &mut f32, x: &f32) {
+        *y = *x;
+    }
+}
+
+#[derive(Clone, Tree)]
+struct Pair<T> {
+    a: T,
+    b: T,
+}
+
+impl<T> Pair<T> {
+    fn flip(&mut self) {
+        std::mem::swap(&mut self.a, &mut self.b);
+    }
+}
+
+fn flip<T>(pair: &mut Pair<T>) {
+    pair.flip();
+}
+
+struct Hold<'a, T> {
+    t: &'a mut T,
+}
+
+fn rotate<T>(list: &mut Vec<T>) {
+    list.rotate_left(1);
+}
+
+fn grow<T>(list: &mut Vec<T>, last: T) {
+    list.push(last);
+}
+
+fn total<T: Number>(list: &[T]) -> T {
+    list[1..].iter().fold(list[0].clone(), |sum, it| sum.plus(it))
+}
+
+fn count(n: &mut usize) {
+    *n += 1;
+}
+
+/// What holds a number where no type tells.
+trait Store<T> {
+    fn keep(&self, it: &T);
+    fn get(&self) -> T;
+}
+
+impl<T: Clone> Store<T> for std::cell::RefCell<T> {
+    fn keep(&self, it: &T) {
+        self.replace(it.clone());
+    }
+
+    fn get(&self) -> T {
+        self.borrow().clone()
+    }
+}
+
+fn hidden<T: Clone + 'static>(it: &T) -> Box<dyn Store<T>> {
+    Box::new(std::cell::RefCell::new(it.clone()))
+}
+
 include!(concat!(env!("OUT_DIR"), "/programs.rs"));
 
 /// Inputs of a program: few host values, so that few versions are compiled.
@@ -111,7 +215,16 @@ fn same(a: &Outcome, b: &Outcome) -> bool {
 }
 
 fn refusal(error: Error) -> String {
-    error.to_string().lines().next().unwrap_or_default().to_owned()
+    error.to_string().lines().filter(|it| it.starts_with("error")).collect::<Vec<_>>().join("; ")
+}
+
+/// What refuses a decision on a tensor that changes what only the host may change, and what tells
+/// of several refusals.
+const REFUSALS: [&str; 3] = ["error[MS040]", "error[MS041]", "error[MS112]"];
+
+fn is_refused(outcome: &Outcome) -> bool {
+    let refused = |it: &str| REFUSALS.iter().any(|code| it.starts_with(code));
+    outcome.as_ref().is_err_and(|text| text.split("; ").all(refused))
 }
 
 /// Runs the native form.
@@ -146,7 +259,7 @@ fn random_programs_give_the_same_bits() {
             let want = native(program, input);
             for jit in [false, true] {
                 let got = with_context(context(jit), || annotated(program, &net, input));
-                if !same(&got, &want) {
+                if !same(&got, &want) && !(jit && program.refusable && is_refused(&got)) {
                     wrong.push(format!("{} {input:?}, jit {jit}: {got:?}, not {want:?}", program.seed));
                 }
             }

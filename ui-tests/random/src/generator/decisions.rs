@@ -6,12 +6,12 @@ use super::writer::Writer;
 impl Writer {
     /// `if`, with other arms or without.
     pub fn branch(&mut self, depth: usize) {
-        let condition = self.condition();
+        let condition = self.deciding();
         let on_tensor = condition.on_tensor();
         self.line(|form| format!("if {} {{", condition.text(form)));
         self.arm(on_tensor, depth - 1);
         if self.random.often(2) {
-            let other = self.condition();
+            let other = self.deciding();
             let on_tensor = on_tensor || other.on_tensor();
             self.line(|form| format!("}} else if {} {{", other.text(form)));
             self.arm(on_tensor, depth - 1);
@@ -49,7 +49,7 @@ impl Writer {
 
     /// `let name = if .. { .. } else { .. };`
     pub fn choose(&mut self, depth: usize) {
-        let (condition, name) = (self.condition(), format!("v{}", self.fresh()));
+        let (condition, name) = (self.deciding(), format!("v{}", self.fresh()));
         let on_tensor = condition.on_tensor();
         let ty = |form: Form| form.pick("f32", "Tensor").to_owned();
         self.line(|form| format!("let mut {name}: {} = if {} {{", ty(form), condition.text(form)));
@@ -174,7 +174,7 @@ impl Writer {
 
     /// `if condition { .. break }` and its like.
     pub fn jump_if(&mut self) {
-        let condition = self.condition();
+        let condition = self.deciding();
         let on_tensor = condition.on_tensor();
         self.line(|form| format!("if {} {{", condition.text(form)));
         self.under(on_tensor, |it| {

@@ -6,9 +6,11 @@ use super::writer::{Around, Writer};
 
 impl Writer {
     /// The statements of a loop or block.
-    fn body_of(&mut self, around: Around, on_tensor: bool, depth: usize) {
+    pub fn body_of(&mut self, around: Around, on_tensor: bool, depth: usize) {
         self.around.push(around);
+        self.loops += on_tensor as usize;
         self.block(on_tensor, depth - 1);
+        self.loops -= on_tensor as usize;
         self.around.pop();
     }
 

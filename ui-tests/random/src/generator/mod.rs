@@ -6,8 +6,10 @@
 mod decisions;
 mod loops;
 mod random;
+mod references;
 mod value;
 mod writer;
+mod writes;
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -22,10 +24,11 @@ const STATEMENTS: usize = 12;
 /// Rounds of a loop at most.
 const ROUNDS: usize = 4;
 
-/// The program of a seed, in both forms.
-pub fn program(seed: u64) -> String {
+/// The program of a seed, in both forms, and whether it may be refused.
+pub fn program(seed: u64) -> (String, bool) {
     let mut writer = Writer::new(seed);
     writer.body();
+    let refusable = writer.refusable;
     let [native, annotated] = writer.text;
     let heads = [
         format!(
@@ -39,17 +42,17 @@ fn annotated_{seed}(net: &Net, x: &Tensor, y: &Tensor, k: usize, flag: bool) -> 
         ),
     ];
     let [one, other] = &heads;
-    format!("{one}\n{native}}}\n\n{other}\n{annotated}}}\n\n")
+    (format!("{one}\n{native}}}\n\n{other}\n{annotated}}}\n\n"), refusable)
 }
 
 /// A file of programs, with a table of them.
 pub fn file(seeds: Range<u64>) -> String {
-    let mut text = String::new();
-    seeds.clone().for_each(|seed| text.push_str(&program(seed)));
-    let _ = writeln!(text, "/// Every program: its seed, and both forms.\nconst PROGRAMS: &[Program] = &[");
+    let (mut text, mut table) = (String::new(), String::new());
     for seed in seeds {
-        let _ = writeln!(text, "    Program {{ seed: {seed}, native: native_{seed}, annotated: annotated_{seed} }},");
+        let (program, refusable) = program(seed);
+        text.push_str(&program);
+        let forms = format!("native: native_{seed}, annotated: annotated_{seed}");
+        let _ = writeln!(table, "    Program {{ seed: {seed}, refusable: {refusable}, {forms} }},");
     }
-    text.push_str("];\n");
-    text
+    format!("{text}/// Every program: its seed, and both forms.\nconst PROGRAMS: &[Program] = &[\n{table}];\n")
 }

@@ -1,5 +1,7 @@
 //! Numbers and conditions, and how they are written in both forms.
 
+use super::writer::is_reference;
+
 /// The form in which a program is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Form {
@@ -17,6 +19,11 @@ impl Form {
             Self::Annotated => annotated,
         }
     }
+}
+
+/// Whether the place can be moved out of: no element of a list, nothing behind a reference.
+fn is_owned(place: &str) -> bool {
+    place.chars().all(|it| it.is_ascii_alphanumeric())
 }
 
 /// A number.
@@ -48,6 +55,7 @@ impl Value {
     /// As a value of its own.
     pub fn own(&self, form: Form) -> String {
         match self {
+            Self::Name(name) if is_reference(name) => format!("({name}){}", form.pick("", ".clone()")),
             Self::Name(name) => format!("{name}{}", form.pick("", ".clone()")),
             Self::Number(_) => self.operand(form),
             Self::Slot => form.pick("net.slot.get()", "net.slot.value()").to_owned(),
@@ -64,9 +72,9 @@ impl Value {
     /// As a value that takes a name, where nothing needs it any more.
     pub fn taken(&self, form: Form) -> String {
         match self {
-            Self::Name(name) => name.clone(),
+            Self::Name(name) if is_owned(name) => name.clone(),
             Self::Negated(it) => match &**it {
-                Self::Name(name) => format!("-{name}"),
+                Self::Name(name) if is_owned(name) => format!("-{name}"),
                 _ => self.own(form),
             },
             _ => self.own(form),
@@ -93,6 +101,8 @@ pub enum Condition {
     Not(Box<Condition>),
     Both(Box<Condition>, Box<Condition>),
     Either(Box<Condition>, Box<Condition>),
+    /// `&&` or `||`, whose right side writes before it decides.
+    Writes(Box<Condition>, &'static str, String, Box<Condition>),
 }
 
 impl Condition {
@@ -102,7 +112,7 @@ impl Condition {
             Self::Compare(..) | Self::Integer(_) => true,
             Self::Host(_) => false,
             Self::Not(it) => it.on_tensor(),
-            Self::Both(a, b) | Self::Either(a, b) => a.on_tensor() || b.on_tensor(),
+            Self::Both(a, b) | Self::Either(a, b) | Self::Writes(a, _, _, b) => a.on_tensor() || b.on_tensor(),
         }
     }
 
@@ -114,6 +124,9 @@ impl Condition {
             Self::Not(it) => format!("!({})", it.text(form)),
             Self::Both(a, b) => format!("({}) && ({})", a.text(form), b.text(form)),
             Self::Either(a, b) => format!("({}) || ({})", a.text(form), b.text(form)),
+            Self::Writes(a, operator, write, b) => {
+                format!("({}) {operator} {{ {write}; {} }}", a.text(form), b.text(form))
+            }
         }
     }
 }

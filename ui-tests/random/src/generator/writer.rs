@@ -27,6 +27,11 @@ pub struct Writer {
     pub undecided: usize,
     /// Whether a tensor may have decided that the statement is skipped.
     pub skips: bool,
+    /// Loops of tensors around the statement.
+    pub loops: usize,
+    /// Whether a decision on a tensor changes what only the host may change: then the program may be
+    /// refused, if it is not right.
+    pub refusable: bool,
     /// Statements that are left to write.
     pub left: usize,
     indent: usize,
@@ -43,6 +48,26 @@ pub struct Scope {
     /// Integers that are tensors.
     pub integers: Vec<String>,
     pub closures: Vec<String>,
+    /// Closures that write their first argument.
+    pub writers: Vec<String>,
+    /// Lists and pairs of numbers, which may be written; a reference has a star.
+    pub lists: Vec<String>,
+    pub pairs: Vec<String>,
+    /// Host integers that may be written.
+    pub counters: Vec<String>,
+    /// What holds a number where no name shows it, and how many loops of tensors are around it.
+    pub stores: Vec<(String, usize)>,
+}
+
+/// The variable of a place: what stands before its parts, without the star of a reference.
+pub fn root(place: &str) -> &str {
+    let place = place.trim_start_matches("total(").trim_start_matches(['&', '*']);
+    place.split(['.', '[', ')']).next().unwrap_or(place)
+}
+
+/// Whether it is what a reference leads to.
+pub fn is_reference(place: &str) -> bool {
+    place.starts_with('*')
 }
 
 impl Writer {
@@ -60,6 +85,8 @@ impl Writer {
             in_closure: false,
             undecided: 0,
             skips: false,
+            loops: 0,
+            refusable: false,
             left: STATEMENTS,
             indent: 1,
             fresh: 0,
@@ -128,22 +155,29 @@ impl Writer {
     pub fn statement(&mut self, depth: usize) {
         self.left = self.left.saturating_sub(1);
         let simple = depth == 0 || self.left == 0;
-        match if simple { self.random.below(7) } else { self.random.below(28) } {
+        match if simple { self.random.below(9) } else { self.random.below(38) } {
             0 => self.let_number(),
             1 => self.state(),
             2..=5 => self.assign(),
             6 => self.let_tuple(),
-            7..=10 => self.branch(depth),
-            11 | 12 => self.choose(depth),
-            13 | 14 => self.choice(depth),
-            15..=17 => self.jump_if(),
-            18 => self.let_else(),
-            19 | 20 => self.while_or_loop(depth),
-            21 => self.loop_with_value(depth),
-            22 => self.for_host(depth),
-            23 | 24 => self.for_range(depth),
-            25 => self.for_rows(depth),
-            26 => self.labelled(depth),
+            7 | 8 => self.write(),
+            9..=12 => self.branch(depth),
+            13 | 14 => self.choose(depth),
+            15 | 16 => self.choice(depth),
+            17..=19 => self.jump_if(),
+            20 => self.let_else(),
+            21 | 22 => self.while_or_loop(depth),
+            23 => self.loop_with_value(depth),
+            24 => self.for_host(depth),
+            25 | 26 => self.for_range(depth),
+            27 => self.for_rows(depth),
+            28 => self.labelled(depth),
+            29 => self.decided_write(),
+            30..=32 => self.borrow(depth),
+            33 => self.for_each_mut(depth),
+            34 => self.option(depth),
+            35 => self.parts(depth),
+            36 if self.random.often(5) => self.store(),
             _ if self.random.often(6) => self.closure(),
             _ => self.question(),
         }
@@ -162,15 +196,17 @@ impl Writer {
         self.declare(&format!("{name}.1"));
     }
 
-    fn assign(&mut self) {
+    pub fn assign(&mut self) {
         let places: Vec<String> = self.scope.numbers.iter().filter(|it| it.1).map(|it| it.0.clone()).collect();
         if places.is_empty() {
             return self.let_number();
         }
         let (place, operator) = (self.random.one(&places).clone(), *self.random.one(&["=", "=", "+=", "-="]));
         let value = self.value(2);
-        // `x += &x` is no Rust: the place is borrowed already.
+        // `x += &x` is no Rust, nor `l[0] += &l[1]`: the place is borrowed already.
         let itself = matches!(&value, Value::Name(other) if *other == place);
+        let in_list = place.contains('[') && value.own(Form::Native).contains(root(&place));
+        let operator = if in_list { "=" } else { operator };
         self.line(|form| match operator {
             "=" => format!("{place} = {};", value.own(form)),
             _ if itself => format!("{place} {operator} {};", value.own(form)),
