@@ -28,6 +28,21 @@ pub struct OpCall<'a> {
     pub location: &'static Location<'static>,
 }
 
+/// A loop over the elements along the first axis of a tensor.
+#[derive(Clone, Copy)]
+pub struct Scan<'a> {
+    /// What an iteration makes of the carries and an element: the next carries, of the same types.
+    pub step: &'a dyn Fn(&[Tensor], &Tensor) -> Vec<Tensor>,
+    /// The carries before the first iteration.
+    pub carries: &'a [Tensor],
+    /// The tensor.
+    pub sequence: &'a Tensor,
+    /// The size of its first axis, not zero.
+    pub length: usize,
+    /// The user's line.
+    pub location: &'static Location<'static>,
+}
+
 /// What a dispatcher does with ops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DispatchMode {
@@ -47,6 +62,12 @@ pub trait Dispatcher {
     /// What the op's own rules refuse. While tracing nothing is refused here: the error is
     /// recorded and the results are poisoned.
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs>;
+
+    /// The last carries of a loop, and the first carry after every iteration along a new first axis;
+    /// nothing where iterations are to run one after the other.
+    fn scan(&self, _scan: &Scan<'_>) -> Option<(Vec<Tensor>, Tensor)> {
+        None
+    }
 
     /// The value of a parameter at this point of the program.
     ///

@@ -26,7 +26,7 @@ mod types;
 pub use array::Array;
 pub use dim::{Dim, Dims, IntoDims};
 pub use dispatch::{
-    DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, apply, apply1, current_dispatcher,
+    DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,
     dispatch_mode, dispatcher, eager, lost, refused, with_dispatcher,
 };
 pub use dtype::{DType, Kind, promote};

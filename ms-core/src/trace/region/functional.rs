@@ -9,7 +9,7 @@ use super::repeat::repeat;
 use super::{Open, branch};
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::ops;
-use crate::tensor::{DispatchMode, Tensor, Type, dispatch_mode};
+use crate::tensor::{DispatchMode, Scan, Tensor, Type, dispatch_mode};
 use crate::trace::arg::{Tree, leaves};
 use crate::trace::tracer::{Repeated, Tracer, run_traced};
 use std::panic::Location;
@@ -310,6 +310,16 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     let mut outputs = outputs.into_iter();
     let mut put = |_: &Tensor| outputs.next().expect("one for each carry and each row");
     (init.rebuild(&mut put), y.rebuild(&mut put))
+}
+
+/// A [`Scan`] as a node.
+pub(crate) fn scan_carries(tracer: Rc<Tracer>, scan: &Scan<'_>) -> (Vec<Tensor>, Tensor) {
+    let step = |carries: &Vec<Tensor>, x: &Tensor| {
+        let next = (scan.step)(carries, x);
+        let row = next[0].clone();
+        (next, row)
+    };
+    traced_scan(tracer, step, scan.carries.to_vec(), scan.sequence, scan.length, scan.location)
 }
 
 /// The borders of a loop's one variable.

@@ -12,6 +12,7 @@ mod repeat;
 pub use branch::{Branch, branch};
 pub use carry::{Carry, Held, alike, held, passing};
 pub use flow::{Any, Either, Flow, GoesOn, HeldFlow, Vote, flow, held_flow, vote};
+pub(crate) use functional::scan_carries;
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
 pub use kind::{Assertion, Condition, Decision, Deferring, Device, Host, decide, holds};
 pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};

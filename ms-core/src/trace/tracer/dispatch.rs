@@ -6,7 +6,8 @@ use super::frame::State;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Node, Type, ValueId};
 use crate::ops;
-use crate::tensor::{DType, DispatchMode, Dispatcher, OpCall, Outputs, Parameter, Tensor, Traced, left_behind};
+use crate::tensor::{DType, DispatchMode, Dispatcher, OpCall, Outputs, Parameter, Scan, Tensor, Traced, left_behind};
+use crate::trace::region::scan_carries;
 use smallvec::SmallVec;
 use std::any::Any;
 use std::panic::Location;
@@ -56,6 +57,10 @@ impl Dispatcher for Tracer {
         let guess = call.inputs.first().map_or_else(|| Type::of(DType::F32, &[]), |it| it.ty());
         let frame = state.top();
         Ok((0..POISONED_RESULTS).map(|_| self.poison(frame, guess.clone())).collect())
+    }
+
+    fn scan(&self, scan: &Scan<'_>) -> Option<(Vec<Tensor>, Tensor)> {
+        Some(scan_carries(Self::current()?, scan))
     }
 
     fn refused(&self, error: Error, location: &'static Location<'static>) -> Result<Tensor> {

@@ -1,0 +1,114 @@
+//! Forward and gradient of functions that read a sequence of T steps step by step, for T = 50, 100,
+//! 200, 400, 800: eagerly, compiled, and how long compiling takes. `cargo bench --bench sequences`.
+
+use ms::prelude::*;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+const LENGTHS: [usize; 5] = [50, 100, 200, 400, 800];
+
+/// Features of a step.
+const WIDTH: usize = 16;
+
+/// The median time of a call.
+fn median(mut call: impl FnMut()) -> Duration {
+    let start = Instant::now();
+    call();
+    let rounds = (Duration::from_millis(300).as_nanos() / start.elapsed().as_nanos().max(1)).clamp(5, 200);
+    let mut times: Vec<Duration> = (0..rounds)
+        .map(|_| {
+            let start = Instant::now();
+            call();
+            start.elapsed()
+        })
+        .collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn step(state: &Tensor, x: &Tensor) -> Tensor {
+    (state * 0.5 + x).tanh()
+}
+
+fn positions(x: &Tensor) -> Tensor {
+    let start = Tensor::zeros([WIDTH]);
+    (0..x.shape()[0]).fold(start, |state, t| step(&state, &x.at(t as isize))).sum((), false)
+}
+
+fn unstacked(x: &Tensor) -> Tensor {
+    let start = Tensor::zeros([WIDTH]);
+    ops::unstack(x, 0).iter().fold(start, step).sum((), false)
+}
+
+fn parts(x: &Tensor) -> Tensor {
+    let start = Tensor::zeros([1, WIDTH]);
+    ops::split(x, x.shape()[0], 0).iter().fold(start, step).sum((), false)
+}
+
+#[jit]
+fn gathered(x: &Tensor) -> Tensor {
+    let mut state = Tensor::zeros([WIDTH]);
+    for i in ms::range(0, x.shape()[0]) {
+        state = step(&state, &ops::gather(x, &i, 0));
+    }
+    state.sum((), false)
+}
+
+fn scanned(x: &Tensor) -> Tensor {
+    let step = |state: &Tensor, x: &Tensor| (step(state, x), Tensor::scalar(0.0f32));
+    ops::scan(step, Tensor::zeros([WIDTH]), x).0.sum((), false)
+}
+
+fn weights(gates: usize) -> Tensor {
+    let numel = gates * WIDTH * WIDTH;
+    (Tensor::arange(numel as i64).cast(DType::F32) * 0.7).sin().reshape([gates * WIDTH, WIDTH]) * 0.2
+}
+
+fn lstm(x: &Tensor) -> Tensor {
+    let (state, weights) = (Tensor::zeros([1, WIDTH]), weights(4));
+    let x = ops::reshape(x, [x.shape()[0], 1, WIDTH]);
+    ops::lstm(&x, (&state, &state), (&weights, &weights), None).0.sum((), false)
+}
+
+fn gru(x: &Tensor) -> Tensor {
+    let (state, weights) = (Tensor::zeros([1, WIDTH]), weights(3));
+    let x = ops::reshape(x, [x.shape()[0], 1, WIDTH]);
+    ops::gru(&x, &state, (&weights, &weights), None).0.sum((), false)
+}
+
+static FUNCTIONS: [(&str, fn(&Tensor) -> Tensor); 7] = [
+    ("x.at(t)", positions),
+    ("unstack", unstacked),
+    ("split", parts),
+    ("gather in ms::range", gathered),
+    ("scan", scanned),
+    ("lstm", lstm),
+    ("gru", gru),
+];
+
+fn main() {
+    for (number, (name, f)) in FUNCTIONS.iter().enumerate() {
+        println!("{name}");
+        for length in LENGTHS {
+            let numel = length * WIDTH;
+            let x = (Tensor::arange(numel as i64).cast(DType::F32) * 0.37).sin().reshape([length, WIDTH]);
+            let run = |out: (Tensor, Tensor)| drop(black_box(out.1.to_vec::<f32>()));
+            let eager = median(|| run(ms::value_and_grad(*f)(&x)));
+            let compiled = ms::jit(|x: &Tensor, number: &usize| ms::value_and_grad(FUNCTIONS[*number].1)(x));
+            let start = Instant::now();
+            run(compiled(&x, &number));
+            let first = start.elapsed();
+            let later = median(|| run(compiled(&x, &number)));
+            let per = |it: Duration| it.as_secs_f64() * 1e6 / length as f64;
+            println!(
+                "  T = {length:3}: eager {:9.3?} ({:.2} µs a step), first call {:9.3?} ({:.1}), later {:9.3?} ({:.3})",
+                eager,
+                per(eager),
+                first,
+                per(first),
+                later,
+                per(later)
+            );
+        }
+    }
+}
