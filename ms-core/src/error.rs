@@ -1,9 +1,11 @@
 //! Errors as values: a code, the facts, one place that prints them.
 
 mod calls;
+mod exhausted;
 mod warning;
 
 pub use calls::{LibrarySource, in_call};
+pub use exhausted::{OrExhausted, in_op};
 pub use warning::{collect_warnings, warn};
 
 use calls::Frame;

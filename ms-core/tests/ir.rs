@@ -110,7 +110,7 @@ fn operand(shape: &[usize], dtype: DType, seed: usize) -> Array {
     const FLOATS: [f64; 13] =
         [-0.0, 0.0, 1.0, f64::INFINITY, -1.0, f64::NAN, 0.1, f64::NEG_INFINITY, 3e38, -1e-40, 2.5, -7.0, 65504.0];
     const INTS: [i64; 9] = [0, -1, 1, i64::MAX, i64::MIN, 2, 255, -128, 1 << 31];
-    let mut out = Array::uninit(shape, dtype);
+    let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
         for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
             let scalar = if dtype.is_float() {

@@ -131,7 +131,9 @@ impl Default for CpuBackend {
     }
 }
 
-impl Backend for CpuBackend {
+// SAFETY: generated code, the interpreter, products and the library write whole outputs, which their
+// tests compare with the reference, and keep nothing.
+unsafe impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "cpu"
     }
@@ -150,16 +152,17 @@ impl Backend for CpuBackend {
         Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
     }
 
-    fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+    unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let memory = CodeMemory::of(&artifact.code);
         let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
-            // SAFETY: the artifact is of these kernels and of this instruction set.
+            // SAFETY: the caller vouches for the artifact, which is of these kernels and this instruction set.
             (Some(entry), Some(memory)) => unsafe { Ready::new(kernel, Some((memory.clone(), entry))) }.code,
             _ => self.ready(kernel).code,
         };
         let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
-        Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
+        // SAFETY: the codes are those of the plan's kernels, and the caller vouches for the plan.
+        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services))? }))
     }
 
     fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
@@ -173,7 +176,7 @@ impl Backend for CpuBackend {
         Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
     }
 
-    fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+    unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let mut kernels = self.kernels();
         let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));
@@ -189,39 +192,44 @@ impl Backend for CpuBackend {
         };
         let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
         drop(kernels);
-        Ok(Arc::new(HostExecutable::new(&plan, &codes, Arc::new(Services))?))
+        // SAFETY: the codes are those of the plan's kernels, and the caller vouches for the plan.
+        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services))? }))
     }
 
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
         Ok(self.ready(kernel).code)
     }
 
-    fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()> {
+    unsafe fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()> {
         if a.dtype() != out.dtype() || b.dtype() != out.dtype() {
             let message = format!("dtypes {}, {} and {} of a product differ", a.dtype(), b.dtype(), out.dtype());
             return Err(Error::new(Code::DType, message));
         }
         let product = MatrixProduct::new(out.dtype(), a.layout(), b.layout(), out.layout())?;
-        // SAFETY: layouts of arrays lie inside their storage, and nobody else uses the output's.
+        // SAFETY: layouts of arrays lie inside their storage, and nobody else uses the output's, as the
+        // caller vouches.
         unsafe { product::run(&product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
     }
 
-    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        library::run(op, attrs, inputs, outputs)
+    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { library::run(op, attrs, inputs, outputs) }
     }
 }
 
 /// What executables need of the backend while they run.
 struct Services;
 
-impl Host for Services {
+// SAFETY: as for the backend.
+unsafe impl Host for Services {
     unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
         // SAFETY: the caller's contract is the same.
         unsafe { product::run(product, a, b, out) }
     }
 
-    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        library::run(op, attrs, inputs, outputs)
+    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+        // SAFETY: the caller's contract is the same.
+        unsafe { library::run(op, attrs, inputs, outputs) }
     }
 }
 

@@ -61,7 +61,8 @@ impl Compiled {
     }
 }
 
-impl KernelCode for Compiled {
+// SAFETY: the code is that of a kernel, as whoever made this value vouched.
+unsafe impl KernelCode for Compiled {
     unsafe fn call(&self, block: &[u64]) {
         // SAFETY: the caller's contract is that of the kernel.
         unsafe { (self.entry)(block.as_ptr()) }

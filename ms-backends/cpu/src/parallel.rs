@@ -66,7 +66,8 @@ impl Parallel {
     }
 }
 
-impl KernelCode for Parallel {
+// SAFETY: every point is run by a call of the code, which is a kernel.
+unsafe impl KernelCode for Parallel {
     fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         (self.nanos(extents) < 2 * CHUNK_NANOS).then(|| self.code.clone())
     }
@@ -108,7 +109,7 @@ mod tests {
     use ms_core::tensor::{Array, DType};
 
     fn ramp(shape: &[usize]) -> Array {
-        let mut out = Array::uninit(shape, DType::F32);
+        let mut out = Array::zeros(shape, DType::F32);
         for (i, it) in out.as_mut_slice::<f32>().iter_mut().enumerate() {
             *it = (i as f32 * 0.7).sin();
         }

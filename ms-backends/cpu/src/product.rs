@@ -9,7 +9,7 @@ use gemm_common::Parallelism;
 use half::{bf16, f16};
 use ms_core::error::Result;
 use ms_core::exec::MatrixProduct;
-use ms_core::tensor::DType;
+use ms_core::tensor::{DType, try_filled, try_room};
 
 /// Multiply-adds per panel of a product that is worth cutting.
 const PANEL_WORK: usize = 1 << 20;
@@ -22,6 +22,9 @@ const MAX_PANELS: usize = 64;
 /// # Safety
 /// Every element that the product's sizes and strides reach from the three addresses lies in
 /// memory that lives during the call; nobody writes `a` and `b` or touches `out` meanwhile.
+///
+/// # Errors
+/// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for copies of the operands.
 pub unsafe fn run(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
     // SAFETY: the caller's contract is the same, and the types are those of the dtype.
     unsafe {
@@ -39,7 +42,6 @@ pub unsafe fn run(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut
             DType::I64 | DType::U64 => integers(product, a, b, out, |it: u64| it, |it| it),
         }
     }
-    Ok(())
 }
 
 /// An element type of the `gemm` crates.
@@ -149,12 +151,13 @@ impl<P: Addresses> Shared<P> {
 // SAFETY: addresses are numbers; who reads or writes through them answers for races.
 unsafe impl<P: Addresses> Sync for Shared<P> {}
 
-unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) {
+unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
     let &MatrixProduct { m, k, n, .. } = product;
     let batch = product.batch_len();
     if batch * m * n == 0 {
-        return;
+        return Ok(());
     }
+    check_packing::<T>([m, k, n])?;
     let matrices = Shared::new((
         Matrix { first: a.cast::<T>(), steps: product.a },
         Matrix { first: b.cast::<T>(), steps: product.b },
@@ -184,6 +187,23 @@ unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, o
         unsafe { T::gemm([m, k, n], out, false, a, b) };
     };
     threads::for_each(batch * panels, batch * work, run);
+    Ok(())
+}
+
+/// Largest packed copies of operands that the `gemm` crates make, about: they fill a cache.
+const MAX_PACKED: usize = 16 << 20;
+
+/// Makes sure that the `gemm` crates, which end the process where memory runs out, have some for
+/// packed copies of operands of a product `[m, k, n]`. Small ones are left to chance.
+///
+/// # Errors
+/// [`Code::Memory`](ms_core::Code::Memory) when the system has none.
+pub fn check_packing<T>([m, k, n]: [usize; 3]) -> Result<()> {
+    if m.saturating_mul(n).saturating_mul(k) < PANEL_WORK {
+        return Ok(());
+    }
+    let bytes = m.saturating_add(n).saturating_mul(k).saturating_mul(size_of::<T>());
+    try_room::<u8>(bytes.min(MAX_PACKED)).map(drop)
 }
 
 /// Products of f16 and bf16: in f32, rounded once.
@@ -194,9 +214,9 @@ unsafe fn halves<H: Copy>(
     out: *mut u8,
     widen: fn(H) -> f32,
     narrow: fn(f32) -> H,
-) {
+) -> Result<()> {
     let &MatrixProduct { m, k, n, .. } = product;
-    let mut dense = vec![0f32; m * n];
+    let mut dense = try_filled(0f32, m * n)?;
     let wide = MatrixProduct {
         dtype: DType::F32,
         a: [k as isize, 1],
@@ -209,12 +229,13 @@ unsafe fn halves<H: Copy>(
         let at = product.batch_offsets(i);
         // SAFETY: as the caller's; the dense copies are row-major and of the right sizes.
         unsafe {
-            let a = gather(a.cast::<H>().wrapping_offset(at[0]), [m, k], product.a, widen);
-            let b = gather(b.cast::<H>().wrapping_offset(at[1]), [k, n], product.b, widen);
-            floats::<f32>(&wide, a.as_ptr().cast(), b.as_ptr().cast(), dense.as_mut_ptr().cast());
+            let a = gather(a.cast::<H>().wrapping_offset(at[0]), [m, k], product.a, widen)?;
+            let b = gather(b.cast::<H>().wrapping_offset(at[1]), [k, n], product.b, widen)?;
+            floats::<f32>(&wide, a.as_ptr().cast(), b.as_ptr().cast(), dense.as_mut_ptr().cast())?;
             scatter(&dense, out.cast::<H>().wrapping_offset(at[2]), n, product.out, narrow);
         }
     }
+    Ok(())
 }
 
 /// Products of integers, which wrap, and of truth values, where a sum is a disjunction.
@@ -225,18 +246,18 @@ unsafe fn integers<M: Copy, C: Number>(
     out: *mut u8,
     widen: impl Fn(M) -> C + Copy,
     narrow: impl Fn(C) -> M + Copy,
-) {
+) -> Result<()> {
     /// Columns whose sums stay in the first-level cache.
     const COLUMNS: usize = 512;
     let &MatrixProduct { m, k, n, .. } = product;
-    let mut sums = vec![C::ZERO; m * n];
+    let mut sums = try_filled(C::ZERO, m * n)?;
     for i in 0..product.batch_len() {
         let at = product.batch_offsets(i);
         // SAFETY: as the caller's.
         let (a, b) = unsafe {
             (
-                gather(a.cast::<M>().wrapping_offset(at[0]), [m, k], product.a, widen),
-                gather(b.cast::<M>().wrapping_offset(at[1]), [k, n], product.b, widen),
+                gather(a.cast::<M>().wrapping_offset(at[0]), [m, k], product.a, widen)?,
+                gather(b.cast::<M>().wrapping_offset(at[1]), [k, n], product.b, widen)?,
             )
         };
         sums.fill(C::ZERO);
@@ -255,6 +276,7 @@ unsafe fn integers<M: Copy, C: Number>(
         // SAFETY: as the caller's.
         unsafe { scatter(&sums, out.cast::<M>().wrapping_offset(at[2]), n, product.out, narrow) };
     }
+    Ok(())
 }
 
 /// A row-major copy of a strided matrix.
@@ -263,14 +285,14 @@ unsafe fn gather<M: Copy, C>(
     [rows, columns]: [usize; 2],
     steps: [isize; 2],
     widen: impl Fn(M) -> C,
-) -> Vec<C> {
-    let mut out = Vec::with_capacity(rows * columns);
+) -> Result<Vec<C>> {
+    let mut out = try_room(rows * columns)?;
     for row in 0..rows as isize {
         let first = first.wrapping_offset(row * steps[0]);
         // SAFETY: as the caller's.
         out.extend((0..columns as isize).map(|it| widen(unsafe { *first.wrapping_offset(it * steps[1]) })));
     }
-    out
+    Ok(out)
 }
 
 /// Writes a row-major matrix of `columns` columns to a strided one.
@@ -294,7 +316,7 @@ mod tests {
     use ms_core::with_element;
 
     fn filled(shape: &[usize], dtype: DType, seed: u64) -> Array {
-        let mut out = Array::uninit(shape, dtype);
+        let mut out = Array::zeros(shape, dtype);
         let mut state = seed;
         let unsigned = dtype.is_int() && !dtype.is_signed_int();
         let low = if unsigned { 0 } else { -7 };
@@ -373,13 +395,13 @@ mod tests {
 
     #[test]
     fn panels_do_not_depend_on_threads() {
-        let mut a = Array::uninit(&[300, 200], DType::F32);
+        let mut a = Array::zeros(&[300, 200], DType::F32);
         for (i, it) in a.as_mut_slice::<f32>().iter_mut().enumerate() {
             *it = (i as f32 * 0.37).sin();
         }
         let b = a.with_layout(Layout::contiguous(&[200, 300]));
         let multiply = || {
-            let out = Array::uninit(&[300, 300], DType::F32);
+            let out = Array::zeros(&[300, 300], DType::F32);
             let product = MatrixProduct::new(DType::F32, a.layout(), b.layout(), out.layout()).expect("fits");
             // SAFETY: the layouts lie inside the arrays, and `out` is fresh.
             unsafe { run(&product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }.expect("a product of one dtype");

@@ -7,6 +7,7 @@
 
 use ms_core::environment::{Variable, number};
 use ms_core::environment_variables;
+use ms_core::error::Result;
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -64,6 +65,21 @@ pub fn for_each(chunks: usize, nanos: usize, f: impl Fn(usize) + Sync) {
         return (0..chunks).for_each(f);
     }
     POOL.get_or_init(|| Pool::start(count() - 1)).run(chunks, nanos, &f);
+}
+
+/// [`for_each`] of what can fail: all chunks run, and the error of one that failed is given.
+///
+/// # Errors
+/// One of those of `f`.
+pub fn try_for_each(chunks: usize, nanos: usize, f: impl Fn(usize) -> Result<()> + Sync) -> Result<()> {
+    let failed = OnceLock::new();
+    for_each(chunks, nanos, |chunk| {
+        if let Err(error) = f(chunk) {
+            // One error is enough, whichever comes first.
+            let _ = failed.set(error);
+        }
+    });
+    failed.into_inner().map_or(Ok(()), Err)
 }
 
 /// Runs `f` with all regions of this thread on this thread alone.

@@ -9,7 +9,12 @@ use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
 /// Turns plans into something that runs, on one kind of device.
-pub trait Backend: Send + Sync {
+///
+/// # Safety
+/// What runs is trusted with memory: [`Backend::product`], [`Backend::library`], and the executables
+/// and kernels that a backend gives, write all elements of their outputs as values of their dtypes,
+/// touch no other memory, and keep none of the arrays that they are given.
+pub unsafe trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
 
@@ -27,9 +32,14 @@ pub trait Backend: Send + Sync {
 
     /// Makes compiled code callable.
     ///
+    /// # Safety
+    /// The plan is one that lowering gave for a sound graph, and the artifact what this backend, of
+    /// these [sources](Backend::sources) and this [fingerprint](Backend::fingerprint), compiled it to.
+    /// Damage is not looked for: the code is run.
+    ///
     /// # Errors
     /// [`Code::Backend`](crate::Code::Backend) when the artifact is not this backend's.
-    fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
+    unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
 
     /// As [`Backend::compile`], for one of many plans with the same kernels: the code of those that
     /// are ready in this process is taken as it is.
@@ -43,10 +53,14 @@ pub trait Backend: Send + Sync {
     /// As [`Backend::load`], for one of many plans with the same kernels: those that are ready in
     /// this process are run, and the others are ready from then on.
     ///
+    /// # Safety
+    /// As [`Backend::load`].
+    ///
     /// # Errors
     /// As [`Backend::load`].
-    fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        self.load(plan, artifact)
+    unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        // SAFETY: as the caller's.
+        unsafe { self.load(plan, artifact) }
     }
 
     /// One kernel by itself, for eager execution.
@@ -55,18 +69,25 @@ pub trait Backend: Send + Sync {
     /// [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>>;
 
-    /// `out = a b`, batched over leading dimensions of equal size; `out` is row-major and
-    /// nobody else uses its memory.
+    /// `out = a b`, batched over leading dimensions of equal size; `out` is row-major.
+    ///
+    /// # Safety
+    /// Nobody else uses the memory of `out`, the operands included.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
-    fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()>;
+    /// [`Code::DType`](crate::Code::DType) and [`Code::Shape`](crate::Code::Shape) for operands that
+    /// do not fit, [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
+    unsafe fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()>;
 
-    /// Runs an op as a whole, writing its row-major `outputs`, whose memory nobody else uses.
+    /// Runs an op as a whole, writing its row-major `outputs`.
+    ///
+    /// # Safety
+    /// The op's type rule takes the inputs and gives the types of the outputs, whose memory nobody
+    /// else uses, the inputs included.
     ///
     /// # Errors
     /// What the op refuses.
-    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
+    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
 }
 
 /// What a plan compiles to: plain bytes, the same wherever they lie.
@@ -97,7 +118,11 @@ impl AsRef<[u8]> for MachineCode {
 }
 
 /// A compiled kernel.
-pub trait KernelCode: Send + Sync {
+///
+/// # Safety
+/// A call writes every place that the kernel stores to, with a value of the dtype, and touches no
+/// other memory than [`KernelCode::call`] speaks of.
+pub unsafe trait KernelCode: Send + Sync {
     /// Runs it on the block of a call (see [`crate::ir::Kernel`]).
     ///
     /// # Safety

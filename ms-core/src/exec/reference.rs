@@ -1,7 +1,7 @@
 //! The executable of this crate alone: every op by its definition, one after the other.
 
 use super::Executable;
-use crate::error::Result;
+use crate::error::{Result, in_op};
 use crate::ir::Graph;
 use crate::ops;
 use crate::tensor::Array;
@@ -18,8 +18,10 @@ pub fn reference(graph: Graph) -> Arc<dyn Executable> {
 
 impl Executable for Reference {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        let inputs: Vec<Array> = inputs.iter().map(|it| it.to_contiguous()).collect();
-        let outputs = ops::evaluate_graph(&self.0, &inputs.iter().collect::<Vec<_>>())?;
-        Ok(outputs.iter().map(Array::to_contiguous).collect())
+        in_op(|| {
+            let inputs: Vec<Array> = inputs.iter().map(|it| it.to_contiguous()).collect();
+            let outputs = ops::evaluate_graph(&self.0, &inputs.iter().collect::<Vec<_>>())?;
+            Ok(outputs.iter().map(|it| it.to_contiguous()).collect())
+        })
     }
 }

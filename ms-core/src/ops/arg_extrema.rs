@@ -6,7 +6,7 @@ use super::{
     Arrays, Batching, Derivative, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape,
 };
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
 use crate::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
@@ -52,9 +52,9 @@ fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
     order.push(axis);
     let x = x.with_layout(x.layout().permute(&order));
     let kept = &x.shape()[..x.layout().rank() - 1];
-    let mut out = Array::uninit(kept, DType::I64);
+    let mut out = Array::zeros(kept, DType::I64);
     with_element!(x.dtype(), T => {
-        let values: Vec<T> = x.iter::<T>().collect();
+        let values = collected(x.iter::<T>());
         for (to, row) in out.as_mut_slice::<i64>().iter_mut().zip(values.chunks_exact(size)) {
             *to = position(row, beats) as i64;
         }

@@ -8,7 +8,7 @@ use super::rules::may_equal;
 use super::window::{PerAxis, Spatial, spatial};
 use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, refused};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
 use smallvec::smallvec;
 
 /// The mean of each window of `[n, c, spatial..]`. `count` windows lie along each axis; they
@@ -198,7 +198,7 @@ impl Means {
                 let (start, end) = (window * size / count, ((window + 1) * size).div_ceil(count));
                 Range { start, end, count: end - start }
             };
-            (0..count).map(range).collect()
+            collected((0..count).map(range))
         })
     }
 
@@ -245,7 +245,7 @@ impl Means {
     /// The means over `planes` planes.
     fn forward(&self, planes: usize, x: &[f64]) -> Vec<f64> {
         let (plane, windows) = self.sizes();
-        let mut out = vec![0.0; planes * windows];
+        let mut out = filled(0.0, planes * windows);
         for (to, from) in out.chunks_mut(windows.max(1)).zip(x.chunks(plane.max(1))) {
             self.windows(|number, window, count| {
                 let sum: f64 = self.lines(window).map(|line| from[line].iter().sum::<f64>()).sum();
@@ -258,7 +258,7 @@ impl Means {
     /// The shares that the means of `planes` planes give back to their elements.
     fn backward(&self, planes: usize, g: &[f64]) -> Vec<f64> {
         let (plane, windows) = self.sizes();
-        let mut out = vec![0.0; planes * plane];
+        let mut out = filled(0.0, planes * plane);
         for (to, from) in out.chunks_mut(plane.max(1)).zip(g.chunks(windows.max(1))) {
             self.windows(|number, window, count| {
                 let share = from[number] / count;

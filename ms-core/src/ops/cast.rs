@@ -14,7 +14,7 @@ pub static CAST: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, to) = (inputs[0], attrs.dtype(0));
         let scalars = x.scalars();
-        let mut out = Array::uninit(x.shape(), to);
+        let mut out = Array::zeros(x.shape(), to);
         with_element!(to, T => {
             for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(scalars) {
                 *to = T::from_scalar(from);

@@ -207,7 +207,11 @@ pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
     let x = &*x.as_tensor();
     let at = super::normalize_axis(axis, x.rank()).map_err(|it| super::axis::named("unstack", &[x], it)).or_raise();
     let size = x.dims()[at].as_const().unwrap_or_else(|| x.shape()[at]);
-    super::split(x, size.max(1), at as isize).iter().take(size).map(|it| squeeze(it, axis)).collect()
+    let mut parts = super::concat::room("unstack", x, size);
+    if size > 0 {
+        parts.extend(super::split(x, size, at as isize).iter().map(|it| squeeze(it, axis)));
+    }
+    parts
 }
 
 /// How many elements over axes differ from zero, as i64; axes are as in [`sum`].

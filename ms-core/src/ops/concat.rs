@@ -4,7 +4,7 @@ use super::axis::{named, refusal, stored_axis};
 use super::slice::narrow;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis, reshape};
 use crate::error::{Code, Error, OrRaise, Result, raise};
-use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1};
+use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1, try_room};
 use smallvec::smallvec;
 use std::borrow::Cow;
 
@@ -36,7 +36,7 @@ pub static CONCAT: OpDef = OpDef {
         let axis = attrs.int(0) as usize;
         let mut shape = inputs[0].shape_owned();
         shape[axis] = inputs.iter().map(|it| it.shape()[axis]).sum();
-        let mut out = Array::uninit(&shape, inputs[0].dtype());
+        let mut out = Array::zeros(&shape, inputs[0].dtype());
         let steps: Strides = smallvec![1; shape.len()];
         let mut starts = smallvec::SmallVec::<[usize; 4]>::from_elem(0, shape.len());
         for input in inputs {
@@ -135,7 +135,8 @@ pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
         raise(refusal("split", &[&x], Code::Argument, message));
     }
     let part = size / sections;
-    parts(&of_size(&x, at, part * sections), &vec![part; sections], at)
+    let x = of_size(&x, at, part * sections);
+    parts("split", &x, std::iter::repeat_n(part, sections), at)
 }
 
 /// `x` in parts of the given sizes along `axis`, without copies.
@@ -158,7 +159,7 @@ pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor
         let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.dims()[axis]);
         raise(refusal("split", &[&x], Code::Argument, message));
     }
-    parts(&of_size(&x, axis, sum), &sizes, axis)
+    parts("split", &of_size(&x, axis, sum), sizes.into_iter(), axis)
 }
 
 /// `x`, of which an axis has this size: a call whose sizes make it another one is refused.
@@ -170,12 +171,18 @@ fn of_size(x: &Tensor, axis: usize, size: Dim) -> Tensor {
 }
 
 #[track_caller]
-fn parts(x: &Tensor, sizes: &[Dim], axis: usize) -> Vec<Tensor> {
+fn parts(op: &str, x: &Tensor, sizes: impl ExactSizeIterator<Item = Dim>, axis: usize) -> Vec<Tensor> {
+    let mut parts = room(op, x, sizes.len());
     let mut start = Dim::new(0);
-    let mut part = |&size: &Dim| {
-        let from = start;
+    for size in sizes {
+        parts.push(narrow(x, axis, start, size));
         start = start + size;
-        narrow(x, axis, from, size)
-    };
-    sizes.iter().map(&mut part).collect()
+    }
+    parts
+}
+
+/// An empty vector with room for `count` parts of `x`; raises [`Code::Memory`] where none is.
+#[track_caller]
+pub(super) fn room(op: &str, x: &Tensor, count: usize) -> Vec<Tensor> {
+    try_room(count).map_err(|it| named(op, &[x], it)).or_raise()
 }

@@ -10,7 +10,7 @@ use super::host::{narrow_floats, wide_floats};
 use super::window::{PerAxis, Window};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1, filled};
 use smallvec::smallvec;
 
 /// Cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`:
@@ -26,7 +26,7 @@ pub static CONV: OpDef = OpDef {
         let (x, w) = (inputs[0], inputs[1]);
         let geometry = Geometry::new(attrs, &x.ty(), x.shape(), w.shape())?;
         let (from, weights) = (wide_floats(x), wide_floats(w));
-        let mut out = vec![0.0; geometry.output_shape.iter().product()];
+        let mut out = filled(0.0, geometry.output_shape.iter().product());
         geometry.rows(|row| {
             let weight = weights[row.weight];
             let input = from[row.input..].iter().step_by(row.step);
@@ -74,7 +74,7 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
         let (g, w) = (inputs[0], inputs[1]);
         let geometry = Geometry::of_input(attrs, &g.ty(), g.shape(), w.shape())?;
         let (from, weights) = (wide_floats(g), wide_floats(w));
-        let mut out = vec![0.0; geometry.input_shape.iter().product()];
+        let mut out = filled(0.0, geometry.input_shape.iter().product());
         geometry.rows(|row| {
             let weight = weights[row.weight];
             let input = out[row.input..].iter_mut().step_by(row.step);
@@ -123,7 +123,7 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
         let (x, g) = (inputs[0], inputs[1]);
         let geometry = Geometry::of_weight(attrs, &x.ty(), x.shape(), g.shape())?;
         let (input, output) = (wide_floats(x), wide_floats(g));
-        let mut out = vec![0.0; geometry.weight_shape.iter().product()];
+        let mut out = filled(0.0, geometry.weight_shape.iter().product());
         geometry.rows(|row| {
             let input = input[row.input..].iter().step_by(row.step);
             let products = input.zip(&output[row.output..][..row.count]).map(|(x, g)| x * g);

@@ -72,7 +72,7 @@ fn running(
 ) -> Array {
     let (x, exclusive, reverse) = (dense(x), attrs.bool(1), attrs.bool(2));
     let axis = Axis::of(x.shape(), attrs.int(0) as usize);
-    let mut out = Array::uninit(x.shape(), x.dtype());
+    let mut out = Array::zeros(x.shape(), x.dtype());
     with_element!(x.dtype(), T => {
         let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
         for outer in 0..axis.outer {

@@ -210,7 +210,7 @@ fn stream(state: &Array) -> Result<Stream> {
 }
 
 fn fill<T: Element>(attrs: &Attrs, values: impl Iterator<Item = T>) -> Result<Arrays> {
-    let mut out = Array::uninit(&attrs.sizes(0), T::DTYPE);
+    let mut out = Array::zeros(&attrs.sizes(0), T::DTYPE);
     out.as_mut_slice::<T>().iter_mut().zip(values).for_each(|(to, value)| *to = value);
     Ok(smallvec![out])
 }

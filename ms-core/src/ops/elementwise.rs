@@ -96,7 +96,7 @@ pub fn evaluate(dtype: DType, inputs: &[&Array], formula: impl Fn(&[Scalar]) -> 
         .iter()
         .map(|it| Ok(it.with_layout(it.layout().broadcast_to(&shape)?).scalars()))
         .collect::<Result<_>>()?;
-    let mut out = Array::uninit(&shape, dtype);
+    let mut out = Array::zeros(&shape, dtype);
     let mut row: SmallVec<[Scalar; 3]> = smallvec![Scalar::Bool(false); inputs.len()];
     with_element!(dtype, T => {
         for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {

@@ -1,20 +1,20 @@
 //! The meaning of graphs: every node by its op's own `eval`.
 
 use super::{Arrays, Lowering, definition};
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, in_op};
 use crate::ir::{Graph, Node};
 use crate::tensor::Array;
 
 /// The results of a node on its operands.
 ///
 /// # Errors
-/// What the op refuses.
+/// What the op refuses; [`Code::Memory`] when the system has no memory for them.
 pub fn evaluate_node(node: &Node, inputs: &[&Array]) -> Result<Arrays> {
     let def = definition(node.op);
-    match &def.lowering {
+    in_op(|| match &def.lowering {
         Lowering::Regions(rule) => (rule.eval)(&node.attrs, &node.regions, inputs),
         _ => (def.eval)(&node.attrs, inputs),
-    }
+    })
     .map_err(|error| error.with_op(def.name()))
 }
 

@@ -25,7 +25,7 @@ pub static GATHER: OpDef = OpDef {
         let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
         let index = positions(inputs[1], axis, x.shape())?;
         let whole = Axis::of(x.shape(), axis);
-        let mut out = Array::uninit(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
+        let mut out = Array::zeros(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
         with_element!(x.dtype(), T => {
             let (x, mut rows) = (elements::<T>(&x), out.as_mut_slice::<T>());
             // Rows without elements may be more than can be counted through.

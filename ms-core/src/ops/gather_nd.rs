@@ -19,7 +19,7 @@ pub static GATHER_ND: OpDef = OpDef {
         let x = dense(inputs[0]);
         let (rows, inner) = rows(inputs[1], x.shape())?;
         let shape = const_shape(&Type::new(x.dtype(), picked_shape(&x.ty(), &inputs[1].ty())?))?;
-        let mut out = Array::uninit(&shape, x.dtype());
+        let mut out = Array::zeros(&shape, x.dtype());
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
             for (to, row) in to.chunks_mut(inner.max(1)).zip(rows) {

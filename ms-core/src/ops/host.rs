@@ -2,7 +2,7 @@
 //! of elements, walks along an axis.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Element, Kind, Layout, Scalar};
+use crate::tensor::{Array, Element, Kind, Layout, Scalar, collected, try_room};
 use crate::with_element;
 use smallvec::SmallVec;
 
@@ -20,7 +20,13 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
         }
         Ok(wrapped as usize)
     };
-    with_element!(index.dtype(), T => index.iter::<T>().map(|it| position(it.to_scalar().as_i64())).collect())
+    let mut out = try_room(index.numel())?;
+    with_element!(index.dtype(), T => {
+        for it in index.iter::<T>() {
+            out.push(position(it.to_scalar().as_i64())?);
+        }
+    });
+    Ok(out)
 }
 
 /// For each row of `k` positions along the first `k` axes of `shape` the number of the slice that it
@@ -31,8 +37,7 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
 pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
     let k = *index.shape().last().expect("an index has an axis");
     let count: usize = index.shape()[..index.layout().rank() - 1].iter().product();
-    let parts: Vec<i64> =
-        with_element!(index.dtype(), T => index.iter::<T>().map(|it| it.to_scalar().as_i64()).collect());
+    let parts = with_element!(index.dtype(), T => collected(index.iter::<T>().map(|it| it.to_scalar().as_i64())));
     let row = |row: usize| {
         parts[row * k..][..k].iter().zip(shape).enumerate().try_fold(0, |at, (axis, (&part, &size))| {
             let wrapped = if part < 0 { part + size as i64 } else { part };
@@ -43,7 +48,11 @@ pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
             Ok(at * size + wrapped as usize)
         })
     };
-    Ok(((0..count).map(row).collect::<Result<_>>()?, shape[k..].iter().product()))
+    let mut rows = try_room(count)?;
+    for at in 0..count {
+        rows.push(row(at)?);
+    }
+    Ok((rows, shape[k..].iter().product()))
 }
 
 /// `a + b` in the dtype: floats rounded, integers wrapped, bools or-ed.
@@ -72,12 +81,12 @@ pub fn elements<T: Element>(array: &Array) -> &[T] {
 
 /// The elements of a float array as f64, in row-major order.
 pub fn wide_floats(array: &Array) -> Vec<f64> {
-    with_element!(array.dtype(), T => array.iter::<T>().map(|it| it.to_scalar().as_f64()).collect())
+    with_element!(array.dtype(), T => collected(array.iter::<T>().map(|it| it.to_scalar().as_f64())))
 }
 
 /// A row-major array of f64 values rounded to `dtype`.
 pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: crate::DType) -> Array {
-    let mut out = Array::uninit(shape, dtype);
+    let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
         for (to, &from) in out.as_mut_slice::<T>().iter_mut().zip(values) {
             *to = T::from_scalar(Scalar::Float(from));

@@ -20,7 +20,7 @@ pub static IOTA: OpDef = OpDef {
     eval: |attrs, _| {
         let (shape, axis, dtype) = (attrs.sizes(0), attrs.int(1) as usize, attrs.dtype(4));
         let inner: usize = shape[axis + 1..].iter().product();
-        let mut out = Array::uninit(&shape, dtype);
+        let mut out = Array::zeros(&shape, dtype);
         with_element!(dtype, T => {
             for (at, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
                 let i = at / inner % shape[axis];

@@ -13,7 +13,7 @@ pub static LINSPACE: OpDef = OpDef {
     eval: |attrs, _| {
         let (start, stop, num) = (attrs.float(0), attrs.float(1), attrs.int(2) as usize);
         let step = step(attrs);
-        let mut out = Array::uninit(&[num], attrs.dtype(3));
+        let mut out = Array::zeros(&[num], attrs.dtype(3));
         with_element!(attrs.dtype(3), T => {
             for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
                 let value = if i > 0 && i + 1 == num { stop } else { start + i as f64 * step };

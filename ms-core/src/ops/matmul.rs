@@ -5,7 +5,7 @@ use super::rules::{broadcast_dims, has_dims};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
 use crate::error::{Code, Error};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
-use crate::tensor::{apply1, promote, refused};
+use crate::tensor::{apply1, collected, filled, promote, refused};
 use crate::with_element;
 use smallvec::smallvec;
 
@@ -38,9 +38,9 @@ pub static MATMUL: OpDef = OpDef {
         let mut shape: Shape = a.shape().into();
         let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
         shape[rank - 1] = n;
-        let mut out = Array::uninit(&shape, a.dtype());
+        let mut out = Array::zeros(&shape, a.dtype());
         with_element!(a.dtype(), T => {
-            let (a, b): (Vec<T>, Vec<T>) = (a.iter::<T>().collect(), b.iter::<T>().collect());
+            let (a, b) = (collected(a.iter::<T>()), collected(b.iter::<T>()));
             let out = out.as_mut_slice::<T>();
             if a.is_empty() || b.is_empty() {
                 out.fill(T::from_scalar(Scalar::Int(0)));
@@ -73,8 +73,8 @@ pub static MATMUL: OpDef = OpDef {
 fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {
     let k = b.len() / n;
     if T::DTYPE.is_float() {
-        let b: Vec<f64> = b.iter().map(|it| it.to_scalar().as_f64()).collect();
-        let mut row = vec![0.0; n];
+        let b = collected(b.iter().map(|it| it.to_scalar().as_f64()));
+        let mut row = filled(0.0, n);
         for (out, a) in out.chunks_mut(n).zip(a.chunks(k)) {
             row.fill(0.0);
             for (a, b) in a.iter().zip(b.chunks(n)) {

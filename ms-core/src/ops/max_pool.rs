@@ -7,8 +7,8 @@ use super::pooling::{check_pooled, pooled_shape};
 use super::rules::may_equal;
 use super::window::{PerAxis, Spatial, Window, spatial};
 use super::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
-use crate::error::{Code, Error, Result};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1};
+use crate::error::{Code, Error, OrExhausted, Result};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room};
 use smallvec::smallvec;
 
 /// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.
@@ -18,7 +18,7 @@ pub static MAX_POOL: OpDef = OpDef {
     eval: |attrs, inputs| {
         let x = inputs[0];
         let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
-        let out: Vec<f64> = pooled.largest(&from).into_iter().map(|at| from[at]).collect();
+        let out = collected(pooled.largest(&from).into_iter().map(|at| from[at]));
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
@@ -40,7 +40,7 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, g) = (inputs[0], wide_floats(inputs[1]));
         let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
-        let mut out = vec![0.0; from.len()];
+        let mut out = filled(0.0, from.len());
         pooled.largest(&from).into_iter().zip(g).for_each(|(at, g)| out[at] += g);
         Ok(smallvec![narrow_floats(&out, x.shape(), x.dtype())])
     },
@@ -63,7 +63,7 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, h) = (inputs[0], wide_floats(inputs[1]));
         let pooled = Pooled::new(attrs, &x.ty())?;
-        let out: Vec<f64> = pooled.largest(&wide_floats(x)).into_iter().map(|at| h[at]).collect();
+        let out = collected(pooled.largest(&wide_floats(x)).into_iter().map(|at| h[at]));
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
@@ -148,7 +148,7 @@ impl Pooled {
     fn largest(&self, x: &[f64]) -> Vec<usize> {
         let plane: usize = self.input.iter().product();
         let windows: usize = self.output.iter().product();
-        let mut out = Vec::with_capacity(self.planes * windows);
+        let mut out = try_room(self.planes * windows).or_exhausted();
         for base in (0..self.planes).map(|it| it * plane) {
             for window in 0..windows {
                 let (rest, at2) = (window / self.output[2], window % self.output[2]);

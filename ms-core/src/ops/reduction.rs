@@ -119,7 +119,7 @@ fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, fold: impl Fn(S
         (0..x.layout().rank()).filter(|it| !axes.contains(it)).chain(axes.iter().copied()).collect();
     let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
     let scalars = x.with_layout(x.layout().permute(&order)).scalars();
-    let mut out = Array::uninit(&ty.shape().expect("arrays have constant shapes"), x.dtype());
+    let mut out = Array::zeros(&ty.shape().expect("arrays have constant shapes"), x.dtype());
     with_element!(x.dtype(), T => {
         for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
             let values = scalars[i * row..(i + 1) * row].iter().copied();

@@ -7,7 +7,7 @@ use super::{
     reshape, update,
 };
 use crate::error::{Code, OrRaise, raise};
-use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor};
+use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor, try_room};
 
 /// `x` side by side `reps[i]` times along each axis: NumPy's `tile`.
 ///
@@ -69,9 +69,14 @@ pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
         let message = format!("{} counts for {} positions along axis {at}", repeats.len(), x.shape()[at]);
         raise(refusal("repeat", &[&x], Code::Argument, message));
     }
-    let counted = repeats.iter().enumerate();
-    let positions: Vec<i64> = counted.flat_map(|(i, &count)| std::iter::repeat_n(i as i64, count)).collect();
-    gather(&*x, Tensor::from(positions), axis)
+    let count = repeats.iter().try_fold(0usize, |all, &it| all.checked_add(it));
+    let room = try_room::<i64>(count.unwrap_or(usize::MAX));
+    let mut positions = room.map_err(|it| named("repeat", &[&x], it)).or_raise();
+    for (i, &count) in repeats.iter().enumerate() {
+        positions.resize(positions.len() + count, i as i64);
+    }
+    let positions = Tensor::try_from_slice(positions.len(), &positions);
+    gather(&*x, positions.map_err(|it| named("repeat", &[&x], it)).or_raise(), axis)
 }
 
 /// The elements moved by `shifts[i]` places along `axes[i]`; what leaves at one end enters at the other.

@@ -55,7 +55,7 @@ impl SampleInput {
     }
     /// Evenly scattered values of the range, different for every `seed`.
     pub fn array(&self, seed: usize) -> Array {
-        let mut out = Array::uninit(&self.shape, self.dtype);
+        let mut out = Array::zeros(&self.shape, self.dtype);
         with_element!(self.dtype, T => {
             for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
                 // The golden ratio's multiples modulo one never come close to each other.

@@ -3,8 +3,8 @@
 use super::evaluate::evaluate_graph;
 use super::regions::{check_carries, check_operands, output_types};
 use super::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule, Types};
-use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
+use crate::error::{Code, Error, OrExhausted, Result};
+use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type, try_room};
 
 /// A loop over sequences, first to last, or last to first where attribute `reverse` is set.
 ///
@@ -115,6 +115,7 @@ fn element(sequence: &Array, position: usize) -> Array {
 pub(super) fn stack_rows(rows: &[Array], ty: &Type) -> Array {
     let mut shape: Vec<usize> = vec![rows.len()];
     shape.extend(ty.dims.iter().map(|it| it.as_const().expect("an element has a constant shape")));
-    let bytes: Vec<u8> = rows.iter().flat_map(|it| it.to_bytes()).collect();
+    let mut bytes = try_room(rows.iter().map(|it| it.numel() * ty.dtype.size()).sum()).or_exhausted();
+    rows.iter().for_each(|it| bytes.extend_from_slice(it.to_contiguous().bytes()));
     Array::from_bytes(&shape, ty.dtype, &bytes)
 }

@@ -22,7 +22,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
         let index = positions(inputs[1], axis, x.shape())?;
-        let mut out = Array::uninit(inputs[1].shape(), x.dtype());
+        let mut out = Array::zeros(inputs[1].shape(), x.dtype());
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
             walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);

@@ -4,8 +4,8 @@ use super::axis::{named, refusal};
 use super::{
     IntoOperand, arange, broadcast_to, cast, cumsum, full_of, gather, maximum, minimum, reshape, select, stack,
 };
-use crate::error::{Code, OrRaise, raise};
-use crate::tensor::{AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes};
+use crate::error::{Code, OrRaise, Result, raise};
+use crate::tensor::{AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
 use crate::with_element;
 
 /// The positions of the elements that are not zero, in row-major order: i64 `[count, rank]`.
@@ -23,20 +23,27 @@ pub fn nonzero(x: impl AsTensor) -> Tensor {
     let x = x.as_tensor();
     refuse_traced("nonzero", &x);
     let array = x.try_array().or_raise();
-    let hits: Vec<usize> = with_element!(array.dtype(), T => {
-        let hit = |(at, it): (usize, T)| it.to_scalar().as_bool().then_some(at);
-        array.iter::<T>().enumerate().filter_map(hit).collect()
-    });
     let rank = array.layout().rank();
-    let mut out = vec![0i64; hits.len() * rank];
-    for (row, &hit) in out.chunks_mut(rank.max(1)).zip(&hits) {
+    let (count, out) = with_element!(array.dtype(), T => {
+        let hits = || array.iter::<T>().enumerate().filter(|(_, it)| it.to_scalar().as_bool()).map(|(at, _)| at);
+        let count = hits().count();
+        (count, places(hits(), count, array.shape()))
+    });
+    let out = out.map_err(|it| named("nonzero", &[&x], it)).or_raise();
+    Tensor::try_from_slice([count, rank].into_shape(), &out).map_err(|it| named("nonzero", &[&x], it)).or_raise()
+}
+
+/// For each of `count` numbers of elements in row-major order, its position along every axis.
+fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> Result<Vec<i64>> {
+    let mut out = try_filled(0i64, count.saturating_mul(shape.len()))?;
+    for (row, hit) in out.chunks_mut(shape.len().max(1)).zip(hits) {
         let mut rest = hit;
-        for (to, &size) in row.iter_mut().zip(array.shape()).rev() {
+        for (to, &size) in row.iter_mut().zip(shape).rev() {
             *to = (rest % size) as i64;
             rest /= size;
         }
     }
-    Tensor::from_slice([hits.len(), rank].into_shape(), &out)
+    Ok(out)
 }
 
 /// The first `size` rows of [`nonzero`]; where there are fewer, rows of `fill`. Its shape does not

@@ -4,8 +4,8 @@ use super::axis::{named, refusal, stored_axis};
 use super::host::{Axis, dense, elements};
 use super::slice::narrow;
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis};
-use crate::error::{Code, OrRaise, raise};
-use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply, apply1};
+use crate::error::{Code, OrExhausted, OrRaise, raise};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply, apply1, try_room};
 use crate::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
@@ -20,8 +20,8 @@ pub static SORT: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let (x, axis, descending) = (dense(inputs[0]), attrs.int(0) as usize, attrs.bool(1));
-        let mut values = Array::uninit(x.shape(), x.dtype());
-        let mut places = Array::uninit(x.shape(), DType::I64);
+        let mut values = Array::zeros(x.shape(), x.dtype());
+        let mut places = Array::zeros(x.shape(), DType::I64);
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), values.as_mut_slice::<T>());
             sort_rows(from, to, places.as_mut_slice(), Axis::of(x.shape(), axis), descending);
@@ -53,16 +53,17 @@ fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
 }
 
 fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], places: &mut [i64], axis: Axis, descending: bool) {
-    let mut row: Vec<(T, i64)> = Vec::with_capacity(axis.size);
+    let mut row: Vec<(T, i64)> = try_room(axis.size).or_exhausted();
     for outer in 0..axis.outer {
         for inner in 0..axis.inner {
             let at = |i: usize| (outer * axis.size + i) * axis.inner + inner;
             row.clear();
             row.extend((0..axis.size).map(|i| (from[at(i)], i as i64)));
-            match descending {
-                false => row.sort_by(|a, b| order(&a.0, &b.0)),
-                true => row.sort_by(|a, b| order(&b.0, &a.0)),
-            }
+            // Places tell equal elements apart; a stable sort would need memory.
+            row.sort_unstable_by(|a, b| {
+                let (first, second) = if descending { (b, a) } else { (a, b) };
+                order(&first.0, &second.0).then(a.1.cmp(&b.1))
+            });
             for (i, &(value, place)) in row.iter().enumerate() {
                 (to[at(i)], places[at(i)]) = (value, place);
             }

@@ -1,7 +1,7 @@
 //! What lies under the windows of a convolution or of pooling.
 
 use super::window::{Spatial, Window, spatial};
-use crate::tensor::Attrs;
+use crate::tensor::{Attrs, push};
 use std::ops::Range;
 
 /// How windows lie over an input: `output` windows of `kernel` taps along each of three axes, of
@@ -55,6 +55,9 @@ impl Windows {
 
     /// What lies under the windows of one plane, tap by tap, taps and windows in row-major order.
     /// Padding lies under the places that no run names.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for them.
     pub fn runs(&self) -> Vec<Run> {
         let mut runs = Vec::new();
         for tap0 in 0..self.kernel[0] {
@@ -69,12 +72,13 @@ impl Windows {
                     for at0 in self.inside(0, tap0) {
                         for at1 in self.inside(1, tap1) {
                             let line = self.place(0, tap0, at0) * self.input[1] + self.place(1, tap1, at1);
-                            runs.push(Run {
+                            let run = Run {
                                 tap,
                                 window: (at0 * self.output[1] + at1) * self.output[2] + columns.start,
                                 element: line * self.input[2] + column,
                                 len: columns.len(),
-                            });
+                            };
+                            push(&mut runs, run);
                         }
                     }
                 }

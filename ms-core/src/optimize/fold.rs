@@ -2,6 +2,7 @@
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
+use crate::error::in_op;
 use crate::ir::{
     BinaryOp, Graph, Inst, KernelBuilder, Lanes, Node, Rewriter, Role, Step, Type, UnaryOp, Val, ValueId, Values,
     rewrite,
@@ -62,9 +63,7 @@ fn fold_uniform(
             if !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
                 return None;
             }
-            let arrays: SmallVec<[Array; 3]> = elements.iter().map(Literal::to_array).collect();
-            let results = (def.eval)(&node.attrs, &arrays.iter().collect::<SmallVec<[&Array; 3]>>()).ok()?;
-            Literal::from_array(&results[0])
+            evaluated(def, &node.attrs, &elements.iter().collect::<SmallVec<[&Literal; 3]>>())?
         }
     };
     if ty.rank() == 0 {
@@ -86,10 +85,19 @@ fn fold_data(rewriter: &mut Rewriter<'_>, def: &OpDef, node: &Node, operands: &[
     if bytes > room || !node.regions.is_empty() || !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
         return None;
     }
-    let arrays: SmallVec<[Array; 3]> = literals.iter().map(|it| it.to_array()).collect();
+    let folded = evaluated(def, &node.attrs, &literals)?;
     drop(literals);
-    let results = (def.eval)(&node.attrs, &arrays.iter().collect::<SmallVec<[&Array; 3]>>()).ok()?;
-    Some(constant(rewriter, Literal::from_array(&results[0]), node, ty))
+    Some(constant(rewriter, folded, node, ty))
+}
+
+/// The first result of an op on constants; nothing where the op refuses them, or memory runs out.
+fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Literal> {
+    in_op(|| {
+        let arrays: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_array()).collect();
+        let results = (def.eval)(attrs, &arrays.iter().collect::<SmallVec<[&Array; 3]>>())?;
+        Ok(Literal::from_array(&results[0]))
+    })
+    .ok()
 }
 
 fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type) -> Values {

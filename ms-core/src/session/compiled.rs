@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, ValueId, canonical_bytes};
 use crate::lower::{LowerOptions, Plan, line_of_node, lower, lower_traced, refuse_at_the_same_lines};
+use crate::ops;
 use crate::optimize::PassContext;
 use crate::tensor::{Array, Outputs, Tensor};
 use crate::transform;
@@ -77,8 +78,16 @@ impl Compiled {
     /// and kept in this process only.
     ///
     /// # Errors
+    /// [`Code::Verify`](crate::Code::Verify) for a graph that is not well formed: its code would
+    /// read and write memory that its types do not speak of.
     /// [`Code::NoGradient`](crate::Code::NoGradient) and its like, from expanding transforms.
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
+        ops::verify(graph)?;
+        Self::sound(graph, precision)
+    }
+
+    /// [`Compiled::new`] of a graph that tracing or a transform made.
+    fn sound(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
         let source = Source::given(graph)?;
         let sized = Sized::of(source.graph()?)?;
         Ok(Self::of(source, precision, sized, None))
@@ -90,7 +99,7 @@ impl Compiled {
     ///
     /// # Errors
     /// As for [`Compiled::new`].
-    pub fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
+    pub(super) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
         static MADE: LazyLock<Mutex<FxHashMap<Vec<u8>, Weak<Compiled>>>> = LazyLock::new(Mutex::default);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Lines are no part of the content, and are told where running refuses.
@@ -108,7 +117,7 @@ impl Compiled {
             return Ok(known);
         }
         let made = match place {
-            None => Self::new(&graph, precision)?,
+            None => Self::sound(&graph, precision)?,
             place => {
                 let sized = Sized::of(&graph)?;
                 Self::of(Source::of_trace(graph), precision, sized, place)
@@ -243,7 +252,8 @@ impl Compiled {
             true => backend.compile_shared(&plan),
             false => backend.compile(&plan),
         })?;
-        let executable = report::stage("load", || self.load(&**backend, plan.clone(), &artifact))?;
+        // SAFETY: the artifact was just made of this plan, which is of a sound graph.
+        let executable = report::stage("load", || unsafe { self.load(&**backend, plan.clone(), &artifact) })?;
         report::finished();
         if let Some(place) = &self.place {
             let took = start.elapsed() + self.source.took();
@@ -252,10 +262,15 @@ impl Compiled {
         Ok(executable)
     }
 
-    fn load(&self, backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        match self.source.shares_kernels() {
-            true => backend.load_shared(plan, artifact),
-            false => backend.load(plan, artifact),
+    /// # Safety
+    /// As [`Backend::load`].
+    unsafe fn load(&self, backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        // SAFETY: as the caller's.
+        unsafe {
+            match self.source.shares_kernels() {
+                true => backend.load_shared(plan, artifact),
+                false => backend.load(plan, artifact),
+            }
         }
     }
 
@@ -286,7 +301,11 @@ impl Compiled {
             place.refused("an entry is not what compiling gives now; it is replaced");
             return None;
         }
-        match report::stage("load", || self.load(&**backend, found.entry.plan.clone(), &found.artifact)) {
+        // SAFETY: the cache gives what this compiler and this backend have put there for this graph:
+        // its keys say so, its hashes that nothing changed, and who owns the files that nobody else
+        // wrote them.
+        let load = || unsafe { self.load(&**backend, found.entry.plan.clone(), &found.artifact) };
+        match report::stage("load", load) {
             Ok(executable) => {
                 report::finished();
                 place.used(start.elapsed(), &found.entry);
@@ -322,7 +341,7 @@ impl Compiled {
         graph.set_outputs(outputs);
         let mut graph = transform::jvp(&graph, wrt, results.len())?;
         graph.set_outputs(graph.outputs()[results.len()..].to_vec());
-        let tangent = Self::new(&graph, self.precision)?;
+        let tangent = Self::sound(&graph, self.precision)?;
         made.insert(key, tangent.clone());
         Ok(tangent)
     }
@@ -344,7 +363,7 @@ impl Compiled {
         let reached = transform::reached(&graph, wrt);
         let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true)?;
         graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
-        let partial = Arc::new(Partial { compiled: Self::new(&graph, self.precision)?, reached });
+        let partial = Arc::new(Partial { compiled: Self::sound(&graph, self.precision)?, reached });
         made.insert(key, partial.clone());
         Ok(partial)
     }

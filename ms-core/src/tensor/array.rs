@@ -2,11 +2,13 @@
 
 use super::dtype::DType;
 use super::element::{Element, Scalar};
-use super::layout::{Layout, Shape};
+use super::host_memory::try_room;
+use super::layout::{Layout, Shape, count};
 use super::storage::Storage;
 use super::types::Type;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, OrExhausted, Result, raise};
 use crate::with_element;
+use std::mem::MaybeUninit;
 use std::sync::Arc;
 
 /// A strided view of shared memory. Cloning shares the memory.
@@ -18,8 +20,15 @@ pub struct Array {
 }
 
 impl Array {
-    /// A view of `storage`; panics unless every place that `layout` names lies inside it.
-    pub fn new(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
+    /// A view of `storage`.
+    ///
+    /// # Safety
+    /// Before an element of the view is read, its bytes have been written, and they are a value of
+    /// `dtype`: a bool is 0 or 1.
+    ///
+    /// # Panics
+    /// Unless every place that `layout` names lies inside `storage`.
+    pub unsafe fn new(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
         assert!(
             layout.fits(storage.len() / dtype.size()),
             "a view {layout:?} of {dtype} lies inside its {} bytes",
@@ -29,30 +38,60 @@ impl Array {
     }
 
     /// A row-major array whose elements are still to be written.
-    pub fn uninit(shape: &[usize], dtype: DType) -> Self {
-        let layout = Layout::contiguous(shape);
-        let storage = Arc::new(Storage::uninit(layout.numel() * dtype.size()));
-        Self { storage, layout, dtype }
+    ///
+    /// # Safety
+    /// Every element is written before any is read.
+    ///
+    /// # Errors
+    /// [`Code::Memory`] when the system has no memory for it.
+    #[inline]
+    pub unsafe fn uninit(shape: &[usize], dtype: DType) -> Result<Self> {
+        let storage = Arc::new(Storage::uninit(bytes_of(shape, dtype)?)?);
+        Ok(Self { storage, layout: Layout::contiguous(shape), dtype })
     }
 
     /// A row-major array of zeros.
+    ///
+    /// # Errors
+    /// [`Code::Memory`] when the system has no memory for it.
+    pub fn try_zeros(shape: &[usize], dtype: DType) -> Result<Self> {
+        let storage = Arc::new(Storage::zeroed(bytes_of(shape, dtype)?)?);
+        Ok(Self { storage, layout: Layout::contiguous(shape), dtype })
+    }
+
+    /// A row-major array of zeros.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`] when the system has no memory for it.
+    #[track_caller]
     pub fn zeros(shape: &[usize], dtype: DType) -> Self {
-        let layout = Layout::contiguous(shape);
-        let storage = Arc::new(Storage::zeroed(layout.numel() * dtype.size()));
-        Self { storage, layout, dtype }
+        Self::try_zeros(shape, dtype).or_exhausted()
     }
 
     /// A row-major array of one value.
+    ///
+    /// # Panics
+    /// As [`Array::zeros`].
+    #[track_caller]
     pub fn full(shape: &[usize], value: Scalar, dtype: DType) -> Self {
-        let mut out = Self::uninit(shape, dtype);
-        with_element!(dtype, T => out.as_mut_slice::<T>().fill(T::from_scalar(value)));
+        // SAFETY: every element is written here.
+        let mut out = unsafe { Self::uninit(shape, dtype) }.or_exhausted();
+        with_element!(dtype, T => out.unwritten::<T>().fill(MaybeUninit::new(T::from_scalar(value))));
         out
     }
 
-    /// A row-major array of the elements of `data`; panics unless the shape fits.
+    /// A row-major array of the elements of `data`.
+    ///
+    /// # Panics
+    /// As [`Array::zeros`]; raises [`Code::Shape`] unless the elements fill the shape.
+    #[track_caller]
     pub fn from_slice<T: Element>(shape: &[usize], data: &[T]) -> Self {
-        let mut out = Self::uninit(shape, T::DTYPE);
-        out.as_mut_slice::<T>().copy_from_slice(data);
+        if count(shape) != Some(data.len()) {
+            raise(Error::new(Code::Shape, format!("{} elements do not fill shape {shape:?}", data.len())));
+        }
+        // SAFETY: every element is written here.
+        let mut out = unsafe { Self::uninit(shape, T::DTYPE) }.or_exhausted();
+        out.unwritten::<T>().write_copy_of_slice(data);
         out
     }
 
@@ -92,20 +131,22 @@ impl Array {
 
     /// Another view of the same memory; panics unless it lies inside.
     pub fn with_layout(&self, layout: Layout) -> Self {
-        Self::new(self.storage.clone(), layout, self.dtype)
+        // SAFETY: the elements of an array are written as values of its dtype, wherever they lie in
+        // its memory: all of that was written for this dtype by whoever made the first view.
+        unsafe { Self::new(self.storage.clone(), layout, self.dtype) }
     }
 
     /// The place of the first element, for reading.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
         // The offset of an empty view may lie past the block: nobody reads there.
-        self.storage.as_ptr().wrapping_add(self.layout.offset() * self.dtype.size())
+        self.storage.as_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
     }
 
     /// The place of the first element, for writing under the contract of [`Storage::as_mut_ptr`].
     #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
-        self.storage.as_mut_ptr().wrapping_add(self.layout.offset() * self.dtype.size())
+        self.storage.as_mut_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
     }
 
     /// The elements of a row-major array.
@@ -119,8 +160,11 @@ impl Array {
         if !self.layout.is_contiguous() {
             return Err(Error::new(Code::Argument, "the view is not contiguous"));
         }
-        // SAFETY: the dtype matches, the layout is dense and inside the storage, and shared
-        // storage is only read.
+        if self.numel() == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: the dtype matches, the layout is dense and inside the storage, the elements were
+        // written, and shared storage is only read.
         Ok(unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.numel()) })
     }
 
@@ -128,11 +172,22 @@ impl Array {
     pub fn as_mut_slice<T: Element>(&mut self) -> &mut [T] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         assert!(self.layout.is_contiguous(), "the view is contiguous");
-        assert!(Arc::get_mut(&mut self.storage).is_some(), "the storage is not shared");
+        assert!(Arc::get_mut(&mut self.storage).is_some_and(|it| it.is_owned()), "the storage is not shared");
         let (ptr, len) = (self.as_mut_ptr().cast(), self.numel());
-        // SAFETY: the dtype matches, the layout is dense and inside the storage, and the
-        // storage has this one owner.
+        if len == 0 {
+            return &mut [];
+        }
+        // SAFETY: the dtype matches, the layout is dense and inside the storage, the elements were
+        // written, and the storage has this one owner.
         unsafe { std::slice::from_raw_parts_mut(ptr, len) }
+    }
+
+    /// The places of the elements of a fresh array, to be written.
+    fn unwritten<T: Element>(&mut self) -> &mut [MaybeUninit<T>] {
+        assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
+        let len = self.numel();
+        // SAFETY: the array is fresh: row-major from the start of a storage with one owner.
+        unsafe { std::slice::from_raw_parts_mut(self.storage.as_mut_ptr().cast(), len) }
     }
 
     /// The elements in row-major order.
@@ -144,11 +199,21 @@ impl Array {
     }
 
     /// The elements in row-major order, as scalars.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`] when the system has no memory for them.
+    #[track_caller]
     pub fn scalars(&self) -> Vec<Scalar> {
-        with_element!(self.dtype, T => self.iter::<T>().map(T::to_scalar).collect())
+        let mut out = try_room(self.numel()).or_exhausted();
+        with_element!(self.dtype, T => out.extend(self.iter::<T>().map(T::to_scalar)));
+        out
     }
 
     /// This array, or a row-major copy of a strided view.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`] when the system has no memory for the copy.
+    #[track_caller]
     pub fn to_contiguous(&self) -> Self {
         if self.layout.is_contiguous() {
             return self.clone();
@@ -157,18 +222,36 @@ impl Array {
     }
 
     /// The raw bytes of a row-major copy.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`] when the system has no memory for them.
+    #[track_caller]
     pub fn to_bytes(&self) -> Vec<u8> {
         let dense = self.to_contiguous();
-        let bytes = dense.numel() * self.dtype.size();
-        // SAFETY: a contiguous array of `numel` elements covers that many bytes.
-        unsafe { std::slice::from_raw_parts(dense.as_ptr(), bytes) }.to_vec()
+        let mut out = try_room(dense.bytes().len()).or_exhausted();
+        out.extend_from_slice(dense.bytes());
+        out
     }
 
-    /// A row-major array from its raw bytes, of which every one but zero is a true bool; panics
-    /// unless their number fits.
+    /// The raw bytes of a row-major array.
+    ///
+    /// # Panics
+    /// When the view is strided.
+    pub fn bytes(&self) -> &[u8] {
+        with_element!(self.dtype, T => bytemuck::cast_slice(self.as_slice::<T>().expect("the array is row-major")))
+    }
+
+    /// A row-major array from its raw bytes, of which every one but zero is a true bool.
+    ///
+    /// # Panics
+    /// As [`Array::zeros`]; raises [`Code::Shape`] unless the bytes fill the shape.
+    #[track_caller]
     pub fn from_bytes(shape: &[usize], dtype: DType, bytes: &[u8]) -> Self {
-        let out = Self::uninit(shape, dtype);
-        assert_eq!(bytes.len(), out.numel() * dtype.size(), "the bytes fill the shape");
+        if count(shape).and_then(|it| it.checked_mul(dtype.size())) != Some(bytes.len()) {
+            raise(Error::new(Code::Shape, format!("{} bytes do not fill {dtype}{shape:?}", bytes.len())));
+        }
+        // SAFETY: every element is written here.
+        let out = unsafe { Self::uninit(shape, dtype) }.or_exhausted();
         // SAFETY: the fresh storage holds exactly that many bytes and has one owner.
         unsafe { out.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         if dtype == DType::Bool {
@@ -189,5 +272,17 @@ impl Array {
     /// The shape, owned.
     pub fn shape_owned(&self) -> Shape {
         self.shape().into()
+    }
+}
+
+/// Bytes of a row-major array.
+///
+/// # Errors
+/// [`Code::Memory`] when the address space has no room for so many.
+#[inline]
+fn bytes_of(shape: &[usize], dtype: DType) -> Result<usize> {
+    match count(shape).and_then(|it| it.checked_mul(dtype.size())) {
+        Some(bytes) => Ok(bytes),
+        None => Err(Error::new(Code::Memory, format!("no memory holds {dtype}{shape:?}"))),
     }
 }

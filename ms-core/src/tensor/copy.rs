@@ -3,48 +3,65 @@
 use super::array::Array;
 use super::element::Element;
 use super::layout::{Layout, Shape, Strides};
+use crate::error::OrExhausted;
 use crate::with_element;
 
 impl Array {
     /// A row-major copy in memory of its own.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for it.
+    #[track_caller]
     pub fn duplicate(&self) -> Self {
-        let mut out = Self::uninit(self.shape(), self.dtype());
-        let layout = out.layout().clone();
-        out.assign(&layout, self);
+        // SAFETY: the copy writes every element.
+        let out = unsafe { Self::uninit(self.shape(), self.dtype()) }.or_exhausted();
+        // SAFETY: the layout is that of all of the fresh array, which nobody else has.
+        with_element!(self.dtype(), T => unsafe { copy::<T>(out.as_mut_ptr().cast(), out.layout(), self) });
         out
     }
 
-    /// Writes the elements of `from` to the places of `layout`, a view of this array's memory
-    /// with the shape of `from`; panics when the memory is shared.
+    /// Writes the elements of `from` to the places of `layout`, a view of this array's memory with
+    /// the shape of `from`.
+    ///
+    /// # Panics
+    /// When the shapes or dtypes differ, a place lies outside this array, or its memory is shared.
     pub fn assign(&mut self, layout: &Layout, from: &Array) {
         assert_eq!(layout.shape(), from.shape(), "source and target have one shape");
-        assert_eq!(self.dtype(), from.dtype(), "source and target have one dtype");
         with_element!(self.dtype(), T => {
-            let source = from.storage().as_ptr().cast::<T>();
+            assert_eq!(from.dtype(), T::DTYPE, "source and target have one dtype");
             let target = self.as_mut_slice::<T>();
-            copy(target, layout, source, from.layout());
+            assert!(layout.fits(target.len()), "every place lies inside the target");
+            // SAFETY: the places lie inside the target, which nobody else has.
+            unsafe { copy::<T>(target.as_mut_ptr(), layout, from) };
         });
     }
 }
 
-fn copy<T: Element>(target: &mut [T], to: &Layout, source: *const T, from: &Layout) {
-    if from.numel() == 0 {
+/// Writes the elements of `source` to places of its shape.
+///
+/// # Safety
+/// The places that `to` names, counted from `target`, may be written, and nobody reads them
+/// meanwhile. `source` is of the dtype of `T`.
+unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &Array) {
+    if source.numel() == 0 {
         return;
     }
+    let from = source.layout();
+    let source = source.storage().as_ptr().cast::<T>();
     let (outer_to, size, step_to) = split_rows(to);
     let (outer_from, _, step_from) = split_rows(from);
     for (to, from) in outer_to.offsets().zip(outer_from.offsets()) {
         if step_to == 1 && step_from == 1 {
-            // SAFETY: `from` and the elements after it are places of the source's layout, which
-            // lie in its storage.
-            let row = unsafe { std::slice::from_raw_parts(source.add(from), size) };
-            target[to..to + size].copy_from_slice(row);
+            // SAFETY: `from` and the elements after it are places of the source's layout, which lie
+            // in its storage, `to` and those after it places that the caller vouches for.
+            unsafe { target.add(to).copy_from_nonoverlapping(source.add(from), size) };
             continue;
         }
         let (mut to, mut from) = (to as isize, from as isize);
         for _ in 0..size {
-            // SAFETY: `from` is a place of the source's layout, which lies in its storage.
-            target[to as usize] = unsafe { *source.offset(from) };
+            // SAFETY: `from` is a place of the source's layout, which lies in its storage, and `to`
+            // one that the caller vouches for.
+            unsafe { target.offset(to).write(*source.offset(from)) };
             to += step_to;
             from += step_from;
         }

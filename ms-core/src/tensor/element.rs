@@ -6,8 +6,13 @@ use half::{bf16, f16};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// A Rust type that a tensor can hold.
-pub trait Element: bytemuck::NoUninit + Copy + Send + Sync + 'static {
+/// Only the types of this file are elements: memory of a dtype is read as its type.
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A Rust type that a tensor can hold: one for each [`DType`], and no other.
+pub trait Element: sealed::Sealed + bytemuck::NoUninit + Copy + Send + Sync + 'static {
     /// Its dtype.
     const DTYPE: DType;
 
@@ -216,6 +221,7 @@ impl fmt::Display for Scalar {
 
 macro_rules! elements {
     ($($ty:ty, $dtype:ident, $variant:ident, $wide:ty;)*) => {$(
+        impl sealed::Sealed for $ty {}
         impl Element for $ty {
             const DTYPE: DType = DType::$dtype;
             #[inline]
@@ -259,6 +265,8 @@ impl From<usize> for Scalar {
     }
 }
 
+impl sealed::Sealed for bool {}
+
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
     #[inline]
@@ -299,6 +307,7 @@ fn rounded_to_odd(scalar: Scalar) -> f32 {
 
 macro_rules! half_elements {
     ($($ty:ty, $dtype:ident;)*) => {$(
+        impl sealed::Sealed for $ty {}
         impl Element for $ty {
             const DTYPE: DType = DType::$dtype;
             #[inline]

@@ -32,9 +32,12 @@ impl Layout {
         Self { strides: contiguous_strides(shape), shape: Shape::from_slice(shape), offset: 0 }
     }
 
-    /// A layout from its parts; as many strides as dimensions.
+    /// A layout from its parts.
+    ///
+    /// # Panics
+    /// Unless there are as many strides as dimensions.
     pub fn new(shape: Shape, strides: Strides, offset: usize) -> Self {
-        debug_assert_eq!(shape.len(), strides.len());
+        assert_eq!(shape.len(), strides.len(), "every dimension has a stride");
         Self { shape, strides, offset }
     }
 
@@ -62,23 +65,27 @@ impl Layout {
         self.shape.len()
     }
 
-    /// Number of elements.
+    /// Number of elements: their [`count`] where the address space has room for so many, as it has
+    /// in every array, and that number modulo 2⁶⁴ elsewhere.
     #[inline]
     pub fn numel(&self) -> usize {
-        self.shape.iter().product()
+        self.shape.iter().fold(1, |all, &size| all.wrapping_mul(size))
     }
 
-    /// Whether every place lies among the first `elements` of the storage; a view without
-    /// elements has no place.
+    /// Whether every place lies among the first `elements` of the storage, and `usize` counts them;
+    /// a view without elements has no place.
     pub fn fits(&self, elements: usize) -> bool {
-        if self.shape.contains(&0) {
-            return true;
-        }
         let (mut first, mut last) = (self.offset as i128, self.offset as i128);
+        match count(&self.shape) {
+            None => return false,
+            Some(0) => return true,
+            Some(_) => {}
+        }
         for (&size, &stride) in self.shape.iter().zip(&self.strides) {
+            // Neither factor has more than 64 bits; sums of such products may have more than 128.
             let reach = (size as i128 - 1) * stride as i128;
-            first += reach.min(0);
-            last += reach.max(0);
+            first = first.saturating_add(reach.min(0));
+            last = last.saturating_add(reach.max(0));
         }
         first >= 0 && last < elements as i128
     }
@@ -90,7 +97,7 @@ impl Layout {
             if size != 1 && stride != step {
                 return size == 0 || self.numel() == 0;
             }
-            step *= size as isize;
+            step = step.saturating_mul(size as isize);
         }
         true
     }
@@ -127,12 +134,13 @@ impl Layout {
         let mut out = self.clone();
         // A view without elements stays where it is: the place may be outside the storage.
         if size > 0 && !self.shape.contains(&0) {
-            out.offset = (out.offset as isize + start as isize * self.strides[axis]) as usize;
+            let moved = (start as isize).saturating_mul(self.strides[axis]);
+            out.offset = out.offset.saturating_add_signed(moved);
         }
         out.shape[axis] = size;
         // Where there is no second element, any stride serves, and a huge step would overflow.
         if size > 1 {
-            out.strides[axis] *= step;
+            out.strides[axis] = out.strides[axis].saturating_mul(step);
         }
         out
     }
@@ -227,7 +235,8 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
         rank => Strides::from_elem(1, rank),
     };
     for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
+        // Strides that overflow are those of a shape that no array has, or of one without elements.
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1) as isize);
     }
     strides
 }

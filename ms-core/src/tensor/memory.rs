@@ -4,8 +4,11 @@
 //! A block has one of a few sizes, so that freed ones fit later requests. What is kept is
 //! bounded; beyond that, memory goes back to the system. Large blocks are asked for as huge
 //! pages, and keeping them saves their page faults, which cost more than most ops on them.
+//!
+//! Built with `--cfg ms_sanitize`, every block is the system allocator's own, of exactly the size
+//! that was asked for, so that AddressSanitizer sees where it ends and when it is freed.
 
-use crate::error::{Code, Error, raise};
+use crate::error::{Code, Error, Result};
 use memmap2::MmapMut;
 use rustc_hash::FxHashMap;
 use std::alloc::{Layout, alloc, dealloc};
@@ -60,17 +63,22 @@ const fn class_bytes(class: usize) -> usize {
     (quarter + 5) << (power - 2)
 }
 
-/// A block of at least `bytes` bytes, at a multiple of [`ALIGN`]. Raises [`Code::Memory`] when
-/// the system has none.
+/// A block of at least `bytes` bytes, at a multiple of [`ALIGN`].
+///
+/// # Errors
+/// [`Code::Memory`] when the system has none.
 #[inline]
-pub fn allocate(bytes: usize) -> NonNull<u8> {
+pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
+    if cfg!(ms_sanitize) {
+        return allocate_exactly(bytes).ok_or_else(|| refusal(bytes));
+    }
     let class = class_of(bytes);
     if class < LOCAL_CLASSES
         && let Ok(Some(block)) = LOCAL.try_with(|it| it.pop(class))
     {
-        return block;
+        return Ok(block);
     }
-    allocate_shared(class)
+    allocate_shared(class).ok_or_else(|| refusal(bytes))
 }
 
 /// Gives back a block that [`allocate`] made for `bytes` bytes.
@@ -79,6 +87,10 @@ pub fn allocate(bytes: usize) -> NonNull<u8> {
 /// Nobody uses the block any more, and it is given back once.
 #[inline]
 pub unsafe fn release(block: NonNull<u8>, bytes: usize) {
+    if cfg!(ms_sanitize) {
+        // SAFETY: `allocate` made the block with this layout.
+        return unsafe { dealloc(block.as_ptr(), layout(bytes.max(1))) };
+    }
     let class = class_of(bytes);
     // SAFETY: a free block has room for the link of its list, and belongs to it now.
     if class < LOCAL_CLASSES && LOCAL.try_with(|it| unsafe { it.push(class, block) }) == Ok(true) {
@@ -164,50 +176,102 @@ fn shared() -> MutexGuard<'static, Shared> {
 }
 
 #[cold]
-fn allocate_shared(class: usize) -> NonNull<u8> {
+fn allocate_shared(class: usize) -> Option<NonNull<u8>> {
     if class > ADDRESS_SPACE {
-        refuse("more bytes than the address space has");
+        return None;
     }
     let bytes = class_bytes(class);
     let mut pool = shared();
     if let Some(block) = pool.free.get_mut(class).and_then(Vec::pop) {
         pool.bytes -= bytes;
-        return NonNull::new(block as *mut u8).expect("the pool holds addresses of blocks");
+        return Some(NonNull::new(block as *mut u8).expect("the pool holds addresses of blocks"));
     }
-    if bytes >= MAPPED_BLOCK
-        && let Some((block, mapping)) = map(bytes)
-    {
-        pool.mapped.insert(block.as_ptr() as usize, mapping);
-        return block;
+    if let Some(block) = pool.fresh(bytes) {
+        return Some(block);
     }
-    drop(pool);
-    let layout = layout(bytes);
+    // What is kept for later may be what is missing now.
+    pool.give_back_all();
+    pool.fresh(bytes)
+}
+
+impl Shared {
+    /// A block that was not kept, if the system has one.
+    fn fresh(&mut self, bytes: usize) -> Option<NonNull<u8>> {
+        if bytes >= MAPPED_BLOCK
+            && self.mapped.try_reserve(1).is_ok()
+            && let Some((block, mapping)) = map(bytes)
+        {
+            self.mapped.insert(block.as_ptr() as usize, mapping);
+            return Some(block);
+        }
+        allocate_exactly(bytes)
+    }
+
+    /// Keeps a free block, if there is room for it.
+    fn keep(&mut self, block: NonNull<u8>, class: usize) -> bool {
+        let bytes = class_bytes(class);
+        if class >= CLASSES || self.bytes + bytes > KEPT_BYTES {
+            return false;
+        }
+        if self.free.is_empty() {
+            if self.free.try_reserve_exact(CLASSES).is_err() {
+                return false;
+            }
+            self.free.resize_with(CLASSES, Vec::new);
+        }
+        let list = &mut self.free[class];
+        if list.try_reserve(1).is_err() {
+            return false;
+        }
+        list.push(block.as_ptr() as usize);
+        self.bytes += bytes;
+        true
+    }
+
+    /// Gives all free blocks back to the system.
+    fn give_back_all(&mut self) {
+        for class in 0..self.free.len() {
+            while let Some(block) = self.free[class].pop() {
+                let block = NonNull::new(block as *mut u8).expect("the pool holds addresses of blocks");
+                self.bytes -= class_bytes(class);
+                // SAFETY: the block was free and is in no list now.
+                unsafe { self.give_back(block, class) };
+            }
+        }
+    }
+
+    /// Gives a block back to the system.
+    ///
+    /// # Safety
+    /// The block is of this class, in no list, and nobody uses it any more.
+    unsafe fn give_back(&mut self, block: NonNull<u8>, class: usize) {
+        if self.mapped.remove(&(block.as_ptr() as usize)).is_none() {
+            // SAFETY: a block that is not mapped was allocated with this layout.
+            unsafe { dealloc(block.as_ptr(), layout(class_bytes(class))) };
+        }
+    }
+}
+
+/// A block of the system allocator, which holds one byte at least.
+fn allocate_exactly(bytes: usize) -> Option<NonNull<u8>> {
+    if bytes > isize::MAX as usize / 2 {
+        return None;
+    }
     // SAFETY: the layout has a size above zero.
-    NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| refuse(&format!("{bytes} bytes")))
+    NonNull::new(unsafe { alloc(layout(bytes.max(1))) })
 }
 
 #[cold]
-fn refuse(what: &str) -> ! {
-    raise(Error::new(Code::Memory, format!("the system has no memory for {what}")))
+fn refusal(bytes: usize) -> Error {
+    Error::new(Code::Memory, format!("the system has no memory for {bytes} bytes"))
 }
 
 #[cold]
 unsafe fn release_shared(block: NonNull<u8>, class: usize) {
-    let bytes = class_bytes(class);
     let mut pool = shared();
-    if class < CLASSES && pool.bytes + bytes <= KEPT_BYTES {
-        if pool.free.is_empty() {
-            pool.free.resize_with(CLASSES, Vec::new);
-        }
-        pool.free[class].push(block.as_ptr() as usize);
-        pool.bytes += bytes;
-        return;
-    }
-    let mapping = pool.mapped.remove(&(block.as_ptr() as usize));
-    drop(pool);
-    if mapping.is_none() {
-        // SAFETY: a block that is not mapped was allocated with this layout.
-        unsafe { dealloc(block.as_ptr(), layout(bytes)) };
+    if !pool.keep(block, class) {
+        // SAFETY: as the caller's.
+        unsafe { pool.give_back(block, class) };
     }
 }
 
@@ -247,7 +311,12 @@ mod tests {
         }
     }
 
+    fn allocate(bytes: usize) -> NonNull<u8> {
+        super::allocate(bytes).expect("the system has so much")
+    }
+
     #[test]
+    #[cfg_attr(ms_sanitize, ignore = "no block is kept")]
     fn a_freed_block_is_used_again() {
         for bytes in [1, 64, 5000, 300 << 10, 8 << 20] {
             let first = allocate(bytes);
@@ -325,5 +394,35 @@ mod tests {
             }
         }
         assert!(shared().bytes <= KEPT_BYTES);
+    }
+
+    /// Reads freed memory in a process of its own, which a sanitizer ends.
+    #[cfg(ms_sanitize)]
+    #[test]
+    fn a_use_after_free_is_found() {
+        const CHILD: &str = "MS_TEST_USE_AFTER_FREE";
+        if std::env::var_os(CHILD).is_some() {
+            let array = crate::tensor::Array::zeros(&[25], crate::DType::F32);
+            let first = array.as_ptr();
+            drop(array);
+            // SAFETY: none: this is the planted error.
+            println!("{}", unsafe { first.read_volatile() });
+            return;
+        }
+        let program = std::env::current_exe().expect("a test has a path");
+        let name = "tensor::memory::tests::a_use_after_free_is_found";
+        let output =
+            std::process::Command::new(program).args(["--exact", name, "--nocapture"]).env(CHILD, "1").output();
+        let output = output.expect("a test runs");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("heap-use-after-free"), "{said}");
+    }
+
+    #[test]
+    fn what_no_system_has_is_refused() {
+        for bytes in [1 << 60, isize::MAX as usize, usize::MAX - 63, usize::MAX] {
+            let error = super::allocate(bytes).expect_err("no system has so much");
+            assert_eq!(error.code(), Code::Memory, "{bytes} bytes");
+        }
     }
 }

@@ -9,7 +9,7 @@ use ndarray::{ArrayBase, ArrayD, Data, Dimension, IxDyn};
 impl<T: Element, S: Data<Elem = T>, D: Dimension> From<&ArrayBase<S, D>> for Tensor {
     /// A copy of the elements, in whatever order they lie.
     fn from(array: &ArrayBase<S, D>) -> Self {
-        let mut out = Array::uninit(array.shape(), T::DTYPE);
+        let mut out = Array::zeros(array.shape(), T::DTYPE);
         out.as_mut_slice::<T>().iter_mut().zip(array).for_each(|(to, from)| *to = *from);
         Self::from_array(out)
     }

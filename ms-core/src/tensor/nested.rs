@@ -74,7 +74,7 @@ impl Tensor {
             DType::I32 if written.i32 => DType::I32,
             other => own_dtype(other),
         };
-        let mut out = Array::uninit(&shape, dtype);
+        let mut out = Array::zeros(&shape, dtype);
         let mut held = Ok(());
         crate::with_element!(dtype, T => {
             for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(elements) {
@@ -202,18 +202,21 @@ impl<A: Nested, const N: usize> From<[A; N]> for Tensor {
 }
 
 impl<T: Element> From<Vec<T>> for Tensor {
+    #[track_caller]
     fn from(data: Vec<T>) -> Self {
         Self::from(&*data)
     }
 }
 
 impl<T: Element> From<&[T]> for Tensor {
+    #[track_caller]
     fn from(data: &[T]) -> Self {
-        Self::from_array(Array::from_slice(&[data.len()], data))
+        Self::from_slice([data.len()], data)
     }
 }
 
 impl<T: Element> From<&Vec<T>> for Tensor {
+    #[track_caller]
     fn from(data: &Vec<T>) -> Self {
         Self::from(&**data)
     }

@@ -1,6 +1,7 @@
 //! Memory that arrays share.
 
 use super::memory;
+use crate::error::Result;
 use std::ptr::NonNull;
 
 /// A block of host memory, freed when the last array that uses it is dropped, unless it is
@@ -24,16 +25,23 @@ unsafe impl Sync for Storage {}
 
 impl Storage {
     /// A block of at least `bytes` bytes, all zero.
-    pub fn zeroed(bytes: usize) -> Self {
-        let storage = Self::uninit(bytes);
+    ///
+    /// # Errors
+    /// [`Code::Memory`](crate::Code::Memory) when the system has none.
+    pub fn zeroed(bytes: usize) -> Result<Self> {
+        let storage = Self::uninit(bytes)?;
         // SAFETY: the block has room for that many bytes.
         unsafe { storage.ptr.as_ptr().write_bytes(0, bytes) };
-        storage
+        Ok(storage)
     }
 
     /// A block whose content is up to the caller, who writes every element before any is read.
-    pub fn uninit(bytes: usize) -> Self {
-        Self { ptr: memory::allocate(bytes), bytes, owned: true }
+    ///
+    /// # Errors
+    /// [`Code::Memory`](crate::Code::Memory) when the system has none.
+    #[inline]
+    pub fn uninit(bytes: usize) -> Result<Self> {
+        Ok(Self { ptr: memory::allocate(bytes)?, bytes, owned: true })
     }
 
     /// A block of somebody else's memory.

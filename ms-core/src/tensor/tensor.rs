@@ -6,10 +6,11 @@ use super::dispatch::{current_dispatcher, eager};
 use super::dtype::DType;
 use super::element::{Element, Number, own_scalar};
 use super::escape::{escaped, scope, scoped};
+use super::host_memory::try_room;
 use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
 use super::types::Type;
-use crate::error::{Code, Error, OrRaise, Result, raise};
+use crate::error::{Code, Error, OrRaise, Result, in_op, raise};
 use std::borrow::Cow;
 use std::panic::Location;
 use std::sync::Arc;
@@ -144,14 +145,16 @@ impl Tensor {
     /// A tensor of `data` in row-major order.
     ///
     /// # Errors
-    /// [`Code::Shape`] when the shape does not have as many elements as `data`.
+    /// [`Code::Shape`] when the shape does not have as many elements as `data`, [`Code::Memory`] when
+    /// the system has no memory for it.
     pub fn try_from_slice<T: Element>(shape: impl IntoShape, data: &[T]) -> Result<Self> {
         let shape = shape.into_shape();
         if count(&shape) != Some(data.len()) {
             return Err(Error::new(Code::Shape, format!("{} elements do not fill shape {shape:?}", data.len())));
         }
         Type::of(T::DTYPE, &shape).check_size()?;
-        Ok(Self::from_array(Array::from_slice(&shape, data)))
+        let array = in_op(|| Ok(Array::from_slice(&shape, data))).map_err(|it| it.with_op("from_slice"))?;
+        Ok(Self::from_array(array))
     }
 
     /// A tensor of `data` in row-major order; raises [`Code::Shape`] when the shape does not fit.
@@ -290,7 +293,8 @@ impl Tensor {
     }
 
     /// The elements in row-major order. Raises [`Code::DType`] when `T` is not the element
-    /// type, and [`Code::TracedValue`] while tracing.
+    /// type, [`Code::Memory`] when the system has no memory for them, and [`Code::TracedValue`] while
+    /// tracing.
     #[track_caller]
     pub fn to_vec<T: Element>(&self) -> Vec<T> {
         self.try_to_vec().or_raise()
@@ -299,7 +303,7 @@ impl Tensor {
     /// The elements in row-major order.
     ///
     /// # Errors
-    /// [`Code::DType`] when `T` is not the element type, [`Code::TracedValue`] while tracing.
+    /// As [`Tensor::to_vec`] raises.
     #[track_caller]
     pub fn try_to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let array = self.try_array()?;
@@ -309,7 +313,10 @@ impl Tensor {
                 .with_op("to_vec")
                 .help(format!("cast first: `.cast(DType::{:?})`", T::DTYPE)));
         }
-        Ok(array.iter().collect())
+        let mut out =
+            try_room(array.numel()).map_err(|it| it.with_op("to_vec").with_operands([array.ty().to_string()]))?;
+        out.extend(array.iter::<T>());
+        Ok(out)
     }
 
     /// The only element, in its dtype. Raises [`Code::Shape`] unless there is exactly one,

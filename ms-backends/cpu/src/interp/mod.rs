@@ -44,7 +44,8 @@ impl Interpreted {
     }
 }
 
-impl KernelCode for Interpreted {
+// SAFETY: a kernel is run as it says.
+unsafe impl KernelCode for Interpreted {
     unsafe fn call(&self, block: &[u64]) {
         debug_assert_eq!(block.len(), self.kernel.call_words());
         let kernel = &self.kernel;

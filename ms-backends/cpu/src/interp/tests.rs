@@ -26,7 +26,7 @@ fn apply(inputs: &[Array], out: DType, body: impl Fn(&mut KernelBuilder, &[Val])
     builder.store(to, value);
     builder.end_stage(Scope::Point);
     let kernel = builder.finish();
-    let result = Array::uninit(inputs[0].shape(), out);
+    let result = Array::zeros(inputs[0].shape(), out);
     let size = |array: &Array| [array.dtype().size() as i64];
     let strides: Vec<[i64; 1]> = inputs.iter().chain([&result]).map(size).collect();
     let buffers: Vec<(&Array, &[i64])> =

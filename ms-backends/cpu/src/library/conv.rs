@@ -1,10 +1,11 @@
 //! Convolution and its gradients: windows laid out as columns of a matrix, and products.
 
 use super::elements;
-use crate::product::{Gemm, Matrix, Shared};
+use crate::product::{Gemm, Matrix, Shared, check_packing};
 use crate::threads;
+use ms_core::error::Result;
 use ms_core::ops::{Run, Windows};
-use ms_core::tensor::{Array, Attrs, Element};
+use ms_core::tensor::{Array, Attrs, Element, try_filled};
 use std::ops::{AddAssign, Range};
 
 /// Images per chunk of a region at most, so that partial sums of gradients stay few. Chunks
@@ -63,15 +64,21 @@ impl Conv {
 
     /// Runs `f` on every group of every image, numbered one after the other, with its chunk and
     /// room for a matrix of columns.
-    fn for_each_image<T: Copy + Default>(&self, f: impl Fn(usize, usize, &mut [T]) + Sync) {
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for such a matrix.
+    fn for_each_image<T: Copy + Default>(&self, f: impl Fn(usize, usize, &mut [T]) + Sync) -> Result<()> {
         let per_chunk = self.per_chunk();
-        threads::for_each(self.chunks(), self.nanos(), |chunk| {
-            let mut columns = vec![T::default(); self.filter_len() * self.windows.output_len()];
+        threads::try_for_each(self.chunks(), self.nanos(), |chunk| {
+            let len = self.filter_len().saturating_mul(self.windows.output_len());
+            let mut columns = try_filled(T::default(), len)?;
+            check_packing::<T>([self.outputs, self.filter_len(), self.windows.output_len()])?;
             let images = chunk * per_chunk..((chunk + 1) * per_chunk).min(self.batch);
             for image in images.start * self.groups..images.end * self.groups {
                 f(chunk, image, &mut columns);
             }
-        });
+            Ok(())
+        })
     }
 
     /// Estimated nanoseconds of the whole convolution.
@@ -133,13 +140,13 @@ fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
 }
 
 /// The convolution of inputs `x` and `w`.
-pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) -> Result<()> {
     let conv = Conv::new(attrs, inputs[0].shape(), inputs[1].shape(), shape);
     let (x, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let (input_len, output_len) = conv.image_lens();
     let (filter, points) = (conv.filter_len(), conv.windows.output_len());
     if out.is_empty() {
-        return;
+        return Ok(());
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
@@ -156,17 +163,22 @@ pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T]
                 Matrix::dense(columns.as_ptr(), points),
             );
         }
-    });
+    })
 }
 
 /// The gradient for the input, of inputs `g` and `w`.
-pub fn input_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+pub fn input_grad<T: Gemm + Element + AddAssign>(
+    attrs: &Attrs,
+    inputs: &[Array],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
     let conv = Conv::new(attrs, shape, inputs[1].shape(), inputs[0].shape());
     let (g, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let (input_len, output_len) = conv.image_lens();
     let (filter, points) = (conv.filter_len(), conv.windows.output_len());
     if out.is_empty() {
-        return;
+        return Ok(());
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
@@ -186,22 +198,27 @@ pub fn input_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array]
         };
         to.fill(T::default());
         conv.add_columns(&runs, columns, to);
-    });
+    })
 }
 
 /// The gradient for the weights, of inputs `x` and `g`.
-pub fn weight_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+pub fn weight_grad<T: Gemm + Element + AddAssign>(
+    attrs: &Attrs,
+    inputs: &[Array],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
     let conv = Conv::new(attrs, inputs[0].shape(), shape, inputs[1].shape());
     let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let (input_len, output_len) = conv.image_lens();
     let (filter, points) = (conv.filter_len(), conv.windows.output_len());
     out.fill(T::default());
     if out.is_empty() {
-        return;
+        return Ok(());
     }
     let runs = conv.windows.runs();
     // A sum per chunk, added up in order: the result does not depend on who ran which.
-    let mut sums = vec![T::default(); conv.chunks() * out.len()];
+    let mut sums = try_filled(T::default(), conv.chunks().saturating_mul(out.len()))?;
     let shared = Shared::new(sums.as_mut_ptr());
     let len = out.len();
     conv.for_each_image(|chunk, image, columns| {
@@ -217,8 +234,9 @@ pub fn weight_grad<T: Gemm + Element + AddAssign>(attrs: &Attrs, inputs: &[Array
                 Matrix::dense(columns.as_ptr(), points).transposed(),
             );
         }
-    });
+    })?;
     for sum in sums.chunks_exact(len) {
         out.iter_mut().zip(sum).for_each(|(to, &from)| *to += from);
     }
+    Ok(())
 }

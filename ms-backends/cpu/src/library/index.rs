@@ -12,9 +12,12 @@ use ms_core::with_element;
 /// Chunks of a region at most.
 const MAX_CHUNKS: usize = 64;
 
-/// Runs an op of this kind, writing its row-major output, whose memory nobody else uses, or which
-/// is that of the first operand where the op updates it; nothing for other ops. A position outside its axis is refused before anything is written.
-pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
+/// Runs an op of this kind, writing its row-major output; nothing for other ops. A position outside
+/// its axis is refused before anything is written.
+///
+/// # Safety
+/// As [`run`](super::run), of one output.
+pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let run: fn(&Attrs, &[&Array], &Array) -> Result<()> = match op.name() {
         "gather" => gather,
         "class_index" => class_index,

@@ -18,76 +18,106 @@ use ms_core::tensor::{Array, Attrs, DType, Element, Op};
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 
-/// Runs an op, writing its row-major `outputs`, whose memory nobody else uses; that of an op which
-/// [updates](ms_core::ops::Lowering::Update) its first operand may be the operand's.
+/// Runs an op, writing its row-major `outputs`.
+///
+/// # Safety
+/// The op's type rule takes the inputs and gives the types of the outputs, whose memory nobody else
+/// uses, the inputs included; that of an op which [updates](ms_core::ops::Lowering::Update) its first
+/// operand may be the operand's.
 ///
 /// # Errors
-/// What the op refuses.
-pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+/// What the op refuses; [`Code::Memory`] when the system has no memory for what it needs besides.
+pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     if let Some(out) = outputs.first() {
-        let done = index::run(op, attrs, inputs, out).or_else(|| update::run(op, attrs, inputs, out));
+        // SAFETY: as the caller's.
+        let done = unsafe { index::run(op, attrs, inputs, out).or_else(|| update::run(op, attrs, inputs, out)) };
         if let Some(done) = done {
             return done;
         }
     }
-    if native(op, attrs, inputs, outputs) {
+    // SAFETY: as the caller's.
+    if unsafe { native(op, attrs, inputs, outputs)? } {
         return Ok(());
     }
-    evaluate(op, attrs, inputs, outputs)
+    // SAFETY: as the caller's.
+    unsafe { evaluate(op, attrs, inputs, outputs) }
 }
 
-/// Runs an op by loops of its own, if it has any for these operands.
-fn native(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
-    match outputs.first().map(Array::dtype) {
-        Some(DType::F32) => native_in::<f32>(op, attrs, inputs, &outputs[0]),
-        Some(DType::F64) => native_in::<f64>(op, attrs, inputs, &outputs[0]),
-        Some(DType::F16) => native_half(op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
-        Some(DType::BF16) => native_half(op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
-        _ => false,
+/// Runs an op by loops of its own; says whether it has any for these operands.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn native(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<bool> {
+    // SAFETY: as the caller's.
+    unsafe {
+        match outputs.first().map(Array::dtype) {
+            Some(DType::F32) => native_in::<f32>(op, attrs, inputs, &outputs[0]),
+            Some(DType::F64) => native_in::<f64>(op, attrs, inputs, &outputs[0]),
+            Some(DType::F16) => native_half(op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
+            Some(DType::BF16) => native_half(op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
+            _ => Ok(false),
+        }
     }
 }
 
 /// [`native_in`] f32, for elements of half its width.
-fn native_half<H: Element>(
+///
+/// # Safety
+/// As [`run`].
+unsafe fn native_half<H: Element>(
     op: Op,
     attrs: &Attrs,
     inputs: &[&Array],
     out: &Array,
     widen: fn(H) -> f32,
     narrow: fn(f32) -> H,
-) -> bool {
+) -> Result<bool> {
     if inputs.iter().any(|it| it.dtype() != H::DTYPE) {
-        return false;
+        return Ok(false);
     }
-    let widened = |x: &&Array| Array::from_slice(x.shape(), &x.iter::<H>().map(widen).collect::<Vec<f32>>());
-    let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect();
-    let wide = Array::uninit(out.shape(), DType::F32);
-    if !native_in::<f32>(op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide) {
-        return false;
+    let widened = |x: &&Array| {
+        let mut wide = Array::try_zeros(x.shape(), DType::F32)?;
+        wide.as_mut_slice::<f32>().iter_mut().zip(x.iter::<H>()).for_each(|(to, it)| *to = widen(it));
+        Ok(wide)
+    };
+    let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
+    let wide = Array::try_zeros(out.shape(), DType::F32)?;
+    // SAFETY: the types are those that the caller vouches for, widened; the output is fresh.
+    if !unsafe { native_in::<f32>(op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
+        return Ok(false);
     }
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
     let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<H>(), out.numel()) };
     to.iter_mut().zip(elements::<f32>(&wide)).for_each(|(to, &it)| *to = narrow(it));
-    true
+    Ok(true)
 }
 
-fn native_in<T: Gemm + Number + Element + AddAssign>(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> bool {
-    let run: fn(&Attrs, &[Array], &mut [T], &[usize]) = match op.name() {
+/// [`native`] for elements of one type.
+///
+/// # Safety
+/// As [`run`].
+unsafe fn native_in<T: Gemm + Number + Element + AddAssign>(
+    op: Op,
+    attrs: &Attrs,
+    inputs: &[&Array],
+    out: &Array,
+) -> Result<bool> {
+    let run: fn(&Attrs, &[Array], &mut [T], &[usize]) -> Result<()> = match op.name() {
         "conv" => conv::forward,
         "conv_input_grad" => conv::input_grad,
         "conv_weight_grad" => conv::weight_grad,
         "max_pool" => pool::max,
         "max_pool_grad" => pool::max_grad,
-        _ => return false,
+        _ => return Ok(false),
     };
     if inputs.iter().any(|it| it.dtype() != T::DTYPE) {
-        return false;
+        return Ok(false);
     }
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(|it| it.to_contiguous()).collect();
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
     let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) };
-    run(attrs, &inputs, to, out.shape());
-    true
+    run(attrs, &inputs, to, out.shape())?;
+    Ok(true)
 }
 
 /// The elements of an operand, which is row-major and of this type.
@@ -96,7 +126,10 @@ fn elements<T: Element>(array: &Array) -> &[T] {
 }
 
 /// The op's own meaning.
-fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+///
+/// # Safety
+/// As [`run`].
+unsafe fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     let results = (ops::definition(op).eval)(attrs, inputs)?;
     if results.len() != outputs.len() {
         let message = format!("{} results in {} places", results.len(), outputs.len());

@@ -4,8 +4,9 @@ use super::elements;
 use crate::interp::number::Number;
 use crate::product::Shared;
 use crate::threads;
+use ms_core::error::Result;
 use ms_core::ops::{Run, Windows};
-use ms_core::tensor::{Array, Attrs, Element};
+use ms_core::tensor::{Array, Attrs, Element, try_filled};
 use std::ops::{AddAssign, Range};
 
 /// Chunks of a region at most.
@@ -15,7 +16,7 @@ const MAX_CHUNKS: usize = 16;
 const MIN_PLANES: usize = 8;
 
 /// The largest elements of the windows of `x`.
-pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) -> Result<()> {
     let x = elements::<T>(&inputs[0]);
     let windows = Windows::new(attrs, 1, &inputs[0].shape()[2..], &attrs.sizes(0), &shape[2..]);
     let (runs, step) = (windows.runs(), windows.step());
@@ -34,20 +35,26 @@ pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], 
                 }
             }
         }
-    });
+        Ok(())
+    })
 }
 
 /// The gradient of [`max()`] for its input `x`, of inputs `x` and `g`. Nan counts as the largest
 /// element of all, and of equal ones the first is taken.
-pub fn max_grad<T: Number + Element + AddAssign>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) {
+pub fn max_grad<T: Number + Element + AddAssign>(
+    attrs: &Attrs,
+    inputs: &[Array],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
     let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let windows = Windows::new(attrs, 1, &shape[2..], &attrs.sizes(0), &inputs[1].shape()[2..]);
     let (runs, step) = (windows.runs(), windows.step());
-    let first = first_elements(&windows, &runs);
+    let first = first_elements(&windows, &runs)?;
     let out = Shared::new(out.as_mut_ptr());
     for_each_plane(&windows, shape[0] * shape[1], |planes| {
-        let mut largest = vec![T::LOWEST; windows.output_len()];
-        let mut places = first.clone();
+        let mut largest = try_filled(T::LOWEST, windows.output_len())?;
+        let mut places = try_filled(0u32, first.len())?;
         for plane in planes {
             let len = windows.input_len();
             let from = &x[plane * len..][..len];
@@ -72,26 +79,27 @@ pub fn max_grad<T: Number + Element + AddAssign>(attrs: &Attrs, inputs: &[Array]
                 to[at as usize] += g;
             }
         }
-    });
+        Ok(())
+    })
 }
 
 /// The first element of every window.
-fn first_elements(windows: &Windows, runs: &[Run]) -> Vec<u32> {
-    let mut first = vec![0; windows.output_len()];
+fn first_elements(windows: &Windows, runs: &[Run]) -> Result<Vec<u32>> {
+    let mut first = try_filled(0, windows.output_len())?;
     for run in runs.iter().rev() {
         for (i, to) in first[run.window..][..run.len].iter_mut().enumerate() {
             *to = u32::try_from(run.element + i * windows.step()).expect("a plane has less than 2^32 elements");
         }
     }
-    first
+    Ok(first)
 }
 
-fn for_each_plane(windows: &Windows, planes: usize, run: impl Fn(Range<usize>) + Sync) {
+fn for_each_plane(windows: &Windows, planes: usize, run: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
     let nanos = planes * windows.output_len() * windows.taps() / 2;
     let per_chunk = planes.div_ceil(MAX_CHUNKS).max(MIN_PLANES);
-    threads::for_each(planes.div_ceil(per_chunk), nanos, |chunk| {
-        run(chunk * per_chunk..((chunk + 1) * per_chunk).min(planes));
-    });
+    threads::try_for_each(planes.div_ceil(per_chunk), nanos, |chunk| {
+        run(chunk * per_chunk..((chunk + 1) * per_chunk).min(planes))
+    })
 }
 
 fn is_nan<T: PartialOrd>(value: T) -> bool {

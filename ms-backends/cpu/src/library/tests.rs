@@ -1,6 +1,5 @@
 //! Loops of their own against the meaning of the ops.
 
-use super::{evaluate, native};
 use crate::threads;
 use ms_core::ops::{self, Lowering, OpDef, Sample, SampleInput};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
@@ -10,7 +9,7 @@ const NATIVE: [&OpDef; 5] =
     [&ops::CONV, &ops::CONV_INPUT_GRAD, &ops::CONV_WEIGHT_GRAD, &ops::MAX_POOL, &ops::MAX_POOL_GRAD];
 
 fn filled(shape: &[usize], dtype: DType, seed: u64) -> Array {
-    let mut out = Array::uninit(shape, dtype);
+    let mut out = Array::zeros(shape, dtype);
     let mut state = seed;
     with_element!(dtype, T => {
         for it in out.as_mut_slice::<T>() {
@@ -29,12 +28,22 @@ fn outputs(def: &OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
     types.iter().map(|ty| Array::full(&ty.shape().expect("constant shapes"), nan, ty.dtype)).collect()
 }
 
+fn native(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
+    // SAFETY: `outputs` asked the type rule, and nobody else has what it gave.
+    unsafe { super::native(def.op(), attrs, inputs, outputs) }.expect("there is memory")
+}
+
+fn evaluate(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) {
+    // SAFETY: as above.
+    unsafe { super::evaluate(def.op(), attrs, inputs, outputs) }.expect("the operands fit");
+}
+
 #[track_caller]
 fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     let what = format!("{} of {:?}", def.name(), inputs.iter().map(|it| it.ty()).collect::<Vec<_>>());
     let (got, want) = (outputs(def, attrs, inputs), outputs(def, attrs, inputs));
-    assert!(native(def.op(), attrs, inputs, &got), "{what}");
-    evaluate(def.op(), attrs, inputs, &want).expect("the operands fit");
+    assert!(native(def, attrs, inputs, &got), "{what}");
+    evaluate(def, attrs, inputs, &want);
     let tolerance = match got[0].dtype() {
         DType::BF16 => 1e-2,
         DType::F16 => 2e-3,
@@ -48,7 +57,7 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
         assert!(close, "{what}: {got} instead of {want}");
     }
     let alone = outputs(def, attrs, inputs);
-    assert!(threads::serial(|| native(def.op(), attrs, inputs, &alone)));
+    assert!(threads::serial(|| native(def, attrs, inputs, &alone)));
     assert!(alone[0].to_bytes() == got[0].to_bytes(), "{what} depends on threads");
 }
 
@@ -159,10 +168,12 @@ fn positions_as_the_ops_mean_them() {
         let arrays = sample.arrays();
         let inputs: Vec<&Array> = arrays.iter().collect();
         let [got, alone, want] = [(); 3].map(|()| outputs(def, &sample.attrs, &inputs));
-        let run = |out: &[Array]| super::run(def.op(), &sample.attrs, &inputs, out).expect("positions are inside");
+        // SAFETY: as above.
+        let run =
+            |out: &[Array]| unsafe { super::run(def.op(), &sample.attrs, &inputs, out) }.expect("positions are inside");
         run(&got);
         threads::serial(|| run(&alone));
-        evaluate(def.op(), &sample.attrs, &inputs, &want).expect("positions are inside");
+        evaluate(def, &sample.attrs, &inputs, &want);
         assert!(got[0].to_bytes() == want[0].to_bytes(), "{} of {sample:?}", def.name());
         assert!(alone[0].to_bytes() == want[0].to_bytes(), "{} on one thread, of {sample:?}", def.name());
         if matches!(def.lowering, Lowering::Update) {

@@ -8,9 +8,11 @@ use ms_core::tensor::{Array, Attrs, Element, Layout, Op, Strides};
 use ms_core::with_element;
 use smallvec::SmallVec;
 
-/// Runs an op of this kind, writing its row-major output, whose memory nobody else uses, or which
-/// is that of the first operand; nothing for other ops.
-pub fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
+/// Runs an op of this kind, writing its row-major output; nothing for other ops.
+///
+/// # Safety
+/// As [`run`](super::run), of one output.
+pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     match op.name() {
         "add_slices" => slices(attrs, inputs, out, true),
         "slice_update" => slices(attrs, inputs, out, false),

@@ -1,6 +1,7 @@
 //! Large arenas between runs: all executables share them, so that their number is that of runs at
 //! one time and not that of executables, of which a function has one for each set of sizes.
 
+use crate::error::Result;
 use crate::tensor::Storage;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,17 +13,20 @@ pub(super) const SHARED_BYTES: usize = 256 << 10;
 static IDLE: Mutex<Vec<Arc<Storage>>> = Mutex::new(Vec::new());
 
 /// An arena of at least so many bytes.
-pub(super) fn take(bytes: usize) -> Arc<Storage> {
+///
+/// # Errors
+/// [`Code::Memory`](crate::Code::Memory) when the system has no memory for it.
+pub(super) fn take(bytes: usize) -> Result<Arc<Storage>> {
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = idle.partition_point(|it| it.len() < bytes);
     if at < idle.len() {
-        return idle.remove(at);
+        return Ok(idle.remove(at));
     }
     // One that is too small makes room, so that there are never more than runs at one time.
     let outgrown = idle.pop();
     drop(idle);
     drop(outgrown);
-    Arc::new(Storage::uninit(bytes))
+    Ok(Arc::new(Storage::uninit(bytes)?))
 }
 
 /// Gives back an arena that [`take`] gave.
@@ -35,6 +39,10 @@ pub(super) fn give(arena: Arc<Storage>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn take(bytes: usize) -> Arc<Storage> {
+        super::take(bytes).expect("the system has so much")
+    }
 
     /// No run of another test has so large an arena.
     #[test]

@@ -56,7 +56,7 @@ impl<'a> Checker<'a> {
         let size = view.dtype.size();
         let steps = view.layout.shape().iter().zip(view.layout.strides());
         let steps = steps.map(|(&extent, &stride)| (extent, stride as i128 * size as i128));
-        self.check_reach(view.buffer, (view.layout.offset() * size) as i128, steps, size)
+        self.check_reach(view.buffer, view.layout.offset() as i128 * size as i128, steps, size)
     }
 
     /// What is reached by these extents and byte strides lies inside the buffer.
@@ -73,9 +73,9 @@ impl<'a> Checker<'a> {
             if extent == 0 {
                 return Ok(());
             }
-            let reach = (extent as i128 - 1) * stride;
-            low += reach.min(0);
-            high += reach.max(0);
+            let reach = (extent as i128 - 1).saturating_mul(stride);
+            low = low.saturating_add(reach.min(0));
+            high = high.saturating_add(reach.max(0));
         }
         if low < 0 || high > bytes {
             return Err(malformed("a step reaches outside its buffer"));

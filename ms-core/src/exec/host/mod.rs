@@ -10,7 +10,7 @@ mod stack;
 
 use super::backend::{Executable, KernelCode};
 use super::product::MatrixProduct;
-use crate::error::{Code, Error, Result};
+use crate::error::{Code, Error, Result, in_op};
 use crate::lower::{Plan, Reuse, is_stack};
 use crate::tensor::{Array, Attrs, DType, Dim, Layout, Op, Shape, Storage, Type};
 use run::{Program, Run};
@@ -19,7 +19,10 @@ use stack::Stacks;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a backend on the host gives to its executables, besides the code of kernels.
-pub trait Host: Send + Sync {
+///
+/// # Safety
+/// Outputs are written as a whole, with values of their dtypes, and no array is kept.
+pub unsafe trait Host: Send + Sync {
     /// Runs a product.
     ///
     /// # Safety
@@ -34,9 +37,12 @@ pub trait Host: Send + Sync {
     /// an op which [updates](crate::ops::Lowering::Update) its first operand may be the operand's.
     /// The arrays' memory is only theirs during the call.
     ///
+    /// # Safety
+    /// As [`Backend::library`](super::Backend::library).
+    ///
     /// # Errors
     /// What the op refuses.
-    fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
+    unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
 }
 
 /// A loaded plan of a backend on the host.
@@ -80,11 +86,16 @@ const STACK_WORDS: usize = 64;
 impl HostExecutable {
     /// Prepares a plan. `kernels` are the plan's, in order.
     ///
+    /// # Safety
+    /// `kernels` are compiled from those of the plan, which lowering gave for a sound graph: what is
+    /// checked here is that steps stay inside their buffers, not that buffers which are in use at one
+    /// time are apart, or written before they are read.
+    ///
     /// # Errors
     /// [`Code::Verify`] when the plan is not well formed: numbers out of range, a routine that
     /// calls a later one, or a step that reaches outside its buffers.
-    pub fn new(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Self> {
-        let program = load::program(plan, kernels, host)?;
+    pub unsafe fn new(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Self> {
+        let program = in_op(|| load::program(plan, kernels, host))?;
         let main = plan.main();
         let symbolic = |ty: &Type| Error::new(Code::Verify, format!("a plan's type {ty} has constant dimensions"));
         let output = |ty: &Type| {
@@ -129,7 +140,7 @@ impl HostExecutable {
     /// Runs with inputs of which some are no row-major arrays of the plan's types.
     #[cold]
     fn run_others(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        let dense: SmallVec<[Array; 4]> = inputs.iter().map(|it| it.to_contiguous()).collect();
+        let dense: SmallVec<[Array; 4]> = in_op(|| Ok(inputs.iter().map(|it| it.to_contiguous()).collect()))?;
         let dense: SmallVec<[&Array; 8]> = dense.iter().collect();
         if self.takes_dense(&dense) { self.run(&dense) } else { Err(self.refuse(inputs)) }
     }
@@ -141,7 +152,7 @@ impl HostExecutable {
     }
 
     /// A scratch of the pool, or a fresh one, and an arena.
-    fn take(&self) -> (Scratch, Arc<Storage>) {
+    fn take(&self) -> Result<(Scratch, Arc<Storage>)> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut scratch = idle.unwrap_or_else(|| Scratch {
             arena: None,
@@ -150,15 +161,16 @@ impl HostExecutable {
             stacks: Stacks::default(),
         });
         let bytes = self.program.arena_bytes;
-        let arena = scratch.arena.take().unwrap_or_else(|| match bytes {
-            arenas::SHARED_BYTES.. => arenas::take(bytes),
-            _ => Arc::new(Storage::uninit(bytes)),
-        });
+        let arena = match scratch.arena.take() {
+            Some(arena) => arena,
+            None if bytes >= arenas::SHARED_BYTES => arenas::take(bytes)?,
+            None => Arc::new(Storage::uninit(bytes)?),
+        };
         let base = arena.as_ptr() as usize;
         if std::mem::replace(&mut scratch.base, base) != base {
             self.program.place(&mut scratch.words, &arena);
         }
-        (scratch, arena)
+        Ok((scratch, arena))
     }
 
     /// Keeps a scratch and an arena for the next run.
@@ -171,16 +183,23 @@ impl HostExecutable {
     }
 
     /// Fresh memory for output `at`, which is an array.
-    fn fresh(&self, at: usize) -> Array {
+    ///
+    /// # Safety
+    /// As [`Array::uninit`].
+    unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
-            Output::Array(shape, dtype) => Array::uninit(shape, *dtype),
+            // SAFETY: as the caller's.
+            Output::Array(shape, dtype) => unsafe { Array::uninit(shape, *dtype) },
             Output::Stack(_) => unreachable!("there are no stacks"),
         }
     }
 
     /// Memory for every output: that of an input over which it may be written and which nobody
     /// else has, where there is one.
-    fn over(&self, inputs: &mut [Array]) -> SmallVec<[Array; 1]> {
+    ///
+    /// # Safety
+    /// As [`Array::uninit`].
+    unsafe fn over(&self, inputs: &mut [Array]) -> Result<SmallVec<[Array; 1]>> {
         let mut spare: SmallVec<[usize; 8]> = (0..inputs.len()).filter(|&it| inputs[it].is_sole()).collect();
         let output = |(at, output): (usize, &Output)| {
             let Output::Array(shape, dtype) = output else { unreachable!("there are no stacks") };
@@ -188,8 +207,10 @@ impl HostExecutable {
             let bytes = layout.numel() * dtype.size();
             let fits = |&it: &usize| inputs[it].storage().len() == bytes && self.reuse.allows(at, it);
             match spare.iter().position(fits) {
-                Some(taken) => Array::new(inputs[spare.remove(taken)].storage().clone(), layout, *dtype),
-                None => self.fresh(at),
+                // SAFETY: as the caller's.
+                Some(taken) => Ok(unsafe { Array::new(inputs[spare.remove(taken)].storage().clone(), layout, *dtype) }),
+                // SAFETY: as the caller's.
+                None => unsafe { self.fresh(at) },
             }
         };
         self.outputs.iter().enumerate().map(output).collect()
@@ -232,10 +253,11 @@ impl HostExecutable {
                 }
             }
             let fresh = |output: &Output| match output {
-                Output::Array(shape, dtype) => Some(Array::uninit(shape, *dtype)),
-                Output::Stack(_) => None,
+                // SAFETY: a run writes all of its outputs.
+                Output::Array(shape, dtype) => unsafe { Array::uninit(shape, *dtype) }.map(Some),
+                Output::Stack(_) => Ok(None),
             };
-            let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect();
+            let outputs: Vec<Option<Array>> = self.outputs.iter().map(fresh).collect::<Result<_>>()?;
             let first = numbers.as_mut_ptr();
             let number = |i: usize| first.wrapping_add(i) as u64;
             let place = |(i, (own, array)): (usize, (&Input, &&Array))| {
@@ -259,7 +281,7 @@ impl HostExecutable {
     }
 
     fn with_scratch<R>(&self, f: impl FnOnce(&mut Run<'_>) -> Result<R>) -> Result<R> {
-        let (mut scratch, arena) = self.take();
+        let (mut scratch, arena) = self.take()?;
         let Scratch { words, stacks, .. } = &mut scratch;
         let done = f(&mut Run { program: &self.program, words, arena: Some(&arena), stacks });
         scratch.stacks.close_from(0);
@@ -276,7 +298,9 @@ impl Executable for HostExecutable {
         if self.has_stacks {
             return self.run_stacks(inputs);
         }
-        let outputs: SmallVec<[Array; 1]> = (0..self.outputs.len()).map(|at| self.fresh(at)).collect();
+        // SAFETY: a run writes all of its outputs.
+        let fresh = |at: usize| unsafe { self.fresh(at) };
+        let outputs: SmallVec<[Array; 1]> = (0..self.outputs.len()).map(fresh).collect::<Result<_>>()?;
         // SAFETY: inputs were checked, and outputs are fresh.
         unsafe { self.run_arrays(inputs, &outputs)? };
         Ok(outputs)
@@ -287,7 +311,8 @@ impl Executable for HostExecutable {
         if !fit || self.has_stacks {
             return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
-        let outputs = self.over(&mut inputs);
+        // SAFETY: a run writes all of its outputs.
+        let outputs = unsafe { self.over(&mut inputs)? };
         // SAFETY: inputs were checked. Outputs are fresh, or the plan allows them to be written over
         // inputs of which this call has the only handle.
         unsafe { self.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>(), &outputs)? };

@@ -150,7 +150,7 @@ impl Repeated {
             let mut condition = run.words[first] as *const u8;
             while *condition != 0 {
                 for (i, &stack) in stacks.iter().enumerate() {
-                    let row = run.stacks.push(stack, 1);
+                    let row = run.stacks.push(stack, 1)?;
                     run.words[self.block + self.outputs + self.chains.len() + i] = row as u64;
                 }
                 self.iteration(run, at)?;
@@ -207,7 +207,7 @@ impl Repeated {
         }
         let series: SmallVec<[u64; 4]> = self.series.iter().map(|it| run.stacks.open(it.row_bytes)).collect();
         for &stack in &series {
-            run.stacks.push(stack, count);
+            run.stacks.push(stack, count)?;
         }
         for at in 0..count {
             let row = if reverse { count - 1 - at } else { at };

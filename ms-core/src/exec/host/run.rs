@@ -3,7 +3,7 @@
 use super::repeat::Repeated;
 use super::stack::Stacks;
 use super::{Host, MatrixProduct};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, in_op};
 use crate::exec::KernelCode;
 use crate::lower::{Place, value_bytes};
 use crate::ops;
@@ -181,7 +181,8 @@ impl Run<'_> {
                     let from: SmallVec<[Array; 4]> = inputs.iter().map(array).collect();
                     let from: SmallVec<[&Array; 4]> = from.iter().collect();
                     let to: SmallVec<[Array; 1]> = outputs.iter().map(array).collect();
-                    self.program.host.library(*op, attrs, &from, &to).map_err(|it| {
+                    // SAFETY: as above; lowering gives a step operands and results that fit its op.
+                    in_op(|| unsafe { self.program.host.library(*op, attrs, &from, &to) }).map_err(|it| {
                         let types: SmallVec<[Type; 4]> = from.iter().map(|it| it.ty()).collect();
                         refused(it, *op, types.iter(), *node)
                     })?;
@@ -228,7 +229,8 @@ impl Run<'_> {
             Place::Constant(i) => self.program.constants[i as usize].storage().clone(),
             Place::Arena(_) => self.arena.expect("a plan with arena buffers has an arena").clone(),
         };
-        Array::new(storage, view.layout.clone(), view.dtype)
+        // SAFETY: steps write what later ones read, and an array that is written is read by none.
+        unsafe { Array::new(storage, view.layout.clone(), view.dtype) }
     }
 
     /// The rows of a stack, one after the other.
@@ -237,7 +239,8 @@ impl Run<'_> {
         let row_bytes = shape.iter().product::<usize>() * row.dtype.size();
         let rows = self.stacks.rows(number, row_bytes)?;
         let shape: SmallVec<[usize; 4]> = std::iter::once(rows).chain(shape).collect();
-        let out = Array::uninit(&shape, row.dtype);
+        // SAFETY: all rows are written here.
+        let out = unsafe { Array::uninit(&shape, row.dtype)? };
         for i in 0..if row_bytes == 0 { 0 } else { rows } {
             let to = out.as_mut_ptr().wrapping_add(i * row_bytes);
             // SAFETY: the stack has that row, and the fresh array has room for it.

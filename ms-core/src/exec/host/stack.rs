@@ -82,17 +82,27 @@ impl Stacks {
     }
 
     /// Adds rows to a stack of this run's own; gives the memory of the first one.
-    pub fn push(&mut self, number: u64, rows: usize) -> *mut u8 {
+    ///
+    /// # Errors
+    /// [`Code::Memory`] when the system has no memory for them.
+    pub fn push(&mut self, number: u64, rows: usize) -> Result<*mut u8> {
         let stack = &mut self.open[number as usize];
         let row = stack.rows;
-        stack.rows += rows;
+        let missing = || Error::new(Code::Memory, format!("no memory holds {rows} values of a loop"));
+        stack.rows = row.checked_add(rows).ok_or_else(missing)?;
         if let Memory::Chunks { first, chunks } = &mut stack.memory {
-            while (*first << chunks.len()) - *first < stack.rows {
-                chunks.push(Storage::uninit((*first << chunks.len()) * stack.row_bytes));
+            while chunk_rows(*first, chunks.len()).ok_or_else(missing)? - *first < stack.rows {
+                let bytes = chunk_rows(*first, chunks.len()).and_then(|it| it.checked_mul(stack.row_bytes));
+                chunks.push(Storage::uninit(bytes.ok_or_else(missing)?)?);
             }
         }
-        stack.row(row)
+        Ok(stack.row(row))
     }
+}
+
+/// Rows of chunk number `k`, if `usize` counts them.
+fn chunk_rows(first: usize, k: usize) -> Option<usize> {
+    first.checked_mul(1usize.checked_shl(k as u32)?)
 }
 
 impl Stack {
@@ -119,7 +129,7 @@ mod tests {
             let stack = stacks.open(row_bytes);
             for i in 0..3000u64 {
                 // SAFETY: a row has room for eight bytes, and nobody else uses it.
-                unsafe { stacks.push(stack, 1).cast::<u64>().write_unaligned(i) };
+                unsafe { stacks.push(stack, 1).expect("there is memory").cast::<u64>().write_unaligned(i) };
             }
             assert_eq!(stacks.rows(stack, row_bytes).expect("it is open"), 3000);
             for i in 0..3000u64 {

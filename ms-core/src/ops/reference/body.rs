@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, Role, Scope, Step, UnaryOp, Val};
 use crate::ops::rules::broadcast_shape;
-use crate::tensor::{Array, DType, Element, Scalar};
+use crate::tensor::{Array, DType, Element, Scalar, collected};
 use crate::with_element;
 
 /// Runs the body that `build` makes of one value per array, on arrays that broadcast.
@@ -34,11 +34,11 @@ pub fn evaluate_body(
         .iter()
         .map(|it| {
             let values = it.with_layout(it.layout().broadcast_to(&shape)?).scalars();
-            Ok(values.into_iter().map(|value| value.to_bits(it.dtype().compute())).collect())
+            Ok(collected(values.into_iter().map(|value| value.to_bits(it.dtype().compute()))))
         })
         .collect::<Result<Vec<Vec<u64>>>>()?;
     let mut values = vec![0; kernel.insts.len()];
-    let mut array = Array::uninit(&shape, dtype);
+    let mut array = Array::zeros(&shape, dtype);
     with_element!(dtype, T => {
         for (i, to) in array.as_mut_slice::<T>().iter_mut().enumerate() {
             let stored = run(&kernel, &mut values, |param| columns[param][i]);

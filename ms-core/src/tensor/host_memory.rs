@@ -1,0 +1,69 @@
+//! Vectors whose length a program decides: where the system has no memory for them, that is an
+//! error, while `Vec` by itself ends the process.
+
+use crate::error::{Code, Error, OrExhausted, Result};
+
+/// An empty vector with room for `len` values.
+///
+/// # Errors
+/// [`Code::Memory`] when the system has no memory for them.
+///
+/// ```
+/// assert_eq!(ms_core::tensor::try_room::<u64>(1 << 62).unwrap_err().code(), ms_core::Code::Memory);
+/// ```
+pub fn try_room<T>(len: usize) -> Result<Vec<T>> {
+    let mut room = Vec::new();
+    match room.try_reserve_exact(len) {
+        Ok(()) => Ok(room),
+        Err(_) => Err(refusal::<T>(len)),
+    }
+}
+
+/// `len` copies of a value.
+///
+/// # Errors
+/// As [`try_room`].
+pub fn try_filled<T: Clone>(value: T, len: usize) -> Result<Vec<T>> {
+    let mut out = try_room(len)?;
+    out.resize(len, value);
+    Ok(out)
+}
+
+/// [`try_filled`], inside an op: there an error is the op's.
+///
+/// # Panics
+/// Raises [`Code::Memory`] outside of ops.
+#[track_caller]
+pub fn filled<T: Clone>(value: T, len: usize) -> Vec<T> {
+    try_filled(value, len).or_exhausted()
+}
+
+/// The values of an iterator that knows their number, inside an op: there an error is the op's.
+///
+/// # Panics
+/// Raises [`Code::Memory`] outside of ops.
+#[track_caller]
+pub fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+    let mut out = try_room(values.len()).or_exhausted();
+    out.extend(values);
+    out
+}
+
+/// Adds a value to a vector that grows as far as a program's sizes say, inside an op: there an error
+/// is the op's.
+///
+/// # Panics
+/// Raises [`Code::Memory`] outside of ops.
+#[track_caller]
+#[inline]
+pub fn push<T>(values: &mut Vec<T>, value: T) {
+    if values.try_reserve(1).is_err() {
+        Err(refusal::<T>(values.len() + 1)).or_exhausted()
+    }
+    values.push(value);
+}
+
+#[cold]
+fn refusal<T>(len: usize) -> Error {
+    Error::new(Code::Memory, format!("the system has no memory for {len} values of {} bytes", size_of::<T>()))
+}
