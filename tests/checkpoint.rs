@@ -96,3 +96,78 @@ fn broken_and_missing_files_are_errors() {
     let nowhere = file.0.join("no such folder");
     assert_eq!(save_checkpoint(&net(), nowhere).expect_err("no folder").code(), Code::Io);
 }
+
+#[test]
+fn a_header_that_nests_without_end_is_an_error() {
+    let file = File::new("nested");
+    let header = "[".repeat(10_000_000);
+    let bytes = [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+    std::fs::write(&file.0, bytes).expect("the folder is writable");
+    assert_eq!(load_checkpoint(&net(), &file.0).expect_err("no header").code(), Code::Io);
+}
+
+/// Parameters that are all of one value.
+fn constant(value: f32) -> nn::Sequential {
+    let net = nn::sequential![nn::Dense::new(64, 64)];
+    for parameter in net.parameters() {
+        parameter.set(&ops::full_of(parameter.value().shape(), value, DType::F32));
+    }
+    net
+}
+
+#[test]
+fn savers_at_once_leave_one_of_their_files() {
+    let file = File::new("at once");
+    let _part = File(file.0.with_file_name(format!(".ms-{}-0.part", std::process::id())));
+    // As another process of this number, in another container, would.
+    let taken = std::fs::OpenOptions::new().write(true).create_new(true).open(&_part.0);
+    save_checkpoint(&constant(0.0), &file.0).expect("the folder is writable");
+    std::thread::scope(|scope| {
+        let savers: Vec<_> = (1..5)
+            .map(|value| {
+                let path = &file.0;
+                scope.spawn(move || {
+                    let net = constant(value as f32);
+                    (0..20).for_each(|_| save_checkpoint(&net, path).expect("the folder is writable"));
+                })
+            })
+            .collect();
+        let loaded = constant(-1.0);
+        while !savers.iter().all(|it| it.is_finished()) {
+            load_checkpoint(&loaded, &file.0).expect("the file is a whole one at any time");
+            let values: Vec<f32> = loaded.parameters().iter().flat_map(|it| it.value().to_vec::<f32>()).collect();
+            assert!(values.iter().all(|it| *it == values[0]), "the file is of one saver");
+        }
+    });
+    drop(taken);
+    let left = std::fs::read_dir(std::env::temp_dir()).expect("the folder is readable").flatten();
+    let own = format!(".ms-{}-", std::process::id());
+    let left = left.filter(|it| it.file_name().to_string_lossy().starts_with(&own) && it.path() != _part.0).count();
+    assert_eq!(left, 0, "nothing unfinished is left");
+}
+
+#[cfg(unix)]
+#[test]
+fn only_regular_files_are_replaced() {
+    use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+    let (socket, folder, link, file) =
+        (File::new("socket"), File::new("folder"), File::new("link"), File::new("linked"));
+    let _listener = std::os::unix::net::UnixListener::bind(&socket.0).expect("the folder is writable");
+    std::fs::create_dir(&folder.0).expect("the folder is writable");
+    for other in [&socket, &folder] {
+        let error = save_checkpoint(&net(), &other.0).expect_err("it is no regular file");
+        assert_eq!(error.code(), Code::Io);
+        assert!(error.to_string().contains("no regular file"), "{error}");
+    }
+    assert!(std::fs::symlink_metadata(&socket.0).expect("it stands").file_type().is_socket());
+    std::fs::remove_dir(&folder.0).expect("it is empty");
+
+    std::fs::write(&file.0, "old").expect("the folder is writable");
+    std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(0o640)).expect("it is this process' own");
+    symlink(&file.0, &link.0).expect("the folder is writable");
+    save_checkpoint(&net(), &link.0).expect("a link to a file is that file");
+    assert!(std::fs::symlink_metadata(&link.0).expect("it stands").is_symlink());
+    let mode = std::fs::metadata(&file.0).expect("it stands").permissions().mode();
+    assert_eq!(mode & 0o777, 0o640, "permissions stay");
+    load_checkpoint(&net(), &file.0).expect("the file behind the link was replaced");
+}

@@ -1,46 +1,49 @@
 //! Checkpoints: the parameters of a cell in a file.
 
+use super::replace::replace;
 use super::safetensors;
+use ms_core::error::in_op;
 use ms_core::trace::Cell;
 use ms_core::{Code, Error, Result, Tensor};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
     Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
 }
 
-/// Writes every parameter of a cell under its path (`fc1.weight`) into one safetensors file; an
-/// older file is replaced in one step.
+/// Writes every parameter of a cell under its path (`fc1.weight`) into one safetensors file. An older
+/// file is replaced in one step, and on disk when this returns: who reads it meanwhile, and also after
+/// a crash, has the old one or the new one, whatever other threads or processes save there.
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be written, [`Code::DuplicateName`] when two parameters have
-/// one name.
+/// [`Code::Io`] when the file cannot be written, or when `path` is something else than a regular
+/// file or a link to one; [`Code::DuplicateName`] when two parameters have one name.
 pub fn save_checkpoint(net: &impl Cell, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let mut arrays = BTreeMap::new();
     for (name, parameter) in net.named_parameters()? {
         arrays.insert(name, parameter.load().try_array()?);
     }
-    let mut part = path.as_os_str().to_owned();
-    part.push(format!(".{}.part", std::process::id()));
-    let written = std::fs::write(&part, safetensors::serialize(&arrays));
-    written.and_then(|()| std::fs::rename(&part, path)).map_err(|error| {
-        // What is left of a failed write is of no use; that it cannot be removed changes nothing.
-        let _ = std::fs::remove_file(&part);
-        refuse(path, "write", error)
-    })
+    replace(path, |out| safetensors::write(&arrays, out)).map_err(|error| refuse(path, "write", error))
 }
 
 /// Reads every parameter of a cell from a safetensors file. Nothing is changed unless all fit.
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be read or is none of that format, [`Code::Argument`] with
-/// all names when parameters are missing in the file or in the cell, or differ in shape or dtype.
+/// [`Code::Io`] when the file cannot be read or is none of that format, [`Code::Memory`] when the
+/// system has no memory for it, [`Code::Argument`] with all names when parameters are missing in the file or in the cell, or differ in shape or dtype.
 pub fn load_checkpoint(net: &impl Cell, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
-    let bytes = std::fs::read(path).map_err(|error| refuse(path, "read", error))?;
-    let mut arrays = safetensors::deserialize(&bytes).map_err(|why| refuse(path, "read", why))?;
+    let arrays = in_op(|| {
+        let bytes = std::fs::read(path).map_err(|error| match error.kind() {
+            ErrorKind::OutOfMemory => Error::new(Code::Memory, format!("no memory holds `{}`", path.display())),
+            _ => refuse(path, "read", error),
+        })?;
+        safetensors::deserialize(&bytes).map_err(|why| refuse(path, "read", why))
+    });
+    let mut arrays = arrays.map_err(|it| it.with_op("load_checkpoint"))?;
     let (mut loaded, mut wrong) = (Vec::new(), Vec::new());
     for (name, parameter) in net.named_parameters()? {
         let wanted = parameter.load().ty();

@@ -8,6 +8,8 @@
 use ms_core::DType;
 use ms_core::tensor::{Array, Type};
 use std::collections::{BTreeMap, HashMap};
+use std::io::{self, Write};
+use std::ops::Range;
 use tinyjson::JsonValue;
 
 /// Headers longer than this are refused, as by the library.
@@ -30,29 +32,37 @@ const DTYPES: [(DType, &str); 13] = [
     (DType::F64, "F64"),
 ];
 
-/// The bytes of a file that holds these arrays.
-pub fn serialize(arrays: &BTreeMap<String, Array>) -> Vec<u8> {
+/// Values nest three deep in a header: it is an object, of objects, of arrays.
+const MAX_DEPTH: usize = 3;
+
+/// Writes a file that holds these arrays.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(arrays: &BTreeMap<String, Array>, out: &mut dyn Write) -> io::Result<()> {
     let numbers = |all: &[usize]| JsonValue::Array(all.iter().map(|&it| JsonValue::Number(it as f64)).collect());
     let mut header = HashMap::new();
-    let mut data = Vec::new();
+    let mut end = 0;
     for (name, array) in arrays {
-        let start = data.len();
-        data.extend(array.to_bytes());
+        let start = end;
+        end += array.numel() * array.dtype().size();
         let (_, dtype) = DTYPES.into_iter().find(|it| it.0 == array.dtype()).expect("every dtype has a name");
         let entry = HashMap::from([
             ("dtype".to_owned(), JsonValue::String(dtype.to_owned())),
             ("shape".to_owned(), numbers(array.shape())),
-            ("data_offsets".to_owned(), numbers(&[start, data.len()])),
+            ("data_offsets".to_owned(), numbers(&[start, end])),
         ]);
         header.insert(name.clone(), JsonValue::Object(entry));
     }
     let mut header = JsonValue::Object(header).stringify().expect("sizes and offsets are finite numbers");
     // The data starts at a multiple of eight bytes; spaces after JSON mean nothing.
     header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
-    let mut file = (header.len() as u64).to_le_bytes().to_vec();
-    file.extend(header.into_bytes());
-    file.extend(data);
-    file
+    out.write_all(&(header.len() as u64).to_le_bytes())?;
+    out.write_all(header.as_bytes())?;
+    for array in arrays.values() {
+        out.write_all(array.to_contiguous().bytes())?;
+    }
+    Ok(())
 }
 
 /// The arrays of a file.
@@ -67,23 +77,55 @@ pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     }
     let (header, data) = rest.split_at(length);
     let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
+    // The parser recurses into values.
+    if !is_flat(header) {
+        return Err(format!("its header nests more than {MAX_DEPTH} deep"));
+    }
     let header: JsonValue = header.parse().map_err(|error| format!("its header is no JSON: {error}"))?;
     let header: &HashMap<String, JsonValue> = header.get().ok_or("its header is no JSON object")?;
     let mut arrays = BTreeMap::new();
-    let mut used = 0;
+    let mut places = Vec::new();
     for (name, entry) in header.iter().filter(|(name, _)| *name != "__metadata__") {
-        let array = tensor(entry, data).ok_or_else(|| format!("the entry `{name}` is broken"))?;
-        used += array.numel() * array.dtype().size();
+        let (array, place) = tensor(entry, data).ok_or_else(|| format!("the entry `{name}` is broken"))?;
+        places.push(place);
         arrays.insert(name.clone(), array);
     }
-    if used != data.len() {
-        return Err(format!("its tensors take {used} bytes of {}", data.len()));
+    // Tensors lie one after the other, without gaps.
+    places.sort_by_key(|it| (it.start, it.end));
+    let mut end = 0;
+    for place in places {
+        if place.start != end {
+            return Err(format!("a tensor begins at byte {} of its data, not {end}", place.start));
+        }
+        end = place.end;
+    }
+    if end != data.len() {
+        return Err(format!("its tensors take {end} bytes of {}", data.len()));
     }
     Ok(arrays)
 }
 
-/// The array that an entry of the header describes, if it describes one.
-fn tensor(entry: &JsonValue, data: &[u8]) -> Option<Array> {
+/// Whether brackets outside of strings nest at most [`MAX_DEPTH`] deep.
+fn is_flat(text: &str) -> bool {
+    let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
+    for it in text.bytes() {
+        match it {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            _ if in_string => {}
+            b'{' | b'[' if depth == MAX_DEPTH => return false,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    true
+}
+
+/// The array that an entry of the header describes, and where it lies in the data, if it describes
+/// one.
+fn tensor(entry: &JsonValue, data: &[u8]) -> Option<(Array, Range<usize>)> {
     let entry: &HashMap<String, JsonValue> = entry.get()?;
     let numbers = |name: &str| -> Option<Vec<usize>> {
         let all: &Vec<JsonValue> = entry.get(name)?.get()?;
@@ -98,13 +140,20 @@ fn tensor(entry: &JsonValue, data: &[u8]) -> Option<Array> {
     let bytes = data.get(start..end)?;
     let ty = Type::of(dtype, &shape);
     ty.check_size().ok()?;
-    (Some(bytes.len()) == ty.numel().map(|it| it * dtype.size())).then(|| Array::from_bytes(&shape, dtype, bytes))
+    let fits = Some(bytes.len()) == ty.numel().map(|it| it * dtype.size());
+    fits.then(|| (Array::from_bytes(&shape, dtype, bytes), start..end))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use ms_core::tensor::Scalar;
+
+    fn serialize(arrays: &BTreeMap<String, Array>) -> Vec<u8> {
+        let mut file = Vec::new();
+        write(arrays, &mut file).expect("memory can be written");
+        file
+    }
 
     #[test]
     fn every_dtype_and_shape_comes_back() {
@@ -145,6 +194,60 @@ mod tests {
             "{\"w\": {\"dtype\": \"F32\", \"shape\": [2], \"data_offsets\": [8, 16]}}",
         ] {
             assert!(deserialize(&text(header)).is_err(), "{header}");
+        }
+        let entry =
+            |from: usize, to: usize| format!("{{\"dtype\": \"U8\", \"shape\": [4], \"data_offsets\": [{from}, {to}]}}");
+        for [first, second] in [[(0, 4), (4, 8)], [(4, 8), (0, 4)], [(0, 4), (0, 4)], [(0, 4), (2, 6)]] {
+            let header = format!("{{\"a\": {}, \"b\": {}}}", entry(first.0, first.1), entry(second.0, second.1));
+            let apart = first.0.abs_diff(second.0) == 4;
+            assert_eq!(deserialize(&text(&header)).is_ok(), apart, "{header}");
+        }
+    }
+
+    #[test]
+    fn headers_nest_as_deep_as_the_format_does() {
+        let file = |header: &str| [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat();
+        let metadata = |value: &str| format!("{{\"__metadata__\": {{\"a\": {value}}}}}");
+        let brackets = format!("\"\\\"{}\"", "[".repeat(9));
+        assert!(deserialize(&file(&metadata(&brackets))).is_ok(), "brackets in strings do not nest");
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            for depth in [2, 1 << 20] {
+                let deep = format!("{}0{}", open.repeat(depth), close.repeat(depth));
+                assert!(deserialize(&file(&metadata(&deep))).is_err(), "{depth} x {open}");
+            }
+            assert!(deserialize(&file(&open.repeat(1 << 20))).is_err(), "{open} without an end");
+        }
+    }
+
+    /// What fuzzing found, and what is near to it.
+    #[test]
+    fn any_bytes_are_a_file_or_refused() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/checkpoint");
+        let mut files: Vec<Vec<u8>> = std::fs::read_dir(folder)
+            .expect("the corpus is there")
+            .map(|it| std::fs::read(it.expect("an entry").path()).expect("a file"))
+            .collect();
+        files.push(serialize(&BTreeMap::from([("w".to_owned(), Array::zeros(&[2, 3], DType::F32))])));
+        let mut state = 1u64;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (state >> 33) as usize % below.max(1)
+        };
+        for file in files {
+            for round in 0..500 {
+                let mut changed = file.clone();
+                for _ in 0..round % 5 {
+                    let (at, from) = (random(changed.len()), random(changed.len()));
+                    match (random(3), changed.get(from).copied()) {
+                        (0, _) => changed.truncate(at),
+                        (1, Some(byte)) => changed[at] = byte,
+                        (_, Some(byte)) => changed[at] = byte ^ 1 << random(8),
+                        _ => {}
+                    }
+                }
+                let Ok(read) = deserialize(&changed) else { continue };
+                assert!(deserialize(&serialize(&read)).is_ok_and(|it| it.keys().eq(read.keys())));
+            }
         }
     }
 }
