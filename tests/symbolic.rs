@@ -461,3 +461,23 @@ fn changing_sizes_are_told_of_once() {
         ["`scaled` has been compiled 8 times", "the sizes of `x` keep changing", "dims(x = [n, _])", "symbolic.rs:"];
     wanted.iter().for_each(|it| assert!(told.contains(it), "{told}\nwanted {it}"));
 }
+
+#[jit(dims(x = [n, _]))]
+fn normalised(norm: &nn::BatchNorm, x: &Tensor) -> (Tensor, Tensor) {
+    let slope = ms::grad(|x: &Tensor| (norm.call(x) * x).sum((), false))(x);
+    (norm.call(x), slope)
+}
+
+#[test]
+fn batch_norm_takes_every_number_of_rows_but_one() {
+    let (norm, other) = (nn::BatchNorm::new(2), nn::BatchNorm::new(2));
+    for rows in [3, 2, 5] {
+        let x = data(&[rows, 2]);
+        let (got, want) = (normalised(&norm, &x), eagerly(|| normalised(&other, &x)));
+        near(&got.0, &want.0);
+        near(&got.1, &want.1);
+    }
+    let error = ms::catch(|| normalised(&norm, &data(&[1, 2]))).expect_err("one row has no variance");
+    assert!(error.code() == ms::Code::Assertion && error.to_string().contains("two values"), "{error}");
+    near(&norm.moving_variance.value(), &other.moving_variance.value());
+}
