@@ -282,7 +282,8 @@ mod tests {
 
     #[test]
     fn numbers_that_their_dtype_does_not_hold_are_refused() {
-        let cases: [(fn() -> Tensor, &str); 5] = [
+        type Case = (fn() -> Tensor, &'static str);
+        let cases: [Case; 5] = [
             (|| Tensor::scalar(f64::MAX), "1.7976931348623157e308 is outside the range of f32"),
             (|| tensor![1.0, -1e39], "-1e39 is outside the range of f32"),
             (|| Tensor::full([2], 1e39), "1e39 is outside the range of f32"),
