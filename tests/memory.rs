@@ -1,0 +1,280 @@
+//! Memory that runs out is an error of the op that asked for it, at the user's line. It never ends
+//! the process.
+
+use ms::ops::{self, OpDef, PRIMITIVES, Sample};
+use ms::prelude::*;
+use ms::session::{Compiled, Precision};
+use ms::tensor::apply;
+use ms::{Code, catch, load_checkpoint, trace};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// The system's allocator, which can be told to refuse.
+struct Limited;
+
+#[global_allocator]
+static ALLOCATOR: Limited = Limited;
+
+/// Blocks from this size on are refused when they are limited: what depends on the sizes of tensors,
+/// and nothing else, is as large.
+const LARGE: usize = 16 << 10;
+
+/// The alignment of the blocks into which the `gemm` crates pack operands, and of no others: their
+/// size is bounded by the processor's caches, and who calls them makes sure that there is memory.
+const PACKED: usize = 128;
+
+/// Large blocks that are still granted.
+static LEFT: AtomicUsize = AtomicUsize::new(UNLIMITED);
+
+const UNLIMITED: usize = usize::MAX;
+
+fn is_granted(bytes: usize, align: usize) -> bool {
+    let one_less = |left: usize| if left == UNLIMITED { Some(left) } else { left.checked_sub(1) };
+    bytes < LARGE || align == PACKED || LEFT.fetch_update(Relaxed, Relaxed, one_less).is_ok()
+}
+
+// SAFETY: blocks are the system allocator's, or none.
+unsafe impl GlobalAlloc for Limited {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract is the same.
+        if is_granted(layout.size(), layout.align()) { unsafe { System.alloc(layout) } } else { std::ptr::null_mut() }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's contract is the same.
+        if is_granted(size, layout.align()) {
+            unsafe { System.realloc(block, layout, size) }
+        } else {
+            std::ptr::null_mut()
+        }
+    }
+}
+
+/// Runs `f` with so many large blocks; says how many of them were left.
+fn limited<R>(blocks: usize, f: impl FnOnce() -> R) -> (R, usize) {
+    LEFT.store(blocks, Relaxed);
+    let result = f();
+    (result, LEFT.swap(UNLIMITED, Relaxed))
+}
+
+/// Lets `run` have no large block, then one, and so on until it has enough; until then it says that
+/// memory ran out, and `check` looks at the error.
+fn exhaust<R>(what: &str, run: impl Fn() -> Result<R>, check: impl Fn(&Error)) {
+    eprintln!("{what}");
+    let run = || catch(&run).and_then(std::convert::identity);
+    // Whatever is made once is made here: kernels, tables.
+    run().unwrap_or_else(|error| panic!("{what} with all memory: {error}"));
+    for blocks in 0..1000 {
+        // Blocks that are kept for later are given back when one is refused.
+        let (kept, _) = limited(0, || catch(|| ops::full_of([1 << 20], 0, DType::U8)));
+        assert!(kept.is_err(), "there is no block for this");
+        let (done, left) = limited(blocks, run);
+        match done {
+            Ok(_) if left > 0 => return,
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.code(), Code::Memory, "{what} with {blocks} blocks: {error}");
+                check(&error);
+            }
+        }
+    }
+    panic!("{what} never has enough");
+}
+
+/// An error names an op, or the compiled function of many, and a line of this file.
+fn is_named(error: &Error) {
+    assert!(error.report().op.is_some() || !error.report().within.is_empty(), "no op is named: {error}");
+    assert!(error.report().location.is_some_and(|it| it.file() == file!()), "no line of here is named: {error}");
+}
+
+/// Says to a process which test it runs.
+const CHILD: &str = "MS_TEST_MEMORY_CHILD";
+
+/// Runs a test of this file in a process of its own: others allocate at the same time, and a failed
+/// allocation that is not looked at ends the process.
+fn in_child(name: &str, run: impl FnOnce()) {
+    if std::env::var_os(CHILD).is_some() {
+        return run();
+    }
+    let program = std::env::current_exe().expect("a test has a path");
+    let mut child = Command::new(program);
+    let output = child
+        .args(["--exact", name, "--nocapture"])
+        .env(CHILD, name)
+        .env("RUST_BACKTRACE", "0")
+        .output()
+        .expect("a test runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last: Vec<&str> = said.lines().rev().take(12).collect();
+    let last: Vec<&str> = last.into_iter().rev().collect();
+    assert!(output.status.success(), "{}: the last lines are\n{}", output.status, last.join("\n"));
+}
+
+/// A sample of operands of several pages, if its op takes any such.
+fn enlarged(def: &OpDef, sample: &Sample) -> Option<Sample> {
+    let sizes: Vec<usize> = sample.inputs.iter().flat_map(|it| it.shape.clone()).collect();
+    let taken = |sample: &Sample| {
+        let numel = |shape: &[usize]| shape.iter().fold(1usize, |all, &it| all.saturating_mul(it));
+        let largest = sample.inputs.iter().map(|it| numel(&it.shape)).max().unwrap_or(0);
+        if !(20_000..200_000).contains(&largest) {
+            return false;
+        }
+        let types: Vec<_> = sample.arrays().iter().map(|it| it.ty()).collect();
+        (def.infer)(&sample.attrs, &types.iter().collect::<Vec<_>>()).is_ok()
+    };
+    let every = |_: usize| true;
+    let only: Vec<_> = sizes.iter().map(|&size| move |it: usize| it == size).collect();
+    let which: Vec<&dyn Fn(usize) -> bool> =
+        only.iter().map(|it| it as &dyn Fn(usize) -> bool).chain([&every as &dyn Fn(usize) -> bool]).collect();
+    for factor in [2, 3, 5, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000] {
+        for which in &which {
+            let mut larger = sample.clone();
+            let shapes = larger.inputs.iter_mut().flat_map(|it| &mut it.shape);
+            shapes.filter(|it| which(**it)).for_each(|it| *it *= factor);
+            if taken(&larger) {
+                return Some(larger);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn memory_runs_out_in_every_primitive() {
+    in_child("memory_runs_out_in_every_primitive", || {
+        let mut run = 0;
+        for &def in PRIMITIVES.iter().filter(|it| it.name() != "get_float_status") {
+            let Some(sample) = (def.samples)().iter().find_map(|it| enlarged(def, it)) else { continue };
+            run += 1;
+            let operands: Vec<Tensor> = sample.arrays().into_iter().map(Tensor::from_array).collect();
+            let all: Vec<&Tensor> = operands.iter().collect();
+            exhaust(
+                def.name(),
+                || apply(def.op(), &sample.attrs, &all),
+                |error| {
+                    is_named(error);
+                    assert_eq!(error.report().op.as_deref(), Some(def.name()), "{error}");
+                },
+            );
+            let types: Vec<_> = operands.iter().map(Tensor::ty).collect();
+            let build = |given: &[Tensor]| {
+                let given: Vec<&Tensor> = given.iter().collect();
+                Ok(apply(def.op(), &sample.attrs, &given)?.into_vec())
+            };
+            let graph = trace::build(def.name(), &types, build).expect("the op takes them");
+            let compiled = Compiled::new(&graph, Precision::Strict).expect("the graph is sound");
+            exhaust(&format!("{}, compiled", def.name()), || compiled.run(&operands), |_| {});
+        }
+        assert!(run > 100, "only {run} primitives take large operands");
+    });
+}
+
+fn row() -> Tensor {
+    ops::arange(30_000).cast(DType::F32) / 30_000.0
+}
+
+fn image() -> Tensor {
+    row().reshape([1, 3, 100, 100])
+}
+
+#[jit]
+fn compiled(x: &Tensor) -> Tensor {
+    ops::softmax(x.exp() * x, 0)
+}
+
+#[jit]
+fn saved(x: &Tensor) -> Tensor {
+    let (mut x, mut most) = (x.clone(), Tensor::scalar(0.0));
+    while most < 3.0 {
+        x = x.sin() + 0.5;
+        most = most + 1.0;
+    }
+    x.sum((), false)
+}
+
+#[test]
+fn memory_runs_out_in_what_is_made_of_primitives() {
+    in_child("memory_runs_out_in_what_is_made_of_primitives", || {
+        type Case = (&'static str, fn() -> Tensor);
+        let cases: [Case; 15] = [
+            ("to_vec", || Tensor::scalar(row().to_vec::<f32>()[0])),
+            ("from_slice", || Tensor::from_slice([30_000], &[0u64; 30_000])),
+            ("nonzero", || ops::nonzero(row())),
+            ("masked_select", || ops::masked_select(row(), row().gt(0.5))),
+            ("repeat_each", || ops::repeat_each(row(), &[2; 30_000], 0)),
+            ("repeat", || ops::repeat(row(), 3, 0)),
+            ("tile", || ops::tile(row(), &[3])),
+            ("split", || ops::split(row(), 3000, 0).swap_remove(7)),
+            ("unstack", || ops::unstack(row().reshape([2000, 15]), 0).swap_remove(7)),
+            ("stack", || ops::stack(&[row(), row()], 0)),
+            ("the median", || ops::sort(row(), 0, false).0),
+            ("a product of integers", || {
+                row().cast(DType::I32).reshape([150, 200]).matmul(row().cast(DType::I32).reshape([200, 150]))
+            }),
+            ("a convolution of halves", || {
+                let weight = Tensor::ones([4, 3, 3, 3]).cast(DType::BF16);
+                ops::conv2d(image().cast(DType::BF16), weight, None, &ops::ConvOptions::new(2))
+            }),
+            ("a compiled function", || compiled(&row())),
+            ("a compiled gradient through a loop", || ms::grad(|x: &Tensor| saved(x))(&row())),
+        ];
+        for (what, run) in cases {
+            exhaust(what, || Ok(run()), is_named);
+        }
+        // The lines of backward ops are those of their rules.
+        let pooled = |x: &Tensor| ops::max_pool2d(x, 3).sum((), false);
+        exhaust(
+            "the gradient of pooling",
+            || Ok(ms::grad(pooled)(&image())),
+            |error| {
+                assert!(error.report().op.is_some(), "{error}");
+            },
+        );
+    });
+}
+
+/// With the system's own limit, where large blocks are mappings.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_address_space_has_an_end() {
+    use rustix::process::{Resource, Rlimit, setrlimit};
+    in_child("an_address_space_has_an_end", || {
+        let path = std::env::temp_dir().join(format!("ms memory {}", std::process::id()));
+        let net = nn::sequential![nn::Dense::new(2, 2)];
+        ms::save_checkpoint(&net, &path).expect("the folder is writable");
+        let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it was just written");
+        file.set_len(4 << 30).expect("holes take no room");
+        let x = Tensor::ones([8 << 20]);
+        compiled(&x);
+        let pages = std::fs::read_to_string("/proc/self/statm").expect("the system tells");
+        let pages: u64 = pages.split(' ').next().and_then(|it| it.parse().ok()).expect("a number of pages");
+        let limit = pages * rustix::param::page_size() as u64 + (256 << 20);
+        setrlimit(Resource::As, Rlimit { current: Some(limit), maximum: Some(limit) }).expect("less may be asked for");
+        let mut held = Vec::new();
+        let ways: [fn(&Tensor) -> Tensor; 4] =
+            [|x| x + x, |x| compiled(x), |x| ops::concat(&[x, x], 0), |x| Tensor::from(x.to_vec::<f32>())];
+        for way in ways {
+            let error = loop {
+                match catch(|| way(&x)) {
+                    Ok(more) => held.push(more),
+                    Err(error) => break error,
+                }
+            };
+            assert!(!held.is_empty(), "there is some memory");
+            assert_eq!(error.code(), Code::Memory, "{error}");
+            is_named(&error);
+        }
+        let error = load_checkpoint(&net, &path).expect_err("the file is larger than the address space");
+        std::fs::remove_file(&path).expect("it is there");
+        assert_eq!(error.code(), Code::Memory, "{error}");
+        // What is given back serves again.
+        drop(held);
+        assert_eq!((&x + &x).dim(0), 8 << 20);
+    });
+}
