@@ -66,7 +66,7 @@ impl Writer {
     /// A reference to a pair.
     fn borrow_pair(&mut self, depth: usize) {
         if self.scope.pairs.is_empty() {
-            return self.pair();
+            self.pair();
         }
         let (pair, label) = (self.random.one(&self.scope.pairs).clone(), self.fresh());
         self.same("{");
@@ -85,7 +85,7 @@ impl Writer {
     /// A reference to a counter of the host.
     fn borrow_host(&mut self, depth: usize) {
         if self.scope.counters.is_empty() {
-            return self.counter_of_host();
+            self.counter_of_host();
         }
         let (counter, label) = (self.random.one(&self.scope.counters).clone(), self.fresh());
         self.same("{");
@@ -94,6 +94,7 @@ impl Writer {
             it.hide(root(&counter));
             it.scope.counters.push(format!("*c{label}"));
             it.scope.hosts.push(format!("*c{label}"));
+            it.decided(Self::count);
             (0..2 + it.random.below(2)).for_each(|_| it.statement(depth - 1));
         });
         self.same("}");
@@ -102,7 +103,7 @@ impl Writer {
     /// A reference to a list.
     fn borrow_list(&mut self, depth: usize) {
         if self.scope.lists.is_empty() {
-            return self.list();
+            self.list();
         }
         let (list, label) = (self.random.one(&self.scope.lists).clone(), self.fresh());
         self.same("{");
@@ -112,6 +113,7 @@ impl Writer {
             it.scope.lists.push(format!("*l{label}"));
             it.scope.numbers.push((format!("total(&*l{label})"), false));
             it.declare(&format!("l{label}[0]"));
+            it.decided(Self::change_list);
             (0..2 + it.random.below(2)).for_each(|_| it.statement(depth - 1));
         });
         self.same("}");
@@ -147,7 +149,7 @@ impl Writer {
     /// A loop over references to the elements of a list.
     pub fn for_each_mut(&mut self, depth: usize) {
         if self.scope.lists.is_empty() {
-            return self.list();
+            self.list();
         }
         let (list, label) = (self.random.one(&self.scope.lists).clone(), self.fresh());
         let scope = self.scope.clone();
@@ -218,6 +220,7 @@ impl Writer {
         self.line(|form| format!("let s{label} = hidden(&({}));", name.own(form)));
         self.scope.numbers.push((format!("s{label}.get()"), false));
         self.scope.stores.push((format!("s{label}"), self.loops));
+        self.decided(Self::keep);
     }
 
     /// Takes a variable that is lent out of what the statements see.

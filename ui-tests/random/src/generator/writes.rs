@@ -6,7 +6,7 @@ use super::writer::{Writer, is_reference, root};
 impl Writer {
     /// A write by a helper, or of what helpers write only.
     pub fn write(&mut self) {
-        match self.random.below(14) {
+        match self.random.below(12) {
             0 if !self.scope.lists.is_empty() => self.change_list(),
             1 if !self.scope.counters.is_empty() => self.count(),
             2 if !self.scope.stores.is_empty() => self.keep(),
@@ -94,9 +94,14 @@ impl Writer {
 
     /// A decision of which each way does no more than write.
     pub fn decided_write(&mut self) {
+        self.decided(Self::handed_on_or_assigned);
+    }
+
+    /// A decision of which each way does this.
+    pub fn decided(&mut self, write: fn(&mut Self)) {
         let condition = self.deciding();
         let on_tensor = condition.on_tensor();
-        let way = |it: &mut Self| it.under(on_tensor, |it| it.inside(Self::handed_on_or_assigned));
+        let way = |it: &mut Self| it.under(on_tensor, |it| it.inside(write));
         self.line(|form| format!("if {} {{", condition.text(form)));
         way(self);
         if self.random.often(4) {
@@ -133,13 +138,13 @@ impl Writer {
     /// Whether what only the host may change is changed here all the same: then the program may be
     /// refused.
     fn changes_host(&mut self) -> bool {
-        let changes = self.host_decides() || self.random.often(1);
+        let changes = self.host_decides() || self.random.often(2);
         self.refusable |= changes && !self.host_decides();
         changes
     }
 
     /// A list that a helper turns, or makes longer.
-    fn change_list(&mut self) {
+    pub fn change_list(&mut self) {
         let list = self.random.one(&self.scope.lists).clone();
         let to = self.lent(&list);
         match self.random.below(4) {
@@ -153,7 +158,7 @@ impl Writer {
     }
 
     /// A counter of the host, or a flag, that a helper changes.
-    fn count(&mut self) {
+    pub fn count(&mut self) {
         if !self.changes_host() {
             return self.assign();
         }
@@ -164,7 +169,7 @@ impl Writer {
     }
 
     /// A tensor that is put where no name shows it: refused, once a tensor decides about it.
-    fn keep(&mut self) {
+    pub fn keep(&mut self) {
         let (store, loops) = self.random.one(&self.scope.stores).clone();
         // What an earlier iteration of a traced loop left there is not noticed.
         if loops != self.loops || !self.changes_host() {
