@@ -4,10 +4,17 @@ pub use crate::statics::*;
 pub use ms_core::session::{Differentiable, JitFn, Wrt, custom_vjp, jit, type_key};
 pub use ms_core::tensor::{Element, Tensor};
 pub use ms_core::trace::{
-    Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, Marked, Marks, Name, Over, Sink, Size, Sizes, Subject,
-    Tree, alike, and, branch, case, decide, flow, held, held_flow, holds, known, matched, or, passing, repeat, truth,
-    vote,
+    Apply, Arg, Callable, Cell, Compare, Flow, Invoke, Iterate, Marked, Marks, Name, Over, Probe, Reach, Sink, Size,
+    Sizes, Subject, Tree, alike, and, branch, case, decide, flow, held, held_flow, holds, known, matched, or, passing,
+    repeat, truth, vote,
 };
+
+/// The traits that ask what changes through a name.
+pub mod reach {
+    pub use ms_core::trace::{
+        AsksAny as _, AsksWrites as _, HandsAny as _, HandsClone as _, HandsStill as _, HandsWrites as _,
+    };
+}
 
 /// Runs a body, so that `return` inside leaves the body and not the function around it.
 #[track_caller]

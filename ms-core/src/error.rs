@@ -26,6 +26,10 @@ pub enum Code {
     HostLoop = 31,
     /// A decision on a tensor is left by a jump that its graph does not see.
     LeftOpen = 33,
+    /// A reference is handed on in a decision on a tensor, and what it refers to is not seen.
+    HandedOn = 34,
+    /// A cell, which changes without `mut`, is used in a decision on a tensor.
+    SharedChange = 35,
     /// A traced value was used outside its trace.
     Escaped = 40,
     /// A host value changes under a decision on a tensor.

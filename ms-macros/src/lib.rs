@@ -14,6 +14,7 @@ mod fallback;
 mod fingerprint;
 mod names;
 mod print;
+mod reach;
 mod refers;
 mod resolve;
 mod statics;

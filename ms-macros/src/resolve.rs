@@ -3,6 +3,7 @@
 //! Host code is left as it stands wherever that can be seen from the text, so that it keeps
 //! Rust's own rules, inference of operands among them. What cannot be seen is decided by types.
 
+use crate::reach::{self, Reach};
 use crate::refers::{self, Refers};
 use crate::types::{is_host_type, known_type, names_object};
 use proc_macro2::Ident;
@@ -34,6 +35,30 @@ pub enum Mutability {
     Guard,
 }
 
+/// What the text says of a value that is bound to names.
+#[derive(Clone)]
+pub struct Subject {
+    known: Known,
+    refers: Refers,
+    reach: Reach,
+}
+
+impl Subject {
+    /// A value of which only that is known.
+    pub fn of(known: Known) -> Self {
+        Self { known, refers: Refers::Unknown, reach: Reach::Asked }
+    }
+
+    /// A value that refers so.
+    pub fn referring(refers: Refers) -> Self {
+        Self { refers, ..Self::of(Known::Nothing) }
+    }
+
+    fn part(&self, refers: Refers) -> Self {
+        Self { refers, reach: self.reach.parts(), ..self.clone() }
+    }
+}
+
 /// A local name.
 #[derive(Clone)]
 struct Name {
@@ -41,6 +66,7 @@ struct Name {
     known: Known,
     mutability: Mutability,
     refers: Refers,
+    reach: Reach,
     deferred: bool,
     /// It is a shared reference for certain.
     shared: bool,
@@ -68,19 +94,24 @@ impl Scopes {
 
     /// Declares the names that `pat` binds; written types say more than `known`.
     pub fn declare(&mut self, pat: &Pat, known: Known) {
-        self.bind(pat, known, &Refers::Unknown);
+        self.bind(pat, &Subject::of(known));
     }
 
     /// Declares the names of a pattern that is matched against `subject`.
-    pub fn declare_matched(&mut self, pat: &Pat, known: Known, subject: &Refers) {
-        self.bind(pat, known, subject);
+    pub fn declare_matched(&mut self, pat: &Pat, subject: &Subject) {
+        self.bind(pat, subject);
+    }
+
+    /// What the text says of the value of an expression.
+    pub fn subject(&self, expr: &Expr) -> Subject {
+        let (refers, reach) = (refers::of_expr(expr, self), reach::of_expr(expr, self));
+        Subject { known: self.known(expr), refers, reach }
     }
 
     /// Declares the names of a `let` or a loop whose value is `init`.
     pub fn declare_as(&mut self, pat: &Pat, init: Option<&Expr>) {
-        let known = init.map_or(Known::Nothing, |it| self.known(it));
-        let subject = init.map_or(Refers::Unknown, |it| refers::of_expr(it, self));
-        self.bind(pat, known, &subject);
+        let subject = init.map_or_else(|| Subject::of(Known::Nothing), |it| self.subject(it));
+        self.bind(pat, &subject);
         if matches!((pat, init), (Pat::Ident(_), Some(Expr::Reference(it))) if it.mutability.is_none()) {
             self.share();
         }
@@ -94,9 +125,9 @@ impl Scopes {
     /// Declares the names of a `for` over `items`.
     pub fn declare_items(&mut self, pat: &Pat, items: &Expr) {
         // What the rows of a tensor are, their types say.
-        let known = Some(self.known(items)).filter(|it| *it != Known::Tensor).unwrap_or(Known::Nothing);
-        let item = refers::of_expr(items, self).items();
-        self.bind(pat, known, &item);
+        let subject = self.subject(items);
+        let known = Some(subject.known).filter(|it| *it != Known::Tensor).unwrap_or(Known::Nothing);
+        self.bind(pat, &Subject { known, ..subject.part(subject.refers.items()) });
     }
 
     /// Declares a name that is no pattern.
@@ -106,6 +137,7 @@ impl Scopes {
             known: Known::Nothing,
             mutability,
             refers: if mutability == Mutability::Reference { Refers::mutable() } else { Refers::Unknown },
+            reach: Reach::Asked,
             deferred: false,
             shared: false,
         });
@@ -118,13 +150,13 @@ impl Scopes {
         }
     }
 
-    fn bind(&mut self, pat: &Pat, known: Known, subject: &Refers) {
+    fn bind(&mut self, pat: &Pat, subject: &Subject) {
         match pat {
             Pat::Ident(it) => {
                 let refers = match (&it.by_ref, &it.mutability) {
-                    (Some(_), Some(_)) => Refers::Mutable(Box::new(subject.clone())),
+                    (Some(_), Some(_)) => Refers::Mutable(Box::new(subject.refers.clone())),
                     (Some(_), None) => Refers::Unknown,
-                    _ => subject.clone(),
+                    _ => subject.refers.clone(),
                 };
                 let mutability = match (&refers, &it.mutability) {
                     (it, _) if it.is_mutable() => Mutability::Reference,
@@ -132,26 +164,32 @@ impl Scopes {
                     (_, Some(_)) if it.by_ref.is_none() => Mutability::Variable,
                     _ => Mutability::Fixed,
                 };
-                let name = it.ident.to_string();
-                self.names.push(Name { name, known, mutability, refers, deferred: false, shared: false });
+                let reach = if refers.leads_outward() { Reach::Asked } else { subject.reach.clone() };
+                let (name, known) = (it.ident.to_string(), subject.known);
+                self.names.push(Name { name, known, mutability, refers, reach, deferred: false, shared: false });
                 if let Some((_, inner)) = &it.subpat {
-                    self.bind(inner, known, subject);
+                    self.bind(inner, subject);
                 }
             }
             Pat::Type(it) => {
-                let written = refers::of_type(&it.ty);
-                self.bind(&it.pat, known_type(&it.ty), written.as_ref().unwrap_or(subject));
+                let refers = refers::of_type(&it.ty).unwrap_or_else(|| subject.refers.clone());
+                let reach = match (reach::of_type(&it.ty), &subject.reach) {
+                    (Reach::Asked, Reach::Closure(_)) => subject.reach.clone(),
+                    (Reach::Asked, Reach::Open) if refers::of_type(&it.ty).is_none() => Reach::Open,
+                    (written, _) => written,
+                };
+                self.bind(&it.pat, &Subject { known: known_type(&it.ty), refers, reach });
                 let is_shared = |it: &Type| matches!(it, Type::Reference(it) if it.mutability.is_none());
                 if matches!(&*it.pat, Pat::Ident(_)) && is_shared(&it.ty) {
                     self.share();
                 }
             }
-            Pat::Guard(it) => self.bind(&it.pat, known, subject),
-            Pat::Paren(it) => self.bind(&it.pat, known, subject),
-            Pat::Or(it) => it.cases.iter().for_each(|pat| self.bind(pat, known, subject)),
+            Pat::Guard(it) => self.bind(&it.pat, subject),
+            Pat::Paren(it) => self.bind(&it.pat, subject),
+            Pat::Or(it) => it.cases.iter().for_each(|pat| self.bind(pat, subject)),
             _ => {
-                let parts = refers::parts(pat).into_iter().zip(subject.taken(pat));
-                parts.for_each(|(pat, part)| self.bind(pat, known, &part));
+                let parts = refers::parts(pat).into_iter().zip(subject.refers.taken(pat));
+                parts.for_each(|(pat, part)| self.bind(pat, &subject.part(part)));
             }
         }
     }
@@ -226,6 +264,11 @@ impl Scopes {
     /// What the local of this name refers to.
     pub fn refers(&self, name: &str) -> Refers {
         self.find(name).map_or(Refers::Unknown, |it| it.refers.clone())
+    }
+
+    /// Whether something changes through the local of this name.
+    pub fn reach(&self, name: &str) -> Reach {
+        self.find(name).map_or(Reach::Asked, |it| it.reach.clone())
     }
 
     /// Whether what the local of this name stands for can change.

@@ -384,6 +384,18 @@ fn beside_patterns(y: &mut Tensor, x: &Tensor) -> Tensor {
     } else {
         w += 10.0;
     }
+    if let Some(it) = &mut o
+        && x > 1.0
+    {
+        helper(it, x);
+    }
+    if let Some(it) = o.as_mut()
+        && x > 1.0
+        && yes(&mut w, it)
+    {
+        helper(it, x);
+        w += it.clone();
+    }
     w + o.unwrap()
 }
 
@@ -570,7 +582,7 @@ fn main() {
                 let w = beside_patterns(&mut y, &number(x));
                 numbers([&y, &w])
             },
-            [&[3.0, 11.0], &[2.0, 10.0]],
+            [&[3.0, 11.0], &[2.0, 50.0]],
         ),
         (
             "of_a_condition",

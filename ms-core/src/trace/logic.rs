@@ -5,7 +5,7 @@
 //! variables, the expansion is an `if` with a value instead, of which [`truth`] and [`known`] are the
 //! values of the arms.
 
-use super::region::{Branch, Condition, Decision, Device, Host, Open};
+use super::region::{Branch, Condition, Decision, Device, Host, Open, Reach};
 use crate::ops;
 use crate::tensor::Tensor;
 use std::panic::Location;
@@ -192,6 +192,18 @@ impl<A: Condition> Logic<A> {
 }
 
 impl<A> Logic<A> {
+    /// A name of which the text does not say whether something changes through it is used in the right side.
+    ///
+    /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
+    /// [`Code::SharedChange`](crate::Code::SharedChange) where a tensor decides.
+    #[track_caller]
+    #[inline]
+    pub fn uses(&self, name: &str, reach: Reach) {
+        if let Some((open, _)) = &self.traced {
+            open.uses(name, reach);
+        }
+    }
+
     /// Whether the right side is evaluated.
     #[inline]
     pub fn runs_right(&self) -> bool {

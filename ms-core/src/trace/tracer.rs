@@ -300,6 +300,19 @@ impl Tracer {
         self.state.borrow_mut().errors.push(error.in_calls());
     }
 
+    /// Records an error unless one of that line with those words is recorded: arms in arms ask the
+    /// same, and so do loops of the host.
+    pub fn report_once(&self, error: Error) {
+        let new = error.report();
+        let is_same = |it: &Error| {
+            let old = it.report();
+            (old.code, old.location, &old.message) == (new.code, new.location, &new.message)
+        };
+        if !self.state.borrow().errors.iter().any(is_same) {
+            self.report(error);
+        }
+    }
+
     /// Ends the trace because a host fact of `traced` was asked for: records `error`, unless the
     /// value is the result of an op that was refused already, and unwinds to the boundary.
     pub fn refuse(&self, traced: &Traced, error: Error) -> ! {

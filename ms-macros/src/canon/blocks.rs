@@ -80,7 +80,9 @@ impl Rewriter<'_> {
     pub fn guard(&mut self, mut rest: Block, used: &Use) -> Expr {
         let flow = self.context.innermost();
         let tail = tail(&rest);
-        let mut places = changes::changed(&self.scopes, |look| look.visit_arm_block(&mut rest));
+        let found = changes::changed(&self.scopes, |look| look.visit_arm_block(&mut rest));
+        let asked = self.asked(&crate::names::own("region"), &found.asks);
+        let mut places = found.places;
         // What is skipped by `continue` is seen by the next iteration.
         let ends = !self.context.continues(flow);
         if ends {
@@ -102,7 +104,7 @@ impl Rewriter<'_> {
         let ways = self.context.ways(&flows);
         Region { rt: self.rt, at, label: self.label("join"), places, ways, vote, leave }.emit(
             &cond,
-            &Arm { label, block: rest, tail },
+            &Arm { label, block: rest, tail, asked },
             None,
             used,
             Some(Guard { flow, ends }),

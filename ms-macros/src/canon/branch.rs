@@ -1,6 +1,6 @@
 //! `if`: a region with two arms, where the type of the condition is to decide.
 
-use super::changes;
+use super::changes::{self, Found};
 use super::context::Way;
 use super::decide::has_let;
 use super::moves;
@@ -9,6 +9,8 @@ use super::repeat::flatten;
 use super::state::State;
 use super::{Rewriter, bare};
 use crate::names::{located, own, own_span, shown};
+use crate::refers;
+use crate::resolve::Scopes;
 use proc_macro2::{Delimiter, Group, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use std::collections::BTreeSet;
@@ -38,6 +40,8 @@ pub struct Arm {
     pub block: Block,
     /// Where its value is given, for messages.
     pub tail: Span,
+    /// The statements that ask what it uses.
+    pub asked: TokenStream,
 }
 
 /// What gives the value of a block, for messages.
@@ -57,17 +61,25 @@ impl Rewriter<'_> {
         }
         let grouped = has_let(&it.cond).then(|| self.grouped(it));
         let it = grouped.as_ref().unwrap_or(it);
+        if self.scopes.is_settled_condition(&it.cond) {
+            return Expr::If(self.native_if(it.clone(), used));
+        }
         let (mut cond, mut first) = ((*it.cond).clone(), it.then_branch.clone());
         let mut second = match &it.else_branch {
             Some((_, other)) => block(other),
             None => parse_quote!({}),
         };
         let tails = [&first, &second].map(tail);
-        let mut places = changes::changed(&self.scopes, |look| {
-            look.visit_branch(&mut cond, &mut first);
+        let mut asks = Vec::new();
+        let mut scopes = self.scopes.clone();
+        bind(&mut scopes, &cond);
+        let Found { mut places, asks: others } = changes::changed(&self.scopes, |look| {
+            look.visit_branch(&mut cond, &mut first, &scopes);
+            asks = look.asks();
             look.visit_arm_block(&mut second);
         });
         self.mark_passing(&mut places, used);
+        let asked = [asks, others].map(|it| self.asked(&own("region"), &it));
         let mut needed = self.needed(&first.to_token_stream(), &places);
         needed.extend(moves::mentioned([second.to_token_stream()].into_iter()));
         moves::copy(&mut first, needed, &self.scopes, self.rt);
@@ -86,12 +98,13 @@ impl Rewriter<'_> {
         let vote = self.context.vote(&own("region"), flows.iter().copied());
         let leave = self.context.leave();
         let [one, other] = labels;
-        let second = Arm { label: other, block: second, tail: tails[1] };
+        let [asked, others] = asked;
+        let second = Arm { label: other, block: second, tail: tails[1], asked: others };
         let ways = self.context.ways(&flows);
         let (at, label) = (it.cond.span(), self.label("join"));
         Region { rt: self.rt, at, label, places, ways, vote, leave }.emit(
             &cond,
-            &Arm { label: one, block: first, tail: tails[0] },
+            &Arm { label: one, block: first, tail: tails[0], asked },
             Some(&second),
             used,
             None,
@@ -99,20 +112,32 @@ impl Rewriter<'_> {
     }
 
     /// The same `if` with a condition in which nothing changes behind a part that a tensor may decide,
-    /// but in the right side of a `&&` of its own, or in an `if` of its own behind a `let`.
+    /// but in the right side of a `&&` of its own, or in an `if` of its own behind a `let`; and in which no
+    /// `let` before it binds what is written through.
     fn grouped(&self, it: &ExprIf) -> ExprIf {
         let mut parts = Vec::new();
         flatten(&it.cond, &mut parts);
-        let changes =
-            |part: &Expr| !changes::changed(&self.scopes, |look| look.visit_expr_mut(&mut part.clone())).is_empty();
+        let found = |part: &Expr| changes::changed(&self.scopes, |look| look.visit_expr_mut(&mut part.clone()));
+        let touches = |part: &Expr| {
+            let found = found(part);
+            !found.places.is_empty() || !found.asks.is_empty()
+        };
         let first = parts.iter().position(|it| !self.scopes.is_settled_condition(it)).unwrap_or(parts.len());
         let end = parts[first..].iter().position(has_let).map_or(parts.len(), |at| first + at);
-        if parts[end..].iter().any(changes) {
-            let (cond, inner) = (joined(&parts[..end]), joined(&parts[end..]));
+        let leads_outward = |part: &Expr| match part {
+            Expr::Let(it) => !found(part).places.is_empty() || refers::of_expr(&it.expr, &self.scopes).leads_outward(),
+            _ => false,
+        };
+        let split = match first < parts.len() && parts[..first].iter().any(leads_outward) {
+            true => Some(first),
+            false => parts[end..].iter().any(touches).then_some(end),
+        };
+        if let Some(at) = split {
+            let (cond, inner) = (joined(&parts[..at]), joined(&parts[at..]));
             let (then, other) = (&it.then_branch, it.else_branch.as_ref().map(|(_, other)| quote!(else #other)));
             return self.grouped(&parse_quote!(if #cond { if #inner #then #other } #other));
         }
-        if parts[first..end].iter().skip(1).any(changes) {
+        if parts[first..end].iter().skip(1).any(touches) {
             let decided = joined(&parts[first..end]);
             parts.splice(first..end, [parse_quote!((#decided))]);
         }
@@ -175,6 +200,18 @@ pub fn of_its_own(block: &Block) -> Block {
     let mut braces = Group::new(Delimiter::Brace, TokenStream::new());
     braces.set_span(own_span(block.brace_token.span.join()));
     Block { brace_token: Brace { span: braces.delim_span() }, stmts: block.stmts.clone() }
+}
+
+/// Declares the names that a condition binds.
+fn bind(scopes: &mut Scopes, cond: &Expr) {
+    match cond {
+        Expr::Let(it) => scopes.declare_as(&it.pat, Some(&it.expr)),
+        Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => {
+            bind(scopes, &it.left);
+            bind(scopes, &it.right);
+        }
+        _ => {}
+    }
 }
 
 /// The parts with `&&` between them.
@@ -243,6 +280,7 @@ impl Region<'_> {
             }
             _ => other,
         };
+        let (asked, others) = (&first.asked, second.map(|it| &it.asked));
         let never = matches!(used, Use::Never);
         let leaves = guards.is_some() || !ways.is_empty() || never;
         let hint = match used {
@@ -257,6 +295,7 @@ impl Region<'_> {
                         if #cond {
                             #save
                             #region.begin();
+                            #asked
                             #block
                             if #region.is_decided() {
                                 break #join;
@@ -265,6 +304,7 @@ impl Region<'_> {
                             #region.turn();
                         }
                         #other
+                        #others
                         #second
                         if #region.is_decided() {
                             break #join;
@@ -333,6 +373,7 @@ impl Region<'_> {
                 if #cond {
                     #save
                     #region.begin();
+                    #asked
                     #first
                     if #region.is_decided() {
                         break #join #one;
@@ -342,6 +383,7 @@ impl Region<'_> {
                     #region.turn();
                 }
                 #other
+                #others
                 #second
                 if #region.is_decided() {
                     break #join #one;

@@ -4,8 +4,11 @@
 //! through by whatever it is given to. What it refers to is carried, as where the text says `*y = ..`;
 //! and `y` becomes `&mut *y`, so that it does not move, and can be mentioned behind the region.
 
+use super::asks::{Ask, Usage};
 use super::choose;
+use super::methods::{ASKS, GIVES, READS};
 use super::places::{Part, Place};
+use crate::reach::Reach;
 use crate::refers;
 use crate::resolve::{Mutability, Scopes, is_assignment};
 use proc_macro2::{TokenStream, TokenTree};
@@ -15,13 +18,22 @@ use syn::punctuated::Punctuated;
 use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{
-    Arm, BinOp, Block, Expr, ExprClosure, ExprForLoop, ExprIf, ExprMatch, ExprWhile, FieldValue, Ident, Item, Local,
-    Macro, Pat, Stmt, Token, UnOp, parse_quote_spanned,
+    Arm, Block, Expr, ExprClosure, ExprForLoop, ExprIf, ExprMatch, ExprWhile, FieldValue, Ident, Item, Local, Macro,
+    Pat, Stmt, Token, UnOp, parse_quote_spanned,
 };
 
-/// The places that change in what `look` visits.
-pub fn changed(scopes: &Scopes, look: impl FnOnce(&mut Changes<'_>)) -> Vec<Place> {
-    let mut changes = Changes { scopes, inner: Vec::new(), found: Vec::new(), given: false };
+/// What is found in the text of a region.
+pub struct Found {
+    /// The places that change.
+    pub places: Vec<Place>,
+    /// The names through which something may change, since [`Changes::asks`] was asked last.
+    pub asks: Vec<Ask>,
+}
+
+/// What is found in what `look` visits.
+pub fn changed<'a>(scopes: &'a Scopes, look: impl FnOnce(&mut Changes<'a>)) -> Found {
+    let mut changes =
+        Changes { scopes, inner: Vec::new(), bound: Vec::new(), found: Vec::new(), asks: Vec::new(), given: false };
     look(&mut changes);
     let mut places: Vec<Place> = Vec::new();
     for place in changes.found {
@@ -34,107 +46,42 @@ pub fn changed(scopes: &Scopes, look: impl FnOnce(&mut Changes<'_>)) -> Vec<Plac
     for (i, place) in places.iter_mut().enumerate() {
         place.alike = names[..i].iter().filter(|it| **it == names[i]).count();
     }
-    places
+    Found { places, asks: changes.asks }
 }
-
-/// Methods of std and of tensors that leave their receiver as it is, whatever it is.
-const ASKS: &[&str] = &[
-    "len",
-    "is_empty",
-    "iter",
-    "get",
-    "contains",
-    "contains_key",
-    "clone",
-    "first",
-    "last",
-    "as_str",
-    "as_ref",
-    "as_slice",
-    "is_some",
-    "is_none",
-    "is_ok",
-    "is_err",
-    "to_string",
-    "to_owned",
-    "to_vec",
-    "keys",
-    "values",
-    "chars",
-    "shape",
-    "dtype",
-    "rank",
-    "dim",
-    "numel",
-    "item",
-    "abs",
-    "pow",
-    "sqrt",
-    "exp",
-    "min",
-    "max",
-    "sum",
-    "mean",
-    "matmul",
-    "reshape",
-    "cast",
-    "relu",
-    "tanh",
-    "sigmoid",
-    "lt",
-    "gt",
-    "le",
-    "ge",
-    "eq",
-    "ne",
-    "select",
-    "at",
-];
-
-/// Macros that only read their arguments.
-const READS: &[&str] = &[
-    "vec",
-    "assert",
-    "assert_eq",
-    "assert_ne",
-    "debug_assert",
-    "debug_assert_eq",
-    "debug_assert_ne",
-    "format",
-    "print",
-    "println",
-    "eprint",
-    "eprintln",
-    "panic",
-    "matches",
-    "tensor",
-    "todo",
-    "unreachable",
-];
 
 /// Finds what changes.
 pub struct Changes<'a> {
     scopes: &'a Scopes,
     /// Names that are declared inside.
     inner: Vec<String>,
+    /// Those of them that the condition of the region binds, so that it can ask them.
+    bound: Vec<String>,
     found: Vec<Place>,
+    asks: Vec<Ask>,
     /// Whether the expression that is visited next is given to what is around the region: there the
     /// region refuses a reference, and code of the host keeps its borrow.
     given: bool,
 }
 
-impl Changes<'_> {
+impl<'a> Changes<'a> {
     /// Looks at an arm, whose last expression is its value.
     pub fn visit_arm_block(&mut self, block: &mut Block) {
         self.given = true;
         self.visit_block_mut(block);
     }
 
-    /// Looks at a condition, and at the arm that sees the names that it binds.
-    pub fn visit_branch(&mut self, cond: &mut Expr, first: &mut Block) {
+    /// Looks at a condition, and at the arm that sees the names that it binds, which `scopes` has.
+    pub fn visit_branch(&mut self, cond: &mut Expr, first: &mut Block, scopes: &'a Scopes) {
         self.scoped(|this| {
+            let start = this.inner.len();
             this.visit_expr_mut(cond);
+            // What the condition uses, the region around asks.
+            this.asks.clear();
+            this.bound = this.inner[start..].to_vec();
+            let around = std::mem::replace(&mut this.scopes, scopes);
             this.visit_arm_block(first);
+            this.scopes = around;
+            this.bound.clear();
         });
     }
 
@@ -147,6 +94,37 @@ impl Changes<'_> {
         });
     }
 
+    /// The names to ask that were found since the last time.
+    pub fn asks(&mut self) -> Vec<Ask> {
+        std::mem::take(&mut self.asks)
+    }
+
+    /// A name is used of which the text may not say whether something changes through it.
+    fn ask(&mut self, expr: &Expr, usage: Usage) {
+        let place = match expr {
+            Expr::Paren(it) => return self.ask(&it.expr, usage),
+            Expr::Index(it) => return self.ask(&it.expr, Usage::Asks),
+            Expr::Unary(it) if matches!(it.op, UnOp::Deref(_)) => return self.ask(&it.expr, Usage::Asks),
+            Expr::Path(_) | Expr::Field(_) => self.part(expr, true),
+            _ => None,
+        };
+        let Some(place) = place.filter(|it| !it.deferred) else { return };
+        let is_name = place.parts.is_empty();
+        let reach = self.scopes.reach(&place.root.to_string());
+        let usage = match if is_name { reach } else { reach.parts() } {
+            Reach::Still | Reach::Shared | Reach::Open => return,
+            Reach::Closure(names) if names.is_empty() => return,
+            Reach::Closure(names) => Usage::Captures(names),
+            Reach::Asked if (is_name && place.root == "self") || self.is_reference(expr) => return,
+            // Nothing moves out of what is shared, and no `&mut` in it is written through.
+            Reach::Asked if !is_name && self.is_shared(&place.root) => Usage::Asks,
+            // A method may take it.
+            Reach::Asked if refers::of_expr(expr, self.scopes).leads_outward() => Usage::Hands,
+            Reach::Asked => usage,
+        };
+        Ask { expr: expr.clone(), name: place.name(), usage }.add(&mut self.asks);
+    }
+
     fn add(&mut self, expr: &Expr) {
         if let Some(place) = self.place(expr) {
             self.found.push(place);
@@ -155,22 +133,29 @@ impl Changes<'_> {
 
     /// What a method may change: a `mut` variable, or what a `&mut` refers to.
     fn add_receiver(&mut self, expr: &Expr) {
-        let Some(mut place) = self.place(expr) else { return };
+        let Some(mut place) = self.place(expr) else { return self.ask(expr, Usage::Asks) };
         match self.scopes.mutability(&place.root.to_string()) {
             _ if self.is_reference(expr) => place.parts.push(Part::Deref),
             Mutability::Guard if place.parts.is_empty() => place.parts.push(Part::Deref),
-            Mutability::Fixed => return,
+            Mutability::Fixed => return self.ask(expr, Usage::Asks),
             _ => {}
         }
         self.found.push(place);
     }
 
     fn place(&self, expr: &Expr) -> Option<Place> {
+        self.part(expr, false)
+    }
+
+    /// A variable of outside, or a part of one; or one that the condition binds.
+    fn part(&self, expr: &Expr, bound: bool) -> Option<Place> {
         match expr {
             Expr::Path(it) => {
                 let root = it.path.get_ident()?;
                 let name = root.to_string();
-                if self.inner.contains(&name) || !self.scopes.is_local(&name) {
+                let times = |names: &[String]| names.iter().filter(|it| **it == name).count();
+                let is_inner = times(&self.inner) > if bound { times(&self.bound) } else { 0 };
+                if is_inner || !self.scopes.is_local(&name) {
                     return None;
                 }
                 Some(Place {
@@ -181,21 +166,21 @@ impl Changes<'_> {
                     alike: 0,
                 })
             }
-            Expr::Field(it) => self.place(&it.base).map(|mut place| {
+            Expr::Field(it) => self.part(&it.base, bound).map(|mut place| {
                 place.parts.push(Part::Field(it.member.clone()));
                 place
             }),
-            Expr::Unary(it) if matches!(it.op, UnOp::Deref(_)) => self.place(&it.expr).map(|mut place| {
+            Expr::Unary(it) if matches!(it.op, UnOp::Deref(_)) => self.part(&it.expr, bound).map(|mut place| {
                 place.parts.push(Part::Deref);
                 place
             }),
-            Expr::Index(it) => self.place(&it.expr).map(|mut place| {
+            Expr::Index(it) => self.part(&it.expr, bound).map(|mut place| {
                 if self.is_reference(&it.expr) {
                     place.parts.push(Part::Deref);
                 }
                 place
             }),
-            Expr::Paren(it) => self.place(&it.expr),
+            Expr::Paren(it) => self.part(&it.expr, bound),
             _ => None,
         }
     }
@@ -211,6 +196,12 @@ impl Changes<'_> {
         }
     }
 
+    /// Whether the variable is a shared reference, or the receiver of a method, which holds no other.
+    fn is_shared(&self, root: &Ident) -> bool {
+        let name = root.to_string();
+        self.scopes.is_shared(&name) || (name == "self" && self.scopes.mutability(&name) == Mutability::Fixed)
+    }
+
     /// What is handed on as a whole: what it refers to may change.
     fn reborrow(&mut self, expr: &mut Expr) {
         if let Some(mut place) = self.place(expr) {
@@ -222,7 +213,7 @@ impl Changes<'_> {
     }
 
     /// Looks at an expression that is mentioned as a place: it is neither moved nor handed on.
-    fn mention(&mut self, expr: &mut Expr) {
+    pub fn mention(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Path(_) => {}
             Expr::Field(it) => self.mention(&mut it.base),
@@ -332,11 +323,12 @@ impl VisitMut for Changes<'_> {
         match expr {
             Expr::Path(_) | Expr::Field(_) => {
                 if !given && self.is_reference(expr) {
-                    self.reborrow(expr);
-                } else {
-                    self.mention(expr);
+                    return self.reborrow(expr);
                 }
-                return;
+                if !given {
+                    self.ask(expr, Usage::Hands);
+                }
+                return self.mention(expr);
             }
             Expr::Paren(it) => {
                 self.given = given;
@@ -364,14 +356,18 @@ impl VisitMut for Changes<'_> {
             }
             Expr::Binary(it) if is_assignment(&it.op) => self.add(&it.left),
             Expr::Reference(it) => {
-                if it.mutability.is_some() {
-                    self.add(&it.expr);
+                match it.mutability {
+                    Some(_) => self.add(&it.expr),
+                    None => self.ask(&it.expr, Usage::Asks),
                 }
                 return self.mention(&mut it.expr);
             }
             Expr::MethodCall(it) => {
                 if !ASKS.iter().any(|name| it.method == name) {
                     self.add_receiver(&it.receiver);
+                    if GIVES.iter().any(|name| it.method == name) || it.method.to_string().starts_with("into_") {
+                        self.ask(&it.receiver, Usage::Hands);
+                    }
                 }
                 if it.method == "into_iter" && self.is_reference(&it.receiver) {
                     self.visit_expr_mut(&mut it.receiver);
@@ -392,7 +388,7 @@ impl VisitMut for Changes<'_> {
         }
         match expr {
             // Operators take no reference, and `&` of one writes nothing.
-            Expr::Binary(it) if !matches!(it.op, BinOp::And(_) | BinOp::Or(_)) => {
+            Expr::Binary(it) => {
                 self.mention(&mut it.left);
                 self.mention(&mut it.right);
             }

@@ -1,6 +1,7 @@
 //! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and the places where a
 //! program decides. Everything else stays Rust.
 
+mod asks;
 mod assign;
 mod blocks;
 mod branch;
@@ -14,6 +15,7 @@ mod jumps;
 mod labelled;
 mod logic;
 mod macros;
+mod methods;
 mod moves;
 mod places;
 mod repeat;
@@ -23,7 +25,7 @@ use crate::args::is;
 use crate::diag::Diags;
 use crate::names::{own, own_span, shown};
 use crate::refers::{self, Refers};
-use crate::resolve::{Known, Mutability, Scopes, is_assignment, is_comparison};
+use crate::resolve::{Known, Mutability, Scopes, Subject, is_assignment, is_comparison};
 use branch::Use;
 use context::Context;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -96,6 +98,11 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
+/// The variables of outside that an expression changes, for messages.
+pub fn changed(scopes: &Scopes, expr: &mut Expr) -> Vec<String> {
+    changes::changed(scopes, |look| look.visit_expr_mut(expr)).places.iter().map(places::Place::name).collect()
+}
+
 struct Rewriter<'a> {
     scopes: Scopes,
     rt: &'a TokenStream,
@@ -134,8 +141,14 @@ impl<'a> Rewriter<'a> {
     /// What brings the methods that the rewritten code calls into scope.
     fn imports(&self) -> Vec<Stmt> {
         let rt = self.rt;
-        let names = self.imports.iter().map(|name| Ident::new(name, Span::mixed_site()));
-        names.map(|name| parse_quote!(use #rt::#name as _;)).collect()
+        let import = |name: &&'static str| -> Stmt {
+            let path = Ident::new(name, Span::mixed_site());
+            match *name {
+                asks::TRAITS => parse_quote!(use #rt::#path::*;),
+                _ => parse_quote!(use #rt::#path as _;),
+            }
+        };
+        self.imports.iter().map(import).collect()
     }
 
     /// A label of the expansion's own.
@@ -236,18 +249,15 @@ impl VisitMut for Rewriter<'_> {
             }
             _ => self.scopes.is_native_comparison(binary),
         };
-        if !native
-            && let BinOp::And(_) | BinOp::Or(_) = binary.op
-            && let Some(decision) = self.deciding(&binary.clone(), &used)
-        {
-            *expr = decision;
+        if !native && let BinOp::And(_) | BinOp::Or(_) = binary.op {
+            let it = binary.clone();
+            *expr = self.logic(it, &used);
             return;
         }
         visit_mut::visit_expr_binary_mut(self, binary);
         match &binary.op {
             op if is_assignment(op) => assign::check(&binary.left, &self.scopes, self.diags),
             _ if native => {}
-            BinOp::And(_) | BinOp::Or(_) => *expr = logic::emit(binary, self.rt),
             op if is_comparison(op) => {
                 self.imports.insert("Compare");
                 *expr = compare::emit(binary, self.rt);
@@ -293,9 +303,9 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
-        let item = std::mem::take(&mut self.item);
+        let item = Subject::referring(std::mem::take(&mut self.item));
         self.scoped(|it| {
-            closure.inputs.iter().for_each(|pat| it.scopes.declare_matched(pat, Known::Nothing, &item));
+            closure.inputs.iter().for_each(|pat| it.scopes.declare_matched(pat, &item));
             let result = match &closure.output {
                 ReturnType::Default => Some(parse_quote!(_)),
                 ReturnType::Type(_, ty) => Some(ty.clone()),
@@ -314,13 +324,13 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_expr_match_mut(&mut self, it: &mut ExprMatch) {
-        let (known, subject) = (self.scopes.known(&it.expr), refers::of_expr(&it.expr, &self.scopes));
+        let subject = self.scopes.subject(&it.expr);
         it.arms.iter().for_each(|arm| self.check_pattern(&arm.pat, &it.expr));
         let used = std::mem::replace(&mut self.used, Use::Value(None));
         self.visit_expr_mut(&mut it.expr);
         for arm in &mut it.arms {
             self.used = used.clone();
-            self.scoped(|this| this.arm(arm, known, &subject));
+            self.scoped(|this| this.arm(arm, &subject));
         }
     }
 
@@ -344,8 +354,8 @@ impl VisitMut for Rewriter<'_> {
 }
 
 impl Rewriter<'_> {
-    fn arm(&mut self, arm: &mut Arm, known: Known, subject: &Refers) {
-        self.scopes.declare_matched(&arm.pat, known, subject);
+    fn arm(&mut self, arm: &mut Arm, subject: &Subject) {
+        self.scopes.declare_matched(&arm.pat, subject);
         let used = std::mem::replace(&mut self.used, Use::Value(None));
         if let Pat::Guard(it) = &mut arm.pat {
             self.condition(&mut it.guard);

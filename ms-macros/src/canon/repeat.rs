@@ -1,7 +1,7 @@
 //! `while`, `loop` and `for`: loops on tensors, and loops that are left by decisions on them.
 
 use super::branch::{Use, of_its_own};
-use super::changes;
+use super::changes::{self, Found};
 use super::context::flow_name;
 use super::decide::has_let;
 use super::jumps::{self, Jumps};
@@ -142,7 +142,7 @@ impl Rewriter<'_> {
         used: &Use,
     ) -> Expr {
         let rt = self.rt;
-        let places = changes::changed(&self.scopes, |look| match &mut head {
+        let Found { places, asks } = changes::changed(&self.scopes, |look| match &mut head {
             Head::While(cond, _) => look.visit_loop(Some(cond), None, &mut body),
             Head::Loop => look.visit_loop(None, None, &mut body),
             Head::Chain(parts) => {
@@ -157,6 +157,7 @@ impl Rewriter<'_> {
         });
         let label = user.as_ref().map_or_else(|| self.label("repeat"), |it| it.name.clone());
         let region = own("repeat");
+        let asked = self.asked(&region, &asks);
         let managed = jumps.is_some();
         let at = match &head {
             Head::While(_, at) => *at,
@@ -223,6 +224,7 @@ impl Rewriter<'_> {
                 }
                 #ends
                 #test
+                #asked
                 #begin
                 #body
             }

@@ -33,6 +33,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
             let names = &*__arg2;
             {
                 use ::ms::__rt::Compare as _;
+                use ::ms::__rt::reach::*;
                 let mut i = 0;
                 {
                     let mut __repeat = ::ms::__rt::repeat();
@@ -181,6 +182,7 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                                                     );
                                                                     let mut __right = ::core::option::Option::None;
                                                                     if __logic.runs_right() {
+                                                                        __logic.uses("`k`", (&&&&::ms::__rt::Probe(&k)).hands());
                                                                         __right = ::core::option::Option::Some(
                                                                             ::ms::__rt::Subject(&x.shape()).ne(&[k]),
                                                                         );

@@ -271,3 +271,86 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
     *y = __copy0;
     __result
 }
+#[track_caller]
+fn asked(x: &Tensor, cache: &Cache) {
+    static __FUNCTION: ::ms::__rt::JitFn = ::ms::__rt::JitFn::new(
+        "asked",
+        ::core::file!(),
+        ::core::line!(),
+        11595009999103954721u64,
+    );
+    let mut __call = __FUNCTION
+        .begin(
+            ::ms::__rt::type_key(&|| {}),
+            |__sink| {
+                __sink.argument("x");
+                ::ms::__rt::Arg::visit(x, __sink);
+                __sink.argument("cache");
+                ::ms::__rt::Arg::visit(cache, __sink);
+            },
+        );
+    if let ::core::option::Option::Some(__result) = __call.cached::<()>() {
+        return __result;
+    }
+    let __arg0 = __call.enter(x);
+    let __arg1 = __call.enter(cache);
+    __call
+        .finish::<
+            (),
+        >(move || -> () {
+            let x = &*__arg0;
+            let cache = &*__arg1;
+            {
+                use ::ms::__rt::Compare as _;
+                use ::ms::__rt::Iterate as _;
+                use ::ms::__rt::reach::*;
+                let w = pick(x);
+                {
+                    let mut __region = ::ms::__rt::branch();
+                    #[allow(unreachable_code)]
+                    'join4: {
+                        if __region.test(::ms::__rt::Subject(&x).gt(&1.0)) {
+                            __region.begin();
+                            __region.uses("`w`", (&&&&::ms::__rt::Probe(&w)).hands());
+                            __region
+                                .uses(
+                                    "`cache.best`",
+                                    (&&::ms::__rt::Probe(&cache.best)).asks(),
+                                );
+                            {
+                                put(w, x);
+                                cache.best.set(1);
+                            }
+                            if __region.is_decided() {
+                                break 'join4;
+                            }
+                            __region.turn();
+                        }
+                        if __region.is_decided() {
+                            break 'join4;
+                        }
+                        __region.join();
+                    }
+                }
+                {
+                    match ::ms::__rt::Over(ms::range(0, 3)).iterate() {
+                        mut __repeat => {
+                            'repeat5: loop {
+                                __repeat.head();
+                                if __repeat.is_over() {
+                                    break;
+                                }
+                                let ::core::option::Option::Some(_) = __repeat.next() else {
+                                    break
+                                };
+                                __repeat.uses("`w`", (&&::ms::__rt::Probe(&w)).asks());
+                                {
+                                    w.step(x);
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        })
+}

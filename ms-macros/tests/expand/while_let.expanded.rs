@@ -30,6 +30,7 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
             {
                 use ::ms::__rt::Compare as _;
                 use ::ms::__rt::Invoke as _;
+                use ::ms::__rt::reach::*;
                 let mut x = x.clone();
                 let mut rest = layers.iter();
                 {
@@ -77,6 +78,8 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                                     __region.save(&mut __x, &x);
                                     __region.save_flow(&mut __was1, &__flow1);
                                     __region.begin();
+                                    __region
+                                        .uses("`layer`", (&&::ms::__rt::Probe(&layer)).asks());
                                     let __arm = 'rest3: {
                                         let __arm: () = {
                                             {
@@ -111,6 +114,8 @@ fn while_let(x: &Tensor, layers: &[Dense]) -> Tensor {
                                                         __region.carry(&mut __x, &mut x);
                                                         __region.turn();
                                                     }
+                                                    __region
+                                                        .uses("`layer`", (&&::ms::__rt::Probe(&layer)).asks());
                                                     let __arm = 'arm5: {
                                                         let __arm: () = {
                                                             x = layer.invoke((&x,));

@@ -22,6 +22,7 @@
 use super::carry::{Carry, Held, Leaves};
 use super::flow::{self, Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Deferring, Device, Kind};
+use super::reach::Reach;
 use super::{Open, blank};
 use crate::error::abandon;
 use crate::ops;
@@ -125,6 +126,18 @@ impl<K: Kind> Branch<K> {
     pub fn begin(&self) {
         if let Some(it) = &self.traced {
             it.open.tracer.open("then", false);
+        }
+    }
+
+    /// A name of which the text does not say whether something changes through it is used inside.
+    ///
+    /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
+    /// [`Code::SharedChange`](crate::Code::SharedChange) where a tensor decides.
+    #[track_caller]
+    #[inline]
+    pub fn uses(&self, name: &str, reach: Reach) {
+        if let Some(it) = &self.traced {
+            it.open.uses(name, reach);
         }
     }
 

@@ -186,7 +186,8 @@ impl<S> Held<S> {
         let ty = std::any::type_name::<S>();
         let name = self.name;
         Error::new(Code::HostChange, format!("{name} (`{ty}`) has other host values or another structure {when}")).help(
-            "what changes under a decision on a tensor has to be a tensor: `Tensor::scalar(0.0)` instead of `0.0`",
+            "what changes under a decision on a tensor has to be a tensor, `Tensor::scalar(0.0)` instead of `0.0`; a list \
+             keeps its length",
         )
     }
 

@@ -7,6 +7,7 @@ mod flow;
 mod functional;
 mod kind;
 mod range;
+mod reach;
 mod repeat;
 
 pub use branch::{Branch, branch};
@@ -16,6 +17,7 @@ pub(crate) use functional::scan_carries;
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
 pub use kind::{Assertion, Condition, Decision, Deferring, Device, Host, decide, holds};
 pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};
+pub use reach::{AsksAny, AsksWrites, HandsAny, HandsClone, HandsStill, HandsWrites, Probe, Reach};
 pub use repeat::{Repeat, repeat};
 
 use super::tracer::Tracer;
@@ -51,6 +53,14 @@ impl Open {
         let mut leaves = Leaves::of::<K, _>(value);
         self.tracer.check_kept(&mut leaves.tensors, name, self.location);
         leaves
+    }
+
+    /// The region uses a name through which such things change.
+    #[track_caller]
+    pub(super) fn uses(&self, name: &str, reach: Reach) {
+        if let Some(error) = reach.refusal(name) {
+            self.tracer.report_once(error.at(Location::caller()));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::carry::{Carry, Held};
 use super::flow::{Flow, HeldFlow, Vote};
 use super::kind::{Deferring, Device, Host};
+use super::reach::Reach;
 use super::repeat::{Repeat, Rounds, repeat};
 use crate::error::{Code, Error, raise};
 use crate::ops;
@@ -295,6 +296,10 @@ impl<I: Iterator> For<Host, I> {
         false
     }
 
+    /// A name is used inside, where the host alone repeats.
+    #[inline]
+    pub fn uses(&self, _: &str, _: Reach) {}
+
     /// A variable at the borders of the loop.
     #[inline]
     pub fn carry<S>(&mut self, _: &mut Held<S>, _: &mut S) {}
@@ -321,6 +326,13 @@ impl For<Device, Counting> {
     /// Whether the loop is traced to its end.
     pub fn is_over(&mut self) -> bool {
         self.region.is_over()
+    }
+
+    /// [`Repeat::uses`].
+    #[track_caller]
+    #[inline]
+    pub fn uses(&self, name: &str, reach: Reach) {
+        self.region.uses(name, reach);
     }
 
     /// A variable at the borders of the loop.

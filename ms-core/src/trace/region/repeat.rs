@@ -20,6 +20,7 @@ use super::carry::{Carry, Held, Leaves};
 use super::flow::{Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Deferring, Device, Kind};
 use super::range::{Bounds, Counter};
+use super::reach::Reach;
 use super::{Open, blank};
 use crate::error::{Code, Error};
 use crate::ops;
@@ -233,6 +234,18 @@ impl<K: Kind> Repeat<K> {
                     it.give::<K, _>(&held.value, value);
                 }
             }
+        }
+    }
+
+    /// A name of which the text does not say whether something changes through it is used inside.
+    ///
+    /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
+    /// [`Code::SharedChange`](crate::Code::SharedChange) where a tensor decides.
+    #[track_caller]
+    #[inline]
+    pub fn uses(&self, name: &str, reach: Reach) {
+        if let Some(it) = &self.traced {
+            it.open.uses(name, reach);
         }
     }
 

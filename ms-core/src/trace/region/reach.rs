@@ -1,0 +1,198 @@
+//! What a name leads to, by its type: asked where a region uses a name of which the text does not say
+//! whether something changes through it.
+//!
+//! The question is put to a shared borrow that ends at once, so that nothing is said of what becomes of
+//! the value; and it is answered by the depth of references at which a method is found, so that nothing
+//! is asked of types that answer to none of the traits:
+//!
+//! ```text
+//! region.uses("`w`", (&&&&Probe(&w)).hands());    w is given away: `f(w)`
+//! region.uses("`c`", (&&Probe(&c)).asks());       c is lent, or has a method called: `c.set(1)`
+//! ```
+
+use crate::error::{Code, Error};
+use std::any::type_name;
+use std::cell::{Cell, RefCell};
+use std::panic::UnwindSafe;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, RwLock};
+
+/// What changes through a value.
+#[derive(Clone, Copy)]
+pub enum Reach {
+    /// Nothing outside of it, as far as its type says.
+    Nothing,
+    /// What a `&mut` in it refers to; the type.
+    Hands(&'static str),
+    /// What it holds, through shared references; the type.
+    Shares(&'static str),
+    /// What a closure in it has captured; the names.
+    Captures(&'static str),
+}
+
+impl Reach {
+    /// The error of a region on a tensor that uses such a name.
+    pub(super) fn refusal(self, name: &str) -> Option<Error> {
+        Some(match self {
+            Self::Nothing => return None,
+            Self::Hands(ty) => {
+                let ty = short(ty);
+                let whole = name.trim_matches('`');
+                let help = match ty.strip_prefix("&mut ") {
+                    Some(to) if to.starts_with('[') || to.starts_with("dyn ") || to == "str" => {
+                        "hand on a reference to the whole variable that it is a part of".to_owned()
+                    }
+                    Some(_) => format!("write `&mut *{whole}`, or its type where it is declared: `{whole}: {ty}`"),
+                    None => format!("hand on `&mut` of what changes, instead of {name} that holds it"),
+                };
+                Error::new(Code::HandedOn, format!("{name} (`{ty}`) is handed on in a decision on a tensor")).help(help)
+            }
+            Self::Captures(names) => {
+                let message = format!("{name}, a closure that changes {names}, is handed on in a decision on a tensor");
+                Error::new(Code::HandedOn, message).help("write the closure where it is handed on")
+            }
+            Self::Shares(ty) => {
+                let message = format!("{name} (`{}`) changes without `mut` in a decision on a tensor", short(ty));
+                Error::new(Code::SharedChange, message)
+                    .help("keep what changes in a `let mut` variable, and hand on `&mut` of it")
+            }
+        })
+    }
+}
+
+/// The name of a type without the modules that it lies in.
+fn short(name: &str) -> String {
+    let mut out = String::new();
+    for part in name.split_inclusive(|it: char| !it.is_alphanumeric() && it != '_' && it != ':') {
+        out.push_str(part.rsplit("::").next().unwrap_or(part));
+    }
+    out
+}
+
+/// A name whose type is asked.
+pub struct Probe<'a, T: ?Sized>(pub &'a T);
+
+/// Types through which a value certainly writes, shared or not.
+pub trait Writes {
+    /// Whether it does so through a shared reference.
+    const SHARED: bool = false;
+}
+
+impl<T: ?Sized> Writes for &mut T {}
+
+macro_rules! shared {
+    ($($cell:ident)*) => {$(
+        shared! { of $cell: $cell<T>, &$cell<T>, Rc<$cell<T>>, &Rc<$cell<T>>, Arc<$cell<T>>, &Arc<$cell<T>> }
+    )*};
+    (of $cell:ident: $($ty:ty),*) => {$(
+        impl<T> Writes for $ty {
+            const SHARED: bool = true;
+        }
+    )*};
+}
+
+shared! { Cell RefCell Mutex RwLock }
+
+/// Given away: a value that writes.
+pub trait HandsWrites {
+    /// What changes through it.
+    fn hands(&self) -> Reach;
+}
+
+impl<T: Writes> HandsWrites for &&&Probe<'_, T> {
+    #[inline]
+    fn hands(&self) -> Reach {
+        (&&Probe(self.0)).asks()
+    }
+}
+
+/// Given away: what is `Clone` holds no `&mut`.
+pub trait HandsClone {
+    /// Nothing changes through it.
+    #[inline]
+    fn hands(&self) -> Reach {
+        Reach::Nothing
+    }
+}
+
+impl<T: Clone> HandsClone for &&Probe<'_, T> {}
+
+/// Given away: what is `UnwindSafe`, an auto trait of std, holds no `&mut` either.
+pub trait HandsStill {
+    /// Nothing changes through it.
+    #[inline]
+    fn hands(&self) -> Reach {
+        Reach::Nothing
+    }
+}
+
+impl<T: UnwindSafe> HandsStill for &Probe<'_, T> {}
+
+/// Given away: anything else may hold a `&mut`.
+pub trait HandsAny {
+    /// What changes through it.
+    fn hands(&self) -> Reach;
+}
+
+impl<T> HandsAny for Probe<'_, T> {
+    #[inline]
+    fn hands(&self) -> Reach {
+        Reach::Hands(type_name::<T>())
+    }
+}
+
+/// Lent, or a receiver: a value that writes.
+pub trait AsksWrites {
+    /// What changes through it.
+    fn asks(&self) -> Reach;
+}
+
+impl<T: Writes> AsksWrites for &Probe<'_, T> {
+    #[inline]
+    fn asks(&self) -> Reach {
+        if T::SHARED { Reach::Shares(type_name::<T>()) } else { Reach::Hands(type_name::<T>()) }
+    }
+}
+
+/// Lent, or a receiver: nothing is known to change through it.
+pub trait AsksAny {
+    /// Nothing changes through it.
+    #[inline]
+    fn asks(&self) -> Reach {
+        Reach::Nothing
+    }
+}
+
+impl<T: ?Sized> AsksAny for Probe<'_, T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Hold<'a>(#[expect(dead_code, reason = "its type is asked")] &'a mut i32);
+
+    fn told(reach: Reach) -> String {
+        reach.refusal("`w`").map_or_else(String::new, |it| it.to_string())
+    }
+
+    #[test]
+    fn types_tell_what_changes_through_them() {
+        let (mut one, cell, shared) = (1, Cell::new(1), Rc::new(RefCell::new(vec![1])));
+        let list = vec![String::new()];
+        assert_eq!(told((&&&&Probe(&list)).hands()), "");
+        assert_eq!(told((&&&&Probe(&Box::new(|| 1))).hands()), "");
+        assert!(told((&&&&Probe(&cell)).hands()).contains("`w` (`Cell<i32>`) changes without `mut`"));
+        assert!(told((&&Probe(&&cell)).asks()).starts_with("error[MS035]"));
+        assert!(told((&&&&Probe(&shared)).hands()).contains("`Rc<RefCell<Vec<i32>>>`"));
+        assert!(
+            told((&&Probe(&&mut one)).asks())
+                .contains("write `&mut *w`, or its type where it is declared: `w: &mut i32`")
+        );
+        assert!(
+            told((&&&&Probe(&Some(&mut one))).hands())
+                .starts_with("error[MS034]: `w` (`Option<&mut i32>`) is handed on")
+        );
+        assert!(told((&&&&Probe(&Hold(&mut one))).hands()).contains("hand on `&mut` of what changes"));
+        assert!(told((&&Probe(&&mut [1][..])).asks()).contains("the whole variable"));
+    }
+}

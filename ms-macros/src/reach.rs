@@ -1,0 +1,243 @@
+//! What the text says of whether something changes through a value, besides itself.
+
+use crate::refers;
+use crate::resolve::{Known, Scopes};
+use crate::types::is_host_type;
+use syn::{Expr, GenericArgument, PathArguments, Type, UnOp};
+
+/// Whether a value leads to what changes.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub enum Reach {
+    /// Its type says.
+    #[default]
+    Asked,
+    /// It leads to nothing, nor do its parts.
+    Still,
+    /// It leads to nothing; its parts may.
+    Shared,
+    /// Its type is settled by what follows, so that it cannot be asked.
+    Open,
+    /// It holds closures of this body, of which rustc knows no captures yet, and which change these
+    /// variables.
+    Closure(Vec<String>),
+}
+
+use Reach::*;
+
+impl Reach {
+    /// Of the parts that a pattern takes.
+    pub fn parts(&self) -> Self {
+        match self {
+            Shared => Asked,
+            it => it.clone(),
+        }
+    }
+}
+
+/// Names of types through which shared references write, and of those that may hide one.
+const SHARING: &[&str] = &["Cell", "RefCell", "Mutex", "RwLock", "Rc", "Arc"];
+
+/// What a written type says.
+pub fn of_type(ty: &Type) -> Reach {
+    if is_still(ty) {
+        return Still;
+    }
+    match ty {
+        Type::Reference(it) if it.mutability.is_none() && names_no_cell(&it.elem) => Shared,
+        _ => Asked,
+    }
+}
+
+fn is_still(ty: &Type) -> bool {
+    match ty {
+        _ if is_host_type(ty) => true,
+        Type::Reference(it) => it.mutability.is_none() && is_still(&it.elem),
+        Type::Paren(it) => is_still(&it.elem),
+        Type::Slice(it) => is_still(&it.elem),
+        Type::Array(it) => is_still(&it.elem),
+        Type::Tuple(it) => it.elems.iter().all(is_still),
+        Type::Path(it) => it.path.segments.last().is_some_and(|last| {
+            let holds = ["Option", "Vec", "VecDeque", "Box", "BTreeMap", "HashMap"].iter().any(|it| last.ident == it);
+            match &last.arguments {
+                PathArguments::None => last.ident == "Tensor" || last.ident == "Parameter",
+                PathArguments::AngleBracketed(it) if holds => {
+                    it.args.iter().all(|it| matches!(it, GenericArgument::Type(ty) if is_still(ty)))
+                }
+                _ => false,
+            }
+        }),
+        _ => false,
+    }
+}
+
+/// Whether the type is a named one, and no cell stands in it.
+fn names_no_cell(ty: &Type) -> bool {
+    match ty {
+        Type::Path(it) => it.path.segments.iter().all(|it| {
+            let arguments = match &it.arguments {
+                PathArguments::None => true,
+                PathArguments::AngleBracketed(it) => it.args.iter().all(|it| match it {
+                    GenericArgument::Type(ty) => names_no_cell(ty),
+                    _ => true,
+                }),
+                PathArguments::Parenthesized(_) => false,
+            };
+            // One letter is a parameter.
+            arguments && it.ident.to_string().len() > 1 && !SHARING.iter().any(|name| it.ident == name)
+        }),
+        Type::Reference(it) => it.mutability.is_none() && names_no_cell(&it.elem),
+        Type::Slice(it) => names_no_cell(&it.elem),
+        _ => false,
+    }
+}
+
+/// What an expression says of its value.
+pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Reach {
+    if let Some(captured) = captures(expr, scopes) {
+        return Closure(captured);
+    }
+    match expr {
+        _ if is_open(expr, scopes) => Open,
+        _ if is_plain(expr, scopes) => Still,
+        Expr::Path(it) => it.path.get_ident().map_or(Asked, |name| scopes.reach(&name.to_string())),
+        _ => Asked,
+    }
+}
+
+/// Whether the value is made of others that lead to nothing, by operators and by methods of std and of
+/// tensors.
+fn is_plain(expr: &Expr, scopes: &Scopes) -> bool {
+    let is = |expr: &Expr| is_plain(expr, scopes);
+    match expr {
+        Expr::Lit(_) => true,
+        Expr::Path(it) => it.path.get_ident().is_some_and(|it| scopes.reach(&it.to_string()) == Still),
+        Expr::Paren(it) => is(&it.expr),
+        Expr::Reference(it) => it.mutability.is_none() && is(&it.expr),
+        Expr::Unary(it) => !matches!(it.op, UnOp::Deref(_)) || is(&it.expr),
+        Expr::Binary(_) => true,
+        Expr::Cast(it) => is_host_type(&it.ty),
+        Expr::Field(it) => is(&it.base),
+        Expr::Index(it) => is(&it.expr),
+        Expr::Range(it) => it.start.iter().chain(&it.end).all(|it| is(it)),
+        Expr::Tuple(it) => it.elems.iter().all(is),
+        Expr::Array(it) => it.elems.iter().all(is),
+        Expr::Macro(it) => ["tensor", "format"].iter().any(|name| it.mac.path.is_ident(name)),
+        Expr::Call(it) => match &*it.func {
+            Expr::Path(path) => {
+                let names: Vec<String> = path.path.segments.iter().map(|it| it.ident.to_string()).collect();
+                let of_library = names.len() > 1 && ["Tensor", "ops", "random"].contains(&&*names[names.len() - 2]);
+                of_library || (["Some", "Ok"].contains(&&*names[names.len() - 1]) && it.args.iter().all(is))
+            }
+            _ => false,
+        },
+        Expr::MethodCall(it) => {
+            is(&it.receiver)
+                && it.args.iter().all(is)
+                && it.method != "entry"
+                && !refers::of_expr(expr, scopes).leads_outward()
+        }
+        _ => scopes.known(expr) == Known::Host,
+    }
+}
+
+/// Names of types that `new` makes empty.
+const CONTAINERS: &[&str] =
+    &["Vec", "VecDeque", "HashMap", "BTreeMap", "HashSet", "BTreeSet", "BinaryHeap", "LinkedList", "Default"];
+
+/// Whether what follows settles the type of the value: `Vec::new()`, `None`, `text.parse()?`.
+fn is_open(expr: &Expr, scopes: &Scopes) -> bool {
+    match expr {
+        Expr::Path(it) => it.path.is_ident("None"),
+        Expr::Paren(it) => is_open(&it.expr, scopes),
+        Expr::Array(it) => it.elems.is_empty(),
+        Expr::Tuple(it) => it.elems.iter().any(|it| is_open(it, scopes)),
+        Expr::Macro(it) => it.mac.path.is_ident("vec") && it.mac.tokens.is_empty(),
+        Expr::Call(it) => matches!(&*it.func, Expr::Path(path) if {
+            let names: Vec<String> = path.path.segments.iter().map(|it| it.ident.to_string()).collect();
+            let makes = ["new", "with_capacity", "default"].contains(&&*names[names.len() - 1]);
+            makes && names.len() > 1 && CONTAINERS.contains(&&*names[names.len() - 2])
+        }),
+        _ => scopes.is_settled(expr) && !scopes.is_host(expr),
+    }
+}
+
+/// Methods that give an iterator over what their receiver runs over, and keep the closure.
+const ADAPTERS: &[&str] = &[
+    "map",
+    "filter",
+    "filter_map",
+    "flat_map",
+    "inspect",
+    "take_while",
+    "skip_while",
+    "map_while",
+    "scan",
+    "zip",
+    "chain",
+    "enumerate",
+    "rev",
+    "peekable",
+    "skip",
+    "take",
+    "step_by",
+    "by_ref",
+    "into_iter",
+    "clone",
+];
+
+/// Methods that call the closure, and keep nothing of it.
+const CONSUMERS: &[&str] = &[
+    "collect",
+    "fold",
+    "sum",
+    "product",
+    "count",
+    "any",
+    "all",
+    "max_by",
+    "min_by",
+    "max_by_key",
+    "min_by_key",
+    "for_each",
+    "reduce",
+    "find",
+    "position",
+    "unwrap_or_else",
+    "map_or",
+    "map_or_else",
+    "is_some_and",
+    "last",
+];
+
+/// The variables of outside that closures in the value change; nothing where it holds none.
+fn captures(expr: &Expr, scopes: &Scopes) -> Option<Vec<String>> {
+    let all = |exprs: &mut dyn Iterator<Item = &Expr>| -> Option<Vec<String>> {
+        let names: Vec<Vec<String>> = exprs.filter_map(|it| captures(it, scopes)).collect();
+        (!names.is_empty()).then(|| names.concat())
+    };
+    match expr {
+        Expr::Closure(it) => Some(crate::canon::changed(scopes, &mut Expr::Closure(it.clone()))),
+        Expr::Path(it) => match it.path.get_ident().map(|it| scopes.reach(&it.to_string())) {
+            Some(Closure(names)) => Some(names),
+            _ => None,
+        },
+        Expr::Paren(it) => captures(&it.expr, scopes),
+        Expr::Reference(it) => captures(&it.expr, scopes),
+        Expr::Tuple(it) => all(&mut it.elems.iter()),
+        Expr::Array(it) => all(&mut it.elems.iter()),
+        Expr::Struct(it) => all(&mut it.fields.iter().map(|it| &it.expr)),
+        Expr::MethodCall(it) if CONSUMERS.iter().any(|name| it.method == name) => None,
+        Expr::MethodCall(it) if ADAPTERS.iter().any(|name| it.method == name) => {
+            all(&mut std::iter::once(&*it.receiver).chain(&it.args))
+        }
+        Expr::MethodCall(it) => all(&mut std::iter::once(&*it.receiver).chain(&it.args)).map(|_| Vec::new()),
+        Expr::Call(it) => {
+            let names = all(&mut it.args.iter());
+            let keeps = matches!(&*it.func, Expr::Path(path) if path.path.segments.iter().any(|it| {
+                it.ident.to_string().starts_with(char::is_uppercase)
+            }));
+            if keeps { names } else { names.map(|_| Vec::new()) }
+        }
+        _ => None,
+    }
+}

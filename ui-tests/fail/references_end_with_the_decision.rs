@@ -1,0 +1,22 @@
+//! A reference that is handed on in a decision is reborrowed there: what a call gives of it ends with the decision.
+use ms::prelude::*;
+
+fn longer<'a>(a: &'a mut Tensor, b: &'a mut Tensor) -> &'a mut Tensor {
+    if a.numel() > b.numel() { a } else { b }
+}
+
+fn is_large(n: i32) -> bool {
+    n > 1
+}
+
+#[jit]
+fn f(y: &mut Tensor, z: &mut Tensor, n: i32) {
+    let mut last = Tensor::scalar(0.0);
+    let mut current: &mut Tensor = &mut last;
+    if is_large(n) {
+        current = longer(y, z);
+    }
+    *current += 1.0;
+}
+
+fn main() {}
