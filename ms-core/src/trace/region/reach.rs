@@ -176,6 +176,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::needless_borrow, reason = "the depth of references chooses among the traits")]
     fn types_tell_what_changes_through_them() {
         let (mut one, cell, shared) = (1, Cell::new(1), Rc::new(RefCell::new(vec![1])));
         let list = vec![String::new()];
