@@ -1,5 +1,6 @@
 //! Forward and gradient of functions that read a sequence of T steps step by step, for T = 50, 100,
 //! 200, 400, 800: eagerly, compiled, and how long compiling takes. `cargo bench --bench sequences`.
+//! Times of calls are those of this thread on a processor, which do not count what other programs take.
 
 use ms::prelude::*;
 use std::hint::black_box;
@@ -10,20 +11,25 @@ const LENGTHS: [usize; 5] = [50, 100, 200, 400, 800];
 /// Features of a step.
 const WIDTH: usize = 16;
 
-/// The median time of a call.
-fn median(mut call: impl FnMut()) -> Duration {
-    let start = Instant::now();
+/// How long this thread has run.
+fn now() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the system tells");
+    let nanos = text.split(' ').next().and_then(|it| it.parse().ok());
+    Duration::from_nanos(nanos.expect("the first number is the time on a processor"))
+}
+
+/// The mean time of a call, of as many as make the grain of the clock, some milliseconds, small.
+fn mean(mut call: impl FnMut()) -> Duration {
     call();
-    let rounds = (Duration::from_millis(300).as_nanos() / start.elapsed().as_nanos().max(1)).clamp(5, 200);
-    let mut times: Vec<Duration> = (0..rounds)
-        .map(|_| {
-            let start = Instant::now();
-            call();
-            start.elapsed()
-        })
-        .collect();
-    times.sort();
-    times[times.len() / 2]
+    let (start, mut calls) = (now(), 0);
+    loop {
+        call();
+        calls += 1;
+        let spent = now() - start;
+        if spent > Duration::from_millis(250) {
+            return spent / calls;
+        }
+    }
 }
 
 fn step(state: &Tensor, x: &Tensor) -> Tensor {
@@ -37,12 +43,12 @@ fn positions(x: &Tensor) -> Tensor {
 
 fn unstacked(x: &Tensor) -> Tensor {
     let start = Tensor::zeros([WIDTH]);
-    ops::unstack(x, 0).iter().fold(start, step).sum((), false)
+    ops::unstack(x, 0).iter().fold(start, |state, x| step(&state, x)).sum((), false)
 }
 
 fn parts(x: &Tensor) -> Tensor {
     let start = Tensor::zeros([1, WIDTH]);
-    ops::split(x, x.shape()[0], 0).iter().fold(start, step).sum((), false)
+    ops::split(x, x.shape()[0], 0).iter().fold(start, |state, x| step(&state, x)).sum((), false)
 }
 
 #[jit]
@@ -76,7 +82,9 @@ fn gru(x: &Tensor) -> Tensor {
     ops::gru(&x, &state, (&weights, &weights), None).0.sum((), false)
 }
 
-static FUNCTIONS: [(&str, fn(&Tensor) -> Tensor); 7] = [
+type Function = fn(&Tensor) -> Tensor;
+
+static FUNCTIONS: [(&str, Function); 7] = [
     ("x.at(t)", positions),
     ("unstack", unstacked),
     ("split", parts),
@@ -93,12 +101,12 @@ fn main() {
             let numel = length * WIDTH;
             let x = (Tensor::arange(numel as i64).cast(DType::F32) * 0.37).sin().reshape([length, WIDTH]);
             let run = |out: (Tensor, Tensor)| drop(black_box(out.1.to_vec::<f32>()));
-            let eager = median(|| run(ms::value_and_grad(*f)(&x)));
+            let eager = mean(|| run(ms::value_and_grad(*f)(&x)));
             let compiled = ms::jit(|x: &Tensor, number: &usize| ms::value_and_grad(FUNCTIONS[*number].1)(x));
             let start = Instant::now();
             run(compiled(&x, &number));
             let first = start.elapsed();
-            let later = median(|| run(compiled(&x, &number)));
+            let later = mean(|| run(compiled(&x, &number)));
             let per = |it: Duration| it.as_secs_f64() * 1e6 / length as f64;
             println!(
                 "  T = {length:3}: eager {:9.3?} ({:.2} µs a step), first call {:9.3?} ({:.1}), later {:9.3?} ({:.3})",
