@@ -98,6 +98,8 @@ pub enum Code {
     Cache = 150,
     /// An environment variable is set to what is not allowed.
     Environment = 151,
+    /// A value whose parts are nested too deeply.
+    Nesting = 156,
 }
 
 impl fmt::Display for Code {

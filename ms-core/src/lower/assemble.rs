@@ -17,7 +17,6 @@ use crate::error::Result;
 use crate::ir::{Graph, Role, Scope};
 use crate::tensor::Layout;
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use std::panic::Location;
 
 /// How a graph is lowered.
@@ -120,8 +119,8 @@ impl Draft {
     pub fn uses(&self, flat: &Flat) -> Vec<Use> {
         match self {
             Self::Kernel(emitted) => {
-                let over = |arg: &Arg| if arg.role == Role::Output { emitted.overwritten(flat, arg) } else { None };
-                emitted.args.iter().map(|it| Use { value: it.value, over: over(it) }).collect()
+                let over = emitted.overwritten(flat);
+                emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }).collect()
             }
             Self::Whole(node) => {
                 let node = &flat.nodes[*node];
@@ -135,26 +134,34 @@ impl Draft {
 }
 
 impl Emitted {
-    /// An operand of its own for `result` to be written over.
-    fn overwritten(&self, flat: &Flat, result: &Arg) -> Option<ValueIndex> {
-        let first = self.args.iter().position(|it| it.value == result.value && it.role == Role::Output)?;
+    /// For each argument that is a result, an operand of its own to be written over.
+    fn overwritten(&self, flat: &Flat) -> Vec<Option<ValueIndex>> {
+        let operands = self.overwritable(flat);
+        let made = |size: usize| {
+            operands.iter().filter(move |it| it.1 == size && flat.producer(it.0).is_some()).map(|it| it.0)
+        };
         // Several results take several operands.
-        let skip = self.args[..first].iter().filter(|it| it.role == Role::Output).count();
-        let candidates: SmallVec<[ValueIndex; 4]> =
-            self.overwritable(flat, result).filter(|&it| flat.producer(it).is_some()).collect();
-        candidates.get(skip).or(candidates.first()).copied()
+        let mut results = 0..;
+        let over = |arg: &Arg| {
+            let at = if arg.role == Role::Output { results.next()? } else { return None };
+            let size = if arg.dense { flat.values[arg.value].dtype.size() } else { return None };
+            made(size).nth(at).or_else(|| made(size).next())
+        };
+        self.args.iter().map(over).collect()
     }
 
-    /// Operands that `result` may be written over: both are walked through in the same order,
-    /// and every element is read before it is written.
-    pub fn overwritable<'a>(&'a self, flat: &'a Flat, result: &'a Arg) -> impl Iterator<Item = ValueIndex> + 'a {
-        let elementwise = self.kernel.stages.iter().all(|it| it.scope == Scope::Point);
-        let size = |arg: &Arg| flat.values[arg.value].dtype.size();
-        let reads = |value| self.args.iter().filter(move |it| it.role == Role::Input && it.value == value).count();
-        let fits = move |arg: &&Arg| {
-            arg.role == Role::Input && arg.dense && size(arg) == size(result) && reads(arg.value) == 1
-        };
-        self.args.iter().filter(move |_| elementwise && result.dense).filter(fits).map(|it| it.value)
+    /// Operands that dense results with elements of as many bytes may be written over, and these
+    /// bytes: both are walked through in the same order, and every element is read before it is
+    /// written.
+    pub fn overwritable(&self, flat: &Flat) -> Vec<(ValueIndex, usize)> {
+        if self.kernel.stages.iter().any(|it| it.scope != Scope::Point) {
+            return Vec::new();
+        }
+        let operands = || self.args.iter().filter(|it| it.role == Role::Input);
+        let mut reads: FxHashMap<ValueIndex, usize> = FxHashMap::default();
+        operands().for_each(|it| *reads.entry(it.value).or_default() += 1);
+        let fits = |it: &&Arg| it.dense && reads[&it.value] == 1;
+        operands().filter(fits).map(|it| (it.value, flat.values[it.value].dtype.size())).collect()
     }
 }
 

@@ -9,6 +9,7 @@ use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Inst, KernelBuilder, Lanes, Node, Scope, Val, ValueId, virtual_lanes};
 use crate::ops::{Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
+use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 use std::panic::Location;
 
@@ -116,7 +117,8 @@ impl Flat {
     /// The graph without views. Nodes on which no output depends are left out, unless they have
     /// no results: those are there for their effect. Graphs of nodes become routines.
     pub fn new(graph: &Graph, routines: &mut Routines) -> Result<Self> {
-        let mut flatten = Flatten { flat: Self::default(), copies: Vec::new(), routines };
+        let mut flatten =
+            Flatten { flat: Self::default(), outputs: FxHashSet::default(), copies: Vec::new(), routines };
         let inputs = graph.inputs().iter().enumerate();
         let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
         let inputs = inputs.collect::<Result<Accesses>>()?;
@@ -193,6 +195,8 @@ pub(super) type Accesses = SmallVec<[Access; 3]>;
 
 pub(super) struct Flatten<'a> {
     pub flat: Flat,
+    /// The values that are outputs.
+    outputs: FxHashSet<ValueIndex>,
     /// Row-major copies that were made, by what they copy.
     copies: Vec<(Access, ValueIndex)>,
     pub routines: &'a mut Routines,
@@ -384,8 +388,9 @@ impl Flatten<'_> {
         let flat = &self.flat;
         let own = access
             .value()
-            .filter(|&value| flat.is_whole(access) && flat.producer(value).is_some() && !flat.outputs.contains(&value));
+            .filter(|&value| flat.is_whole(access) && flat.producer(value).is_some() && !self.outputs.contains(&value));
         let value = own.unwrap_or_else(|| self.fresh_copy(access));
+        self.outputs.insert(value);
         self.flat.outputs.push(value);
     }
 }

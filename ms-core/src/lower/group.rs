@@ -199,9 +199,10 @@ impl<'a> Grouper<'a> {
         // The latest first: merging with it leaves most of the others before the result.
         let mut sources: SmallVec<[usize; 4]> = SmallVec::new();
         for value in node.inputs.iter().filter_map(Access::value) {
-            sources.extend(self.group_of(value).filter(|it| !sources.contains(it)));
+            sources.extend(self.group_of(value));
         }
-        sources.sort_unstable_by_key(|&it| std::cmp::Reverse(self.drafts[it].position));
+        sources.sort_unstable_by_key(|&it| (std::cmp::Reverse(self.drafts[it].position), it));
+        sources.dedup();
         let own = Own::of(flat, node);
         let joins = self.fuse && matches!(own, Own::Open(_));
         let mut group = self.start(index, node, own);
@@ -214,13 +215,20 @@ impl<'a> Grouper<'a> {
                 group = self.merge(Pair { own: group, source, index, node, sources: &sources }).unwrap_or(group);
             }
         }
-        for source in sources {
-            let source = self.root(source);
-            if source != group && !self.drafts[group].reads.contains(&source) {
-                self.drafts[group].reads.push(source);
-            }
-        }
+        let sources: SmallVec<[usize; 4]> =
+            sources.into_iter().map(|it| self.root(it)).filter(|&it| it != group).collect();
+        self.add_reads(group, sources);
         self.tell_sources(group);
+    }
+
+    /// Adds to the groups that a group reads, each of which stands there once.
+    fn add_reads(&mut self, group: usize, added: SmallVec<[usize; 4]>) {
+        let reads = &mut self.drafts[group].reads;
+        if added.iter().any(|it| reads.last() != Some(it)) {
+            reads.extend(added);
+            reads.sort_unstable();
+            reads.dedup();
+        }
     }
 
     /// Lets the groups that a group reads know where it stands.
@@ -409,15 +417,11 @@ impl<'a> Grouper<'a> {
         let generates = self.drafts[from].generates;
         let draft = &mut self.drafts[to];
         draft.nodes.extend(nodes);
-        for read in reads {
-            if !draft.reads.contains(&read) {
-                draft.reads.push(read);
-            }
-        }
         draft.first_use = draft.first_use.min(first_use);
         draft.insts += insts;
         draft.generates |= generates;
         set(draft);
+        self.add_reads(to, reads);
         to
     }
 

@@ -1,6 +1,6 @@
 //! The arena: where intermediate values live, and for how long.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every buffer starts at a multiple of this many bytes.
 pub(super) const ALIGN: usize = 64;
@@ -33,29 +33,19 @@ pub(super) struct Arena {
 pub(super) fn plan(values: &[Lifetime]) -> Arena {
     debug_assert!(values.is_sorted_by_key(|it| it.first));
     let mut arena = Arena { offsets: Vec::with_capacity(values.len()), bytes: 0 };
-    // Free blocks by their first byte; none touch.
-    let mut free: BTreeMap<usize, usize> = BTreeMap::new();
+    let mut free = Free::default();
     // Blocks in use by their last step: first byte and length.
     let mut ends: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
     let block = |bytes: usize| bytes.max(1).next_multiple_of(ALIGN);
     for value in values {
         while let Some(entry) = ends.first_entry().filter(|it| *it.key() < value.first) {
-            entry.remove().into_iter().for_each(|(at, bytes)| release(&mut free, at, bytes));
+            entry.remove().into_iter().for_each(|(at, bytes)| free.release(at, bytes));
         }
         let bytes = block(value.bytes);
         let over = value.over.filter(|&it| values[it].last == value.first && block(values[it].bytes) == bytes);
         let at = match over.and_then(|it| take_over(&mut ends, value.first, arena.offsets[it])) {
             Some(at) => at,
-            None => match best_fit(&free, bytes) {
-                Some((at, room)) => {
-                    free.remove(&at);
-                    if room > bytes {
-                        free.insert(at + bytes, room - bytes);
-                    }
-                    at
-                }
-                None => extend(&mut free, &mut arena.bytes, bytes),
-            },
+            None => free.take(bytes).unwrap_or_else(|| free.extend(&mut arena.bytes, bytes)),
         };
         arena.offsets.push(at);
         ends.entry(value.last).or_default().push((at, bytes));
@@ -63,33 +53,62 @@ pub(super) fn plan(values: &[Lifetime]) -> Arena {
     arena
 }
 
-fn best_fit(free: &BTreeMap<usize, usize>, bytes: usize) -> Option<(usize, usize)> {
-    free.iter().map(|(&at, &room)| (at, room)).filter(|it| it.1 >= bytes).min_by_key(|it| it.1)
+/// Free blocks, none of which touch.
+#[derive(Default)]
+struct Free {
+    /// Lengths by first byte.
+    blocks: BTreeMap<usize, usize>,
+    /// Lengths, each with its first byte.
+    by_length: BTreeSet<(usize, usize)>,
 }
 
-/// Space at the end, from the free block there if there is one.
-fn extend(free: &mut BTreeMap<usize, usize>, end: &mut usize, bytes: usize) -> usize {
-    let at = match free.last_key_value() {
-        Some((&at, &room)) if at + room == *end => {
-            free.remove(&at);
-            at
+impl Free {
+    fn insert(&mut self, at: usize, bytes: usize) {
+        self.blocks.insert(at, bytes);
+        self.by_length.insert((bytes, at));
+    }
+
+    fn remove(&mut self, at: usize) -> Option<usize> {
+        let bytes = self.blocks.remove(&at)?;
+        self.by_length.remove(&(bytes, at));
+        Some(bytes)
+    }
+
+    /// Takes space from the smallest block that has it.
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let &(room, at) = self.by_length.range((bytes, 0)..).next()?;
+        self.remove(at);
+        if room > bytes {
+            self.insert(at + bytes, room - bytes);
         }
-        _ => *end,
-    };
-    *end = at + bytes;
-    at
-}
+        Some(at)
+    }
 
-fn release(free: &mut BTreeMap<usize, usize>, mut at: usize, mut bytes: usize) {
-    if let Some(room) = free.remove(&(at + bytes)) {
-        bytes += room;
+    /// Takes space at the end, from the free block there if there is one.
+    fn extend(&mut self, end: &mut usize, bytes: usize) -> usize {
+        let at = match self.blocks.last_key_value() {
+            Some((&at, &room)) if at + room == *end => {
+                self.remove(at);
+                at
+            }
+            _ => *end,
+        };
+        *end = at + bytes;
+        at
     }
-    if let Some((&before, &room)) = free.range(..at).next_back()
-        && before + room == at
-    {
-        (at, bytes) = (before, bytes + room);
+
+    fn release(&mut self, mut at: usize, mut bytes: usize) {
+        if let Some(room) = self.remove(at + bytes) {
+            bytes += room;
+        }
+        if let Some((&before, &room)) = self.blocks.range(..at).next_back()
+            && before + room == at
+        {
+            self.remove(before);
+            (at, bytes) = (before, bytes + room);
+        }
+        self.insert(at, bytes);
     }
-    free.insert(at, bytes);
 }
 
 /// Ends the claim of a block that the step `last` would free; gives it once only.

@@ -28,6 +28,13 @@ impl Reuse {
         free <= touched || self.in_place.binary_search(&(output as u32, input as u32)).is_ok()
     }
 
+    /// The inputs that an output is written over by the step that reads them for the last time.
+    pub fn in_place_of(&self, output: usize) -> impl Iterator<Item = usize> {
+        let output = output as u32;
+        let first = self.in_place.partition_point(|it| it.0 < output);
+        self.in_place[first..].iter().take_while(move |it| it.0 == output).map(|it| it.1 as usize)
+    }
+
     /// What the steps of the routine of `graph` allow.
     pub(super) fn of(graph: &Graph, flat: &Flat, steps: &[Draft]) -> Self {
         let mut first: FxHashMap<ValueIndex, u32> = FxHashMap::default();
@@ -48,24 +55,38 @@ impl Reuse {
         }
         // Nobody touches an output without elements.
         let touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
+        let outputs: FxHashMap<ValueIndex, u32> = (0..).zip(&flat.outputs).map(|(output, &it)| (it, output)).collect();
         let mut in_place = Vec::new();
-        for ((output, value), &step) in (0..).zip(&flat.outputs).zip(&touched_at) {
-            let operands: Vec<ValueIndex> = match steps.get(step as usize) {
-                Some(Draft::Kernel(emitted)) => {
-                    let results = emitted.args.iter().filter(|it| it.role == Role::Output && it.value == *value);
-                    results.flat_map(|it| emitted.overwritable(flat, it)).collect()
+        let written = |result: &ValueIndex, step: u32| {
+            let output = outputs.get(result).copied();
+            output.filter(|&it| touched_at[it as usize] == step)
+        };
+        for (step, draft) in (0..).zip(steps) {
+            let emitted = match draft {
+                Draft::Kernel(emitted) => emitted,
+                Draft::Whole(node) => {
+                    for (result, operand) in flat.updated(&flat.nodes[*node]) {
+                        if let Origin::Input(input) = flat.values[operand].origin
+                            && last[&operand] == step
+                            && let Some(output) = written(&result, step)
+                        {
+                            in_place.push((output, input));
+                        }
+                    }
+                    continue;
                 }
-                Some(Draft::Whole(node)) => {
-                    let updated = flat.updated(&flat.nodes[*node]).into_iter();
-                    updated.filter(|it| it.0 == *value).map(|it| it.1).collect()
-                }
-                None => continue,
             };
-            for operand in operands {
-                if let Origin::Input(input) = flat.values[operand].origin
-                    && last[&operand] == step
-                {
-                    in_place.push((output, input));
+            let mut operands = emitted.overwritable(flat);
+            operands.retain(|it| last[&it.0] == step);
+            let inputs = operands.into_iter().filter_map(|(value, size)| match flat.values[value].origin {
+                Origin::Input(input) => Some((input, size)),
+                _ => None,
+            });
+            let inputs: Vec<(u32, usize)> = inputs.collect();
+            for result in emitted.args.iter().filter(|it| it.role == Role::Output && it.dense) {
+                if let Some(output) = written(&result.value, step) {
+                    let size = flat.values[result.value].dtype.size();
+                    in_place.extend(inputs.iter().filter(|it| it.1 == size).map(|it| (output, it.0)));
                 }
             }
         }

@@ -11,6 +11,7 @@ use crate::stored::{Stored, stored};
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Name, Sink, Sizes, TypeKey, Visitor};
 use ms_cache::{Digest, Key};
+use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
 /// What is kept of a function that was traced.
@@ -67,6 +68,8 @@ pub(super) struct PurePlace {
     build: Arc<Build>,
     /// The parameters that the arguments show.
     pub parameters: Vec<Parameter>,
+    /// Where each of them is, by its identity.
+    places: FxHashMap<u64, usize>,
     making: &'static Making,
     function: &'static JitFn,
     /// The types of the tensors that the arguments show.
@@ -107,7 +110,8 @@ impl PurePlace {
             .part("source", &site.source.to_le_bytes())
             .part("arguments", &words)
             .finish();
-        Some(Self { disk, key, build, parameters: shown.parameters, making, function, types: shown.types })
+        let Shown { parameters, parameter_places: places, types, .. } = shown;
+        Some(Self { disk, key, build, parameters, places, making, function, types })
     }
 
     /// What is kept of the function, if anything, by this build, with its parts in range.
@@ -152,7 +156,7 @@ impl PurePlace {
 
     /// The position of a parameter among those that the arguments show.
     pub fn position(&self, parameter: &Parameter) -> Option<usize> {
-        self.parameters.iter().position(|it| it == parameter)
+        self.places.get(&parameter.id()).copied()
     }
 }
 
@@ -168,8 +172,12 @@ impl PureEntry {
 #[derive(Default)]
 struct Shown {
     words: Vec<u64>,
-    tensors: Vec<usize>,
+    /// How many tensors there are, and where each of them is first, by its identity.
+    tensors: usize,
+    tensor_places: FxHashMap<usize, usize>,
     parameters: Vec<Parameter>,
+    /// Where each of them is, by its identity.
+    parameter_places: FxHashMap<u64, usize>,
     /// The types of the tensors.
     types: Vec<Type>,
     symbolic: bool,
@@ -209,24 +217,26 @@ impl Shown {
 
 impl Visitor for Shown {
     fn tensor(&mut self, tensor: &Tensor) {
-        match self.tensors.iter().position(|&it| it == tensor.identity()) {
+        match self.tensor_places.get(&tensor.identity()).copied() {
             Some(first) => self.words.extend([Mark::SameTensor as u64, first as u64]),
             None => {
                 let ty = tensor.ty();
                 self.words.push(Mark::Tensor as u64);
                 self.type_of(&ty);
                 self.types.push(ty);
+                self.tensor_places.insert(tensor.identity(), self.tensors);
             }
         }
-        self.tensors.push(tensor.identity());
+        self.tensors += 1;
     }
 
     fn parameter(&mut self, parameter: &Parameter) {
-        match self.parameters.iter().position(|it| it == parameter) {
+        match self.parameter_places.get(&parameter.id()).copied() {
             Some(first) => self.words.extend([Mark::SameParameter as u64, first as u64]),
             None => {
                 self.words.extend([Mark::Parameter as u64, u64::from(parameter.requires_grad())]);
                 self.type_of(&parameter.load().ty());
+                self.parameter_places.insert(parameter.id(), self.parameters.len());
                 self.parameters.push(parameter.clone());
             }
         }

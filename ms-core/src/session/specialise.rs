@@ -4,6 +4,7 @@ use super::call::JitFn;
 use crate::error::{Code, Error, warn};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{Name, Visitor};
+use rustc_hash::FxHashMap;
 use std::any::TypeId;
 use std::fmt::Write as _;
 use std::panic::Location;
@@ -25,7 +26,7 @@ struct Fact {
     value: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Tensor,
     Parameter,
@@ -54,8 +55,11 @@ impl Facts {
     /// The facts in which two versions differ, of the later one, with what it was in the other.
     /// Sizes are not among them: [`super::variation`] sees those.
     fn differences<'a>(&'a self, earlier: &'a Self) -> Vec<(&'a Fact, &'a Fact)> {
-        let same_place = |fact: &Fact| earlier.facts.iter().find(|it| it.path == fact.path && it.kind == fact.kind);
-        let pairs = self.facts.iter().filter_map(|fact| Some((fact, same_place(fact)?)));
+        let mut places: FxHashMap<(&str, Kind), &Fact> = FxHashMap::default();
+        for it in &earlier.facts {
+            places.entry((&it.path, it.kind)).or_insert(it);
+        }
+        let pairs = self.facts.iter().filter_map(|fact| Some((fact, *places.get(&(&*fact.path, fact.kind))?)));
         pairs.filter(|(fact, other)| fact.value != other.value).collect()
     }
 }

@@ -3,6 +3,7 @@
 
 mod arenas;
 mod check;
+mod donate;
 mod load;
 mod repeat;
 mod run;
@@ -13,6 +14,7 @@ use super::product::MatrixProduct;
 use crate::error::{Code, Error, Result, in_op};
 use crate::lower::{Plan, Reuse, is_stack};
 use crate::tensor::{Array, Attrs, DType, Dim, Layout, Op, Shape, Storage, Type};
+use donate::Donors;
 use run::{Program, Run};
 use smallvec::SmallVec;
 use stack::Stacks;
@@ -51,6 +53,7 @@ pub struct HostExecutable {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
     reuse: Reuse,
+    donors: Donors,
     /// Whether an input or output is a stack.
     has_stacks: bool,
     idle: Mutex<Vec<Scratch>>,
@@ -115,9 +118,12 @@ impl HostExecutable {
             };
             Ok(Input { ty: ty.clone(), sizes: ty.dims.iter().map(size).collect::<Result<_>>()? })
         };
+        let inputs: Vec<Input> = main.inputs.iter().map(input).collect::<Result<_>>()?;
+        let outputs: Vec<Output> = main.outputs.iter().map(output).collect::<Result<_>>()?;
         Ok(Self {
-            inputs: main.inputs.iter().map(input).collect::<Result<_>>()?,
-            outputs: main.outputs.iter().map(output).collect::<Result<_>>()?,
+            donors: Donors::new(&inputs, &outputs, &main.reuse),
+            inputs,
+            outputs,
             reuse: main.reuse.clone(),
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
             program,
@@ -200,20 +206,16 @@ impl HostExecutable {
     /// # Safety
     /// As [`Array::uninit`].
     unsafe fn over(&self, inputs: &mut [Array]) -> Result<SmallVec<[Array; 1]>> {
-        let mut spare: SmallVec<[usize; 8]> = (0..inputs.len()).filter(|&it| inputs[it].is_sole()).collect();
-        let output = |(at, output): (usize, &Output)| {
-            let Output::Array(shape, dtype) = output else { unreachable!("there are no stacks") };
-            let layout = Layout::contiguous(shape);
-            let bytes = layout.numel() * dtype.size();
-            let fits = |&it: &usize| inputs[it].storage().len() == bytes && self.reuse.allows(at, it);
-            match spare.iter().position(fits) {
+        let donors = self.donors.find(inputs, &self.reuse);
+        let output = |(at, donor): (usize, Option<usize>)| match (donor, &self.outputs[at]) {
+            (Some(donor), Output::Array(shape, dtype)) => {
                 // SAFETY: as the caller's.
-                Some(taken) => Ok(unsafe { Array::new(inputs[spare.remove(taken)].storage().clone(), layout, *dtype) }),
-                // SAFETY: as the caller's.
-                None => unsafe { self.fresh(at) },
+                Ok(unsafe { Array::new(inputs[donor].storage().clone(), Layout::contiguous(shape), *dtype) })
             }
+            // SAFETY: as the caller's.
+            _ => unsafe { self.fresh(at) },
         };
-        self.outputs.iter().enumerate().map(output).collect()
+        donors.into_iter().enumerate().map(output).collect()
     }
 
     /// Runs with inputs and outputs that are arrays.

@@ -1,6 +1,7 @@
 //! Where arguments show what is inside of them.
 
 use super::Training;
+use crate::error::{Code, Error, raise};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::signature::Signature;
 use crate::trace::type_key::TypeKey;
@@ -10,7 +11,30 @@ use std::fmt;
 ///
 /// A signature is made at every call. It takes what it needs without a dispatched call per part,
 /// and the names of parts cost it nothing.
-pub struct Sink<'a>(To<'a>);
+pub struct Sink<'a> {
+    to: To<'a>,
+    /// The address on the stack below which parts are nested too deeply.
+    floor: usize,
+}
+
+/// Stack that the parts of a value may take that are nested in each other: an eighth of what a
+/// thread has by default, so that whatever else goes through the value has room for it.
+const STACK_BYTES: usize = 256 << 10;
+
+/// About where on the stack the caller is.
+#[inline(always)]
+fn stack_address() -> usize {
+    let marker = 0u8;
+    (&raw const marker).addr()
+}
+
+#[cold]
+fn refuse_nesting() -> ! {
+    raise(
+        Error::new(Code::Nesting, "the parts of a value are nested too deeply")
+            .help("hold parts that are alike in a `Vec`, a `CellList` or a `Sequential`, not in each other"),
+    )
+}
 
 enum To<'a> {
     Signature(&'a mut Signature),
@@ -20,12 +44,17 @@ enum To<'a> {
 impl<'a> Sink<'a> {
     /// What shows everything to `visitor`.
     pub fn new(visitor: &'a mut dyn Visitor) -> Self {
-        Self(To::Visitor(visitor))
+        Self::made(To::Visitor(visitor))
     }
 
     /// What adds everything to `signature`.
     pub fn signing(signature: &'a mut Signature) -> Self {
-        Self(To::Signature(signature))
+        Self::made(To::Signature(signature))
+    }
+
+    #[inline]
+    fn made(to: To<'a>) -> Self {
+        Self { to, floor: stack_address().saturating_sub(STACK_BYTES) }
     }
 }
 
@@ -33,7 +62,7 @@ impl Sink<'_> {
     /// A tensor.
     #[inline]
     pub fn tensor(&mut self, tensor: &Tensor) {
-        match &mut self.0 {
+        match &mut self.to {
             To::Signature(it) => it.tensor(tensor),
             To::Visitor(it) => it.tensor(tensor),
         }
@@ -42,7 +71,7 @@ impl Sink<'_> {
     /// A parameter.
     #[inline]
     pub fn parameter(&mut self, parameter: &Parameter) {
-        match &mut self.0 {
+        match &mut self.to {
             To::Signature(it) => it.parameter(parameter),
             To::Visitor(it) => it.parameter(parameter),
         }
@@ -51,7 +80,7 @@ impl Sink<'_> {
     /// A host value, or a part of one: number of elements, discriminant, bits.
     #[inline]
     pub fn fixed(&mut self, bits: u64) {
-        match &mut self.0 {
+        match &mut self.to {
             To::Signature(it) => it.fixed(bits),
             To::Visitor(it) => it.fixed(bits),
         }
@@ -60,7 +89,7 @@ impl Sink<'_> {
     /// A type that decides what code the value is.
     #[inline]
     pub fn ty(&mut self, ty: TypeKey) {
-        match &mut self.0 {
+        match &mut self.to {
             To::Signature(it) => it.ty(ty),
             To::Visitor(it) => it.ty(ty),
         }
@@ -69,7 +98,7 @@ impl Sink<'_> {
     /// A float, by its bits.
     #[inline]
     pub fn float(&mut self, bits: u64) {
-        match &mut self.0 {
+        match &mut self.to {
             To::Signature(it) => it.fixed(bits),
             To::Visitor(it) => it.float(bits),
         }
@@ -78,7 +107,7 @@ impl Sink<'_> {
     /// Whether a cell trains.
     #[inline]
     pub fn training(&mut self, flag: &Training) {
-        match &mut self.0 {
+        match &mut self.to {
             To::Signature(it) => it.fixed(flag.get() as u64),
             To::Visitor(it) => it.training(flag),
         }
@@ -87,7 +116,7 @@ impl Sink<'_> {
     /// The sizes that are declared for the tensors that follow; nothing for those that are not.
     #[inline]
     pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
-        match &mut self.0 {
+        match &mut self.to {
             To::Signature(it) => it.sizes(sizes),
             To::Visitor(it) => it.sizes(sizes),
         }
@@ -96,7 +125,7 @@ impl Sink<'_> {
     /// An argument of a call begins.
     #[inline]
     pub fn argument(&mut self, name: &'static str) {
-        if let To::Visitor(it) = &mut self.0 {
+        if let To::Visitor(it) = &mut self.to {
             it.argument(name);
         }
     }
@@ -105,15 +134,20 @@ impl Sink<'_> {
     /// this address.
     #[inline]
     pub fn cell(&mut self, name: &'static str, address: usize) {
-        if let To::Visitor(it) = &mut self.0 {
+        if let To::Visitor(it) = &mut self.to {
             it.cell(name, address);
         }
     }
 
     /// A field or an element begins.
+    ///
+    /// Raises [`Code::Nesting`] where parts are nested so deeply that the stack would end.
     #[inline]
     pub fn begin(&mut self, name: Name<'_>) {
-        if let To::Visitor(it) = &mut self.0 {
+        if stack_address() < self.floor {
+            refuse_nesting();
+        }
+        if let To::Visitor(it) = &mut self.to {
             it.begin(name);
         }
     }
@@ -121,7 +155,7 @@ impl Sink<'_> {
     /// It ends.
     #[inline]
     pub fn end(&mut self) {
-        if let To::Visitor(it) = &mut self.0 {
+        if let To::Visitor(it) = &mut self.to {
             it.end();
         }
     }

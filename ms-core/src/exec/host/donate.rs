@@ -1,0 +1,70 @@
+//! Which inputs that are given up serve as memory of outputs.
+
+use super::{Input, Output};
+use crate::lower::Reuse;
+use crate::tensor::Array;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+/// The inputs and outputs of a plan by their lengths, so that a run looks at each of them once.
+pub(super) struct Donors {
+    /// Inputs by length, those of one length in the order in which the plan is done with them.
+    order: Vec<u32>,
+    /// For each length that an input has, where in the order its inputs begin and end.
+    lengths: SmallVec<[(u32, u32); 4]>,
+    /// The length of each input.
+    inputs: Vec<u32>,
+    /// The length of each output; nothing where no input has it.
+    outputs: Vec<Option<u32>>,
+}
+
+impl Donors {
+    /// Those of a plan with these inputs and outputs.
+    pub fn new(inputs: &[Input], outputs: &[Output], reuse: &Reuse) -> Self {
+        let bytes = |it: &Input| it.sizes.iter().map(|it| it.unwrap_or(0)).product::<usize>() * it.ty.dtype.size();
+        let mut order: Vec<u32> = (0..inputs.len() as u32).collect();
+        order.sort_by_key(|&it| (bytes(&inputs[it as usize]), reuse.free_from.get(it as usize)));
+        let mut lengths: SmallVec<[(u32, u32); 4]> = SmallVec::new();
+        let mut known: FxHashMap<usize, u32> = FxHashMap::default();
+        let mut length_of = vec![0; inputs.len()];
+        for (at, &input) in (0..).zip(&order) {
+            let length = *known.entry(bytes(&inputs[input as usize])).or_insert_with(|| {
+                lengths.push((at, at));
+                lengths.len() as u32 - 1
+            });
+            lengths[length as usize].1 = at + 1;
+            length_of[input as usize] = length;
+        }
+        let output = |it: &Output| match it {
+            Output::Array(shape, dtype) => known.get(&(shape.iter().product::<usize>() * dtype.size())).copied(),
+            Output::Stack(_) => None,
+        };
+        let outputs = outputs.iter().map(output).collect();
+        Self { order, lengths, inputs: length_of, outputs }
+    }
+
+    /// For each output an input over which it may be written and which nobody else has, if there is
+    /// one; every input for one output.
+    pub fn find(&self, inputs: &mut [Array], reuse: &Reuse) -> SmallVec<[Option<usize>; 4]> {
+        let mut spare: SmallVec<[bool; 16]> = inputs.iter_mut().map(Array::is_sole).collect();
+        // Those before it were taken, or never were to be had.
+        let mut firsts: SmallVec<[u32; 4]> = self.lengths.iter().map(|it| it.0).collect();
+        let find = |(output, length): (usize, &Option<u32>)| {
+            let length = (*length)?;
+            // One that this very output may be written over is of no use to many others.
+            let fits = |it: &usize| spare.get(*it) == Some(&true) && self.inputs[*it] == length;
+            let taken = reuse.in_place_of(output).find(fits).or_else(|| {
+                let (first, end) = (&mut firsts[length as usize], self.lengths[length as usize].1);
+                while *first < end && !spare[self.order[*first as usize] as usize] {
+                    *first += 1;
+                }
+                let input = *self.order[..end as usize].get(*first as usize)? as usize;
+                // If the plan needs this one for too long, then all that follow.
+                reuse.allows(output, input).then_some(input)
+            })?;
+            spare[taken] = false;
+            Some(taken)
+        };
+        self.outputs.iter().enumerate().map(find).collect()
+    }
+}
