@@ -1,13 +1,16 @@
 //! What optimisers keep: slots for each parameter, learning rates, counters.
 
 use ms_core::session::Gradients;
+use ms_core::tensor::{WeakParameter, apart, is_apart};
 use ms_core::trace::{Arg, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// `N` slots for each trained parameter.
+/// `N` slots for each trained parameter, kept as long as the parameter is.
 pub struct State<const N: usize> {
+    /// Whether the slots belong to the optimiser, and not to the function that made it.
+    apart: bool,
     /// Whether a slot is one number rather than of the parameter's shape.
     scalar: bool,
     /// What slots hold at first.
@@ -16,7 +19,7 @@ pub struct State<const N: usize> {
 }
 
 struct Slots<const N: usize> {
-    all: Vec<(Parameter, [Parameter; N])>,
+    all: Vec<(WeakParameter, [Parameter; N])>,
     /// Where those of a parameter are, by its identity.
     places: HashMap<u64, usize>,
 }
@@ -29,7 +32,8 @@ impl<const N: usize> State<N> {
 
     /// Slots of the parameter's shape that hold one number at first.
     pub fn filled(first: f64) -> Self {
-        Self { scalar: false, first, slots: Mutex::new(Slots { all: Vec::new(), places: HashMap::new() }) }
+        let slots = Mutex::new(Slots { all: Vec::new(), places: HashMap::new() });
+        Self { apart: is_apart(), scalar: false, first, slots }
     }
 
     /// Slots of one number each, zero at first.
@@ -46,9 +50,10 @@ impl<const N: usize> State<N> {
         let mut slots = self.lock();
         let Slots { all, places } = &mut *slots;
         // Every step asks, and only the first one finds something to do.
-        if all.len() == parameters.len() && all.iter().zip(parameters).all(|(known, it)| known.0 == *it) {
+        if all.len() == parameters.len() && all.iter().zip(parameters).all(|(known, it)| known.0.id() == it.id()) {
             return;
         }
+        let before = all.len();
         for parameter in parameters {
             if places.contains_key(&parameter.id()) {
                 continue;
@@ -56,10 +61,21 @@ impl<const N: usize> State<N> {
             let like = parameter.load();
             let shape = if self.scalar { &[] } else { like.shape() };
             let dtype = accumulator(like.dtype());
-            let own = std::array::from_fn(|_| slot(shape, dtype, || ops::full_of(shape, self.first, dtype)));
+            let make = || std::array::from_fn(|_| slot(shape, dtype, || ops::full_of(shape, self.first, dtype)));
+            let own = if self.apart { apart(make) } else { make() };
             places.insert(parameter.id(), all.len());
-            all.push((parameter.clone(), own));
+            all.push((parameter.downgrade(), own));
         }
+        if all.len() == before {
+            return;
+        }
+        let gone: Vec<_> = all.extract_if(.., |it| !it.0.is_kept()).collect();
+        if !gone.is_empty() {
+            *places = all.iter().enumerate().map(|(place, it)| (it.0.id(), place)).collect();
+        }
+        // What is told of a slot that is dropped may ask for the state.
+        drop(slots);
+        drop(gone);
     }
 
     /// The slots of a parameter that was prepared.

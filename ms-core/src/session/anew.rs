@@ -3,15 +3,10 @@
 use super::call::JitReturn;
 use super::compiled::Compiled;
 use super::context;
-use super::recent::Recent;
 use super::tape::Tape;
 use crate::error::{OrRaise, Result};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
-use std::sync::Arc;
-
-/// Graphs that are kept compiled at most.
-const MAX_KEPT: usize = 64;
 
 /// Traces `body` on the arguments, and runs the graph. What `body` captures are inputs of the
 /// graph, so that it is compiled once while the values change.
@@ -40,7 +35,7 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     let results = template.as_ref().map(leaves).unwrap_or_default();
     let trace = tracer.finish(&results)?;
     let template = template.expect("a trace without errors has a result");
-    let compiled = |graph| Ok(kept(Compiled::shared(graph, context::read(|it| it.precision), None)?));
+    let compiled = |graph| Compiled::shared(graph, context::read(|it| it.precision), None);
     let input = |binding: Binding| match binding {
         Binding::Argument(at) => given[at].clone(),
         Binding::Slot(parameter) => parameter.value(),
@@ -59,14 +54,6 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));
     trace.writes.iter().zip(outputs).try_for_each(|(parameter, value)| parameter.try_set(&value))?;
     Ok(result)
-}
-
-/// Keeps what was compiled, for the calls to come.
-fn kept(compiled: Arc<Compiled>) -> Arc<Compiled> {
-    // By address, which is its own as long as it is kept.
-    static KEPT: Recent<usize, Arc<Compiled>, MAX_KEPT> = Recent::new();
-    let address = Arc::as_ptr(&compiled).addr();
-    KEPT.get(&address).unwrap_or_else(|| KEPT.insert(address, compiled))
 }
 
 /// The tensors that `visit` shows, in order.

@@ -3,10 +3,12 @@
 use super::context::Precision;
 use super::disk::verifies;
 use super::place::{Entry, Making, Place, Site, Split};
+use super::recent::{Kept, Recent};
 use super::report;
 use super::sized::Sized;
 use super::source::{Part, Source};
 use super::tape::Tape;
+use super::weight::Weight;
 use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, ValueId, canonical_bytes};
@@ -23,6 +25,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+/// What was compiled and is kept for another function, or another model, of the same graph.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// Keys of graphs that are gone, at least, before it is looked for them.
+const GONE_BYTES: usize = 64 << 10;
+
 /// A graph and what it compiles to: itself, and its derivatives.
 pub struct Compiled {
     source: Arc<Source>,
@@ -33,6 +41,7 @@ pub struct Compiled {
     place: Option<Place>,
     /// Whether it was looked for there.
     sought: AtomicBool,
+    weight: Weight,
     executable: OnceLock<Result<Arc<dyn Executable>>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
     tangents: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
@@ -60,13 +69,20 @@ pub struct Partial {
 }
 
 impl Compiled {
-    fn of(source: Arc<Source>, precision: Precision, sized: Option<Sized>, place: Option<Place>) -> Arc<Self> {
+    fn of(
+        source: Arc<Source>,
+        precision: Precision,
+        sized: Option<Sized>,
+        place: Option<Place>,
+        weight: Weight,
+    ) -> Arc<Self> {
         Arc::new(Self {
             source,
             precision,
             sized,
             place,
             sought: AtomicBool::new(false),
+            weight,
             executable: OnceLock::new(),
             derivatives: Mutex::default(),
             tangents: Mutex::default(),
@@ -83,59 +99,75 @@ impl Compiled {
     /// [`Code::NoGradient`](crate::Code::NoGradient) and its like, from expanding transforms.
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
         ops::verify(graph)?;
-        Self::sound(graph, precision)
+        Self::sound(graph, precision, Weight::new())
     }
 
     /// [`Compiled::new`] of a graph that tracing or a transform made.
-    fn sound(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
+    fn sound(graph: &Graph, precision: Precision, weight: Weight) -> Result<Arc<Self>> {
         let source = Source::given(graph)?;
         let sized = Sized::of(source.graph()?)?;
-        Ok(Self::of(source, precision, sized, None))
+        weight.add_graph(graph);
+        Ok(Self::of(source, precision, sized, None, weight))
     }
 
     /// The graph to be called that a function was traced to; or what it was before, for a graph of
-    /// the same content that is still in use. Code comes from the cache on disk where that has it:
+    /// the same content that is still in use or was used lately. Code comes from the cache on disk where that has it:
     /// then nothing is expanded either, and what expanding refuses is refused when it is called.
     ///
     /// # Errors
     /// As for [`Compiled::new`].
     pub(super) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
-        static MADE: LazyLock<Mutex<FxHashMap<Vec<u8>, Weak<Compiled>>>> = LazyLock::new(Mutex::default);
+        static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Lines are no part of the content, and are told where running refuses.
         let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
         let (key, known, place) = report::stage("key", || {
             let mut key = canonical_bytes(&graph);
             key.push(precision as u8);
-            let known = lock().get(&key).and_then(Weak::upgrade).filter(same_lines);
+            let known = lock().table.get(&key).and_then(Weak::upgrade).filter(same_lines);
             let bytes = &key[..key.len() - 1];
             let backend = exec::backend().filter(|_| known.is_none());
             let place = backend.and_then(|it| Place::of(&graph, bytes, making(precision, &**it), site));
             (key, known, place)
         });
         if let Some(known) = known {
-            return Ok(known);
+            return Ok(known.kept());
         }
         let made = match place {
-            None => Self::sound(&graph, precision)?,
+            None => Self::sound(&graph, precision, Weight::new())?,
             place => {
                 let sized = Sized::of(&graph)?;
-                Self::of(Source::of_trace(graph), precision, sized, place)
+                let weight = Weight::new();
+                weight.add_graph(&graph);
+                Self::of(Source::of_trace(graph), precision, sized, place, weight)
             }
         };
-        let mut table = lock();
-        // What is gone is looked for whenever the table is full, so that each costs little.
-        if table.len() == table.capacity() {
-            table.retain(|_, it| it.strong_count() > 0);
-        }
-        table.insert(key, Arc::downgrade(&made));
-        Ok(made)
+        lock().insert(key, &made);
+        Ok(made.kept())
+    }
+
+    /// Keeps it for a while: another model of the same structure may come.
+    fn kept(self: Arc<Self>) -> Arc<Self> {
+        // By address, which is its own as long as it is kept.
+        static KEPT: Recent<usize, Arc<Compiled>, KEPT_BYTES> = Recent::new();
+        let address = Arc::as_ptr(&self).addr();
+        KEPT.get(&address).unwrap_or_else(|| KEPT.insert(address, self))
+    }
+
+    /// The memory that it takes, with its derivatives, and itself at other sizes.
+    pub(super) fn bytes(&self) -> usize {
+        self.weight.bytes()
+    }
+
+    /// The memory that it takes by itself.
+    pub(super) fn own_bytes(&self) -> usize {
+        self.weight.own_bytes()
     }
 
     /// What is in the cache at this place: a graph of so many inputs and outputs, that was traced
     /// by another process. It has no derivatives.
     pub(super) fn stored(place: Place, precision: Precision, inputs: usize, outputs: usize) -> Option<Arc<Self>> {
-        let compiled = Self::of(Source::unknown(inputs, outputs), precision, None, Some(place));
+        let compiled = Self::of(Source::unknown(inputs, outputs), precision, None, Some(place), Weight::new());
         let (executable, _) = compiled.find()?;
         let _first = compiled.executable.set(Ok(executable));
         Some(compiled)
@@ -223,7 +255,7 @@ impl Compiled {
     fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
         sized.at(inputs, |sizes| {
             let place = self.place.as_ref().map(|it| it.piece(format!("sizes {sizes:?}")));
-            let known = Self::of(self.source.at(sizes), self.precision, None, place);
+            let known = Self::of(self.source.at(sizes), self.precision, None, place, self.weight.part());
             if known.place.is_none() {
                 known.source.graph()?;
             }
@@ -265,6 +297,7 @@ impl Compiled {
     /// # Safety
     /// As [`Backend::load`].
     unsafe fn load(&self, backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        self.weight.add_code(&plan, artifact);
         // SAFETY: as the caller's.
         unsafe {
             match self.source.shares_kernels() {
@@ -341,7 +374,7 @@ impl Compiled {
         graph.set_outputs(outputs);
         let mut graph = transform::jvp(&graph, wrt, results.len())?;
         graph.set_outputs(graph.outputs()[results.len()..].to_vec());
-        let tangent = Self::sound(&graph, self.precision)?;
+        let tangent = Self::sound(&graph, self.precision, self.weight.part())?;
         made.insert(key, tangent.clone());
         Ok(tangent)
     }
@@ -363,7 +396,7 @@ impl Compiled {
         let reached = transform::reached(&graph, wrt);
         let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true)?;
         graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
-        let partial = Arc::new(Partial { compiled: Self::sound(&graph, self.precision)?, reached });
+        let partial = Arc::new(Partial { compiled: Self::sound(&graph, self.precision, self.weight.part())?, reached });
         made.insert(key, partial.clone());
         Ok(partial)
     }
@@ -379,7 +412,7 @@ impl Compiled {
         }
         let part = |part, name| {
             let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
-            Self::of(self.source.derivative(wrt, part), self.precision, None, place)
+            Self::of(self.source.derivative(wrt, part), self.precision, None, place, self.weight.part())
         };
         let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
         let split = match forward.find() {
@@ -404,6 +437,35 @@ impl Compiled {
         let derivative = Arc::new(Derivative { forward, backward, residuals: split.residuals, seeds: split.seeds });
         made.insert(wrt.to_vec(), derivative.clone());
         Ok(derivative)
+    }
+}
+
+impl Kept for Arc<Compiled> {
+    fn bytes(&self) -> usize {
+        Compiled::bytes(self)
+    }
+}
+
+/// The graphs that were made and are still in use, by their canonical bytes and their precision.
+#[derive(Default)]
+struct Made {
+    table: FxHashMap<Vec<u8>, Weak<Compiled>>,
+    /// The bytes of the keys that were added since it was looked for what is gone, and up to which
+    /// it is not looked for again.
+    added: usize,
+    limit: usize,
+}
+
+impl Made {
+    fn insert(&mut self, key: Vec<u8>, made: &Arc<Compiled>) {
+        self.added += key.len();
+        self.table.insert(key, Arc::downgrade(made));
+        if self.added > self.limit.max(GONE_BYTES) {
+            self.table.retain(|_, it| it.strong_count() > 0);
+            self.table.shrink_to(2 * self.table.len());
+            self.added = 0;
+            self.limit = self.table.keys().map(Vec::len).sum();
+        }
     }
 }
 

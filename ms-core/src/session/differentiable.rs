@@ -1,7 +1,7 @@
 //! What derivatives are taken with respect to, and what they are.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Parameter, Tensor};
+use crate::tensor::{Parameter, Tensor, WeakParameter};
 use crate::trace::{Arg, Cell, Sink, Tree, leaves};
 
 /// What derivatives are taken with respect to, in order.
@@ -23,12 +23,14 @@ pub(super) enum Target {
 pub struct Gradients {
     parameters: Vec<Parameter>,
     tensors: Vec<Tensor>,
+    /// The parameters of a template, which does not keep them.
+    template: Vec<WeakParameter>,
 }
 
 impl Gradients {
     /// Gradients of these parameters, in the same order.
     pub fn new(parameters: Vec<Parameter>, tensors: Vec<Tensor>) -> Self {
-        Self { parameters, tensors }
+        Self { parameters, tensors, template: Vec::new() }
     }
 
     /// Each parameter with its gradient.
@@ -69,7 +71,18 @@ impl Arg for Gradients {
 
 impl Tree for Gradients {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
-        Self { parameters: self.parameters.clone(), tensors: self.tensors.rebuild(next) }
+        let mut made = Self::new(self.parameters.clone(), self.tensors.rebuild(next));
+        if !self.template.is_empty() {
+            // A parameter that is gone has no gradient.
+            let kept = self.template.iter().zip(made.tensors).filter_map(|(slot, it)| Some((slot.upgrade()?, it)));
+            (made.parameters, made.tensors) = kept.unzip();
+        }
+        made
+    }
+
+    fn as_template(&self) -> Self {
+        let template = self.parameters.iter().map(Parameter::downgrade).collect();
+        Self { parameters: Vec::new(), tensors: self.tensors.clone(), template }
     }
 }
 
@@ -107,7 +120,7 @@ impl<C: Cell> Differentiable for C {
     fn gradient(&self, next: &mut dyn FnMut() -> Tensor) -> Gradients {
         let parameters = self.trainable_parameters();
         let tensors = parameters.iter().map(|_| next()).collect();
-        Gradients { parameters, tensors }
+        Gradients::new(parameters, tensors)
     }
 }
 

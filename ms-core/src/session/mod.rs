@@ -34,6 +34,7 @@ mod specialise;
 mod tape;
 mod variation;
 mod vmap;
+mod weight;
 
 pub use crate::trace::{TypeKey, type_key};
 pub use call::{Call, Entered, JitFn, JitReturn};

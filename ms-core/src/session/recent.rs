@@ -1,13 +1,22 @@
-//! A table of bounded size, which forgets what was not used for the longest time.
+//! Tables of bounded size, which forget what was not used for the longest time.
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::hash::Hash;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
-/// At most `CAPACITY` values by key. A full table makes room by dropping the quarter whose last
-/// use is longest ago.
-pub(super) struct Recent<K, V, const CAPACITY: usize> {
+/// Values that are kept whatever memory they take: those used last.
+const FEW: usize = 8;
+
+/// What a table keeps.
+pub(super) trait Kept: Clone {
+    /// The memory that it takes now.
+    fn bytes(&self) -> usize;
+}
+
+/// Values by key, of `BYTES` bytes together. A table that takes more makes room by dropping those
+/// whose last use is longest ago, until a quarter is free; the few values used last always stay.
+pub(super) struct Recent<K, V, const BYTES: usize> {
     entries: RwLock<FxHashMap<K, Entry<V>>>,
     uses: AtomicU64,
 }
@@ -18,15 +27,14 @@ struct Entry<V> {
     used: AtomicU64,
 }
 
-impl<K, V, const CAPACITY: usize> Recent<K, V, CAPACITY> {
+impl<K, V, const BYTES: usize> Recent<K, V, BYTES> {
     /// An empty one.
     pub const fn new() -> Self {
-        const { assert!(CAPACITY > 0) };
         Self { entries: RwLock::new(FxHashMap::with_hasher(FxBuildHasher)), uses: AtomicU64::new(0) }
     }
 }
 
-impl<K: Hash + Eq, V: Clone, const CAPACITY: usize> Recent<K, V, CAPACITY> {
+impl<K: Hash + Eq, V: Kept, const BYTES: usize> Recent<K, V, BYTES> {
     /// The value of a key, which is used now.
     pub fn get(&self, key: &K) -> Option<V> {
         let entries = self.entries.read().unwrap_or_else(PoisonError::into_inner);
@@ -38,14 +46,13 @@ impl<K: Hash + Eq, V: Clone, const CAPACITY: usize> Recent<K, V, CAPACITY> {
     /// Adds a value, unless the key has one; gives the one that it has then.
     pub fn insert(&self, key: K, value: V) -> V {
         let mut entries = self.entries.write().unwrap_or_else(PoisonError::into_inner);
-        let mut forgotten = Vec::new();
-        if entries.len() >= CAPACITY && !entries.contains_key(&key) {
-            let mut uses: Vec<u64> = entries.values_mut().map(|it| *it.used.get_mut()).collect();
-            let (_, last, _) = uses.select_nth_unstable(CAPACITY / 4);
-            forgotten.extend(entries.extract_if(|_, it| *it.used.get_mut() <= *last));
-        }
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         let value = entries.entry(key).or_insert(Entry { value, used: now.into() }).value.clone();
+        let last = crowded_out(entries.values().map(|it| (it.used.load(Ordering::Relaxed), it.value.bytes())), BYTES);
+        let forgotten: Vec<_> = match last {
+            Some(last) => entries.extract_if(|_, it| *it.used.get_mut() <= last).collect(),
+            None => Vec::new(),
+        };
         // What is forgotten is dropped when nobody waits for it.
         drop(entries);
         drop(forgotten);
@@ -59,30 +66,64 @@ impl<K: Hash + Eq, V: Clone, const CAPACITY: usize> Recent<K, V, CAPACITY> {
     }
 }
 
+/// The last use up to which values have to go, so that the others take at most three quarters of
+/// `max_bytes`; nothing where all of them fit. `uses` are last uses and bytes.
+pub(super) fn crowded_out(uses: impl Iterator<Item = (u64, usize)> + Clone, max_bytes: usize) -> Option<u64> {
+    if uses.clone().map(|it| it.1).sum::<usize>() <= max_bytes {
+        return None;
+    }
+    let mut uses: Vec<_> = uses.collect();
+    uses.sort_unstable_by_key(|it| std::cmp::Reverse(it.0));
+    let mut left = max_bytes - max_bytes / 4;
+    let fits = |&(at, it): &(usize, &(u64, usize))| {
+        let room = left.checked_sub(it.1);
+        left = room.unwrap_or(0);
+        at < FEW || room.is_some()
+    };
+    let kept = uses.iter().enumerate().take_while(fits).count();
+    uses.get(kept).map(|it| it.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A value takes ten bytes.
+    impl Kept for usize {
+        fn bytes(&self) -> usize {
+            10
+        }
+    }
+
     #[test]
     fn what_is_used_stays() {
-        let table = Recent::<usize, usize, 8>::new();
+        let table = Recent::<usize, usize, 400>::new();
         for key in 0..1000 {
             assert_eq!(table.insert(key, 10 * key), 10 * key);
             assert_eq!(table.get(&0), Some(0), "{key}");
-            assert!(table.len() <= 8);
+            assert!(table.len() <= 40);
         }
         // The values used last are there, the oldest are not.
-        assert!((995..1000).all(|it| table.get(&it) == Some(10 * it)));
+        assert!((990..1000).all(|it| table.get(&it) == Some(10 * it)));
         assert!((1..900).all(|it| table.get(&it).is_none()));
         assert_eq!(table.insert(0, 7), 0, "a key keeps its value");
     }
 
     #[test]
-    fn one_value() {
+    fn a_few_stay_whatever_they_take() {
         let table = Recent::<usize, usize, 1>::new();
-        for key in 0..3 {
+        for key in 0..100 {
             table.insert(key, key);
-            assert_eq!((table.len(), table.get(&key)), (1, Some(key)));
+            assert_eq!(table.len(), (key + 1).min(FEW));
+            assert_eq!(table.get(&key), Some(key));
         }
+    }
+
+    #[test]
+    fn large_values_make_others_go() {
+        let small = (0..100).map(|it| (it, 1));
+        assert_eq!(crowded_out(small.clone(), 100), None);
+        assert_eq!(crowded_out(small.clone(), 99), Some(24), "75 stay");
+        assert_eq!(crowded_out(small.chain([(100, 1000)]), 100), Some(92), "a few stay");
     }
 }

@@ -2,15 +2,15 @@
 //! sizes, with kernels that all of them share.
 
 use super::compiled::Compiled;
-use super::recent::Recent;
+use super::recent::{Kept, Recent};
 use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
 use crate::tensor::{Array, Dim};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Sets of sizes that are kept ready at most.
-const MAX_READY: usize = 256;
+/// What is kept ready at most of one function, in bytes.
+const READY_BYTES: usize = 64 << 20;
 
 type Sizes = SmallVec<[usize; 2]>;
 
@@ -19,7 +19,17 @@ pub struct Sized {
     symbols: Vec<Symbol>,
     /// Other dimensions of inputs in which symbols stand, and where.
     others: Vec<(usize, usize, Dim)>,
-    ready: Recent<Sizes, Arc<Compiled>, MAX_READY>,
+    ready: Recent<Sizes, AtSizes, READY_BYTES>,
+}
+
+/// A graph of constant sizes.
+#[derive(Clone)]
+struct AtSizes(Arc<Compiled>);
+
+impl Kept for AtSizes {
+    fn bytes(&self) -> usize {
+        self.0.own_bytes()
+    }
 }
 
 /// A symbol, and the dimension of an input that fixes it.
@@ -77,11 +87,11 @@ impl Sized {
             self.check(inputs, input, axis, dim, &sizes)?;
         }
         if let Some(known) = self.ready.get(&sizes) {
-            return Ok(known);
+            return Ok(known.0);
         }
         let named: Vec<(&str, usize)> = self.symbols.iter().map(|it| &*it.name).zip(sizes.iter().copied()).collect();
         let made = make(&named)?;
-        Ok(self.ready.insert(sizes, made))
+        Ok(self.ready.insert(sizes, AtSizes(made)).0)
     }
 
     fn check(&self, inputs: &[&Array], input: usize, axis: usize, dim: Dim, sizes: &Sizes) -> Result<()> {

@@ -41,7 +41,9 @@ pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_
 pub use literal::Literal;
 pub use nested::{Nested, Suffixes};
 pub use op::{Attr, Attrs, Op, OpInfo};
-pub use parameter::{Created, Gathered, Parameter, Role, SlotId, apart, with_created};
+pub use parameter::{
+    Created, Dependent, Gathered, Parameter, Role, SlotId, WeakParameter, apart, is_apart, with_created,
+};
 pub use storage::Storage;
 pub use tensor::{AsTensor, Tensor, Traced};
 pub use types::Type;

@@ -35,9 +35,7 @@ pub trait Cell: Arg {
 
     /// Every parameter, each slot once, in the order of the fields.
     fn parameters(&self) -> Vec<Parameter> {
-        let mut slots = Slots::default();
-        self.visit(&mut Sink::new(&mut slots));
-        slots.found
+        parameters(|sink| self.visit(sink))
     }
 
     /// The parameters that training changes.
@@ -79,6 +77,13 @@ impl Visitor for Names {
     fn end(&mut self) {
         self.path.pop();
     }
+}
+
+/// The parameters that `sign` shows, each slot once.
+pub fn parameters(sign: impl Fn(&mut Sink<'_>)) -> Vec<Parameter> {
+    let mut slots = Slots::default();
+    sign(&mut Sink::new(&mut slots));
+    slots.found
 }
 
 /// The parameters, each slot once.

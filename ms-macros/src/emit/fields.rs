@@ -133,6 +133,25 @@ pub fn rebuild_method(data: &Data, rt: &TokenStream) -> TokenStream {
     }
 }
 
+/// The method `as_template` of a value with these fields.
+pub fn template_method(data: &Data, rt: &TokenStream) -> TokenStream {
+    let arms = shapes(data).into_iter().map(|shape| {
+        let (path, pattern) = (&shape.path, shape.pattern());
+        let fields = shape.fields.members().zip(shape.fields).enumerate().map(|(i, (member, field))| {
+            let (value, ty) = (own_nth("field", i), &field.ty);
+            let template = quote_spanned!(ty.span()=> <#ty as #rt::Tree>::as_template(#value));
+            quote!(#member: #template)
+        });
+        quote!(#pattern => #path { #(#fields),* },)
+    });
+    let body = match_self(arms.collect());
+    quote! {
+        fn as_template(&self) -> Self {
+            #body
+        }
+    }
+}
+
 /// The methods `store` and `restore` of a value with these fields.
 pub fn stored_methods(data: &Data, rt: &TokenStream) -> TokenStream {
     let (words, next) = (own("words"), own("next"));

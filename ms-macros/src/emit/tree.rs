@@ -16,6 +16,7 @@ pub fn expand_tree(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> 
     let name = &input.ident;
     let visit = fields::visit_method(&input.data, &rt);
     let rebuild = fields::rebuild_method(&input.data, &rt);
+    let template = fields::template_method(&input.data, &rt);
     let stored = fields::stored_methods(&input.data, &rt);
     let tensor = quote!(#rt::Tensor);
     Some(quote! {
@@ -34,6 +35,8 @@ pub fn expand_tree(item: TokenStream, diags: &mut Diags) -> Option<TokenStream> 
         #[automatically_derived]
         impl #params #rt::Tree for #name #arguments #bounds {
             #rebuild
+
+            #template
 
             #stored
         }

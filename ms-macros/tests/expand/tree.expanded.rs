@@ -36,6 +36,16 @@ impl<T: ::ms::__rt::Tree> ::ms::__rt::Tree for State<T> {
             }
         }
     }
+    fn as_template(&self) -> Self {
+        match self {
+            Self { value: __field0, step: __field1 } => {
+                Self {
+                    value: <T as ::ms::__rt::Tree>::as_template(__field0),
+                    step: <i64 as ::ms::__rt::Tree>::as_template(__field1),
+                }
+            }
+        }
+    }
     fn store(&self, __words: &mut ::std::vec::Vec<u64>) -> bool {
         match self {
             Self { value: __field0, step: __field1 } => {

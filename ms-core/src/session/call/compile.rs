@@ -12,8 +12,8 @@ use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
 use crate::optimize::inline_all;
-use crate::tensor::{Tensor, with_created};
-use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, run_traced};
+use crate::tensor::{Parameter, Tensor, with_created};
+use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, parameters, run_traced};
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::{Arc, LazyLock, PoisonError};
@@ -25,6 +25,8 @@ pub(super) struct Tracing {
     /// The path of the cell that is called.
     pub path: Option<Rc<str>>,
     pub facts: Facts,
+    /// The parameters that the signature names.
+    shown: Vec<Parameter>,
     /// Where the cache has what is traced.
     pub pure: Option<PurePlace>,
 }
@@ -35,12 +37,13 @@ impl Tracing {
         let tracer = Tracer::new(call.function.name);
         let tensors = call.signature.tensors();
         tensors.iter().zip(call.signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
-        Self { tracer, path: None, facts: Facts::default(), pure }
+        Self { tracer, path: None, facts: Facts::default(), shown: Vec::new(), pure }
     }
 
     /// Notes what messages tell of the arguments.
     pub fn note(mut self, sign: Sign<'_>) -> Self {
         sign(&mut Sink::new(&mut self.facts));
+        self.shown = parameters(sign);
         self.path = cell_path(self.tracer.id(), sign);
         self
     }
@@ -50,7 +53,7 @@ impl Call {
     /// Traces the body, compiles what it gives, and runs that.
     #[track_caller]
     pub(super) fn compile<R: JitReturn>(&mut self, tracing: Tracing, body: impl FnOnce(Option<Rc<str>>) -> R) -> R {
-        let Tracing { tracer, path, facts, pure } = tracing;
+        let Tracing { tracer, path, facts, shown, pure } = tracing;
         let start = Instant::now();
         let created = &self.function.created;
         let result = with_created(created, self.monomorph.id(), || run_traced(&tracer, || body(path)));
@@ -59,13 +62,15 @@ impl Call {
             Some(Err(refused)) => return refused,
             None => None,
         };
-        match self.version::<R::Tree>(&tracer, template, pure, start) {
-            Ok(version) => {
+        match self.version::<R::Tree>(&tracer, template, &shown, pure, start) {
+            // What the body made and dropped stays until it has run.
+            Ok((version, _held)) => {
                 self.insert(&version);
                 self.check_specialisation(facts);
                 // The trace knows arguments by their tensors.
                 drop(tracer);
-                run(&version, &mut self.signature, self.donates).map_or_else(
+                let result = run(&version, &mut self.signature, self.donates);
+                result.expect("its parameters are held").map_or_else(
                     |error| R::refuse(in_compiled(error, self.function.name, self.location, &self.signature)),
                     R::join,
                 )
@@ -78,9 +83,10 @@ impl Call {
         &self,
         tracer: &Tracer,
         template: Option<T>,
+        shown: &[Parameter],
         pure: Option<PurePlace>,
         start: Instant,
-    ) -> Result<Arc<Version>> {
+    ) -> Result<(Arc<Version>, Vec<Parameter>)> {
         let results = template.as_ref().map(leaves).unwrap_or_default();
         let trace = self.traced(tracer, &results, start)?;
         let template = template.expect("a trace without errors has a result");
@@ -88,10 +94,13 @@ impl Call {
         let slots = Slots { inputs: (0..trace.bindings.len()).filter(is_slot).collect(), results: results.len() };
         let (settings, site) = (self.settings, self.function.site());
         let compiled = compile(&trace.graph, &slots, settings, site)?;
+        let mut held = trace.writes.clone();
         let handing = trace.handing.map(|it| {
+            held.extend(it.writes.iter().chain(&it.reads).cloned());
+            let [writes, reads] = [&it.writes, &it.reads].map(|it| it.iter().map(Parameter::downgrade).collect());
             let same = compiled.clone();
             let make = move || it.graph.map_or(Ok(same), |graph| compile(&graph, &slots, settings, site));
-            Handing { compiled: LazyLock::new(Box::new(make)), writes: it.writes, reads: it.reads }
+            Handing { compiled: LazyLock::new(Box::new(make)), writes, reads }
         });
         let input = |it| match it {
             Binding::Argument(at) => Source::Argument(at),
@@ -99,14 +108,18 @@ impl Call {
             Binding::Captured(tensor) => Source::Captured(tensor),
             Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
         };
-        let inputs = trace.bindings.into_iter().map(input).collect();
+        let inputs: Vec<Source> = trace.bindings.into_iter().map(input).collect();
+        held.extend(inputs.iter().filter_map(|it| match it {
+            Source::Slot(parameter) => Some(parameter.clone()),
+            _ => None,
+        }));
         let mut words = Vec::new();
         let pure = pure.filter(|_| template.store(&mut words));
         let parts = Parts { compiled, handing, inputs, writes: trace.writes, untraced: false, template };
         if let Some(place) = pure {
             Self::keep(place, &parts, results.len(), words);
         }
-        Ok(Arc::new(Version::new(&self.signature, parts)))
+        Ok((Version::new(&self.function.versions, &self.signature, shown, parts), held))
     }
 
     /// What was traced; everything that was refused meanwhile.
@@ -122,7 +135,7 @@ impl Call {
     }
 
     pub(super) fn insert(&self, version: &Arc<Version>) {
-        self.function.versions.insert(version.clone(), self.signature.hash());
+        self.function.versions.insert(version.clone());
         functions::register(self.monomorph.path(), self.function);
     }
 

@@ -276,7 +276,10 @@ impl Call {
     #[track_caller]
     pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
         let result = match &mut self.state {
-            State::Ready(version) => run(version, &mut self.signature, self.donates),
+            State::Ready(version) => match run(version, &mut self.signature, self.donates) {
+                Some(result) => result,
+                None => return self.trace_anew(),
+            },
             State::Graph(graph, _) => return graph.known(self.location).map(R::join),
             State::Stored(found) => {
                 let (place, stored) = *found.take()?;
@@ -284,7 +287,7 @@ impl Call {
                     self.state = State::Trace(Box::new(Tracing::new(self, Some(place))));
                     return None;
                 };
-                run(&version, &mut self.signature, self.donates)
+                run(&version, &mut self.signature, self.donates).expect("the place holds its parameters")
             }
             State::Refused(error) => return error.take().map(R::refuse),
             State::Unknown | State::Eager | State::Inline(_) | State::Trace(_) => return None,
@@ -298,10 +301,25 @@ impl Call {
     #[track_caller]
     pub fn donating<R: JitReturn>(&mut self, arguments: &mut Option<impl Sized>) -> Option<R> {
         self.donates = true;
-        if let State::Ready(_) = &self.state {
+        let mut held = None;
+        if let State::Ready(version) = &self.state {
+            // A parameter may be kept by nobody else.
+            held = version.hold();
+            if held.is_none() {
+                return self.trace_anew();
+            }
             *arguments = None;
         }
-        self.cached()
+        let result = self.cached();
+        drop(held);
+        result
+    }
+
+    /// Has the body traced, where a parameter of the version that was found is gone.
+    #[cold]
+    fn trace_anew<R>(&mut self) -> Option<R> {
+        self.state = State::Trace(Box::new(Tracing::new(self, None)));
+        None
     }
 
     /// A given up argument as the body has to see it.
@@ -345,8 +363,12 @@ impl Call {
                 graph.trace(name, location, || body(path).split()).map_or_else(|refused| refused, R::join)
             }
             State::Eager => with_created(created, self.monomorph.id(), || R::run(|| body(None))),
-            State::Ready(version) => run(&version, &mut self.signature, self.donates)
-                .map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join),
+            State::Ready(version) => match run(&version, &mut self.signature, self.donates) {
+                Some(result) => {
+                    result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join)
+                }
+                None => self.compile(Tracing::new(&self, None), body),
+            },
             State::Trace(tracing) => self.compile(*tracing, body),
             State::Unknown | State::Stored(_) | State::Refused(_) => {
                 unreachable!("such a call ends before its body")
@@ -355,9 +377,10 @@ impl Call {
     }
 }
 
-/// Runs a version. Arguments that are given up are the signature's by now.
+/// Runs a version; nothing where a parameter of it is gone. Arguments that are given up are the
+/// signature's by now.
 #[track_caller]
-fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates: bool) -> Result<T> {
+fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates: bool) -> Option<Result<T>> {
     match donates {
         true => version.run_donating(signature.take_tensors()),
         false => version.run(signature.tensors()),

@@ -1,22 +1,26 @@
 //! The compiled versions of a function, and their runs.
 
 use super::super::compiled::Compiled;
+use super::super::recent::crowded_out;
 use super::super::tape::Tape;
 use crate::error::{Error, Result};
 use crate::ops;
-use crate::tensor::{Array, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, dispatch_mode};
+use crate::tensor::{
+    Array, Dependent, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, WeakParameter, dispatch_mode,
+};
 use crate::trace::{Signature, Tree};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
 
-/// Versions of a function that are kept at most.
-const MAX_VERSIONS: usize = 512;
+/// What the versions of a function take at most, in bytes.
+const MAX_BYTES: usize = 256 << 20;
 
-/// The versions of a function. Where they are too many, those whose last use is longest ago are
-/// dropped.
+/// The versions of a function. Where they take too much, those whose last use is longest ago are
+/// dropped; those of a parameter that is gone are dropped at once.
 pub(super) struct Versions {
     table: RwLock<Table>,
     /// The position of the version that was called last.
@@ -54,7 +58,9 @@ impl Versions {
 
     /// The types of the tensors among the arguments of each.
     pub fn arguments<R>(&self, f: impl FnOnce(&[&[Type]]) -> R) -> R {
-        self.read(|it| f(&it.all.iter().map(|it| &*it.arguments).collect::<Vec<_>>()))
+        // `f` may run code of users, who may drop parameters.
+        let all = self.read(|it| it.all.clone());
+        f(&all.iter().map(|it| &*it.arguments).collect::<Vec<_>>())
     }
 
     fn read<R>(&self, f: impl FnOnce(&Table) -> R) -> R {
@@ -71,8 +77,7 @@ impl Versions {
             {
                 return Some(version.clone());
             }
-            let fits = |&&at: &&usize| table.all[at].is_of(signature);
-            let at = *table.by_hash.get(&signature.hash())?.iter().find(fits)?;
+            let at = table.place(|it| it.is_of(signature), signature.hash())?;
             self.turn(table, at);
             Some(table.all[at].clone())
         })
@@ -90,49 +95,80 @@ impl Versions {
     }
 
     /// Adds a version, in the place of one of the same signature.
-    pub fn insert(&self, version: Arc<Version>, hash: u64) {
+    pub fn insert(&self, version: Arc<Version>) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
-        let mut forgotten = Vec::new();
-        if table.all.len() >= MAX_VERSIONS {
-            // The one that was called last is in use until now.
-            self.turn(&table, self.recent.load(Ordering::Relaxed));
-            forgotten = table.forget();
+        if version.dead.load(Ordering::Acquire) {
+            return;
         }
-        let Table { all, by_hash } = &mut *table;
-        let bucket = by_hash.entry(hash).or_default();
+        // The one that was called last is in use until now.
+        self.turn(&table, self.recent.load(Ordering::Relaxed));
+        let mut forgotten = table.forget();
         // One that was not traced may have been here until a derivative was asked for.
-        match bucket.iter().find(|&&at| all[at].is_like(&version)) {
-            Some(&at) => all[at] = version,
+        match table.place(|it| it.is_like(&version), version.hash) {
+            Some(at) => forgotten.push(std::mem::replace(&mut table.all[at], version)),
             None => {
-                bucket.push(all.len());
-                all.push(version);
-                let at = all.len() - 1;
-                self.turn(&table, at);
+                table.add(version);
+                self.turn(&table, table.all.len() - 1);
             }
         }
-        // Dropping them takes a while.
+        // Dropping them takes a while, and may drop parameters.
         drop(table);
         drop(forgotten);
+    }
+
+    /// Takes a version out.
+    fn remove(&self, version: &Version) {
+        let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
+        let at = table.place(|it| std::ptr::eq(it, version), version.hash);
+        let removed = at.map(|at| table.remove(at));
+        drop(table);
+        drop(removed);
     }
 }
 
 impl Table {
-    /// Takes out the quarter that was not called for the longest time.
+    /// The position of the version with this hash that fits.
+    fn place(&self, fits: impl Fn(&Version) -> bool, hash: u64) -> Option<usize> {
+        self.by_hash.get(&hash)?.iter().copied().find(|&at| fits(&self.all[at]))
+    }
+
+    fn add(&mut self, version: Arc<Version>) {
+        self.by_hash.entry(version.hash).or_default().push(self.all.len());
+        self.all.push(version);
+    }
+
+    /// Takes out the version at a position, which the last one takes.
+    fn remove(&mut self, at: usize) -> Arc<Version> {
+        let (from, version) = (self.all.len() - 1, self.all.swap_remove(at));
+        if let Entry::Occupied(mut bucket) = self.by_hash.entry(version.hash) {
+            bucket.get_mut().retain(|it| *it != at);
+            if bucket.get().is_empty() {
+                bucket.remove();
+            }
+        }
+        if let Some(moved) = self.all.get(at) {
+            let places = self.by_hash.get_mut(&moved.hash).expect("every version has a place");
+            places.iter_mut().filter(|it| **it == from).for_each(|it| *it = at);
+        }
+        version
+    }
+
+    /// Where all together take too much, takes out those that were not called for the longest time.
     fn forget(&mut self) -> Vec<Arc<Version>> {
         let used = |it: &Arc<Version>| it.used.load(Ordering::Relaxed);
-        let mut uses: Vec<u64> = self.all.iter().map(used).collect();
-        let (_, &mut last, _) = uses.select_nth_unstable(MAX_VERSIONS / 4);
-        let mut hashes = vec![0; self.all.len()];
-        for (hash, bucket) in self.by_hash.drain() {
-            bucket.into_iter().for_each(|at| hashes[at] = hash);
-        }
+        // Versions of equal graphs share what is compiled.
+        let mut met = FxHashSet::default();
+        let weighed = |it: &Arc<Version>| {
+            let compiled = if met.insert(Arc::as_ptr(&it.compiled)) { it.compiled.bytes() } else { 0 };
+            (used(it), it.bytes + compiled)
+        };
+        let uses: Vec<_> = self.all.iter().map(weighed).collect();
+        let Some(last) = crowded_out(uses.iter().copied(), MAX_BYTES) else { return Vec::new() };
+        self.by_hash.clear();
         let (kept, forgotten): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.all).into_iter().zip(hashes).partition(|it| used(&it.0) > last);
-        for (version, hash) in kept {
-            self.by_hash.entry(hash).or_default().push(self.all.len());
-            self.all.push(version);
-        }
-        forgotten.into_iter().map(|it| it.0).collect()
+            std::mem::take(&mut self.all).into_iter().partition(|it| used(it) > last);
+        kept.into_iter().for_each(|it| self.add(it));
+        forgotten
     }
 }
 
@@ -152,31 +188,43 @@ enum Place {
     Captured(usize),
     /// Among the values of the slots that are only read.
     Read(usize),
-    /// Among those of the slots that are loaded at every run.
-    Loaded(usize),
+    /// Among the slots that it only reads and that have a value on each thread.
+    OfThread(usize),
+    /// Among the slots that the version writes.
+    Written(usize),
 }
 
 /// A compiled function for one signature.
+///
+/// It keeps no parameter: when one of those that it is bound to, or that its signature names, is
+/// dropped, no call can have its signature any more, and it is dropped too.
 pub(super) struct Version {
+    home: &'static Versions,
     signature: Box<[u64]>,
     /// The types that the signature has only hashes of.
     types: Box<[TypeId]>,
+    /// The hash of the signature.
+    hash: u64,
     /// The types of the tensors among the arguments.
     arguments: Box<[Type]>,
     /// See [`Versions::turns`].
     used: AtomicU64,
+    /// Whether a parameter is gone.
+    dead: AtomicBool,
+    /// The bytes that it takes besides what is compiled.
+    bytes: usize,
     compiled: Arc<Compiled>,
     handing: Option<Handing>,
     inputs: Box<[Place]>,
     captured: Vec<Tensor>,
     /// Slots that it reads and does not write.
     reads: Option<Gathered>,
-    /// Slots that it reads and writes, and those that have a value on each thread.
-    loaded: Vec<Parameter>,
-    writes: Vec<Parameter>,
+    /// Those of them that have a value on each thread; they belong to the process.
+    of_thread: Vec<Parameter>,
+    writes: Vec<WeakParameter>,
     /// Those whose values matter to other threads, in the order of their identities, so that two
     /// runs never wait for each other.
-    locks: Vec<Parameter>,
+    locks: Box<[usize]>,
     /// Whether another process traced it, so that it has no derivatives.
     pub untraced: bool,
     /// The traced result, whose tensors are replaced by those of a run.
@@ -188,8 +236,8 @@ pub(super) struct Version {
 pub(super) struct Handing {
     /// Made when a tape first calls it.
     pub compiled: LazyLock<Result<Arc<Compiled>>, Make>,
-    pub writes: Vec<Parameter>,
-    pub reads: Vec<Parameter>,
+    pub writes: Vec<WeakParameter>,
+    pub reads: Vec<WeakParameter>,
 }
 
 type Make = Box<dyn FnOnce() -> Result<Arc<Compiled>> + Send>;
@@ -210,13 +258,21 @@ pub(super) struct Parts<T> {
     pub template: T,
 }
 
+/// Slots that are kept while a version runs.
+type Written = SmallVec<[Parameter; 4]>;
+
 impl Version {
-    /// The version for a signature.
-    pub fn new<T: Tree + Send + Sync + 'static>(signature: &Signature, parts: Parts<T>) -> Self {
+    /// The version for a signature that names the parameters `shown`, one of the versions of `home`.
+    pub fn new<T: Tree + Send + Sync + 'static>(
+        home: &'static Versions,
+        signature: &Signature,
+        shown: &[Parameter],
+        parts: Parts<T>,
+    ) -> Arc<Self> {
         let Parts { compiled, handing, inputs, writes, untraced, template } = parts;
-        let (mut captured, mut reads, mut loaded) = (Vec::new(), Vec::new(), Vec::new());
-        let written: rustc_hash::FxHashSet<u64> = writes.iter().map(Parameter::id).collect();
-        let mut place = |source| {
+        let (mut captured, mut reads, mut of_thread) = (Vec::new(), Vec::new(), Vec::new());
+        let written: FxHashMap<u64, usize> = writes.iter().enumerate().map(|(at, it)| (it.id(), at)).collect();
+        let place = |source| {
             fn add<T>(to: &mut Vec<T>, it: T) -> usize {
                 to.push(it);
                 to.len() - 1
@@ -224,32 +280,55 @@ impl Version {
             match source {
                 Source::Argument(at) => Place::Argument(at),
                 Source::Captured(tensor) => Place::Captured(add(&mut captured, tensor)),
-                Source::Slot(it) if written.contains(&it.id()) || it.is_of_thread() => {
-                    Place::Loaded(add(&mut loaded, it))
-                }
-                Source::Slot(it) => Place::Read(add(&mut reads, it)),
+                Source::Slot(it) => match written.get(&it.id()) {
+                    Some(&at) => Place::Written(at),
+                    None if it.is_of_thread() => Place::OfThread(add(&mut of_thread, it)),
+                    None => Place::Read(add(&mut reads, it)),
+                },
             }
         };
-        let inputs = inputs.into_iter().map(&mut place).collect();
-        let shared = |it: &&Parameter| *it != ops::order() && !it.is_of_thread();
-        let mut locks: Vec<Parameter> = writes.iter().filter(shared).cloned().collect();
-        locks.sort_by_key(Parameter::id);
-        Self {
+        let inputs = inputs.into_iter().map(place).collect();
+        let is_shared = |it: &Parameter| it != ops::order() && !it.is_of_thread();
+        let mut locks: Vec<usize> = (0..writes.len()).filter(|&at| is_shared(&writes[at])).collect();
+        locks.sort_by_key(|&at| writes[at].id());
+        let handed = handing.iter().flat_map(|it| it.writes.iter().chain(&it.reads)).filter_map(WeakParameter::upgrade);
+        let mut bound: Vec<Parameter> = shown
+            .iter()
+            .chain(&writes)
+            .chain(&reads)
+            .map(Parameter::forward)
+            .chain(handed.map(|it| it.forward()))
+            .collect();
+        bound.sort_unstable_by_key(Parameter::id);
+        bound.dedup();
+        let of_tensor = |it: &Tensor| it.as_array().map_or(0, |it| it.storage().len());
+        let words = signature.words().len() + 16 * (writes.len() + reads.len());
+        let bytes = size_of::<Self>() + size_of::<u64>() * words + captured.iter().map(of_tensor).sum::<usize>();
+        // What the result was in the trace is replaced by every run, and is not to be kept.
+        let blank = Tensor::scalar(0.0);
+        let version = Arc::new(Self {
+            home,
             signature: signature.words().into(),
             types: signature.type_ids().into(),
+            hash: signature.hash(),
             arguments: signature.types().into(),
             used: AtomicU64::new(0),
+            dead: AtomicBool::new(false),
+            bytes,
             compiled,
             handing,
             inputs,
             captured,
-            reads: (!reads.is_empty()).then(|| Gathered::new(reads)),
-            loaded,
-            writes,
-            locks,
+            reads: (!reads.is_empty()).then(|| Gathered::new(&reads)),
+            of_thread,
+            writes: writes.iter().map(Parameter::downgrade).collect(),
+            locks: locks.into(),
             untraced,
-            template: Box::new(template),
-        }
+            template: Box::new(template.rebuild(&mut |_| blank.clone()).as_template()),
+        });
+        let dependent: Weak<Self> = Arc::downgrade(&version);
+        bound.iter().for_each(|it| it.add_dependent(dependent.clone()));
+        version
     }
 
     /// Whether it is the version for a signature.
@@ -263,17 +342,28 @@ impl Version {
         self.signature == other.signature && self.types == other.types
     }
 
-    /// Runs it on the tensors among the arguments.
+    /// Runs it on the tensors among the arguments; nothing where a parameter is gone.
     ///
     /// # Errors
     /// What an op refuses while running.
     #[track_caller]
-    pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Result<T> {
-        let _alone = self.lock();
-        match dispatch_mode() {
-            DispatchMode::Eager => self.result(self.outputs(arguments)?, false),
-            _ => self.result(self.call(self.gather(arguments))?, true),
-        }
+    pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Option<Result<T>> {
+        let writes = self.written()?;
+        let _alone = self.lock(&writes);
+        Some(match dispatch_mode() {
+            DispatchMode::Eager => {
+                let read = match &self.reads {
+                    Some(reads) => Some(reads.values()?),
+                    None => None,
+                };
+                let outputs = self.outputs(arguments, read.as_deref().unwrap_or_default(), &writes);
+                outputs.and_then(|it| self.result(it, &writes, false))
+            }
+            _ => {
+                let inputs = self.gather(arguments, &writes)?;
+                self.call(inputs)?.and_then(|it| self.result(it, &writes, true))
+            }
+        })
     }
 
     /// As [`Version::run`], with arguments that are given up.
@@ -281,41 +371,61 @@ impl Version {
     /// # Errors
     /// As for [`Version::run`].
     #[track_caller]
-    pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Result<T> {
-        let _alone = self.lock();
-        let inputs = self.gather(&arguments);
+    pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Option<Result<T>> {
+        let writes = self.written()?;
+        let _alone = self.lock(&writes);
+        let inputs = self.gather(&arguments, &writes)?;
         drop(arguments);
-        match Tape::current() {
+        let outputs = match Tape::current() {
             // The tape keeps what it may need for derivatives.
-            Some(_) => self.result(self.call(inputs)?, true),
-            None => self.result(self.compiled.run_owned(inputs)?, true),
+            Some(_) => self.call(inputs)?,
+            None => self.compiled.run_owned(inputs),
+        };
+        Some(outputs.and_then(|it| self.result(it, &writes, true)))
+    }
+
+    /// The parameters that it is bound to, so that they stay until it has run; nothing where one is
+    /// gone.
+    pub fn hold(&self) -> Option<Vec<Parameter>> {
+        let mut held = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
+        held.extend(self.written()?);
+        if let Some(handing) = &self.handing {
+            held.extend(upgraded(&handing.writes)?);
+            held.extend(upgraded(&handing.reads)?);
         }
+        Some(held)
+    }
+
+    #[inline]
+    fn written(&self) -> Option<Written> {
+        self.writes.iter().map(WeakParameter::upgrade).collect()
     }
 
     /// Calls the graph through the current dispatcher.
-    fn call(&self, inputs: Vec<Tensor>) -> Result<Outputs> {
+    fn call(&self, inputs: Vec<Tensor>) -> Option<Result<Outputs>> {
         match (Tape::current(), &self.handing) {
             (Some(tape), Some(it)) => {
-                let compiled = it.compiled.as_ref().map_err(Error::clone)?;
-                tape.call_handing(compiled, &it.writes, &it.reads, &inputs)
+                let (writes, reads) = (upgraded(&it.writes)?, upgraded(&it.reads)?);
+                let compiled = it.compiled.as_ref().map_err(Error::clone);
+                Some(compiled.and_then(|compiled| tape.call_handing(compiled, &writes, &reads, &inputs)))
             }
-            _ => self.compiled.call(&inputs),
+            _ => Some(self.compiled.call(&inputs)),
         }
     }
 
     /// Locks what it writes: from its first read of a slot to its last write, a run is alone with it.
     #[inline]
-    fn lock(&self) -> Option<SmallVec<[impl Sized + '_; 4]>> {
-        (!self.locks.is_empty()).then(|| self.locks.iter().map(Parameter::lock).collect())
+    fn lock<'a>(&self, writes: &'a Written) -> Option<SmallVec<[impl Sized + use<'a>; 4]>> {
+        (!self.locks.is_empty()).then(|| self.locks.iter().map(|&at| writes[at].lock()).collect())
     }
 
     /// Writes the slots, and gives the result.
     #[track_caller]
-    fn result<T: Tree + 'static>(&self, outputs: Outputs, dispatched: bool) -> Result<T> {
+    fn result<T: Tree + 'static>(&self, outputs: Outputs, writes: &Written, dispatched: bool) -> Result<T> {
         let mut outputs = outputs.into_iter();
         let template = self.template.downcast_ref::<T>().expect("the signature holds the result's type");
         let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));
-        for (parameter, value) in self.writes.iter().zip(outputs) {
+        for (parameter, value) in writes.iter().zip(outputs) {
             // A dispatcher sees all writes; by themselves, only values of another type are refused.
             if dispatched {
                 parameter.try_set(&value)?;
@@ -327,32 +437,46 @@ impl Version {
     }
 
     /// The outputs where no dispatcher has other values of slots, or keeps a record.
-    fn outputs(&self, arguments: &[Tensor]) -> Result<Outputs> {
-        let read = self.reads.as_ref().map(Gathered::values);
-        let read = read.as_deref().unwrap_or_default();
-        let loaded: SmallVec<[Tensor; 4]> = self.loaded.iter().map(Parameter::load).collect();
+    fn outputs(&self, arguments: &[Tensor], read: &[Tensor], writes: &Written) -> Result<Outputs> {
+        let held: SmallVec<[Tensor; 4]> = writes.iter().map(Parameter::load).collect();
+        let of_thread: SmallVec<[Tensor; 1]> = self.of_thread.iter().map(Parameter::load).collect();
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
         for place in &self.inputs {
             let tensor = match *place {
                 Place::Argument(at) => &arguments[at],
                 Place::Captured(at) => &self.captured[at],
                 Place::Read(at) => &read[at],
-                Place::Loaded(at) => &loaded[at],
+                Place::OfThread(at) => &of_thread[at],
+                Place::Written(at) => &held[at],
             };
             inputs.push(tensor.array()?);
         }
         self.compiled.run_arrays(&inputs)
     }
 
-    /// The inputs by way of the dispatcher.
-    fn gather(&self, arguments: &[Tensor]) -> Vec<Tensor> {
-        let read: &[Parameter] = self.reads.as_ref().map(Gathered::slots).unwrap_or_default();
+    /// The inputs by way of the dispatcher; nothing where a slot is gone.
+    fn gather(&self, arguments: &[Tensor], writes: &Written) -> Option<Vec<Tensor>> {
+        let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         let input = |place: &Place| match *place {
             Place::Argument(at) => arguments[at].clone(),
             Place::Captured(at) => self.captured[at].clone(),
             Place::Read(at) => read[at].value(),
-            Place::Loaded(at) => self.loaded[at].value(),
+            Place::OfThread(at) => self.of_thread[at].value(),
+            Place::Written(at) => writes[at].value(),
         };
-        self.inputs.iter().map(input).collect()
+        Some(self.inputs.iter().map(input).collect())
+    }
+}
+
+fn upgraded(slots: &[WeakParameter]) -> Option<Vec<Parameter>> {
+    slots.iter().map(WeakParameter::upgrade).collect()
+}
+
+impl Dependent for Version {
+    fn slot_dropped(&self) {
+        // Before it is looked for: who adds it later sees it.
+        if !self.dead.swap(true, Ordering::AcqRel) {
+            self.home.remove(self);
+        }
     }
 }

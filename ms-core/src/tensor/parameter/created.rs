@@ -72,6 +72,11 @@ pub fn with_created<R>(created: &'static Created, key: TypeId, f: impl FnOnce() 
     f()
 }
 
+/// Whether slots that are made here belong to no function.
+pub fn is_apart() -> bool {
+    RUN.with(|it| it.borrow().is_none())
+}
+
 /// Runs `f` so that the slots it makes belong to no function: those of the process.
 pub fn apart<R>(f: impl FnOnce() -> R) -> R {
     let _restore = Restore(RUN.with(|it| it.borrow_mut().take()));

@@ -1,16 +1,16 @@
 //! The values of many slots at once.
 
-use super::Parameter;
 use super::store::Store;
+use super::{Parameter, WeakParameter};
 use crate::tensor::Tensor;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// The values of some slots, gathered once and kept until one of the slots is written.
 ///
 /// What is kept is what the slots hold at this moment: it needs no memory of its own, and no value
-/// that was replaced lives on in it.
+/// that was replaced lives on in it. The slots themselves are not kept.
 pub struct Gathered {
-    slots: Vec<Parameter>,
+    slots: Vec<WeakParameter>,
     kept: Arc<RwLock<Kept>>,
 }
 
@@ -31,21 +31,21 @@ pub(super) struct Held {
 impl Gathered {
     /// Of these slots, which are gathered when they are first asked for. None of them is of a thread:
     /// see [`Parameter::is_of_thread`].
-    pub fn new(slots: Vec<Parameter>) -> Self {
+    pub fn new(slots: &[Parameter]) -> Self {
         debug_assert!(!slots.iter().any(Parameter::is_of_thread), "what is kept is for all threads");
-        Self { slots, kept: Arc::default() }
+        Self { slots: slots.iter().map(Parameter::downgrade).collect(), kept: Arc::default() }
     }
 
-    /// The slots.
-    pub fn slots(&self) -> &[Parameter] {
-        &self.slots
+    /// The slots; nothing where one is gone.
+    pub fn slots(&self) -> Option<Vec<Parameter>> {
+        self.slots.iter().map(WeakParameter::upgrade).collect()
     }
 
-    /// What the slots hold, in their order, by-passing the dispatcher.
-    pub fn values(&self) -> Arc<[Tensor]> {
+    /// What the slots hold, in their order, by-passing the dispatcher; nothing where one is gone.
+    pub fn values(&self) -> Option<Arc<[Tensor]>> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         match &kept.values {
-            Some(values) => values.clone(),
+            Some(values) => Some(values.clone()),
             None => {
                 let writes = kept.writes;
                 drop(kept);
@@ -56,17 +56,17 @@ impl Gathered {
 
     /// Gathers the values, and keeps them unless a slot was written since `writes` was read.
     #[cold]
-    fn gather(&self, writes: u64) -> Arc<[Tensor]> {
+    fn gather(&self, writes: u64) -> Option<Arc<[Tensor]>> {
         let value = |it: &Parameter| {
             let Store::Shared { held, .. } = &it.0.store else { return it.load() };
             held.write().unwrap_or_else(PoisonError::into_inner).kept_in(&self.kept)
         };
-        let values: Arc<[Tensor]> = self.slots.iter().map(value).collect();
+        let values: Arc<[Tensor]> = self.slots()?.iter().map(value).collect();
         let mut kept = self.kept.write().unwrap_or_else(PoisonError::into_inner);
         if kept.writes == writes {
             kept.values = Some(values.clone());
         }
-        values
+        Some(values)
     }
 }
 

@@ -3,9 +3,11 @@
 mod created;
 mod gathered;
 mod store;
+mod weak;
 
-pub use created::{Created, apart, with_created};
+pub use created::{Created, apart, is_apart, with_created};
 pub use gathered::Gathered;
+pub use weak::{Dependent, WeakParameter};
 
 use super::dispatch::{Eagerly, current_dispatcher, dispatcher, eager, with_dispatcher};
 use super::dtype::DType;
@@ -19,7 +21,7 @@ use std::fmt;
 use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::LocalKey;
 use store::Store;
 
@@ -55,6 +57,8 @@ struct Slot {
     role: Role,
     requires_grad: AtomicBool,
     store: Store,
+    /// What is told when the slot is dropped.
+    dependents: Mutex<Vec<Weak<dyn Dependent>>>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -116,7 +120,8 @@ impl Parameter {
     fn make(store: Store, name: String, role: Role) -> Self {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let requires_grad = AtomicBool::new(role == Role::Value);
-        Self(Arc::new(Slot { id, name, role, requires_grad, store }), Side::Forward)
+        let dependents = Mutex::default();
+        Self(Arc::new(Slot { id, name, role, requires_grad, store, dependents }), Side::Forward)
     }
 
     /// The identity of the slot.

@@ -68,6 +68,10 @@ impl<T: Tree> Tree for Vec<T> {
         self.iter().map(|it| it.rebuild(next)).collect()
     }
 
+    fn as_template(&self) -> Self {
+        self.iter().map(T::as_template).collect()
+    }
+
     fn store(&self, words: &mut Vec<u64>) -> bool {
         words.push(self.len() as u64);
         self.iter().all(|it| it.store(words))
@@ -93,6 +97,10 @@ impl<T: Arg, const N: usize> Arg for [T; N] {
 impl<T: Tree, const N: usize> Tree for [T; N] {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         std::array::from_fn(|i| self[i].rebuild(next))
+    }
+
+    fn as_template(&self) -> Self {
+        self.each_ref().map(T::as_template)
     }
 
     fn store(&self, words: &mut Vec<u64>) -> bool {
@@ -126,6 +134,10 @@ impl<T: Tree> Tree for Option<T> {
         self.as_ref().map(|it| it.rebuild(next))
     }
 
+    fn as_template(&self) -> Self {
+        self.as_ref().map(T::as_template)
+    }
+
     fn store(&self, words: &mut Vec<u64>) -> bool {
         words.push(self.is_some() as u64);
         self.as_ref().is_none_or(|it| it.store(words))
@@ -149,6 +161,10 @@ impl<T: Arg + ?Sized> Arg for Box<T> {
 impl<T: Tree> Tree for Box<T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         Box::new((**self).rebuild(next))
+    }
+
+    fn as_template(&self) -> Self {
+        Box::new((**self).as_template())
     }
 
     fn store(&self, words: &mut Vec<u64>) -> bool {
@@ -182,6 +198,10 @@ impl<T: Tree, S: BuildHasher + Clone + Default> Tree for HashMap<String, T, S> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         sorted(self).into_iter().map(|(key, it)| (key.clone(), it.rebuild(next))).collect()
     }
+
+    fn as_template(&self) -> Self {
+        self.iter().map(|(key, it)| (key.clone(), it.as_template())).collect()
+    }
 }
 
 fn sorted<T, S>(map: &HashMap<String, T, S>) -> Vec<(&String, &T)> {
@@ -212,6 +232,10 @@ impl<K: Arg + Clone + Ord + Debug, T: Tree> Tree for BTreeMap<K, T> {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         self.iter().map(|(key, it)| (key.clone(), it.rebuild(next))).collect()
     }
+
+    fn as_template(&self) -> Self {
+        self.iter().map(|(key, it)| (key.clone(), it.as_template())).collect()
+    }
 }
 
 macro_rules! tuples {
@@ -232,6 +256,10 @@ macro_rules! tuples {
         impl<$($t: Tree),+> Tree for ($($t,)+) {
             fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
                 ($(self.$i.rebuild(next),)+)
+            }
+
+            fn as_template(&self) -> Self {
+                ($(self.$i.as_template(),)+)
             }
 
             fn store(&self, words: &mut Vec<u64>) -> bool {

@@ -42,6 +42,13 @@ pub trait Tree: Arg + Clone {
     /// [`Arg::visit`].
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self;
 
+    /// The structure as a compiled function keeps it between its calls, to be rebuilt with the
+    /// tensors of each: without what lives on in it. A structure that holds parameters refers to
+    /// them weakly.
+    fn as_template(&self) -> Self {
+        self.clone()
+    }
+
     /// Tells what the structure is besides its tensors, as words from which [`Tree::restore`]
     /// makes it again; says whether it can be told.
     fn store(&self, words: &mut Vec<u64>) -> bool {

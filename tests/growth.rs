@@ -1,0 +1,400 @@
+//! Nothing grows without bound: what is made for a model goes with the model.
+
+use ms::Context;
+use ms::prelude::*;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicIsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The system's memory, counted.
+struct Counted;
+
+/// Bytes in use.
+static LIVE: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: every call is handed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counted {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: as the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        LIVE.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: as the caller's.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static MEMORY: Counted = Counted;
+
+/// The tests of this file one after the other: they count the memory of the process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The most that may stay of one model, in bytes. Its parameters alone are larger.
+const MODEL_BYTES: isize = 256;
+
+/// Makes, uses and drops models: what they leave behind must not grow with their number.
+#[track_caller]
+fn check(name: &str, count: usize, mut model: impl FnMut(usize)) {
+    let warm = count / 4;
+    (0..warm).for_each(&mut model);
+    ms::session::flush_cache();
+    let before = LIVE.load(Ordering::Relaxed);
+    (warm..count).for_each(model);
+    ms::session::flush_cache();
+    let left = (LIVE.load(Ordering::Relaxed) - before) / (count - warm) as isize;
+    assert!(left <= MODEL_BYTES, "{name}: {left} bytes stay of each model");
+}
+
+fn batch() -> (Tensor, Tensor) {
+    (Tensor::ones([2, 8]), Tensor::zeros([2, 8]))
+}
+
+fn loss(net: &nn::Dense, (x, y): &(Tensor, Tensor)) -> Tensor {
+    ops::mse_loss(net.call(x), y)
+}
+
+#[jit]
+fn predict(net: &nn::Dense, x: &Tensor) -> Tensor {
+    net.call(x)
+}
+
+#[jit]
+fn gradients(net: &nn::Dense, batch: &(Tensor, Tensor)) -> (Tensor, ms::session::Gradients) {
+    ms::value_and_grad(|net: &nn::Dense| loss(net, batch))(net)
+}
+
+#[jit]
+fn update(net: &nn::Dense, opt: &Adam, batch: &(Tensor, Tensor)) -> Tensor {
+    let (value, gradients) = ms::value_and_grad(|net: &nn::Dense| loss(net, batch))(net);
+    opt.update(&gradients);
+    value
+}
+
+#[jit]
+fn trained_inside(batch: &(Tensor, Tensor)) -> Tensor {
+    let (net, opt) = (nn::Dense::new(8, 8), SGD::new(0.1).momentum(0.5));
+    let (value, gradients) = ms::value_and_grad(|net: &nn::Dense| loss(net, batch))(&net);
+    opt.update(&gradients);
+    value
+}
+
+#[test]
+fn models_that_were_trained() {
+    let _alone = alone();
+    let batch = batch();
+    check("step", 1000, |_| {
+        let (net, opt) = (nn::Dense::new(8, 8), Adam::new(1e-3));
+        let first = opt.step(&net, &batch, loss).item::<f32>();
+        assert!(opt.step(&net, &batch, loss).item::<f32>() < first);
+    });
+}
+
+#[test]
+fn models_of_every_transform() {
+    let _alone = alone();
+    let batch = batch();
+    check("jit", 200, |_| {
+        predict(&nn::Dense::new(8, 8), &batch.0);
+    });
+    check("gradients as a result", 200, |_| {
+        let net = nn::Dense::new(8, 8);
+        for _ in 0..2 {
+            assert_eq!(gradients(&net, &batch).1.len(), 2);
+        }
+    });
+    check("an update in a function", 200, |_| {
+        let (net, opt) = (nn::Dense::new(8, 8), Adam::new(1e-2));
+        let first = update(&net, &opt, &batch).item::<f32>();
+        assert!(update(&net, &opt, &batch).item::<f32>() < first);
+    });
+    check("made in a function", 200, |_| {
+        trained_inside(&batch);
+    });
+    check("a gradient of a closure that captures it", 200, |_| {
+        let net = nn::Dense::new(8, 8);
+        ms::grad(|x: &Tensor| ops::sum(predict(&net, x), (), false))(&batch.0);
+        ms::grad(|x: &Tensor| ops::sum(net.call(x), (), false))(&batch.0);
+    });
+    check("vmap of a closure that captures it", 200, |_| {
+        let net = nn::Dense::new(8, 8);
+        ms::vmap(|x: &Tensor| net.call(&x.reshape([1, 8])))(&batch.0);
+    });
+    check("an ensemble", 50, |_| {
+        let cells = [nn::Dense::new(8, 8), nn::Dense::new(8, 8)];
+        ms::vmap_cells(&cells).in_axes(None)(&batch.0);
+    });
+    check("eager training", 200, |_| {
+        let (net, opt) = (nn::Dense::new(8, 8), Adam::new(1e-3));
+        opt.step_eagerly(&net, &batch, loss);
+    });
+}
+
+/// An optimiser that outlives its models keeps no state for them.
+#[test]
+fn models_of_one_optimiser() {
+    let _alone = alone();
+    let (opt, batch) = (Adam::new(1e-3), batch());
+    check("eagerly", 200, |_| {
+        opt.step_eagerly(&nn::Dense::new(8, 8), &batch, loss);
+    });
+    check("compiled", 200, |_| {
+        opt.step(&nn::Dense::new(8, 8), &batch, loss);
+    });
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<nn::Dense>> = const { RefCell::new(None) };
+}
+
+#[jit]
+fn with_current(x: &Tensor) -> Tensor {
+    current(x)
+}
+
+fn current(x: &Tensor) -> Tensor {
+    CURRENT.with(|it| it.borrow().as_ref().expect("set before the call").call(x))
+}
+
+/// A function that reaches its model by another way than its arguments is traced again when that
+/// model is gone.
+#[test]
+fn a_model_that_is_no_argument() {
+    let _alone = alone();
+    let x = Tensor::ones([2, 8]);
+    check("thread-local", 200, |_| {
+        let net = nn::Dense::new(8, 8);
+        let want = net.call(&x).to_vec::<f32>();
+        CURRENT.set(Some(net));
+        for _ in 0..2 {
+            assert_eq!(with_current(&x).to_vec::<f32>(), want);
+        }
+    });
+}
+
+#[test]
+fn models_with_a_cache_on_disk() {
+    let _alone = alone();
+    let path = std::env::temp_dir().join(format!("ms-growth-{}", std::process::id()));
+    let context = Context { enable_compile_cache: true, compile_cache_path: Some(path.clone()), ..ms::context() };
+    ms::with_context(context, || {
+        let batch = batch();
+        check("step", 200, |_| {
+            let (net, opt) = (nn::Dense::new(8, 8), Adam::new(1e-3));
+            opt.step(&net, &batch, loss);
+        });
+    });
+    let _ = std::fs::remove_dir_all(path);
+}
+
+/// Models are dropped while other threads call theirs, and while one calls the same.
+#[test]
+fn models_of_many_threads() {
+    let _alone = alone();
+    let x = Tensor::ones([2, 8]);
+    check("threads", 40, |_| {
+        let shared = Arc::new(nn::Dense::new(8, 8));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                let (shared, x) = (shared.clone(), &x);
+                scope.spawn(move || {
+                    for _ in 0..5 {
+                        let own = nn::Dense::new(8, 8);
+                        let want = own.call(x).to_vec::<f32>();
+                        assert_eq!(predict(&own, x).to_vec::<f32>(), want);
+                        drop(own);
+                        predict(&shared, x);
+                    }
+                });
+            }
+            drop(shared);
+        });
+    });
+}
+
+/// The state of an optimiser is its own, also where a function that several use makes it.
+#[test]
+fn optimisers_in_one_function_are_apart() {
+    let _alone = alone();
+    let batch = batch();
+    let losses =
+        |net: &nn::Dense, opt: &Adam| -> Vec<f32> { (0..3).map(|_| update(net, opt, &batch).item::<f32>()).collect() };
+    let net = |seed| {
+        random::set_seed(seed);
+        nn::Dense::new(8, 8)
+    };
+    let first = losses(&net(1), &Adam::new(1e-2));
+    let (other, opt) = (net(2), Adam::new(1e-2));
+    losses(&other, &opt);
+    assert_eq!(losses(&net(1), &Adam::new(1e-2)), first);
+    let kept = (net(1), Adam::new(1e-2));
+    let again = losses(&kept.0, &kept.1);
+    losses(&other, &opt);
+    assert_eq!(again, first);
+}
+
+/// Tensors of a list.
+const FEW: usize = 1500;
+
+/// Structures in each other, far more than fit on a stack.
+const MANY: usize = 100_000;
+
+#[jit]
+fn doubled(xs: &Vec<Tensor>) -> Vec<Tensor> {
+    xs.iter().map(|it| it + it).collect()
+}
+
+#[jit]
+fn summed(xs: &Vec<Tensor>) -> Tensor {
+    xs.iter().fold(Tensor::scalar(0.0), |sum, it| sum + it)
+}
+
+#[jit]
+fn stacked(xs: &Vec<Tensor>) -> Tensor {
+    ops::stack(xs, 0)
+}
+
+#[jit]
+fn given_up(xs: Vec<Tensor>) -> Vec<Tensor> {
+    xs.iter().map(|it| it * 2.0).collect()
+}
+
+#[jit]
+fn chained(x: &Tensor, n: usize) -> Vec<Tensor> {
+    let mut all = vec![x + 1.0];
+    for at in 1..n {
+        all.push(&all[at - 1] + 1.0);
+    }
+    all
+}
+
+/// The time that this thread has run, in seconds: other processes do not count.
+fn thread_seconds() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+/// The time that compiling and running take is linear in the number of tensors.
+#[test]
+fn lists_of_many_tensors() {
+    let _alone = alone();
+    let list = |n: usize| -> Vec<Tensor> { (0..n).map(|it| Tensor::scalar((it % 7) as f32)).collect() };
+    let ones = |xs: &[Tensor]| xs.iter().all(|it| it.item::<f32>() == 1.0);
+    let cases: [(&str, &dyn Fn(&Vec<Tensor>)); 6] = [
+        ("lists", &|xs| assert_eq!(doubled(xs)[xs.len() - 1].item::<f32>(), 2.0 * xs[xs.len() - 1].item::<f32>())),
+        ("one op", &|xs| assert_eq!(stacked(xs).shape(), [xs.len()])),
+        ("given up", &|xs| assert_eq!(given_up(list(xs.len()))[1].item::<f32>(), 2.0)),
+        ("a chain", &|xs| {
+            let all = chained(&Tensor::scalar(0.0), xs.len());
+            assert_eq!(all[xs.len() - 1].item::<f32>(), xs.len() as f32);
+        }),
+        ("a tape", &|xs| assert!(ones(&ms::grad(|xs: &Vec<Tensor>| summed(xs))(xs)))),
+        ("a gradient", &|xs| {
+            let gradient = ms::jit(|xs: &Vec<Tensor>| ms::grad(|xs: &Vec<Tensor>| summed(xs))(xs));
+            assert!(ones(&gradient(xs)));
+        }),
+    ];
+    const TIMES: usize = 10;
+    for (name, run) in cases {
+        let seconds = [FEW, TIMES * FEW].map(|n| {
+            let xs = list(n);
+            let start = thread_seconds();
+            (0..2).for_each(|_| run(&xs));
+            thread_seconds() - start
+        });
+        let times = seconds[1] / seconds[0];
+        assert!(times < 2.5 * TIMES as f64, "{name}: {TIMES} times the tensors take {times} times as long");
+    }
+}
+
+#[cell]
+struct Chain {
+    layer: nn::Dense,
+    next: Option<Box<Chain>>,
+}
+
+#[cell]
+impl Chain {
+    fn new(layers: usize) -> Self {
+        let mut chain = Self { layer: nn::Dense::new(1, 1), next: None };
+        for _ in 1..layers {
+            chain = Self { layer: nn::Dense::new(1, 1), next: Some(Box::new(chain)) };
+        }
+        chain
+    }
+
+    fn construct(&self, x: &Tensor) -> Tensor {
+        match &self.next {
+            Some(next) => next.call(&self.layer(x)),
+            None => self.layer(x),
+        }
+    }
+
+    /// Drops link after link.
+    fn unlink(mut self) {
+        while let Some(next) = self.next.take() {
+            self = *next;
+        }
+    }
+}
+
+#[derive(Tree, Clone)]
+struct Link {
+    value: Tensor,
+    next: Option<Box<Link>>,
+}
+
+#[jit]
+fn through(chain: &Chain, x: &Tensor) -> Tensor {
+    chain.call(x)
+}
+
+#[jit]
+fn last(link: &Link) -> Tensor {
+    let mut link = link;
+    while let Some(next) = &link.next {
+        link = next;
+    }
+    &link.value + 1.0
+}
+
+/// What is nested too deeply is refused before the stack ends, and what is not runs.
+#[test]
+fn cells_in_cells() {
+    let _alone = alone();
+    let x = Tensor::ones([1, 1]);
+    let uses: [(&str, &dyn Fn(&Chain)); 6] = [
+        ("eagerly", &|it| drop(it.call(&x))),
+        ("compiled", &|it| drop(through(it, &x))),
+        ("a gradient", &|it| drop(ms::grad(|net: &Chain| net.call(&x))(it))),
+        ("parameters", &|it| drop(it.parameters())),
+        ("names", &|it| drop(it.named_parameters())),
+        ("a mode", &|it| it.set_train(false)),
+    ];
+    let (flat, deep) = (Chain::new(100), Chain::new(MANY / 10));
+    for (name, run) in uses {
+        run(&flat);
+        let refused = ms::catch(|| run(&deep)).expect_err(name);
+        assert!([ms::Code::Nesting, ms::Code::Recursion].contains(&refused.code()), "{name}: {refused}");
+    }
+    deep.unlink();
+    let link = |n| {
+        (1..n).fold(Link { value: Tensor::scalar(1.0), next: None }, |link, _| Link {
+            value: Tensor::scalar(2.0),
+            next: Some(Box::new(link)),
+        })
+    };
+    assert_eq!(last(&link(100)).item::<f32>(), 2.0);
+    let mut deep = link(MANY);
+    assert_eq!(ms::catch(|| last(&deep)).expect_err("too deep").code(), ms::Code::Nesting);
+    while let Some(next) = deep.next.take() {
+        deep = *next;
+    }
+}
