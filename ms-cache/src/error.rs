@@ -67,6 +67,12 @@ pub enum Error {
     },
     /// A key file of so few bytes that its secret could be guessed.
     ShortSecret(PathBuf, usize),
+    /// A key file that is not one that only this user can have read or written.
+    DistrustedKey(PathBuf, Distrust),
+    /// A key file that cannot be read.
+    KeyFile(PathBuf, io::Error),
+    /// The file of the sums of hits and misses cannot be read.
+    Statistics(PathBuf, Miss),
     /// A file that is not a cache that was exported.
     NotAnExport(PathBuf),
     /// Anything else that the system reports.
@@ -103,6 +109,16 @@ impl fmt::Display for Error {
             Self::ShortSecret(path, bytes) => {
                 write!(f, "the key file `{}` has {bytes} bytes, fewer than {}", path.display(), Secret::MIN_BYTES)
             }
+            Self::DistrustedKey(path, reason) => write!(f, "the key file `{}` is not used: {reason}", path.display()),
+            Self::KeyFile(path, error) => write!(f, "the key file `{}` cannot be read: {error}", path.display()),
+            Self::Statistics(path, why) => {
+                let path = path.display();
+                match why {
+                    Miss::Distrusted(reason) => write!(f, "the statistics `{path}` are not used: {reason}"),
+                    Miss::Io(error) => write!(f, "the statistics `{path}` cannot be read: {error}"),
+                    other => write!(f, "the statistics `{path}` cannot be read: {other}"),
+                }
+            }
             Self::NotAnExport(path) => write!(f, "`{}` is not a cache that was exported", path.display()),
             Self::Io(path, error) => write!(f, "the cache path `{}`: {error}", path.display()),
         }
@@ -112,7 +128,8 @@ impl fmt::Display for Error {
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Io(_, error) => Some(error),
+            Self::Io(_, error) | Self::KeyFile(_, error) => Some(error),
+            Self::Statistics(_, why) => Some(why),
             _ => None,
         }
     }

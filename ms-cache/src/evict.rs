@@ -71,7 +71,7 @@ impl Store {
             return Ok(());
         }
         if usage.listed.is_none()
-            && let Some(bytes) = self.statistics().bytes
+            && let Some(bytes) = self.statistics().ok().and_then(|it| it.bytes)
         {
             // Another process has listed it. What was written by those that were killed is missing
             // in its figure, so that some processes list it all the same.

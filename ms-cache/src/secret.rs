@@ -31,14 +31,14 @@ impl Secret {
     /// and write.
     ///
     /// # Errors
-    /// [`Error::Distrusted`] for a file that others own, read or write, [`Error::ShortSecret`] for
-    /// fewer bytes, and what the system reports.
+    /// [`Error::DistrustedKey`] for a file that others own, read or write, [`Error::ShortSecret`] for
+    /// fewer bytes, [`Error::KeyFile`] with what the system reports.
     pub fn read(path: &Path) -> Result<Self> {
-        let failed = |error| Error::of_io(path, error);
+        let failed = |error| Error::KeyFile(path.to_owned(), error);
         let flags = OFlags::NONBLOCK.bits();
         let file = OpenOptions::new().read(true).custom_flags(flags as i32).open(path).map_err(failed)?;
         let metadata = file.metadata().map_err(failed)?;
-        let distrust = |reason| Error::Distrusted(path.to_owned(), reason);
+        let distrust = |reason| Error::DistrustedKey(path.to_owned(), reason);
         if !metadata.is_file() {
             return Err(distrust(Distrust::NotAFile));
         }

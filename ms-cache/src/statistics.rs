@@ -1,6 +1,7 @@
 //! What the processes that used a store gained by it.
 
-use crate::{Result, Store};
+use crate::{Distrust, Error, Miss, Result, Store};
+use std::io::Read;
 use std::time::Duration;
 
 /// The name of the file that holds the sums.
@@ -40,21 +41,28 @@ impl Statistics {
 }
 
 impl Store {
-    /// The sums so far; zeros where nothing was recorded, or the record cannot be read.
-    pub fn statistics(&self) -> Statistics {
-        let Ok((file, _)) = self.directory.open_file(FILE) else { return Statistics::default() };
-        let mut text = String::new();
-        match std::io::Read::read_to_string(&mut std::io::Read::take(file, 1 << 10), &mut text) {
-            Ok(_) => Statistics::parse(&text),
-            Err(_) => Statistics::default(),
-        }
+    /// The sums so far; zeros where nothing was recorded, or what is there are none.
+    ///
+    /// # Errors
+    /// [`Error::Statistics`] where the file cannot be read or trusted.
+    pub fn statistics(&self) -> Result<Statistics> {
+        let refused = |why| Error::Statistics(self.path().join(FILE), why);
+        let file = match self.directory.open_file(FILE) {
+            Ok((file, _)) => file,
+            Err(Miss::Absent) => return Ok(Statistics::default()),
+            Err(why) => return Err(refused(why)),
+        };
+        let mut text = Vec::new();
+        file.take(1 << 10).read_to_end(&mut text).map_err(|error| refused(Miss::Io(error)))?;
+        Ok(Statistics::parse(&String::from_utf8_lossy(&text)))
     }
 
     /// Adds to the sums. They are figures for people: where the directory is locked for long, or
     /// cannot be written, nothing is added.
     ///
     /// # Errors
-    /// What writing a file in the directory refuses.
+    /// [`Error::Statistics`] where the file cannot be read or trusted; what writing a file in the
+    /// directory refuses.
     pub fn record(&self, hits: u64, misses: u64, saved: Duration) -> Result<()> {
         let written = self.take_unrecorded();
         if [hits, misses, written] == [0; 3] {
@@ -70,6 +78,11 @@ impl Store {
 
     /// Changes the sums while no other process does.
     pub(crate) fn revise(&self, change: impl FnOnce(&mut Statistics)) -> Result<()> {
+        match self.statistics() {
+            // It is replaced.
+            Err(Error::Statistics(_, Miss::Distrusted(Distrust::Link))) => {}
+            other => drop(other?),
+        }
         self.directory.revise_file(FILE, |text| {
             let mut sums = Statistics::parse(text);
             change(&mut sums);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Scratch, file_of, key, overwrite};
-use ms_cache::{Contents, Defect, Error, Miss, Options, Secret, Store};
+use ms_cache::{Contents, Defect, Distrust, Error, Miss, Options, Secret, Store};
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
@@ -72,8 +72,8 @@ fn a_key_file_is_long_and_private() {
     };
     check(&[7; 32], 0o600, |it| *it.as_ref().expect("a private file") == Secret::of(&[7; 32]));
     check(&[7; 32], 0o400, Result::is_ok);
-    check(&[7; 32], 0o440, |it| matches!(it, Err(Error::Distrusted(..))));
-    check(&[7; 32], 0o602, |it| matches!(it, Err(Error::Distrusted(..))));
+    check(&[7; 32], 0o440, |it| matches!(it, Err(Error::DistrustedKey(..))));
+    check(&[7; 32], 0o602, |it| matches!(it, Err(Error::DistrustedKey(..))));
     check(&[7; 31], 0o600, |it| matches!(it, Err(Error::ShortSecret(_, 31))));
     assert!(matches!(Secret::read(&scratch.join("missing")), Err(Error::Gone(_))));
 }
@@ -126,17 +126,24 @@ fn an_export_is_imported_elsewhere() {
 #[test]
 fn statistics_are_sums_over_all_that_use_a_store() {
     let scratch = Scratch::new();
-    assert_eq!(scratch.store().statistics(), Default::default());
+    let statistics = || scratch.store().statistics();
+    assert_eq!(statistics().expect("there are none"), Default::default());
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| scratch.store().record(2, 1, Duration::from_millis(3)).expect("a writable directory"));
         }
     });
-    let sums = scratch.store().statistics();
+    let sums = statistics().expect("they were written");
     assert_eq!((sums.hits, sums.misses, sums.saved), (8, 4, Duration::from_millis(12)));
     std::fs::remove_file(scratch.cache().join("statistics")).expect("it was written");
     std::os::unix::fs::symlink("/etc/passwd", scratch.cache().join("statistics")).expect("a writable directory");
-    assert_eq!(scratch.store().statistics(), Default::default());
+    assert!(matches!(statistics(), Err(Error::Statistics(_, Miss::Distrusted(Distrust::Link)))));
     scratch.store().record(1, 0, Duration::ZERO).expect("the link is replaced, not followed");
-    assert_eq!(scratch.store().statistics().hits, 1);
+    assert_eq!(statistics().expect("they were written").hits, 1);
+    std::fs::remove_file(scratch.cache().join("statistics")).expect("it was written");
+    std::fs::create_dir(scratch.cache().join("statistics")).expect("a writable directory");
+    for result in [statistics().map(drop), scratch.store().record(1, 0, Duration::ZERO)] {
+        let error = result.expect_err("a directory holds no sums").to_string();
+        assert!(error.contains("statistics` are not used: it is not a regular file"), "{error}");
+    }
 }

@@ -92,6 +92,10 @@ fn stat(store: &Store) -> Result {
     let listing = store.entries().map_err(refuse)?;
     let bytes = listing.entries.iter().map(|it| it.file_bytes).sum();
     let sums = store.statistics();
+    if let Err(error) = &sums {
+        ms::error::warn(refuse(error));
+    }
+    let sums = sums.unwrap_or_default();
     println!("path     {}", store.path().display());
     println!("entries  {}", listing.entries.len());
     println!("ignored  {}", listing.ignored.len());

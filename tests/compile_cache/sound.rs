@@ -264,7 +264,7 @@ fn hits_misses_and_saved_time_are_summed() {
         run(&["product"], &scratch.cache());
     }
     let store = ms_cache::Store::open(scratch.cache(), &Default::default()).expect("the directory is ours");
-    let sums = store.statistics();
+    let sums = store.statistics().expect("they were written");
     assert_eq!((sums.hits, sums.misses), (2, 1));
     assert!(!sums.saved.is_zero());
 }

@@ -52,13 +52,16 @@ fn a_key_vouches_for_entries_that_others_could_write() {
         outcome(command)
     };
     let (first, other, open) = (key("first", 1, 0o400), key("other", 2, 0o400), key("open", 1, 0o444));
+    let missing = scratch.path().join("missing");
     let cases = [
         // The key, hits, misses, and what is warned of.
         (None, [0, 0], "others may write it"),
         (Some(&first), [0, 1], ""),
         (Some(&first), [1, 0], ""),
         (Some(&other), [0, 1], "another secret key"),
+        (Some(&open), [0, 0], "the key file `"),
         (Some(&open), [0, 0], "others may read it"),
+        (Some(&missing), [0, 0], "missing` cannot be read: No such file"),
     ];
     for (key, counts, warning) in cases {
         let outcome = run(key.map(PathBuf::as_path));

@@ -152,7 +152,11 @@ impl Disk {
     fn record(&self) {
         let [hits, misses, saved] = [&self.hits, &self.misses, &self.saved].map(|it| it.load(Ordering::Relaxed));
         // A directory that cannot be written keeps the sums it has.
-        let _ = self.store.record(hits, misses, Duration::from_micros(saved));
+        if let Err(error @ ms_cache::Error::Statistics(..)) =
+            self.store.record(hits, misses, Duration::from_micros(saved))
+        {
+            self.warn("statistics", &error.to_string());
+        }
     }
 
     /// Counts an entry that was used, and the microseconds that it saved.
