@@ -4,7 +4,7 @@ use crate::directory::{self, Directory};
 use crate::entry::{Contents, Header, decode_header, encode};
 use crate::evict::Usage;
 use crate::{Digest, Error, Key, Miss, Result, Secret};
-use memmap2::{Mmap, MmapOptions};
+use memmap2::{Mmap, MmapMut, MmapOptions};
 use std::fs::{File, Metadata};
 use std::io::Read;
 use std::ops::Deref;
@@ -39,7 +39,8 @@ impl Default for Options {
 /// A directory of entries, shared by any number of threads and processes.
 ///
 /// One file per key, written under a temporary name and renamed (mode 0400), and never edited
-/// afterwards. What is mapped stays as it is when the entry is replaced or evicted. Files
+/// afterwards. What is mapped stays as it is when the entry is replaced or evicted; it goes when its
+/// owner shortens the file in place, and the next access to it ends the process. Files
 /// that another user owns or may write, links, and damaged files are misses.
 #[derive(Debug)]
 pub struct Store {
@@ -213,17 +214,27 @@ impl Mapped {
 
     /// The code in pages that can be executed, at a multiple of the size of a page; nothing where
     /// there is none, where the directory is shared, and where the system refuses (a disk mounted
-    /// `noexec`).
+    /// `noexec`). Code of a small file is a copy, which nothing that happens to the file changes;
+    /// where the system has no memory for it, and in a large file, it lies in the file.
     pub fn executable(&self) -> Option<Mmap> {
         let code = self.header.code();
         if code.is_empty() || self.shared {
             return None;
+        }
+        if let (Bytes::Copied(_), Some(copy)) = (&self.bytes, self.executable_copy()) {
+            return Some(copy);
         }
         let mut options = MmapOptions::new();
         options.offset(code.start as u64).len(code.len());
         // SAFETY: Only this user can write the file, and a store never edits it, so that these pages
         // hold what was verified.
         unsafe { options.map_exec(&self.file) }.ok()
+    }
+
+    fn executable_copy(&self) -> Option<Mmap> {
+        let mut memory = MmapMut::map_anon(self.code().len()).ok()?;
+        memory.copy_from_slice(self.code());
+        memory.make_exec().ok()
     }
 
     /// The time of writing.

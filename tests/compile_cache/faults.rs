@@ -131,12 +131,34 @@ fn a_directory_may_vanish() {
 fn entries_may_vanish_while_their_code_is_used() {
     let scratch = Scratch::new();
     let place = scratch.cache();
-    run(&["constant", "3"], &place);
+    run(&["large"], &place);
     let outcome = run(&["vanishes", place.to_str().expect("a path of ASCII")], &place);
     assert_eq!((&*outcome.result, outcome.hits, outcome.misses), ("f32 [4.0, 8.0, 12.0]", 1, 1), "{outcome:?}");
     if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         assert!(outcome.code[0] > 0, "{outcome:?}");
     }
+}
+
+/// Entries that their owner shortens in place while their code is in use: that of small ones is a
+/// copy.
+#[test]
+fn small_entries_may_be_shortened_in_place() {
+    let scratch = Scratch::new();
+    let place = scratch.cache();
+    run(&["constant", "3"], &place);
+    let outcome = run(&["shortened", place.to_str().expect("a path of ASCII")], &place);
+    assert_eq!((&*outcome.result, outcome.hits), ("f32 [4.0, 8.0, 12.0]", 1), "{outcome:?}");
+}
+
+/// A file of sums that is none: a warning that says so, and the right answer.
+#[test]
+fn strange_statistics_cost_a_warning() {
+    let scratch = Scratch::new();
+    std::fs::create_dir_all(scratch.cache().join("statistics")).expect("a writable directory");
+    std::fs::set_permissions(scratch.cache(), PermissionsExt::from_mode(0o700)).expect("it is ours");
+    let outcome = run(&["shape", "3"], &scratch.cache());
+    assert_eq!((&*outcome.result, warnings(&outcome)), (RESULT, 1), "{outcome:?}");
+    assert!(outcome.stderr.contains("statistics` are not used: it is not a regular file"), "{outcome:?}");
 }
 
 /// A directory on a disk that is read-only is read; what it lacks costs a warning.

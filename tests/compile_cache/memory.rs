@@ -3,9 +3,10 @@
 use crate::process::{Outcome, Scratch, command, parse, wrap};
 use std::process::Command;
 
-/// One that runs no op by itself, which would have code of its own.
-const PROGRAM: &[&str] = &["constant", "3"];
-const RESULT: &str = "f32 [3.0, 6.0, 9.0]";
+/// Programs that run no op by itself, which would have code of its own, and what they give: one with
+/// a small entry, and one with a large one.
+const SMALL: (&[&str], &str) = (&["constant", "3"], "f32 [3.0, 6.0, 9.0]");
+const LARGE: (&[&str], &str) = (&["large"], "f32 [1.0, 2.0, 3.0]");
 
 /// Set for a program that is to give up the right to make memory executable.
 pub const REFUSE: &str = "MS_TEST_REFUSE_EXECUTABLE_MEMORY";
@@ -41,11 +42,11 @@ pub fn code() -> [usize; 2] {
 
 /// Runs the program twice in a namespace where the cache lies on a disk that is mounted with
 /// `options`, or where it lies always; nothing, with a message, where the system does not allow it.
-fn twice(options: Option<&str>, refuse: bool) -> Option<[Outcome; 2]> {
+fn twice(program: &[&str], options: Option<&str>, refuse: bool) -> Option<[Outcome; 2]> {
     let scratch = Scratch::new();
     let cache = scratch.cache();
     std::fs::create_dir(&cache).expect("a writable directory");
-    let inner = command(PROGRAM, &cache);
+    let inner = command(program, &cache);
     let mut outer = Command::new(if options.is_some() { "unshare" } else { "sh" });
     if let Some(options) = options {
         let mount = "mount -t tmpfs -o mode=700,\"$OPTIONS\" tmpfs \"$MS_COMPILER_CACHE_PATH\" || exit 77";
@@ -81,11 +82,11 @@ fn twice(options: Option<&str>, refuse: bool) -> Option<[Outcome; 2]> {
 /// warning, and their code lies where it can: `want` says, for each of them, whether some lies in
 /// the entry, and whether some was copied.
 #[track_caller]
-fn check(options: Option<&str>, refuse: bool, want: [[bool; 2]; 2]) {
-    let Some(outcomes) = twice(options, refuse) else { return };
+fn check((program, result): (&[&str], &str), options: Option<&str>, refuse: bool, want: [[bool; 2]; 2]) {
+    let Some(outcomes) = twice(program, options, refuse) else { return };
     for (at, (outcome, want)) in outcomes.iter().zip(want).enumerate() {
         let counts = (outcome.hits, outcome.misses);
-        assert_eq!((&*outcome.result, counts), (RESULT, (at as u64, 1 - at as u64)), "{outcome:?}");
+        assert_eq!((&*outcome.result, counts), (result, (at as u64, 1 - at as u64)), "{outcome:?}");
         assert!(!outcome.stderr.contains("warning"), "{outcome:?}");
         if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
             assert_eq!(outcome.code.map(|it| it > 0), want, "process {at}: {outcome:?}");
@@ -94,19 +95,24 @@ fn check(options: Option<&str>, refuse: bool, want: [[bool; 2]; 2]) {
 }
 
 #[test]
-fn code_is_run_where_it_lies() {
-    check(None, false, [[false, true], [true, false]]);
-    check(Some("exec"), false, [[false, true], [true, false]]);
+fn code_of_large_entries_is_run_where_it_lies() {
+    check(LARGE, None, false, [[false, true], [true, false]]);
+    check(LARGE, Some("exec"), false, [[false, true], [true, false]]);
+    check(SMALL, None, false, [[false, true], [false, true]]);
 }
 
 #[test]
 fn code_on_a_noexec_disk_is_copied() {
-    check(Some("noexec"), false, [[false, true], [false, true]]);
+    for program in [SMALL, LARGE] {
+        check(program, Some("noexec"), false, [[false, true], [false, true]]);
+    }
 }
 
 /// The interpreter runs what cannot be executed, and the next process runs code that lies in a file.
 #[test]
 fn without_executable_memory_kernels_are_interpreted() {
-    check(None, true, [[false, false], [true, false]]);
-    check(Some("noexec"), true, [[false, false], [false, false]]);
+    for program in [SMALL, LARGE] {
+        check(program, None, true, [[false, false], [true, false]]);
+        check(program, Some("noexec"), true, [[false, false], [false, false]]);
+    }
 }

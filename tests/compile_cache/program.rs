@@ -3,6 +3,7 @@
 
 use crate::memory;
 use ms::prelude::*;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -144,6 +145,13 @@ fn sized(x: &Tensor) -> Tensor {
     x * 2 + 1
 }
 
+/// A function whose constant makes its entry a large one.
+#[jit]
+fn held(x: &Tensor) -> Tensor {
+    let constant: Vec<f32> = (0..15_000).map(|it| (it * it % 1001) as f32).collect();
+    (x.reshape([3, 1]) + Tensor::from_slice([15_000], &constant)).max(1, false) - 991.0
+}
+
 /// Runs what `arguments` name; prints the result and what the cache was good for.
 pub fn run(arguments: &[String]) {
     if std::env::var_os(memory::REFUSE).is_some() && !memory::refuse_executable_memory() {
@@ -204,10 +212,21 @@ pub fn run(arguments: &[String]) {
                 |count: usize| sized(&Tensor::from_slice([count], &vec![count as f32; count])).to_vec::<f32>()[0];
             Tensor::from_slice([10], &(1..=10).map(first).collect::<Vec<_>>())
         }
-        "vanishes" => {
+        "large" => held(&x),
+        "shortened" => {
             let before = scaled(&x, 3);
-            std::fs::remove_dir_all(&arguments[1]).expect("the cache is there");
+            for file in std::fs::read_dir(&arguments[1]).expect("the cache is there").flatten() {
+                std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).expect("it is ours");
+                let file = std::fs::OpenOptions::new().write(true).open(file.path()).expect("it is ours");
+                file.set_len(0).expect("it can be shortened");
+            }
             assert_eq!(scaled(&x, 3).to_vec::<f32>(), before.to_vec::<f32>());
+            scaled(&x, 4)
+        }
+        "vanishes" => {
+            let before = held(&x);
+            std::fs::remove_dir_all(&arguments[1]).expect("the cache is there");
+            assert_eq!(held(&x).to_vec::<f32>(), before.to_vec::<f32>());
             scaled(&x, 4)
         }
         "exit" => {
