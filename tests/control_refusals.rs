@@ -541,7 +541,7 @@ fn references_of_unwritten_types_are_handed_on() {
         let mut a = x.clone();
         let o = Some(&mut a).filter(|_| true);
         if x > 1.0 {
-            put(o.unwrap(), x);
+            put(o.expect("it is kept"), x);
         }
         a
     }
@@ -604,7 +604,7 @@ fn references_of_unwritten_types_are_handed_on() {
     }
     #[jit]
     fn slice(x: &Tensor) -> Tensor {
-        let mut a = vec![x.clone(), x.clone()];
+        let mut a = [x.clone(), x.clone()];
         for part in a.chunks_mut(1) {
             if x > 1.0 {
                 part.reverse();

@@ -290,7 +290,8 @@ fn lists_of_many_tensors() {
     let _alone = alone();
     let list = |n: usize| -> Vec<Tensor> { (0..n).map(|it| Tensor::scalar((it % 7) as f32)).collect() };
     let ones = |xs: &[Tensor]| xs.iter().all(|it| it.item::<f32>() == 1.0);
-    let cases: [(&str, &dyn Fn(&Vec<Tensor>)); 6] = [
+    type Case<'a> = (&'a str, &'a dyn Fn(&Vec<Tensor>));
+    let cases: [Case<'_>; 6] = [
         ("lists", &|xs| assert_eq!(doubled(xs)[xs.len() - 1].item::<f32>(), 2.0 * xs[xs.len() - 1].item::<f32>())),
         ("one op", &|xs| assert_eq!(stacked(xs).shape(), [xs.len()])),
         ("given up", &|xs| assert_eq!(given_up(list(xs.len()))[1].item::<f32>(), 2.0)),
@@ -373,7 +374,8 @@ fn last(link: &Link) -> Tensor {
 fn cells_in_cells() {
     let _alone = alone();
     let x = Tensor::ones([1, 1]);
-    let uses: [(&str, &dyn Fn(&Chain)); 6] = [
+    type Use<'a> = (&'a str, &'a dyn Fn(&Chain));
+    let uses: [Use<'_>; 6] = [
         ("eagerly", &|it| drop(it.call(&x))),
         ("compiled", &|it| drop(through(it, &x))),
         ("a gradient", &|it| drop(ms::grad(|net: &Chain| net.call(&x))(it))),

@@ -47,8 +47,8 @@ unsafe impl GlobalAlloc for Limited {
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's contract is the same.
         if is_granted(size, layout.align()) {
+            // SAFETY: the caller's contract is the same.
             unsafe { System.realloc(block, layout, size) }
         } else {
             std::ptr::null_mut()

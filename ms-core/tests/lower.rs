@@ -186,7 +186,8 @@ fn nested_loops(count: usize) -> String {
 
 #[test]
 fn gradients_of_parts_cost_what_the_parts_cost() {
-    let functions: [(&str, fn(usize) -> String); 4] = [
+    type Text = fn(usize) -> String;
+    let functions: [(&str, Text); 4] = [
         ("positions", positions),
         ("windows", windows),
         ("a loop", loop_over_positions),

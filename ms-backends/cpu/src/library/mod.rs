@@ -92,6 +92,9 @@ unsafe fn native_half<H: Element>(
     Ok(true)
 }
 
+/// A loop over operands that are row-major, into an output of this shape.
+type Loop<T> = fn(&Attrs, &[Array], &mut [T], &[usize]) -> Result<()>;
+
 /// [`native`] for elements of one type.
 ///
 /// # Safety
@@ -102,7 +105,7 @@ unsafe fn native_in<T: Gemm + Number + Element + AddAssign>(
     inputs: &[&Array],
     out: &Array,
 ) -> Result<bool> {
-    let run: fn(&Attrs, &[Array], &mut [T], &[usize]) -> Result<()> = match op.name() {
+    let run: Loop<T> = match op.name() {
         "conv" => conv::forward,
         "conv_input_grad" => conv::input_grad,
         "conv_weight_grad" => conv::weight_grad,
