@@ -75,7 +75,7 @@ fn a_key_file_is_long_and_private() {
     check(&[7; 32], 0o440, |it| matches!(it, Err(Error::DistrustedKey(..))));
     check(&[7; 32], 0o602, |it| matches!(it, Err(Error::DistrustedKey(..))));
     check(&[7; 31], 0o600, |it| matches!(it, Err(Error::ShortSecret(_, 31))));
-    assert!(matches!(Secret::read(&scratch.join("missing")), Err(Error::Gone(_))));
+    assert!(matches!(Secret::read(&scratch.join("missing")), Err(Error::KeyFile(..))));
 }
 
 #[test]

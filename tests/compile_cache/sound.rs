@@ -60,12 +60,13 @@ fn what_is_found_is_not_expanded() {
 #[test]
 fn sizes_share_their_kernels() {
     let scratch = Scratch::new();
-    for (hits, misses, code) in [(0, 10, [0, 1]), (10, 0, [1, 0])] {
+    for (hits, misses) in [(0, 10), (10, 0)] {
         let outcome = run(&["sized"], &scratch.cache());
         let want = "f32 [3.0, 5.0, 7.0, 9.0, 11.0, 13.0, 15.0, 17.0, 19.0, 21.0]";
         assert_eq!((&*outcome.result, outcome.hits, outcome.misses), (want, hits, misses), "{outcome:?}");
         if cfg!(all(target_os = "linux", target_arch = "x86_64")) {
-            assert_eq!(outcome.code, code, "{outcome:?}");
+            // Small code is copied out of an entry.
+            assert_eq!(outcome.code, [0, 1], "{outcome:?}");
         }
     }
 }

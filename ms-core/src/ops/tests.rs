@@ -353,9 +353,15 @@ fn recurrent_layers_are_loops() {
     for (gates, layer) in layers {
         let gates = gates * hidden;
         let operands = |time: usize, state: DType| {
-            // One state for the whole batch, and one for each of it.
-            let shapes: [&[usize]; 7] =
-                [&[time, batch, 5], &[1, hidden], &[batch, hidden], &[gates, 5], &[gates, hidden], &[gates], &[gates]];
+            let shapes: [&[usize]; 7] = [
+                &[time, batch, 5],
+                &[batch, hidden],
+                &[batch, hidden],
+                &[gates, 5],
+                &[gates, hidden],
+                &[gates],
+                &[gates],
+            ];
             let dtypes = [DType::F32, state, state, DType::F32, DType::F32, DType::F32, DType::F32];
             let operand = |(shape, dtype): (&&[usize], DType)| {
                 let numel = shape.iter().product::<usize>();
