@@ -122,9 +122,9 @@ fn work(plan: &Plan, routine: &Routine) -> usize {
 
 /// A function that reads every row of `x` once, and what becomes of its gradient: how many nodes, and
 /// how many elements its plan touches.
-fn cost_of_gradient(text: &str) -> (usize, usize) {
+fn cost_of_gradient(text: &str, in_order: bool) -> (usize, usize) {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
-    let graph = value_and_grad(&graph, &[0], 1, false).expect("it has a derivative");
+    let graph = value_and_grad(&graph, &[0], 1, false, in_order).expect("it has a derivative");
     let graph = optimize(graph, &PassContext::default());
     let plan = lower(&graph, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     (graph.len(), work(&plan, plan.main()))
@@ -193,8 +193,8 @@ fn gradients_of_parts_cost_what_the_parts_cost() {
         ("a loop", loop_over_positions),
         ("nested loops", nested_loops),
     ];
-    for (name, function) in functions {
-        let costs = [128, 256, 512].map(|count| cost_of_gradient(&function(count)));
+    for ((name, function), in_order) in functions.into_iter().flat_map(|it| [(it, false), (it, true)]) {
+        let costs = [128, 256, 512].map(|count| cost_of_gradient(&function(count), in_order));
         for pair in costs.windows(2) {
             let [(nodes, work), (more_nodes, more_work)] = [pair[0], pair[1]];
             assert!(more_nodes <= 2 * nodes + 8, "{name}: nodes {costs:?}");

@@ -104,7 +104,7 @@ impl Compiled {
 
     /// [`Compiled::new`] of a graph that tracing or a transform made.
     fn sound(graph: &Graph, precision: Precision, weight: Weight) -> Result<Arc<Self>> {
-        let source = Source::given(graph)?;
+        let source = Source::given(graph, precision == Precision::Strict)?;
         let sized = Sized::of(source.graph()?)?;
         weight.add_graph(graph);
         Ok(Self::of(source, precision, sized, None, weight))
@@ -139,7 +139,8 @@ impl Compiled {
                 let sized = Sized::of(&graph)?;
                 let weight = Weight::new();
                 weight.add_graph(&graph);
-                Self::of(Source::of_trace(graph), precision, sized, place, weight)
+                let source = Source::of_trace(graph, precision == Precision::Strict);
+                Self::of(source, precision, sized, place, weight)
             }
         };
         lock().insert(key, &made);
@@ -394,7 +395,7 @@ impl Compiled {
         let outputs: Vec<ValueId> = seeds.iter().map(|&at| graph.outputs()[at]).collect();
         graph.set_outputs(outputs);
         let reached = transform::reached(&graph, wrt);
-        let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true)?;
+        let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true, self.precision == Precision::Strict)?;
         graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
         let partial = Arc::new(Partial { compiled: Self::sound(&graph, self.precision, self.weight.part())?, reached });
         made.insert(key, partial.clone());
@@ -422,7 +423,7 @@ impl Compiled {
             }
             None => {
                 let start = Instant::now();
-                let parts = transform::differentiate(self.source.graph()?, wrt)?;
+                let parts = transform::differentiate(self.source.graph()?, wrt, self.precision == Precision::Strict)?;
                 let took = start.elapsed();
                 forward.source.set(&parts.forward, took)?;
                 backward.source.set(&parts.backward, Duration::ZERO)?;

@@ -19,6 +19,8 @@ pub(super) struct Source {
     optimized: OnceLock<Result<Graph>>,
     /// What making the graph took.
     took: OnceLock<Duration>,
+    /// Whether gradients are added in the order in which they are eagerly.
+    in_order: bool,
 }
 
 /// What a graph is made from.
@@ -48,41 +50,41 @@ pub(super) enum Part {
 }
 
 impl Source {
-    fn new(origin: Origin) -> Arc<Self> {
+    fn new(origin: Origin, in_order: bool) -> Arc<Self> {
         let (graph, optimized, took) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Arc::new(Self { origin, graph, optimized, took })
+        Arc::new(Self { origin, graph, optimized, took, in_order })
     }
 
     /// A graph as it was traced, expanded here.
     ///
     /// # Errors
     /// What expanding refuses.
-    pub fn given(graph: &Graph) -> Result<Arc<Self>> {
-        let source = Self::new(Origin::Given);
+    pub fn given(graph: &Graph, in_order: bool) -> Result<Arc<Self>> {
+        let source = Self::new(Origin::Given, in_order);
         source.set(graph, Duration::ZERO)?;
         Ok(source)
     }
 
     /// A graph as it was traced.
-    pub fn of_trace(graph: Graph) -> Arc<Self> {
-        Self::new(Origin::Traced(graph))
+    pub fn of_trace(graph: Graph, in_order: bool) -> Arc<Self> {
+        Self::new(Origin::Traced(graph), in_order)
     }
 
     /// A graph that another process traced, with this many inputs and outputs. It can be found in
     /// a cache, and not made.
     pub fn unknown(inputs: usize, outputs: usize) -> Arc<Self> {
-        Self::new(Origin::Unknown { counts: [inputs, outputs] })
+        Self::new(Origin::Unknown { counts: [inputs, outputs] }, false)
     }
 
     /// A part of the derivative of this one.
     pub fn derivative(self: &Arc<Self>, wrt: &[usize], part: Part) -> Arc<Self> {
-        Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part })
+        Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part }, self.in_order)
     }
 
     /// This one at sizes of its symbols.
     pub fn at(self: &Arc<Self>, sizes: &[(&str, usize)]) -> Arc<Self> {
         let sizes = sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
-        Self::new(Origin::Sizes { of: self.clone(), sizes })
+        Self::new(Origin::Sizes { of: self.clone(), sizes }, self.in_order)
     }
 
     /// The graph.
@@ -95,13 +97,14 @@ impl Source {
             let graph = match &self.origin {
                 Origin::Given => unreachable!("a graph that is given was set"),
                 Origin::Unknown { .. } => Err(Error::new(Code::Cache, "the function was not traced in this process")),
-                Origin::Traced(graph) => expand(graph),
+                Origin::Traced(graph) => expand(graph, self.in_order),
                 Origin::Derivative { of, wrt, part } => {
-                    let parts = transform::differentiate(of.graph()?, wrt)?;
-                    expand(match part {
+                    let parts = transform::differentiate(of.graph()?, wrt, self.in_order)?;
+                    let graph = match part {
                         Part::Forward => &parts.forward,
                         Part::Backward => &parts.backward,
-                    })
+                    };
+                    expand(graph, self.in_order)
                 }
                 Origin::Sizes { of, sizes } => {
                     let made = || transform::with_sizes(of.graph()?, &by_name(sizes)).map(Cow::Owned);
@@ -116,7 +119,7 @@ impl Source {
 
     /// Gives the graph, if nobody did, and what making it took.
     pub fn set(&self, graph: &Graph, took: Duration) -> Result<()> {
-        let _first = self.graph.set(Ok(expand(graph)?));
+        let _first = self.graph.set(Ok(expand(graph, self.in_order)?));
         let _first = self.took.set(took);
         Ok(())
     }
@@ -202,8 +205,8 @@ impl Source {
     }
 }
 
-fn expand(graph: &Graph) -> Result<Graph> {
-    let expanded = report::try_graph_stage("expand", || transform::expand(graph))?;
+fn expand(graph: &Graph, in_order: bool) -> Result<Graph> {
+    let expanded = report::try_graph_stage("expand", || transform::expand(graph, in_order))?;
     if !has_float_status(&expanded) {
         return Ok(expanded.into_owned());
     }

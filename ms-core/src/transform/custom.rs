@@ -64,26 +64,29 @@ impl Reverse {
     /// pass takes the first values for the second ones.
     pub(super) fn recompute(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
-        let backward = Arc::new(self.again(&node.regions[0], &wrt, &seeds)?);
         let outputs = emit(&RECOMPUTE, Attrs::none(), &[node.regions[0].clone()], operands)?;
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
-        let operands = operands.to_vec();
-        let pull: Pull = Box::new(move |cotangents, _| {
+        let (given, reverse) = (self.added_inside(&wrt, operands), self.clone());
+        let (operands, region) = (operands.to_vec(), node.regions[0].clone());
+        let pull: Pull = Box::new(move |cotangents, sums| {
+            let (summed, sums) = sums.take_all(&given);
+            let backward = reverse.again(&region, &wrt, &seeds, &summed)?;
             let arrived = cotangents.iter().flatten().next().expect("a gradient reaches the node");
             let mut inputs: Vec<Tensor> = operands.iter().map(|it| ops::depend(it, arrived)).collect();
             inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
-            let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&backward), &inputs)?;
+            inputs.extend(sums);
+            let gradients = emit(&CALL, Attrs::none(), &[Arc::new(backward)], &inputs)?;
             Ok(placed(operands.len(), &wrt, gradients))
         });
         Ok((outputs, pull))
     }
 
-    /// The graph that gives the gradients of the inputs `wrt` from the inputs and the gradients of
-    /// the outputs `seeds`.
-    fn again(&self, graph: &Graph, wrt: &[usize], seeds: &[usize]) -> Result<Graph> {
+    /// The graph that gives the gradients of the inputs `wrt` from the inputs, the gradients of the
+    /// outputs `seeds`, and what the inputs `sums` have got so far.
+    fn again(&self, graph: &Graph, wrt: &[usize], seeds: &[usize], sums: &[usize]) -> Result<Graph> {
         let active =
             self.activity.active(graph, &flags(graph.inputs().len(), wrt), &flags(graph.outputs().len(), seeds));
-        let mut joint = self.joint(graph, wrt, seeds, &[], &active, &[])?;
+        let mut joint = self.joint(graph, wrt, seeds, sums, &active, &[])?;
         joint.set_outputs(joint.outputs()[graph.outputs().len()..].to_vec());
         Ok(pruned(&joint))
     }
@@ -122,7 +125,7 @@ pub(super) fn push_custom(
     let floats: Vec<usize> = (0..at.results).filter(|&it| results[it].dtype().is_float()).collect();
     let first = at.targets + at.results;
     let wrt: Vec<usize> = (first..first + floats.len()).collect();
-    let mut transposed = value_and_grad(&node.regions[1], &wrt, at.targets, true)?;
+    let mut transposed = value_and_grad(&node.regions[1], &wrt, at.targets, true, true)?;
     transposed.set_outputs(transposed.outputs()[at.targets..].to_vec());
     let tangents = tangents[..at.targets].iter().zip(operands);
     let tangents = tangents.map(|(tangent, operand)| tangent.clone().unwrap_or_else(|| zeros(&operand.ty())));

@@ -36,6 +36,11 @@ pub(super) fn zeros(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), 0, ty.dtype)
 }
 
+/// A sum of no gradients: of all numbers, -0 alone leaves what is added to it as it is, to the bit.
+pub(super) fn nothing(ty: &Type) -> Tensor {
+    ops::full_of(ty.dims.clone(), -0.0, ty.dtype)
+}
+
 /// Adds a node with regions as it stands, on other operands.
 pub(super) fn emit_node(node: &Node, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     emit(ops::definition(node.op), node.attrs.clone(), &node.regions, inputs)

@@ -10,11 +10,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The graph without transform nodes, here and in the graphs in it: each is expanded from the
-/// inside out, once where it stands in several places.
+/// inside out, once where it stands in several places. See [`differentiate`](super::differentiate) for
+/// `in_order`.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-pub fn expand(graph: &Graph) -> Result<Cow<'_, Graph>> {
+pub fn expand(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     let inner = subgraphs(graph);
     if !has_transforms(graph) && !inner.iter().any(|it| has_transforms(it)) {
         return Ok(Cow::Borrowed(graph));
@@ -23,7 +24,7 @@ pub fn expand(graph: &Graph) -> Result<Cow<'_, Graph>> {
     let with_done = |graph: &Graph, done: &FxHashMap<*const Graph, Arc<Graph>>| -> Result<Graph> {
         let mut graph = graph.clone();
         graph.map_regions(|it| done[&Arc::as_ptr(it)].clone());
-        expand_nodes(&graph).map(Cow::into_owned)
+        expand_nodes(&graph, in_order).map(Cow::into_owned)
     };
     for region in inner {
         let expanded = with_done(region, &done)?;
@@ -41,7 +42,7 @@ fn has_transforms(graph: &Graph) -> bool {
 }
 
 /// The graph without transform nodes of its own, whose regions have none.
-fn expand_nodes(graph: &Graph) -> Result<Cow<'_, Graph>> {
+fn expand_nodes(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     let mut rewriter = Rewriter::new(graph);
     for (_, node) in graph.nodes() {
         if !is_transform(node) {
@@ -49,14 +50,14 @@ fn expand_nodes(graph: &Graph) -> Result<Cow<'_, Graph>> {
             continue;
         }
         let operands = rewriter.operands(node);
-        let values = rewriter.splice(&transformed(node)?, &operands);
+        let values = rewriter.splice(&transformed(node, in_order)?, &operands);
         rewriter.replace(&values);
     }
     Ok(rewriter.finish())
 }
 
 /// The graph that a transform node stands for, made from its region, which holds no transforms.
-fn transformed(node: &Node) -> Result<Graph> {
+fn transformed(node: &Node, in_order: bool) -> Result<Graph> {
     let body = &node.regions[0];
     if node.op == ops::VMAP.op() {
         let lanes = |at: usize| node.attrs.ints(at).iter().map(|&it| ops::Lane::of(it)).collect::<Vec<_>>();
@@ -65,5 +66,5 @@ fn transformed(node: &Node) -> Result<Graph> {
     if node.op == ops::JVP.op() {
         return forward::jvp(body, &node.attrs.sizes(0), node.attrs.int(1) as usize);
     }
-    reverse::value_and_grad(body, &node.attrs.sizes(0), node.attrs.int(1) as usize, node.attrs.bool(2))
+    reverse::value_and_grad(body, &node.attrs.sizes(0), node.attrs.int(1) as usize, node.attrs.bool(2), in_order)
 }

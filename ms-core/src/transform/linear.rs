@@ -159,7 +159,7 @@ fn transpose(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<
         let share = |&at: &usize| shares[at].clone().unwrap_or_else(|| ops::zeros_like(&inputs[at]));
         Ok(given.iter().map(share).collect())
     })?;
-    let mut transposed = value_and_grad(&pulled, &wrt, given.len(), true)?;
+    let mut transposed = value_and_grad(&pulled, &wrt, given.len(), true, true)?;
     let tangents = transposed.outputs()[given.len()..].to_vec();
     transposed.set_outputs(tangents);
     Ok(super::split::pruned(&transposed))

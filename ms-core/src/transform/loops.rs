@@ -2,11 +2,11 @@
 //!
 //! The forward loop keeps, for every iteration, what the backward part of its body needs; the
 //! backward part is a scan over that in the other direction, whose carries are the gradients of
-//! the carries and, summed over the iterations, of the values that stay the same. Such a sum goes on
-//! from what the gradient is already, and each iteration adds to it where it lies.
+//! the carries and, added one by one to what came from behind the loop, of the values that stay the
+//! same: each iteration adds where the sum lies.
 
 use super::activity::Loop;
-use super::emit::{emit, tracer, zeros};
+use super::emit::{emit, nothing, tracer, zeros};
 use super::regions::placed;
 use super::reverse::{Differentiated, Pull, Reverse, Wanted, input_types};
 use super::split::{Policy, Residual};
@@ -170,7 +170,7 @@ impl Backward {
         let start = |&it: &usize| cotangent(it).cloned().unwrap_or_else(|| zeros(&self.inputs[it]));
         let mut operands: Vec<Tensor> = self.count.iter().filter(|_| self.length.is_none()).cloned().collect();
         operands.extend(self.carries.iter().map(start));
-        operands.extend(self.constants.iter().map(|&it| sum(it).unwrap_or_else(|| zeros(&self.inputs[it]))));
+        operands.extend(self.constants.iter().map(|&it| sum(it).unwrap_or_else(|| nothing(&self.inputs[it]))));
         operands.extend(kept.iter().cloned());
         operands.extend(reached.iter().filter_map(|&it| cotangent(it).cloned()));
         operands.extend(constants);
@@ -216,7 +216,7 @@ impl Backward {
             // In the order of the inputs of interest: carries, sequences, constants.
             let (carries, rest) = gradients.split_at(self.carries.len());
             let (sequences, sums) = rest.split_at(self.sequences.len());
-            Ok(carries.iter().chain(sums).chain(sequences).cloned().collect())
+            Ok([carries, sums, sequences].concat())
         })
     }
 }

@@ -1,6 +1,6 @@
 //! Reverse mode through calls and branches.
 
-use super::emit::{emit, emit_node, is_stack, tracer, zeros};
+use super::emit::{emit, emit_node, is_stack, nothing, tracer, zeros};
 use super::reverse::{Differentiated, Length, Pull, Reverse, Wanted, input_types, lengths_inside};
 use super::split::{Policy, Residual};
 use super::stacks::{zero_stack, zeros_of};
@@ -38,7 +38,18 @@ pub(super) fn placed(count: usize, at: &[usize], gradients: Vec<Tensor>) -> Smal
     placed
 }
 
+/// The operands `wrt` but for stacks, of which nobody may know inside a region how long they are.
+fn without_stacks(wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
+    wrt.iter().copied().filter(|&at| !is_stack(&operands[at].ty())).collect()
+}
+
 impl Reverse {
+    /// Operands of a call whose gradients are added inside, to what they have got so far; other calls
+    /// give their gradients as a whole.
+    pub(super) fn added_inside(&self, wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
+        if self.in_order { without_stacks(wrt, operands) } else { Vec::new() }
+    }
+
     /// Adds a node with regions so that its derivative can be taken. Gives its results, and how
     /// gradients are pulled back through it.
     pub fn control(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
@@ -67,7 +78,8 @@ impl Reverse {
 
     fn call(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
-        let parts = self.region(&node.regions[0], &wrt, &seeds)?;
+        let region = node.regions[0].clone();
+        let parts = self.region(&region, &wrt, &seeds, &[])?;
         let call = definition(node.op);
         let mut outputs = emit(call, Attrs::none(), std::slice::from_ref(&parts.forward), operands)?;
         let saved = outputs.split_off(node.outputs.len());
@@ -77,10 +89,17 @@ impl Reverse {
         });
         let residuals: Vec<Tensor> = residuals.collect();
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
-        let count = operands.len();
-        let pull: Pull = Box::new(move |cotangents, _| {
+        let (count, reverse, given) = (operands.len(), self.clone(), self.added_inside(&wrt, operands));
+        let pull: Pull = Box::new(move |cotangents, sums| {
+            let (summed, sums) = sums.take_all(&given);
+            let parts = match summed.is_empty() {
+                true => parts.clone(),
+                // It takes the same from the forward part.
+                false => reverse.region(&region, &wrt, &seeds, &summed)?,
+            };
             let mut inputs = residuals.clone();
             inputs.extend(filled(cotangents, &parts.seeds, &types, &wanted.lengths)?);
+            inputs.extend(sums);
             let gradients = emit(call, Attrs::none(), std::slice::from_ref(&parts.backward), &inputs)?;
             Ok(placed(count, &wrt, gradients))
         });
@@ -92,7 +111,9 @@ impl Reverse {
         let wrt: Vec<usize> = positions(&wanted.inputs[1..]);
         let seeds = positions(&wanted.outputs);
         let lengths = lengths_inside(node);
-        let arm = |at: usize| self.differentiate(&node.regions[at], &wrt, &seeds, &[], &Policy::default(), &lengths);
+        let summed = without_stacks(&wrt, given);
+        let arm =
+            |at: usize| self.differentiate(&node.regions[at], &wrt, &seeds, &summed, &Policy::default(), &lengths);
         let arms = Arms::of([arm(0)?, arm(1)?]);
         let results = node.outputs.len();
         let forward = [Arc::new(arms.forward(0, results)?), Arc::new(arms.forward(1, results)?)];
@@ -100,12 +121,13 @@ impl Reverse {
         let saved = outputs.split_off(results);
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let (condition, given) = (condition.clone(), given.to_vec());
-        let pull: Pull = Box::new(move |cotangents, _| {
+        let pull: Pull = Box::new(move |cotangents, sums| {
             let cotangents = filled(cotangents, &seeds, &types, &wanted.lengths)?;
-            let backward =
-                [Arc::new(arms.backward(0, &given, &cotangents)?), Arc::new(arms.backward(1, &given, &cotangents)?)];
-            let inputs: Vec<Tensor> =
-                [&condition].into_iter().chain(&given).chain(&saved).chain(&cotangents).cloned().collect();
+            let sums: Vec<Option<Tensor>> = summed.iter().map(|&at| sums.take(at + 1)).collect();
+            let arm = |at: usize| arms.backward(at, &given, &cotangents, &sums).map(Arc::new);
+            let backward = [arm(0)?, arm(1)?];
+            let inputs = [&condition].into_iter().chain(&given).chain(&saved).chain(&cotangents);
+            let inputs: Vec<Tensor> = inputs.chain(sums.iter().flatten()).cloned().collect();
             let gradients = emit(&IF, Attrs::none(), &backward, &inputs)?;
             let at: Vec<usize> = wrt.iter().map(|at| at + 1).collect();
             Ok(placed(given.len() + 1, &at, gradients))
@@ -168,20 +190,35 @@ impl Arms {
         })
     }
 
-    /// A region that takes the operands, all places, and the cotangents.
-    fn backward(&self, arm: usize, operands: &[Tensor], cotangents: &[Tensor]) -> Result<Graph> {
+    /// A region that takes the operands, all places, the cotangents, and the sums that there are.
+    fn backward(
+        &self,
+        arm: usize,
+        operands: &[Tensor],
+        cotangents: &[Tensor],
+        sums: &[Option<Tensor>],
+    ) -> Result<Graph> {
         let parts = &self.parts[arm];
         let given: Vec<Type> = operands.iter().map(Tensor::ty).collect();
-        let cotangents = cotangents.iter().map(Tensor::ty);
-        let types: Vec<Type> = given.iter().chain(&self.types).cloned().chain(cotangents).collect();
+        let later = cotangents.iter().chain(sums.iter().flatten()).map(Tensor::ty);
+        let types: Vec<Type> = given.iter().chain(&self.types).cloned().chain(later).collect();
+        let backward = &parts.backward;
+        let absent: Vec<&Type> =
+            backward.inputs()[backward.inputs().len() - sums.len()..].iter().map(|&it| backward.ty(it)).collect();
         trace::build(parts.backward.name(), &types, |inputs| {
             let (given, inputs) = inputs.split_at(operands.len());
-            let (places, cotangents) = inputs.split_at(self.types.len());
+            let (places, inputs) = inputs.split_at(self.types.len());
+            let (cotangents, present) = inputs.split_at(cotangents.len());
+            let mut present = present.iter().cloned();
+            let sums = sums.iter().zip(absent).map(|(sum, ty)| match sum {
+                Some(_) => present.next().expect("an input for each sum"),
+                None => nothing(ty),
+            });
             let residuals = parts.residuals.iter().map(|it| match *it {
                 Residual::Input(at) => &given[at],
                 Residual::Saved(at) => &places[self.places[arm][at]],
             });
-            let inputs: Vec<Tensor> = residuals.chain(cotangents).cloned().collect();
+            let inputs: Vec<Tensor> = residuals.chain(cotangents).cloned().chain(sums).collect();
             tracer().inline(&parts.backward, &inputs)
         })
     }

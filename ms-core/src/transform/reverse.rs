@@ -21,8 +21,9 @@ use std::sync::Arc;
 pub struct Differentiated {
     /// Inputs: the graph's. Outputs: the graph's, then what is saved.
     pub forward: Arc<Graph>,
-    /// Inputs: `residuals`, then the cotangents of the outputs `seeds`. Outputs: the gradients of
-    /// the inputs that were asked for.
+    /// Inputs: `residuals`, the cotangents of the outputs `seeds`, and what the gradients of those
+    /// inputs are so far for which that was promised. Outputs: the gradients of the inputs that were asked
+    /// for, of these the sums.
     pub backward: Arc<Graph>,
     /// What the backward graph takes from the forward one.
     pub residuals: Vec<Residual>,
@@ -31,31 +32,33 @@ pub struct Differentiated {
 }
 
 /// Takes derivatives; that of a region that stands in several nodes is made once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Reverse {
-    pub activity: Activity,
-    /// By the region's address, the inputs and the outputs of interest; with the region, so that
-    /// the address stays its own.
-    made: RefCell<FxHashMap<Key, Made>>,
+    pub activity: Rc<Activity>,
+    /// Whether calls add gradients to what their operands have got so far.
+    pub in_order: bool,
+    /// By the region's address, the inputs and the outputs of interest, and the inputs whose sums are
+    /// given; with the region, so that the address stays its own.
+    made: Rc<RefCell<FxHashMap<Key, Made>>>,
 }
 
 type Made = (Arc<Graph>, Rc<Differentiated>);
 
-type Key = (*const Graph, Vec<usize>, Vec<usize>);
+type Key = (*const Graph, [Vec<usize>; 3]);
 
 /// The graph that gives the outputs of `graph`, then the gradients of the sum of its first
 /// `results` outputs with respect to the inputs `wrt`. Where it is `seeded`, it takes the weights
-/// of these outputs in the sum behind its own inputs.
+/// of these outputs in the sum behind its own inputs. See [`differentiate`] for `in_order`.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool) -> Result<Graph> {
+pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool, in_order: bool) -> Result<Graph> {
     let mut types = input_types(graph);
     let own = types.len();
     if seeded {
         types.extend(graph.outputs()[..results].iter().map(|&it| graph.ty(it).clone()));
     }
-    let reverse = Reverse::default();
+    let reverse = Reverse { in_order, ..Reverse::default() };
     let active = reverse.activity.active(graph, &flags(own, wrt), &flags(graph.outputs().len(), 0..results));
     trace::build(graph.name(), &types, |inputs| {
         let (inputs, weights) = inputs.split_at(own);
@@ -81,10 +84,14 @@ pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
 
 /// Splits the derivative of `graph` with respect to the inputs `wrt` into two graphs.
 ///
+/// Gradients of a value are added in the reverse order of its uses, those in branches and loops among
+/// them. Where they are added `in_order` through calls, too, sums are rounded as they are without
+/// calls, and a graph that is called may have several backward parts.
+///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
-pub fn differentiate(graph: &Graph, wrt: &[usize]) -> Result<Differentiated> {
-    let reverse = Reverse::default();
+pub fn differentiate(graph: &Graph, wrt: &[usize], in_order: bool) -> Result<Differentiated> {
+    let reverse = Reverse { in_order, ..Reverse::default() };
     let outputs = graph.outputs().len();
     let active = reverse.activity.active(graph, &flags(graph.inputs().len(), wrt), &vec![true; outputs]);
     let seeds: Vec<usize> = (0..outputs).filter(|&at| active[graph.outputs()[at].0 as usize]).collect();
@@ -103,12 +110,18 @@ pub(super) fn flags(count: usize, set: impl IntoIterator<Item = impl std::borrow
 
 impl Reverse {
     /// [`Reverse::differentiate`] of a region, made once.
-    pub fn region(&self, region: &Arc<Graph>, wrt: &[usize], seeds: &[usize]) -> Result<Rc<Differentiated>> {
-        let key = (Arc::as_ptr(region), wrt.to_vec(), seeds.to_vec());
+    pub fn region(
+        &self,
+        region: &Arc<Graph>,
+        wrt: &[usize],
+        seeds: &[usize],
+        sums: &[usize],
+    ) -> Result<Rc<Differentiated>> {
+        let key = (Arc::as_ptr(region), [wrt, seeds, sums].map(<[usize]>::to_vec));
         if let Some((_, known)) = self.made.borrow().get(&key) {
             return Ok(known.clone());
         }
-        let made = Rc::new(self.differentiate(region, wrt, seeds, &[], &Policy::default(), &[])?);
+        let made = Rc::new(self.differentiate(region, wrt, seeds, sums, &Policy::default(), &[])?);
         self.made.borrow_mut().insert(key, (region.clone(), made.clone()));
         Ok(made)
     }
@@ -155,10 +168,12 @@ impl Reverse {
             let (cotangents, before) = arrived.split_at(seeds.len());
             let replay = self.replay(graph, inputs, active)?;
             let mut outputs = replay.outputs(graph);
+            // What an input has got so far comes first. A value that is several outputs is one where
+            // they are used, and the last one of these is where gradients begin.
+            let before = sums.iter().map(|&at| graph.inputs()[at]).zip(before.iter().cloned());
             let seeds = seeds.iter().map(|&at| graph.outputs()[at]).zip(cotangents.iter().cloned());
             let seeds = seeds.filter(|(value, _)| active[value.0 as usize]);
-            let sums = sums.iter().map(|&at| graph.inputs()[at]).zip(before.iter().cloned());
-            outputs.extend(replay.pull(graph, wrt, sums.chain(seeds), lengths)?);
+            outputs.extend(replay.pull(graph, wrt, before.chain(seeds.rev()), lengths)?);
             Ok(outputs)
         })
     }
@@ -249,20 +264,30 @@ pub(super) struct Wanted {
     pub lengths: Vec<Option<Length>>,
 }
 
-/// The gradients of a node's operands from those of its results. What it takes of the sums that are
-/// there already is part of what it gives.
+/// The gradients of a node's operands from those of its results. What it takes of the sums so far is
+/// part of what it gives.
 pub(super) type Pull = Box<dyn Fn(&[Option<Tensor>], &mut Sums<'_>) -> Result<Cotangents>>;
 
-/// The gradients that the operands of a node have from later steps.
+/// The gradients that the operands of a node have got so far, from later steps.
 pub(super) struct Sums<'a> {
     gradients: &'a mut Gradients,
     slots: &'a [Option<Slot>],
+    /// Operands whose sums were taken.
+    taken: SmallVec<[usize; 3]>,
 }
 
 impl Sums<'_> {
-    /// That of an operand, to which the node adds.
+    /// That of an operand, to which the node adds by itself. A value that is several operands has its
+    /// sum at the one that is asked for first.
     pub fn take(&mut self, operand: usize) -> Option<Tensor> {
-        self.gradients.take(self.slots[operand]?)
+        let sum = self.gradients.take(self.slots[operand]?)?;
+        self.taken.push(operand);
+        Some(sum)
+    }
+
+    /// Those of the `operands` that have a sum, and the sums.
+    pub fn take_all(&mut self, operands: &[usize]) -> (Vec<usize>, Vec<Tensor>) {
+        operands.iter().filter_map(|&at| Some((at, self.take(at)?))).unzip()
     }
 }
 
@@ -284,8 +309,16 @@ impl Step for RegionStep {
     }
 
     fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
-        let shares = (self.pull)(cotangents, &mut Sums { gradients, slots: &self.input_slots })?;
-        gradients.add_all(&self.input_slots, shares)
+        let slots = &self.input_slots;
+        let mut sums = Sums { gradients, slots, taken: SmallVec::new() };
+        let mut shares = (self.pull)(cotangents, &mut sums)?;
+        // These first: to other operands that are the same value, they are what was there before.
+        for at in sums.taken {
+            if let Some(slot) = slots[at] {
+                gradients.add(slot, shares[at].take().expect("a sum that was taken goes on"))?;
+            }
+        }
+        gradients.add_all(slots, shares)
     }
 
     fn location(&self) -> Option<&'static Location<'static>> {

@@ -186,7 +186,7 @@ fn evaluate(graph: &Graph, inputs: &[f64]) -> Vec<f64> {
 /// The graph of a function's gradients alone, weighted: a function again.
 pub(super) fn gradient(graph: &Graph) -> Graph {
     let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
-    let both = value_and_grad(graph, &wrt, 1, false).unwrap_or_else(|error| panic!("{error}\n{graph}"));
+    let both = value_and_grad(graph, &wrt, 1, false, true).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let types: Vec<Type> = both.inputs().iter().map(|&it| both.ty(it).clone()).collect();
     let weighted = trace::build("weighted", &types, |inputs| {
         let results = crate::trace::Tracer::current().expect("building").inline(&both, inputs)?;
@@ -204,7 +204,7 @@ fn derivatives_through_regions_agree_with_differences() {
         let mut graph = parse_graph(text).unwrap_or_else(|error| panic!("{name}: {error}"));
         for order in 1..=3 {
             let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
-            let both = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let both = value_and_grad(&graph, &wrt, 1, false, true).unwrap_or_else(|error| panic!("{name}: {error}"));
             verify(&both).unwrap_or_else(|error| panic!("{name}: {error}\n{both}"));
             for point in *points {
                 let got = evaluate(&both, point);
@@ -233,7 +233,7 @@ fn tangents_agree_with_gradients() {
         let mut graph = parse_graph(text).unwrap_or_else(|error| panic!("{name}: {error}"));
         for order in 1..=3 {
             let wrt: Vec<usize> = (0..graph.inputs().len()).collect();
-            let pulled = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let pulled = value_and_grad(&graph, &wrt, 1, false, true).unwrap_or_else(|error| panic!("{name}: {error}"));
             let pushed = jvp(&graph, &wrt, 1).unwrap_or_else(|error| panic!("{name}: {error}"));
             verify(&pushed).unwrap_or_else(|error| panic!("{name}: {error}\n{pushed}"));
             for point in *points {
@@ -271,7 +271,7 @@ fn recomputing_survives_the_passes() {
         graph @main(%x: f64[]) -> (f64[]) { %y = NODE @f %x : f64[] return %y }";
     for (node, times) in [("recompute", 2), ("call", 1)] {
         let graph = parse_graph(&text.replace("NODE", node)).expect(node);
-        let both = value_and_grad(&graph, &[0], 1, false).expect(node);
+        let both = value_and_grad(&graph, &[0], 1, false, true).expect(node);
         let both = crate::optimize::optimize(both, &crate::optimize::PassContext::default());
         let exps = both.nodes().filter(|(_, node)| node.op == ops::EXP.op()).count();
         assert_eq!(exps, times, "{node}: {both}");
@@ -282,7 +282,7 @@ fn recomputing_survives_the_passes() {
 fn split_passes_only_what_crosses() {
     let ty = Type::of(DType::F32, &[3]);
     let graph = trace::build("f", &[ty.clone(), ty], |it| Ok(vec![ops::add(&it[0], &it[1])])).expect("traces");
-    let parts = differentiate(&graph, &[0]).expect("differentiable");
+    let parts = differentiate(&graph, &[0], true).expect("differentiable");
     assert_eq!(parts.seeds, [0]);
     assert_eq!(parts.forward.outputs().len(), 1, "the gradient of a sum needs no residual");
     assert_eq!(parts.backward.inputs().len(), 1);

@@ -297,19 +297,19 @@ impl Region<'_> {
                             #region.begin();
                             #asked
                             #block
+                            #carry
                             if #region.is_decided() {
                                 break #join;
                             }
-                            #carry
                             #region.turn();
                         }
                         #other
                         #others
                         #second
+                        #carry
                         if #region.is_decided() {
                             break #join;
                         }
-                        #carry
                         #region.join();
                         #carry
                     }
@@ -320,11 +320,11 @@ impl Region<'_> {
         };
         let (value, one, result) = (own("value"), own("arm"), own("result"));
         let some = quote!(::core::option::Option::Some);
-        let arm = |arm: &Arm, given: TokenStream| {
+        let arm = |arm: &Arm, binding: TokenStream, given: TokenStream| {
             let (label, block) = (&arm.label, of_its_own(&arm.block));
             match leaves {
-                true => quote!(let #one = #label: { let #one #hint = #block; #some(#given) };),
-                false => quote!(let #one #hint = #block; let #one = #some(#given);),
+                true => quote!(#binding = #label: { let #one #hint = #block; #some(#given) };),
+                false => quote!(let #one #hint = #block; #binding = #some(#given);),
             }
         };
         // Where no type is written, the arms are compared at one place, the end of the second one.
@@ -344,12 +344,15 @@ impl Region<'_> {
             let at = own_span(at);
             [
                 quote_spanned!(at=> #region.first(&mut #value, #one);),
-                quote_spanned!(at=> #region.second(&mut #value, &#one);),
+                quote_spanned!(at=> #region.second(&mut #value, &mut #one);),
                 quote_spanned!(at=> #region.value(#value, #one)),
             ]
         };
-        let first = arm(first, quote!(#one));
-        let second = second.map_or_else(|| quote!(let #one = ::core::option::Option::None;), |it| arm(it, alike(it)));
+        let first = arm(first, quote!(let #one), quote!(#one));
+        let second = second.map_or_else(
+            || quote!(let mut #one = ::core::option::Option::None;),
+            |it| arm(it, quote!(let mut #one), alike(it)),
+        );
         let last = match leaves {
             _ if never => quote! {{
                 let _ = #result;
@@ -375,21 +378,21 @@ impl Region<'_> {
                     #region.begin();
                     #asked
                     #first
-                    if #region.is_decided() {
-                        break #join #one;
-                    }
                     #keep_first
                     #carry
+                    if #region.is_decided() {
+                        break #join #region.alone(&mut #value);
+                    }
                     #region.turn();
                 }
                 #other
                 #others
                 #second
+                #keep_second
+                #carry
                 if #region.is_decided() {
                     break #join #one;
                 }
-                #keep_second
-                #carry
                 #region.join();
                 #carry
                 #join_values

@@ -3,6 +3,7 @@
 // What the generator writes is as plain as it can be, and not as a person would.
 #![allow(warnings, clippy::all)]
 
+use ms::error::OrRaise;
 use ms::prelude::*;
 use ms::{Code, Context, Error, Result, with_context};
 use std::cell::Cell;
@@ -275,4 +276,69 @@ fn random_programs_give_the_same_bits() {
     let shown: Vec<&str> = wrong.values().take(20).map(String::as_str).collect();
     let (count, of) = (wrong.len(), PROGRAMS.len());
     assert!(wrong.is_empty(), "{count} programs of {of}: {:?}\n{}", wrong.keys(), shown.join("\n"));
+}
+
+/// Where a gradient is taken of a program, and what runs it.
+#[derive(Clone, Copy, Debug)]
+enum Path {
+    /// Eagerly, by the tape.
+    Eager,
+    /// Of the compiled program.
+    Outside,
+    /// In a compiled function.
+    Inside,
+}
+
+/// The gradients of a program by a weight and both numbers.
+fn pulled(net: &Net, x: &Tensor, y: &Tensor, at: usize, k: usize, flag: bool) -> Vec<Tensor> {
+    let f = |_: &Parameter, x: &Tensor, y: &Tensor| (PROGRAMS[at].annotated)(net, x, y, k, flag).or_raise();
+    let (weight, x, y) = ms::grad(f).wrt_all()(&net.mix.weight, x, y);
+    vec![weight, x, y]
+}
+
+#[jit]
+fn pulled_inside(net: &Net, x: &Tensor, y: &Tensor, at: usize, k: usize, flag: bool) -> Vec<Tensor> {
+    pulled(net, x, y, at, k, flag)
+}
+
+/// The bits of the gradients of a program and of the state that it leaves; nothing where it refuses.
+fn bits(net: &Net, at: usize, (x, y, k, flag): (f32, f32, usize, bool), path: Path) -> Vec<u32> {
+    net.tally.total.set(&Tensor::scalar(0.0f32));
+    net.slot.set(&Tensor::scalar(0.25f32));
+    let run = || match path {
+        Path::Inside => pulled_inside(net, &Tensor::scalar(x), &Tensor::scalar(y), at, k, flag),
+        _ => pulled(net, &Tensor::scalar(x), &Tensor::scalar(y), at, k, flag),
+    };
+    let context = Context { jit: !matches!(path, Path::Eager), precision: Precision::Strict, ..ms::context() };
+    let Ok(gradients) = with_context(context, || ms::catch(run)) else { return Vec::new() };
+    let held = [net.tally.total.value(), net.slot.value()];
+    // Which zero it is, is not told apart; neither are nans.
+    let bits = |it: f32| if it.is_nan() { f32::NAN.to_bits() } else { (it + 0.0).to_bits() };
+    gradients.iter().chain(&held).map(|it| bits(it.item::<f32>())).collect()
+}
+
+#[test]
+fn gradients_of_random_programs_have_the_same_bits() {
+    let scalar = |value: f32, name| Parameter::new(Tensor::scalar(value), name);
+    let net = Net {
+        mix: Mix { weight: scalar(0.7, "weight") },
+        tally: Tally { total: scalar(0.0, "total") },
+        slot: scalar(0.25, "slot"),
+    };
+    let mut wrong = Vec::new();
+    // One program in so many: each takes three compilations.
+    for at in (0..PROGRAMS.len()).step_by(10) {
+        for input in [(0.3, 0.9, 1, true), (-1.7, 0.45, 2, false), (2.3, -1.1, 3, true)] {
+            let want = bits(&net, at, input, Path::Eager);
+            for path in [Path::Outside, Path::Inside] {
+                let got = bits(&net, at, input, path);
+                if got != want {
+                    let [got, want] =
+                        [got, want.clone()].map(|it| it.into_iter().map(f32::from_bits).collect::<Vec<_>>());
+                    wrong.push(format!("{} {input:?} {path:?}: {got:?}, not {want:?}", PROGRAMS[at].seed));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
 }

@@ -7,13 +7,13 @@
 //!         region.save(&mut x0, &x);
 //!         region.begin();
 //!         { the first arm }
-//!         if region.is_decided() { break 'join }
 //!         region.carry(&mut x0, &mut x);  its end is kept, the beginning is back
+//!         if region.is_decided() { break 'join }
 //!         region.turn();
 //!     }
 //!     { the second arm }
-//!     if region.is_decided() { break 'join }
 //!     region.carry(&mut x0, &mut x);      its end is compared
+//!     if region.is_decided() { break 'join }
 //!     region.join();
 //!     region.carry(&mut x0, &mut x);      it becomes the choice
 //! }
@@ -23,7 +23,7 @@ use super::carry::{Carry, Held, Leaves};
 use super::flow::{self, Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Deferring, Device, Kind};
 use super::reach::Reach;
-use super::{Open, blank};
+use super::{Open, blank, set_apart};
 use crate::error::abandon;
 use crate::ops;
 use crate::tensor::Tensor;
@@ -152,7 +152,7 @@ impl<K: Kind> Branch<K> {
     where
         K: Carry<S>,
     {
-        let Some(it) = &mut self.traced else { return };
+        let Some(it) = &mut self.traced else { return set_apart::<K, S>(variable) };
         match it.phase {
             Phase::First => {
                 it.keep::<K, _>(held, Some(&*variable));
@@ -174,23 +174,31 @@ impl<K: Kind> Branch<K> {
     }
 
     /// The value of the first arm; nothing where the arm leaves.
-    pub fn first<R>(&mut self, held: &mut Held<R>, value: Option<R>)
+    pub fn first<R>(&mut self, held: &mut Held<R>, mut value: Option<R>)
     where
         K: Carry<R>,
     {
-        if let Some(it) = &mut self.traced {
-            it.keep::<K, _>(held, value.as_ref());
-            held.first = value;
+        match &mut self.traced {
+            Some(it) => it.keep::<K, _>(held, value.as_ref()),
+            None => value.iter_mut().for_each(set_apart::<K, R>),
         }
+        held.first = value;
+    }
+
+    /// The value of the first arm, which alone runs.
+    #[inline]
+    pub fn alone<R>(&self, held: &mut Held<R>) -> Option<R> {
+        held.first.take()
     }
 
     /// The value of the second arm.
-    pub fn second<R>(&mut self, held: &mut Held<R>, value: &Option<R>)
+    pub fn second<R>(&mut self, held: &mut Held<R>, value: &mut Option<R>)
     where
         K: Carry<R>,
     {
-        if let Some(it) = &mut self.traced {
-            it.compare::<K, _>(held, value.as_ref());
+        match &mut self.traced {
+            Some(it) => it.compare::<K, _>(held, value.as_ref()),
+            None => value.iter_mut().for_each(set_apart::<K, R>),
         }
     }
 

@@ -6,7 +6,7 @@ use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, Device};
 use super::range::{Bound, Over, range};
 use super::repeat::repeat;
-use super::{Open, branch};
+use super::{Open, branch, set_apart};
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::ops;
 use crate::tensor::{DispatchMode, Scan, Tensor, Type, dispatch_mode};
@@ -39,20 +39,17 @@ where
     let mut result = held("the result of `cond`");
     if region.test(condition) {
         region.begin();
-        let first = then(operands);
+        region.first(&mut result, Some(then(operands)));
         if region.is_decided() {
-            return first;
+            return region.alone(&mut result).expect("the arm has a result");
         }
-        region.first(&mut result, Some(first));
         region.turn();
     }
-    let second = otherwise(operands);
-    if region.is_decided() {
-        return second;
+    let mut second = Some(otherwise(operands));
+    region.second(&mut result, &mut second);
+    if !region.is_decided() {
+        region.join();
     }
-    let second = Some(second);
-    region.second(&mut result, &second);
-    region.join();
     region.value(result, second).expect("both arms have a result")
 }
 
@@ -223,10 +220,12 @@ fn eager_scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, 
     }
     let mut all: Vec<Y> = Vec::with_capacity(length);
     for at in 0..length {
+        set_apart::<Device, T>(&mut carry);
         let (next, y) = f(&carry, &element(xs, at));
         carry = checked(&carry, next, "scan");
         all.push(y);
     }
+    set_apart::<Device, T>(&mut carry);
     let columns: Vec<Vec<Tensor>> = all.iter().map(leaves).collect();
     let mut next = 0;
     let stacked = all[0].rebuild(&mut |_| {

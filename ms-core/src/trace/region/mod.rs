@@ -22,8 +22,8 @@ pub use repeat::{Repeat, repeat};
 
 use super::tracer::Tracer;
 use crate::error::{Code, Error};
-use crate::ops;
-use crate::tensor::Tensor;
+use crate::ops::{self, RESHAPE};
+use crate::tensor::{Attrs, DispatchMode, Tensor, apply1, dispatch_mode};
 use carry::Leaves;
 use std::cell::Cell;
 use std::panic::Location;
@@ -83,6 +83,18 @@ impl Drop for Open {
             }
         }
         self.tracer.unwind(self.depth);
+    }
+}
+
+/// Gives the tensors in a variable identities of their own where a tape records: behind the border
+/// of a region a value is another one than before it, as it is in a graph, so that gradients are
+/// added in the same order.
+pub(super) fn set_apart<K: Carry<S>, S>(variable: &mut S) {
+    if K::DEVICE && dispatch_mode() == DispatchMode::Tape {
+        K::put(variable, &mut |it| match it.dtype().is_float() {
+            true => apply1(RESHAPE.op(), &Attrs::new([it.shape().into()]), &[it]),
+            false => it.clone(),
+        });
     }
 }
 

@@ -21,7 +21,7 @@ use super::flow::{Flow, HeldFlow, Vote};
 use super::kind::{Condition, Decision, Deferring, Device, Kind};
 use super::range::{Bounds, Counter};
 use super::reach::Reach;
-use super::{Open, blank};
+use super::{Open, blank, set_apart};
 use crate::error::{Code, Error};
 use crate::ops;
 use crate::tensor::{DispatchMode, Tensor, dispatch_mode};
@@ -254,7 +254,7 @@ impl<K: Kind> Repeat<K> {
     where
         K: Carry<S>,
     {
-        let Some(it) = &mut self.traced else { return };
+        let Some(it) = &mut self.traced else { return set_apart::<K, S>(variable) };
         match it.phase {
             Phase::Condition => it.enter::<K, _>(held, variable),
             Phase::Body => it.restart::<K, _>(held, variable),

@@ -343,7 +343,7 @@ fn derivatives_of_lanes_are_those_of_each() {
         // A loop in a branch keeps stacks of two sides, whose own derivatives have no sides.
         let orders = if name.contains("branch") { 1 } else { 2 };
         for order in 1..=orders {
-            let both = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|it| panic!("{name}: {it}"));
+            let both = value_and_grad(&graph, &wrt, 1, false, true).unwrap_or_else(|it| panic!("{name}: {it}"));
             for own in ways(count) {
                 let context = format!("{name}, order {order}, lanes {own:?}");
                 check(&both, &at_points(points, &own, 5), &[5], &context);
@@ -361,13 +361,13 @@ fn derivatives_of_all_lanes_together_are_the_sums() {
         let graph = parse_graph(text).unwrap_or_else(|it| panic!("{name}: {it}"));
         let count = graph.inputs().len();
         let wrt: Vec<usize> = (0..count).collect();
-        let each = value_and_grad(&graph, &wrt, 1, false).unwrap_or_else(|it| panic!("{name}: {it}"));
+        let each = value_and_grad(&graph, &wrt, 1, false, true).unwrap_or_else(|it| panic!("{name}: {it}"));
         for own in ways(count) {
             let operands = at_points(points, &own, 5);
             let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
             let lanes: Vec<Lane> = own.iter().map(|&it| if it { Lane::Own } else { Lane::Shared }).collect();
             let mapped = vmap(&graph, 5, &lanes, &[Lane::Own]).unwrap_or_else(|it| panic!("{name}: {it}"));
-            let all = value_and_grad(&mapped, &wrt, 1, false).unwrap_or_else(|it| panic!("{name}: {it}"));
+            let all = value_and_grad(&mapped, &wrt, 1, false, true).unwrap_or_else(|it| panic!("{name}: {it}"));
             let got = evaluate(&all, &inputs, name);
             let want = one_by_one(&each, &operands, &[5], name);
             for at in 0..count {
