@@ -276,3 +276,43 @@ fn calls_by_transforms_show_no_line_of_the_standard_library() {
     let error = refused(Code::TypeChange, &["`halved`", "diagnostics.rs"], || ms::vmap(halved)(&lanes));
     assert!(!error.to_string().contains("/rustc/"), "{error}");
 }
+
+/// Numbers that are read of a value under a gradient, and may come back as constants, are told of
+/// once for each line that reads them.
+#[test]
+fn numbers_read_under_a_gradient_are_told_of() {
+    let x = &tensor![0.5, 2.0];
+    let codes = |f: &dyn Fn()| {
+        let (_, warnings) = collect_warnings(f);
+        warnings.iter().map(|it| (it.code(), it.report().location.is_some())).collect::<Vec<_>>()
+    };
+    let told = vec![(ms::Code::ReadNumbers, true)];
+    let back = |x: &Tensor| {
+        let sines: Vec<f32> = x.to_vec::<f32>().iter().map(|it| it.sin()).collect();
+        Tensor::from_slice([2], &sines)
+    };
+    assert_eq!(codes(&|| drop(ms::grad(back)(x))), told);
+    assert_eq!(codes(&|| drop(ms::grad(back)(x))), [], "the line is known");
+    let in_part = |x: &Tensor| x * Tensor::from_slice([2], &x.to_vec::<f32>());
+    assert_eq!(codes(&|| drop(ms::jvp(in_part)(x, x))), told);
+    let as_a_number = |x: &Tensor| x * f64::from(x.sum((), false).item::<f32>());
+    assert_eq!(codes(&|| drop(ms::value_and_grad(as_a_number)(x))), told);
+    let as_an_attribute = |x: &Tensor| ops::leaky_relu(x, f64::from(x.at(0).item::<f32>()));
+    assert_eq!(codes(&|| drop(ms::grad(as_an_attribute)(x))), told);
+    // Looking at them, and saying that constants are meant, is no matter.
+    let logged = |x: &Tensor| {
+        let loss = (x * 2.0).sum((), false);
+        let _ = (format!("{loss}"), loss.item::<f32>(), x.gt(1.0).to_vec::<bool>());
+        loss
+    };
+    let logged_between = |x: &Tensor| {
+        let y = x * 2.0;
+        let _ = y.to_vec::<f32>();
+        (&y * &y).sum((), false)
+    };
+    let meant = |x: &Tensor| x * Tensor::from_slice([2], &ops::stop_gradient(x).to_vec::<f32>());
+    let of_others = |y: &Tensor| y * Tensor::from_slice([2], &x.to_vec::<f32>());
+    for f in [&logged as &dyn Fn(&Tensor) -> Tensor, &logged_between, &meant, &of_others] {
+        assert_eq!(codes(&|| drop(ms::grad(|x: &Tensor| f(x))(x))), []);
+    }
+}

@@ -40,6 +40,8 @@ pub enum Code {
     NoGradient = 70,
     /// A backward function writes a parameter where no order of backward functions says what it holds.
     BackwardWrites = 71,
+    /// Numbers that were read of a value under a gradient may come back as constants.
+    ReadNumbers = 72,
     /// Shapes that do not fit the op.
     Shape = 100,
     /// A dtype that the op does not take, or operands whose dtypes differ.

@@ -22,7 +22,7 @@ use crate::with_element;
 pub fn nonzero(x: impl AsTensor) -> Tensor {
     let x = x.as_tensor();
     refuse_traced("nonzero", &x);
-    let array = x.try_array().or_raise();
+    let array = x.elements().or_raise();
     let rank = array.layout().rank();
     let (count, out) = with_element!(array.dtype(), T => {
         let hits = || array.iter::<T>().enumerate().filter(|(_, it)| it.to_scalar().as_bool()).map(|(at, _)| at);

@@ -109,6 +109,9 @@ pub trait Dispatcher {
         None
     }
 
+    /// Says that the user reads the elements of a tensor as numbers of the host.
+    fn note_read(&self, _tensor: &Tensor, _location: &'static Location<'static>) {}
+
     /// Says that `alias` has the elements of `tensor` under an identity of its own, and is the
     /// same value to whoever records identities.
     fn alias(&self, _tensor: &Tensor, _alias: &Tensor) {}

@@ -2,7 +2,7 @@
 
 use super::array::Array;
 use super::dim::{Dim, Dims};
-use super::dispatch::{current_dispatcher, eager};
+use super::dispatch::{DispatchMode, current_dispatcher, dispatch_mode, dispatcher, eager};
 use super::dtype::DType;
 use super::element::{Element, Number, own_scalar};
 use super::escape::{escaped, scope, scoped};
@@ -282,6 +282,19 @@ impl Tensor {
     /// in a place that the trace does not see.
     #[track_caller]
     pub fn try_array(&self) -> Result<Array> {
+        if self.dtype().is_float() && dispatch_mode() == DispatchMode::Tape {
+            let location = Location::caller();
+            dispatcher(|it| it.note_read(self, location));
+        }
+        self.elements()
+    }
+
+    /// [`Tensor::try_array`] for the library itself, which reads no numbers that users see.
+    ///
+    /// # Errors
+    /// [`Code::TracedValue`] while tracing.
+    #[track_caller]
+    pub(crate) fn elements(&self) -> Result<Array> {
         match &self.0 {
             Repr::Array(0, array) => Ok((**array).clone()),
             Repr::Array(_, array) => match current_dispatcher().and_then(|it| it.escape(self)) {

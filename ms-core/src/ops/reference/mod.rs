@@ -28,7 +28,7 @@ impl Dispatcher for ReferenceDispatcher {
             let operands = call.inputs.iter().map(|it| it.ty().to_string());
             error.with_op(def.name()).with_operands(operands).at(call.location)
         };
-        let arrays = call.inputs.iter().map(|it| it.try_array()).collect::<Result<SmallVec<[Array; 3]>>>()?;
+        let arrays = call.inputs.iter().map(|it| it.elements()).collect::<Result<SmallVec<[Array; 3]>>>()?;
         let arrays: SmallVec<[&Array; 3]> = arrays.iter().collect();
         let types: SmallVec<[Type; 3]> = arrays.iter().map(|it| it.ty()).collect();
         let types: SmallVec<[&Type; 3]> = types.iter().collect();
@@ -55,7 +55,7 @@ impl Dispatcher for ReferenceDispatcher {
             let code = if slot.dtype == new.dtype { Code::Shape } else { Code::DType };
             return Err(Error::new(code, format!("a parameter of {slot} cannot hold {new}")).with_op("set"));
         }
-        parameter.store(Tensor::from_array(value.try_array()?));
+        parameter.store(Tensor::from_array(value.elements()?));
         Ok(())
     }
 }

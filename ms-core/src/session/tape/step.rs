@@ -1,0 +1,106 @@
+//! The steps of a tape.
+
+use crate::error::Result;
+use crate::ops::{self, Cotangents};
+use crate::session::compiled::{Compiled, Derivative};
+use crate::tensor::{Attr, Tensor};
+use crate::transform::{Gradients, RuleStep, Slot, Step, push_rule};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
+pub(super) trait Recorded: Step {
+    /// The tangents of the results, at least of those that are `wanted`, from those of the operands, of
+    /// which at least one is there.
+    fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>>;
+
+    /// Whether it takes floats that no gradient is of.
+    fn takes_constants(&self) -> bool;
+}
+
+impl Recorded for RuleStep {
+    fn push(&self, tangents: &[Option<Tensor>], _: &[bool]) -> Result<Vec<Option<Tensor>>> {
+        push_rule(self, tangents)
+    }
+
+    fn takes_constants(&self) -> bool {
+        let mut operands = self.inputs.iter().zip(&self.input_slots);
+        operands.any(|(it, slot)| slot.is_none() && it.dtype().is_float())
+            || self.attrs.as_slice().iter().any(|it| matches!(it, Attr::Float(_)))
+    }
+}
+
+/// A step that is a compiled graph.
+pub(super) struct CallStep {
+    pub compiled: Arc<Compiled>,
+    /// The inputs that are watched.
+    pub wrt: Vec<usize>,
+    pub inputs: Vec<Tensor>,
+    /// The results that are slots as backward functions see them; the last inputs are, too.
+    pub handed: Range<usize>,
+    pub derivative: Arc<Derivative>,
+    pub residuals: Vec<Tensor>,
+    /// The results, for the shapes of absent cotangents.
+    pub templates: Vec<Tensor>,
+    pub input_slots: Vec<Option<Slot>>,
+    pub output_slots: Vec<Option<Slot>>,
+}
+
+impl Step for CallStep {
+    fn inputs(&self) -> &[Option<Slot>] {
+        &self.input_slots
+    }
+
+    fn outputs(&self) -> &[Option<Slot>] {
+        &self.output_slots
+    }
+
+    fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
+        gradients.add_all(&self.input_slots, self.shares(cotangents)?)
+    }
+}
+
+impl CallStep {
+    fn shares(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+        if !self.handed.is_empty() && cotangents.iter().any(Option::is_none) {
+            return self.pull_reached(cotangents);
+        }
+        let given = cotangents.iter().zip(&self.templates);
+        let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| ops::zeros_like(like)));
+        let inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
+        Ok(self.derivative.backward.call(&inputs)?.into_iter().map(Some).collect())
+    }
+
+    /// Pulls back where some gradients are missing: backward functions that none reaches do not run.
+    fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+        let all = || self.derivative.seeds.iter().copied().zip(cotangents);
+        let (handed, results): (Vec<_>, Vec<_>) = all().partition(|(seed, _)| self.handed.contains(seed));
+        if results.iter().all(|it| it.1.is_none()) {
+            let none = vec![None; self.wrt.len() - handed.len()];
+            return Ok(none.into_iter().chain(handed.into_iter().map(|it| it.1.clone())).collect());
+        }
+        let (seeds, given): (Vec<usize>, Vec<Tensor>) =
+            all().filter_map(|(seed, it)| Some((seed, it.clone()?))).unzip();
+        let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(given).collect();
+        let partial = self.compiled.partial(&self.wrt, &seeds)?;
+        let gradients = partial.compiled.call(&inputs)?.into_iter().zip(&partial.reached);
+        Ok(gradients.map(|(gradient, reached)| reached.then_some(gradient)).collect())
+    }
+}
+
+impl Recorded for CallStep {
+    fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>> {
+        let given: Vec<usize> = (0..tangents.len()).filter(|&at| tangents[at].is_some()).collect();
+        let wrt: Vec<usize> = given.iter().map(|&at| self.wrt[at]).collect();
+        let seeds = self.derivative.seeds.iter().zip(wanted);
+        let results: Vec<usize> = seeds.filter(|(_, wanted)| **wanted).map(|(&seed, _)| seed).collect();
+        let pushed = self.compiled.tangent(&wrt, &results)?;
+        let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
+        let mut tangents = pushed.call(&inputs)?.into_iter();
+        Ok(wanted.iter().map(|wanted| if *wanted { tangents.next() } else { None }).collect())
+    }
+
+    fn takes_constants(&self) -> bool {
+        (0..self.inputs.len()).any(|at| self.inputs[at].dtype().is_float() && !self.wrt.contains(&at))
+    }
+}
