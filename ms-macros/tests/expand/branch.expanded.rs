@@ -41,16 +41,16 @@ fn statement(x: &Tensor, y: &Tensor) -> Tensor {
                             {
                                 sum += 1.0;
                             }
+                            __region.carry(&mut __sum, &mut sum);
                             if __region.is_decided() {
                                 break 'join4;
                             }
-                            __region.carry(&mut __sum, &mut sum);
                             __region.turn();
                         }
+                        __region.carry(&mut __sum, &mut sum);
                         if __region.is_decided() {
                             break 'join4;
                         }
-                        __region.carry(&mut __sum, &mut sum);
                         __region.join();
                         __region.carry(&mut __sum, &mut sum);
                     }
@@ -115,11 +115,11 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                                     combine(x.clone(), &mut *pair)
                                 };
                                 let __arm = ::core::option::Option::Some(__arm);
-                                if __region.is_decided() {
-                                    break 'join7 __arm;
-                                }
                                 __region.first(&mut __value, __arm);
                                 __region.carry(&mut __pair, &mut (*pair));
+                                if __region.is_decided() {
+                                    break 'join7 __region.alone(&mut __value);
+                                }
                                 __region.turn();
                             }
                             let __arm: Tensor = {
@@ -134,31 +134,31 @@ fn value(x: &Tensor, pair: &mut Pair) -> Tensor {
                                             __region.begin();
                                             let __arm: Tensor = { other.clone() };
                                             let __arm = ::core::option::Option::Some(__arm);
-                                            if __region.is_decided() {
-                                                break 'join6 __arm;
-                                            }
                                             __region.first(&mut __value, __arm);
+                                            if __region.is_decided() {
+                                                break 'join6 __region.alone(&mut __value);
+                                            }
                                             __region.turn();
                                         }
                                         __region.other();
                                         let __arm: Tensor = { -x };
-                                        let __arm = ::core::option::Option::Some(__arm);
+                                        let mut __arm = ::core::option::Option::Some(__arm);
+                                        __region.second(&mut __value, &mut __arm);
                                         if __region.is_decided() {
                                             break 'join6 __arm;
                                         }
-                                        __region.second(&mut __value, &__arm);
                                         __region.join();
                                         __region.value(__value, __arm)
                                     };
                                     ::ms::__rt::given(__result)
                                 }
                             };
-                            let __arm = ::core::option::Option::Some(__arm);
+                            let mut __arm = ::core::option::Option::Some(__arm);
+                            __region.second(&mut __value, &mut __arm);
+                            __region.carry(&mut __pair, &mut (*pair));
                             if __region.is_decided() {
                                 break 'join7 __arm;
                             }
-                            __region.second(&mut __value, &__arm);
-                            __region.carry(&mut __pair, &mut (*pair));
                             __region.join();
                             __region.carry(&mut __pair, &mut (*pair));
                             __region.value(__value, __arm)

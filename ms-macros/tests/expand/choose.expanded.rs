@@ -34,10 +34,10 @@ fn choose(x: &Tensor) -> Tensor {
                             __region.begin();
                             let __arm: Tensor = { x + 1 };
                             let __arm = ::core::option::Option::Some(__arm);
-                            if __region.is_decided() {
-                                break 'join7 __arm;
-                            }
                             __region.first(&mut __value, __arm);
+                            if __region.is_decided() {
+                                break 'join7 __region.alone(&mut __value);
+                            }
                             __region.turn();
                         }
                         let __arm: Tensor = {
@@ -63,32 +63,32 @@ fn choose(x: &Tensor) -> Tensor {
                                         __region.begin();
                                         let __arm: Tensor = { x * 10 };
                                         let __arm = ::core::option::Option::Some(__arm);
-                                        if __region.is_decided() {
-                                            break 'join6 __arm;
-                                        }
                                         __region.first(&mut __value, __arm);
+                                        if __region.is_decided() {
+                                            break 'join6 __region.alone(&mut __value);
+                                        }
                                         __region.turn();
                                     }
                                     let __arm: Tensor = {
                                         let other = ::ms::__rt::copy(&__scrutinee);
                                         -other
                                     };
-                                    let __arm = ::core::option::Option::Some(__arm);
+                                    let mut __arm = ::core::option::Option::Some(__arm);
+                                    __region.second(&mut __value, &mut __arm);
                                     if __region.is_decided() {
                                         break 'join6 __arm;
                                     }
-                                    __region.second(&mut __value, &__arm);
                                     __region.join();
                                     __region.value(__value, __arm)
                                 };
                                 ::ms::__rt::given(__result)
                             }
                         };
-                        let __arm = ::core::option::Option::Some(__arm);
+                        let mut __arm = ::core::option::Option::Some(__arm);
+                        __region.second(&mut __value, &mut __arm);
                         if __region.is_decided() {
                             break 'join7 __arm;
                         }
-                        __region.second(&mut __value, &__arm);
                         __region.join();
                         __region.value(__value, __arm)
                     };

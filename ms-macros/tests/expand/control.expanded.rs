@@ -120,10 +120,10 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                             __region.begin();
                             let __arm: Result<Tensor> = { fail(first) };
                             let __arm = ::core::option::Option::Some(__arm);
-                            if __region.is_decided() {
-                                break 'join16 __arm;
-                            }
                             __region.first(&mut __value, __arm);
+                            if __region.is_decided() {
+                                break 'join16 __region.alone(&mut __value);
+                            }
                             __region.turn();
                         }
                         __region.other();
@@ -152,10 +152,10 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                             __region.begin();
                                             let __arm: Result<Tensor> = { make(x) };
                                             let __arm = ::core::option::Option::Some(__arm);
-                                            if __region.is_decided() {
-                                                break 'join15 __arm;
-                                            }
                                             __region.first(&mut __value, __arm);
+                                            if __region.is_decided() {
+                                                break 'join15 __region.alone(&mut __value);
+                                            }
                                             __region.turn();
                                         }
                                         let __arm: Result<Tensor> = {
@@ -192,29 +192,29 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                                                 .collect()
                                                         };
                                                         let __arm = ::core::option::Option::Some(__arm);
-                                                        if __region.is_decided() {
-                                                            break 'join14 __arm;
-                                                        }
                                                         __region.first(&mut __value, __arm);
+                                                        if __region.is_decided() {
+                                                            break 'join14 __region.alone(&mut __value);
+                                                        }
                                                         __region.turn();
                                                     }
                                                     let __arm: Result<Tensor> = { Ok(x.clone()) };
-                                                    let __arm = ::core::option::Option::Some(__arm);
+                                                    let mut __arm = ::core::option::Option::Some(__arm);
+                                                    __region.second(&mut __value, &mut __arm);
                                                     if __region.is_decided() {
                                                         break 'join14 __arm;
                                                     }
-                                                    __region.second(&mut __value, &__arm);
                                                     __region.join();
                                                     __region.value(__value, __arm)
                                                 };
                                                 ::ms::__rt::given(__result)
                                             }
                                         };
-                                        let __arm = ::core::option::Option::Some(__arm);
+                                        let mut __arm = ::core::option::Option::Some(__arm);
+                                        __region.second(&mut __value, &mut __arm);
                                         if __region.is_decided() {
                                             break 'join15 __arm;
                                         }
-                                        __region.second(&mut __value, &__arm);
                                         __region.join();
                                         __region.value(__value, __arm)
                                     };
@@ -222,11 +222,11 @@ fn f(x: &Tensor, n: usize, names: &[String]) -> Result<Tensor> {
                                 }
                             }
                         };
-                        let __arm = ::core::option::Option::Some(__arm);
+                        let mut __arm = ::core::option::Option::Some(__arm);
+                        __region.second(&mut __value, &mut __arm);
                         if __region.is_decided() {
                             break 'join16 __arm;
                         }
-                        __region.second(&mut __value, &__arm);
                         __region.join();
                         __region.value(__value, __arm)
                     };

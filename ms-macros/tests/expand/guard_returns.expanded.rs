@@ -34,10 +34,10 @@ fn guards(x: &Tensor) -> Result<Tensor> {
                             __region.begin();
                             let __arm: Result<Tensor> = { Ok(-x) };
                             let __arm = ::core::option::Option::Some(__arm);
-                            if __region.is_decided() {
-                                break 'join7 __arm;
-                            }
                             __region.first(&mut __value, __arm);
+                            if __region.is_decided() {
+                                break 'join7 __region.alone(&mut __value);
+                            }
                             __region.turn();
                         }
                         let __arm: Result<Tensor> = {
@@ -51,29 +51,29 @@ fn guards(x: &Tensor) -> Result<Tensor> {
                                         __region.begin();
                                         let __arm: Result<Tensor> = { Ok(::ms::__rt::copy(&y)) };
                                         let __arm = ::core::option::Option::Some(__arm);
-                                        if __region.is_decided() {
-                                            break 'join6 __arm;
-                                        }
                                         __region.first(&mut __value, __arm);
+                                        if __region.is_decided() {
+                                            break 'join6 __region.alone(&mut __value);
+                                        }
                                         __region.turn();
                                     }
                                     let __arm: Result<Tensor> = { Ok(y + 1.0) };
-                                    let __arm = ::core::option::Option::Some(__arm);
+                                    let mut __arm = ::core::option::Option::Some(__arm);
+                                    __region.second(&mut __value, &mut __arm);
                                     if __region.is_decided() {
                                         break 'join6 __arm;
                                     }
-                                    __region.second(&mut __value, &__arm);
                                     __region.join();
                                     __region.value(__value, __arm)
                                 };
                                 ::ms::__rt::given(__result)
                             }
                         };
-                        let __arm = ::core::option::Option::Some(__arm);
+                        let mut __arm = ::core::option::Option::Some(__arm);
+                        __region.second(&mut __value, &mut __arm);
                         if __region.is_decided() {
                             break 'join7 __arm;
                         }
-                        __region.second(&mut __value, &__arm);
                         __region.join();
                         __region.value(__value, __arm)
                     };

@@ -93,26 +93,26 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                                     };
                                                                     ::core::option::Option::Some(__arm)
                                                                 };
-                                                                if __region.is_decided() {
-                                                                    break 'join6 __arm;
-                                                                }
                                                                 __region.first(&mut __value, __arm);
                                                                 __region.carry_flow(&mut __was1, &mut __flow1);
                                                                 __region.carry(&mut __x, &mut x);
+                                                                if __region.is_decided() {
+                                                                    break 'join6 __region.alone(&mut __value);
+                                                                }
                                                                 __region.turn();
                                                             }
-                                                            let __arm = 'arm5: {
+                                                            let mut __arm = 'arm5: {
                                                                 let __arm: () = {
                                                                     x = ::ms::__rt::copy(&x) * 2.0;
                                                                 };
                                                                 ::core::option::Option::Some(__arm)
                                                             };
+                                                            __region.second(&mut __value, &mut __arm);
+                                                            __region.carry_flow(&mut __was1, &mut __flow1);
+                                                            __region.carry(&mut __x, &mut x);
                                                             if __region.is_decided() {
                                                                 break 'join6 __arm;
                                                             }
-                                                            __region.second(&mut __value, &__arm);
-                                                            __region.carry_flow(&mut __was1, &mut __flow1);
-                                                            __region.carry(&mut __x, &mut x);
                                                             __region.join();
                                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                                             __region.carry(&mut __x, &mut x);
@@ -128,22 +128,22 @@ fn left_by_a_tensor(x: &Tensor) -> Tensor {
                                                 };
                                                 ::core::option::Option::Some(__arm)
                                             };
-                                            if __region.is_decided() {
-                                                break 'join7 __arm;
-                                            }
                                             __region.first(&mut __value, __arm);
                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                             __region.carry(&mut __x, &mut x);
+                                            if __region.is_decided() {
+                                                break 'join7 __region.alone(&mut __value);
+                                            }
                                             __region.turn();
                                         }
                                         __region.leaves(&__was1, &mut __flow1);
-                                        let __arm = ::core::option::Option::None;
+                                        let mut __arm = ::core::option::Option::None;
+                                        __region.second(&mut __value, &mut __arm);
+                                        __region.carry_flow(&mut __was1, &mut __flow1);
+                                        __region.carry(&mut __x, &mut x);
                                         if __region.is_decided() {
                                             break 'join7 __arm;
                                         }
-                                        __region.second(&mut __value, &__arm);
-                                        __region.carry_flow(&mut __was1, &mut __flow1);
-                                        __region.carry(&mut __x, &mut x);
                                         __region.join();
                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                         __region.carry(&mut __x, &mut x);

@@ -61,24 +61,24 @@ fn labelled_block(x: &Tensor, y: &Tensor) -> Tensor {
                                             };
                                             ::core::option::Option::Some(__arm)
                                         };
-                                        if __region.is_decided() {
-                                            break 'join4 __arm;
-                                        }
                                         __region.first(&mut __value, __arm);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
+                                        if __region.is_decided() {
+                                            break 'join4 __region.alone(&mut __value);
+                                        }
                                         __region.turn();
                                     }
-                                    let __arm = 'arm3: {
+                                    let mut __arm = 'arm3: {
                                         let __arm = { x + y };
                                         ::core::option::Option::Some(
                                             ::ms::__rt::alike(&__value, __arm),
                                         )
                                     };
+                                    __region.second(&mut __value, &mut __arm);
+                                    __region.carry_flow(&mut __was1, &mut __flow1);
                                     if __region.is_decided() {
                                         break 'join4 __arm;
                                     }
-                                    __region.second(&mut __value, &__arm);
-                                    __region.carry_flow(&mut __was1, &mut __flow1);
                                     __region.join();
                                     __region.carry_flow(&mut __was1, &mut __flow1);
                                     __region.value(__value, __arm)

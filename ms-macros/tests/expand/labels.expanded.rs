@@ -172,16 +172,16 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                                                 };
                                                                                                 ::core::option::Option::Some(__arm)
                                                                                             };
-                                                                                            if __region.is_decided() {
-                                                                                                break 'join10 __arm;
-                                                                                            }
                                                                                             __region.first(&mut __value, __arm);
                                                                                             __region.carry_flow(&mut __was0, &mut __flow0);
                                                                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                                                                             __region.carry_flow(&mut __was2, &mut __flow2);
+                                                                                            if __region.is_decided() {
+                                                                                                break 'join10 __region.alone(&mut __value);
+                                                                                            }
                                                                                             __region.turn();
                                                                                         }
-                                                                                        let __arm = 'arm6: {
+                                                                                        let mut __arm = 'arm6: {
                                                                                             let __arm: () = {
                                                                                                 {
                                                                                                     let mut __region = ::ms::__rt::branch();
@@ -208,24 +208,24 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                                                                 };
                                                                                                                 ::core::option::Option::Some(__arm)
                                                                                                             };
-                                                                                                            if __region.is_decided() {
-                                                                                                                break 'join9 __arm;
-                                                                                                            }
                                                                                                             __region.first(&mut __value, __arm);
                                                                                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                                                                                             __region.carry_flow(&mut __was2, &mut __flow2);
+                                                                                                            if __region.is_decided() {
+                                                                                                                break 'join9 __region.alone(&mut __value);
+                                                                                                            }
                                                                                                             __region.turn();
                                                                                                         }
-                                                                                                        let __arm = 'arm8: {
+                                                                                                        let mut __arm = 'arm8: {
                                                                                                             let __arm: () = {};
                                                                                                             ::core::option::Option::Some(__arm)
                                                                                                         };
+                                                                                                        __region.second(&mut __value, &mut __arm);
+                                                                                                        __region.carry_flow(&mut __was1, &mut __flow1);
+                                                                                                        __region.carry_flow(&mut __was2, &mut __flow2);
                                                                                                         if __region.is_decided() {
                                                                                                             break 'join9 __arm;
                                                                                                         }
-                                                                                                        __region.second(&mut __value, &__arm);
-                                                                                                        __region.carry_flow(&mut __was1, &mut __flow1);
-                                                                                                        __region.carry_flow(&mut __was2, &mut __flow2);
                                                                                                         __region.join();
                                                                                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                                                                                         __region.carry_flow(&mut __was2, &mut __flow2);
@@ -241,13 +241,13 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                                             };
                                                                                             ::core::option::Option::Some(__arm)
                                                                                         };
-                                                                                        if __region.is_decided() {
-                                                                                            break 'join10 __arm;
-                                                                                        }
-                                                                                        __region.second(&mut __value, &__arm);
+                                                                                        __region.second(&mut __value, &mut __arm);
                                                                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                                                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                                                                         __region.carry_flow(&mut __was2, &mut __flow2);
+                                                                                        if __region.is_decided() {
+                                                                                            break 'join10 __arm;
+                                                                                        }
                                                                                         __region.join();
                                                                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                                                                         __region.carry_flow(&mut __was1, &mut __flow1);
@@ -264,26 +264,26 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                             };
                                                                             ::core::option::Option::Some(__arm)
                                                                         };
-                                                                        if __region.is_decided() {
-                                                                            break 'join11 __arm;
-                                                                        }
                                                                         __region.first(&mut __value, __arm);
                                                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                                                         __region.carry_flow(&mut __was2, &mut __flow2);
                                                                         __region.carry(&mut __x, &mut x);
+                                                                        if __region.is_decided() {
+                                                                            break 'join11 __region.alone(&mut __value);
+                                                                        }
                                                                         __region.turn();
                                                                     }
                                                                     __region.leaves(&__was2, &mut __flow2);
-                                                                    let __arm = ::core::option::Option::None;
-                                                                    if __region.is_decided() {
-                                                                        break 'join11 __arm;
-                                                                    }
-                                                                    __region.second(&mut __value, &__arm);
+                                                                    let mut __arm = ::core::option::Option::None;
+                                                                    __region.second(&mut __value, &mut __arm);
                                                                     __region.carry_flow(&mut __was0, &mut __flow0);
                                                                     __region.carry_flow(&mut __was1, &mut __flow1);
                                                                     __region.carry_flow(&mut __was2, &mut __flow2);
                                                                     __region.carry(&mut __x, &mut x);
+                                                                    if __region.is_decided() {
+                                                                        break 'join11 __arm;
+                                                                    }
                                                                     __region.join();
                                                                     __region.carry_flow(&mut __was0, &mut __flow0);
                                                                     __region.carry_flow(&mut __was1, &mut __flow1);
@@ -322,19 +322,19 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                                     };
                                                                     ::core::option::Option::Some(__arm)
                                                                 };
-                                                                if __region.is_decided() {
-                                                                    break 'join13 __arm;
-                                                                }
                                                                 __region.first(&mut __value, __arm);
                                                                 __region.carry_flow(&mut __was1, &mut __flow1);
+                                                                if __region.is_decided() {
+                                                                    break 'join13 __region.alone(&mut __value);
+                                                                }
                                                                 __region.turn();
                                                             }
-                                                            let __arm = ::core::option::Option::None;
+                                                            let mut __arm = ::core::option::Option::None;
+                                                            __region.second(&mut __value, &mut __arm);
+                                                            __region.carry_flow(&mut __was1, &mut __flow1);
                                                             if __region.is_decided() {
                                                                 break 'join13 __arm;
                                                             }
-                                                            __region.second(&mut __value, &__arm);
-                                                            __region.carry_flow(&mut __was1, &mut __flow1);
                                                             __region.join();
                                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                                             __region.value(__value, __arm)
@@ -349,24 +349,24 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                                 };
                                                 ::core::option::Option::Some(__arm)
                                             };
-                                            if __region.is_decided() {
-                                                break 'join14 __arm;
-                                            }
                                             __region.first(&mut __value, __arm);
                                             __region.carry_flow(&mut __was0, &mut __flow0);
                                             __region.carry_flow(&mut __was1, &mut __flow1);
                                             __region.carry(&mut __x, &mut x);
+                                            if __region.is_decided() {
+                                                break 'join14 __region.alone(&mut __value);
+                                            }
                                             __region.turn();
                                         }
                                         __region.leaves(&__was1, &mut __flow1);
-                                        let __arm = ::core::option::Option::None;
-                                        if __region.is_decided() {
-                                            break 'join14 __arm;
-                                        }
-                                        __region.second(&mut __value, &__arm);
+                                        let mut __arm = ::core::option::Option::None;
+                                        __region.second(&mut __value, &mut __arm);
                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
                                         __region.carry(&mut __x, &mut x);
+                                        if __region.is_decided() {
+                                            break 'join14 __arm;
+                                        }
                                         __region.join();
                                         __region.carry_flow(&mut __was0, &mut __flow0);
                                         __region.carry_flow(&mut __was1, &mut __flow1);
@@ -394,17 +394,17 @@ fn labels_and_return(x: &Tensor) -> Tensor {
                                         let __arm: Tensor = { x };
                                         ::core::option::Option::Some(__arm)
                                     };
-                                    if __region.is_decided() {
-                                        break 'join16 __arm;
-                                    }
                                     __region.first(&mut __value, __arm);
+                                    if __region.is_decided() {
+                                        break 'join16 __region.alone(&mut __value);
+                                    }
                                     __region.turn();
                                 }
-                                let __arm = ::core::option::Option::None;
+                                let mut __arm = ::core::option::Option::None;
+                                __region.second(&mut __value, &mut __arm);
                                 if __region.is_decided() {
                                     break 'join16 __arm;
                                 }
-                                __region.second(&mut __value, &__arm);
                                 __region.join();
                                 __region.value(__value, __arm)
                             };

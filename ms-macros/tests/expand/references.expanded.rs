@@ -41,16 +41,16 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
                                 {
                                     put(&mut *t.0, x);
                                 }
+                                __region.carry(&mut __t_0, &mut (*t.0));
                                 if __region.is_decided() {
                                     break 'join4;
                                 }
-                                __region.carry(&mut __t_0, &mut (*t.0));
                                 __region.turn();
                             }
+                            __region.carry(&mut __t_0, &mut (*t.0));
                             if __region.is_decided() {
                                 break 'join4;
                             }
-                            __region.carry(&mut __t_0, &mut (*t.0));
                             __region.join();
                             __region.carry(&mut __t_0, &mut (*t.0));
                         }
@@ -71,22 +71,22 @@ fn handed_on(y: &mut Tensor, x: &Tensor) {
                                     });
                                 };
                                 let __arm = ::core::option::Option::Some(__arm);
-                                if __region.is_decided() {
-                                    break 'join8 __arm;
-                                }
                                 __region.first(&mut __value, __arm);
                                 __region.carry(&mut __y, &mut (*y));
+                                if __region.is_decided() {
+                                    break 'join8 __region.alone(&mut __value);
+                                }
                                 __region.turn();
                             }
                             let __arm = {};
-                            let __arm = ::core::option::Option::Some(
+                            let mut __arm = ::core::option::Option::Some(
                                 ::ms::__rt::alike(&__value, __arm),
                             );
+                            __region.second(&mut __value, &mut __arm);
+                            __region.carry(&mut __y, &mut (*y));
                             if __region.is_decided() {
                                 break 'join8 __arm;
                             }
-                            __region.second(&mut __value, &__arm);
-                            __region.carry(&mut __y, &mut (*y));
                             __region.join();
                             __region.carry(&mut __y, &mut (*y));
                             __region.value(__value, __arm)
@@ -143,16 +143,16 @@ fn items(all: &mut Vec<Tensor>, x: &Tensor) {
                                     {
                                         put(&mut *t, &(x * i));
                                     }
+                                    __region.carry(&mut __t, &mut (*t));
                                     if __region.is_decided() {
                                         break 'join5;
                                     }
-                                    __region.carry(&mut __t, &mut (*t));
                                     __region.turn();
                                 }
+                                __region.carry(&mut __t, &mut (*t));
                                 if __region.is_decided() {
                                     break 'join5;
                                 }
-                                __region.carry(&mut __t, &mut (*t));
                                 __region.join();
                                 __region.carry(&mut __t, &mut (*t));
                             }
@@ -217,22 +217,22 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
                                                 ::ms::__rt::truth(&__region, yes(&mut *y, x))
                                             };
                                             let __arm = ::core::option::Option::Some(__arm);
-                                            if __region.is_decided() {
-                                                break 'join6 __arm;
-                                            }
                                             __region.first(&mut __value, __arm);
                                             __region.carry(&mut __y, &mut (*y));
+                                            if __region.is_decided() {
+                                                break 'join6 __region.alone(&mut __value);
+                                            }
                                             __region.turn();
                                         }
                                         let __arm = { ::ms::__rt::known(false) };
-                                        let __arm = ::core::option::Option::Some(
+                                        let mut __arm = ::core::option::Option::Some(
                                             ::ms::__rt::alike(&__value, __arm),
                                         );
+                                        __region.second(&mut __value, &mut __arm);
+                                        __region.carry(&mut __y, &mut (*y));
                                         if __region.is_decided() {
                                             break 'join6 __arm;
                                         }
-                                        __region.second(&mut __value, &__arm);
-                                        __region.carry(&mut __y, &mut (*y));
                                         __region.join();
                                         __region.carry(&mut __y, &mut (*y));
                                         __region.value(__value, __arm)
@@ -246,18 +246,18 @@ fn right_side(y: &mut Tensor, x: &Tensor) -> Tensor {
                                 {
                                     w += 1.0;
                                 }
+                                __region.carry(&mut __y, &mut (*y));
+                                __region.carry(&mut __w, &mut w);
                                 if __region.is_decided() {
                                     break 'join7;
                                 }
-                                __region.carry(&mut __y, &mut (*y));
-                                __region.carry(&mut __w, &mut w);
                                 __region.turn();
-                            }
-                            if __region.is_decided() {
-                                break 'join7;
                             }
                             __region.carry(&mut __y, &mut (*y));
                             __region.carry(&mut __w, &mut w);
+                            if __region.is_decided() {
+                                break 'join7;
+                            }
                             __region.join();
                             __region.carry(&mut __y, &mut (*y));
                             __region.carry(&mut __w, &mut w);
