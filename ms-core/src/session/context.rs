@@ -46,7 +46,7 @@ pub struct Context {
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,
     /// Whether equal calls of cells stay one graph; otherwise every call is put in its place before
-    /// anything else. It changes no result but by the order in which gradients are added.
+    /// anything else. It changes no result but, under [`Precision::Highest`], by the order in which gradients are added.
     /// `MS_DEV_SHARE_GRAPHS=0` turns it off.
     pub share_graphs: bool,
     /// How many copies keep what parameters held before they are written; no level changes a

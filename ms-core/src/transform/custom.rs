@@ -1,7 +1,7 @@
 //! Derivatives of graphs that say how they are taken.
 
 use super::emit::{emit, emit_node, tracer, zeros};
-use super::regions::{placed, positions};
+use super::regions::{chosen, placed, positions};
 use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
 use super::split::{pruned, trimmed};
 use crate::error::{Code, Error, Result};
@@ -63,20 +63,21 @@ impl Reverse {
     /// A graph whose values are computed again, from operands that wait for the gradients: so no
     /// pass takes the first values for the second ones.
     pub(super) fn recompute(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
-        let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
-        let outputs = emit(&RECOMPUTE, Attrs::none(), &[node.regions[0].clone()], operands)?;
+        let (region, kept) = self.called(node, operands)?;
+        let (count, operands) = (operands.len(), chosen(&kept, operands));
+        let (wrt, seeds) = (positions(&chosen(&kept, &wanted.inputs)), positions(&wanted.outputs));
+        let outputs = emit(&RECOMPUTE, Attrs::none(), std::slice::from_ref(&region), &operands)?;
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
-        let (given, reverse) = (self.added_inside(&wrt, operands), self.clone());
-        let (operands, region) = (operands.to_vec(), node.regions[0].clone());
+        let (reverse, inside) = (self.clone(), self.added_inside(&wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
-            let (summed, sums) = sums.take_all(&given);
+            let (summed, sums) = sums.take_all(&inside, &kept);
             let backward = reverse.again(&region, &wrt, &seeds, &summed)?;
             let arrived = cotangents.iter().flatten().next().expect("a gradient reaches the node");
             let mut inputs: Vec<Tensor> = operands.iter().map(|it| ops::depend(it, arrived)).collect();
             inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
             inputs.extend(sums);
             let gradients = emit(&CALL, Attrs::none(), &[Arc::new(backward)], &inputs)?;
-            Ok(placed(operands.len(), &wrt, gradients))
+            Ok(placed(count, &chosen(&wrt, &kept), gradients))
         });
         Ok((outputs, pull))
     }

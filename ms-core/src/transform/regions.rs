@@ -38,6 +38,11 @@ pub(super) fn placed(count: usize, at: &[usize], gradients: Vec<Tensor>) -> Smal
     placed
 }
 
+/// Those of all that stand at these places.
+pub(super) fn chosen<T: Clone>(at: &[usize], all: &[T]) -> Vec<T> {
+    at.iter().map(|&at| all[at].clone()).collect()
+}
+
 /// The operands `wrt` but for stacks, of which nobody may know inside a region how long they are.
 fn without_stacks(wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
     wrt.iter().copied().filter(|&at| !is_stack(&operands[at].ty())).collect()
@@ -76,12 +81,31 @@ impl Reverse {
         }
     }
 
+    /// The graph that a node calls, and the operands that it takes. Where gradients are added in order,
+    /// it takes a value once which the node has several times: so the uses of all of them have one order.
+    pub(super) fn called(&self, node: &Node, operands: &[Tensor]) -> Result<(Arc<Graph>, Vec<usize>)> {
+        let called = &node.regions[0];
+        let first = |at: usize| node.inputs.iter().position(|it| *it == node.inputs[at]).unwrap_or(at);
+        let kept: Vec<usize> = (0..operands.len()).filter(|&at| !self.in_order || first(at) == at).collect();
+        if kept.len() == operands.len() {
+            return Ok((called.clone(), kept));
+        }
+        let types: Vec<Type> = kept.iter().map(|&at| operands[at].ty()).collect();
+        let region = trace::build(called.name(), &types, |inputs| {
+            let place = |at: usize| kept.iter().position(|it| *it == first(at)).expect("the first one is kept");
+            let all: Vec<Tensor> = (0..operands.len()).map(|at| inputs[place(at)].clone()).collect();
+            tracer().inline(called, &all)
+        })?;
+        Ok((Arc::new(region), kept))
+    }
+
     fn call(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
-        let (wrt, seeds) = (positions(&wanted.inputs), positions(&wanted.outputs));
-        let region = node.regions[0].clone();
+        let (region, kept) = self.called(node, operands)?;
+        let (count, operands) = (operands.len(), chosen(&kept, operands));
+        let (wrt, seeds) = (positions(&chosen(&kept, &wanted.inputs)), positions(&wanted.outputs));
         let parts = self.region(&region, &wrt, &seeds, &[])?;
         let call = definition(node.op);
-        let mut outputs = emit(call, Attrs::none(), std::slice::from_ref(&parts.forward), operands)?;
+        let mut outputs = emit(call, Attrs::none(), std::slice::from_ref(&parts.forward), &operands)?;
         let saved = outputs.split_off(node.outputs.len());
         let residuals = parts.residuals.iter().map(|it| match *it {
             Residual::Input(at) => operands[at].clone(),
@@ -89,9 +113,9 @@ impl Reverse {
         });
         let residuals: Vec<Tensor> = residuals.collect();
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
-        let (count, reverse, given) = (operands.len(), self.clone(), self.added_inside(&wrt, operands));
+        let (reverse, inside) = (self.clone(), self.added_inside(&wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
-            let (summed, sums) = sums.take_all(&given);
+            let (summed, sums) = sums.take_all(&inside, &kept);
             let parts = match summed.is_empty() {
                 true => parts.clone(),
                 // It takes the same from the forward part.
@@ -101,7 +125,7 @@ impl Reverse {
             inputs.extend(filled(cotangents, &parts.seeds, &types, &wanted.lengths)?);
             inputs.extend(sums);
             let gradients = emit(call, Attrs::none(), std::slice::from_ref(&parts.backward), &inputs)?;
-            Ok(placed(count, &wrt, gradients))
+            Ok(placed(count, &chosen(&wrt, &kept), gradients))
         });
         Ok((outputs, pull))
     }

@@ -285,9 +285,10 @@ impl Sums<'_> {
         Some(sum)
     }
 
-    /// Those of the `operands` that have a sum, and the sums.
-    pub fn take_all(&mut self, operands: &[usize]) -> (Vec<usize>, Vec<Tensor>) {
-        operands.iter().filter_map(|&at| Some((at, self.take(at)?))).unzip()
+    /// Those of these inputs of a region that have a sum, and the sums; `operands` says which operands
+    /// all inputs are.
+    pub fn take_all(&mut self, inputs: &[usize], operands: &[usize]) -> (Vec<usize>, Vec<Tensor>) {
+        inputs.iter().filter_map(|&at| Some((at, self.take(operands[at])?))).unzip()
     }
 }
 
