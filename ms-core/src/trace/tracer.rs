@@ -12,7 +12,7 @@ pub use control::{Repeated, Suspended};
 pub use handing::{Handing, check_handing};
 pub use run::{build, run_nested, run_traced, run_with_slots, sound};
 
-use crate::error::{Code, Error, Result, abandon};
+use crate::error::{Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
 use crate::tensor::{Attrs, Literal, LiveTrace, Op, Parameter, Tensor, Traced, escaped, left_behind};
@@ -159,7 +159,7 @@ impl Tracer {
     /// The traced value that stands for an argument or for any other tensor.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for a value of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
     pub fn value(&self, tensor: &Tensor) -> Result<Tensor> {
         if tensor.is_poisoned() {
             return Ok(tensor.clone());
@@ -189,7 +189,7 @@ impl Tracer {
     /// Makes `parameter` read as `value` in the innermost region.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for a value of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
     pub fn bind_slot(&self, parameter: &Parameter, value: &Tensor, written: bool) -> Result<()> {
         let mut state = self.state.borrow_mut();
         let value = self.resolve(&mut state, value)?;
@@ -207,7 +207,7 @@ impl Tracer {
     /// Ends the region that [`Tracer::begin`] began with these results.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for a result of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
     pub fn pop(&self, results: &[Tensor]) -> Result<Region> {
         let mut state = self.state.borrow_mut();
         let outputs = self.outputs(&mut state, results);
@@ -245,7 +245,7 @@ impl Tracer {
     /// its outputs.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for an operand of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace.
     pub fn inline(&self, body: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         let mut state = self.state.borrow_mut();
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
@@ -257,7 +257,7 @@ impl Tracer {
     /// Adds a node with regions to the innermost graph.
     ///
     /// # Errors
-    /// [`Code::Escaped`] for an operand of another trace.
+    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace.
     pub fn region_node(
         &self,
         op: Op,
@@ -296,15 +296,8 @@ impl Tracer {
     }
 
     /// Records an error that ends up with the others at the boundary of the trace.
-    ///
-    /// Not what follows from another one: where something is handed on that may write, a region leaves
-    /// behind what is written.
     pub fn report(&self, error: Error) {
-        let mut state = self.state.borrow_mut();
-        let is_cause = |it: &Error| matches!(it.code(), Code::HandedOn | Code::SharedChange);
-        if error.code() != Code::Escaped || !state.errors.iter().any(is_cause) {
-            state.errors.push(error.in_calls());
-        }
+        self.state.borrow_mut().record(error);
     }
 
     /// Records an error unless one of that line with those words is recorded: arms in arms ask the

@@ -73,7 +73,7 @@ impl Step for RuleStep {
             Derivative::Rule(rule) => gradients.add_all(&self.input_slots, rule(&vjp)),
             Derivative::Read(rule) => {
                 if let Some(slot) = self.input_slots[0] {
-                    gradients.add_part(slot, rule(&vjp));
+                    gradients.add_part(slot, rule(&vjp), self.location);
                 }
                 Ok(())
             }
@@ -109,6 +109,8 @@ pub struct Gradients {
 #[derive(Default)]
 struct Parts {
     list: Vec<Part>,
+    /// The line of the last one, at which what adds them up refuses.
+    location: Option<&'static Location<'static>>,
     /// How many elements they have.
     numel: usize,
 }
@@ -155,9 +157,10 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds a share of a gradient that is zero but for a part.
-    pub fn add_part(&mut self, slot: Slot, part: Part) {
+    /// Adds a share of a gradient that is zero but for a part, which an op at a user's line read.
+    pub fn add_part(&mut self, slot: Slot, part: Part, location: &'static Location<'static>) {
         let parts = self.parts.entry(slot).or_default();
+        parts.location = Some(location);
         let sizes = part.sizes();
         parts.list.push(part);
         // Added up once they are as large as the gradient, they take no more memory than that, and
@@ -177,7 +180,12 @@ impl Gradients {
         }
         if let Some(parts) = self.parts.remove(&slot) {
             let sum = &mut self.sums[slot as usize];
+            let tracer = Tracer::current();
+            let around = tracer.as_ref().map(|it| it.locate(parts.location));
             *sum = Some(Part::sum(sum.take(), &parts.list));
+            if let (Some(tracer), Some(around)) = (tracer, around) {
+                tracer.locate(around);
+            }
         }
     }
 

@@ -327,7 +327,7 @@ fn gradients_of_random_programs_have_the_same_bits() {
     };
     let mut wrong = Vec::new();
     // One program in so many: each takes three compilations.
-    for at in (0..PROGRAMS.len()).step_by(10) {
+    for at in (0..PROGRAMS.len()).step_by(10).filter(|&at| !PROGRAMS[at].refusable) {
         for input in [(0.3, 0.9, 1, true), (-1.7, 0.45, 2, false), (2.3, -1.1, 3, true)] {
             let want = bits(&net, at, input, Path::Eager);
             for path in [Path::Outside, Path::Inside] {

@@ -44,13 +44,8 @@ impl Dispatcher for Tracer {
                 Ok(outputs) => return Ok(outputs),
                 Err(error) => {
                     let operands = call.inputs.iter().map(|it| it.ty().to_string());
-                    state.errors.push(
-                        error
-                            .with_op(call.op.name())
-                            .with_operands(operands)
-                            .at(self.location.get().unwrap_or(call.location))
-                            .in_calls(),
-                    );
+                    let error = error.with_op(call.op.name()).with_operands(operands);
+                    state.record(error.at(self.location.get().unwrap_or(call.location)));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! The graphs under construction: one for the trace, and one for each region that is open.
 
 use super::{Binding, call};
-use crate::error::Error;
+use crate::error::{Code, Error};
 use crate::ir::{Graph, Type, ValueId};
 use crate::ops;
 use crate::tensor::{Parameter, SlotId, Tensor, close_scope, open_scope};
@@ -97,6 +97,15 @@ impl Frame {
 }
 
 impl State {
+    /// Records an error, with the calls around it, unless it follows from another one: where something
+    /// is handed on that may write, a region leaves behind what is written.
+    pub fn record(&mut self, error: Error) {
+        let is_cause = |it: &Error| matches!(it.code(), Code::HandedOn | Code::SharedChange);
+        if error.code() != Code::Escaped || !self.errors.iter().any(is_cause) {
+            self.errors.push(error.in_calls());
+        }
+    }
+
     /// Begins a graph, or goes on with one.
     pub fn push(&mut self, frame: Frame) {
         if frame.is_region {
