@@ -12,7 +12,8 @@ pub use ms_core::trace::{
 /// The traits that ask what changes through a name.
 pub mod reach {
     pub use ms_core::trace::{
-        AsksAny as _, AsksWrites as _, HandsAny as _, HandsClone as _, HandsStill as _, HandsWrites as _,
+        Advances as _, AdvancesNothing as _, AsksAny as _, AsksWrites as _, HandsAny as _, HandsClone as _,
+        HandsStill as _, HandsWrites as _,
     };
 }
 

@@ -758,3 +758,150 @@ fn host_values_behind_references() {
         ("marked", marked, Code::HostChange, &["`s`", "bool"]),
     ]);
 }
+
+/// A tensor that leaves a loop of the host does not stop its head, which takes from a host value that is
+/// seen behind the loop.
+#[test]
+fn heads_of_host_loops_advance() {
+    fn three(x: &Tensor) -> Vec<Tensor> {
+        vec![x * 1.0, x * 2.0, x * 3.0]
+    }
+    #[jit]
+    fn next(x: &Tensor) -> Tensor {
+        let v = three(x);
+        let mut it = v.iter();
+        while let Some(t) = it.next() {
+            if t > 1.0 {
+                break;
+            }
+        }
+        x * it.count()
+    }
+    #[jit]
+    fn pop(x: &Tensor) -> Tensor {
+        let mut stack = three(x);
+        while let Some(t) = stack.pop() {
+            if t > 1.0 {
+                break;
+            }
+        }
+        x * stack.len()
+    }
+    #[jit]
+    fn counter(x: &Tensor) -> Tensor {
+        fn step(n: &mut usize) -> bool {
+            *n += 1;
+            *n < 3
+        }
+        let mut n = 0;
+        while step(&mut n) {
+            if x > 1.0 {
+                break;
+            }
+        }
+        x * n
+    }
+    #[jit]
+    fn by_ref(x: &Tensor) -> Tensor {
+        let v = three(x);
+        let mut it = v.iter();
+        for t in it.by_ref().take(2) {
+            if t > 1.0 {
+                break;
+            }
+        }
+        x * it.count()
+    }
+    #[jit]
+    fn lent(x: &Tensor) -> Tensor {
+        let v = three(x);
+        let mut it = v.iter();
+        for (_, t) in (&mut it).enumerate() {
+            if t > 1.0 {
+                break;
+            }
+        }
+        x * it.count()
+    }
+    #[jit]
+    fn reference(x: &Tensor) -> Tensor {
+        let mut it = three(x).into_iter();
+        let r = &mut it;
+        for t in r {
+            if t > 1.0 {
+                break;
+            }
+        }
+        x * it.count()
+    }
+    #[jit]
+    fn closure(x: &Tensor) -> Tensor {
+        let mut n = 0;
+        let v = three(x);
+        for t in v.iter().inspect(|_| n += 1) {
+            if t > 1.0 {
+                break;
+            }
+        }
+        x * n
+    }
+    #[jit]
+    fn called(x: &Tensor) -> Tensor {
+        let mut stack = three(x);
+        let mut take = || stack.pop();
+        while let Some(t) = take() {
+            if t > 1.0 {
+                break;
+            }
+        }
+        x * stack.len()
+    }
+    #[jit]
+    fn around(x: &Tensor) -> Tensor {
+        let (v, mut y) = (three(x), x.clone());
+        let mut it = v.iter();
+        for _ in 0..2 {
+            while let Some(t) = it.next() {
+                if t > 1.0 {
+                    break;
+                }
+                y += 1.0;
+            }
+        }
+        y
+    }
+    #[jit]
+    fn outer(x: &Tensor) -> Tensor {
+        let mut stack = three(x);
+        'all: for _ in 0..2 {
+            while let Some(t) = stack.pop() {
+                if t > 1.0 {
+                    break 'all;
+                }
+            }
+        }
+        x * stack.len()
+    }
+    #[jit]
+    fn also_in_the_condition(x: &Tensor) -> Tensor {
+        let v = three(x);
+        let mut it = v.iter();
+        while let Some(t) = it.next()
+            && t < 1.0
+        {}
+        x * it.count()
+    }
+    check(&[
+        ("next", next, Code::HostChange, &["MS041", "`it`", "head of a host loop"]),
+        ("pop", pop, Code::HostChange, &["`stack`", "head of a host loop"]),
+        ("counter", counter, Code::HostChange, &["`n`", "head of a host loop"]),
+        ("by_ref", by_ref, Code::HostChange, &["`it`", "head of a host loop"]),
+        ("lent", lent, Code::HostChange, &["`it`", "head of a host loop"]),
+        ("reference", reference, Code::HostChange, &["`r`", "head of a host loop"]),
+        ("closure", closure, Code::HostChange, &["`n`", "head of a host loop"]),
+        ("called", called, Code::HostChange, &["`stack`", "head of a host loop"]),
+        ("around", around, Code::HostChange, &["`it`", "head of a host loop"]),
+        ("outer", outer, Code::HostChange, &["`stack`"]),
+        ("also in the condition", also_in_the_condition, Code::HostChange, &["`it`", "head of a host loop"]),
+    ]);
+}

@@ -162,7 +162,7 @@ fn is_open(expr: &Expr, scopes: &Scopes) -> bool {
 }
 
 /// Methods that give an iterator over what their receiver runs over, and keep the closure.
-const ADAPTERS: &[&str] = &[
+pub const ADAPTERS: &[&str] = &[
     "map",
     "filter",
     "filter_map",

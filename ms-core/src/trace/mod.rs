@@ -23,10 +23,10 @@ pub use hyper_map::{FromValue, HyperMap, Kind, Map, MultitypeFuncGraph, Number, 
 pub use logic::{Combine, Known, Logic, Truth, and, known, or, truth};
 pub use paths::cell_path;
 pub use region::{
-    Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting, Decision, Deferring, Device,
-    Either, Flow, For, GoesOn, HandsAny, HandsClone, HandsStill, HandsWrites, Held, HeldFlow, Host, Iterate, Numbers,
-    Over, Probe, Range, Reach, Repeat, Vote, alike, branch, cond, decide, flow, fori_loop, held, held_flow, holds,
-    passing, range, repeat, scan, switch, vote, while_loop,
+    Advances, AdvancesNothing, Any, AsksAny, AsksWrites, Assertion, Bound, Branch, Carry, Condition, Counting,
+    Decision, Deferring, Device, Either, Flow, For, GoesOn, HandsAny, HandsClone, HandsStill, HandsWrites, Held,
+    HeldFlow, Host, Iterate, Numbers, Over, Probe, Range, Reach, Repeat, Vote, alike, branch, cond, decide, flow,
+    fori_loop, held, held_flow, holds, passing, range, repeat, scan, switch, vote, while_loop,
 };
 pub use signature::{Pooled, Signature};
 pub use tracer::{

@@ -8,7 +8,9 @@ use super::jumps::diverges;
 use super::moves;
 use super::places::Place;
 use crate::resolve::Mutability;
-use quote::ToTokens;
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use std::collections::BTreeSet;
 use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprIf, Stmt, parse_quote, parse_quote_spanned};
 
@@ -39,7 +41,7 @@ impl Rewriter<'_> {
                 _ => Use::Value(None),
             };
             let before = self.context.jumps();
-            self.rests.push(moves::mentioned(stmts[i + 1..].iter().map(ToTokens::to_token_stream)));
+            self.rests.push(behind(&stmts[i + 1..]));
             self.visit_stmt_mut(&mut stmts[i]);
             self.rests.pop();
             i += 1;
@@ -110,6 +112,28 @@ impl Rewriter<'_> {
             Some(Guard { flow, ends }),
         )
     }
+}
+
+/// The names that statements mention, but those that a `let` among them declares anew.
+fn behind(stmts: &[Stmt]) -> BTreeSet<String> {
+    let (mut names, mut declared) = (BTreeSet::new(), BTreeSet::new());
+    for stmt in stmts {
+        let text = match stmt {
+            Stmt::Local(it) => it.init.as_ref().map_or_else(TokenStream::new, |it| {
+                let other = it.diverge.as_ref().map(|it| &it.1);
+                let expr = &it.expr;
+                quote!(#expr #other)
+            }),
+            stmt => stmt.to_token_stream(),
+        };
+        names.extend(moves::mentioned([text].into_iter()).difference(&declared).cloned());
+        if let Stmt::Local(it) = stmt {
+            changes::bound(&it.pat, &mut |it| {
+                declared.insert(it.ident.to_string());
+            });
+        }
+    }
+    names
 }
 
 /// An `if` one arm of which always leaves; the other one takes what follows.

@@ -282,7 +282,7 @@ fn path(name: &Ident) -> Expr {
 }
 
 /// The names that a pattern binds.
-fn bound(pat: &Pat, each: &mut dyn FnMut(&syn::PatIdent)) {
+pub fn bound(pat: &Pat, each: &mut dyn FnMut(&syn::PatIdent)) {
     struct Names<'a>(&'a mut dyn FnMut(&syn::PatIdent));
     impl syn::visit::Visit<'_> for Names<'_> {
         fn visit_pat_ident(&mut self, it: &syn::PatIdent) {

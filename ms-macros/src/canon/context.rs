@@ -83,6 +83,8 @@ enum Kind {
     },
     Body {
         flow: usize,
+        /// How many names of outside there are.
+        mark: usize,
         result: Option<Box<Type>>,
     },
 }
@@ -122,9 +124,9 @@ impl Context {
     }
 
     /// The body of a function or closure begins; gives its way out.
-    pub fn push_body(&mut self, label: Lifetime, result: Option<Box<Type>>) -> usize {
+    pub fn push_body(&mut self, label: Lifetime, result: Option<Box<Type>>, mark: usize) -> usize {
         let flow = self.flow();
-        self.push(Kind::Body { flow, result }, label);
+        self.push(Kind::Body { flow, mark, result }, label);
         flow
     }
 
@@ -222,6 +224,27 @@ impl Context {
         });
         let (first, _) = starts.next()?;
         Some((first, starts.find(|it| it.1).map(|it| it.0)))
+    }
+
+    /// Behind which of the blocks around stands what runs where a loop is left early, after its end;
+    /// nothing where only `return` leaves it.
+    pub fn seen_behind(&self, own: usize, flows: &BTreeSet<usize>) -> Option<usize> {
+        let around = self.stack.iter().filter_map(|it| match it.kind {
+            Kind::Loop { flow, start, .. } | Kind::Block { flow, start, .. } => Some((flow, start.1)),
+            _ => None,
+        });
+        let targets = around.filter(|it| flows.contains(&it.0) && (self.breaks_of(it.0) || self.continues(it.0)));
+        if self.breaks_of(own) { Some(usize::MAX) } else { targets.map(|it| it.1).max() }
+    }
+
+    /// How many names live on where what is around runs again: the innermost function, or loop.
+    pub fn round(&self, loops: bool) -> usize {
+        let marks = self.stack.iter().rev().find_map(|it| match it.kind {
+            Kind::Loop { start, .. } if loops => Some(start.0),
+            Kind::Body { mark, .. } => Some(mark),
+            _ => None,
+        });
+        marks.unwrap_or(0)
     }
 
     /// Whether an iteration of the loop of a way out may be skipped to the next one.

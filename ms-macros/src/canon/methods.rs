@@ -78,6 +78,9 @@ pub const GIVES: &[&str] = &[
     "ok",
 ];
 
+/// Methods of std that give an iterator which takes from the receiver while it runs.
+pub const TAKES_LAZILY: &[&str] = &["by_ref", "extract_if"];
+
 /// Macros that only read their arguments.
 pub const READS: &[&str] = &[
     "vec",

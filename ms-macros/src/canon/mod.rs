@@ -1,6 +1,7 @@
 //! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and the places where a
 //! program decides. Everything else stays Rust.
 
+mod advances;
 mod asks;
 mod assign;
 mod blocks;
@@ -64,7 +65,7 @@ pub fn body(sig: &Signature, block: &mut Block, rt: &TokenStream, diags: &mut Di
         ReturnType::Default => None,
         ReturnType::Type(_, ty) => Some(ty.clone()),
     };
-    *block = rewriter.function(block.clone(), hint);
+    *block = rewriter.function(block.clone(), hint, 0);
     block.stmts.splice(0..0, rewriter.imports());
 }
 
@@ -157,10 +158,10 @@ impl<'a> Rewriter<'a> {
         Lifetime::new(&format!("'{name}{}", self.labels), Span::mixed_site())
     }
 
-    /// Rewrites the body of a function or closure with this result.
-    fn function(&mut self, mut block: Block, result: Option<Box<Type>>) -> Block {
+    /// Rewrites the body of a function or closure with this result; names before `mark` are of outside.
+    fn function(&mut self, mut block: Block, result: Option<Box<Type>>, mark: usize) -> Block {
         let label = self.label("body");
-        let flow = self.context.push_body(label.clone(), result.clone());
+        let flow = self.context.push_body(label.clone(), result.clone(), mark);
         self.used = Use::Result(result.clone());
         self.visit_block_mut(&mut block);
         if self.context.pop().flows.is_empty() {
@@ -303,7 +304,7 @@ impl VisitMut for Rewriter<'_> {
     }
 
     fn visit_expr_closure_mut(&mut self, closure: &mut ExprClosure) {
-        let item = Subject::referring(std::mem::take(&mut self.item));
+        let (item, mark) = (Subject::referring(std::mem::take(&mut self.item)), self.scopes.mark());
         self.scoped(|it| {
             closure.inputs.iter().for_each(|pat| it.scopes.declare_matched(pat, &item));
             let result = match &closure.output {
@@ -315,7 +316,7 @@ impl VisitMut for Rewriter<'_> {
                 body => parse_quote!({ #body }),
             };
             let is_block = matches!(&*closure.body, Expr::Block(_));
-            let block = it.function(block, result);
+            let block = it.function(block, result, mark);
             *closure.body = match (&block.stmts[..], is_block) {
                 ([Stmt::Expr(value, None)], false) => value.clone(),
                 _ => parse_quote!(#block),

@@ -18,7 +18,7 @@ use syn::visit_mut::VisitMut;
 use syn::{BinOp, Block, Expr, Label, Lit, Stmt, parse_quote, parse_quote_spanned};
 
 /// What repeats a body.
-enum Head {
+pub enum Head {
     /// `while`, with its condition.
     While(Box<Expr>, Span),
     /// `loop`.
@@ -26,7 +26,12 @@ enum Head {
     /// `while let`, up to the first part of the condition that may be a tensor.
     Chain(Vec<Expr>),
     /// `for`.
-    For { pat: Box<syn::Pat>, over: Box<Expr> },
+    For {
+        /// What it binds.
+        pat: Box<syn::Pat>,
+        /// What it runs over.
+        over: Box<Expr>,
+    },
 }
 
 impl Rewriter<'_> {
@@ -142,6 +147,7 @@ impl Rewriter<'_> {
         used: &Use,
     ) -> Expr {
         let rt = self.rt;
+        let advances = self.advances(&head);
         let Found { places, asks } = changes::changed(&self.scopes, |look| match &mut head {
             Head::While(cond, _) => look.visit_loop(Some(cond), None, &mut body),
             Head::Loop => look.visit_loop(None, None, &mut body),
@@ -202,8 +208,9 @@ impl Rewriter<'_> {
         });
         let ends = own_flow.as_ref().map(|flow| quote!(if #flow.ends() { break; }));
         let is_for = matches!(head, Head::For { .. });
+        let repeat = if is_for { quote!(#region.region()) } else { quote!(&#region) };
+        let refused = self.refused(&advances, flow, &flows, &repeat);
         let begin = own_flow.as_ref().map(|flow| {
-            let repeat = if is_for { quote!(#region.region()) } else { quote!(&#region) };
             let (flow, at) = (shown(flow, at), at);
             quote_spanned!(at=> #flow.begin(#repeat);)
         });
@@ -212,6 +219,7 @@ impl Rewriter<'_> {
             names.is_empty() || places.iter().filter_map(Place::variable).any(|it| names.contains(&it))
         };
         let host_exit = jumps.as_ref().is_some_and(|it| it.host_exits.iter().any(is_about));
+        let (ahead, advanced) = (refused.before, refused.head);
         let test = test(&head, &region, own_flow.as_ref(), host_exit, &carry);
         let start = quote_spanned!(at=> #region.head(););
         let repeat = quote! {
@@ -223,6 +231,7 @@ impl Rewriter<'_> {
                     break;
                 }
                 #ends
+                #advanced
                 #test
                 #asked
                 #begin
@@ -242,6 +251,7 @@ impl Rewriter<'_> {
         match &head {
             Head::For { over, .. } => parse_quote! {{
                 #declared
+                #ahead
                 match #rt::Over(#over).iterate() {
                     mut #region => {
                         #vote

@@ -195,6 +195,18 @@ impl<K: Kind, R> Flow<K, R> {
         }
     }
 
+    /// The head of a loop changes a place that something sees behind the loop.
+    ///
+    /// Reports [`Code::HostChange`] where a tensor may have left a loop of the host by then: the place
+    /// would change for every value of the tensor.
+    #[track_caller]
+    #[inline]
+    pub fn advances<L>(&self, region: &Repeat<L>, name: &str, does: bool) {
+        if K::DEVICE && does && !region.is_traced() && known(&self.flags.0).is_none() {
+            advanced(name);
+        }
+    }
+
     /// A tensor may have left the loop, and the host goes on.
     #[track_caller]
     #[cold]
@@ -239,6 +251,17 @@ impl<K: Kind, R> Flow<K, R> {
         let tracer = Tracer::current()?;
         Some(choose::<K, _>(&tracer, &self.flags.1, one, other))
     }
+}
+
+#[track_caller]
+#[cold]
+fn advanced(name: &str) {
+    let Some(tracer) = Tracer::current() else { return };
+    let message = format!("{name} changes in the head of a host loop that a tensor may have left before");
+    let error = Error::new(Code::HostChange, message).help(
+        "what the head takes is gone for every value of the tensor: do not use it behind the loop, or run over a clone",
+    );
+    tracer.report_once(error.at(Location::caller()));
 }
 
 impl<K, R> Flow<K, R> {

@@ -17,7 +17,9 @@ pub(crate) use functional::scan_carries;
 pub use functional::{cond, fori_loop, scan, switch, while_loop};
 pub use kind::{Assertion, Condition, Decision, Deferring, Device, Host, decide, holds};
 pub use range::{Bound, Counting, For, Iterate, Numbers, Over, Range, range};
-pub use reach::{AsksAny, AsksWrites, HandsAny, HandsClone, HandsStill, HandsWrites, Probe, Reach};
+pub use reach::{
+    Advances, AdvancesNothing, AsksAny, AsksWrites, HandsAny, HandsClone, HandsStill, HandsWrites, Probe, Reach,
+};
 pub use repeat::{Repeat, repeat};
 
 use super::tracer::Tracer;

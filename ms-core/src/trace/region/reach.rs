@@ -31,6 +31,12 @@ pub enum Reach {
 }
 
 impl Reach {
+    /// Whether something changes.
+    #[inline]
+    pub fn is_some(self) -> bool {
+        !matches!(self, Self::Nothing)
+    }
+
     /// The error of a region on a tensor that uses such a name.
     pub(super) fn refusal(self, name: &str) -> Option<Error> {
         Some(match self {
@@ -164,6 +170,28 @@ pub trait AsksAny {
 }
 
 impl<T: ?Sized> AsksAny for Probe<'_, T> {}
+
+/// Run over by a `for`: a reference to an iterator, which is there after it.
+pub trait Advances {
+    /// What it refers to advances.
+    #[inline]
+    fn advances(&self) -> bool {
+        true
+    }
+}
+
+impl<I: Iterator + ?Sized> Advances for &Probe<'_, &mut I> {}
+
+/// Run over by a `for`: anything else.
+pub trait AdvancesNothing {
+    /// Nothing advances that is there after it.
+    #[inline]
+    fn advances(&self) -> bool {
+        false
+    }
+}
+
+impl<T: ?Sized> AdvancesNothing for Probe<'_, T> {}
 
 #[cfg(test)]
 mod tests {

@@ -1,0 +1,202 @@
+//! What the head of a loop of the host changes: the iterator or the list that it takes from.
+//!
+//! A tensor may leave such a loop early, and then it is unrolled to its end all the same. What its head
+//! has taken is gone for every value of the tensor, so that nothing behind the loop may see it.
+
+use super::asks::{TRAITS, Usage};
+use super::changes::{self, Found};
+use super::context::flow_name;
+use super::methods::TAKES_LAZILY;
+use super::places::{Part, Place};
+use super::repeat::Head;
+use super::{Rewriter, asks::Ask};
+use crate::names::{own_nth, own_span};
+use crate::reach::{ADAPTERS, Reach};
+use crate::refers::Refers;
+use crate::resolve::Mutability;
+use proc_macro2::TokenStream;
+use quote::{quote, quote_spanned};
+use std::collections::BTreeSet;
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::visit_mut::VisitMut;
+use syn::{Expr, ExprCall, ExprClosure, ExprMethodCall, ExprReference};
+
+/// What the head of a loop may change.
+#[derive(Default)]
+pub struct Advances {
+    /// What it changes for certain.
+    places: Vec<Place>,
+    /// What it takes from where that is a reference to an iterator.
+    iterators: Vec<(Place, Expr)>,
+    /// Names of which only the type tells.
+    asks: Vec<Ask>,
+}
+
+/// The statements that refuse it.
+#[derive(Default)]
+pub struct Refused {
+    /// Before the loop.
+    pub before: TokenStream,
+    /// Before each evaluation of the head.
+    pub head: TokenStream,
+}
+
+impl Rewriter<'_> {
+    /// What a head changes, by its text before it is rewritten.
+    pub fn advances(&self, head: &Head) -> Advances {
+        let conditions: Vec<Expr> = match head {
+            Head::While(cond, _) => vec![(**cond).clone()],
+            Head::Chain(parts) => parts.clone(),
+            Head::Loop => Vec::new(),
+            Head::For { over, .. } => {
+                let mut sources = Sources { rewriter: self, found: Advances::default() };
+                sources.visit_expr(over);
+                return sources.found;
+            }
+        };
+        let Found { mut places, asks } = changes::changed(&self.scopes, |look| {
+            conditions.into_iter().for_each(|mut it| look.visit_expr_mut(&mut it));
+        });
+        // A closure of this body changes what it has captured.
+        let captured = places.iter().filter(|it| it.parts.is_empty()).filter_map(|it| {
+            match self.scopes.reach(&it.root.to_string()) {
+                Reach::Closure(names) => Some((it.clone(), names)),
+                _ => None,
+            }
+        });
+        let captured: Vec<Place> = captured.flat_map(|(place, names)| self.captured(&place, &names)).collect();
+        places.extend(captured);
+        Advances { places, iterators: Vec::new(), asks }
+    }
+
+    /// The variables of these names, as messages spell them, shown where the closure is called.
+    fn captured(&self, closure: &Place, names: &[String]) -> Vec<Place> {
+        let roots = names.iter().filter_map(|it| syn::parse_str(it.trim_matches('`').split('.').next()?).ok());
+        roots
+            .map(|mut root: syn::Ident| {
+                root.set_span(closure.root.span());
+                Place { root, ..closure.clone() }
+            })
+            .collect()
+    }
+
+    /// Refuses what the head of the loop that was left last changes, and what is seen behind it.
+    pub fn refused(&mut self, all: &Advances, flow: usize, flows: &BTreeSet<usize>, repeat: &TokenStream) -> Refused {
+        let (mut refused, rt, name) = (Refused::default(), self.rt, flow_name(flow));
+        if !flows.contains(&flow) {
+            return refused;
+        }
+        let mut asked = false;
+        let blocks = self.context.seen_behind(flow, flows);
+        let is_seen = |it: &Place| self.is_seen(it, blocks);
+        // Spelled as in the user's text, so that the line of the error is the name's.
+        let mut refuse = |at: proc_macro2::Span, place: &str, does: TokenStream| {
+            refused.head.extend(quote_spanned!(at=> #name.advances(#repeat, #place, #does);));
+        };
+        for place in all.places.iter().filter(|it| is_seen(it)) {
+            refuse(place.span(), &place.name(), quote!(true));
+        }
+        for (i, (place, expr)) in all.iterators.iter().enumerate().filter(|it| is_seen(&it.1.0)) {
+            let (ahead, at) = (own_nth("ahead", i), own_span(place.span()));
+            refused.before.extend(quote_spanned!(at=> let #ahead = (&&#rt::Probe(&#expr)).advances();));
+            refuse(place.span(), &place.name(), quote!(#ahead));
+            asked = true;
+        }
+        for Ask { expr, name, usage } in &all.asks {
+            let at = own_span(expr.span());
+            let does = match usage {
+                Usage::Captures(_) => quote!(true),
+                _ => quote_spanned!(at=> (&&#rt::Probe(&#expr)).asks().is_some()),
+            };
+            refuse(expr.span(), name, does);
+            asked = true;
+        }
+        if asked {
+            self.imports.insert(TRAITS);
+        }
+        refused
+    }
+
+    /// Whether something sees a place where the loop was left to what stands behind so many blocks.
+    fn is_seen(&self, place: &Place, blocks: Option<usize>) -> bool {
+        let name = place.root.to_string();
+        let mutability = self.scopes.mutability(&name);
+        mutability != Mutability::Variable
+            || place.parts.contains(&Part::Deref)
+            || matches!(self.scopes.refers(&name), Refers::Mutable(_) | Refers::Guard)
+            || !self.scopes.is_younger(&name, self.context.round(blocks.is_some()))
+            || blocks.is_some_and(|it| self.rests.iter().take(it).any(|it| it.contains(&name)))
+    }
+}
+
+/// Finds what the iterator of a `for` takes from.
+struct Sources<'a, 'b> {
+    rewriter: &'a Rewriter<'b>,
+    found: Advances,
+}
+
+impl Sources<'_, '_> {
+    fn place(&self, expr: &Expr) -> Option<Place> {
+        // What a `&mut` of it would change.
+        let mut lent: Expr = syn::parse_quote!(&mut #expr);
+        let found = changes::changed(&self.rewriter.scopes, |look| look.visit_expr_mut(&mut lent));
+        found.places.into_iter().next()
+    }
+
+    fn iterator(&mut self, place: Option<Place>, expr: &Expr) {
+        self.found.iterators.extend(place.filter(|it| !it.deferred).map(|it| (it, expr.clone())));
+    }
+
+    /// Whether a name may be a reference to an iterator: a variable that the loop takes is not seen again.
+    fn may_refer(&self, place: &Place) -> bool {
+        let (scopes, name) = (&self.rewriter.scopes, place.root.to_string());
+        scopes.mutability(&name) != Mutability::Variable && matches!(scopes.reach(&name), Reach::Asked | Reach::Open)
+    }
+}
+
+impl Visit<'_> for Sources<'_, '_> {
+    fn visit_expr(&mut self, expr: &Expr) {
+        match expr {
+            Expr::Path(_) | Expr::Field(_) => {
+                let place = self.place(expr).filter(|it| self.may_refer(it));
+                self.iterator(place, expr);
+            }
+            Expr::Range(_) | Expr::Index(_) | Expr::Binary(_) | Expr::Cast(_) => {}
+            _ => visit::visit_expr(self, expr),
+        }
+    }
+
+    fn visit_expr_reference(&mut self, it: &ExprReference) {
+        if it.mutability.is_some() {
+            let place = self.place(&it.expr);
+            self.iterator(place, &Expr::Reference(it.clone()));
+        }
+    }
+
+    fn visit_expr_method_call(&mut self, it: &ExprMethodCall) {
+        if TAKES_LAZILY.iter().any(|name| it.method == name)
+            && let Some(place) = self.place(&it.receiver)
+        {
+            self.found.places.push(place);
+        } else if ADAPTERS.iter().any(|name| it.method == name)
+            || !matches!(&*it.receiver, Expr::Path(_) | Expr::Field(_))
+        {
+            self.visit_expr(&it.receiver);
+        }
+        let is_run_over = it.method == "zip" || it.method == "chain";
+        let given = it.args.iter().filter(|it| is_run_over || !matches!(it, Expr::Path(_) | Expr::Field(_)));
+        given.for_each(|it| self.visit_expr(it));
+    }
+
+    fn visit_expr_call(&mut self, it: &ExprCall) {
+        it.args.iter().for_each(|it| self.visit_expr(it));
+    }
+
+    fn visit_expr_closure(&mut self, it: &ExprClosure) {
+        let mut closure = Expr::Closure(it.clone());
+        let found = changes::changed(&self.rewriter.scopes, |look| look.visit_expr_mut(&mut closure));
+        // What the text does not say for certain is asked where it is used.
+        self.found.places.extend(found.places);
+    }
+}
