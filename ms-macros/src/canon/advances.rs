@@ -119,7 +119,7 @@ impl Rewriter<'_> {
     }
 
     /// Whether something sees a place where the loop was left to what stands behind so many blocks.
-    fn is_seen(&self, place: &Place, blocks: Option<usize>) -> bool {
+    pub fn is_seen(&self, place: &Place, blocks: Option<usize>) -> bool {
         let name = place.root.to_string();
         let mutability = self.scopes.mutability(&name);
         mutability != Mutability::Variable

@@ -78,6 +78,17 @@ impl Rewriter<'_> {
         }
     }
 
+    /// Leaves out what methods may take inside, and nothing mentions outside: it may have moved.
+    pub fn drop_taken(&self, places: &mut Vec<Place>, used: &Use, other: impl Fn(&str) -> bool) {
+        // What stands behind the region in its own statement is not known, nor what a head of a loop repeats.
+        if matches!(used, Use::Value(_)) || self.rounds.len() != self.context.loops() {
+            return;
+        }
+        places.retain(|it| {
+            !it.taken || self.is_seen(it, Some(usize::MAX)) || it.variable().is_none_or(|name| other(&name))
+        });
+    }
+
     /// What runs unless the iteration or function around was left.
     pub fn guard(&mut self, mut rest: Block, used: &Use) -> Expr {
         let flow = self.context.innermost();
@@ -85,6 +96,7 @@ impl Rewriter<'_> {
         let found = changes::changed(&self.scopes, |look| look.visit_arm_block(&mut rest));
         let asked = self.asked(&crate::names::own("region"), &found.asks);
         let mut places = found.places;
+        self.drop_taken(&mut places, used, |_| false);
         // What is skipped by `continue` is seen by the next iteration.
         let ends = !self.context.continues(flow);
         if ends {

@@ -78,6 +78,8 @@ impl Rewriter<'_> {
             asks = look.asks();
             look.visit_arm_block(&mut second);
         });
+        let in_both = |name: &str| [&first, &second].iter().all(|it| moves::mentions(&it.to_token_stream(), &[name]));
+        self.drop_taken(&mut places, used, in_both);
         self.mark_passing(&mut places, used);
         let asked = [asks, others].map(|it| self.asked(&own("region"), &it));
         let mut needed = self.needed(&first.to_token_stream(), &places);

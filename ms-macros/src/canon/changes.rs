@@ -36,7 +36,11 @@ pub fn changed<'a>(scopes: &'a Scopes, look: impl FnOnce(&mut Changes<'a>)) -> F
         Changes { scopes, inner: Vec::new(), bound: Vec::new(), found: Vec::new(), asks: Vec::new(), given: false };
     look(&mut changes);
     let mut places: Vec<Place> = Vec::new();
-    for place in changes.found {
+    for mut place in changes.found {
+        let related = |it: &&mut Place| it.holds(&place) || place.holds(it);
+        let taken = place.taken && places.iter_mut().filter(related).all(|it| it.taken);
+        places.iter_mut().filter(related).for_each(|it| it.taken = taken);
+        place.taken = taken;
         if !places.iter().any(|it| it.holds(&place)) {
             places.retain(|it| !place.holds(it));
             places.push(place);
@@ -163,6 +167,7 @@ impl<'a> Changes<'a> {
                     parts: Vec::new(),
                     deferred: self.scopes.is_deferred(&name),
                     passes: false,
+                    taken: false,
                     alike: 0,
                 })
             }
@@ -364,8 +369,10 @@ impl VisitMut for Changes<'_> {
             }
             Expr::MethodCall(it) => {
                 if !ASKS.iter().any(|name| it.method == name) {
+                    let before = self.found.len();
                     self.add_receiver(&it.receiver);
                     if GIVES.iter().any(|name| it.method == name) || it.method.to_string().starts_with("into_") {
+                        self.found[before..].iter_mut().for_each(|it| it.taken = true);
                         self.ask(&it.receiver, Usage::Hands);
                     }
                 }

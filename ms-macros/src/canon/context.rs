@@ -237,6 +237,11 @@ impl Context {
         if self.breaks_of(own) { Some(usize::MAX) } else { targets.map(|it| it.1).max() }
     }
 
+    /// How many loops there are around.
+    pub fn loops(&self) -> usize {
+        self.stack.iter().filter(|it| matches!(it.kind, Kind::Loop { .. })).count()
+    }
+
     /// How many names live on where what is around runs again: the innermost function, or loop.
     pub fn round(&self, loops: bool) -> usize {
         let marks = self.stack.iter().rev().find_map(|it| match it.kind {

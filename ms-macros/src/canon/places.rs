@@ -16,6 +16,8 @@ pub struct Place {
     pub deferred: bool,
     /// Nothing sees it where the region is left.
     pub passes: bool,
+    /// Only methods change it that have the name of one that takes its receiver.
+    pub taken: bool,
     /// How many places before it in the region are spelled alike: `a.b` and `a_b`.
     pub alike: usize,
 }
