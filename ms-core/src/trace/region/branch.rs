@@ -174,10 +174,12 @@ impl<K: Kind> Branch<K> {
     }
 
     /// The value of the first arm; nothing where the arm leaves.
-    pub fn first<R>(&mut self, held: &mut Held<R>, mut value: Option<R>)
+    pub fn first<R>(&mut self, held: &mut Held<R>, value: Option<R>)
     where
         K: Carry<R>,
     {
+        // Not in the signature, which messages of rustc show.
+        let mut value = value;
         match &mut self.traced {
             Some(it) => it.keep::<K, _>(held, value.as_ref()),
             None => value.iter_mut().for_each(set_apart::<K, R>),
