@@ -3,7 +3,7 @@
 use super::slice::{SLICE, check_ranges};
 use super::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, host};
 use crate::error::{Code, Error};
-use crate::tensor::{Attr, Attrs, Dim, Layout, OpInfo, Strides, apply1};
+use crate::tensor::{Attr, Attrs, Dim, OpInfo, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
@@ -30,7 +30,7 @@ pub static ADD_SLICES: OpDef = OpDef {
     eval: |attrs, inputs| {
         let mut out = inputs[0].duplicate();
         let values: SmallVec<[_; 3]> = inputs[1..].iter().map(|it| host::dense(it)).collect();
-        let places = places(attrs, out.shape(), values.iter().map(|it| it.shape()));
+        let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
         with_element!(out.dtype(), T => {
             let to = out.as_mut_slice::<T>();
             for (place, value) in places.iter().zip(&values) {
@@ -74,14 +74,3 @@ pub static ADD_SLICES: OpDef = OpDef {
         ]
     },
 };
-
-/// The places of the slices among the elements of a row-major array of `shape`.
-pub(super) fn places<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'a [usize]>) -> Vec<Layout> {
-    let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), attrs.sizes(0));
-    let place = |(at, sizes): (usize, &[usize])| {
-        let own = at * rank..(at + 1) * rank;
-        let steps: Strides = attrs.ints(1)[own.clone()].iter().map(|&it| it as isize).collect();
-        all.slice_all(&starts[own], sizes, &steps)
-    };
-    sizes.enumerate().map(place).collect()
-}

@@ -2,7 +2,7 @@
 //! of elements, walks along an axis.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Element, Kind, Layout, Scalar, collected, try_room};
+use crate::tensor::{Array, Attrs, Element, Kind, Layout, Scalar, Strides, collected, try_room};
 use crate::with_element;
 use smallvec::SmallVec;
 
@@ -53,6 +53,18 @@ pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
         rows.push(row(at)?);
     }
     Ok((rows, shape[k..].iter().product()))
+}
+
+/// Where slices of these sizes lie among the elements of a row-major array of `shape`: attributes 0
+/// and 1 have their starts and steps, axis by axis, for one slice after the other.
+pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'a [usize]>) -> Vec<Layout> {
+    let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), attrs.sizes(0));
+    let place = |(at, sizes): (usize, &[usize])| {
+        let own = at * rank..(at + 1) * rank;
+        let steps: Strides = attrs.ints(1)[own.clone()].iter().map(|&it| it as isize).collect();
+        all.slice_all(&starts[own], sizes, &steps)
+    };
+    sizes.enumerate().map(place).collect()
 }
 
 /// `a + b` in the dtype: floats rounded, integers wrapped, bools or-ed.

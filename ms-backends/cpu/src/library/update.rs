@@ -3,8 +3,8 @@
 use super::elements;
 use super::index::written;
 use ms_core::error::Result;
-use ms_core::ops::host::plus;
-use ms_core::tensor::{Array, Attrs, Element, Layout, Op, Strides};
+use ms_core::ops::host::{self, plus};
+use ms_core::tensor::{Array, Attrs, Element, Layout, Op};
 use ms_core::with_element;
 use smallvec::SmallVec;
 
@@ -44,18 +44,16 @@ pub unsafe fn begin(x: &Array, out: &Array) {
 fn slices(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) {
     // SAFETY: the caller of `run` vouches for the output.
     unsafe { begin(inputs[0], out) };
-    let (all, rank, starts) = (Layout::contiguous(out.shape()), out.shape().len(), attrs.sizes(0));
+    let values = &inputs[1..];
+    let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
     with_element!(out.dtype(), T => {
         // SAFETY: as above, and the first operand is not read any more.
         let to: &mut [T] = unsafe { written(out) };
-        for (at, value) in inputs[1..].iter().enumerate() {
-            let own = at * rank..(at + 1) * rank;
-            let steps: Strides = attrs.ints(1)[own.clone()].iter().map(|&it| it as isize).collect();
-            let place = all.slice_all(&starts[own], value.shape(), &steps);
+        for (place, value) in places.iter().zip(values) {
             let value = value.to_contiguous();
             match adds {
-                true => each(to, &place, elements::<T>(&value), |to, it| *to = plus(*to, it)),
-                false => each(to, &place, elements::<T>(&value), |to, it| *to = it),
+                true => each(to, place, elements::<T>(&value), |to, it| *to = plus(*to, it)),
+                false => each(to, place, elements::<T>(&value), |to, it| *to = it),
             }
         }
     });
