@@ -56,10 +56,12 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
     let Some(backend) = exec::backend() else {
         return (def.eval)(call.attrs, operands);
     };
-    let shape = |ty: &Type| ty.shape().expect("arrays have constant shapes");
-    // SAFETY: kernels, products and libraries write every element of their outputs, or refuse.
-    let output = |ty: &Type| unsafe { Array::uninit(&shape(ty), ty.dtype) };
-    let outputs: SmallVec<[Array; 1]> = types.iter().map(output).collect::<Result<_>>()?;
+    let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
+    for ty in &types {
+        let shape = ty.shape().expect("arrays have constant shapes");
+        // SAFETY: kernels, products and libraries write every element of their outputs, or refuse.
+        outputs.push(unsafe { Array::uninit(&shape, ty.dtype)? });
+    }
     match &def.lowering {
         Lowering::Map(_) | Lowering::Reduce(_) | Lowering::Generate(_) => {
             kernel(&**backend, def, call, operands, &outputs[0])?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Operands that a call on this way has at most.
 const OPERANDS: usize = 3;
 
-/// Entries of the table of a thread; a power of two.
+/// Entries of the table of a thread, by pairs: a training step has so many that some have one place.
 const ENTRIES: usize = 256;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -67,11 +67,19 @@ pub(super) fn map(
     }
     Some(TABLE.with(|table| {
         let mut table = table.borrow_mut();
-        let slot = slot(&key, call.attrs);
-        let known = table[slot].as_ref().is_some_and(|it| it.key == key && it.attrs == *call.attrs);
-        if !known {
-            let (code, out) = compile(backend, def, call.attrs, operands, key.single)?;
-            table[slot] = Some(Entry { key: key.clone(), attrs: call.attrs.clone(), out, code });
+        let mut slot = slot(&key, call.attrs);
+        let holds = |it: &Option<Entry>| it.as_ref().is_some_and(|it| it.key == key && it.attrs == *call.attrs);
+        if !holds(&table[slot]) {
+            let other = slot ^ 1;
+            if holds(&table[other]) {
+                slot = other;
+            } else {
+                let (code, out) = compile(backend, def, call.attrs, operands, key.single)?;
+                let entry = Entry { key: key.clone(), attrs: call.attrs.clone(), out, code };
+                if let Some(older) = table[slot].replace(entry) {
+                    table[other] = Some(older);
+                }
+            }
         }
         let entry = table[slot].as_ref().expect("filled above");
         // SAFETY: the kernel writes every element.

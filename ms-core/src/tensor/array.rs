@@ -44,7 +44,7 @@ impl Array {
     ///
     /// # Errors
     /// [`Code::Memory`] when the system has no memory for it.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn uninit(shape: &[usize], dtype: DType) -> Result<Self> {
         let storage = Arc::new(Storage::uninit(bytes_of(shape, dtype)?)?);
         Ok(Self { storage, layout: Layout::contiguous(shape), dtype })

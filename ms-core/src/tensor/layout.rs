@@ -97,7 +97,8 @@ impl Layout {
             if size != 1 && stride != step {
                 return size == 0 || self.numel() == 0;
             }
-            step = step.saturating_mul(size as isize);
+            // It wraps in shapes without elements alone, whose strides do not matter.
+            step = step.wrapping_mul(size as isize);
         }
         true
     }
@@ -242,11 +243,17 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
 }
 
 /// Number of elements of a shape, unless it is above `usize::MAX`.
+#[inline]
 pub fn count(shape: &[usize]) -> Option<usize> {
-    if shape.contains(&0) {
-        return Some(0);
+    let (mut all, mut overflows) = (1usize, false);
+    for &size in shape {
+        let (product, overflow) = all.overflowing_mul(size);
+        (all, overflows) = (product, overflows | overflow);
     }
-    shape.iter().try_fold(1usize, |all, &size| all.checked_mul(size))
+    match overflows {
+        false => Some(all),
+        true => shape.contains(&0).then_some(0),
+    }
 }
 
 /// The shape of an elementwise op on two shapes, by NumPy's rules.

@@ -192,6 +192,7 @@ impl HostExecutable {
     ///
     /// # Safety
     /// As [`Array::uninit`].
+    #[inline]
     unsafe fn fresh(&self, at: usize) -> Result<Array> {
         match &self.outputs[at] {
             // SAFETY: as the caller's.
@@ -228,10 +229,9 @@ impl HostExecutable {
         let places = places.map(|it| it as u64);
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
-            let mut words = [0; STACK_WORDS];
-            words[..len].copy_from_slice(&self.program.template);
+            let mut words: SmallVec<[u64; STACK_WORDS]> = SmallVec::from_slice(&self.program.template);
             let mut run =
-                Run { program: &self.program, words: &mut words[..len], arena: None, stacks: &mut Stacks::default() };
+                Run { program: &self.program, words: &mut words, arena: None, stacks: &mut Stacks::default() };
             // SAFETY: as the caller's.
             return unsafe { run.main(places) };
         }
@@ -300,9 +300,12 @@ impl Executable for HostExecutable {
         if self.has_stacks {
             return self.run_stacks(inputs);
         }
-        // SAFETY: a run writes all of its outputs.
-        let fresh = |at: usize| unsafe { self.fresh(at) };
-        let outputs: SmallVec<[Array; 1]> = (0..self.outputs.len()).map(fresh).collect::<Result<_>>()?;
+        // Collecting results takes as long as a small run.
+        let mut outputs = SmallVec::with_capacity(self.outputs.len());
+        for at in 0..self.outputs.len() {
+            // SAFETY: a run writes all of its outputs.
+            outputs.push(unsafe { self.fresh(at)? });
+        }
         // SAFETY: inputs were checked, and outputs are fresh.
         unsafe { self.run_arrays(inputs, &outputs)? };
         Ok(outputs)

@@ -258,9 +258,6 @@ pub(super) struct Parts<T> {
     pub template: T,
 }
 
-/// Slots that are kept while a version runs.
-type Written = SmallVec<[Parameter; 4]>;
-
 impl Version {
     /// The version for a signature that names the parameters `shown`, one of the versions of `home`.
     pub fn new<T: Tree + Send + Sync + 'static>(
@@ -347,21 +344,31 @@ impl Version {
     /// # Errors
     /// What an op refuses while running.
     #[track_caller]
+    #[inline]
     pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Option<Result<T>> {
-        let writes = self.written()?;
+        if self.writes.is_empty() {
+            return self.run_on(arguments, &[]);
+        }
+        let writes = upgraded(&self.writes)?;
         let _alone = self.lock(&writes);
+        self.run_on(arguments, &writes)
+    }
+
+    /// [`Version::run`] with the slots that it writes.
+    #[track_caller]
+    fn run_on<T: Tree + 'static>(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<T>> {
         Some(match dispatch_mode() {
             DispatchMode::Eager => {
                 let read = match &self.reads {
                     Some(reads) => Some(reads.values()?),
                     None => None,
                 };
-                let outputs = self.outputs(arguments, read.as_deref().unwrap_or_default(), &writes);
-                outputs.and_then(|it| self.result(it, &writes, false))
+                let outputs = self.outputs(arguments, read.as_deref().unwrap_or_default(), writes);
+                outputs.and_then(|it| self.result(it, writes, false))
             }
             _ => {
-                let inputs = self.gather(arguments, &writes)?;
-                self.call(inputs)?.and_then(|it| self.result(it, &writes, true))
+                let inputs = self.gather(arguments, writes)?;
+                self.call(inputs)?.and_then(|it| self.result(it, writes, true))
             }
         })
     }
@@ -372,7 +379,7 @@ impl Version {
     /// As for [`Version::run`].
     #[track_caller]
     pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Option<Result<T>> {
-        let writes = self.written()?;
+        let writes = upgraded(&self.writes)?;
         let _alone = self.lock(&writes);
         let inputs = self.gather(&arguments, &writes)?;
         drop(arguments);
@@ -388,17 +395,12 @@ impl Version {
     /// gone.
     pub fn hold(&self) -> Option<Vec<Parameter>> {
         let mut held = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
-        held.extend(self.written()?);
+        held.extend(upgraded(&self.writes)?);
         if let Some(handing) = &self.handing {
             held.extend(upgraded(&handing.writes)?);
             held.extend(upgraded(&handing.reads)?);
         }
         Some(held)
-    }
-
-    #[inline]
-    fn written(&self) -> Option<Written> {
-        self.writes.iter().map(WeakParameter::upgrade).collect()
     }
 
     /// Calls the graph through the current dispatcher.
@@ -415,13 +417,13 @@ impl Version {
 
     /// Locks what it writes: from its first read of a slot to its last write, a run is alone with it.
     #[inline]
-    fn lock<'a>(&self, writes: &'a Written) -> Option<SmallVec<[impl Sized + use<'a>; 4]>> {
+    fn lock<'a>(&self, writes: &'a [Parameter]) -> Option<SmallVec<[impl Sized + use<'a>; 4]>> {
         (!self.locks.is_empty()).then(|| self.locks.iter().map(|&at| writes[at].lock()).collect())
     }
 
     /// Writes the slots, and gives the result.
     #[track_caller]
-    fn result<T: Tree + 'static>(&self, outputs: Outputs, writes: &Written, dispatched: bool) -> Result<T> {
+    fn result<T: Tree + 'static>(&self, outputs: Outputs, writes: &[Parameter], dispatched: bool) -> Result<T> {
         let mut outputs = outputs.into_iter();
         let template = self.template.downcast_ref::<T>().expect("the signature holds the result's type");
         let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));
@@ -437,17 +439,19 @@ impl Version {
     }
 
     /// The outputs where no dispatcher has other values of slots, or keeps a record.
-    fn outputs(&self, arguments: &[Tensor], read: &[Tensor], writes: &Written) -> Result<Outputs> {
-        let held: SmallVec<[Tensor; 4]> = writes.iter().map(Parameter::load).collect();
-        let of_thread: SmallVec<[Tensor; 1]> = self.of_thread.iter().map(Parameter::load).collect();
+    fn outputs(&self, arguments: &[Tensor], read: &[Tensor], writes: &[Parameter]) -> Result<Outputs> {
+        let mut held: SmallVec<[Tensor; 4]> = SmallVec::new();
+        for slot in writes.iter().chain(&self.of_thread) {
+            held.push(slot.load());
+        }
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
         for place in &self.inputs {
             let tensor = match *place {
                 Place::Argument(at) => &arguments[at],
                 Place::Captured(at) => &self.captured[at],
                 Place::Read(at) => &read[at],
-                Place::OfThread(at) => &of_thread[at],
                 Place::Written(at) => &held[at],
+                Place::OfThread(at) => &held[writes.len() + at],
             };
             inputs.push(tensor.array()?);
         }
@@ -455,7 +459,7 @@ impl Version {
     }
 
     /// The inputs by way of the dispatcher; nothing where a slot is gone.
-    fn gather(&self, arguments: &[Tensor], writes: &Written) -> Option<Vec<Tensor>> {
+    fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Vec<Tensor>> {
         let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         let input = |place: &Place| match *place {
             Place::Argument(at) => arguments[at].clone(),

@@ -1,0 +1,58 @@
+//! Programs for callgrind, which counts instructions and so is not disturbed by other work:
+//! `cargo bench --bench instructions --no-run`, then
+//! `valgrind --tool=callgrind --toggle-collect='*counted*' target/release/deps/instructions-* eager 1000`.
+//! The first argument names the program, the second how many calls are counted; docs/contributing.md
+//! shows how two trees are compared.
+
+use ms::prelude::*;
+use std::hint::black_box;
+
+#[jit]
+fn add(x: &Tensor, y: &Tensor) -> Tensor {
+    x + y
+}
+
+#[cell]
+struct Mlp {
+    fc1: nn::Dense,
+    fc2: nn::Dense,
+}
+
+#[cell]
+impl Mlp {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        self.fc2(&self.fc1(x).relu())
+    }
+}
+
+/// Calls `body` some times before they are counted, so that compilation and first allocations are
+/// not.
+fn measure(calls: usize, body: impl Fn()) {
+    (0..50).for_each(|_| body());
+    counted(calls, &body);
+}
+
+/// What callgrind collects: a function of its own by name.
+#[inline(never)]
+fn counted(calls: usize, body: &dyn Fn()) {
+    (0..calls).for_each(|_| body());
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1).filter(|it| it != "--bench");
+    let program = arguments.next().unwrap_or_else(|| "eager".into());
+    let calls = arguments.next().and_then(|it| it.parse().ok()).unwrap_or(1000);
+
+    let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
+    let net = Mlp { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) };
+    let optimizer = Adam::new(1e-3);
+    let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
+    let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
+    match program.as_str() {
+        "eager" => measure(calls, || drop(black_box(ops::add(&x, &y)))),
+        "jit" => measure(calls, || drop(black_box(add(&x, &y)))),
+        "step" => measure(calls, || drop(black_box(optimizer.step(&net, &batch, loss)))),
+        "step_eager" => measure(calls, || drop(black_box(optimizer.step_eagerly(&net, &batch, loss)))),
+        other => panic!("`{other}` is none of the programs: eager, jit, step, step_eager"),
+    }
+}
