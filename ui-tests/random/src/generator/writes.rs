@@ -150,7 +150,11 @@ impl Writer {
         match self.random.below(4) {
             0 if self.changes_host() => {
                 let Some((_, source)) = self.place_and_source() else { return self.assign() };
-                self.same(&format!("grow({to}, ({source}).clone());"));
+                // Rust lends the list before it looks at what follows.
+                match source.contains(receiver(&list)) {
+                    true => self.same(&format!("{{ let last = ({source}).clone(); grow({to}, last); }}")),
+                    false => self.same(&format!("grow({to}, ({source}).clone());")),
+                }
             }
             1 => self.same(&format!("{}.swap(0, 1);", receiver(&list))),
             _ => self.same(&format!("rotate({to});")),
