@@ -4,11 +4,8 @@
 #![forbid(unsafe_code)]
 
 use ms::data::{Dataset, read_csv};
-use ms::ir::{Graph, Node};
 use ms::ops::{AttentionOptions, BatchStatistics, CrossEntropy, PadMode, Reduction};
 use ms::prelude::*;
-use ms::session::{Compiled, Precision};
-use ms::tensor::{Array, Attrs, Layout, Type};
 use ms::{Code, Result, catch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -728,65 +725,4 @@ fn lists_of_tensors_are_as_long_as_memory_allows() {
         Case("a long repetition", || ops::repeat_each(row(), &[1, MAX / 2, 1], 0), Refused(Code::Memory)),
         Case("repetitions that overflow", || ops::repeat_each(row(), &[1, MAX, 1], 0), Refused(Code::Memory)),
     ]);
-}
-
-/// Arrays, which tensors are made of: what safe code makes of them has the elements that it says.
-#[test]
-fn arrays_have_the_memory_of_their_shapes() {
-    let refused = |array: &dyn Fn() -> Array| catch(array).expect_err("no such array").code();
-    for shape in [&[1 << 61][..], &[1 << 62, 8], &[1 << 32, 1 << 32], &[MAX, MAX], &[MAX]] {
-        assert_eq!(refused(&|| Array::zeros(shape, DType::I64)), Code::Memory, "{shape:?}");
-        assert_eq!(refused(&|| Array::full(shape, 1.into(), DType::I64)), Code::Memory, "{shape:?}");
-        assert_eq!(refused(&|| Array::from_bytes(shape, DType::I64, &[])), Code::Shape, "{shape:?}");
-        assert_eq!(refused(&|| Array::from_slice::<f32>(shape, &[])), Code::Shape, "{shape:?}");
-        // What is copied does not fit either, though its one element does.
-        let element = Array::zeros(&[], DType::I64);
-        let Ok(broadcast) = element.layout().broadcast_to(shape) else { continue };
-        let copied = catch_unwind(AssertUnwindSafe(|| catch(|| element.with_layout(broadcast).to_contiguous())));
-        assert!(copied.is_err() || copied.is_ok_and(|it| it.is_err()), "{shape:?}");
-    }
-    assert_eq!(Array::zeros(&[1 << 40, 1 << 40, 0], DType::F32).as_slice::<f32>().expect("floats"), []);
-    let bools = Array::from_bytes(&[3], DType::Bool, &[0, 2, 255]);
-    assert_eq!(bools.as_slice::<bool>().expect("bools"), [false, true, true]);
-    assert!(bools.as_slice::<u8>().is_err());
-}
-
-#[test]
-fn views_lie_inside_their_memory() {
-    let array = Array::from_slice(&[4], &[1i32, 2, 3, 4]);
-    let layout = |shape: &[usize], strides: &[isize], offset| Layout::new(shape.into(), strides.into(), offset);
-    for outside in [
-        layout(&[2], &[4], 0),
-        layout(&[2], &[-1], 0),
-        layout(&[1], &[1], 4),
-        layout(&[1], &[1], MAX),
-        layout(&[MAX, MAX], &[isize::MAX, isize::MAX], 0),
-        layout(&[MAX, MAX], &[0, 0], 0),
-        layout(&[2, 2], &[isize::MIN, isize::MIN], 0),
-        layout(&[4], &[1], 0).slice(0, 3, 2, isize::MAX),
-        layout(&[4], &[1], 0).slice(0, MAX, 2, -1),
-    ] {
-        assert!(!outside.fits(4), "{outside:?}");
-        let view = AssertUnwindSafe(|| array.with_layout(outside.clone()));
-        assert!(catch_unwind(view).is_err(), "{outside:?}");
-    }
-    assert!(catch_unwind(|| layout(&[5, 2], &[1], 0)).is_err(), "every dimension has a stride");
-    for offset in [4, MAX, MAX / 4, (MAX / 4) + 1] {
-        let nothing = array.with_layout(layout(&[0], &[1], offset));
-        assert_eq!(nothing.as_slice::<i32>().expect("integers"), []);
-    }
-    let mut target = Array::zeros(&[2], DType::I32);
-    let places = layout(&[4], &[1], 0);
-    assert!(catch_unwind(AssertUnwindSafe(|| target.assign(&places, &array))).is_err(), "four do not fit into two");
-}
-
-#[test]
-fn graphs_that_lie_are_not_compiled() {
-    let mut graph = Graph::new("lie");
-    let x = graph.add_input(Type::of(DType::F32, &[1]));
-    let node = graph.add_node(Node::new(ops::EXP.op(), Attrs::none(), [x]), [Type::of(DType::F32, &[1 << 20])]);
-    let y = graph.node(node).outputs[0];
-    graph.set_outputs([y]);
-    let error = Compiled::new(&graph, Precision::Strict).err().expect("exp keeps the shape");
-    assert_eq!(error.code(), Code::Verify);
 }

@@ -48,14 +48,12 @@ pub fn check_classes(attrs: &Attrs, dtype: DType, classes: &[u8]) -> Result<()> 
     check! { I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, }
 }
 
-/// [`check_classes`] of a row-major array.
+/// [`check_classes`] of an array; a strided one is copied.
 ///
 /// # Errors
 /// As there.
 pub fn check_array(attrs: &Attrs, classes: &Array) -> Result<()> {
-    // SAFETY: a row-major array covers that many bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(classes.as_ptr(), classes.numel() * classes.dtype().size()) };
-    check_classes(attrs, classes.dtype(), bytes)
+    check_classes(attrs, classes.dtype(), classes.to_contiguous().bytes())
 }
 
 #[inline]
