@@ -12,7 +12,7 @@ mod sealed {
 }
 
 /// A Rust type that a tensor can hold: one for each [`DType`], and no other.
-pub trait Element: sealed::Sealed + bytemuck::NoUninit + Copy + Send + Sync + 'static {
+pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// Its dtype.
     const DTYPE: DType;
 
@@ -90,14 +90,12 @@ impl Scalar {
 
     /// The bit pattern of the value in `dtype`, in the low bytes.
     pub fn to_bits(self, dtype: DType) -> u64 {
-        fn low<T: Element>(scalar: Scalar) -> u64 {
-            let value = T::from_scalar(scalar);
-            let mut bytes = [0; 8];
-            let source = bytemuck::bytes_of(&value);
-            bytes[..source.len()].copy_from_slice(source);
-            u64::from_le_bytes(bytes)
-        }
-        with_element!(dtype, T => low::<T>(self))
+        let mut bytes = [0; 8];
+        with_element!(dtype, T => {
+            let value = T::from_scalar(self);
+            bytes[..size_of::<T>()].copy_from_slice(bytemuck::bytes_of(&value));
+        });
+        u64::from_le_bytes(bytes)
     }
 
     /// The value whose bit pattern in `dtype` is `bits`.

@@ -1,0 +1,66 @@
+// Elements are the types of the framework's own dtypes; backends, kernels and hosts are trusted with memory, and
+// implemented by `unsafe impl` alone.
+#![forbid(unsafe_code)]
+use ms::Result;
+use ms::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct};
+use ms::ir::Kernel;
+use ms::lower::Plan;
+use ms::tensor::{Array, Attrs, DType, Element, Op, Scalar};
+use std::sync::Arc;
+
+#[derive(Clone, Copy)]
+struct Wide([u64; 8]);
+
+impl Element for Wide {
+    const DTYPE: DType = DType::Bool;
+    fn to_scalar(self) -> Scalar {
+        Scalar::UInt(self.0[7])
+    }
+    fn from_scalar(_: Scalar) -> Self {
+        Self([0; 8])
+    }
+}
+
+struct Mine;
+
+impl Backend for Mine {
+    fn name(&self) -> &'static str {
+        "mine"
+    }
+    fn fingerprint(&self) -> String {
+        String::new()
+    }
+    fn sources(&self) -> &'static str {
+        ""
+    }
+    fn compile(&self, _: &Plan) -> Result<Artifact> {
+        loop {}
+    }
+    fn load(&self, _: Arc<Plan>, _: &Artifact) -> Result<Arc<dyn Executable>> {
+        loop {}
+    }
+    fn kernel(&self, _: &Kernel) -> Result<Arc<dyn KernelCode>> {
+        Ok(Arc::new(Mine))
+    }
+    fn product(&self, _: &Array, _: &Array, _: &Array) -> Result<()> {
+        Ok(())
+    }
+    fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> Result<()> {
+        Ok(())
+    }
+}
+
+impl KernelCode for Mine {
+    fn call(&self, _: &[u64]) {}
+}
+
+impl Host for Mine {
+    fn product(&self, _: &MatrixProduct, _: *const u8, _: *const u8, _: *mut u8) -> Result<()> {
+        Ok(())
+    }
+    fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> Result<()> {
+        Ok(())
+    }
+}
+
+fn main() {}

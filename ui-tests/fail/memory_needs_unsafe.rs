@@ -1,0 +1,42 @@
+// Functions that trust their caller with memory are out of reach of safe code: arrays whose elements nobody wrote, bytes
+// read as another dtype, borrowed memory, and whatever runs code or an op on addresses as they are.
+#![forbid(unsafe_code)]
+use ms::exec::{Artifact, Backend, Host, HostExecutable, KernelCode, MatrixProduct};
+use ms::lower::Plan;
+use ms::tensor::{Array, Attrs, DType, Layout, Op, Storage};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+fn unwritten() -> f32 {
+    let array = Array::uninit(&[1 << 20], DType::F32).expect("memory");
+    array.as_slice::<f32>().expect("floats")[0]
+}
+
+fn bytes_as_bools(bytes: &Array) -> Array {
+    Array::new(bytes.storage().clone(), Layout::contiguous(&[1]), DType::Bool)
+}
+
+fn anywhere() -> Storage {
+    Storage::borrowed(NonNull::dangling(), 1 << 20)
+}
+
+fn any_bytes(backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) {
+    backend.load(plan.clone(), artifact);
+    backend.load_shared(plan, artifact);
+}
+
+fn any_outputs(backend: &dyn Backend, op: Op, attrs: &Attrs, x: &Array, small: &Array) {
+    backend.product(x, x, small);
+    backend.library(op, attrs, &[x], &[x.clone()]);
+}
+
+fn any_addresses(kernel: &dyn KernelCode, host: &dyn Host, product: &MatrixProduct, at: *mut u8) {
+    kernel.call(&[1, 0]);
+    host.product(product, at, at, at);
+}
+
+fn any_kernels(plan: &Plan, host: Arc<dyn Host>) {
+    HostExecutable::new(plan, &[], host);
+}
+
+fn main() {}
