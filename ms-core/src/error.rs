@@ -4,6 +4,7 @@ mod calls;
 mod exhausted;
 mod warning;
 
+pub(crate) use calls::stack_address;
 pub use calls::{LibrarySource, in_call};
 pub use exhausted::{OrExhausted, in_op};
 pub use warning::{collect_warnings, warn};

@@ -3,6 +3,8 @@
 //!
 //! Modules stand in the order below, and each imports only what stands before it.
 
+#![cfg_attr(ms_sanitize, feature(sanitize))]
+
 pub mod environment;
 pub mod error;
 pub mod stored;

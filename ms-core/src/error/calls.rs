@@ -54,8 +54,7 @@ pub fn in_call<R>(
             CALLS.with(|it| it.borrow_mut().pop());
         }
     }
-    let marker = 0u8;
-    let here = &raw const marker as usize;
+    let here = stack_address();
     let depth = CALLS.with(|it| it.borrow().len());
     if depth == 0 {
         BOTTOM.set(here);
@@ -72,6 +71,16 @@ pub fn in_call<R>(
     CALLS.with(|it| it.borrow_mut().push(Frame { name, path, location }));
     let _pop = Pop;
     f()
+}
+
+/// About where on the stack the caller is.
+///
+/// AddressSanitizer keeps the locals of what it instruments outside of the stack.
+#[cfg_attr(ms_sanitize, sanitize(address = "off"), inline(never))]
+#[cfg_attr(not(ms_sanitize), inline(always))]
+pub fn stack_address() -> usize {
+    let marker = 0u8;
+    (&raw const marker).addr()
 }
 
 /// Looks at the calls, outermost first.

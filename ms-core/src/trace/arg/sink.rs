@@ -1,7 +1,7 @@
 //! Where arguments show what is inside of them.
 
 use super::Training;
-use crate::error::{Code, Error, raise};
+use crate::error::{Code, Error, raise, stack_address};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::signature::Signature;
 use crate::trace::type_key::TypeKey;
@@ -20,13 +20,6 @@ pub struct Sink<'a> {
 /// Stack that the parts of a value may take that are nested in each other: an eighth of what a
 /// thread has by default, so that whatever else goes through the value has room for it.
 const STACK_BYTES: usize = 256 << 10;
-
-/// About where on the stack the caller is.
-#[inline(always)]
-fn stack_address() -> usize {
-    let marker = 0u8;
-    (&raw const marker).addr()
-}
 
 #[cold]
 fn refuse_nesting() -> ! {
