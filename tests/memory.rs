@@ -202,7 +202,7 @@ fn saved(x: &Tensor) -> Tensor {
 fn memory_runs_out_in_what_is_made_of_primitives() {
     in_child("memory_runs_out_in_what_is_made_of_primitives", || {
         type Case = (&'static str, fn() -> Tensor);
-        let cases: [Case; 15] = [
+        let cases: [Case; 16] = [
             ("to_vec", || Tensor::scalar(row().to_vec::<f32>()[0])),
             ("from_slice", || Tensor::from_slice([30_000], &[0u64; 30_000])),
             ("nonzero", || ops::nonzero(row())),
@@ -222,6 +222,7 @@ fn memory_runs_out_in_what_is_made_of_primitives() {
                 ops::conv2d(image().cast(DType::BF16), weight, None, &ops::ConvOptions::new(2))
             }),
             ("a compiled function", || compiled(&row())),
+            ("a compiled tangent", || ms::jvp(|x: &Tensor| compiled(x))(&row(), &row()).1),
             ("a compiled gradient through a loop", || ms::grad(|x: &Tensor| saved(x))(&row())),
         ];
         for (what, run) in cases {

@@ -33,7 +33,7 @@ const GONE_BYTES: usize = 64 << 10;
 
 /// A graph and what it compiles to: itself, and its derivatives.
 pub struct Compiled {
-    source: Arc<Source>,
+    pub(super) source: Arc<Source>,
     precision: Precision,
     /// Where sizes are symbolic: what a call fixes.
     sized: Option<Sized>,

@@ -1,6 +1,6 @@
 //! The steps of a tape.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::ops::{self, Cotangents};
 use crate::session::compiled::{Compiled, Derivative};
 use crate::tensor::{Attr, Tensor};
@@ -56,11 +56,20 @@ impl Step for CallStep {
     }
 
     fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
-        gradients.add_all(&self.input_slots, self.shares(cotangents)?)
+        let shares = self.shares(cotangents).map_err(|error| self.named(error))?;
+        gradients.add_all(&self.input_slots, shares)
     }
 }
 
 impl CallStep {
+    /// What running a derivative refuses: of no op, where memory runs out for what ops share.
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        let traced = self.compiled.source.traced();
+        let of = traced.map_or("a compiled function".to_owned(), |it| format!("`{}`", it.name()));
+        error.within(format!("the derivative of {of}"))
+    }
+
     fn shares(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
         if !self.handed.is_empty() && cotangents.iter().any(Option::is_none) {
             return self.pull_reached(cotangents);
@@ -96,7 +105,7 @@ impl Recorded for CallStep {
         let results: Vec<usize> = seeds.filter(|(_, wanted)| **wanted).map(|(&seed, _)| seed).collect();
         let pushed = self.compiled.tangent(&wrt, &results)?;
         let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
-        let mut tangents = pushed.call(&inputs)?.into_iter();
+        let mut tangents = pushed.call(&inputs).map_err(|error| self.named(error))?.into_iter();
         Ok(wanted.iter().map(|wanted| if *wanted { tangents.next() } else { None }).collect())
     }
 
