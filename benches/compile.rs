@@ -206,6 +206,48 @@ fn host_loop() -> Figures {
     Figures::of("long", first, shortest(3, || long(&Tensor::scalar(1.0))))
 }
 
+#[jit]
+fn doubled(xs: &Vec<Tensor>) -> Vec<Tensor> {
+    xs.iter().map(|it| it + it).collect()
+}
+
+#[jit]
+fn given_up(xs: Vec<Tensor>) -> Vec<Tensor> {
+    xs.iter().map(|it| it * 2.0).collect()
+}
+
+#[jit]
+fn stacked(xs: &Vec<Tensor>) -> Tensor {
+    ops::stack(xs, 0)
+}
+
+#[jit]
+fn gradient(xs: &Vec<Tensor>) -> Vec<Tensor> {
+    ms::grad(|xs: &Vec<Tensor>| xs.iter().fold(Tensor::scalar(0.0), |sum, it| sum + it * it))(xs)
+}
+
+/// Functions of lists of tensors.
+const LISTS: [&str; 4] = ["doubled", "given_up", "stacked", "gradient"];
+
+/// A function of a list of so many tensors.
+fn list(name: &str, count: usize) -> Figures {
+    let run = |xs: &Vec<Tensor>| {
+        let last = xs.len() - 1;
+        let given = match name {
+            "doubled" => doubled(xs).swap_remove(last),
+            "given_up" => given_up(xs.iter().map(|it| it + 0.0).collect()).swap_remove(last),
+            "stacked" => stacked(xs).at(last) * 2.0,
+            _ => gradient(xs).swap_remove(last),
+        };
+        assert_eq!(given.item::<f32>(), 2.0 * xs[last].item::<f32>());
+    };
+    let make = |count: usize| -> Vec<Tensor> { (0..count).map(|it| Tensor::scalar((it % 7) as f32)).collect() };
+    run(&make(2));
+    let xs = make(count);
+    let first = spent(|| run(&xs));
+    Figures::of(name, first, shortest(3, || run(&xs)))
+}
+
 /// The run time of one training gradient with sharing over that without, as the median of pairs.
 fn pairs() {
     for blocks in [6, 12] {
@@ -229,6 +271,9 @@ fn main() {
         return match &arguments[at + 1..] {
             [kind, count, ..] if kind == "plain" || kind == "lazy" => {
                 blocks(kind, count.parse().expect("a number of blocks")).print();
+            }
+            [name, count, ..] if LISTS.contains(&name.as_str()) => {
+                list(name, count.parse().expect("a number of tensors")).print();
             }
             [kind, share, ..] if kind == "large" => large(share == "shared").print(),
             _ => host_loop().print(),
@@ -260,5 +305,14 @@ fn main() {
         "a host loop of 100,000 iterations: {} nodes compiled in {:.1} ms ({:.1} of the processor)",
         it.nodes, it.compile_ms, it.cpu_ms
     );
+    println!("functions of lists of tensors");
+    println!("{:>8} {:>9} {:>9} {:>9} {:>9} {:>9}", "", "tensors", "compile", "processor", "1st call", "later");
+    for name in LISTS {
+        for count in ["10000", "40000", "100000"] {
+            let it = Figures::of_processes(&[name, count]);
+            let [compile, processor, first, later] = [it.compile_ms, it.cpu_ms, it.first_ms, it.run_ms];
+            println!("{name:>8} {count:>9} {compile:>9.0} {processor:>9.0} {first:>9.0} {later:>9.1}");
+        }
+    }
     pairs();
 }
