@@ -5,7 +5,7 @@ use ms_core::tensor::{WeakParameter, apart, is_apart};
 use ms_core::trace::{Arg, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// `N` slots for each trained parameter, kept as long as the parameter is.
 pub struct State<const N: usize> {
@@ -15,9 +15,11 @@ pub struct State<const N: usize> {
     scalar: bool,
     /// What slots hold at first.
     first: f64,
-    slots: Mutex<Slots<N>>,
+    /// Whoever looks at them has those of that moment.
+    slots: Mutex<Arc<Slots<N>>>,
 }
 
+#[derive(Clone)]
 struct Slots<const N: usize> {
     all: Vec<(WeakParameter, [Parameter; N])>,
     /// Where those of a parameter are, by its identity.
@@ -32,7 +34,7 @@ impl<const N: usize> State<N> {
 
     /// Slots of the parameter's shape that hold one number at first.
     pub fn filled(first: f64) -> Self {
-        let slots = Mutex::new(Slots { all: Vec::new(), places: HashMap::new() });
+        let slots = Mutex::new(Arc::new(Slots { all: Vec::new(), places: HashMap::new() }));
         Self { apart: is_apart(), scalar: false, first, slots }
     }
 
@@ -41,18 +43,19 @@ impl<const N: usize> State<N> {
         Self { scalar: true, ..Self::zeros() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Slots<N>> {
+    fn lock(&self) -> MutexGuard<'_, Arc<Slots<N>>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the slots of those parameters that have none.
     pub fn prepare(&self, parameters: &[Parameter]) {
         let mut slots = self.lock();
-        let Slots { all, places } = &mut *slots;
         // Every step asks, and only the first one finds something to do.
+        let all = &slots.all;
         if all.len() == parameters.len() && all.iter().zip(parameters).all(|(known, it)| known.0.id() == it.id()) {
             return;
         }
+        let Slots { all, places } = Arc::make_mut(&mut slots);
         let before = all.len();
         for parameter in parameters {
             if places.contains_key(&parameter.id()) {
@@ -88,7 +91,8 @@ impl<const N: usize> State<N> {
 
 impl<const N: usize> Arg for State<N> {
     fn visit(&self, sink: &mut Sink<'_>) {
-        for (_, slots) in &self.lock().all {
+        let slots = self.lock().clone();
+        for (_, slots) in &slots.all {
             slots.iter().for_each(|it| sink.parameter(it));
         }
     }

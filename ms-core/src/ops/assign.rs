@@ -61,6 +61,8 @@ pub fn assign(parameter: &Parameter, value: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn assign_add(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
+    // Code of users may give it, before other threads wait.
+    let value = value.operand();
     let _alone = parameter.lock();
     assign(parameter, add(parameter, value))
 }
@@ -77,6 +79,8 @@ pub fn assign_add(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
 /// ```
 #[track_caller]
 pub fn assign_sub(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
+    // Code of users may give it, before other threads wait.
+    let value = value.operand();
     let _alone = parameter.lock();
     assign(parameter, sub(parameter, value))
 }

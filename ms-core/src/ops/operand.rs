@@ -37,6 +37,15 @@ impl IntoOperand for Parameter {
     }
 }
 
+impl IntoOperand for Operand<'_> {
+    fn operand(&self) -> Operand<'_> {
+        match self {
+            Self::Tensor(tensor) => Operand::Tensor(Cow::Borrowed(tensor)),
+            Self::Scalar(scalar) => Operand::Scalar(*scalar),
+        }
+    }
+}
+
 impl<T: IntoOperand + ?Sized> IntoOperand for &T {
     #[inline]
     fn operand(&self) -> Operand<'_> {

@@ -29,5 +29,8 @@ pub fn retrace<F>(function: F) {
     let _ = function;
     let path = TypeKey::of::<F>().path();
     let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
-    functions.get(path).into_iter().flatten().for_each(|it| it.retrace());
+    let found = functions.get(path).cloned().unwrap_or_default();
+    // What is dropped may run code of users.
+    drop(functions);
+    found.into_iter().for_each(JitFn::retrace);
 }

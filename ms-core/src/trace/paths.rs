@@ -30,17 +30,18 @@ pub fn cell_path(trace: u64, sign: impl Fn(&mut Sink<'_>)) -> Option<Rc<str>> {
     let mut receiver = Receiver { here: false, found: None };
     sign(&mut Sink::new(&mut receiver));
     let root = receiver.found?;
-    KNOWN.with(|known| {
-        let mut known = known.borrow_mut();
-        if known.trace != trace {
-            *known = Known { trace, paths: FxHashMap::default() };
-        }
-        if !known.paths.contains_key(&root) {
-            let mut namer = Namer { root, inside: false, path: Vec::new(), paths: &mut known.paths };
-            sign(&mut Sink::new(&mut namer));
-        }
-        known.paths.get(&root).cloned()
-    })
+    // Taken out meanwhile: what an argument does when it is looked at may be traced, too.
+    let mut known = KNOWN.take();
+    if known.trace != trace {
+        known = Known { trace, paths: FxHashMap::default() };
+    }
+    if !known.paths.contains_key(&root) {
+        let mut namer = Namer { root, inside: false, path: Vec::new(), paths: &mut known.paths };
+        sign(&mut Sink::new(&mut namer));
+    }
+    let path = known.paths.get(&root).cloned();
+    KNOWN.set(known);
+    path
 }
 
 /// Finds the cell that is `self`.

@@ -346,17 +346,20 @@ impl Version {
     #[track_caller]
     #[inline]
     pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Option<Result<T>> {
-        if self.writes.is_empty() {
-            return self.run_on(arguments, &[]);
-        }
-        let writes = upgraded(&self.writes)?;
-        let _alone = self.lock(&writes);
-        self.run_on(arguments, &writes)
+        let outputs = match self.writes.is_empty() {
+            true => self.run_on(arguments, &[])?,
+            false => {
+                let writes = upgraded(&self.writes)?;
+                let _alone = self.lock(&writes);
+                self.run_on(arguments, &writes)?
+            }
+        };
+        Some(outputs.map(|it| self.result(it)))
     }
 
-    /// [`Version::run`] with the slots that it writes.
+    /// Runs it with the slots that it writes, and gives the tensors of the result.
     #[track_caller]
-    fn run_on<T: Tree + 'static>(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<T>> {
+    fn run_on(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Outputs>> {
         Some(match dispatch_mode() {
             DispatchMode::Eager => {
                 let read = match &self.reads {
@@ -364,11 +367,11 @@ impl Version {
                     None => None,
                 };
                 let outputs = self.outputs(arguments, read.as_deref().unwrap_or_default(), writes);
-                outputs.and_then(|it| self.result(it, writes, false))
+                outputs.and_then(|it| self.written(it, writes, false))
             }
             _ => {
                 let inputs = self.gather(arguments, writes)?;
-                self.call(inputs)?.and_then(|it| self.result(it, writes, true))
+                self.call(inputs)?.and_then(|it| self.written(it, writes, true))
             }
         })
     }
@@ -380,7 +383,7 @@ impl Version {
     #[track_caller]
     pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Option<Result<T>> {
         let writes = upgraded(&self.writes)?;
-        let _alone = self.lock(&writes);
+        let alone = self.lock(&writes);
         let inputs = self.gather(&arguments, &writes)?;
         drop(arguments);
         let outputs = match Tape::current() {
@@ -388,7 +391,9 @@ impl Version {
             Some(_) => self.call(inputs)?,
             None => self.compiled.run_owned(inputs),
         };
-        Some(outputs.and_then(|it| self.result(it, &writes, true)))
+        let outputs = outputs.and_then(|it| self.written(it, &writes, true));
+        drop(alone);
+        Some(outputs.map(|it| self.result(it)))
     }
 
     /// The parameters that it is bound to, so that they stay until it has run; nothing where one is
@@ -421,13 +426,19 @@ impl Version {
         (!self.locks.is_empty()).then(|| self.locks.iter().map(|&at| writes[at].lock()).collect())
     }
 
-    /// Writes the slots, and gives the result.
-    #[track_caller]
-    fn result<T: Tree + 'static>(&self, outputs: Outputs, writes: &[Parameter], dispatched: bool) -> Result<T> {
+    /// The result of these tensors, which code of users makes: behind the run, which is alone with
+    /// what it writes.
+    fn result<T: Tree + 'static>(&self, outputs: Outputs) -> T {
         let mut outputs = outputs.into_iter();
         let template = self.template.downcast_ref::<T>().expect("the signature holds the result's type");
-        let result = template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"));
-        for (parameter, value) in writes.iter().zip(outputs) {
+        template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"))
+    }
+
+    /// Writes the slots, and gives the outputs without what they hold now.
+    #[track_caller]
+    fn written(&self, mut outputs: Outputs, writes: &[Parameter], dispatched: bool) -> Result<Outputs> {
+        let results = outputs.len() - writes.len();
+        for (parameter, value) in writes.iter().zip(outputs.drain(results..)) {
             // A dispatcher sees all writes; by themselves, only values of another type are refused.
             if dispatched {
                 parameter.try_set(&value)?;
@@ -435,7 +446,7 @@ impl Version {
                 parameter.try_set(&value)?;
             }
         }
-        Ok(result)
+        Ok(outputs)
     }
 
     /// The outputs where no dispatcher has other values of slots, or keeps a record.

@@ -1,25 +1,71 @@
 //! The slots that functions make when they run.
 
 use super::{Parameter, Role};
+use crate::error::{Code, Error, OrRaise, Result};
 use crate::tensor::Type;
 use std::any::TypeId;
 use std::cell::RefCell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
 
 /// The slots that a compiled function makes when it runs: the same ones at every run, on every
 /// thread. Slots of different keys (monomorphisations) are apart.
 #[derive(Default)]
-pub struct Created(Mutex<Vec<(TypeId, Parameter)>>);
+pub struct Created {
+    slots: Mutex<Slots>,
+    /// Told when a slot is made, or could not be.
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Slots {
+    made: Vec<(TypeId, Parameter)>,
+    /// Those whose first values are being computed, by which threads.
+    begun: Vec<(Kind, ThreadId)>,
+}
+
+/// What slots have in common that stand for each other.
+#[derive(Clone, PartialEq, Eq)]
+struct Kind {
+    key: TypeId,
+    name: String,
+    ty: Type,
+    role: Role,
+}
+
+impl Kind {
+    fn is_of(&self, key: TypeId, slot: &Parameter) -> bool {
+        key == self.key && slot.name() == self.name && slot.role() == self.role && slot.load().ty() == self.ty
+    }
+}
 
 impl Created {
     /// No slots yet.
     pub const fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
+        let slots = Slots { made: Vec::new(), begun: Vec::new() };
+        Self { slots: Mutex::new(slots), ended: Condvar::new() }
     }
 
     /// Whether the function has made none.
     pub fn is_empty(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        self.lock().made.is_empty()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A slot that is being made; dropped when it is made or cannot be.
+struct Begun<'a> {
+    created: &'a Created,
+    kind: &'a Kind,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.created.lock().begun.retain(|it| it.0 != *self.kind);
+        self.created.ended.notify_all();
     }
 }
 
@@ -33,22 +79,41 @@ struct Run {
 
 impl Run {
     /// The first slot of that name, type and role that this run has not met yet, or a new one.
-    fn slot(&mut self, name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Parameter {
-        // Held while a new slot is made, so that two threads do not make it twice.
-        let mut slots = self.created.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |(at, (key, slot)): &(usize, &(TypeId, Parameter))| {
-            let same = *key == self.key && slot.name() == name && slot.role() == role;
-            same && !self.met.contains(at) && slot.load().ty() == *ty
-        };
-        let at = match slots.iter().enumerate().find(fits) {
-            Some((at, _)) => at,
-            None => {
-                slots.push((self.key, make()));
-                slots.len() - 1
+    ///
+    /// # Errors
+    /// [`Code::Created`] for a slot that is needed for its own first value.
+    fn slot(&mut self, name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Result<Parameter> {
+        let kind = Kind { key: self.key, name: name.to_owned(), ty: ty.clone(), role };
+        let created = self.created;
+        let this = thread::current().id();
+        let mut slots = created.lock();
+        loop {
+            let fits = |(at, it): &(usize, &(TypeId, Parameter))| !self.met.contains(at) && kind.is_of(it.0, &it.1);
+            if let Some((at, (_, slot))) = slots.made.iter().enumerate().find(fits) {
+                self.met.push(at);
+                return Ok(slot.clone());
             }
-        };
-        self.met.push(at);
-        slots[at].1.clone()
+            // No two threads make it; code of users computes the value, and may make other slots.
+            match slots.begun.iter().find(|it| it.0 == kind) {
+                None => break,
+                Some((_, thread)) if *thread == this => {
+                    let message = format!("the first value of the parameter {name:?} needs the parameter itself");
+                    let help = "compute the first value without a call of the function that makes the parameter";
+                    return Err(Error::new(Code::Created, message).help(help));
+                }
+                Some(_) => slots = created.ended.wait(slots).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+        slots.begun.push((kind.clone(), this));
+        drop(slots);
+        let begun = Begun { created, kind: &kind };
+        let slot = make();
+        let mut slots = created.lock();
+        self.met.push(slots.made.len());
+        slots.made.push((self.key, slot.clone()));
+        drop(slots);
+        drop(begun);
+        Ok(slot)
     }
 }
 
@@ -84,13 +149,14 @@ pub fn apart<R>(f: impl FnOnce() -> R) -> R {
 }
 
 /// The slot that the running function made for this name, type and role before, or a new one.
+#[track_caller]
 pub(super) fn once(name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Parameter {
     // Taken out meanwhile: slots that `init` makes are no part of the run.
     match RUN.with(|it| it.borrow_mut().take()) {
         None => make(),
         Some(run) => {
             let mut running = Restore(Some(run));
-            running.0.as_mut().expect("put there above").slot(name, ty, role, make)
+            running.0.as_mut().expect("put there above").slot(name, ty, role, make).or_raise()
         }
     }
 }

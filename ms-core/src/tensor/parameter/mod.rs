@@ -68,7 +68,8 @@ impl Parameter {
     /// the slot is being traced, and once, however often that function runs.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and dtype.
+    /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and dtype,
+    /// and [`Code::Created`](crate::Code::Created) when it needs the parameter itself.
     #[track_caller]
     pub fn init(name: &str, shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
         let ty = Type::of(dtype, &shape.into_shape());
@@ -105,6 +106,7 @@ impl Parameter {
 
     /// A slot without a name for the state of a generator, which no training changes; made once by
     /// the function that makes it, as those of [`Parameter::new`] are.
+    #[track_caller]
     pub fn random_state(value: Tensor) -> Self {
         let ty = value.ty();
         once("", &ty, Role::RandomState, || Self::make(Store::shared(value), String::new(), Role::RandomState))
