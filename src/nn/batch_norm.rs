@@ -1,7 +1,9 @@
 //! Normalisation over the batch.
 
 use crate::prelude::*;
+use ms_core::error::OrRaise;
 use ms_core::ops::BatchStatistics;
+use ms_core::ops::rules::{Interval, lies_in};
 use ms_core::trace::Training;
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`
@@ -29,9 +31,9 @@ pub struct BatchNorm {
     pub moving_mean: Parameter,
     /// `[channels]`, ones at first, of batches the variance divided by `n - 1`.
     pub moving_variance: Parameter,
-    /// How much of the kept statistics stays in each call.
+    /// How much of the kept statistics stays in each call, from zero to one.
     pub momentum: f64,
-    /// Keeps the divisor from zero.
+    /// Keeps the divisor from zero; positive and finite.
     pub eps: f64,
     training: Training,
 }
@@ -60,6 +62,7 @@ impl BatchNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
         let kept = BatchStatistics { mean: self.moving_mean.value(), var: self.moving_variance.value() };
         if self.training.get() {
+            lies_in("BatchNorm", "momentum", self.momentum, &Interval::SHARE).or_raise();
             let next = kept.updated(x, 1.0 - self.momentum);
             self.moving_mean.set(&next.mean);
             self.moving_variance.set(&next.var);

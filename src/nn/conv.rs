@@ -2,6 +2,8 @@
 
 use super::init::he_uniform_parameter;
 use crate::prelude::*;
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::counts;
 
 /// Cross-correlation of `x: [n, in, h, w]` with `weight: [out, in, kh, kw]`, plus a bias.
 #[cell]
@@ -18,7 +20,12 @@ pub struct Conv2d {
 impl Conv2d {
     /// A layer with a square kernel, stride one, no padding, and a bias; weight and bias are
     /// uniform in `±1/sqrt(in kh kw)`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
+    #[track_caller]
     pub fn new(inputs: usize, outputs: usize, kernel: usize) -> Self {
+        counts("Conv2d", "kernel", kernel).or_raise();
         let fan_in = inputs * kernel * kernel;
         Self {
             weight: he_uniform_parameter(&[outputs, inputs, kernel, kernel], fan_in),
@@ -29,7 +36,12 @@ impl Conv2d {
     }
 
     /// The same layer with another stride.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a step of zero.
+    #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
+        counts("Conv2d", "stride", stride).or_raise();
         Self { stride, ..self }
     }
 

@@ -1,6 +1,8 @@
 //! Dropout.
 
 use crate::prelude::*;
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::{Interval, lies_in};
 use ms_core::trace::Training;
 
 /// In training each element is zero with probability `p`, and the others are scaled by
@@ -20,10 +22,7 @@ impl Dropout {
     /// Raises [`ms_core::Code::Argument`] for another `p`.
     #[track_caller]
     pub fn new(p: f64) -> Self {
-        if !(0.0..1.0).contains(&p) {
-            let message = format!("the probability {p} is not in [0, 1)");
-            ms_core::error::raise(ms_core::Error::new(ms_core::Code::Argument, message).with_op("dropout"));
-        }
+        lies_in("Dropout", "p", p, &Interval::DECAY).or_raise();
         Self { p, training: Training::default() }
     }
 

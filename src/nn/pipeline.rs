@@ -1,6 +1,7 @@
 //! One network over the parts of a batch.
 
 use crate::prelude::*;
+use ms_core::error::OrRaise;
 
 /// Calls a network on equal parts of its batch, one after the other, and gives the mean of what
 /// the parts give: the loss of the whole batch, for a network that gives the mean loss of its part.
@@ -31,10 +32,7 @@ where
     /// Raises [`ms_core::Code::Argument`] for no parts.
     #[track_caller]
     pub fn new(network: N, parts: usize) -> Self {
-        if parts == 0 {
-            let error = ms_core::Error::new(ms_core::Code::Argument, "a batch has at least one part");
-            ms_core::error::raise(error.with_op("PipelineCell"));
-        }
+        ms_core::ops::rules::counts("PipelineCell", "parts", parts).or_raise();
         Self { network, parts }
     }
 

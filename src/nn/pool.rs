@@ -1,6 +1,8 @@
 //! Pooling layers.
 
 use crate::prelude::*;
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::counts;
 
 /// The largest value of each window of `x: [n, c, h, w]`.
 #[cell]
@@ -13,12 +15,22 @@ pub struct MaxPool2d {
 #[cell]
 impl MaxPool2d {
     /// Square windows side by side.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
+    #[track_caller]
     pub fn new(kernel: usize) -> Self {
+        counts("MaxPool2d", "kernel", kernel).or_raise();
         Self { kernel, stride: kernel }
     }
 
     /// The same layer with another step between windows.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a step of zero.
+    #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
+        counts("MaxPool2d", "stride", stride).or_raise();
         Self { stride, ..self }
     }
 
@@ -38,12 +50,22 @@ pub struct AvgPool2d {
 #[cell]
 impl AvgPool2d {
     /// Square windows side by side.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
+    #[track_caller]
     pub fn new(kernel: usize) -> Self {
+        counts("AvgPool2d", "kernel", kernel).or_raise();
         Self { kernel, stride: kernel }
     }
 
     /// The same layer with another step between windows.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a step of zero.
+    #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
+        counts("AvgPool2d", "stride", stride).or_raise();
         Self { stride, ..self }
     }
 

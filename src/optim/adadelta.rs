@@ -1,10 +1,11 @@
 //! Adadelta.
 
 use super::Optimizer;
-use super::state::{State, averaged, decayed, learning_rate, update_each};
+use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each};
+use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{Parameter, Tensor};
+use ms_core::Parameter;
 
 /// `s ← ρ s + (1 - ρ) g²`, `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`,
 /// `p ← p - lr Δ` (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method").
@@ -19,22 +20,47 @@ pub struct Adadelta {
 
 impl Adadelta {
     /// With `ρ = 0.9` and `ε = 1e-6`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
     pub fn new(rate: f64) -> Self {
-        Self { rate: learning_rate(rate), rho: 0.9, epsilon: 1e-6, weight_decay: 0.0, squares: State::zeros() }
+        Self {
+            rate: learning_rate("Adadelta", rate),
+            rho: 0.9,
+            epsilon: 1e-6,
+            weight_decay: 0.0,
+            squares: State::zeros(),
+        }
     }
 
     /// The same with another `ρ`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
+    #[track_caller]
     pub fn rho(self, rho: f64) -> Self {
+        let rho = checked("Adadelta", "rho", rho, &Interval::SHARE);
         Self { rho, ..self }
     }
 
     /// The same with another `ε`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
+        let epsilon = checked("Adadelta", "epsilon", epsilon, &Interval::POSITIVE);
         Self { epsilon, ..self }
     }
 
     /// The same with `weight_decay p` added to each gradient.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
+        let weight_decay = checked("Adadelta", "weight_decay", weight_decay, &Interval::RATE);
         Self { weight_decay, ..self }
     }
 }
@@ -66,6 +92,6 @@ impl Optimizer for Adadelta {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::from(rate));
+        set_rate(&self.rate, "Adadelta", rate);
     }
 }

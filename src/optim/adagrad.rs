@@ -1,10 +1,11 @@
 //! Adagrad.
 
 use super::Optimizer;
-use super::state::{State, count, decayed, learning_rate, update_each};
+use super::state::{State, checked, count, decayed, learning_rate, set_rate, update_each};
+use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{DType, Parameter, Tensor};
+use ms_core::{DType, Parameter};
 
 /// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)` (Duchi et al. 2011, "Adaptive Subgradient Methods
 /// for Online Learning and Stochastic Optimization"); the rate of step `t` is
@@ -21,9 +22,13 @@ pub struct Adagrad {
 
 impl Adagrad {
     /// With sums of squares that start at 0.1, MindSpore's default, and `ε = 1e-10`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate(rate),
+            rate: learning_rate("Adagrad", rate),
             rate_decay: 0.0,
             epsilon: 1e-10,
             weight_decay: 0.0,
@@ -33,22 +38,42 @@ impl Adagrad {
     }
 
     /// The same with sums of squares that start at another value.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn accumulator(self, first: f64) -> Self {
+        let first = checked("Adagrad", "first", first, &Interval::RATE);
         Self { squares: State::filled(first), ..self }
     }
 
     /// The same with a rate that falls from step to step.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn rate_decay(self, rate_decay: f64) -> Self {
+        let rate_decay = checked("Adagrad", "rate_decay", rate_decay, &Interval::RATE);
         Self { rate_decay, ..self }
     }
 
     /// The same with another `ε`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
+        let epsilon = checked("Adagrad", "epsilon", epsilon, &Interval::POSITIVE);
         Self { epsilon, ..self }
     }
 
     /// The same with `weight_decay p` added to each gradient.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
+        let weight_decay = checked("Adagrad", "weight_decay", weight_decay, &Interval::RATE);
         Self { weight_decay, ..self }
     }
 }
@@ -85,6 +110,6 @@ impl Optimizer for Adagrad {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::from(rate));
+        set_rate(&self.rate, "Adagrad", rate);
     }
 }

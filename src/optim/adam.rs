@@ -1,7 +1,8 @@
 //! Adam.
 
 use super::Optimizer;
-use super::state::{State, averaged, count, decayed, learning_rate, update_each};
+use super::state::{State, averaged, checked, count, decayed, learning_rate, set_rate, update_each};
+use ms_core::ops::rules::Interval;
 use ms_core::ops::{expm1, maximum};
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
@@ -36,9 +37,13 @@ pub struct Adam {
 
 impl Adam {
     /// With `β = (0.9, 0.999)` and `ε = 1e-8`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate(rate),
+            rate: learning_rate("Adam", rate),
             betas: (0.9, 0.999),
             epsilon: 1e-8,
             weight_decay: 0.0,
@@ -56,28 +61,39 @@ impl Adam {
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
     #[track_caller]
     pub fn betas(self, first: f64, second: f64) -> Self {
-        for beta in [first, second] {
-            if !(0.0..1.0).contains(&beta) {
-                let message = format!("the decay rate {beta} of a moment is not in [0, 1)");
-                ms_core::error::raise(ms_core::Error::new(ms_core::Code::Argument, message).with_op("Adam"));
-            }
-        }
+        checked("Adam", "first", first, &Interval::DECAY);
+        checked("Adam", "second", second, &Interval::DECAY);
         Self { betas: (first, second), ..self }
     }
 
     /// The same with another `ε`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
+        let epsilon = checked("Adam", "epsilon", epsilon, &Interval::POSITIVE);
         Self { epsilon, ..self }
     }
 
     /// The same with `weight_decay p` added to each gradient.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
+        let weight_decay = checked("Adam", "weight_decay", weight_decay, &Interval::RATE);
         Self { weight_decay, ..self }
     }
 
     /// AdamW: the decay is taken from the parameter itself, `p ← p - lr weight_decay p`, before
     /// the step (Loshchilov and Hutter 2019, "Decoupled Weight Decay Regularization").
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn decoupled_weight_decay(self, weight_decay: f64) -> Self {
+        let weight_decay = checked("Adam", "weight_decay", weight_decay, &Interval::RATE);
         Self { weight_decay, decoupled: true, ..self }
     }
 
@@ -142,6 +158,6 @@ impl Optimizer for Adam {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::from(rate));
+        set_rate(&self.rate, "Adam", rate);
     }
 }

@@ -1,10 +1,11 @@
 //! Adam without correction of its averages, and with decoupled weight decay.
 
 use super::Optimizer;
-use super::state::{State, averaged, learning_rate, update_each};
+use super::state::{State, averaged, checked, learning_rate, set_rate, update_each};
+use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{Parameter, Tensor};
+use ms_core::Parameter;
 
 /// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
 /// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.
@@ -21,23 +22,49 @@ pub struct AdamWeightDecay {
 
 impl AdamWeightDecay {
     /// With `β = (0.9, 0.999)`, `ε = 1e-6` and no decay.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
     pub fn new(rate: f64) -> Self {
         let moments = State::zeros();
-        Self { rate: learning_rate(rate), betas: (0.9, 0.999), epsilon: 1e-6, weight_decay: 0.0, moments }
+        Self {
+            rate: learning_rate("AdamWeightDecay", rate),
+            betas: (0.9, 0.999),
+            epsilon: 1e-6,
+            weight_decay: 0.0,
+            moments,
+        }
     }
 
     /// The same with other decay rates of the moments.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
+    #[track_caller]
     pub fn betas(self, first: f64, second: f64) -> Self {
+        checked("AdamWeightDecay", "first", first, &Interval::DECAY);
+        checked("AdamWeightDecay", "second", second, &Interval::DECAY);
         Self { betas: (first, second), ..self }
     }
 
     /// The same with another `ε`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
+        let epsilon = checked("AdamWeightDecay", "epsilon", epsilon, &Interval::POSITIVE);
         Self { epsilon, ..self }
     }
 
     /// The same with `weight_decay p` added to each step before it is scaled by the rate.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
+        let weight_decay = checked("AdamWeightDecay", "weight_decay", weight_decay, &Interval::RATE);
         Self { weight_decay, ..self }
     }
 }
@@ -68,6 +95,6 @@ impl Optimizer for AdamWeightDecay {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::from(rate));
+        set_rate(&self.rate, "AdamWeightDecay", rate);
     }
 }

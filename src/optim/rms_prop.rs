@@ -1,11 +1,12 @@
 //! RMSProp.
 
 use super::Optimizer;
-use super::state::{State, averaged, decayed, learning_rate, update_each};
+use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each};
 use ms_core::ops::maximum;
+use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{Parameter, Tensor};
+use ms_core::Parameter;
 
 /// `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)` (Tieleman and Hinton 2012, "Lecture 6.5:
 /// RMSProp"). Centred: `s - a²` in the place of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
@@ -25,9 +26,13 @@ pub struct RMSProp {
 
 impl RMSProp {
     /// With `α = 0.9` and `ε = 1e-10`, MindSpore's defaults.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate(rate),
+            rate: learning_rate("RMSProp", rate),
             decay: 0.9,
             epsilon: 1e-10,
             momentum: 0.0,
@@ -40,17 +45,32 @@ impl RMSProp {
     }
 
     /// The same with another `α`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    #[track_caller]
     pub fn decay(self, decay: f64) -> Self {
+        let decay = checked("RMSProp", "decay", decay, &Interval::DECAY);
         Self { decay, ..self }
     }
 
     /// The same with another `ε`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
+        let epsilon = checked("RMSProp", "epsilon", epsilon, &Interval::POSITIVE);
         Self { epsilon, ..self }
     }
 
     /// The same with momentum.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
+    #[track_caller]
     pub fn momentum(self, momentum: f64) -> Self {
+        let momentum = checked("RMSProp", "momentum", momentum, &Interval::DECAY);
         Self { momentum, ..self }
     }
 
@@ -60,7 +80,12 @@ impl RMSProp {
     }
 
     /// The same with `weight_decay p` added to each gradient.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
+        let weight_decay = checked("RMSProp", "weight_decay", weight_decay, &Interval::RATE);
         Self { weight_decay, ..self }
     }
 }
@@ -109,6 +134,6 @@ impl Optimizer for RMSProp {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::from(rate));
+        set_rate(&self.rate, "RMSProp", rate);
     }
 }

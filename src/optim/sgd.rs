@@ -1,16 +1,20 @@
 //! Stochastic gradient descent, with and without momentum.
 
 use super::Optimizer;
-use super::state::{State, decayed, learning_rate, update_each};
+use super::state::{State, checked, decayed, learning_rate, set_rate, update_each};
+use ms_core::error::raise;
+use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::{Parameter, Tensor};
+use ms_core::{Code, Error, Parameter, Tensor};
 
 /// `p ← p - lr g`; with momentum `v ← momentum v + (1 - dampening) g`, where `v = g` at the first
 /// step, and `p ← p - lr v`, or `p ← p - lr (g + momentum v)` in Nesterov's form (Sutskever et al.
 /// 2013, "On the importance of initialization and momentum in deep learning", as PyTorch and
 /// MindSpore write it).
 pub struct SGD {
+    /// The name that users know it by.
+    name: &'static str,
     rate: Parameter,
     momentum: f64,
     dampening: f64,
@@ -23,9 +27,19 @@ pub struct SGD {
 
 impl SGD {
     /// Plain descent with this learning rate.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
     pub fn new(rate: f64) -> Self {
+        Self::named("SGD", rate)
+    }
+
+    #[track_caller]
+    fn named(name: &'static str, rate: f64) -> Self {
         Self {
-            rate: learning_rate(rate),
+            name,
+            rate: learning_rate(name, rate),
             momentum: 0.0,
             dampening: 0.0,
             nesterov: false,
@@ -36,22 +50,59 @@ impl SGD {
     }
 
     /// The same with momentum.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] unless it is at least zero and less than one.
+    #[track_caller]
     pub fn momentum(self, momentum: f64) -> Self {
+        checked(self.name, "momentum", momentum, &Interval::DECAY);
         Self { momentum, ..self }
     }
 
     /// The same with gradients that enter the velocity `1 - dampening` times.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] unless it is from zero to one, and for one that is not zero beside
+    /// [`SGD::nesterov`].
+    #[track_caller]
     pub fn dampening(self, dampening: f64) -> Self {
-        Self { dampening, ..self }
+        checked(self.name, "dampening", dampening, &Interval::SHARE);
+        Self { dampening, ..self }.undampened()
     }
 
-    /// The same with Nesterov's step, which looks ahead.
+    /// The same with Nesterov's step, which looks ahead along a velocity: training refuses it without
+    /// momentum, with [`Code::Argument`].
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] beside [`SGD::dampening`].
+    #[track_caller]
     pub fn nesterov(self, nesterov: bool) -> Self {
-        Self { nesterov, ..self }
+        Self { nesterov, ..self }.undampened()
+    }
+
+    /// Nesterov's step is that of gradients that enter the velocity whole.
+    #[track_caller]
+    fn undampened(self) -> Self {
+        if self.nesterov && self.dampening != 0.0 {
+            self.refuse_nesterov("dampening", self.dampening, "0");
+        }
+        self
+    }
+
+    #[track_caller]
+    #[cold]
+    fn refuse_nesterov(&self, name: &str, value: f64, taken: &str) -> ! {
+        let message = format!("with `nesterov`, `{name}` is {value}, but has to be {taken}");
+        raise(Error::new(Code::Argument, message).with_op(self.name));
     }
 
     /// The same with `weight_decay p` added to each gradient.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
+        checked(self.name, "weight_decay", weight_decay, &Interval::RATE);
         Self { weight_decay, ..self }
     }
 
@@ -85,6 +136,9 @@ impl Arg for SGD {
 
 impl Optimizer for SGD {
     fn prepare(&self, parameters: &[Parameter]) {
+        if self.nesterov && self.momentum == 0.0 {
+            self.refuse_nesterov("momentum", self.momentum, "above 0");
+        }
         if self.momentum != 0.0 {
             self.velocity.prepare(parameters);
             if self.dampening != 0.0 {
@@ -109,7 +163,7 @@ impl Optimizer for SGD {
     }
 
     fn set_learning_rate(&self, rate: f64) {
-        self.rate.set(&Tensor::from(rate));
+        set_rate(&self.rate, self.name, rate);
     }
 }
 
@@ -119,16 +173,25 @@ pub struct Momentum(SGD);
 
 impl Momentum {
     /// Descent with this learning rate and momentum.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] unless the rate is at least zero and finite, and the momentum at least
+    /// zero and less than one.
+    #[track_caller]
     pub fn new(rate: f64, momentum: f64) -> Self {
-        Self(SGD::new(rate).momentum(momentum))
+        Self(SGD::named("Momentum", rate).momentum(momentum))
     }
 
-    /// The same with Nesterov's step, which looks ahead.
+    /// The same with Nesterov's step, which looks ahead; see [`SGD::nesterov`].
     pub fn nesterov(self, nesterov: bool) -> Self {
         Self(self.0.nesterov(nesterov))
     }
 
     /// The same with `weight_decay p` added to each gradient.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         Self(self.0.weight_decay(weight_decay))
     }

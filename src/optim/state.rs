@@ -1,5 +1,7 @@
 //! What optimisers keep: slots for each parameter, learning rates, counters.
 
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::{Interval, lies_in};
 use ms_core::session::Gradients;
 use ms_core::tensor::{WeakParameter, apart, is_apart};
 use ms_core::trace::{Arg, Sink};
@@ -104,10 +106,28 @@ fn slot(shape: &[usize], dtype: DType, init: impl FnOnce() -> Tensor) -> Paramet
     slot
 }
 
+/// A hyper-parameter of an optimiser, which lies in an interval.
+///
+/// # Panics
+/// Raises [`ms_core::Code::Argument`] otherwise.
+#[track_caller]
+pub fn checked(optimizer: &str, name: &str, value: f64, interval: &Interval) -> f64 {
+    lies_in(optimizer, name, value, interval).or_raise();
+    value
+}
+
 /// The slot of a learning rate: in f64, so that parameters of every dtype are updated with all the
 /// digits that they hold.
-pub fn learning_rate(rate: f64) -> Parameter {
+#[track_caller]
+pub fn learning_rate(optimizer: &str, rate: f64) -> Parameter {
+    checked(optimizer, "rate", rate, &Interval::RATE);
     slot(&[], DType::F64, || Tensor::from(rate))
+}
+
+/// Writes a learning rate into its slot.
+#[track_caller]
+pub fn set_rate(slot: &Parameter, optimizer: &str, rate: f64) {
+    slot.set(&Tensor::from(checked(optimizer, "rate", rate, &Interval::RATE)));
 }
 
 /// The slot of a count of steps, zero at first.

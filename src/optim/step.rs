@@ -7,12 +7,18 @@ use ms_core::{Parameter, Tensor};
 /// Updates parameters from their gradients.
 pub trait Optimizer: Arg {
     /// Makes the state of those parameters that have none yet; [`Optimizer::update`] does it too.
+    #[track_caller]
     fn prepare(&self, parameters: &[Parameter]);
 
     /// Updates every parameter that has a gradient.
+    #[track_caller]
     fn update(&self, gradients: &Gradients);
 
     /// Sets the learning rate; compiled steps see it without being compiled again.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a rate that is negative or not finite.
+    #[track_caller]
     fn set_learning_rate(&self, rate: f64);
 
     /// One training step, compiled as one graph: forward, backward, update. Gives the loss of

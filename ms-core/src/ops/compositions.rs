@@ -1,5 +1,6 @@
 //! Usual functions that are made of other ops.
 
+use super::rules::{Interval, lies_in};
 use super::{
     IntoAxes, IntoOperand, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
     logical_and, logical_or, matmul, maximum, mul, pow, reshape, select, squeeze, sub, sum,
@@ -111,6 +112,9 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 /// Whether elements differ by at most `atol + rtol |b|`; infinities are close to themselves, and nan
 /// is to nan if `equal_nan`. Operands broadcast; the result is bool.
 ///
+/// # Panics
+/// Raises [`Code::Argument`] for a tolerance that is negative or nan.
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// let close = ops::isclose(tensor![1., 2., f32::NAN], tensor![1.000001, 2.1, f32::NAN], 1e-5, 1e-8, true);
@@ -118,6 +122,9 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
+    for (name, tolerance) in [("rtol", rtol), ("atol", atol)] {
+        granted!(lies_in("isclose", name, tolerance, &Interval::TOLERANCE));
+    }
     let (a, b) = (&float(&a.as_tensor()), &float(&b.as_tensor()));
     let near = less_equal(abs(sub(a, b)), abs(b) * rtol + atol);
     // An infinite bound is near to nothing but the same infinity.

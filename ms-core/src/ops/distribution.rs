@@ -4,6 +4,7 @@
 //! The state is u64 `[seed, counter]`. Element `i` depends on seed, counter and `i` alone, so
 //! that every execution path and number of threads gives the same numbers.
 
+use super::rules::{Interval, lies_in};
 use super::philox::Stream;
 use super::slice::narrow;
 use super::{Arrays, Batching, Lanes, add, concat, full_of, iota, mul, Derivative, Lowering, OpDef, Sample, SampleInput, Types};
@@ -69,6 +70,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
 pub static RANDOM_NORMAL: OpDef = OpDef {
     info: OpInfo { number: 452, name: "random_normal", attrs: &["shape", "dtype", "mean", "std"] },
     infer: |attrs, inputs| {
+        lies_in("random_normal", "mean", attrs.float(2), &Interval::FINITE)?;
         let std = attrs.float(3);
         if !(std >= 0.0 && std.is_finite()) {
             let message = format!("`std` is {std}, but a deviation is finite and at least 0");

@@ -1,7 +1,9 @@
 //! The larger and the smaller of two numbers, and limits.
 
+use super::rules::{Interval, lies_in};
 use super::elementwise::{elementwise, number1, number2};
 use super::{IntoOperand, select};
+use crate::error::Result;
 use crate::tensor::{AsTensor, DType, Tensor};
 
 elementwise! {
@@ -52,7 +54,11 @@ fn share(a: &Tensor, b: &Tensor, result: &Tensor) -> Tensor {
     select(a.eq(result), equal, 0.0)
 }
 
-/// `x` limited to `low..=high`; nan stays nan. Beyond the limits the gradient is zero.
+/// `x` limited to `low..=high`; nan stays nan. Beyond the limits the gradient is zero. Where `low` is
+/// above `high`, everything becomes `high`.
+///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) for a number that is nan as a limit.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -66,6 +72,9 @@ pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) ->
 
 /// `x`, or `low` where `x` is less; nan stays nan.
 ///
+/// # Panics
+/// As [`clamp`].
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// assert_eq!(ops::clamp_min(tensor![-1., 0.5], 0.).to_vec::<f32>(), [0., 0.5]);
@@ -73,10 +82,15 @@ pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) ->
 #[track_caller]
 pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(limits("clamp_min", "low", &low));
     select(x.lt(&low), low, x)
 }
 
 /// `x`, or `high` where `x` is greater; nan stays nan.
+///
+/// # Panics
+/// As [`clamp`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -85,7 +99,14 @@ pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
 #[track_caller]
 pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(limits("clamp_max", "high", &high));
     select(x.gt(&high), high, x)
+}
+
+/// Whether a limit is none that every number would pass: as a number, nan.
+fn limits(op: &str, name: &str, limit: &impl IntoOperand) -> Result<()> {
+    limit.operand().scalar().map_or(Ok(()), |it| lies_in(op, name, it.as_f64(), &Interval::NUMBER))
 }
 
 impl Tensor {

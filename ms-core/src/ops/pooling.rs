@@ -76,6 +76,13 @@ impl PoolOptions {
             after: self.padding.clone(),
         };
         let counts = window.counts(sizes, &self.kernel)?;
+        for axis in 0..sizes.len() {
+            let reach = self.dilation[axis].saturating_mul(self.kernel[axis] - 1).saturating_add(1);
+            if self.padding[axis] > reach / 2 {
+                let message = format!("`padding` is {:?}, but a window reaches over {reach}", self.padding);
+                return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
+            }
+        }
         if !self.ceil_mode {
             return Ok((window, counts));
         }

@@ -9,7 +9,8 @@
 
 use super::nn::{BatchStatistics, CrossEntropy, Reduction};
 use super::{ConvOptions, IntoAxes, IntoOperand, NewShape, PoolOptions, ReduceAxes};
-use crate::tensor::{AsTensor, DType, IntoDims, Scalar, Tensor};
+use crate::error::{Code, Error};
+use crate::tensor::{AsTensor, DType, IntoDims, Scalar, Tensor, refused};
 
 /// Objects without attributes: those of functions of tensors alone.
 macro_rules! primitive_objects {
@@ -162,7 +163,7 @@ primitives_with_attributes! {
     CumProd(exclusive: bool, reverse: bool) cumprod(x: impl AsTensor, axis: isize) -> Tensor = super::cumprod_of(x, axis, *exclusive, *reverse);
     CumSum(exclusive: bool, reverse: bool) cumsum(x: impl AsTensor, axis: isize) -> Tensor = super::cumsum_of(x, axis, *exclusive, *reverse);
     Diag() diag(x: impl AsTensor) -> Tensor = super::diag(x, 0);
-    Dropout(keep_prob: f64) dropout(x: impl AsTensor) -> Tensor = super::dropout(x, 1.0 - *keep_prob);
+    Dropout(keep_prob: f64) dropout(x: impl AsTensor) -> Tensor = keep(x, *keep_prob);
     Einsum(equation: &'static str) einsum(operands: &[impl AsTensor]) -> Tensor = super::einsum(equation, operands);
     Elu(alpha: f64) elu(x: impl AsTensor) -> Tensor = super::elu(x, *alpha);
     Eye() eye_of(n: usize, m: usize, dtype: DType) -> Tensor = super::eye_of(n, m, 0, dtype);
@@ -206,6 +207,16 @@ primitives_with_attributes! {
 fn product(a: impl AsTensor, transpose_a: bool, b: impl AsTensor, transpose_b: bool) -> Tensor {
     let side = |x: &Tensor, transposed: bool| if transposed { super::transpose(x, -2, -1) } else { x.clone() };
     super::matmul(side(&a.as_tensor(), transpose_a), side(&b.as_tensor(), transpose_b))
+}
+
+/// [`Dropout`] by what is kept.
+#[track_caller]
+fn keep(x: impl AsTensor, keep_prob: f64) -> Tensor {
+    if !(keep_prob > 0.0 && keep_prob <= 1.0) {
+        let message = format!("`keep_prob` is {keep_prob}, but has to be above 0 and at most 1");
+        return refused(Error::new(Code::Argument, message).with_op("Dropout"));
+    }
+    super::dropout(x, 1.0 - keep_prob)
 }
 
 /// What was normalised, and the statistics to keep.

@@ -3,6 +3,8 @@
 use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
 use smallvec::SmallVec;
+use std::fmt::Display;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::RangeBounds;
 
 /// The dimensions of an elementwise op on two types, by NumPy's rules. Sizes of which one is
@@ -57,15 +59,68 @@ pub(super) fn spreads_to(op: &str, name: &str, operand: &Tensor, wanted: &[Dim])
     Err(Error::new(Code::Shape, message).with_op(op))
 }
 
-/// Whether an argument lies in the range that an op takes.
+/// The numbers that an argument may be.
+pub struct Interval {
+    range: (Bound<f64>, Bound<f64>),
+    taken: &'static str,
+}
+
+impl Interval {
+    /// Above zero, and finite: what something is divided by.
+    pub const POSITIVE: Self = Self::new(Excluded(0.0), Excluded(f64::INFINITY), "positive and finite");
+    /// Zero and above, and finite: rates.
+    pub const RATE: Self = Self::new(Included(0.0), Excluded(f64::INFINITY), "at least 0 and finite");
+    /// Zero and above: tolerances.
+    pub const TOLERANCE: Self = Self::new(Included(0.0), Unbounded, "at least 0");
+    /// From zero up to one, which is excluded: what stays of an average from step to step.
+    pub const DECAY: Self = Self::new(Included(0.0), Excluded(1.0), "at least 0 and less than 1");
+    /// From zero to one: a share of something.
+    pub const SHARE: Self = Self::new(Included(0.0), Included(1.0), "from 0 to 1");
+    /// Neither infinite nor nan.
+    pub const FINITE: Self = Self::new(Excluded(f64::NEG_INFINITY), Excluded(f64::INFINITY), "finite");
+    /// All but nan.
+    pub const NUMBER: Self = Self::new(Unbounded, Included(f64::INFINITY), "a number");
+
+    const fn new(from: Bound<f64>, to: Bound<f64>, taken: &'static str) -> Self {
+        Self { range: (from, to), taken }
+    }
+}
+
+/// Whether an argument lies where an op, a layer or an optimiser takes it.
 ///
 /// # Errors
 /// [`Code::Argument`] with its name, its value, and what is taken.
-pub(super) fn lies_in(op: &str, name: &str, value: f64, range: impl RangeBounds<f64>, taken: &str) -> Result<()> {
-    if range.contains(&value) {
+pub fn lies_in(op: &str, name: &str, value: f64, interval: &Interval) -> Result<()> {
+    if interval.range.contains(&value) {
         return Ok(());
     }
-    Err(Error::new(Code::Argument, format!("`{name}` is {value}, but has to be {taken}")).with_op(op))
+    Err(outside(op, name, value, interval.taken))
+}
+
+/// Whether a number that something is divided by is finite and not zero.
+///
+/// # Errors
+/// As for [`lies_in`].
+pub(super) fn divides(op: &str, name: &str, value: f64) -> Result<()> {
+    if value.is_finite() && value != 0.0 {
+        return Ok(());
+    }
+    Err(outside(op, name, value, "finite and not 0"))
+}
+
+/// Whether a size or a step is one at least.
+///
+/// # Errors
+/// As for [`lies_in`].
+pub fn counts(op: &str, name: &str, value: usize) -> Result<()> {
+    if value > 0 {
+        return Ok(());
+    }
+    Err(outside(op, name, value, "at least 1"))
+}
+
+fn outside(op: &str, name: &str, value: impl Display, taken: &str) -> Error {
+    Error::new(Code::Argument, format!("`{name}` is {value}, but has to be {taken}")).with_op(op)
 }
 
 /// The shape to which all of `shapes` broadcast, by NumPy's rules.

@@ -1,6 +1,7 @@
 //! Mean, variance, and norms.
 
 use super::reduction::axes_of;
+use super::rules::{Interval, lies_in};
 use super::{ReduceAxes, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient, sum_axes};
 use crate::error::OrRaise;
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
@@ -87,13 +88,19 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 /// For `p > 0` the elements are scaled by the largest magnitude first, so that no power overflows
 /// or vanishes on the way. Where all elements are zero, so is the gradient.
 ///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) for a `p` that is nan.
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// assert_eq!(ops::norm(tensor![3., -4.], 2., (), false).to_vec::<f32>(), [5.]);
 /// ```
 #[track_caller]
 pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
-    let folded = Folded::new("norm", &x.as_tensor(), axes);
+    let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(lies_in("norm", "p", p, &Interval::NUMBER));
+    let folded = Folded::new("norm", x, axes);
     let axes: Vec<isize> = folded.axes.iter().map(|&axis| axis as isize).collect();
     let total = |terms: &Tensor| sum_axes(terms, &folded.axes, keepdims);
     let size = folded.x.abs();

@@ -1,5 +1,6 @@
 //! Activations.
 
+use crate::ops::rules::{Interval, divides, lies_in};
 use crate::ops::{clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh};
 use crate::tensor::{AsTensor, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
@@ -46,6 +47,10 @@ pub fn silu(x: impl AsTensor) -> Tensor {
 
 /// `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds `threshold`.
 ///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `beta` is finite and not zero, and for a
+/// `threshold` that is nan.
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// assert_eq!(ops::softplus(tensor![50., -200.], 1., 20.).to_vec::<f32>(), [50., 0.]);
@@ -53,6 +58,9 @@ pub fn silu(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
     let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(divides("softplus", "beta", beta));
+    granted!(lies_in("softplus", "threshold", threshold, &Interval::NUMBER));
     let scaled = x * beta;
     // log(1 + e^t) = max(t, 0) + log(1 + e^-|t|), which does not overflow for any threshold.
     let smooth = maximum(&scaled, 0.0) + log1p(exp(-scaled.abs()));
@@ -109,6 +117,9 @@ pub fn selu(x: impl AsTensor) -> Tensor {
 
 /// `x` where it is positive, else `alpha (e^(x / alpha) - 1)`.
 ///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `alpha` is finite and not zero.
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// assert_eq!(ops::celu(tensor![2., -50.], 0.5).to_vec::<f32>(), [2., -0.5]);
@@ -116,6 +127,8 @@ pub fn selu(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
     let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(divides("celu", "alpha", alpha));
     select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
 }
 

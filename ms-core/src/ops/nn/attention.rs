@@ -1,7 +1,7 @@
 //! Attention: values averaged by how well their keys match a query.
 
 use crate::ops::iota::spaced;
-use crate::ops::rules::spreads_to;
+use crate::ops::rules::{Interval, lies_in, spreads_to};
 use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, rsqrt, select, size, softmax, transpose};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor};
 
@@ -21,7 +21,8 @@ pub struct AttentionOptions {
 ///
 /// # Panics
 /// Raises [`Code::Shape`](crate::Code::Shape) when shapes do not fit, and for a mask that does not
-/// broadcast to the scores `[.., queries, keys]`.
+/// broadcast to the scores `[.., queries, keys]`; [`Code::Argument`](crate::Code::Argument) for a
+/// scale that is not finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -38,6 +39,9 @@ pub fn scaled_dot_product_attention(
 ) -> Tensor {
     let (q, k, v) = (q.as_tensor(), k.as_tensor(), v.as_tensor());
     or_lost!(q, k, v);
+    if let Some(scale) = options.scale {
+        granted!(lies_in("scaled_dot_product_attention", "scale", scale, &Interval::FINITE));
+    }
     let features = q.dims().last().copied().unwrap_or(Dim::new(1));
     let scores = matmul(&*q, transpose(&*k, -2, -1));
     let mut scores = match (options.scale, features.as_const()) {

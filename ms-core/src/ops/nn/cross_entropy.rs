@@ -4,7 +4,7 @@ use super::loss::Reduction;
 use super::softmax::log_softmax;
 use crate::error::{Code, Error};
 use crate::ops::class_index::existing;
-use crate::ops::rules::{has_dims, lies_in, may_equal};
+use crate::ops::rules::{Interval, has_dims, lies_in, may_equal};
 use crate::ops::{full_of, iota, mean, over_size, select, sum};
 use crate::tensor::{AsTensor, DType, Dim, Tensor, refused};
 
@@ -77,7 +77,7 @@ impl CrossEntropy {
             or_lost!(weight);
             granted!(has_dims(name, "weight", weight, &[classes]));
         }
-        granted!(lies_in(name, "label_smoothing", self.label_smoothing, 0.0..=1.0, "from 0 to 1"));
+        granted!(lies_in(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
         let along = |x: &Tensor| {
             let mut shape = vec![Dim::new(1); logs.rank()];
             shape[axis as usize] = classes;

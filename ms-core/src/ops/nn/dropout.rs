@@ -1,7 +1,7 @@
 //! Dropout.
 
 use crate::ops::random;
-use crate::ops::rules::lies_in;
+use crate::ops::rules::{Interval, lies_in};
 use crate::tensor::{AsTensor, Tensor};
 
 /// Each element zero with probability `p`, the others scaled by `1 / (1 - p)`; drawn from the
@@ -18,7 +18,7 @@ use crate::tensor::{AsTensor, Tensor};
 #[track_caller]
 pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
     let x = &*x.as_tensor();
-    granted!(lies_in("dropout", "p", p, 0.0..1.0, "at least 0 and less than 1"));
+    granted!(lies_in("dropout", "p", p, &Interval::DECAY));
     let kept = random::bernoulli(x.dims(), 1.0 - p);
     x * (kept.cast(x.dtype()) / (1.0 - p))
 }

@@ -4,10 +4,9 @@
 //! together.
 
 use crate::error::Result;
-use crate::ops::rules::{has_dims, lies_in, spreads_to};
+use crate::ops::rules::{Interval, has_dims, lies_in, spreads_to};
 use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
 use crate::tensor::{AsTensor, Dim, Tensor};
-use std::ops::Bound;
 
 /// What becomes of the losses of the examples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -82,7 +81,7 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 /// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2`.
 ///
 /// # Panics
-/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) for a negative `beta`.
+/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) for a `beta` that is negative or not finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -93,7 +92,7 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     or_lost!(x, target);
     granted!(alike("smooth_l1_loss", x, target));
-    granted!(lies_in("smooth_l1_loss", "beta", beta, 0.0.., "at least 0"));
+    granted!(lies_in("smooth_l1_loss", "beta", beta, &Interval::RATE));
     let distance = (x - target).abs();
     if beta == 0.0 {
         return reduction.apply(&distance);
@@ -106,7 +105,8 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
 /// `delta (d - delta / 2)` (Huber 1964).
 ///
 /// # Panics
-/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) unless `delta` is positive.
+/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) unless `delta` is positive
+/// and finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -117,8 +117,7 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     or_lost!(x, target);
     granted!(alike("huber_loss", x, target));
-    let positive = (Bound::Excluded(0.0), Bound::Unbounded);
-    granted!(lies_in("huber_loss", "delta", delta, positive, "positive"));
+    granted!(lies_in("huber_loss", "delta", delta, &Interval::POSITIVE));
     let distance = (x - target).abs();
     let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
     reduction.apply(&losses)
@@ -215,6 +214,9 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
 
 /// The cosine of the angle between `x` and `y` along an axis; norms are at least `eps`.
 ///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `eps` is positive and finite.
+///
 /// ```
 /// use ms_core::{ops, tensor};
 /// assert_eq!(ops::cosine_similarity(tensor![1., 0.], tensor![0., 2.], 0, 1e-8).to_vec::<f32>(), [0.]);
@@ -222,6 +224,7 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
 #[track_caller]
 pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f64) -> Tensor {
     let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
+    granted!(lies_in("cosine_similarity", "eps", eps, &Interval::POSITIVE));
     let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis, false), eps);
     sum(x * y, axis, false) / (length(x) * length(y))
 }
@@ -231,7 +234,8 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
 ///
 /// # Panics
 /// Raises [`Code::Shape`](crate::Code::Shape) unless `x` and `y` have one shape, and `target` that
-/// shape without its last axis.
+/// shape without its last axis, and [`Code::Argument`](crate::Code::Argument) for a margin that is not
+/// finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -251,6 +255,7 @@ pub fn cosine_embedding_loss(
     let (x, y, target) = (&*x.as_tensor(), &*y.as_tensor(), &*target.as_tensor());
     or_lost!(x, y, target);
     granted!(has_dims("cosine_embedding_loss", "y", y, &x.dims()));
+    granted!(lies_in("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
     let rows = x.dims();
     granted!(has_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
     let squares = |x: &Tensor| sum(x.square(), -1, false) + EPS;

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::axis::{named, normalize_axis};
-use crate::ops::rules::has_dims;
+use crate::ops::rules::{Interval, has_dims, lies_in};
 use crate::ops::{assert_that, mean, rsqrt, size, var};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor, lost, refused};
 
@@ -61,11 +61,11 @@ fn per_channel(x: &Tensor, rank: usize) -> Tensor {
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Shape`] for a `gamma` or
-/// `beta` of another shape.
+/// `beta` of another shape, [`Code::Argument`] unless `eps` is positive and finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::layer_norm(tensor![[1., 3.]], None, None, -1, 0.).to_vec::<f32>(), [-1., 1.]);
+/// assert_eq!(ops::layer_norm(tensor![[1., 3.]], None, None, -1, 1e-9).to_vec::<f32>(), [-1., 1.]);
 /// ```
 #[track_caller]
 pub fn layer_norm(
@@ -77,6 +77,7 @@ pub fn layer_norm(
 ) -> Tensor {
     let x = &*x.as_tensor();
     or_lost!(x);
+    granted!(lies_in("layer_norm", "eps", eps, &Interval::POSITIVE));
     let axes = granted!(axes_from("layer_norm", x, begin_norm_axis));
     for (name, it) in [("gamma", gamma), ("beta", beta)] {
         if let Some(it) = it {
@@ -97,12 +98,13 @@ pub fn layer_norm(
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// assert_eq!(ops::rms_norm(tensor![[3., 3.]], tensor![1., 2.], -1, 0.).to_vec::<f32>(), [1., 2.]);
+/// assert_eq!(ops::rms_norm(tensor![[3., 3.]], tensor![1., 2.], -1, 1e-9).to_vec::<f32>(), [1., 2.]);
 /// ```
 #[track_caller]
 pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, eps: f64) -> Tensor {
     let (x, gamma) = (&*x.as_tensor(), &*gamma.as_tensor());
     or_lost!(x, gamma);
+    granted!(lies_in("rms_norm", "eps", eps, &Interval::POSITIVE));
     let axes = granted!(axes_from("rms_norm", x, begin_norm_axis));
     granted!(over_axes("rms_norm", x, &axes, "gamma", gamma));
     x * rsqrt(mean(x.square(), axes, true) + eps) * gamma
@@ -112,19 +114,20 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
 /// `beta` per channel (Wu and He 2018, "Group Normalization").
 ///
 /// # Panics
-/// Raises [`Code::Argument`] unless the groups divide the channels, [`Code::Shape`] when `x` has no
-/// channels, and for a `gamma` or `beta` of another shape.
+/// Raises [`Code::Argument`] unless the groups divide the channels and `eps` is positive and finite,
+/// [`Code::Shape`] when `x` has no channels, and for a `gamma` or `beta` of another shape.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
 /// let x = tensor![[[1., 3.], [5., 7.]]];
-/// let y = ops::group_norm(&x, 2, tensor![1., 1.], tensor![0., 0.], 0.);
+/// let y = ops::group_norm(&x, 2, tensor![1., 1.], tensor![0., 0.], 1e-9);
 /// assert_eq!(y.to_vec::<f32>(), [-1., 1., -1., 1.]);
 /// ```
 #[track_caller]
 pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     or_lost!(x, gamma, beta);
+    granted!(lies_in("group_norm", "eps", eps, &Interval::POSITIVE));
     let channels = granted!(channels("group_norm", x, &[("gamma", gamma), ("beta", beta)]));
     if groups == 0 || channels.as_const().is_some_and(|it| it % groups != 0) {
         let message = format!("`groups` is {groups}, but has to divide the {channels} channels");
@@ -145,12 +148,13 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
 /// ```
 /// use ms_core::{ops, tensor};
 /// let x = tensor![[[1., 3.]]];
-/// assert_eq!(ops::instance_norm(&x, tensor![2.], tensor![1.], 0.).to_vec::<f32>(), [-1., 3.]);
+/// assert_eq!(ops::instance_norm(&x, tensor![2.], tensor![1.], 1e-9).to_vec::<f32>(), [-1., 3.]);
 /// ```
 #[track_caller]
 pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     or_lost!(x, gamma, beta);
+    granted!(lies_in("instance_norm", "eps", eps, &Interval::POSITIVE));
     granted!(channels("instance_norm", x, &[("gamma", gamma), ("beta", beta)]));
     granted!(check_count("instance_norm", x, x.dims()[2..].iter().copied().product()));
     let axes: Vec<isize> = (2..x.rank() as isize).collect();
@@ -184,14 +188,15 @@ impl BatchStatistics {
     /// `n - 1`, and without a gradient.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] for channels of fewer than two values, [`Code::Shape`] unless the
-    /// statistics have one entry for each channel.
+    /// Raises [`Code::Argument`] for channels of fewer than two values and a `momentum` that is not
+    /// from 0 to 1, [`Code::Shape`] unless the statistics have one entry for each channel.
     #[track_caller]
     pub fn updated(&self, x: impl AsTensor, momentum: f64) -> Self {
         let x = crate::ops::stop_gradient(x);
         if lost(&[&x, &self.mean, &self.var]).is_some() {
             return self.clone();
         }
+        lies_in("batch_norm", "momentum", momentum, &Interval::SHARE).or_raise();
         channels("batch_norm", &x, &[("mean", &self.mean), ("var", &self.var)]).or_raise();
         let batch = Self::of(&x, 1).or_raise();
         let mix = |old: &Tensor, new: &Tensor| old * (1.0 - momentum) + new * momentum;
@@ -206,12 +211,12 @@ impl BatchStatistics {
 /// # Panics
 /// Raises [`Code::Shape`] when `x` has no channels, and for operands that do not have one entry for
 /// each; [`Code::Argument`] for the statistics of `x` itself where channels have fewer than two
-/// values.
+/// values, and unless `eps` is positive and finite.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
 /// let x = tensor![[1.], [3.]];
-/// assert_eq!(ops::batch_norm(&x, tensor![1.], tensor![0.], None, 0.).to_vec::<f32>(), [-1., 1.]);
+/// assert_eq!(ops::batch_norm(&x, tensor![1.], tensor![0.], None, 1e-9).to_vec::<f32>(), [-1., 1.]);
 /// ```
 #[track_caller]
 pub fn batch_norm(
@@ -223,6 +228,7 @@ pub fn batch_norm(
 ) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     or_lost!(x, gamma, beta);
+    granted!(lies_in("batch_norm", "eps", eps, &Interval::POSITIVE));
     granted!(channels("batch_norm", x, &[("gamma", gamma), ("beta", beta)]));
     let of_x;
     let statistics = match statistics {
