@@ -2,7 +2,7 @@
 
 use super::step::Recorded;
 use crate::error::{Code, Error, Result, warn};
-use crate::ops;
+use crate::ops::{self, rules::settled};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::check_handing;
 use crate::transform::{Gradients, Slot, Step, pull_all};
@@ -66,7 +66,7 @@ impl Record {
             }
         }
         let mut gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
-            Some(gradient) => gradient.clone(),
+            Some(gradient) => settled(gradient),
             None => ops::zeros_like(it),
         };
         Ok(watched.iter().map(&mut gradient).collect())
