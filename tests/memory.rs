@@ -4,7 +4,7 @@
 use ms::ops::{self, OpDef, PRIMITIVES, Sample};
 use ms::prelude::*;
 use ms::session::{Compiled, Precision};
-use ms::tensor::apply;
+use ms::tensor::{apply, try_room};
 use ms::{Code, catch, load_checkpoint, trace};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::Command;
@@ -107,6 +107,8 @@ fn in_child(name: &str, run: impl FnOnce()) {
     let output = child
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, name)
+        // Where threads have heaps of their own, each has room that no limit sees.
+        .env("MALLOC_ARENA_MAX", "1")
         .env("RUST_BACKTRACE", "0")
         .output()
         .expect("a test runs");
@@ -277,5 +279,82 @@ fn an_address_space_has_an_end() {
         // What is given back serves again.
         drop(held);
         assert_eq!((&x + &x).dim(0), 8 << 20);
+    });
+}
+
+/// Products pack their operands into blocks that the crate which does so does not give up on: there is
+/// room for them, or the product is refused before.
+#[cfg(target_os = "linux")]
+#[test]
+fn products_at_the_end_of_the_address_space() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    in_child("products_at_the_end_of_the_address_space", || {
+        let operand =
+            |rows: usize, columns: usize| ops::arange(rows * columns).cast(DType::F32).reshape((rows, columns));
+        let (x, y) = (operand(200, 300) / 60_000.0, operand(300, 200) / 60_000.0);
+        let (wide, tall) = (x.cast(DType::F64), y.cast(DType::F64));
+        let halves = (x.cast(DType::BF16), y.cast(DType::BF16));
+        let weight = operand(64, 27).reshape((64, 3, 3, 3));
+        let options = ops::ConvOptions::new(2);
+        let picture = image();
+        type Case<'a> = (&'static str, Box<dyn Fn() -> Tensor + Sync + 'a>);
+        let (high, narrow) = (operand(4000, 60) / 240_000.0, operand(60, 40) / 2400.0);
+        let (few, many) = (operand(65, 200) / 13_000.0, operand(200, 75) / 15_000.0);
+        let (long, short) = (operand(40, 6000) / 240_000.0, operand(6000, 40) / 240_000.0);
+        let cases: [Case<'_>; 9] = [
+            ("many rows", Box::new(|| high.matmul(&narrow))),
+            ("a small one", Box::new(|| few.matmul(&many))),
+            ("long sums", Box::new(|| long.matmul(&short))),
+            ("f32", Box::new(|| x.matmul(&y))),
+            ("turned", Box::new(|| y.transpose(0, 1).matmul(x.transpose(0, 1)))),
+            ("f64", Box::new(|| wide.matmul(&tall))),
+            ("bf16", Box::new(|| halves.0.matmul(&halves.1))),
+            ("a batch", Box::new(|| ops::stack(&[&x, &x, &x], 0).matmul(&y))),
+            ("a convolution", Box::new(|| ops::conv2d(&picture, &weight, None, &options))),
+        ];
+        let most = getrlimit(Resource::As).maximum;
+        for (name, run) in &cases {
+            eprintln!("{name}");
+            let want = run();
+            let mut refused = 0;
+            for room in (4..100).step_by(3) {
+                // On a thread that has packed nothing yet.
+                let start = std::sync::Barrier::new(2);
+                let mut held: Vec<Vec<u8>> = Vec::with_capacity(1 << 16);
+                let done = std::thread::scope(|scope| {
+                    let thread = scope.spawn(|| {
+                        start.wait();
+                        start.wait();
+                        let done = catch(run);
+                        start.wait();
+                        done
+                    });
+                    start.wait();
+                    let pages = std::fs::read_to_string("/proc/self/statm").expect("the system tells");
+                    let pages: u64 = pages.split(' ').next().and_then(|it| it.parse().ok()).expect("a number of pages");
+                    let limit = Some(pages * rustix::param::page_size() as u64);
+                    setrlimit(Resource::As, Rlimit { current: limit, maximum: most }).expect("less may be asked for");
+                    // What is free inside the process is taken, too, but for some blocks.
+                    while let Ok(block) = try_room::<u8>(32 << 10) {
+                        held.push(block);
+                    }
+                    held.truncate(held.len().saturating_sub(room));
+                    start.wait();
+                    start.wait();
+                    held.clear();
+                    setrlimit(Resource::As, Rlimit { current: most, maximum: most }).expect("it was so before");
+                    thread.join().expect("what it raises is caught")
+                });
+                match done {
+                    Ok(got) => assert_eq!(got.to_string(), want.to_string(), "{name}"),
+                    Err(error) => {
+                        refused += 1;
+                        assert_eq!(error.code(), Code::Memory, "{name}: {error}");
+                        is_named(&error);
+                    }
+                }
+            }
+            assert!(refused > 0, "{name} is never refused");
+        }
     });
 }

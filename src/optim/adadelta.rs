@@ -2,10 +2,10 @@
 
 use super::Optimizer;
 use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each};
+use ms_core::Parameter;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::Parameter;
 
 /// `s ← ρ s + (1 - ρ) g²`, `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`,
 /// `p ← p - lr Δ` (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method").

@@ -2,10 +2,10 @@
 
 use super::Optimizer;
 use super::state::{State, averaged, checked, learning_rate, set_rate, update_each};
+use ms_core::Parameter;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::Parameter;
 
 /// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
 /// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.

@@ -2,11 +2,11 @@
 
 use super::Optimizer;
 use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each};
+use ms_core::Parameter;
 use ms_core::ops::maximum;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
-use ms_core::Parameter;
 
 /// `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)` (Tieleman and Hinton 2012, "Lecture 6.5:
 /// RMSProp"). Centred: `s - a²` in the place of `s`, with `a ← α a + (1 - α) g` (Graves 2013,

@@ -9,6 +9,7 @@ mod backend;
 mod code;
 mod isa;
 mod library;
+mod packing;
 mod parallel;
 mod product;
 

@@ -4,6 +4,7 @@
 //! that the bits of the result are the same for every number of threads.
 
 use crate::interp::number::Number;
+use crate::packing::{columns_at_once, prepare_thread, reserve};
 use crate::threads;
 use gemm_common::Parallelism;
 use half::{bf16, f16};
@@ -46,6 +47,9 @@ pub unsafe fn run(product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut
 
 /// An element type of the `gemm` crates.
 pub trait Gemm: Copy + Send + Sync + Default {
+    /// Rows and columns of the tiles of the kernels that this processor runs.
+    fn tile() -> [usize; 2];
+
     /// `out = a b`, or `out += a b`, for `[m, k, n]` and non-negative strides of `out`.
     ///
     /// # Safety
@@ -81,8 +85,23 @@ impl<P> Matrix<P> {
 }
 
 macro_rules! gemm_types {
-    ($($ty:ident, $module:path;)*) => {$(
+    ($($ty:ident, $lanes:literal, $module:path, $kernels:path;)*) => {$(
         impl Gemm for $ty {
+            fn tile() -> [usize; 2] {
+                use $kernels as kernels;
+                #[cfg(target_arch = "x86_64")]
+                {
+                    use kernels::{avx512f::$ty as wide, fma::$ty as narrow};
+                    if is_x86_feature_detected!("avx512f") {
+                        return [2 * $lanes * wide::MR_DIV_N, wide::NR];
+                    }
+                    if is_x86_feature_detected!("fma") {
+                        return [$lanes * narrow::MR_DIV_N, narrow::NR];
+                    }
+                }
+                [kernels::scalar::$ty::MR_DIV_N, kernels::scalar::$ty::NR]
+            }
+
             unsafe fn gemm(
                 [m, k, n]: [usize; 3],
                 out: Matrix<*mut Self>,
@@ -92,28 +111,25 @@ macro_rules! gemm_types {
             ) {
                 use $module as kernels;
                 // The kernels prefer column-major results, which a transposed row-major one is.
-                if out.steps[1] < out.steps[0] {
-                    let (out, a, b) = (out.transposed(), a.transposed(), b.transposed());
-                    // SAFETY: as the caller's, of the transposed product.
-                    return unsafe {
+                let is_turned = out.steps[1] < out.steps[0];
+                let (m, n, out, a, b) = match is_turned {
+                    true => (n, m, out.transposed(), b.transposed(), a.transposed()),
+                    false => (m, n, out, a, b),
+                };
+                let width = columns_at_once::<Self>();
+                for start in (0..n).step_by(width) {
+                    let to = out.first.wrapping_offset(start as isize * out.steps[1]);
+                    let from = b.first.wrapping_offset(start as isize * b.steps[1]);
+                    // SAFETY: as the caller's, of some columns of the product, or of the transposed one.
+                    unsafe {
                         kernels::get_gemm_fn()(
-                            n, m, k,
-                            out.first, out.steps[1], out.steps[0], accumulate,
-                            b.first, b.steps[1], b.steps[0],
+                            m, width.min(n - start), k,
+                            to, out.steps[1], out.steps[0], accumulate,
                             a.first, a.steps[1], a.steps[0],
+                            from, b.steps[1], b.steps[0],
                             1.0, 1.0, false, false, false, Parallelism::None,
                         )
-                    };
-                }
-                // SAFETY: as the caller's.
-                unsafe {
-                    kernels::get_gemm_fn()(
-                        m, n, k,
-                        out.first, out.steps[1], out.steps[0], accumulate,
-                        a.first, a.steps[1], a.steps[0],
-                        b.first, b.steps[1], b.steps[0],
-                        1.0, 1.0, false, false, false, Parallelism::None,
-                    )
+                    }
                 }
             }
         }
@@ -121,8 +137,8 @@ macro_rules! gemm_types {
 }
 
 gemm_types! {
-    f32, gemm_f32::gemm::f32;
-    f64, gemm_f64::gemm::f64;
+    f32, 8, gemm_f32::gemm::f32, gemm_f32::microkernel;
+    f64, 4, gemm_f64::gemm::f64, gemm_f64::microkernel;
 }
 
 /// Plain addresses: several threads may hold them, as every use of one is `unsafe`.
@@ -157,7 +173,6 @@ unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, o
     if batch * m * n == 0 {
         return Ok(());
     }
-    check_packing::<T>([m, k, n])?;
     let matrices = Shared::new((
         Matrix { first: a.cast::<T>(), steps: product.a },
         Matrix { first: b.cast::<T>(), steps: product.b },
@@ -170,7 +185,10 @@ unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, o
     let panels = (work / PANEL_WORK).clamp(1, MAX_PANELS).min(side.div_ceil(64)).max(1);
     let panel = side.div_ceil(panels).next_multiple_of(16);
     let panels = side.div_ceil(panel);
-    let run = |chunk: usize| {
+    let sizes = if by_columns { [m, k, panel.min(n)] } else { [panel.min(m), k, n] };
+    reserve::<T>(sizes, batch * panels)?;
+    threads::try_for_each(batch * panels, batch * work, |chunk| {
+        prepare_thread()?;
         let (mut a, mut b, mut out) = matrices.get();
         let offsets = product.batch_offsets(chunk / panels);
         let start = chunk % panels * panel;
@@ -185,25 +203,8 @@ unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u8, o
         out.first = out.first.wrapping_offset(rows * out.steps[0] + columns * out.steps[1]);
         // SAFETY: the panel is part of the product that the caller vouches for.
         unsafe { T::gemm([m, k, n], out, false, a, b) };
-    };
-    threads::for_each(batch * panels, batch * work, run);
-    Ok(())
-}
-
-/// Largest packed copies of operands that the `gemm` crates make, about: they fill a cache.
-const MAX_PACKED: usize = 16 << 20;
-
-/// Makes sure that the `gemm` crates, which end the process where memory runs out, have some for
-/// packed copies of operands of a product `[m, k, n]`. Small ones are left to chance.
-///
-/// # Errors
-/// [`Code::Memory`](ms_core::Code::Memory) when the system has none.
-pub fn check_packing<T>([m, k, n]: [usize; 3]) -> Result<()> {
-    if m.saturating_mul(n).saturating_mul(k) < PANEL_WORK {
-        return Ok(());
-    }
-    let bytes = m.saturating_add(n).saturating_mul(k).saturating_mul(size_of::<T>());
-    try_room::<u8>(bytes.min(MAX_PACKED)).map(drop)
+        Ok(())
+    })
 }
 
 /// Products of f16 and bf16: in f32, rounded once.

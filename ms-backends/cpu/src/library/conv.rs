@@ -1,7 +1,8 @@
 //! Convolution and its gradients: windows laid out as columns of a matrix, and products.
 
 use super::elements;
-use crate::product::{Gemm, Matrix, Shared, check_packing};
+use crate::packing::{prepare_thread, reserve};
+use crate::product::{Gemm, Matrix, Shared};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::{Run, Windows};
@@ -62,17 +63,18 @@ impl Conv {
         self.batch.div_ceil(self.per_chunk())
     }
 
-    /// Runs `f` on every group of every image, numbered one after the other, with its chunk and
-    /// room for a matrix of columns.
+    /// Runs `f`, which takes a `product` of these sizes, on every group of every image, numbered one
+    /// after the other, with its chunk and room for a matrix of columns.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for such a matrix.
-    fn for_each_image<T: Copy + Default>(&self, f: impl Fn(usize, usize, &mut [T]) + Sync) -> Result<()> {
+    fn for_each_image<T: Gemm>(&self, product: [usize; 3], f: impl Fn(usize, usize, &mut [T]) + Sync) -> Result<()> {
         let per_chunk = self.per_chunk();
+        reserve::<T>(product, self.chunks())?;
         threads::try_for_each(self.chunks(), self.nanos(), |chunk| {
             let len = self.filter_len().saturating_mul(self.windows.output_len());
             let mut columns = try_filled(T::default(), len)?;
-            check_packing::<T>([self.outputs, self.filter_len(), self.windows.output_len()])?;
+            prepare_thread()?;
             let images = chunk * per_chunk..((chunk + 1) * per_chunk).min(self.batch);
             for image in images.start * self.groups..images.end * self.groups {
                 f(chunk, image, &mut columns);
@@ -150,13 +152,14 @@ pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T]
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
-    conv.for_each_image(|_, image, columns| {
+    let product = [conv.outputs, filter, points];
+    conv.for_each_image(product, |_, image, columns| {
         conv.columns(&runs, &x[image * input_len..][..input_len], columns);
         // SAFETY: each image has its own part of the result; the operands are as large as the
         // sizes say.
         unsafe {
             T::gemm(
-                [conv.outputs, filter, points],
+                product,
                 Matrix::dense(out.get().add(image * output_len), points),
                 false,
                 Matrix::dense(w[conv.weights(image)].as_ptr(), filter),
@@ -182,13 +185,14 @@ pub fn input_grad<T: Gemm + Element + AddAssign>(
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
-    conv.for_each_image(|_, image, columns| {
+    let product = [filter, conv.outputs, points];
+    conv.for_each_image(product, |_, image, columns| {
         let g = &g[image * output_len..][..output_len];
         // SAFETY: each image has its own part of the result; the operands are as large as the
         // sizes say.
         let to = unsafe {
             T::gemm(
-                [filter, conv.outputs, points],
+                product,
                 Matrix::dense(columns.as_mut_ptr(), points),
                 false,
                 Matrix::dense(w[conv.weights(image)].as_ptr(), filter).transposed(),
@@ -221,13 +225,14 @@ pub fn weight_grad<T: Gemm + Element + AddAssign>(
     let mut sums = try_filled(T::default(), conv.chunks().saturating_mul(out.len()))?;
     let shared = Shared::new(sums.as_mut_ptr());
     let len = out.len();
-    conv.for_each_image(|chunk, image, columns| {
+    let product = [conv.outputs, points, filter];
+    conv.for_each_image(product, |chunk, image, columns| {
         conv.columns(&runs, &x[image * input_len..][..input_len], columns);
         let at = chunk * len + conv.weights(image).start;
         // SAFETY: each chunk has its own sum; the operands are as large as the sizes say.
         unsafe {
             T::gemm(
-                [conv.outputs, points, filter],
+                product,
                 Matrix::dense(shared.get().add(at), filter),
                 true,
                 Matrix::dense(g[image * output_len..].as_ptr(), points),
