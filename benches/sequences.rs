@@ -65,6 +65,50 @@ fn scanned(x: &Tensor) -> Tensor {
     ops::scan(step, Tensor::zeros([WIDTH]), x).0.sum((), false)
 }
 
+/// A step of the whole sequence, which stays a call.
+#[jit]
+#[no_inline]
+fn called_step(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    step(state, &ops::gather(x, i, 0))
+}
+
+#[jit]
+fn compiled_step(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    step(state, &ops::gather(x, i, 0))
+}
+
+fn folded(x: &Tensor, f: impl Fn(Tensor, &Tensor) -> Tensor) -> Tensor {
+    (0..x.shape()[0])
+        .map(|t| Tensor::scalar(t as i64))
+        .fold(Tensor::zeros([WIDTH]), |state, i| f(state, &i))
+        .sum((), false)
+}
+
+fn called(x: &Tensor) -> Tensor {
+    folded(x, |state, i| called_step(&state, x, i))
+}
+
+fn compiled_steps(x: &Tensor) -> Tensor {
+    folded(x, |state, i| compiled_step(&state, x, i))
+}
+
+#[jit]
+fn branches(x: &Tensor) -> Tensor {
+    let mut state = Tensor::zeros([WIDTH]);
+    for t in 0..x.shape()[0] {
+        if state.sum((), false) < 1.0 {
+            state = step(&state, &x.at(t as isize));
+        } else {
+            state = &state * 0.5;
+        }
+    }
+    state.sum((), false)
+}
+
+fn recomputed(x: &Tensor) -> Tensor {
+    folded(x, |state, i| ms::recompute(|state: &Tensor| step(state, &ops::gather(x, i, 0)))(&state))
+}
+
 fn weights(gates: usize) -> Tensor {
     let numel = gates * WIDTH * WIDTH;
     (Tensor::arange(numel as i64).cast(DType::F32) * 0.7).sin().reshape([gates * WIDTH, WIDTH]) * 0.2
@@ -84,11 +128,15 @@ fn gru(x: &Tensor) -> Tensor {
 
 type Function = fn(&Tensor) -> Tensor;
 
-static FUNCTIONS: [(&str, Function); 7] = [
+static FUNCTIONS: [(&str, Function); 11] = [
     ("x.at(t)", positions),
     ("unstack", unstacked),
     ("split", parts),
     ("gather in ms::range", gathered),
+    ("gather in a call", called),
+    ("gather in a compiled function", compiled_steps),
+    ("x.at(t) in a branch", branches),
+    ("gather in a recomputed part", recomputed),
     ("scan", scanned),
     ("lstm", lstm),
     ("gru", gru),

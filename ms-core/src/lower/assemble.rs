@@ -10,7 +10,7 @@ use super::plan::{
     Argument, Buffer, BufferId, Carry, Loop, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View,
 };
 use super::region::{Region, RegionLoop, Trips};
-use super::reuse::Reuse;
+use super::reuse::{Reuse, Uses};
 use super::routines::Routines;
 use super::sink::{sink, transpose_products};
 use crate::error::Result;
@@ -94,8 +94,9 @@ pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<Routine>
     assembly.routine.name = graph.name().to_owned();
     assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
-    assembly.place(&steps);
-    assembly.routine.reuse = Reuse::of(graph, &flat, &steps);
+    let uses = Uses::of(&flat, &steps);
+    assembly.place(&steps, &uses);
+    assembly.routine.reuse = Reuse::of(graph, &flat, &uses);
     assembly.steps(steps);
     Ok(assembly.routine)
 }
@@ -111,7 +112,7 @@ pub(super) enum Draft {
 pub(super) struct Use {
     pub value: ValueIndex,
     /// A value that the step reads and may overwrite with this one.
-    over: Option<ValueIndex>,
+    pub over: Option<ValueIndex>,
 }
 
 impl Draft {
@@ -174,9 +175,7 @@ struct Assembly<'a> {
 
 impl Assembly<'_> {
     /// Gives every value that a step touches a buffer.
-    fn place(&mut self, steps: &[Draft]) {
-        let outputs: FxHashMap<ValueIndex, u32> =
-            self.flat.outputs.iter().enumerate().map(|(i, &value)| (value, i as u32)).collect();
+    fn place(&mut self, steps: &[Draft], uses: &Uses) {
         let mut lifetimes: Vec<Lifetime> = Vec::new();
         let mut intermediates: FxHashMap<ValueIndex, usize> = FxHashMap::default();
         for (step, draft) in steps.iter().enumerate() {
@@ -184,7 +183,7 @@ impl Assembly<'_> {
                 if let Some(&known) = intermediates.get(&it.value) {
                     lifetimes[known].last = step;
                 } else if !self.buffers.contains_key(&it.value) {
-                    let place = match (outputs.get(&it.value), self.flat.values[it.value].origin) {
+                    let place = match (uses.output_of.get(&it.value), self.flat.values[it.value].origin) {
                         (Some(&output), _) => Place::Output(output),
                         (None, Origin::Input(input)) => Place::Input(input),
                         (None, Origin::Constant(constant)) => self.constant(constant),
@@ -274,8 +273,8 @@ impl Assembly<'_> {
         let taken: Vec<Span> = node.inputs.iter().map(|it| self.span(it)).collect();
         let given: Vec<Span> = node.outputs.iter().map(|it| Span { buffer: self.buffers[it], offset: 0 }).collect();
         match region {
-            Region::Call(routine) => PlanStep::Call { routine: *routine, inputs: taken, outputs: given },
-            Region::Branch(routines) => PlanStep::Branch {
+            Region::Call(routine, _) => PlanStep::Call { routine: *routine, inputs: taken, outputs: given },
+            Region::Branch(routines, _) => PlanStep::Branch {
                 condition: taken[0],
                 routines: *routines,
                 inputs: taken[1..].to_vec(),

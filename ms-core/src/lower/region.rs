@@ -1,7 +1,8 @@
 //! Nodes with graphs of their own: what they repeat or choose from become routines.
 
 use super::flatten::{Accesses, Flatten, Kind, Origin};
-use super::plan::{NextCarry, RoutineId};
+use super::plan::{NextCarry, RoutineId, is_stack};
+use super::reuse::Reuse;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Def, Graph, Node, ValueId};
 use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
@@ -9,13 +10,16 @@ use crate::tensor::{DType, Shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
+/// Numbers of results, each with that of an operand in whose memory it may lie.
+type Updated = SmallVec<[(usize, usize); 1]>;
+
 /// What a node with graphs does.
 #[derive(Debug)]
 pub(super) enum Region {
     /// Runs a routine on its operands.
-    Call(RoutineId),
+    Call(RoutineId, Updated),
     /// Runs one of two routines on the operands behind the first, the condition.
-    Branch([RoutineId; 2]),
+    Branch([RoutineId; 2], Updated),
     /// Repeats a routine.
     Loop(RegionLoop),
 }
@@ -34,14 +38,36 @@ pub(super) struct RegionLoop {
 }
 
 impl Region {
-    /// Numbers of results, each with that of an operand in whose memory it may lie: carries that
-    /// iterations write over.
-    pub fn updated(&self) -> SmallVec<[(usize, usize); 1]> {
-        let Self::Loop(it) = self else { return SmallVec::new() };
-        let first = usize::from(!matches!(it.trips, Trips::Times { .. }));
-        let carries = it.next.iter().enumerate().filter(|(_, next)| **next == NextCarry::Updated);
-        carries.map(|(carry, _)| (carry, first + carry)).collect()
+    /// Numbers of results, each with that of an operand in whose memory it may lie: what routines
+    /// update, and carries that iterations write over.
+    pub fn updated(&self) -> Updated {
+        match self {
+            Self::Call(_, updated) | Self::Branch(_, updated) => updated.clone(),
+            Self::Loop(it) => {
+                let first = usize::from(!matches!(it.trips, Trips::Times { .. }));
+                let carries = it.next.iter().enumerate().filter(|(_, next)| **next == NextCarry::Updated);
+                carries.map(|(carry, _)| (carry, first + carry)).collect()
+            }
+        }
     }
+}
+
+/// The outputs of a graph, each with an input of the same type that one of these routines, of which one
+/// runs, updates in its memory, and that all may write it over. Every input for one output.
+fn updated(graph: &Graph, routines: &[&Reuse]) -> Updated {
+    let mut found = Updated::new();
+    for (output, &result) in graph.outputs().iter().enumerate() {
+        let ty = graph.ty(result);
+        let fits = |&input: &usize| {
+            !is_stack(ty)
+                && graph.ty(graph.inputs()[input]) == ty
+                && found.iter().all(|it| it.1 != input)
+                && routines.iter().all(|it| it.allows(output, input))
+        };
+        let input = routines.iter().flat_map(|it| it.in_place_of(output)).find(fits);
+        found.extend(input.map(|input| (output, input)));
+    }
+    found
 }
 
 /// How often a loop runs.
@@ -57,11 +83,14 @@ impl Flatten<'_> {
     pub fn region(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
         if is_call(node.op) {
             let callee = self.routines.of_graph(&node.regions[0])?;
-            return self.push_region(graph, node, Region::Call(callee), inputs);
+            let updated = updated(&node.regions[0], &[self.routines.reuse(callee)]);
+            return self.push_region(graph, node, Region::Call(callee, updated), inputs);
         }
         if node.op == IF.op() {
             let arms = [self.routines.of_graph(&node.regions[0])?, self.routines.of_graph(&node.regions[1])?];
-            return self.push_region(graph, node, Region::Branch(arms), inputs);
+            let mut updated = updated(&node.regions[0], &arms.map(|it| self.routines.reuse(it)));
+            updated.iter_mut().for_each(|it| it.1 += 1);
+            return self.push_region(graph, node, Region::Branch(arms, updated), inputs);
         }
         if node.op == WHILE.op() {
             return self.while_loop(graph, node, inputs);

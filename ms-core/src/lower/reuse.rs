@@ -4,7 +4,9 @@ use super::assemble::Draft;
 use super::flatten::{Flat, Origin, ValueIndex};
 use super::plan::is_stack;
 use crate::ir::{Graph, Role};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use std::collections::hash_map::Entry;
 
 /// When inputs are read for the last time, and outputs first touched.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -36,61 +38,113 @@ impl Reuse {
     }
 
     /// What the steps of the routine of `graph` allow.
-    pub(super) fn of(graph: &Graph, flat: &Flat, steps: &[Draft]) -> Self {
-        let mut first: FxHashMap<ValueIndex, u32> = FxHashMap::default();
-        let mut last: FxHashMap<ValueIndex, u32> = FxHashMap::default();
-        for (step, draft) in (0..).zip(steps) {
-            for it in draft.uses(flat) {
-                first.entry(it.value).or_insert(step);
-                last.insert(it.value, step);
-            }
-        }
+    pub(super) fn of(graph: &Graph, flat: &Flat, uses: &Uses) -> Self {
+        let Uses { first, last, over_inputs, output_of } = uses;
         let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
         let mut free_from: Vec<u32> = graph.inputs().iter().map(in_array).collect();
-        for (&value, &step) in &last {
+        for (&value, &step) in last {
             if let Origin::Input(input) = flat.values[value].origin {
                 let free = &mut free_from[input as usize];
                 *free = (*free).max(step + 1);
             }
         }
         // Nobody touches an output without elements.
-        let touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
-        let outputs: FxHashMap<ValueIndex, u32> = (0..).zip(&flat.outputs).map(|(output, &it)| (it, output)).collect();
+        let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
+        for (value, &output) in output_of {
+            if let Some(step) = first.get(value) {
+                let touched = &mut touched_at[output as usize];
+                *touched = (*touched).min(*step);
+            }
+        }
         let mut in_place = Vec::new();
-        let written = |result: &ValueIndex, step: u32| {
-            let output = outputs.get(result).copied();
-            output.filter(|&it| touched_at[it as usize] == step)
-        };
-        for (step, draft) in (0..).zip(steps) {
-            let emitted = match draft {
-                Draft::Kernel(emitted) => emitted,
-                Draft::Whole(node) => {
-                    for (result, operand) in flat.updated(&flat.nodes[*node]) {
-                        if let Origin::Input(input) = flat.values[operand].origin
-                            && last[&operand] == step
-                            && let Some(output) = written(&result, step)
-                        {
-                            in_place.push((output, input));
-                        }
-                    }
-                    continue;
-                }
-            };
-            let mut operands = emitted.overwritable(flat);
-            operands.retain(|it| last[&it.0] == step);
-            let inputs = operands.into_iter().filter_map(|(value, size)| match flat.values[value].origin {
-                Origin::Input(input) => Some((input, size)),
-                _ => None,
-            });
-            let inputs: Vec<(u32, usize)> = inputs.collect();
-            for result in emitted.args.iter().filter(|it| it.role == Role::Output && it.dense) {
-                if let Some(output) = written(&result.value, step) {
-                    let size = flat.values[result.value].dtype.size();
-                    in_place.extend(inputs.iter().filter(|it| it.1 == size).map(|it| (output, it.0)));
-                }
+        for &(value, input) in over_inputs {
+            if let Some(&output) = output_of.get(&value)
+                && touched_at[output as usize] == first[&value]
+            {
+                in_place.push((output, input));
             }
         }
         in_place.sort_unstable();
         Self { free_from, touched_at, in_place }
+    }
+}
+
+/// When a routine's values are used, and what they may be written over.
+pub(super) struct Uses {
+    /// By value, the first step that touches it.
+    first: FxHashMap<ValueIndex, u32>,
+    /// By value, the last one.
+    last: FxHashMap<ValueIndex, u32>,
+    /// Values, and inputs that are read for the last time by the step that writes the value, over which
+    /// it may do so.
+    over_inputs: Vec<(ValueIndex, u32)>,
+    /// The output in whose memory a value lies: that output itself, and what leads from an input that it
+    /// may be written over to it, each value written over the one before.
+    pub output_of: FxHashMap<ValueIndex, u32>,
+}
+
+impl Uses {
+    /// Those of the values of these steps.
+    pub fn of(flat: &Flat, steps: &[Draft]) -> Self {
+        let mut uses = Self {
+            first: FxHashMap::default(),
+            last: FxHashMap::default(),
+            over_inputs: Vec::new(),
+            output_of: (0..).zip(&flat.outputs).map(|(at, &it)| (it, at)).collect(),
+        };
+        let mut over: FxHashMap<ValueIndex, ValueIndex> = FxHashMap::default();
+        for (step, draft) in (0..).zip(steps) {
+            for it in draft.uses(flat) {
+                if let Entry::Vacant(first) = uses.first.entry(it.value) {
+                    first.insert(step);
+                    over.extend(it.over.map(|over| (it.value, over)));
+                }
+                uses.last.insert(it.value, step);
+            }
+        }
+        for (step, draft) in (0..).zip(steps) {
+            uses.add_over_inputs(flat, step, draft);
+        }
+        let over_input: FxHashSet<ValueIndex> = uses.over_inputs.iter().map(|it| it.0).collect();
+        let bytes = |value: ValueIndex| flat.numel(value) * flat.values[value].dtype.size();
+        for (output, &result) in (0..).zip(&flat.outputs) {
+            let (mut value, mut before) = (result, SmallVec::<[ValueIndex; 4]>::new());
+            while !over_input.contains(&value) {
+                let Some(&next) = over.get(&value) else { break };
+                let is_free = flat.producer(next).is_some() && !uses.output_of.contains_key(&next);
+                if !is_free || uses.last[&next] != uses.first[&value] || bytes(next) != bytes(value) {
+                    break;
+                }
+                before.push(next);
+                value = next;
+            }
+            if over_input.contains(&value) {
+                uses.output_of.extend(before.into_iter().map(|it| (it, output)));
+            }
+        }
+        uses
+    }
+
+    fn add_over_inputs(&mut self, flat: &Flat, step: u32, draft: &Draft) {
+        let input = |value: ValueIndex| match flat.values[value].origin {
+            Origin::Input(input) if self.last[&value] == step => Some(input),
+            _ => None,
+        };
+        let emitted = match draft {
+            Draft::Kernel(emitted) => emitted,
+            Draft::Whole(node) => {
+                let updated = flat.updated(&flat.nodes[*node]);
+                let inputs = updated.into_iter().filter_map(|(result, operand)| Some((result, input(operand)?)));
+                let inputs: Vec<(ValueIndex, u32)> = inputs.collect();
+                return self.over_inputs.extend(inputs);
+            }
+        };
+        let operands = emitted.overwritable(flat).into_iter();
+        let inputs: Vec<(u32, usize)> = operands.filter_map(|(value, size)| Some((input(value)?, size))).collect();
+        for result in emitted.args.iter().filter(|it| it.role == Role::Output && it.dense) {
+            let size = flat.values[result.value].dtype.size();
+            let fits = inputs.iter().filter(|it| it.1 == size);
+            self.over_inputs.extend(fits.map(|it| (result.value, it.0)));
+        }
     }
 }

@@ -52,12 +52,15 @@ pub struct Compiled {
 pub struct Derivative {
     /// Gives the results, then what the backward part needs besides the inputs.
     pub forward: Arc<Compiled>,
-    /// Takes `residuals` and the cotangents of the results `seeds`; gives the gradients.
+    /// Takes `residuals`, the cotangents of the results `seeds`, and what the gradients of the inputs
+    /// `sums` are so far; gives the gradients.
     pub backward: Arc<Compiled>,
     /// What the backward part takes from the inputs and the forward part.
     pub residuals: Vec<transform::Residual>,
     /// Results that take a cotangent.
     pub seeds: Vec<usize>,
+    /// Inputs whose gradients are added to what they are so far.
+    pub sums: Vec<usize>,
 }
 
 /// The gradients of a [`Compiled`] from those of some results.
@@ -200,6 +203,17 @@ impl Compiled {
         match Tape::current() {
             Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, handed),
             None => self.run(inputs),
+        }
+    }
+
+    /// As [`Compiled::call`], with inputs that are given up: see [`Compiled::run_owned`].
+    ///
+    /// # Errors
+    /// As for [`Compiled::call`].
+    pub(super) fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
+        match Tape::current() {
+            Some(_) => self.call(&inputs),
+            None => self.run_owned(inputs),
         }
     }
 
@@ -427,7 +441,7 @@ impl Compiled {
                 let took = start.elapsed();
                 forward.source.set(&parts.forward, took)?;
                 backward.source.set(&parts.backward, Duration::ZERO)?;
-                let split = Split { seeds: parts.seeds, residuals: parts.residuals };
+                let split = Split { seeds: parts.seeds, residuals: parts.residuals, sums: parts.sums };
                 if let (Some(backend), Some(_)) = (exec::backend(), &self.place) {
                     // How the derivative is split is stored with the forward part.
                     let _first = forward.executable.set(forward.compile(backend, split.clone()));
@@ -435,7 +449,8 @@ impl Compiled {
                 split
             }
         };
-        let derivative = Arc::new(Derivative { forward, backward, residuals: split.residuals, seeds: split.seeds });
+        let Split { seeds, residuals, sums } = split;
+        let derivative = Arc::new(Derivative { forward, backward, residuals, seeds, sums });
         made.insert(wrt.to_vec(), derivative.clone());
         Ok(derivative)
     }

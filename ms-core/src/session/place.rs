@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Raised whenever the meaning of what is stored changes; `stored-schema.txt` watches over it.
-pub(super) const SCHEMA: u32 = 6;
+pub(super) const SCHEMA: u32 = 7;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";
@@ -38,11 +38,13 @@ pub(super) struct Split {
     pub seeds: Vec<usize>,
     /// What the backward part takes first.
     pub residuals: Vec<Residual>,
+    /// Inputs whose gradients are added to what they are so far.
+    pub sums: Vec<usize>,
 }
 
 stored! {
     struct Entry { split: Split, took: u64, plan: Arc<Plan>, table: Vec<u8> }
-    struct Split { seeds: Vec<usize>, residuals: Vec<Residual> }
+    struct Split { seeds: Vec<usize>, residuals: Vec<Residual>, sums: Vec<usize> }
 }
 
 stored! { enum Residual { 0 = Input(at: usize), 1 = Saved(at: usize) } }

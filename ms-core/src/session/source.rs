@@ -190,6 +190,7 @@ impl Source {
                 let Ok(results) = of.results() else { return false };
                 results <= outputs
                     && split.seeds.iter().all(|&it| it < results)
+                    && split.sums.iter().all(|&it| it < inputs)
                     && split.residuals.iter().all(|it| match *it {
                         Residual::Input(at) => at < inputs,
                         Residual::Saved(at) => at < outputs - results,

@@ -6,7 +6,7 @@ use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
 use super::split::{pruned, trimmed};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, CALL, CUSTOM_VJP, CustomVjp, RECOMPUTE, rules::settled};
+use crate::ops::{self, CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, RECOMPUTE, rules::settled};
 use crate::tensor::{Attrs, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -60,23 +60,22 @@ impl Reverse {
         Ok((outputs, pull))
     }
 
-    /// A graph whose values are computed again, from operands that wait for the gradients: so no
-    /// pass takes the first values for the second ones.
+    /// A graph whose values are computed again, in a call that waits for the gradients and stays one: so
+    /// no pass takes the first values for the second ones.
     pub(super) fn recompute(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (region, kept) = self.called(node, operands)?;
         let (count, operands) = (operands.len(), chosen(&kept, operands));
         let (wrt, seeds) = (positions(&chosen(&kept, &wanted.inputs)), positions(&wanted.outputs));
         let outputs = emit(&RECOMPUTE, Attrs::none(), std::slice::from_ref(&region), &operands)?;
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
-        let (reverse, inside) = (self.clone(), self.added_inside(&wrt, &operands));
+        let (reverse, inside) = (self.clone(), self.added_inside(&region, &wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
             let (summed, sums) = sums.take_all(&inside, &kept);
             let backward = reverse.again(&region, &wrt, &seeds, &summed)?;
-            let arrived = cotangents.iter().flatten().next().expect("a gradient reaches the node");
-            let mut inputs: Vec<Tensor> = operands.iter().map(|it| ops::depend(it, arrived)).collect();
+            let mut inputs = operands.clone();
             inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
             inputs.extend(sums);
-            let gradients = emit(&CALL, Attrs::none(), &[Arc::new(backward)], &inputs)?;
+            let gradients = emit(&CALL_NO_INLINE, Attrs::none(), &[Arc::new(backward)], &inputs)?;
             Ok(placed(count, &chosen(&wrt, &kept), gradients))
         });
         Ok((outputs, pull))

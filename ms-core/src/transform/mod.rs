@@ -7,6 +7,7 @@ mod expand;
 mod forward;
 mod linear;
 mod loops;
+mod reads;
 mod regions;
 mod reverse;
 mod sizes;

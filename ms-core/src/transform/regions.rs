@@ -1,6 +1,7 @@
 //! Reverse mode through calls and branches.
 
 use super::emit::{emit, emit_node, is_stack, nothing, tracer, zeros};
+use super::reads::{added_inside, without_stacks};
 use super::reverse::{Differentiated, Length, Pull, Reverse, Wanted, input_types, lengths_inside};
 use super::split::{Policy, Residual};
 use super::stacks::{zero_stack, zeros_of};
@@ -43,16 +44,12 @@ pub(super) fn chosen<T: Clone>(at: &[usize], all: &[T]) -> Vec<T> {
     at.iter().map(|&at| all[at].clone()).collect()
 }
 
-/// The operands `wrt` but for stacks, of which nobody may know inside a region how long they are.
-fn without_stacks(wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
-    wrt.iter().copied().filter(|&at| !is_stack(&operands[at].ty())).collect()
-}
-
 impl Reverse {
-    /// Operands of a call whose gradients are added inside, to what they have got so far; other calls
-    /// give their gradients as a whole.
-    pub(super) fn added_inside(&self, wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
-        if self.in_order { without_stacks(wrt, operands) } else { Vec::new() }
+    /// Operands of a call whose gradients are added inside, to what they have got so far; those of
+    /// others are given as a whole.
+    pub(super) fn added_inside(&self, region: &Arc<Graph>, wrt: &[usize], operands: &[Tensor]) -> Vec<usize> {
+        let types: Vec<Type> = operands.iter().map(Tensor::ty).collect();
+        added_inside(wrt, &types, &self.reads.of_region(region), self.in_order)
     }
 
     /// Adds a node with regions so that its derivative can be taken. Gives its results, and how
@@ -113,7 +110,7 @@ impl Reverse {
         });
         let residuals: Vec<Tensor> = residuals.collect();
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
-        let (reverse, inside) = (self.clone(), self.added_inside(&wrt, &operands));
+        let (reverse, inside) = (self.clone(), self.added_inside(&region, &wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
             let (summed, sums) = sums.take_all(&inside, &kept);
             let parts = match summed.is_empty() {
@@ -135,7 +132,8 @@ impl Reverse {
         let wrt: Vec<usize> = positions(&wanted.inputs[1..]);
         let seeds = positions(&wanted.outputs);
         let lengths = lengths_inside(node);
-        let summed = without_stacks(&wrt, given);
+        let types: Vec<Type> = given.iter().map(Tensor::ty).collect();
+        let summed = without_stacks(&wrt, &types);
         let arm =
             |at: usize| self.differentiate(&node.regions[at], &wrt, &seeds, &summed, &Policy::default(), &lengths);
         let arms = Arms::of([arm(0)?, arm(1)?]);

@@ -2,6 +2,7 @@
 
 use super::activity::Activity;
 use super::emit::{emit_node, is_stack, tracer};
+use super::reads::{Reads, added_inside};
 use super::split::{Policy, Residual, split};
 use super::stacks::{counts, zeros_of};
 use super::step::{Gradients, RuleStep, Slot, Step, pull_all};
@@ -21,21 +22,25 @@ use std::sync::Arc;
 pub struct Differentiated {
     /// Inputs: the graph's. Outputs: the graph's, then what is saved.
     pub forward: Arc<Graph>,
-    /// Inputs: `residuals`, the cotangents of the outputs `seeds`, and what the gradients of those
-    /// inputs are so far for which that was promised. Outputs: the gradients of the inputs that were asked
-    /// for, of these the sums.
+    /// Inputs: `residuals`, the cotangents of the outputs `seeds`, and what the gradients of the
+    /// inputs `sums` are so far. Outputs: the gradients of the inputs that were asked for, of these
+    /// the sums.
     pub backward: Arc<Graph>,
     /// What the backward graph takes from the forward one.
     pub residuals: Vec<Residual>,
     /// Outputs of the graph that take a cotangent.
     pub seeds: Vec<usize>,
+    /// Inputs whose gradients are added to what they are so far.
+    pub sums: Vec<usize>,
 }
 
 /// Takes derivatives; that of a region that stands in several nodes is made once.
 #[derive(Clone, Default)]
 pub(super) struct Reverse {
     pub activity: Rc<Activity>,
-    /// Whether calls add gradients to what their operands have got so far.
+    pub reads: Rc<Reads>,
+    /// Whether calls add all gradients to what their operands have got so far, not only those of
+    /// which they may have a part alone.
     pub in_order: bool,
     /// By the region's address, the inputs and the outputs of interest, and the inputs whose sums are
     /// given; with the region, so that the address stays its own.
@@ -88,6 +93,9 @@ pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
 /// them. Where they are added `in_order` through calls, too, sums are rounded as they are without
 /// calls, and a graph that is called may have several backward parts.
 ///
+/// The gradient of what the graph may read a part of alone is added to what there is of it so far, see
+/// [`Differentiated::sums`]; `in_order` all are.
+///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
 pub fn differentiate(graph: &Graph, wrt: &[usize], in_order: bool) -> Result<Differentiated> {
@@ -95,7 +103,8 @@ pub fn differentiate(graph: &Graph, wrt: &[usize], in_order: bool) -> Result<Dif
     let outputs = graph.outputs().len();
     let active = reverse.activity.active(graph, &flags(graph.inputs().len(), wrt), &vec![true; outputs]);
     let seeds: Vec<usize> = (0..outputs).filter(|&at| active[graph.outputs()[at].0 as usize]).collect();
-    reverse.differentiate(graph, wrt, &seeds, &[], &Policy::default(), &[])
+    let sums = added_inside(wrt, &input_types(graph), &reverse.reads.of(graph), in_order);
+    reverse.differentiate(graph, wrt, &seeds, &sums, &Policy::default(), &[])
 }
 
 pub(super) fn input_types(graph: &Graph) -> Vec<Type> {
@@ -144,7 +153,7 @@ impl Reverse {
         let joint = self.joint(graph, wrt, seeds, sums, &active, lengths)?;
         let parts = split(&joint, own, graph.outputs().len(), policy);
         let (forward, backward, residuals) = (parts.forward, parts.backward, parts.residuals);
-        Ok(Differentiated { forward, backward, residuals, seeds: seeds.to_vec() })
+        Ok(Differentiated { forward, backward, residuals, seeds: seeds.to_vec(), sums: sums.to_vec() })
     }
 
     /// The graph that gives the outputs of `graph`, then the gradients of the inputs `wrt`, from

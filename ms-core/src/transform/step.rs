@@ -196,7 +196,7 @@ impl Gradients {
     }
 
     /// The gradient of a slot, which starts anew: for a step that adds to it by itself.
-    pub(super) fn take(&mut self, slot: Slot) -> Option<Tensor> {
+    pub fn take(&mut self, slot: Slot) -> Option<Tensor> {
         self.gather(slot);
         self.sums[slot as usize].take()
     }

@@ -6,7 +6,10 @@ use super::repeat::{Chain, Cycle, Place as CarryPlace, Repeated, Series, Trips};
 use super::run::{Classes, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
-use crate::lower::{self, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes};
+use crate::ir::{Inst, Kernel};
+use crate::lower::{
+    self, Argument, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
+};
 use crate::ops::CLASS_INDEX;
 use crate::tensor::{Array, Layout, Type};
 use smallvec::SmallVec;
@@ -60,11 +63,37 @@ fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
     is_dense && from.dtype == to.dtype && from.layout.shape() == to.layout.shape()
 }
 
+/// The params of each element that a kernel moves, if it does nothing else: where it is from, and where
+/// it goes, which is as far from it everywhere.
+fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]>> {
+    let mut pairs = SmallVec::new();
+    for inst in &kernel.insts {
+        match *inst {
+            Inst::Load(_) => {}
+            Inst::Store(to, value) => {
+                let Inst::Load(from) = kernel.insts[value.0 as usize] else { return None };
+                let pair = [from.0 as usize, to.0 as usize];
+                let [from, to] = pair.map(|it| (kernel.params[it].dtype, &args[it].strides));
+                if from != to {
+                    return None;
+                }
+                pairs.push(pair);
+            }
+            _ => return None,
+        }
+    }
+    Some(pairs)
+}
+
 /// Whether stacks are open after a step that were not before.
 fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
     match step {
-        Step::Kernel { .. } | Step::Product { .. } | Step::Library { .. } | Step::Classes { .. } => false,
+        Step::Kernel { .. }
+        | Step::Copy { .. }
+        | Step::Product { .. }
+        | Step::Library { .. }
+        | Step::Classes { .. } => false,
         Step::Call { routine, .. } => open(*routine),
         Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
         Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, Trips::Times { .. })),
@@ -106,6 +135,7 @@ impl Loader<'_> {
                 }
                 let first = self.next_word();
                 self.words.template.extend(extents.iter().map(|&it| it as u64));
+                let copied = copied(kernel, args);
                 for (arg, param) in args.iter().zip(&kernel.params) {
                     if arg.strides.len() != loops {
                         return Err(malformed("an argument has a stride for every loop"));
@@ -115,7 +145,12 @@ impl Loader<'_> {
                     self.words.template.extend(arg.strides.iter().map(|&it| it as u64));
                 }
                 let code = code.at(&self.words.template[first..first + loops]).unwrap_or_else(|| code.clone());
-                Ok(Step::Kernel { code, words: first..self.next_word() })
+                let words = first..self.next_word();
+                let Some(mut pairs) = copied else { return Ok(Step::Kernel { code, words }) };
+                for at in pairs.iter_mut().flatten() {
+                    *at = first + loops + *at * (1 + loops);
+                }
+                Ok(Step::Copy { code, words, pairs })
             }
             PlanStep::Product { a, b, out } => {
                 if a.dtype != out.dtype || b.dtype != out.dtype {

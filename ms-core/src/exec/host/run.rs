@@ -58,6 +58,9 @@ pub(super) struct Patch {
 pub(super) enum Step {
     /// A call with a block of the template.
     Kernel { code: Arc<dyn KernelCode>, words: Range<usize> },
+    /// A kernel that copies each of some operands to a result, which has nothing to do where all lie in
+    /// their operands' memory: pairs of words with the addresses.
+    Copy { code: Arc<dyn KernelCode>, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
     /// A product whose three addresses stand in the template.
     Product { product: Box<MatrixProduct>, words: Range<usize> },
     /// An op on arrays.
@@ -169,6 +172,12 @@ impl Run<'_> {
             match step {
                 // SAFETY: the loader checked the block, see [`Run`].
                 Step::Kernel { code, words } => unsafe { code.call(&self.words[words.clone()]) },
+                Step::Copy { code, words, pairs } => {
+                    if pairs.iter().any(|&[from, to]| self.words[from] != self.words[to]) {
+                        // SAFETY: as above.
+                        unsafe { code.call(&self.words[words.clone()]) }
+                    }
+                }
                 Step::Product { product, words } => {
                     let at = &self.words[words.clone()];
                     let (a, b, out) = (at[0] as *const u8, at[1] as *const u8, at[2] as *mut u8);

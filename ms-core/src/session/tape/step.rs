@@ -56,8 +56,7 @@ impl Step for CallStep {
     }
 
     fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
-        let shares = self.shares(cotangents).map_err(|error| self.named(error))?;
-        gradients.add_all(&self.input_slots, shares)
+        self.pull_back(cotangents, gradients).map_err(|error| self.named(error))
     }
 }
 
@@ -70,14 +69,30 @@ impl CallStep {
         error.within(format!("the derivative of {of}"))
     }
 
-    fn shares(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+    fn pull_back(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
         if !self.handed.is_empty() && cotangents.iter().any(Option::is_none) {
-            return self.pull_reached(cotangents);
+            return gradients.add_all(&self.input_slots, self.pull_reached(cotangents)?);
         }
+        let Derivative { backward, sums, .. } = &*self.derivative;
         let given = cotangents.iter().zip(&self.templates);
         let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| ops::zeros_like(like)));
-        let inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
-        Ok(self.derivative.backward.call(&inputs)?.into_iter().map(Some).collect())
+        let mut inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
+        if sums.is_empty() {
+            let shares = backward.call(&inputs)?;
+            return gradients.add_all(&self.input_slots, shares.into_iter().map(Some));
+        }
+        let is_sum = |at: &usize| sums.contains(&self.wrt[*at]);
+        let summed = || (0..self.wrt.len()).filter(is_sum).filter_map(|at| Some((at, self.input_slots[at]?)));
+        for (at, slot) in summed() {
+            let zeros = || ops::zeros_like(&self.inputs[self.wrt[at]]);
+            inputs.push(gradients.take(slot).unwrap_or_else(zeros));
+        }
+        let mut shares: Cotangents = backward.call_owned(inputs)?.into_iter().map(Some).collect();
+        // These first: to other inputs that are the same value, they are what was there before.
+        for (at, slot) in summed() {
+            gradients.add(slot, shares[at].take().expect("a sum that was taken goes on"))?;
+        }
+        gradients.add_all(&self.input_slots, shares)
     }
 
     /// Pulls back where some gradients are missing: backward functions that none reaches do not run.

@@ -1,0 +1,100 @@
+//! Inputs of graphs of which a run may read a small part alone.
+
+use super::activity::Loop;
+use super::emit::is_stack;
+use crate::ir::{Graph, Node, Type, ValueId};
+use crate::ops::{self, Derivative, IF, RECOMPUTE, is_call};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// The inputs `wrt` but for stacks, of which nobody may know inside a graph how long they are.
+pub(super) fn without_stacks(wrt: &[usize], types: &[Type]) -> Vec<usize> {
+    wrt.iter().copied().filter(|&at| !is_stack(&types[at])).collect()
+}
+
+/// The inputs `wrt` of a graph whose gradients are added to what they are so far: those of which it
+/// `reads` parts alone, or, `in_order`, all.
+pub(super) fn added_inside(wrt: &[usize], types: &[Type], reads: &[bool], in_order: bool) -> Vec<usize> {
+    let mut inside = without_stacks(wrt, types);
+    inside.retain(|&at| in_order || reads[at]);
+    inside
+}
+
+/// By the region's address, for each input whether parts of it are read; with the region, so that the
+/// address stays its own.
+#[derive(Default)]
+pub(super) struct Reads {
+    known: RefCell<FxHashMap<*const Graph, (Arc<Graph>, Vec<bool>)>>,
+}
+
+impl Reads {
+    /// For each input of a region, whether a run may read a part of it that is smaller than the whole.
+    /// A gradient of the whole from every run of it would cost more than the run: such a gradient
+    /// is added where what it has got so far lies.
+    pub fn of_region(&self, region: &Arc<Graph>) -> Vec<bool> {
+        let address = Arc::as_ptr(region);
+        if let Some((_, known)) = self.known.borrow().get(&address) {
+            return known.clone();
+        }
+        let found = self.of(region);
+        self.known.borrow_mut().insert(address, (region.clone(), found.clone()));
+        found
+    }
+
+    /// [`Reads::of_region`] of a graph that nothing holds.
+    pub fn of(&self, graph: &Graph) -> Vec<bool> {
+        let mut reads: FxHashMap<ValueId, Read> = FxHashMap::default();
+        for (_, node) in graph.nodes() {
+            if let Derivative::Read(_) = ops::definition(node.op).derivative {
+                reads.entry(node.inputs[0]).or_default().add(graph.ty(node.outputs[0]).numel());
+            } else if !node.regions.is_empty() {
+                for operand in self.of_operands(node) {
+                    reads.entry(node.inputs[operand]).or_default().add(None);
+                }
+            }
+        }
+        let is_part = |id: &ValueId| {
+            let ty = graph.ty(*id);
+            let read = reads.get(id);
+            ty.dtype.is_float() && !is_stack(ty) && read.is_some_and(|it| it.is_part_of(ty.numel()))
+        };
+        graph.inputs().iter().map(is_part).collect()
+    }
+
+    /// Operands of a node that its regions read parts of, and which are the same in all runs of them.
+    fn of_operands(&self, node: &Node) -> Vec<usize> {
+        let (first, same) = match Loop::of(node) {
+            Some(it) => (it.first, it.carries + it.sequences),
+            None if is_call(node.op) || node.op == RECOMPUTE.op() => (0, 0),
+            None if node.op == IF.op() => (1, 0),
+            None => return Vec::new(),
+        };
+        let inside = node.regions.iter().map(|it| self.of_region(it));
+        let all = inside.reduce(|all, one| all.iter().zip(one).map(|(a, b)| *a || b).collect()).unwrap_or_default();
+        (same..all.len()).filter(|&at| all[at]).map(|at| first + at).collect()
+    }
+}
+
+/// How much is read of a value.
+#[derive(Default)]
+struct Read {
+    /// Elements; each of them may be read several times.
+    numel: usize,
+    /// Whether it is not known how many more.
+    is_open: bool,
+}
+
+impl Read {
+    fn add(&mut self, numel: Option<usize>) {
+        match numel {
+            Some(numel) => self.numel = self.numel.saturating_add(numel),
+            None => self.is_open = true,
+        }
+    }
+
+    /// Whether it may be less than a value of so many elements.
+    fn is_part_of(&self, whole: Option<usize>) -> bool {
+        self.is_open || whole.is_none_or(|it| self.numel < it)
+    }
+}

@@ -1,0 +1,206 @@
+//! Gradients of tensors that are read part by part in graphs of their own: called, recomputed, in
+//! branches, and compiled functions on an eager tape. They cost what the parts cost, and are
+//! what they are without graphs.
+
+use ms::prelude::*;
+
+fn step(state: &Tensor, x: &Tensor) -> Tensor {
+    (state * 0.5 + x).tanh()
+}
+
+/// Folds the positions of `x` into a number.
+fn folded(x: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
+    let start = ops::zeros_like(x.at(0));
+    let positions = (0..x.shape()[0]).map(|t| Tensor::scalar((t * 7 % x.shape()[0]) as i64));
+    positions.fold(start, |state, i| f(&state, &i)).sum((), false)
+}
+
+#[jit]
+fn reads(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    step(state, &ops::gather(x, i, 0))
+}
+
+#[jit]
+#[no_inline]
+fn kept(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    step(state, &ops::gather(x, i, 0))
+}
+
+/// Several parts of several kinds, which are added up one after the other.
+#[jit]
+#[no_inline]
+fn reads_more(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    let state = step(state, &x.at(1));
+    let state = step(&state, &ops::gather_nd(x, ops::reshape(i, [1])));
+    let state = step(&state, &ops::gather(x, i, 0));
+    step(&state, &(x.at(0) * x.at(2)))
+}
+
+#[jit]
+fn reads_in_a_loop(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    let mut state = state.clone();
+    for _ in ms::range(0, 2) {
+        state = step(&state, &(ops::gather(x, i, 0) * &state));
+    }
+    state
+}
+
+#[jit]
+fn may_read(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    if state.sum((), false) < 0.5 { step(state, &ops::gather(x, i, 0)) } else { state * 0.5 }
+}
+
+#[jit]
+#[no_inline]
+fn outer(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    let state = may_read(state, x, i);
+    kept(&state, x, i) + kept(&state, x, &(i * 0))
+}
+
+/// All of it besides.
+#[jit]
+#[no_inline]
+fn reads_all(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
+    step(state, &(ops::gather(x, i, 0) * x.sum(0, false)))
+}
+
+#[jit]
+#[no_inline]
+fn reads_two(state: &Tensor, a: &Tensor, b: &Tensor, i: &Tensor) -> Tensor {
+    step(state, &(ops::gather(a, i, 0) * b.at(1)))
+}
+
+fn recomputed(x: &Tensor) -> Tensor {
+    folded(x, |state, i| ms::recompute(|state: &Tensor| step(state, &ops::gather(x, i, 0)))(state))
+}
+
+#[jit]
+fn branches(x: &Tensor) -> Tensor {
+    let mut state = ops::zeros_like(x.at(0));
+    for t in 0..x.shape()[0] {
+        if state.sum((), false) < 0.1 {
+            state = step(&state, &x.at(t as isize));
+        } else {
+            state = &state * 0.5;
+        }
+    }
+    state.sum((), false)
+}
+
+type Function = fn(&Tensor) -> Tensor;
+
+/// Functions whose gradients are linear in the number of parts, and whether all sums are in the same
+/// order on an eager tape, too.
+static LINEAR: [(&str, Function, bool); 8] = [
+    ("calls", |x| folded(x, |state, i| reads(state, x, i)), true),
+    ("kept calls", |x| folded(x, |state, i| kept(state, x, i)), true),
+    ("several parts", |x| folded(x, |state, i| reads_more(state, x, i)), true),
+    ("loops", |x| folded(x, |state, i| reads_in_a_loop(state, x, i)), true),
+    ("calls with branches", |x| folded(x, |state, i| may_read(state, x, i)), true),
+    ("calls in calls", |x| folded(x, |state, i| outer(state, x, i)), true),
+    ("recomputed", recomputed, true),
+    ("branches", branches, true),
+];
+
+static OTHERS: [(&str, Function, bool); 2] = [
+    ("all of it", |x| folded(x, |state, i| reads_all(state, x, i)), true),
+    ("twice the same", |x| folded(x, |state, i| reads_two(state, x, x, i)), false),
+];
+
+fn with<R>(jit: bool, precision: ms::Precision, f: impl FnOnce() -> R) -> R {
+    ms::with_context(ms::Context { jit, precision, ..ms::context() }, f)
+}
+
+/// Numbers that look random.
+fn scattered(shape: &[usize], seed: f64) -> Tensor {
+    let numel = shape.iter().product::<usize>();
+    let value = |i: usize| ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed).fract() * 2.0 - 1.0;
+    Tensor::from_slice(shape, &(0..numel).map(value).collect::<Vec<_>>())
+}
+
+/// Bits, but for which zero it is.
+fn bits(x: &Tensor) -> Vec<u64> {
+    x.to_vec::<f64>().iter().map(|it| (it + 0.0).to_bits()).collect()
+}
+
+#[test]
+fn gradients_have_the_same_bits() {
+    let x = scattered(&[5, 3], 0.1);
+    for (at, (name, f, in_order)) in LINEAR.iter().chain(&OTHERS).enumerate() {
+        let strict = |jit, f: &dyn Fn(&Tensor) -> Tensor| with(jit, ms::Precision::Strict, || bits(&f(&x)));
+        let want = strict(false, &|x| ms::grad(*f)(x));
+        let inside = ms::jit(|x: &Tensor, at: &usize| ms::grad(LINEAR.iter().chain(&OTHERS).nth(*at).unwrap().1)(x));
+        assert_eq!(strict(true, &|x| inside(x, &at)), want, "{name}, compiled");
+        let tape = strict(true, &|x| ms::grad(*f)(x));
+        assert!(!in_order || tape == want, "{name}, on a tape: {tape:x?}, not {want:x?}");
+        assert!(want.iter().any(|it| *it != 0), "{name}: a gradient");
+    }
+}
+
+fn near(name: &str, how: &str, got: &Tensor, want: &Tensor) {
+    let (got, want) = (got.to_vec::<f64>(), want.to_vec::<f64>());
+    assert_eq!(got.len(), want.len(), "{name}, {how}");
+    for (got, want) in got.iter().zip(&want) {
+        assert!((got - want).abs() <= 1e-9 * (1.0 + want.abs()), "{name}, {how}: {got}, not {want}");
+    }
+}
+
+#[test]
+fn derivatives_of_gradients() {
+    let (x, v) = (scattered(&[4, 2], 0.1), scattered(&[4, 2], 0.6));
+    let all = ops::stack(&[&x, &v, &(&x * &v)], 0);
+    for (at, (name, f, _)) in LINEAR.iter().chain(&OTHERS).enumerate() {
+        let f = *f;
+        let slope = |x: &Tensor| (ms::grad(f)(x) * &v).sum((), false);
+        let plain = |f: &dyn Fn() -> Tensor| with(false, ms::Precision::Highest, f);
+        let (first, second) = (plain(&|| ms::grad(f)(&x)), plain(&|| ms::grad(slope)(&x)));
+        near(name, "a gradient", &ms::grad(f)(&x), &first);
+        near(name, "the gradient of a gradient", &ms::grad(slope)(&x), &second);
+        near(name, "the tangent of a gradient", &ms::jvp(ms::grad(f))(&x, &v).1, &second);
+        let inside = ms::jit(|x: &Tensor, v: &Tensor, at: &usize| {
+            let f = LINEAR.iter().chain(&OTHERS).nth(*at).unwrap().1;
+            let second = ms::grad(|x: &Tensor| (ms::grad(f)(x) * v).sum((), false))(x);
+            (ms::grad(f)(x), second, ms::jvp(ms::grad(f))(x, v).1)
+        });
+        let (one, two, tangent) = inside(&x, &v, &at);
+        near(name, "a compiled gradient", &one, &first);
+        near(name, "the compiled gradient of a gradient", &two, &second);
+        near(name, "the compiled tangent of a gradient", &tangent, &second);
+        let want = [0, 1, 2].map(|lane| plain(&|| ms::grad(f)(&all.at(lane))));
+        let want = ops::stack(&want.iter().collect::<Vec<_>>(), 0);
+        near(name, "over lanes", &ms::vmap(ms::grad(f))(&all), &want);
+    }
+}
+
+/// The time that this thread has run, in seconds: other processes do not count.
+fn thread_seconds() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+/// Four times the parts take about four times as long, and not sixteen times.
+#[test]
+fn time_is_linear_in_the_number_of_parts() {
+    for (at, (name, f, _)) in LINEAR.iter().enumerate() {
+        let compiled = ms::jit(|x: &Tensor, at: &usize| ms::grad(LINEAR[*at].1)(x));
+        let time = |run: &dyn Fn(&Tensor) -> Tensor| {
+            let seconds = [64, 256, 1024].map(|count| {
+                let x = scattered(&[count, 2048], 0.3);
+                run(&x);
+                let measured = (0..3).map(|_| {
+                    let start = thread_seconds();
+                    run(&x);
+                    thread_seconds() - start
+                });
+                measured.fold(f64::INFINITY, f64::min)
+            });
+            println!("{name}: {seconds:?} {}", seconds[1] / seconds[0]);
+            seconds[1] / seconds[0]
+        };
+        let times = [time(&|x| compiled(x, &at)), time(&|x| ms::grad(*f)(x))];
+        assert!(
+            times.iter().all(|it| *it < 8.0),
+            "{name}: compiled and on a tape, four times the parts take {times:?}"
+        );
+    }
+}
