@@ -16,8 +16,8 @@ pub struct Reuse {
     pub free_from: Vec<u32>,
     /// By output, the step that first touches it.
     pub touched_at: Vec<u32>,
-    /// Outputs, and inputs that are read for the last time by the step that writes the output:
-    /// each element before that of the output is written, or the step updates them. Sorted.
+    /// Outputs, and inputs that are read for the last time by the step that first writes in the output's
+    /// memory: each element before it is written over, or the step updates them. Sorted.
     pub in_place: Vec<(u32, u32)>,
 }
 
@@ -30,7 +30,7 @@ impl Reuse {
         free <= touched || self.in_place.binary_search(&(output as u32, input as u32)).is_ok()
     }
 
-    /// The inputs that an output is written over by the step that reads them for the last time.
+    /// The inputs that an output may be written over by the step that reads them for the last time.
     pub fn in_place_of(&self, output: usize) -> impl Iterator<Item = usize> {
         let output = output as u32;
         let first = self.in_place.partition_point(|it| it.0 < output);

@@ -23,9 +23,12 @@ pub(super) fn added_inside(wrt: &[usize], types: &[Type], reads: &[bool], in_ord
 
 /// By the region's address, for each input whether parts of it are read; with the region, so that the
 /// address stays its own.
+type Known = RefCell<FxHashMap<*const Graph, (Arc<Graph>, Vec<bool>)>>;
+
+/// Answers, kept for regions that stand in several nodes.
 #[derive(Default)]
 pub(super) struct Reads {
-    known: RefCell<FxHashMap<*const Graph, (Arc<Graph>, Vec<bool>)>>,
+    known: Known,
 }
 
 impl Reads {
