@@ -6,7 +6,7 @@ use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
 use super::split::{pruned, trimmed};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, RECOMPUTE, rules::settled};
+use crate::ops::{CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, RECOMPUTE, rules::settled};
 use crate::tensor::{Attrs, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
