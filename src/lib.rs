@@ -17,14 +17,16 @@ pub mod train;
 
 pub use io::{load_checkpoint, save_checkpoint};
 pub use ms_core::effects::Level;
+pub use ms_core::random;
 pub use ms_core::session::{
-    All, CompileReport, Context, GradOperation, Mode, Precision, compile_report, context, custom_vjp, grad, hessian,
+    All, CacheUse, CompileReport, Context, GradOperation, Gradients, GraphReport, Mode, PlanReport, Precision,
+    StageReport, cache_options, cache_path, cache_use, compile_report, context, custom_vjp, flush_cache, grad, hessian,
     jacfwd, jacrev, jit, jvp, linearize, recompute, retrace, set_context, value_and_grad, vjp, vmap, vmap_cells,
     with_context,
 };
-pub use ms_core::trace::{At, Cell, Frozen, Layer, Training, Tree};
+pub use ms_core::trace::{Apply, Arg, At, Cell, Frozen, Layer, Marked, Name, Sink, Training, Tree, Value};
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
-pub use ms_core::*;
+pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, tensor};
 pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};
 /// `jit!(|x: &Tensor| ..)`: [`jit`] for a closure whose body is annotated code.
 ///

@@ -1,4 +1,5 @@
-//! The invariants of ARCHITECTURE.md.
+//! The invariants of ARCHITECTURE.md. Each check is a function from sources to violations, and is shown
+//! to find one that was planted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +8,18 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+/// A file by its path below the folder that is looked at, with its text.
+struct Source {
+    path: String,
+    text: String,
+}
+
 /// Every Rust file below `folder`, build outputs left out.
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut open = vec![folder.to_path_buf()];
+fn sources(folder: &Path) -> Vec<Source> {
+    let (mut found, mut open): (Vec<PathBuf>, _) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(folder) = open.pop() {
         for entry in fs::read_dir(&folder).expect("the folder is readable").flatten() {
-            let path = entry.path();
-            let name = entry.file_name();
+            let (path, name) = (entry.path(), entry.file_name());
             if path.is_dir() && name != "target" && !name.to_string_lossy().starts_with('.') {
                 open.push(path);
             } else if path.extension().is_some_and(|it| it == "rs") {
@@ -23,102 +28,177 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         }
     }
     found.sort();
+    let source = |path: PathBuf| Source {
+        text: fs::read_to_string(&path).expect("the file is readable"),
+        path: path.strip_prefix(folder).expect("below the folder").to_string_lossy().into_owned(),
+    };
+    found.into_iter().map(source).collect()
+}
+
+/// A check finds nothing in the sources, and something in what breaks its rule.
+#[track_caller]
+fn check(sources: &[Source], violations: impl Fn(&[Source]) -> Vec<String>, planted: &[(&str, &str)]) {
+    let found = violations(sources);
+    assert!(found.is_empty(), "{}", found.join("\n"));
+    assert!(sources.len() > 5, "the sources are found");
+    for (path, text) in planted {
+        let planted = Source { path: (*path).to_owned(), text: (*text).to_owned() };
+        assert!(!violations(&[planted]).is_empty(), "{path}: {text} is not found");
+    }
+}
+
+/// The modules of `ms-core`; each imports only what stands before it.
+const MODULES: [&str; 13] = [
+    "error",
+    "environment",
+    "stored",
+    "tensor",
+    "ir",
+    "ops",
+    "trace",
+    "transform",
+    "effects",
+    "optimize",
+    "lower",
+    "exec",
+    "session",
+];
+
+/// The first names of the paths below `crate` that stand in a text: in `crate::a::b`, and in
+/// `crate::{a::b, c}`, which may go over several lines.
+fn crate_paths(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let name = |text: &str| text.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect::<String>();
+    for (_, after) in text.match_indices("crate::").map(|(at, it)| (at, &text[at + it.len()..])) {
+        let Some(group) = after.strip_prefix('{') else {
+            found.push(name(after));
+            continue;
+        };
+        let (mut depth, mut starts) = (1, true);
+        for (at, letter) in group.char_indices() {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                ',' if depth == 1 => starts = true,
+                _ if depth == 1 && starts && letter.is_alphabetic() => {
+                    found.push(name(&group[at..]));
+                    starts = false;
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+        }
+    }
     found
 }
 
-fn read(path: &Path) -> String {
-    fs::read_to_string(path).expect("the file is readable")
+/// The text without comments and what only tests compile.
+fn code(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+    code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn modules_import_only_what_stands_before_them() {
-    let order = [
-        "error",
-        "environment",
-        "stored",
-        "tensor",
-        "ir",
-        "ops",
-        "random",
-        "trace",
-        "transform",
-        "effects",
-        "optimize",
-        "lower",
-        "exec",
-        "session",
+    let violations = |sources: &[Source]| {
+        let mut wrong = Vec::new();
+        for source in sources.iter().filter(|it| !it.path.contains("test")) {
+            let module = source.path.split('/').next().unwrap_or_default().trim_end_matches(".rs");
+            let Some(at) = MODULES.iter().position(|it| *it == module) else { continue };
+            let later = |it: &String| MODULES[at + 1..].contains(&it.as_str());
+            let names = crate_paths(&code(&source.text)).into_iter().filter(later);
+            wrong.extend(names.map(|it| format!("{} imports `{it}`, which stands behind it", source.path)));
+        }
+        wrong
+    };
+    let planted = [
+        ("tensor/array.rs", "use crate::ops::add;"),
+        ("ir/graph.rs", "use crate::{\n    error::Result,\n    session::context,\n};"),
+        ("ops/core/def.rs", "fn f() -> crate::trace::Tracer {}"),
+        ("lower/plan.rs", "use crate::{ir::{Graph, Node}, exec};"),
     ];
-    let base = root().join("ms-core/src");
-    let mut wrong = Vec::new();
-    for path in sources(&base) {
-        let inside = path.strip_prefix(&base).expect("below the base");
-        let module = inside.iter().next().expect("a file has a name").to_string_lossy().replace(".rs", "");
-        let Some(at) = order.iter().position(|it| *it == module) else { continue };
-        // Tests may look at everything.
-        let text = read(&path);
-        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        if inside.to_string_lossy().contains("test") {
-            continue;
-        }
-        for (number, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
-            for later in &order[at + 1..] {
-                if line.contains(&format!("crate::{later}::")) {
-                    wrong.push(format!("{}:{}: {line}", inside.display(), number + 1));
-                }
-            }
-        }
-    }
-    assert!(wrong.is_empty(), "imports against the order:\n{}", wrong.join("\n"));
+    check(&sources(&root().join("ms-core/src")), violations, &planted);
 }
 
 #[test]
 fn crates_depend_downwards() {
-    let manifest = |path: &str| read(&root().join(path));
-    let names = |text: &str, name: &str| text.lines().any(|line| line.starts_with(name));
-    for (path, forbidden) in [
+    let manifests = [
         ("ms-core/Cargo.toml", ["ms-cpu", "ms-macros"].as_slice()),
         ("ms-cache/Cargo.toml", &["ms-core", "ms-cpu", "ms-macros"]),
         ("ms-backends/cpu/Cargo.toml", &["ms-macros"]),
         ("ms-macros/Cargo.toml", &["ms-core", "ms-cpu", "ms-cache"]),
-    ] {
-        let text = manifest(path);
-        let dependencies = text.split("[dev-dependencies]").next().unwrap_or_default();
+    ];
+    let depends = |manifest: &str, name: &str| {
+        let dependencies = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        let named = |line: &str| line.split([' ', '=', '.']).next() == Some(name);
+        dependencies.lines().any(named)
+    };
+    for (path, forbidden) in manifests {
+        let text = fs::read_to_string(root().join(path)).expect("the manifest is readable");
+        assert!(text.contains("[dependencies]"), "{path} has dependencies");
         for name in forbidden {
-            assert!(!names(dependencies, name), "{path} depends on {name}");
+            assert!(!depends(&text, name), "{path} depends on {name}");
         }
     }
-    for path in sources(&root().join("ms-core/src")) {
-        assert!(!read(&path).contains("ms_cpu"), "{} names a backend", path.display());
+    for planted in ["[dependencies]\nms-cpu = { path = \"..\" }", "[dependencies]\nms-cpu.workspace = true"] {
+        assert!(depends(planted, "ms-cpu"), "{planted}");
     }
+}
+
+#[test]
+fn the_core_names_no_backend() {
+    let violations = |sources: &[Source]| {
+        let names =
+            |it: &&Source| ["ms_cpu", "ms_cuda", "ms_ascend", "ms_sim"].iter().any(|name| it.text.contains(name));
+        sources.iter().filter(names).map(|it| format!("{} names a backend", it.path)).collect()
+    };
+    check(&sources(&root().join("ms-core/src")), violations, &[("exec/backend.rs", "use ms_cpu::CpuBackend;")]);
 }
 
 #[test]
 fn adding_an_op_touches_one_file() {
-    // Outside its own file and the list, a primitive's definition may be used, but nothing may
-    // have to name all of them.
-    let base = root().join("ms-core/src");
-    let list = read(&base.join("ops/mod.rs"));
-    let primitives = list.split("primitives! {").nth(1).expect("the list of primitives").lines();
-    let all: Vec<String> =
-        primitives.filter_map(|line| line.trim().split_once("::{")).map(|(module, _)| format!("{module}::")).collect();
-    assert!(all.len() > 20, "the list is found");
-    for path in sources(&base).into_iter().filter(|it| !it.starts_with(base.join("ops"))) {
-        let text = read(&path);
-        let named = all.iter().filter(|it| text.contains(&format!("ops::{it}"))).count();
-        assert!(named < 10, "{} names {named} op modules", path.display());
-    }
+    // What other modules need of an op is its definition, which the list exports, or what `ops::core` says
+    // of all ops: nothing has to know in which file an op is.
+    let violations = |sources: &[Source]| {
+        let outside = sources.iter().filter(|it| !it.path.starts_with("ops/") && it.path != "ops.rs");
+        let names = outside.filter(|it| it.text.contains("ops::primitive::") || it.text.contains("ops::composite::"));
+        names.map(|it| format!("{} names the file of an op", it.path)).collect()
+    };
+    let planted = [("lower/group.rs", "use crate::ops::primitive::conv::with_groups;")];
+    check(&sources(&root().join("ms-core/src")), violations, &planted);
+
+    // Every file of a primitive is in the list, and every one in the list has a file.
+    let folder = root().join("ms-core/src/ops/primitive");
+    let text = fs::read_to_string(folder.join("mod.rs")).expect("the list is readable");
+    let list = text.split("primitives! {").nth(1).expect("the list of primitives");
+    let mut listed: Vec<&str> = list.lines().filter_map(|line| Some(line.trim().split_once("::{")?.0)).collect();
+    listed.sort_unstable();
+    let files = fs::read_dir(&folder).expect("the folder is readable").flatten();
+    let names = files.filter_map(|it| it.file_name().to_string_lossy().strip_suffix(".rs").map(str::to_owned));
+    let mut files: Vec<String> = names.filter(|it| it != "mod" && !it.ends_with("tests")).collect();
+    files.sort_unstable();
+    assert_eq!(listed, files, "the list and the folder of primitives");
 }
 
 #[test]
 fn files_stay_small() {
-    let limit = 800;
-    let long: Vec<String> = sources(root())
-        .into_iter()
-        .map(|path| (read(&path).lines().count(), path))
-        .filter(|(lines, _)| *lines > limit)
-        .map(|(lines, path)| format!("{}: {lines} lines", path.display()))
-        .collect();
-    assert!(long.is_empty(), "files over {limit} lines:\n{}", long.join("\n"));
+    const LIMIT: usize = 800;
+    let violations = |sources: &[Source]| {
+        let lines = sources.iter().map(|it| (it.text.lines().count(), &it.path));
+        lines.filter(|it| it.0 > LIMIT).map(|(lines, path)| format!("{path}: {lines} lines, above {LIMIT}")).collect()
+    };
+    check(&sources(root()), violations, &[("long.rs", &"\n".repeat(LIMIT + 1))]);
+}
+
+#[test]
+fn the_facade_exports_a_list() {
+    let violations = |sources: &[Source]| {
+        let globs = sources.iter().filter(|it| it.text.lines().any(|it| it.starts_with("pub use ms_core::*")));
+        globs.map(|it| format!("{} exports all of `ms-core`", it.path)).collect()
+    };
+    check(&sources(&root().join("src")), violations, &[("lib.rs", "pub use ms_core::*;")]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn with<R>(jit: bool, run: impl FnOnce() -> R) -> R {
 }
 
 /// What the plan of the latest compilation of a function has.
-fn planned(name: &str) -> ms::session::PlanReport {
+fn planned(name: &str) -> ms::PlanReport {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name).expect("it was compiled");
     report.stage("lower").and_then(|it| it.plan).expect("lowering gives a plan")

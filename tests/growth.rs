@@ -48,10 +48,10 @@ const ONCE_BYTES: isize = 128 << 10;
 fn check(name: &str, count: usize, mut model: impl FnMut(usize)) {
     let warm = count / 4;
     (0..warm).for_each(&mut model);
-    ms::session::flush_cache();
+    ms::flush_cache();
     let before = LIVE.load(Ordering::Relaxed);
     (warm..count).for_each(model);
-    ms::session::flush_cache();
+    ms::flush_cache();
     let (left, models) = (LIVE.load(Ordering::Relaxed) - before, (count - warm) as isize);
     assert!(left <= ONCE_BYTES + MODEL_BYTES * models, "{name}: {left} bytes stay of {models} models");
 }
@@ -70,7 +70,7 @@ fn predict(net: &nn::Dense, x: &Tensor) -> Tensor {
 }
 
 #[jit]
-fn gradients(net: &nn::Dense, batch: &(Tensor, Tensor)) -> (Tensor, ms::session::Gradients) {
+fn gradients(net: &nn::Dense, batch: &(Tensor, Tensor)) -> (Tensor, ms::Gradients) {
     ms::value_and_grad(|net: &nn::Dense| loss(net, batch))(net)
 }
 

@@ -1,8 +1,8 @@
 //! P22, and the cases of `hypermap/test_hypermap.py`: eagerly and compiled, with the same numbers
 //! and the same refusals.
 
+use ms::Value;
 use ms::prelude::*;
-use ms::trace::Value;
 use ms::{Code, HyperMap, Map, MultitypeFuncGraph, catch, grad};
 
 fn square() -> MultitypeFuncGraph {

@@ -1,7 +1,7 @@
 //! The macros on the runtime: cells, compiled functions and methods, what they take and give.
 
+use ms::Apply;
 use ms::prelude::*;
-use ms::trace::Apply;
 use std::sync::Arc;
 
 fn vector(values: &[f32]) -> Tensor {
@@ -343,7 +343,7 @@ impl Other {
 
 #[test]
 fn lazy_inline_marks_types() {
-    use ms::trace::Marked as _;
+    use ms::Marked as _;
     const { assert!(Block::LAZY_INLINE && Other::LAZY_INLINE && !Shift::LAZY_INLINE) }
     check(&[3.0], || Block { inner: Shift::new(2.0) }.call(&Other::new().call(&vector(&[1.0]))));
 }

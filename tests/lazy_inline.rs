@@ -293,7 +293,7 @@ kept_cases! {
 }
 
 /// What the plan of the latest compilation of a function has.
-fn planned(name: &str) -> ms::session::PlanReport {
+fn planned(name: &str) -> ms::PlanReport {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name);
     let report = report.unwrap_or_else(|| panic!("`{name}` was not compiled"));

@@ -1,8 +1,9 @@
 //! Code of users that runs while the framework is at work may use the framework: what it writes, reads
 //! or makes is not waited for by the thread that would have to give it.
 
+use ms::Context;
 use ms::prelude::*;
-use ms::{Context, trace};
+use ms_core::trace;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;

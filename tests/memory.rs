@@ -3,9 +3,10 @@
 
 use ms::ops::{self, OpDef, PRIMITIVES, Sample};
 use ms::prelude::*;
-use ms::session::{Compiled, Precision};
 use ms::tensor::{apply, try_room};
-use ms::{Code, catch, load_checkpoint, trace};
+use ms::{Code, catch, load_checkpoint};
+use ms_core::session::{Compiled, Precision};
+use ms_core::trace;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

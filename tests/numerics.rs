@@ -3,9 +3,10 @@
 
 use ms::ops::reference::ReferenceDispatcher;
 use ms::ops::{self, ERF, ERFC, OpDef, Reduction};
-use ms::session::{Compiled, Precision};
 use ms::tensor::{Array, Attrs, Element, Literal, Scalar, bf16, f16, with_dispatcher};
-use ms::{DType, Tensor, tensor, trace};
+use ms::{DType, Tensor, tensor};
+use ms_core::session::{Compiled, Precision};
+use ms_core::trace;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 

@@ -1,9 +1,10 @@
 //! MindSpore's tables of operators and of indexing, in Rust's spelling: values and dtypes, eagerly
 //! and compiled. `docs/conformance.md` lists what is spelt otherwise.
 
-use ms::session::{Compiled, Precision};
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
-use ms::{Code, DType, Tensor, catch, ops, tensor, trace};
+use ms::{Code, DType, Tensor, catch, ops, tensor};
+use ms_core::session::{Compiled, Precision};
+use ms_core::trace;
 
 type Rule = fn(&[Tensor]) -> Tensor;
 

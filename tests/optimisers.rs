@@ -1,8 +1,8 @@
 //! Optimisers beyond the golden cases: every one gives the same compiled and not, on every float
 //! dtype, sees a new learning rate, and takes up parameters that come later.
 
+use ms::Gradients;
 use ms::prelude::*;
-use ms::session::Gradients;
 use ms::{Context, context, with_context};
 
 /// Minimises `Σ (p - 3)²` from 1 and 2; a second parameter joins after two steps.

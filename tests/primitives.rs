@@ -2,9 +2,10 @@
 //! layouts; eagerly and compiled, on the backend of this machine, against its reference evaluation.
 
 use ms::ops::{self, Arrays, OpDef, PRIMITIVES, Sample};
-use ms::session::{Compiled, Precision};
 use ms::tensor::{Array, Attrs, apply};
-use ms::{Code, DType, Result, Tensor, trace};
+use ms::{Code, DType, Result, Tensor};
+use ms_core::session::{Compiled, Precision};
+use ms_core::trace;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -4,11 +4,11 @@
 
 #![forbid(unsafe_code)]
 
-use ms::ir::{Graph, Node};
 use ms::ops;
-use ms::session::{Compiled, Precision};
 use ms::tensor::{Array, Attrs, DType, Layout, Type};
 use ms::{Code, catch};
+use ms_core::ir::{Graph, Node};
+use ms_core::session::{Compiled, Precision};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// No size is larger.

@@ -2,8 +2,8 @@
 //! first ones, eagerly and compiled.
 
 use ms::ops::{self, ConvOptions, PoolOptions};
-use ms::session::{Compiled, Precision};
 use ms::{DType, Tensor, tensor};
+use ms_core::session::{Compiled, Precision};
 
 /// Scattered f64 values around zero in a shape.
 fn scattered(shape: &[usize], seed: f64) -> Tensor {
@@ -26,7 +26,8 @@ fn check(name: &str, shape: &[usize], f: impl Fn(&Tensor) -> Tensor) {
     let at = |sign: f64| slope(&ops::add(&x, ops::mul(&direction, sign * step))).item::<f64>();
     let want = (at(1.0) - at(-1.0)) / (2.0 * step);
     assert!((got - want).abs() <= 1e-6 * (1.0 + want.abs()), "{name}: {got}, not {want}");
-    let graph = ms::trace::build(name, &[x.ty()], |x| Ok(vec![ms::grad(&slope)(&x[0])])).expect("the trace is valid");
+    let graph =
+        ms_core::trace::build(name, &[x.ty()], |x| Ok(vec![ms::grad(&slope)(&x[0])])).expect("the trace is valid");
     let compiled = Compiled::new(&graph, Precision::Strict).and_then(|it| it.run(&[x])).expect("the graph runs");
     let got = ops::sum(ops::mul(&compiled[0], &direction), (), false).item::<f64>();
     assert!((got - want).abs() <= 1e-6 * (1.0 + want.abs()), "{name}, compiled: {got}, not {want}");

@@ -2,7 +2,7 @@
 //! backward, with `#[lazy_inline]` and without.
 
 use ms::prelude::*;
-use ms::session::{CompileReport, PlanReport};
+use ms::{CompileReport, PlanReport};
 use std::cell::Cell as HostCell;
 
 thread_local! {

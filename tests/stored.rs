@@ -87,7 +87,7 @@ fn seeds(path: &Path) -> Vec<Vec<u8>> {
         sized(&x);
         pure(&x, 3);
     });
-    assert!(ms::session::flush_cache());
+    assert!(ms::flush_cache());
     let store = Store::open(path, &Default::default()).expect("the directory is ours");
     let mut entries = store.entries().expect("a readable directory").entries;
     entries.sort_by_key(|it| (it.note("function").map(str::to_owned), it.note("piece").map(str::to_owned)));

@@ -89,12 +89,12 @@ fn child(workload: &str) {
     let first = start.elapsed();
     let here = processor(ClockId::ThreadCPUTime) - before[0];
     // The writer is not to work beside the later calls.
-    ms::session::flush_cache();
+    ms::flush_cache();
     let spent = processor(ClockId::ProcessCPUTime);
     let later = later(call);
     let spent = processor(ClockId::ProcessCPUTime) - spent;
     assert!(value.is_finite());
-    let stages: Vec<String> = ms::session::compile_report()
+    let stages: Vec<String> = ms::compile_report()
         .last()
         .map(|it| it.stages.iter().map(|it| format!("{} {:.0}", it.name, micros(it.time))).collect())
         .unwrap_or_default();

@@ -42,7 +42,7 @@ pub fn run(matches: &ArgMatches) -> Result {
     let (name, arguments) = matches.subcommand().expect("a subcommand is required");
     let path = match arguments.get_one::<PathBuf>("path").or_else(|| matches.get_one("path")) {
         Some(path) => path.clone(),
-        None => ms::session::cache_path().ok_or_else(|| refuse("no place is known for it; give --path"))?,
+        None => ms::cache_path().ok_or_else(|| refuse("no place is known for it; give --path"))?,
     };
     let file = || arguments.get_one::<PathBuf>("FILE").expect("the file is required");
     match name {
@@ -76,7 +76,7 @@ fn refuse(what: impl Display) -> Error {
 
 /// The store in a directory, which is made where it is missing.
 fn made(path: &Path) -> Result<Store> {
-    let options = ms::session::cache_options().map_err(refuse)?;
+    let options = ms::cache_options().map_err(refuse)?;
     Store::open(path, &options).map_err(refuse)
 }
 

@@ -29,7 +29,7 @@ fn program() {
         "pure" => tripled(&x),
         other => panic!("no program is called {other}"),
     };
-    println!("{result}, {} missed", ms::session::cache_use().misses);
+    println!("{result}, {} missed", ms::cache_use().misses);
 }
 
 /// Runs a program in a process of its own; what it prints holds this.

@@ -14,7 +14,7 @@ use ms_core::{DType, Parameter, Tensor};
 ///
 /// ```
 /// use ms::prelude::*;
-/// use ms::session::Gradients;
+/// use ms::Gradients;
 /// let parameter = Parameter::new(tensor![1.0, -2.0], "p");
 /// let gradients = Gradients::new(vec![parameter.clone()], vec![tensor![0.5, 3.0]]);
 /// Adam::new(0.1).update(&gradients);

@@ -4,7 +4,7 @@ use ms::Context;
 use ms::ops::{evaluate_graph, verify};
 use ms::prelude::*;
 use ms::tensor::Array;
-use ms::trace::build;
+use ms_core::trace::build;
 
 /// Runs without compiling, as `MS_JIT=0` does.
 pub fn eagerly<R>(run: impl FnOnce() -> R) -> R {

@@ -247,7 +247,7 @@ pub fn run(arguments: &[String]) {
     let [mapped, copied] = memory::code();
     let last = ms::compile_report().pop().unwrap_or_default();
     let stages: Vec<&str> = last.stages.iter().map(|it| it.name).collect();
-    let used = ms::session::cache_use();
+    let used = ms::cache_use();
     let values = result.cast(DType::F64).to_vec::<f64>();
     println!("result {} {values:?}", result.dtype());
     println!("stages {}", stages.join(", "));

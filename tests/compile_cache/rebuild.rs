@@ -19,7 +19,7 @@ fn body(x: &Tensor) -> Tensor {
 fn main() {
     let x = tensor![1.0, 2.0];
     let (a, b) = (traced(&x).to_vec::<f32>(), pure(&x).to_vec::<f32>());
-    let used = ms::session::cache_use();
+    let used = ms::cache_use();
     println!("{a:?} {b:?} {} {}", used.hits, used.misses);
 }
 "#;
@@ -182,7 +182,7 @@ fn a_changed_op_gives_the_new_answer() {
         #[jit] fn squared(x: &Tensor) -> Tensor { ops::square(x) }
         fn main() {
             let y = squared(&tensor![3.0]).item::<f32>();
-            println!(\"{y} {}\", ms::session::cache_use().misses);
+            println!(\"{y} {}\", ms::cache_use().misses);
         }";
     std::fs::write(repository.join("examples/squared.rs"), program).expect("a writable directory");
     let run = || {
@@ -192,7 +192,7 @@ fn a_changed_op_gives_the_new_answer() {
         succeed(command.env("MS_COMPILER_CACHE_PATH", scratch.cache()))
     };
     assert_eq!([run(), run()], ["9 1", "9 0"]);
-    let file = repository.join("ms-core/src/ops/arithmetic.rs");
+    let file = repository.join("ms-core/src/ops/primitive/arithmetic.rs");
     let text = std::fs::read_to_string(&file).expect("the op is there");
     let changed = text.replace("lower body |[x]| x * x;", "lower body |[x]| x * x * x;");
     assert_ne!(changed, text, "the op is lowered there");

@@ -101,7 +101,7 @@ const INSTRUCTION_SETS: [&str; 3] = ["avx512", "avx2", "interp"];
 
 /// The instruction set of this process.
 fn instruction_set() -> String {
-    let backend = ms::exec::backend().expect("a backend is linked").fingerprint();
+    let backend = ms_core::exec::backend().expect("a backend is linked").fingerprint();
     backend.split(' ').next_back().expect("a fingerprint has words").to_string()
 }
 

@@ -1,9 +1,9 @@
 //! Optimisers: the parameter after each step.
 
 use crate::case::Attributes;
+use ms::Gradients;
 use ms::optim::{Adadelta, Adagrad, Adam, Momentum, Optimizer, RMSProp, SGD};
 use ms::prelude::jit;
-use ms::session::Gradients;
 use ms::{Parameter, Tensor, ops};
 
 /// The operators of this family: they make a parameter of an operand.

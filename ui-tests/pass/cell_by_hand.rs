@@ -1,6 +1,6 @@
 //! A cell implemented by hand beside derived ones.
 use ms::prelude::*;
-use ms::trace::{Apply, Arg, Name, Sink};
+use ms::{Apply, Arg, Name, Sink};
 
 /// A parameter that is shown under another name, and a cached number that is not shown at all.
 struct Gain {

@@ -1,6 +1,6 @@
 //! Cells with type parameters, bounds and constants.
 use ms::prelude::*;
-use ms::trace::Apply;
+use ms::Apply;
 
 #[cell]
 struct Residual<L, const TIMES: usize> {

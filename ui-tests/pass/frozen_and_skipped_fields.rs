@@ -1,6 +1,6 @@
 //! `Frozen` values are looked at once, and `#[cell(skip)]` leaves a field out of the key.
 use ms::prelude::*;
-use ms::trace::Frozen;
+use ms::Frozen;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[cell]

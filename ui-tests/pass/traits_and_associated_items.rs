@@ -23,7 +23,7 @@ impl Model for Repeat {
 }
 
 #[jit]
-fn generic<M: Model<Output = (Tensor, usize)> + ms::trace::Arg>(model: &M, x: &Tensor) -> Tensor {
+fn generic<M: Model<Output = (Tensor, usize)> + ms::Arg>(model: &M, x: &Tensor) -> Tensor {
     model.run(x).0 * M::TIMES
 }
 

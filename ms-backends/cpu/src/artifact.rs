@@ -92,10 +92,10 @@ fn hash(kernel: &Kernel) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ms_core::ir::{KernelBuilder, Lanes};
+    use ms_core::ir::{KernelBuilder, LaneAxis};
 
     fn kernels() -> Vec<Kernel> {
-        (0..3).map(|par| KernelBuilder::new(par, 0, Lanes::Parallel).finish()).collect()
+        (0..3).map(|par| KernelBuilder::new(par, 0, LaneAxis::Parallel).finish()).collect()
     }
 
     fn artifact() -> Artifact {

@@ -5,7 +5,7 @@
 
 use crate::threads;
 use ms_core::exec::KernelCode;
-use ms_core::ir::{Inst, Kernel, Lanes};
+use ms_core::ir::{Inst, Kernel, LaneAxis};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const MAX_CHUNKS: usize = 64;
 /// Estimated nanoseconds per chunk at least.
 const CHUNK_NANOS: usize = 5_000;
 
-/// Lanes per chunk are a multiple of this, so that chunks start at whole cache lines.
+/// LaneAxis per chunk are a multiple of this, so that chunks start at whole cache lines.
 const LANE_GRAIN: usize = 64;
 
 /// The code of a kernel with what is needed to cut its calls.
@@ -34,7 +34,7 @@ impl Parallel {
     /// The code of `kernel`.
     pub fn new(kernel: &Kernel, code: Arc<dyn KernelCode>) -> Self {
         let lanes = kernel.par as usize;
-        let points = lanes + usize::from(kernel.lanes == Lanes::Parallel);
+        let points = lanes + usize::from(kernel.lanes == LaneAxis::Parallel);
         // A call does not know where its chunk starts, so a loop whose position is read stays whole.
         let is_read = |axis: usize| kernel.insts.contains(&Inst::Index(axis as u8));
         Self {
@@ -105,7 +105,7 @@ unsafe impl KernelCode for Parallel {
 mod tests {
     use super::*;
     use crate::interp::Interpreted;
-    use ms_core::ir::{BinaryOp, KernelBuilder, Reducer, Role, Scope, Step};
+    use ms_core::ir::{BinaryOp, KernelBuilder, Reducer, Role, Scope, StrideClass};
     use ms_core::tensor::{Array, DType};
 
     fn ramp(shape: &[usize]) -> Array {
@@ -139,9 +139,9 @@ mod tests {
 
     #[test]
     fn lanes_are_cut() {
-        let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-        let x = builder.param(DType::F32, Role::Input, Step::Any);
-        let out = builder.param(DType::F32, Role::Output, Step::Unit);
+        let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let x = builder.param(DType::F32, Role::Input, StrideClass::Any);
+        let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
         let value = builder.load(x);
         let sum = builder.binary(BinaryOp::Add, value, value);
         builder.store(out, sum);
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn rows_are_cut_and_positions_are_kept() {
-        let mut builder = KernelBuilder::new(2, 0, Lanes::Reduced);
-        let x = builder.param(DType::F32, Role::Input, Step::Unit);
-        let out = builder.param(DType::F32, Role::Output, Step::Zero);
+        let mut builder = KernelBuilder::new(2, 0, LaneAxis::Reduced);
+        let x = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+        let out = builder.param(DType::F32, Role::Output, StrideClass::Zero);
         let value = builder.load(x);
         let row = builder.index(0);
         let row = builder.cast(row, DType::F32);

@@ -1,8 +1,8 @@
 //! Regions: short pieces of parallel work inside an op.
 //!
-//! A region is a number of chunks that any thread may claim. The caller takes part, and done
+//! A task is a number of chunks that any thread may claim. The caller takes part, and done
 //! chunks are counted, not threads: a thread that the system has put aside delays nobody
-//! unless it holds a chunk. Starting a region costs well under a microsecond while the workers
+//! unless it holds a chunk. Starting a task costs well under a microsecond while the workers
 //! are awake, which no work-stealing pool gives.
 
 use ms_core::environment::{Variable, number};
@@ -25,7 +25,7 @@ const WAKE_NANOS: usize = 60_000;
 /// How long an idle worker stays awake.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Chunks of one region at most: their number has half a word.
+/// Chunks of one task at most: their number has half a word.
 const MAX_CHUNKS: usize = u32::MAX as usize;
 
 thread_local! {
@@ -82,7 +82,7 @@ pub fn try_for_each(chunks: usize, nanos: usize, f: impl Fn(usize) -> Result<()>
     failed.into_inner().map_or(Ok(()), Err)
 }
 
-/// Runs `f` with all regions of this thread on this thread alone.
+/// Runs `f` with all tasks of this thread on this thread alone.
 pub fn serial<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -94,26 +94,26 @@ pub fn serial<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Worker threads that wait for regions.
+/// Worker threads that wait for tasks.
 struct Pool {
     shared: Arc<Shared>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// The number of the region in the upper half, its unclaimed chunks in the lower.
+    /// The number of the task in the upper half, its unclaimed chunks in the lower.
     state: Line<AtomicU64>,
-    /// Chunks of the region that are done.
+    /// Chunks of the task that are done.
     done: Line<AtomicUsize>,
-    /// Whether a region is running: there is one at a time.
+    /// Whether a task is running: there is one at a time.
     busy: AtomicBool,
-    /// What the region does. Written by its caller before the region opens, read by those who
-    /// have claimed a chunk, which keeps the region from ending.
+    /// What the task does. Written by its caller before the task opens, read by those who
+    /// have claimed a chunk, which keeps the task from ending.
     job: JobSlot,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Workers that sleep.
     asleep: AtomicUsize,
-    /// Estimated work of regions that found workers asleep and did not wake them.
+    /// Estimated work of tasks that found workers asleep and did not wake them.
     missed: AtomicUsize,
     lock: Mutex<()>,
     wake: Condvar,
@@ -133,7 +133,7 @@ unsafe impl Sync for JobSlot {}
 // SAFETY: a job is shared by reference, and its function is `Sync`.
 unsafe impl Send for JobSlot {}
 
-/// A function on chunk numbers that outlives its region, and the number of chunks.
+/// A function on chunk numbers that outlives its task, and the number of chunks.
 #[derive(Clone, Copy)]
 struct Job {
     f: *const (dyn Fn(usize) + Sync),
@@ -147,7 +147,7 @@ impl Pool {
         for i in 0..workers {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("ms-worker-{i}"));
-            // A thread less makes regions slower, not wrong.
+            // A thread less makes tasks slower, not wrong.
             drop(thread.spawn(move || shared.serve()));
         }
         Self { shared }
@@ -159,17 +159,17 @@ impl Pool {
         if !free {
             return (0..chunks).for_each(f);
         }
-        // SAFETY: only the lifetime changes; the region ends before this call does.
+        // SAFETY: only the lifetime changes; the task ends before this call does.
         let f = unsafe { std::mem::transmute::<*const (dyn Fn(usize) + Sync), *const (dyn Fn(usize) + Sync)>(f) };
         shared.job.0.set(Some(Job { f, chunks }));
         shared.done.0.store(0, Ordering::Relaxed);
-        let region = (shared.state.0.load(Ordering::Relaxed) >> 32).wrapping_add(1) & u64::from(u32::MAX);
-        // Ordered with `asleep`, so that a worker either sees the region or is seen asleep.
-        shared.state.0.store(region << 32 | chunks as u64, Ordering::SeqCst);
+        let task = (shared.state.0.load(Ordering::Relaxed) >> 32).wrapping_add(1) & u64::from(u32::MAX);
+        // Ordered with `asleep`, so that a worker either sees the task or is seen asleep.
+        shared.state.0.store(task << 32 | chunks as u64, Ordering::SeqCst);
         if shared.asleep.load(Ordering::SeqCst) > 0 {
             shared.consider_waking(nanos);
         }
-        shared.work(region);
+        shared.work(task);
         let mut spins = 0u32;
         while shared.done.0.load(Ordering::Acquire) != chunks {
             spins += 1;
@@ -197,12 +197,12 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// Claims and runs chunks of a region while there are any.
-    fn work(&self, region: u64) {
+    /// Claims and runs chunks of a task while there are any.
+    fn work(&self, task: u64) {
         let mut state = self.state.0.load(Ordering::Acquire);
         loop {
             let left = state & u64::from(u32::MAX);
-            if state >> 32 != region || left == 0 {
+            if state >> 32 != task || left == 0 {
                 return;
             }
             let claim = self.state.0.compare_exchange_weak(state, state - 1, Ordering::AcqRel, Ordering::Acquire);
@@ -210,8 +210,8 @@ impl Shared {
                 state = newer;
                 continue;
             }
-            let job = self.job.0.get().expect("a region that has an unclaimed chunk is open");
-            // SAFETY: the region does not end before this chunk is counted as done.
+            let job = self.job.0.get().expect("a task that has an unclaimed chunk is open");
+            // SAFETY: the task does not end before this chunk is counted as done.
             let f = unsafe { &*job.f };
             let chunk = job.chunks - left as usize;
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| serial(|| f(chunk)))) {
@@ -228,16 +228,16 @@ impl Shared {
         let mut idle = Instant::now();
         let mut spins = 0u32;
         while !self.stop.load(Ordering::Relaxed) {
-            let region = self.state.0.load(Ordering::Acquire) >> 32;
-            if region != seen {
-                seen = region;
-                self.work(region);
+            let task = self.state.0.load(Ordering::Acquire) >> 32;
+            if task != seen {
+                seen = task;
+                self.work(task);
                 idle = Instant::now();
                 continue;
             }
             std::hint::spin_loop();
             spins = spins.wrapping_add(1);
-            // The clock is read now and then only: the loop is to notice a region at once.
+            // The clock is read now and then only: the loop is to notice a task at once.
             if spins.is_multiple_of(64) && idle.elapsed() > SPIN {
                 self.sleep(seen);
                 idle = Instant::now();
@@ -248,12 +248,12 @@ impl Shared {
     fn sleep(&self, seen: u64) {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(1, Ordering::SeqCst);
-        let region = || self.state.0.load(Ordering::SeqCst) >> 32;
-        // A region that wakes nobody is left to its caller.
-        let mut woken = region() != seen;
+        let task = || self.state.0.load(Ordering::SeqCst) >> 32;
+        // A task that wakes nobody is left to its caller.
+        let mut woken = task() != seen;
         while !woken && !self.stop.load(Ordering::SeqCst) {
             guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
-            woken = region() != seen;
+            woken = task() != seen;
         }
         self.asleep.fetch_sub(1, Ordering::SeqCst);
     }

@@ -2,7 +2,7 @@
 
 use ms_core::error::Code;
 use ms_core::exec::{Backend, Executable};
-use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Role, Scope, Step, Type};
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Type};
 use ms_core::lower::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, Reuse, Routine, View};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 /// `out = a op b` along one axis.
 fn binary(op: BinaryOp) -> Kernel {
-    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-    let a = builder.param(DType::F32, Role::Input, Step::Unit);
-    let b = builder.param(DType::F32, Role::Input, Step::Any);
-    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let a = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+    let b = builder.param(DType::F32, Role::Input, StrideClass::Any);
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
     let (a, b) = (builder.load(a), builder.load(b));
     let value = builder.binary(op, a, b);
     builder.store(out, value);

@@ -4,8 +4,8 @@
 //! Order itself needs no pass: a slot's value is its state, and a read takes the value of its
 //! point of the program.
 
-mod moves;
-mod status;
+mod copies;
+mod float_status;
 
-pub use moves::{Level, Slots, insert_moves};
-pub use status::{float_status, has_float_status};
+pub use copies::{Level, Slots, insert_moves};
+pub use float_status::{float_status, has_float_status};

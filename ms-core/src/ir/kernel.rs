@@ -9,9 +9,9 @@
 //! then for each param: address, byte strides in the same order of loops
 //! ```
 //!
-//! **Order of loops.** With [`Lanes::Parallel`] the lanes are an axis of the result, and the
+//! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result, and the
 //! reduced loops run inside them, one after the other, outermost first. With
-//! [`Lanes::Reduced`] the lanes are the innermost reduced axis, inside the `seq` loops.
+//! [`LaneAxis::Reduced`] the lanes are the innermost reduced axis, inside the `seq` loops.
 //!
 //! **Stages** run in order for each step of the parallel loops (and of the lanes, if those
 //! are parallel). A [`Scope::Point`] stage runs once there; a [`Scope::Loop`] stage runs for
@@ -53,7 +53,7 @@ pub enum Role {
 
 /// How a buffer moves when the lanes step by one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Step {
+pub enum StrideClass {
     /// By one element.
     Unit,
     /// Not at all: one element for all lanes.
@@ -63,7 +63,7 @@ pub enum Step {
 }
 
 /// A buffer argument: its element type and its step along the lanes. Outputs have
-/// [`Step::Unit`], or [`Step::Zero`] where they take one element per row.
+/// [`StrideClass::Unit`], or [`StrideClass::Zero`] where they take one element per row.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
     /// The element type in memory.
@@ -71,12 +71,12 @@ pub struct Param {
     /// Read or written.
     pub role: Role,
     /// The step along the lanes.
-    pub step: Step,
+    pub step: StrideClass,
 }
 
 /// Which axis the lanes are.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Lanes {
+pub enum LaneAxis {
     /// The innermost axis of the result.
     Parallel,
     /// The innermost reduced axis.
@@ -231,7 +231,7 @@ pub struct Kernel {
     /// Number of reduced loops besides the lanes.
     pub seq: u8,
     /// Which axis the lanes are.
-    pub lanes: Lanes,
+    pub lanes: LaneAxis,
     /// Buffer arguments.
     pub params: SmallVec<[Param; 4]>,
     /// All instructions, in order.
@@ -283,7 +283,7 @@ pub struct KernelBuilder {
 
 impl KernelBuilder {
     /// A builder of a kernel with `par` parallel and `seq` reduced loops around its lanes.
-    pub fn new(par: u8, seq: u8, lanes: Lanes) -> Self {
+    pub fn new(par: u8, seq: u8, lanes: LaneAxis) -> Self {
         Self {
             kernel: Kernel {
                 par,
@@ -304,7 +304,7 @@ impl KernelBuilder {
     }
 
     /// Declares a buffer.
-    pub fn param(&mut self, dtype: DType, role: Role, step: Step) -> ParamId {
+    pub fn param(&mut self, dtype: DType, role: Role, step: StrideClass) -> ParamId {
         self.kernel.params.push(Param { dtype, role, step });
         ParamId(self.kernel.params.len() as u32 - 1)
     }

@@ -1,6 +1,6 @@
 //! Whether a kernel is one: what is built is, what was stored is looked at before it is used.
 
-use super::kernel::{BinaryOp, Inst, Kernel, ParamId, Reducer, Role, Scope, Step, UnaryOp, Val};
+use super::kernel::{BinaryOp, Inst, Kernel, ParamId, Reducer, Role, Scope, StrideClass, UnaryOp, Val};
 use crate::error::{Code, Error, Result};
 use crate::tensor::DType;
 
@@ -21,7 +21,7 @@ impl Kernel {
         if self.types.len() != self.insts.len() {
             return refuse("it has a dtype for each instruction");
         }
-        if self.params.iter().any(|it| it.role == Role::Output && it.step == Step::Any) {
+        if self.params.iter().any(|it| it.role == Role::Output && it.step == StrideClass::Any) {
             return refuse("results are written one after the other");
         }
         let mut start = 0;
@@ -107,13 +107,13 @@ fn is_bitcast(from: DType, to: DType) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{KernelBuilder, Lanes};
+    use crate::ir::{KernelBuilder, LaneAxis};
 
     /// The sum of the squares of each row.
     fn kernel() -> Kernel {
-        let mut builder = KernelBuilder::new(1, 0, Lanes::Reduced);
-        let x = builder.param(DType::F32, Role::Input, Step::Unit);
-        let out = builder.param(DType::F32, Role::Output, Step::Zero);
+        let mut builder = KernelBuilder::new(1, 0, LaneAxis::Reduced);
+        let x = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+        let out = builder.param(DType::F32, Role::Output, StrideClass::Zero);
         let value = builder.load(x);
         let square = builder.binary(BinaryOp::Mul, value, value);
         let sum = builder.reduce(Reducer::Sum, square);
@@ -144,7 +144,7 @@ mod tests {
         check(&|it| it.stages.truncate(1));
         check(&|it| it.stages[0].end = 9);
         check(&|it| it.stages[0].scope = Scope::Point);
-        check(&|it| it.params[1].step = Step::Any);
+        check(&|it| it.params[1].step = StrideClass::Any);
         check(&|it| it.par = 200);
     }
 }

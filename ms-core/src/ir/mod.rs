@@ -21,8 +21,8 @@ pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;
 pub use kernel::{
-    BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp,
-    Val, virtual_lanes,
+    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass,
+    UnaryOp, Val, virtual_lanes,
 };
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

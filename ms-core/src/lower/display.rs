@@ -1,7 +1,7 @@
 //! The text form of plans and kernels, for people and snapshot tests.
 
 use super::plan::{Argument, Buffer, Carry, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View};
-use crate::ir::{Inst, Kernel, Lanes, Param, Role, Scope, Step};
+use crate::ir::{Inst, Kernel, LaneAxis, Param, Role, Scope, StrideClass};
 use crate::tensor::{DType, Scalar};
 use std::fmt::{self, Display, Formatter};
 
@@ -137,14 +137,14 @@ fn write_kernel(number: usize, kernel: &Kernel, f: &mut Formatter<'_>) -> fmt::R
     let param = |(i, it): (usize, &Param)| {
         let role = if it.role == Role::Input { "in" } else { "out" };
         let step = match it.step {
-            Step::Unit => "unit",
-            Step::Zero => "zero",
-            Step::Any => "any",
+            StrideClass::Unit => "unit",
+            StrideClass::Zero => "zero",
+            StrideClass::Any => "any",
         };
         format!("p{i}: {role} {} {step}", it.dtype)
     };
     let params = join(kernel.params.iter().enumerate().map(param));
-    let lanes = if kernel.lanes == Lanes::Parallel { "parallel" } else { "reduced" };
+    let lanes = if kernel.lanes == LaneAxis::Parallel { "parallel" } else { "reduced" };
     writeln!(f, "kernel k{number}({params}) par {}, lanes {lanes}, seq {}", kernel.par, kernel.seq)?;
     for (i, stage) in kernel.stages.iter().enumerate() {
         writeln!(f, "  {}:", if stage.scope == Scope::Point { "point" } else { "loop" })?;

@@ -6,7 +6,7 @@
 
 use super::nest::{Axis, reduction_lanes};
 use super::single::kept_strides;
-use crate::ir::Lanes;
+use crate::ir::LaneAxis;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
@@ -91,7 +91,7 @@ impl Domain {
     /// Whether rows are reduced that are too short to be the lanes: what runs over all axes
     /// then has no unit step along the lanes, and cannot be stored.
     pub fn has_short_rows(&self) -> bool {
-        self.axes.last().is_some_and(|it| it.reduced) && reduction_lanes(&self.axes) == Lanes::Parallel
+        self.axes.last().is_some_and(|it| it.reduced) && reduction_lanes(&self.axes) == LaneAxis::Parallel
     }
 
     fn sizes(&self, part: Part) -> Shape {
@@ -174,7 +174,7 @@ impl Domain {
     /// Whether an operand that moves so can be read by reduced lanes: the last axes are one
     /// run, or part where `accumulators` divides what is inside.
     pub fn run_fits(&self, strides: &[isize], accumulators: usize) -> bool {
-        if reduction_lanes(&self.axes) == Lanes::Parallel {
+        if reduction_lanes(&self.axes) == LaneAxis::Parallel {
             return true;
         }
         let (mut inner, mut next) = (1usize, None);

@@ -7,7 +7,7 @@ use super::nest::{Nest, Walk};
 use super::simplify::simplify;
 use super::stage::Stages;
 use crate::error::{Code, Error, Result};
-use crate::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, ParamId, Role, Scope, Val};
+use crate::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, Val};
 use crate::ops::{Lowering, definition};
 use crate::tensor::{DType, Strides, Type};
 use rustc_hash::FxHashMap;
@@ -42,7 +42,7 @@ pub(super) struct Weight {
 
 /// What a node costs, found by building its body.
 pub(super) fn weigh(flat: &Flat, node: &FlatNode) -> Weight {
-    let mut body = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let values: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| body.constant(0i64, it.dtype)).collect();
     match node.kind {
         Kind::Generate(_) => {

@@ -6,7 +6,7 @@ use super::plan::is_stack;
 use super::region::Region;
 use super::routines::Routines;
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Inst, KernelBuilder, Lanes, Node, Scope, Val, ValueId, virtual_lanes};
+use crate::ir::{Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, virtual_lanes};
 use crate::ops::{Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use rustc_hash::FxHashSet;
@@ -179,7 +179,7 @@ type Generate = fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val;
 
 /// The number that a generated op gives everywhere, if it does not depend on the position.
 fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
-    let mut body = KernelBuilder::new(0, 0, Lanes::Parallel);
+    let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let position: SmallVec<[Val; 4]> = (0..ty.rank()).map(|axis| body.index(axis as u8)).collect();
     let result = rule(&node.attrs, &mut body, &position, ty);
     body.end_stage(Scope::Point);

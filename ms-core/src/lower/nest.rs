@@ -11,7 +11,7 @@
 //! of accumulators, which changes nothing; otherwise there is no nest and an operand must be
 //! copied first.
 
-use crate::ir::{Lanes, Step, virtual_lanes};
+use crate::ir::{LaneAxis, StrideClass, virtual_lanes};
 use crate::tensor::{DType, Layout};
 use smallvec::SmallVec;
 
@@ -42,7 +42,7 @@ pub struct Walk {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Nest {
     /// Which axis the lanes are.
-    pub lanes: Lanes,
+    pub lanes: LaneAxis,
     /// Number of parallel loops outside the lanes.
     pub par: u8,
     /// Number of reduced loops besides the lanes.
@@ -55,12 +55,12 @@ pub struct Nest {
 }
 
 /// Which axis becomes the lanes of a reduction over `axes`.
-pub fn reduction_lanes(axes: &[Axis]) -> Lanes {
+pub fn reduction_lanes(axes: &[Axis]) -> LaneAxis {
     let run = axes.iter().rev().filter(|it| it.size != 1).take_while(|it| it.reduced);
     if run.map(|it| it.size).reduce(|a, b| a * b).is_some_and(|it| it >= ROW) {
-        Lanes::Reduced
+        LaneAxis::Reduced
     } else {
-        Lanes::Parallel
+        LaneAxis::Parallel
     }
 }
 
@@ -119,7 +119,7 @@ impl Nest {
             loops.push(1, false, |op| operands[op].1.size() as i64);
         }
         Self {
-            lanes: Lanes::Parallel,
+            lanes: LaneAxis::Parallel,
             par: loops.extents.len() as u8 - 1,
             seq: 0,
             extents: loops.extents,
@@ -132,7 +132,7 @@ impl Nest {
     /// The nest with no step of the loops around no elements, of which there may be any number.
     #[inline]
     fn settled(mut self) -> Self {
-        let parallel = self.par as usize + (self.lanes == Lanes::Parallel) as usize;
+        let parallel = self.par as usize + (self.lanes == LaneAxis::Parallel) as usize;
         let (parallel, reduced) = self.extents.split_at_mut(parallel);
         for loops in [parallel, reduced] {
             if loops.contains(&0) {
@@ -150,10 +150,10 @@ impl Nest {
     pub fn new(axes: &[Axis], walks: &[Walk], fences: &[usize], reduced: Option<DType>) -> Option<Self> {
         let operands = walks.len();
         let stride = |axis: usize| move |op: usize| walks[op].strides[axis] as i64 * walks[op].dtype.size() as i64;
-        let lanes = if reduced.is_some() { reduction_lanes(axes) } else { Lanes::Parallel };
+        let lanes = if reduced.is_some() { reduction_lanes(axes) } else { LaneAxis::Parallel };
         let run = match lanes {
-            Lanes::Parallel => axes.len(),
-            Lanes::Reduced => axes.iter().rposition(|it| it.size != 1 && !it.reduced).map_or(0, |it| it + 1),
+            LaneAxis::Parallel => axes.len(),
+            LaneAxis::Reduced => axes.iter().rposition(|it| it.size != 1 && !it.reduced).map_or(0, |it| it + 1),
         };
         let (mut par, mut seq) = (Loops::new(operands), Loops::new(operands));
         let (mut par_axis, mut seq_axis) = (None, None);
@@ -166,11 +166,11 @@ impl Nest {
             *last = Some(axis);
         }
         let (lane_extent, lane_strides) = match lanes {
-            Lanes::Parallel => match par.extents.pop() {
+            LaneAxis::Parallel => match par.extents.pop() {
                 Some(extent) => (extent, par.strides.drain(par.strides.len() - operands..).collect()),
                 None => (1, walks.iter().map(|it| it.dtype.size() as i64).collect()),
             },
-            Lanes::Reduced => {
+            LaneAxis::Reduced => {
                 let extent = seq.extents.pop()?;
                 let total: usize = axes[run..].iter().map(|it| it.size).product();
                 // No elements have no order.
@@ -180,7 +180,7 @@ impl Nest {
                 (extent, seq.strides.drain(seq.strides.len() - operands..).collect::<SmallVec<[i64; 16]>>())
             }
         };
-        if reduced.is_some() && lanes == Lanes::Parallel && seq.extents.is_empty() {
+        if reduced.is_some() && lanes == LaneAxis::Parallel && seq.extents.is_empty() {
             seq.push(1, false, |_| 0);
         }
         let counts = (par.extents.len() as u8, seq.extents.len() as u8);
@@ -200,21 +200,21 @@ impl Nest {
 
     /// How an operand of `dtype` moves along the lanes.
     #[inline]
-    pub fn step(&self, operand: usize, dtype: DType) -> Step {
+    pub fn step(&self, operand: usize, dtype: DType) -> StrideClass {
         let lane = self.par as usize;
         let stride = self.strides[lane * self.operands + operand];
         if self.extents[lane] == 1 || stride == dtype.size() as i64 {
-            Step::Unit
+            StrideClass::Unit
         } else if stride == 0 {
-            Step::Zero
+            StrideClass::Zero
         } else {
-            Step::Any
+            StrideClass::Any
         }
     }
 
     /// Whether there is nothing to write.
     pub fn is_empty(&self) -> bool {
-        let lane = if self.lanes == Lanes::Parallel { 1 } else { 0 };
+        let lane = if self.lanes == LaneAxis::Parallel { 1 } else { 0 };
         self.extents[..self.par as usize + lane].contains(&0)
     }
 
@@ -272,7 +272,7 @@ mod tests {
         let strides: Vec<i64> = nest.strides(operand).collect();
         // The lanes are the innermost loop when they are reduced.
         let mut order: Vec<usize> = (0..nest.extents.len()).collect();
-        if nest.lanes == Lanes::Reduced {
+        if nest.lanes == LaneAxis::Reduced {
             let lane = order.remove(nest.par as usize);
             order.push(lane);
         }
@@ -326,20 +326,20 @@ mod tests {
 
     #[test]
     fn loops_and_steps() {
-        let cases: &[(&[usize], Layout, &[usize], Step)] = &[
-            (&[], Layout::contiguous(&[]), &[1], Step::Unit),
-            (&[1, 1], Layout::contiguous(&[1]), &[1], Step::Unit),
-            (&[4, 5, 6], Layout::contiguous(&[4, 5, 6]), &[120], Step::Unit),
-            (&[4, 6], Layout::contiguous(&[6]), &[4, 6], Step::Unit),
-            (&[4, 6], Layout::contiguous(&[4, 1]), &[4, 6], Step::Zero),
-            (&[4, 6], Layout::contiguous(&[]), &[24], Step::Zero),
-            (&[4, 6], Layout::contiguous(&[6, 4]).permute(&[1, 0]), &[4, 6], Step::Any),
+        let cases: &[(&[usize], Layout, &[usize], StrideClass)] = &[
+            (&[], Layout::contiguous(&[]), &[1], StrideClass::Unit),
+            (&[1, 1], Layout::contiguous(&[1]), &[1], StrideClass::Unit),
+            (&[4, 5, 6], Layout::contiguous(&[4, 5, 6]), &[120], StrideClass::Unit),
+            (&[4, 6], Layout::contiguous(&[6]), &[4, 6], StrideClass::Unit),
+            (&[4, 6], Layout::contiguous(&[4, 1]), &[4, 6], StrideClass::Zero),
+            (&[4, 6], Layout::contiguous(&[]), &[24], StrideClass::Zero),
+            (&[4, 6], Layout::contiguous(&[6, 4]).permute(&[1, 0]), &[4, 6], StrideClass::Any),
         ];
         for (shape, layout, extents, step) in cases {
             let out = Layout::contiguous(shape);
             let nest = Nest::elementwise(shape, &[(layout, DType::F32), (&out, DType::F32)]);
             assert_eq!((&*nest.extents, nest.step(0, DType::F32)), (*extents, *step), "{shape:?} {layout:?}");
-            assert_eq!(nest.step(1, DType::F32), Step::Unit);
+            assert_eq!(nest.step(1, DType::F32), StrideClass::Unit);
         }
     }
 
@@ -348,10 +348,10 @@ mod tests {
         let lanes = |sizes: &[(usize, bool)]| {
             reduction_lanes(&sizes.iter().map(|&(size, reduced)| Axis { size, reduced }).collect::<Vec<_>>())
         };
-        assert_eq!(lanes(&[(64, false), (10, true)]), Lanes::Reduced);
-        assert_eq!(lanes(&[(64, false), (7, true)]), Lanes::Parallel);
-        assert_eq!(lanes(&[(64, false), (2, true), (1, false), (4, true)]), Lanes::Reduced);
-        assert_eq!(lanes(&[(64, true), (10, false)]), Lanes::Parallel);
-        assert_eq!(lanes(&[(64, true), (1, false)]), Lanes::Reduced);
+        assert_eq!(lanes(&[(64, false), (10, true)]), LaneAxis::Reduced);
+        assert_eq!(lanes(&[(64, false), (7, true)]), LaneAxis::Parallel);
+        assert_eq!(lanes(&[(64, false), (2, true), (1, false), (4, true)]), LaneAxis::Reduced);
+        assert_eq!(lanes(&[(64, true), (10, false)]), LaneAxis::Parallel);
+        assert_eq!(lanes(&[(64, true), (1, false)]), LaneAxis::Reduced);
     }
 }

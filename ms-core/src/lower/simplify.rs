@@ -122,12 +122,12 @@ fn prune(mut kernel: Kernel) -> Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{KernelBuilder, Lanes, Role, Step};
+    use crate::ir::{KernelBuilder, LaneAxis, Role, StrideClass};
 
     fn kernel() -> Kernel {
-        let mut body = KernelBuilder::new(0, 0, Lanes::Parallel);
-        let x = body.param(DType::F32, Role::Input, Step::Unit);
-        let out = body.param(DType::F32, Role::Output, Step::Unit);
+        let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let x = body.param(DType::F32, Role::Input, StrideClass::Unit);
+        let out = body.param(DType::F32, Role::Output, StrideClass::Unit);
         let x = body.load(x);
         let unused = body.index(0);
         body.cast(unused, DType::F32);
@@ -152,9 +152,9 @@ mod tests {
 
     #[test]
     fn contracts_only_when_allowed() {
-        let mut body = KernelBuilder::new(0, 0, Lanes::Parallel);
-        let params: Vec<_> = (0..2).map(|_| body.param(DType::F32, Role::Input, Step::Unit)).collect();
-        let out = body.param(DType::F32, Role::Output, Step::Unit);
+        let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let params: Vec<_> = (0..2).map(|_| body.param(DType::F32, Role::Input, StrideClass::Unit)).collect();
+        let out = body.param(DType::F32, Role::Output, StrideClass::Unit);
         let (x, y) = (body.load(params[0]), body.load(params[1]));
         let product = body.binary(BinaryOp::Mul, x, y);
         let sum = body.binary(BinaryOp::Add, y, product);

@@ -1,7 +1,7 @@
 //! Kernels of one op, for eager execution: a small key, the loops of a call, and the kernel.
 
 use super::nest::{Axis, Nest, Walk};
-use crate::ir::{Kernel, KernelBuilder, Lanes, Role, Scope, Step, Val};
+use crate::ir::{Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Op, Shape, Strides, Type};
 use smallvec::SmallVec;
@@ -15,11 +15,11 @@ pub struct KernelKey {
     attrs: Attrs,
     /// The shape, where the body depends on it.
     shape: Shape,
-    lanes: Lanes,
+    lanes: LaneAxis,
     par: u8,
     seq: u8,
     /// Element types and steps along the lanes: operands, then the result.
-    params: SmallVec<[(DType, Step); 4]>,
+    params: SmallVec<[(DType, StrideClass); 4]>,
 }
 
 /// One op on concrete operands: which kernel, on which loops.
@@ -179,7 +179,7 @@ mod tests {
 
         let call = call(&[2, 3], &[3]);
         let kernel = build(&call.key);
-        assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, Lanes::Parallel));
+        assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Parallel));
         assert!(kernel.insts.contains(&Inst::Binary(BinaryOp::Add, Val(0), Val(1))));
         let block = call.nest.block([1000, 2000, 3000]);
         assert_eq!(&*block, &[2, 3, 1000, 12, 4, 2000, 0, 4, 3000, 12, 4]);
@@ -196,13 +196,13 @@ mod tests {
         };
         let rows = call(&[4, 32], &[1]);
         let kernel = build(&rows.key);
-        assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, Lanes::Reduced));
-        assert_eq!(kernel.params[1].step, Step::Zero);
+        assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Reduced));
+        assert_eq!(kernel.params[1].step, StrideClass::Zero);
         assert!(kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(Reducer::Sum, _))));
         assert_eq!(&*rows.nest.block([8, 16]), &[4, 32, 8, 64, 2, 16, 2, 0]);
 
         let columns = call(&[4, 32], &[0]);
-        assert_eq!((columns.nest.par, columns.nest.seq, columns.nest.lanes), (0, 1, Lanes::Parallel));
+        assert_eq!((columns.nest.par, columns.nest.seq, columns.nest.lanes), (0, 1, LaneAxis::Parallel));
         assert_eq!(&*columns.nest.block([8, 16]), &[32, 4, 8, 2, 64, 16, 2, 0]);
         assert_eq!(&*call(&[2, 4, 8], &[0, 1, 2]).nest.extents, &[64]);
     }

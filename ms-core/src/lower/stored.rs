@@ -6,7 +6,7 @@ use super::plan::{
 };
 use super::reuse::Reuse;
 use crate::ir::{
-    BinaryOp, Compare, Inst, Kernel, Lanes, Param, ParamId, Reducer, Role, Scope, Stage, Step, UnaryOp, Val,
+    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass, UnaryOp, Val,
 };
 use crate::ops;
 use crate::stored::{Description, Reader, Stored, stored};
@@ -40,12 +40,12 @@ stored! {
     struct Buffer { bytes: usize, place: Place }
     struct View { buffer: BufferId, dtype: DType, layout: Layout }
     struct Argument { buffer: BufferId, offset: usize, strides: SmallVec<[i64; 4]> }
-    struct Param { dtype: DType, role: Role, step: Step }
+    struct Param { dtype: DType, role: Role, step: StrideClass }
     struct Stage { scope: Scope, end: u32 }
     struct Kernel {
         par: u8,
         seq: u8,
-        lanes: Lanes,
+        lanes: LaneAxis,
         params: SmallVec<[Param; 4]>,
         insts: Vec<Inst>,
         types: Vec<DType>,
@@ -71,8 +71,8 @@ stored! {
     }
     enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }
     enum Role { 0 = Input, 1 = Output }
-    enum Step { 0 = Unit, 1 = Zero, 2 = Any }
-    enum Lanes { 0 = Parallel, 1 = Reduced }
+    enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
+    enum LaneAxis { 0 = Parallel, 1 = Reduced }
     enum Scope { 0 = Point, 1 = Loop }
     enum UnaryOp {
         0 = Neg, 1 = Abs, 2 = Not, 3 = Sqrt, 4 = Floor, 5 = Ceil, 6 = Trunc, 7 = RoundEven, 8 = Bitcast,

@@ -13,27 +13,27 @@
 
 mod algebra;
 mod branches;
+mod constant_folding;
 mod cse;
 mod dce;
-mod fold;
-mod hoist;
+mod dead_arguments;
 mod inline;
-mod interface;
+mod inline_custom;
+mod licm;
 mod pass;
 mod pipeline;
-mod settle;
 mod uniform;
 mod views;
 
 pub use algebra::Algebra;
 pub use branches::Branches;
+pub use constant_folding::ConstantFolding;
 pub use cse::Cse;
 pub use dce::Dce;
-pub use fold::Fold;
-pub use hoist::Hoist;
+pub use dead_arguments::DeadArguments;
 pub use inline::Inline;
-pub use interface::Interface;
+pub use inline_custom::InlineCustom;
+pub use licm::Licm;
 pub use pass::{Pass, PassContext, PassStatistics, Report};
 pub use pipeline::{PASSES, Watch, inline_all, optimize, optimize_watched, optimize_with, pass_by_name};
-pub use settle::Settle;
 pub use views::Views;

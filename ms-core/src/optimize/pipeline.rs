@@ -1,6 +1,9 @@
 //! The order of passes, and the graphs that they run on.
 
-use super::{Algebra, Branches, Cse, Dce, Fold, Hoist, Inline, Interface, Pass, PassContext, Report, Settle, Views};
+use super::{
+    Algebra, Branches, ConstantFolding, Cse, Dce, DeadArguments, Inline, InlineCustom, Licm, Pass, PassContext, Report,
+    Views,
+};
 use crate::ir::{Graph, canonical_bytes, subgraphs};
 use crate::ops;
 use rustc_hash::FxHashMap;
@@ -14,7 +17,7 @@ pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 /// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
 /// what stands for many of them is looked at once.
 pub static PASSES: &[&dyn Pass] =
-    &[&Settle, &Inline, &Branches, &Interface, &Hoist, &Cse, &Fold, &Algebra, &Views, &Dce];
+    &[&InlineCustom, &Inline, &Branches, &DeadArguments, &Licm, &Cse, &ConstantFolding, &Algebra, &Views, &Dce];
 
 /// The pass of a name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {

@@ -4,7 +4,7 @@
 //! pushed by. An elementwise op needs no transposing: its Jacobian is diagonal.
 
 use super::reverse::value_and_grad;
-use super::step::{RuleStep, no_derivative};
+use super::tape::{RuleEntry, no_derivative};
 use crate::error::Result;
 use crate::ir::{Graph, ValueId};
 use crate::ops::{self, Derivative, Lowering, OpDef, Vjp};
@@ -66,7 +66,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
-pub fn push_rule(step: &RuleStep, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
+pub fn push_rule(step: &RuleEntry, tangents: &[Option<Tensor>]) -> Result<Vec<Option<Tensor>>> {
     let (inputs, outputs) = (&step.inputs[..], &step.outputs[..]);
     push(&Pushed { op: step.op, attrs: &step.attrs, inputs, outputs, location: step.location }, tangents)
 }

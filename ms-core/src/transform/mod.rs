@@ -13,7 +13,7 @@ mod reverse;
 mod sizes;
 mod split;
 mod stacks;
-mod step;
+mod tape;
 #[cfg(test)]
 mod tests;
 mod vmap;
@@ -24,5 +24,5 @@ pub use linear::push_rule;
 pub use reverse::{Differentiated, differentiate, reached, value_and_grad};
 pub use sizes::{specialized, with_sizes};
 pub use split::Residual;
-pub use step::{Gradients, RuleStep, Slot, Step, pull_all};
+pub use tape::{Gradients, RuleEntry, Slot, TapeEntry, pull_all};
 pub use vmap::vmap;

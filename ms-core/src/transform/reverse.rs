@@ -5,7 +5,7 @@ use super::emit::{emit_node, is_stack, tracer};
 use super::reads::{Reads, added_inside};
 use super::split::{Policy, Residual, split};
 use super::stacks::{counts, zeros_of};
-use super::step::{Gradients, RuleStep, Slot, Step, pull_all};
+use super::tape::{Gradients, RuleEntry, Slot, TapeEntry, pull_all};
 use crate::error::Result;
 use crate::ir::{Graph, Node, ValueId};
 use crate::ops::{self, Cotangents, Lowering};
@@ -196,7 +196,7 @@ impl Reverse {
             values.borrow_mut()[id.0 as usize] = Some(input.clone());
         }
         let slot = |it: &ValueId| active[it.0 as usize].then_some(it.0);
-        let mut steps: Vec<Box<dyn Step>> = Vec::new();
+        let mut steps: Vec<Box<dyn TapeEntry>> = Vec::new();
         let tracer = tracer();
         let around = tracer.locate(None);
         for (_, node) in graph.nodes() {
@@ -215,7 +215,7 @@ impl Reverse {
                 if is_active {
                     let (op, attrs, outputs) = (node.op, node.attrs.clone(), outputs.clone());
                     let inputs = operands;
-                    steps.push(Box::new(RuleStep { op, attrs, inputs, outputs, input_slots, output_slots, location }));
+                    steps.push(Box::new(RuleEntry { op, attrs, inputs, outputs, input_slots, output_slots, location }));
                 }
                 outputs.into_vec()
             } else if is_active {
@@ -230,7 +230,7 @@ impl Reverse {
                     lengths,
                 };
                 let (outputs, pull) = self.control(node, &operands, wanted)?;
-                steps.push(Box::new(RegionStep { input_slots, output_slots, pull, location: node.location }));
+                steps.push(Box::new(RegionEntry { input_slots, output_slots, pull, location: node.location }));
                 outputs
             } else {
                 emit_node(node, &operands)?
@@ -302,14 +302,14 @@ impl Sums<'_> {
 }
 
 /// A step that is a node with regions.
-struct RegionStep {
+struct RegionEntry {
     input_slots: SmallVec<[Option<Slot>; 3]>,
     output_slots: SmallVec<[Option<Slot>; 1]>,
     pull: Pull,
     location: Option<&'static Location<'static>>,
 }
 
-impl Step for RegionStep {
+impl TapeEntry for RegionEntry {
     fn inputs(&self) -> &[Option<Slot>] {
         &self.input_slots
     }
@@ -339,7 +339,7 @@ impl Step for RegionStep {
 /// A graph applied to tensors.
 struct Replay {
     values: Values,
-    steps: Vec<Box<dyn Step>>,
+    steps: Vec<Box<dyn TapeEntry>>,
     /// The lengths of stacks.
     counts: FxHashMap<ValueId, ValueId>,
 }

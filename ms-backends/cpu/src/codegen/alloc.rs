@@ -15,7 +15,7 @@ use std::collections::BinaryHeap;
 
 /// An operand after allocation.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Place {
+pub enum AllocatedOperand {
     /// The register of this number, of the width of the virtual one.
     Reg(VReg, u8),
     /// A constant in memory.
@@ -24,7 +24,7 @@ pub enum Place {
 
 /// What is emitted, in order.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum AllocatedInst {
     /// A virtual instruction.
     Run {
         /// Its position in the program.
@@ -34,7 +34,7 @@ pub enum Step {
         /// The register of the result.
         dst: Option<u8>,
         /// The operands, without the one that the result overwrites.
-        srcs: SmallVec<[Place; 4]>,
+        srcs: SmallVec<[AllocatedOperand; 4]>,
     },
     /// Copies a register.
     Copy { reg: VReg, from: u8, to: u8 },
@@ -46,7 +46,7 @@ pub enum Step {
 #[derive(Clone, Debug)]
 pub struct Allocation {
     /// All steps, in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<AllocatedInst>,
     /// For each block of the program, one past its last step.
     pub blocks: Vec<usize>,
     /// The offset of each virtual register's stack slot, where it has one.
@@ -145,7 +145,7 @@ struct Life {
 
 struct Scan<'a> {
     program: &'a Program,
-    steps: Vec<Step>,
+    steps: Vec<AllocatedInst>,
     lives: Vec<Life>,
     uses: Vec<usize>,
     vectors: File,
@@ -280,7 +280,7 @@ impl<'a> Scan<'a> {
             Some(register) => register,
             None => {
                 let to = self.take(reg);
-                self.steps.push(Step::Reload { reg, to });
+                self.steps.push(AllocatedInst::Reload { reg, to });
                 to
             }
         };
@@ -316,8 +316,8 @@ impl<'a> Scan<'a> {
         let mut srcs = SmallVec::new();
         for (i, &src) in order.iter().enumerate() {
             srcs.push(match self.loose_constant(src) {
-                Some(constant) if folded == Some(i) => Place::Pool(src, constant),
-                _ => Place::Reg(src, self.hold(src)),
+                Some(constant) if folded == Some(i) => AllocatedOperand::Pool(src, constant),
+                _ => AllocatedOperand::Reg(src, self.hold(src)),
             });
         }
         let dst = match (inst.dst, tied) {
@@ -329,7 +329,7 @@ impl<'a> Scan<'a> {
                     from
                 } else {
                     let to = self.take(dst);
-                    self.steps.push(Step::Copy { reg: dst, from, to });
+                    self.steps.push(AllocatedInst::Copy { reg: dst, from, to });
                     to
                 };
                 self.release_dead(inst, at);
@@ -348,7 +348,7 @@ impl<'a> Scan<'a> {
             }
         };
         self.unlock();
-        self.steps.push(Step::Run { inst: at, row, dst, srcs });
+        self.steps.push(AllocatedInst::Run { inst: at, row, dst, srcs });
         if let Some(dst) = inst.dst
             && self.dies(dst, at)
         {

@@ -210,7 +210,7 @@ pub struct Program {
     pub accumulators: Vec<VReg>,
     /// Arrays of accumulators.
     pub arrays: Vec<AccArray>,
-    /// Lanes of one vector.
+    /// LaneAxis of one vector.
     pub lanes: usize,
     /// Copies of the body, each on the next vector of lanes.
     pub copies: usize,

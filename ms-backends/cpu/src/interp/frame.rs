@@ -2,7 +2,7 @@
 
 use super::BLOCK;
 use super::slots::Slots;
-use ms_core::ir::{Kernel, Step, Val};
+use ms_core::ir::{Kernel, StrideClass, Val};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub struct Frame<'a> {
     pub lane_stride: SmallVec<[isize; 8]>,
     /// The current step of each loop; of the lanes, the first of the block.
     pub position: SmallVec<[u64; 8]>,
-    /// Lanes in the current block, 512 at most.
+    /// LaneAxis in the current block, 512 at most.
     pub len: usize,
 }
 
@@ -30,9 +30,9 @@ impl<'a> Frame<'a> {
         let loops = kernel.loops();
         let words = |param: usize| &block[loops + param * (1 + loops)..][..1 + loops];
         let lane_stride = kernel.params.iter().enumerate().map(|(i, param)| match param.step {
-            Step::Unit => param.dtype.size() as isize,
-            Step::Zero => 0,
-            Step::Any => words(i)[1 + kernel.par as usize] as isize,
+            StrideClass::Unit => param.dtype.size() as isize,
+            StrideClass::Zero => 0,
+            StrideClass::Any => words(i)[1 + kernel.par as usize] as isize,
         });
         Self {
             kernel,

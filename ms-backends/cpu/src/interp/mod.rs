@@ -15,10 +15,10 @@ mod tests;
 use crate::isa::Isa;
 use frame::{Frame, Walk};
 use ms_core::exec::KernelCode;
-use ms_core::ir::{Inst, Kernel, Lanes, Scope};
+use ms_core::ir::{Inst, Kernel, LaneAxis, Scope};
 use slots::Slots;
 
-/// Lanes per block: values of a block stay in the first-level cache.
+/// LaneAxis per block: values of a block stay in the first-level cache.
 const BLOCK: usize = 512;
 
 /// Runs a kernel on the block of a call.
@@ -52,7 +52,7 @@ unsafe impl KernelCode for Interpreted {
         let par = kernel.par as usize;
         let extents = &block[..kernel.loops()];
         let points = &extents[..par];
-        if points.contains(&0) || (kernel.lanes == Lanes::Parallel && extents[par] == 0) {
+        if points.contains(&0) || (kernel.lanes == LaneAxis::Parallel && extents[par] == 0) {
             return;
         }
         frame::with_scratch(self.slots.bytes(), |scratch| {
@@ -64,9 +64,9 @@ unsafe impl KernelCode for Interpreted {
             loop {
                 match kernel.lanes {
                     // SAFETY: the caller's contract covers every address that the loops reach.
-                    Lanes::Parallel => unsafe { self.lanes_of_result(&mut frame, extents[par] as usize) },
+                    LaneAxis::Parallel => unsafe { self.lanes_of_result(&mut frame, extents[par] as usize) },
                     // SAFETY: as above.
-                    Lanes::Reduced => unsafe { self.row(&mut frame, extents[par] as usize) },
+                    LaneAxis::Reduced => unsafe { self.row(&mut frame, extents[par] as usize) },
                 }
                 if !walk.advance(&mut frame) {
                     break;

@@ -3,7 +3,7 @@
 use super::evaluate::with_compute;
 use super::frame::Frame;
 use super::number::Number;
-use ms_core::ir::{Inst, Lanes, Reducer, Val, virtual_lanes};
+use ms_core::ir::{Inst, LaneAxis, Reducer, Val, virtual_lanes};
 use std::ops::Range;
 
 /// Sets the accumulators of a stage to the identities of their reducers.
@@ -57,8 +57,8 @@ pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>) {
 #[inline(always)]
 unsafe fn accumulators<'a, T>(frame: &Frame<'a>, out: usize) -> &'a mut [T] {
     let count = match frame.kernel.lanes {
-        Lanes::Parallel => frame.len,
-        Lanes::Reduced => virtual_lanes(frame.kernel.types[out]),
+        LaneAxis::Parallel => frame.len,
+        LaneAxis::Reduced => virtual_lanes(frame.kernel.types[out]),
     };
     // SAFETY: a slot has room for a block, which is more than the virtual lanes.
     unsafe { std::slice::from_raw_parts_mut(frame.slot(out), count) }
@@ -69,9 +69,9 @@ unsafe fn fold_with<T: Number>(frame: &Frame<'_>, out: usize, values: &[T], f: i
     // SAFETY: as the caller's.
     let accumulators = unsafe { accumulators::<T>(frame, out) };
     match (frame.kernel.lanes, accumulators.len()) {
-        (Lanes::Parallel, _) => fold_lanes(accumulators, values, f),
-        (Lanes::Reduced, 8) => fold_groups::<T, 8>(accumulators, values, f),
-        (Lanes::Reduced, _) => fold_groups::<T, 16>(accumulators, values, f),
+        (LaneAxis::Parallel, _) => fold_lanes(accumulators, values, f),
+        (LaneAxis::Reduced, 8) => fold_groups::<T, 8>(accumulators, values, f),
+        (LaneAxis::Reduced, _) => fold_groups::<T, 16>(accumulators, values, f),
     }
 }
 

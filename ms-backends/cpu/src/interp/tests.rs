@@ -18,9 +18,10 @@ fn block(extents: &[u64], buffers: &[(&Array, &[i64])]) -> Vec<u64> {
 
 /// Applies a body to the elements of arrays of one length.
 fn apply(inputs: &[Array], out: DType, body: impl Fn(&mut KernelBuilder, &[Val]) -> Val) -> Array {
-    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-    let params: Vec<ParamId> = inputs.iter().map(|it| builder.param(it.dtype(), Role::Input, Step::Unit)).collect();
-    let to = builder.param(out, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let params: Vec<ParamId> =
+        inputs.iter().map(|it| builder.param(it.dtype(), Role::Input, StrideClass::Unit)).collect();
+    let to = builder.param(out, Role::Output, StrideClass::Unit);
     let values: Vec<Val> = params.iter().map(|&it| builder.load(it)).collect();
     let value = body(&mut builder, &values);
     builder.store(to, value);
@@ -220,10 +221,10 @@ fn blocks_cover_all_lanes() {
 #[test]
 fn strides_and_outer_loops() {
     // out[i, j] = x[j, i] + y[i], with the rows of x reversed.
-    let mut builder = KernelBuilder::new(1, 0, Lanes::Parallel);
-    let x = builder.param(DType::I16, Role::Input, Step::Any);
-    let y = builder.param(DType::I16, Role::Input, Step::Zero);
-    let out = builder.param(DType::I16, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(1, 0, LaneAxis::Parallel);
+    let x = builder.param(DType::I16, Role::Input, StrideClass::Any);
+    let y = builder.param(DType::I16, Role::Input, StrideClass::Zero);
+    let out = builder.param(DType::I16, Role::Output, StrideClass::Unit);
     let (a, b) = (builder.load(x), builder.load(y));
     let sum = builder.binary(BinaryOp::Add, a, b);
     builder.store(out, sum);
@@ -245,7 +246,7 @@ fn strides_and_outer_loops() {
     same("transposed sum", &out, &want);
 }
 
-/// The fold that `Lanes::Reduced` fixes.
+/// The fold that `LaneAxis::Reduced` fixes.
 fn fold_row(row: impl Iterator<Item = (usize, f32)>, identity: f32, f: impl Fn(f32, f32) -> f32) -> f32 {
     let mut sums = [identity; 16];
     for (lane, value) in row {
@@ -272,9 +273,9 @@ fn noise(len: usize) -> Vec<f32> {
 fn rows_fold_in_virtual_lanes() {
     for (outer, lanes) in [(1usize, 1usize), (3, 17), (2, 513), (4, 1300), (0, 5), (2, 0)] {
         // out[i] = sum over (s, l) of x[i, s, l]
-        let mut builder = KernelBuilder::new(1, 1, Lanes::Reduced);
-        let x = builder.param(DType::F32, Role::Input, Step::Unit);
-        let out = builder.param(DType::F32, Role::Output, Step::Zero);
+        let mut builder = KernelBuilder::new(1, 1, LaneAxis::Reduced);
+        let x = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+        let out = builder.param(DType::F32, Role::Output, StrideClass::Zero);
         let value = builder.load(x);
         let sum = builder.reduce(Reducer::Sum, value);
         builder.end_stage(Scope::Loop);
@@ -302,9 +303,9 @@ fn rows_fold_in_virtual_lanes() {
 #[test]
 fn columns_fold_in_order() {
     let (rows, columns) = (37usize, 530usize);
-    let mut builder = KernelBuilder::new(0, 1, Lanes::Parallel);
-    let x = builder.param(DType::F32, Role::Input, Step::Unit);
-    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(0, 1, LaneAxis::Parallel);
+    let x = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
     let value = builder.load(x);
     let (sum, max) = (builder.reduce(Reducer::Sum, value), builder.reduce(Reducer::Max, value));
     builder.end_stage(Scope::Loop);
@@ -331,9 +332,9 @@ fn columns_fold_in_order() {
 fn identities_and_nan() {
     let reduce = |reducer, data: Array| {
         let dtype = data.dtype();
-        let mut builder = KernelBuilder::new(0, 0, Lanes::Reduced);
-        let x = builder.param(dtype, Role::Input, Step::Unit);
-        let out = builder.param(dtype, Role::Output, Step::Zero);
+        let mut builder = KernelBuilder::new(0, 0, LaneAxis::Reduced);
+        let x = builder.param(dtype, Role::Input, StrideClass::Unit);
+        let out = builder.param(dtype, Role::Output, StrideClass::Zero);
         let value = builder.load(x);
         let folded = builder.reduce(reducer, value);
         builder.end_stage(Scope::Loop);
@@ -363,9 +364,9 @@ fn identities_and_nan() {
 #[test]
 fn staged_rows_run_in_place() {
     // x[i, :] = (x[i, :] - max) / sum of (x[i, :] - max), stored where it was read.
-    let mut builder = KernelBuilder::new(1, 0, Lanes::Reduced);
-    let x = builder.param(DType::F32, Role::Input, Step::Unit);
-    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(1, 0, LaneAxis::Reduced);
+    let x = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
     let value = builder.load(x);
     let max = builder.reduce(Reducer::Max, value);
     builder.end_stage(Scope::Loop);

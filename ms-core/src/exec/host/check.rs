@@ -1,7 +1,7 @@
 //! Whether a routine's steps stay inside its buffers.
 
 use crate::error::{Code, Error, Result};
-use crate::ir::{Kernel, Lanes, Param, Role};
+use crate::ir::{Kernel, LaneAxis, Param, Role};
 use crate::lower::{Argument, Buffer, BufferId, Place, Plan, Routine, Span, View, value_bytes};
 use crate::tensor::Type;
 
@@ -42,7 +42,7 @@ impl<'a> Checker<'a> {
 
     pub fn check_argument(&self, arg: &Argument, kernel: &Kernel, param: &Param, extents: &[usize]) -> Result<()> {
         // A result is written once per point even where there is nothing to reduce.
-        let points = kernel.par as usize + usize::from(kernel.lanes == Lanes::Parallel);
+        let points = kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel);
         let written = |axis: usize| param.role == Role::Output && axis >= points;
         let steps = extents
             .iter()

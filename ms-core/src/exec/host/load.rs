@@ -2,7 +2,7 @@
 
 use super::Host;
 use super::check::{Checker, malformed};
-use super::repeat::{Chain, Cycle, Place as CarryPlace, Repeated, Series, Trips};
+use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
 use super::run::{Classes, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
@@ -260,7 +260,7 @@ impl Loader<'_> {
         let mut carries = Vec::with_capacity(counts[0]);
         for (carry, &bytes) in step.carries.iter().zip(inputs) {
             let (initial, result) = (self.address(&carry.initial, bytes)?, self.address(&carry.result, bytes)?);
-            carries.push(CarryPlace { initial, result });
+            carries.push(CarryWords { initial, result });
         }
         let block = self.next_word();
         self.words.template.resize(block + first_invariant, 0);

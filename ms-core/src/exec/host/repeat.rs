@@ -17,7 +17,7 @@ pub(super) struct Repeated {
     /// series, and the next condition.
     pub block: usize,
     pub trips: Trips,
-    pub carries: Vec<Place>,
+    pub carries: Vec<CarryWords>,
     /// Each begins with a computed carry; in the order of these.
     pub chains: Vec<Chain>,
     pub cycles: Vec<Cycle>,
@@ -35,7 +35,7 @@ pub(super) struct Repeated {
 pub(super) type Cycle = SmallVec<[usize; 2]>;
 
 /// Words of the addresses where a carry begins, and where its last value goes.
-pub(super) struct Place {
+pub(super) struct CarryWords {
     pub initial: usize,
     pub result: usize,
 }

@@ -1,17 +1,18 @@
 //! From the body of a call to a version: tracing and compiling.
 
-use super::super::compiled::Compiled;
-use super::super::context::Settings;
-use super::super::place::Site;
-use super::super::pure::PurePlace;
-use super::super::specialise::{self, Facts};
-use super::super::{functions, report};
+use super::compiled::Compiled;
+use super::functions;
+use super::recompilation::{self, Facts};
 use super::version::{Handing, Parts, Source, Version};
 use super::{Call, JitReturn, Sign, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
 use crate::optimize::inline_all;
+use crate::session::cache::entry::Site;
+use crate::session::cache::pure::PureSlot;
+use crate::session::context::Settings;
+use crate::session::report;
 use crate::tensor::{Parameter, Tensor, with_created};
 use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, parameters, run_traced};
 use std::borrow::Cow;
@@ -28,12 +29,12 @@ pub(super) struct Tracing {
     /// The parameters that the signature names.
     shown: Vec<Parameter>,
     /// Where the cache has what is traced.
-    pub pure: Option<PurePlace>,
+    pub pure: Option<PureSlot>,
 }
 
 impl Tracing {
     /// The trace of a call.
-    pub fn new(call: &Call, pure: Option<PurePlace>) -> Self {
+    pub fn new(call: &Call, pure: Option<PureSlot>) -> Self {
         let tracer = Tracer::new(call.function.name);
         let tensors = call.signature.tensors();
         tensors.iter().zip(call.signature.types()).for_each(|(it, ty)| tracer.argument(it, ty));
@@ -84,7 +85,7 @@ impl Call {
         tracer: &Tracer,
         template: Option<T>,
         shown: &[Parameter],
-        pure: Option<PurePlace>,
+        pure: Option<PureSlot>,
         start: Instant,
     ) -> Result<(Arc<Version>, Vec<Parameter>)> {
         let results = template.as_ref().map(leaves).unwrap_or_default();
@@ -143,7 +144,7 @@ impl Call {
     fn check_specialisation(&self, facts: Facts) {
         let mut known = self.function.specialisation.lock().unwrap_or_else(PoisonError::into_inner);
         let (monomorph, count) = (self.monomorph.id(), self.function.versions());
-        specialise::check(self.function, &mut known, monomorph, count, facts, self.location);
+        recompilation::check(self.function, &mut known, monomorph, count, facts, self.location);
     }
 }
 

@@ -1,17 +1,28 @@
 //! Call sites of compiled functions: from the signature of a call to its result.
 
+pub(super) mod closure;
 mod compile;
+pub(super) mod compiled;
+pub(super) mod functions;
+pub(super) mod jit;
+pub(super) mod recompilation;
 mod restore;
 mod returns;
+pub(super) mod source;
+pub(super) mod symbolic;
+mod varying_sizes;
 mod version;
 
+pub use compiled::{Compiled, Derivative};
+pub use functions::retrace;
+pub use jit::{Jit, jit};
 pub use returns::{Entered, JitReturn};
 
+use super::cache::entry::Site;
+use super::cache::pure::PureSlot;
+use super::call::recompilation::Specialisation;
+use super::call::varying_sizes::{MANY_VERSIONS, warning};
 use super::context::{self, Mode, Settings};
-use super::place::Site;
-use super::pure::PurePlace;
-use super::specialise::Specialisation;
-use super::variation::{MANY_VERSIONS, warning};
 use crate::error::{Error, Result, in_call, raise, warn};
 use crate::ops;
 use crate::tensor::{Created, DispatchMode, Tensor, dispatch_mode, with_created};
@@ -221,7 +232,7 @@ enum State {
     /// A version exists.
     Ready(Arc<Version>),
     /// The cache has what another process traced; taken once.
-    Stored(Option<Box<(PurePlace, Stored)>>),
+    Stored(Option<Box<(PureSlot, Stored)>>),
     /// The body is traced.
     Trace(Box<Tracing>),
     /// The arguments do not fit what is declared of them; given out once.

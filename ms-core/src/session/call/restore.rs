@@ -1,13 +1,13 @@
 //! Versions of pure functions that another process traced.
 
-use super::super::compiled::Compiled;
-use super::super::disk::verifies;
-use super::super::place::Place;
-use super::super::pure::{Input, PureEntry, PurePlace, Traced};
-use super::super::report;
+use super::compiled::Compiled;
 use super::version::{Parts, Source, Version};
 use super::{Call, JitReturn, Sign};
 use crate::error::{Code, Error, warn};
+use crate::session::cache::disk::verifies;
+use crate::session::cache::entry::CacheSlot;
+use crate::session::cache::pure::{Input, PureEntry, PureSlot, Traced};
+use crate::session::report;
 use crate::tensor::{DispatchMode, Parameter, Tensor};
 use crate::trace::Tree;
 use std::sync::Arc;
@@ -20,28 +20,28 @@ pub(super) struct Stored {
 
 impl Call {
     /// Where the cache has the function, if it is pure.
-    pub(super) fn place(&self, sign: Sign<'_>) -> Option<PurePlace> {
+    pub(super) fn place(&self, sign: Sign<'_>) -> Option<PureSlot> {
         if !self.function.pure || self.mode == DispatchMode::Tape {
             return None;
         }
-        report::stage("key", || PurePlace::of(self.function, self.monomorph, self.settings, sign))
+        report::stage("key", || PureSlot::of(self.function, self.monomorph, self.settings, sign))
     }
 
     /// What another process traced.
-    pub(super) fn stored(&self, place: &PurePlace) -> Option<Stored> {
+    pub(super) fn stored(&self, place: &PureSlot) -> Option<Stored> {
         // Who wants results to be verified wants them traced.
         if verifies() {
             return None;
         }
         let entry = report::stage("look up", || place.get(self.signature.tensors().len()))?;
-        let at = Place::with_key(place.disk.clone(), entry.compiled()?);
+        let at = CacheSlot::with_key(place.disk.clone(), entry.compiled()?);
         let outputs = entry.results.checked_add(entry.writes.len())?;
         let compiled = Compiled::stored(at, self.settings.precision, entry.inputs.len(), outputs)?;
         Some(Stored { entry, compiled })
     }
 
     /// The version that another process traced, if its result can be made again.
-    pub(super) fn restore<R: JitReturn>(&self, place: &PurePlace, stored: Stored) -> Option<Arc<Version>> {
+    pub(super) fn restore<R: JitReturn>(&self, place: &PureSlot, stored: Stored) -> Option<Arc<Version>> {
         let Stored { entry, compiled } = stored;
         let slot = |at: &usize| place.parameters[*at].clone();
         let (mut words, mut left) = (entry.template.iter().copied(), entry.results);
@@ -67,7 +67,7 @@ impl Call {
 
     /// Keeps a version of a pure function for later processes, where only its arguments and their
     /// parameters occur in it.
-    pub(super) fn keep<T>(place: PurePlace, parts: &Parts<T>, results: usize, words: Vec<u64>) {
+    pub(super) fn keep<T>(place: PureSlot, parts: &Parts<T>, results: usize, words: Vec<u64>) {
         let input = |it: &Source| match it {
             Source::Argument(at) => Some(Input::Argument(*at)),
             Source::Slot(parameter) => place.position(parameter).map(Input::Slot),

@@ -1,10 +1,10 @@
 //! The compiled versions of a function, and their runs.
 
-use super::super::compiled::Compiled;
-use super::super::recent::crowded_out;
-use super::super::tape::Tape;
+use super::compiled::Compiled;
 use crate::error::{Error, Result};
 use crate::ops;
+use crate::session::autodiff::tape::Tape;
+use crate::session::cache::lru::eviction_limit;
 use crate::tensor::{
     Array, Dependent, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, WeakParameter, dispatch_mode,
 };
@@ -163,7 +163,7 @@ impl Table {
             (used(it), it.bytes + compiled)
         };
         let uses: Vec<_> = self.all.iter().map(weighed).collect();
-        let Some(last) = crowded_out(uses.iter().copied(), MAX_BYTES) else { return Vec::new() };
+        let Some(last) = eviction_limit(uses.iter().copied(), MAX_BYTES) else { return Vec::new() };
         self.by_hash.clear();
         let (kept, forgotten): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.all).into_iter().partition(|it| used(it) > last);
@@ -183,7 +183,7 @@ pub(super) enum Source {
 }
 
 /// Where an input of a version is found when it runs.
-enum Place {
+enum InputSource {
     Argument(usize),
     Captured(usize),
     /// Among the values of the slots that are only read.
@@ -215,7 +215,7 @@ pub(super) struct Version {
     bytes: usize,
     compiled: Arc<Compiled>,
     handing: Option<Handing>,
-    inputs: Box<[Place]>,
+    inputs: Box<[InputSource]>,
     captured: Vec<Tensor>,
     /// Slots that it reads and does not write.
     reads: Option<Gathered>,
@@ -275,12 +275,12 @@ impl Version {
                 to.len() - 1
             }
             match source {
-                Source::Argument(at) => Place::Argument(at),
-                Source::Captured(tensor) => Place::Captured(add(&mut captured, tensor)),
+                Source::Argument(at) => InputSource::Argument(at),
+                Source::Captured(tensor) => InputSource::Captured(add(&mut captured, tensor)),
                 Source::Slot(it) => match written.get(&it.id()) {
-                    Some(&at) => Place::Written(at),
-                    None if it.is_of_thread() => Place::OfThread(add(&mut of_thread, it)),
-                    None => Place::Read(add(&mut reads, it)),
+                    Some(&at) => InputSource::Written(at),
+                    None if it.is_of_thread() => InputSource::OfThread(add(&mut of_thread, it)),
+                    None => InputSource::Read(add(&mut reads, it)),
                 },
             }
         };
@@ -458,11 +458,11 @@ impl Version {
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
         for place in &self.inputs {
             let tensor = match *place {
-                Place::Argument(at) => &arguments[at],
-                Place::Captured(at) => &self.captured[at],
-                Place::Read(at) => &read[at],
-                Place::Written(at) => &held[at],
-                Place::OfThread(at) => &held[writes.len() + at],
+                InputSource::Argument(at) => &arguments[at],
+                InputSource::Captured(at) => &self.captured[at],
+                InputSource::Read(at) => &read[at],
+                InputSource::Written(at) => &held[at],
+                InputSource::OfThread(at) => &held[writes.len() + at],
             };
             inputs.push(tensor.array()?);
         }
@@ -472,12 +472,12 @@ impl Version {
     /// The inputs by way of the dispatcher; nothing where a slot is gone.
     fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Vec<Tensor>> {
         let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
-        let input = |place: &Place| match *place {
-            Place::Argument(at) => arguments[at].clone(),
-            Place::Captured(at) => self.captured[at].clone(),
-            Place::Read(at) => read[at].value(),
-            Place::OfThread(at) => self.of_thread[at].value(),
-            Place::Written(at) => writes[at].value(),
+        let input = |place: &InputSource| match *place {
+            InputSource::Argument(at) => arguments[at].clone(),
+            InputSource::Captured(at) => self.captured[at].clone(),
+            InputSource::Read(at) => read[at].value(),
+            InputSource::OfThread(at) => self.of_thread[at].value(),
+            InputSource::Written(at) => writes[at].value(),
         };
         Some(self.inputs.iter().map(input).collect())
     }

@@ -6,10 +6,10 @@ mod ensemble;
 pub use axes::{Axes, IntoLanes};
 pub use ensemble::{Member, vmap_cells};
 
-use super::anew;
+use super::call::closure;
+use super::call::jit::{call_compiled, site};
 use super::call::{JitFn, JitReturn};
 use super::context;
-use super::jit::{call_compiled, site};
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, Lane, VMAP};
 use crate::tensor::{Attrs, Dim, Parameter, Tensor, Type};
@@ -105,7 +105,7 @@ where
         }
         let here = |arguments: Args::Refs<'_>| <Self as Transform<Args>>::call(self, arguments);
         let Some(function) = self.function.filter(|_| context::read(|it| it.jit)) else {
-            return anew::call_anew::<Args, F::Output>("vmap", arguments, here);
+            return closure::call_closure::<Args, F::Output>("vmap", arguments, here);
         };
         let sign = |sink: &mut Sink<'_>| <Self as Transform<Args>>::sign(self, sink);
         call_compiled::<Args, _>(function, type_key(&self.f), sign, arguments, here)
@@ -219,7 +219,7 @@ impl<F> Vmap<F> {
             return Ok(result);
         }
         let (tree, region) = traced?;
-        // Lanes have no order in which their backward functions would write.
+        // BatchedCall have no order in which their backward functions would write.
         let region = region.without_handing();
         if crate::trace::leaves(&tree).iter().any(Tensor::is_poisoned) {
             return Ok(F::Output::join(tree.rebuild(&mut |it| tracer.poisoned(it.ty()))));

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::Tensor;
     use crate::ops;
-    use crate::ops::testing::{refused, run};
+    use crate::ops::core::testing::{refused, run};
     use std::cell::RefCell;
     use std::collections::BTreeMap;
     use std::rc::Rc;

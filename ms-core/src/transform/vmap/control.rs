@@ -6,7 +6,7 @@ use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, subgraphs};
 use crate::ops::{
-    self, ASSERT, CUSTOM_VJP, CustomVjp, IF, Lanes, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call,
+    self, ASSERT, BatchedCall, CUSTOM_VJP, CustomVjp, IF, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call,
 };
 use crate::tensor::{Attrs, Tensor};
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Batcher {
     /// for another one, and in order.
     fn one_by_one(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
         let (inputs, mapped) = (tensors(operands), flags(operands));
-        let lanes = Lanes { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
+        let lanes = BatchedCall { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
         let mut all: Vec<Vec<Tensor>> = Vec::new();
         for lane in 0..lanes.count()? {
             let mut inputs = lanes.lane(lane);

@@ -12,7 +12,7 @@ mod tests;
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, Batching, Lane, Lanes, Lowering};
+use crate::ops::{self, BatchedCall, Batching, Lane, Lowering};
 use crate::tensor::{Attrs, Dim, Dims, Tensor, Type, apply};
 use crate::trace::{self, Tracer};
 use rustc_hash::FxHashMap;
@@ -215,7 +215,8 @@ impl Batcher {
         }
         let (inputs, mapped) = (tensors(operands), flags(operands));
         if mapped.contains(&true) || matches!(def.batching, Batching::Independent(_)) {
-            let lanes = Lanes { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
+            let lanes =
+                BatchedCall { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
             return Ok(ops::batch(&lanes)?.into_iter().map(|it| Value::new((it, true))).collect());
         }
         let outputs = apply(node.op, &node.attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())?;

@@ -1,13 +1,13 @@
 //! Graphs over lanes, held to one run for each lane.
 
-use super::super::tests::{GRAPHS, gradient};
-use super::super::value_and_grad;
 use super::vmap as over_lanes;
 use crate::error::Code;
 use crate::ir::{Graph, Node};
-use crate::ops::testing::scattered;
+use crate::ops::core::testing::scattered;
 use crate::ops::{Batching, Lane, Lowering, PRIMITIVES, evaluate_graph, infer, parse_graph, verify};
 use crate::tensor::{Array, DType, Dim, Type};
+use crate::transform::tests::{GRAPHS, gradient};
+use crate::transform::value_and_grad;
 
 fn vmap(graph: &Graph, size: usize, operands: &[Lane], results: &[Lane]) -> crate::error::Result<Graph> {
     over_lanes(graph, Dim::new(size), operands, results, None)
@@ -108,7 +108,7 @@ fn every_primitive_over_lanes_is_the_same_as_lane_by_lane() {
                 check(&graph, &single.map(|it| operand(it, &[3])).collect::<Vec<_>>(), &[3], &context);
                 let none = own.iter().map(|&it| vec![it]).enumerate();
                 check(&graph, &none.map(|it| operand(it, &[0])).collect::<Vec<_>>(), &[0], &context);
-                // Lanes in lanes: the inner ones as `own` says, the outer ones the other way round.
+                // BatchedCall in lanes: the inner ones as `own` says, the outer ones the other way round.
                 let other =
                     own.iter().map(|it| !it).enumerate().map(|(at, it)| it || (at == 0 && !own.contains(&false)));
                 let nested = other.zip(&own).map(|(outer, &inner)| vec![outer, inner]).enumerate();
@@ -323,7 +323,7 @@ fn a_shared_result_is_the_same_for_all_lanes() {
     assert_eq!(error.code(), Code::Mapped);
 }
 
-/// Lanes at the points of a graph, one after the other, as often as there are lanes.
+/// BatchedCall at the points of a graph, one after the other, as often as there are lanes.
 fn at_points(points: &[&[f64]], own: &[bool], lanes: usize) -> Vec<Operand> {
     let operand = |(at, &own): (usize, &bool)| {
         let count = if own { lanes } else { 1 };

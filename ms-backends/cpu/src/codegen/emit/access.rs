@@ -8,7 +8,7 @@ use super::asm::{Mem, Operand};
 use super::frame::Home;
 use super::{Emitter, Mode, fixed, resized, width_of};
 use iced_x86::{Code, Register};
-use ms_core::ir::{Lanes, ParamId, Step};
+use ms_core::ir::{LaneAxis, ParamId, StrideClass};
 
 impl Emitter<'_> {
     /// A register with the pointer of a buffer.
@@ -25,12 +25,12 @@ impl Emitter<'_> {
     /// The address of the element of a buffer at the current lane.
     fn element(&mut self, param: ParamId, size: u8, copy: u8) -> Mem {
         match self.kernel.params[param.0 as usize].step {
-            Step::Unit => {
+            StrideClass::Unit => {
                 let offset = (copy as usize * self.program.lanes * size as usize) as i32;
                 Mem { offset, ..Mem::indexed(self.pointer(param), fixed::LANE, size.into()) }
             }
-            Step::Zero => Mem::at(self.pointer(param), 0),
-            Step::Any => {
+            StrideClass::Zero => Mem::at(self.pointer(param), 0),
+            StrideClass::Any => {
                 let stride = self.frame.stride(param.0 as usize, self.kernel.par as usize);
                 let (offset, lane) = (Operand::Reg(fixed::SCRATCH2), Operand::Reg(fixed::LANE));
                 self.asm.op(Code::Mov_r64_rm64, &[offset, lane]);
@@ -186,7 +186,7 @@ impl Emitter<'_> {
     /// The address of the accumulators that it is the current lanes' turn for, and their size.
     fn acc_at(&mut self, id: AccId) -> (Mem, u8) {
         let array = self.program.arrays[id.0 as usize];
-        debug_assert_eq!(self.kernel.lanes, Lanes::Reduced, "with parallel lanes an array has no order");
+        debug_assert_eq!(self.kernel.lanes, LaneAxis::Reduced, "with parallel lanes an array has no order");
         let turn = Operand::Reg(fixed::SCRATCH_32);
         self.asm.op(Code::Mov_r32_rm32, &[turn, Operand::Reg(fixed::LANE_32)]);
         self.asm.op(Code::And_rm32_imm32, &[turn, Operand::Imm32(array.count as i32 - 1)]);

@@ -7,7 +7,7 @@ use super::asm::{Mem, Operand};
 use super::frame::Home;
 use super::{Body, Emitter, Mode, Op, fixed};
 use iced_x86::{Code, Register};
-use ms_core::ir::{Lanes, ParamId, Scope};
+use ms_core::ir::{LaneAxis, ParamId, Scope};
 
 /// Bytes below the stack that the guard page surely covers.
 const GUARD: usize = 4096;
@@ -136,12 +136,12 @@ impl<'a> Emitter<'a> {
     /// One step of the parallel loops outside the lanes.
     fn point(&mut self) {
         match self.kernel.lanes {
-            Lanes::Parallel => self.lanes(Span::All, self.strip, &mut |it, mode| {
+            LaneAxis::Parallel => self.lanes(Span::All, self.strip, &mut |it, mode| {
                 for i in 0..it.program.blocks.len() {
                     it.stage_block(i, mode);
                 }
             }),
-            Lanes::Reduced => {
+            LaneAxis::Reduced => {
                 for i in 0..self.program.blocks.len() {
                     self.stage_block(i, Mode::One);
                 }
@@ -151,7 +151,7 @@ impl<'a> Emitter<'a> {
 
     /// Block `i`, with the reduced loops around it if it is in a loop stage.
     fn stage_block(&mut self, i: usize, mode: Mode) {
-        let reduced = self.kernel.lanes == Lanes::Reduced;
+        let reduced = self.kernel.lanes == LaneAxis::Reduced;
         if self.program.blocks[i].scope == Scope::Point {
             if reduced {
                 self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);

@@ -11,7 +11,7 @@ mod frame;
 mod loops;
 
 use super::Body;
-use super::alloc::{Allocation, Place, Step, scratch};
+use super::alloc::{AllocatedInst, AllocatedOperand, Allocation, scratch};
 use super::rows::{self, Row};
 use super::target::{Target, Width};
 use super::vinst::{Machine, Op, Program, VReg, View};
@@ -77,12 +77,12 @@ impl Emitter<'_> {
         let steps = &self.allocation.steps[start..self.allocation.blocks[i]];
         for step in steps {
             match step {
-                Step::Run { inst, row, dst, srcs } => self.run(*inst, *row, *dst, srcs, mode),
-                Step::Copy { reg, from, to } => {
+                AllocatedInst::Run { inst, row, dst, srcs } => self.run(*inst, *row, *dst, srcs, mode),
+                AllocatedInst::Copy { reg, from, to } => {
                     let width = self.width(*reg);
                     self.copy(width, *from, *to);
                 }
-                Step::Reload { reg, to } => self.reload(*reg, *to),
+                AllocatedInst::Reload { reg, to } => self.reload(*reg, *to),
             }
         }
     }
@@ -121,12 +121,12 @@ impl Emitter<'_> {
     }
 
     /// One virtual instruction, in the registers it was given.
-    fn run(&mut self, inst: usize, row: Option<Row>, dst: Option<u8>, srcs: &[Place], mode: Mode) {
+    fn run(&mut self, inst: usize, row: Option<Row>, dst: Option<u8>, srcs: &[AllocatedOperand], mode: Mode) {
         let inst = &self.program.insts[inst];
         let result = inst.dst.zip(dst).map(|(reg, index)| self.register(reg, index));
         let source = |i: usize| match srcs[i] {
-            Place::Reg(reg, index) => self.register(reg, index),
-            Place::Pool(..) => unreachable!("only machine instructions read constants from memory"),
+            AllocatedOperand::Reg(reg, index) => self.register(reg, index),
+            AllocatedOperand::Pool(..) => unreachable!("only machine instructions read constants from memory"),
         };
         match inst.op {
             Op::Machine(machine) => {
@@ -170,14 +170,14 @@ impl Emitter<'_> {
     }
 
     /// One machine instruction: its result `dst` is the virtual register `reg`.
-    fn machine(&mut self, machine: Machine, reg: Option<VReg>, dst: Option<u8>, srcs: &[Place], mode: Mode) {
+    fn machine(&mut self, machine: Machine, reg: Option<VReg>, dst: Option<u8>, srcs: &[AllocatedOperand], mode: Mode) {
         let viewed = |width: Width, source: bool| match machine.view {
             View::LowAll => Width::Xmm,
             View::LowSources if source => Width::Xmm,
             _ => width,
         };
         let (srcs, mut mask) = match srcs {
-            [rest @ .., Place::Reg(mask, index)] if machine.masked => (rest, self.register(*mask, *index)),
+            [rest @ .., AllocatedOperand::Reg(mask, index)] if machine.masked => (rest, self.register(*mask, *index)),
             _ => (srcs, Register::None),
         };
         let mut widest = Width::Mask;
@@ -188,13 +188,13 @@ impl Emitter<'_> {
             operands.push(Operand::Reg(width.register(index)));
         }
         for place in srcs {
-            let (Place::Reg(reg, _) | Place::Pool(reg, _)) = *place;
+            let (AllocatedOperand::Reg(reg, _) | AllocatedOperand::Pool(reg, _)) = *place;
             let width = viewed(self.width(reg), true);
             widest = widest.max(width);
             operands.push(match *place {
-                Place::Reg(_, index) => Operand::Reg(width.register(index)),
-                Place::Pool(_, constant) if self.target == Target::Avx512 => Operand::Splat(constant),
-                Place::Pool(_, constant) => Operand::Filled(constant, width),
+                AllocatedOperand::Reg(_, index) => Operand::Reg(width.register(index)),
+                AllocatedOperand::Pool(_, constant) if self.target == Target::Avx512 => Operand::Splat(constant),
+                AllocatedOperand::Pool(_, constant) => Operand::Filled(constant, width),
             });
         }
         if machine.view == View::LowSources {

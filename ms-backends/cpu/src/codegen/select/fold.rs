@@ -5,7 +5,7 @@ use super::super::rows;
 use super::super::target::{Target, Width};
 use super::super::vinst::{AccArray, AccId, Machine, Op, Tie, VReg, View};
 use super::Select;
-use ms_core::ir::{BinaryOp, Lanes, Reducer, virtual_lanes};
+use ms_core::ir::{BinaryOp, LaneAxis, Reducer, virtual_lanes};
 use ms_core::tensor::{DType, Scalar};
 
 /// A reduction of one loop stage.
@@ -18,11 +18,11 @@ pub struct Fold {
     ty: DType,
     /// Whether truth values are folded.
     truth: bool,
-    place: Place,
+    place: Accumulators,
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum Accumulators {
     /// One register of accumulators, one for each lane.
     Register(VReg),
     /// An array on the stack, of which each step takes a part in turn.
@@ -53,7 +53,7 @@ impl Select<'_> {
             (true, false) => DType::I64,
         };
         let identity = if truth { if op == BinaryOp::And { !0 } else { 0 } } else { identity(reducer, ty).to_bits(ty) };
-        let reduced = self.kernel.lanes == Lanes::Reduced;
+        let reduced = self.kernel.lanes == LaneAxis::Reduced;
         // Truth values may be folded in any order and any number of times.
         let count = if truth || !reduced { self.program.lanes } else { virtual_lanes(ty) };
         let in_registers = folds <= register_accumulators(self.target);
@@ -63,14 +63,14 @@ impl Select<'_> {
             let acc = self.vector(ty.size());
             self.machine(Machine::new(rows::MOVE), acc, &[identity]);
             self.program.accumulators.push(acc);
-            Place::Register(acc)
+            Accumulators::Register(acc)
         } else {
             let id = AccId(self.program.arrays.len() as u32);
             self.program.arrays.push(AccArray { count, size: ty.size() });
             for part in 0..count / self.program.lanes {
                 self.push(Op::AccWrite(id, part as u8), None, &[identity]);
             }
-            if reduced && !truth { Place::Array(id) } else { Place::Whole(id) }
+            if reduced && !truth { Accumulators::Array(id) } else { Accumulators::Whole(id) }
         };
         Ok(Fold { at, op, ty, truth, place })
     }
@@ -78,7 +78,7 @@ impl Select<'_> {
     /// The vectors of accumulators on the stack that take turns.
     pub fn fold_parts(&self, fold: &Fold) -> Option<usize> {
         match fold.place {
-            Place::Array(id) => Some(self.program.arrays[id.0 as usize].count / self.program.lanes),
+            Accumulators::Array(id) => Some(self.program.arrays[id.0 as usize].count / self.program.lanes),
             _ => None,
         }
     }
@@ -87,11 +87,11 @@ impl Select<'_> {
     pub fn hold_part(&mut self, folds: &[Fold], part: usize) -> Vec<Fold> {
         let mut held = Vec::with_capacity(folds.len());
         for fold in folds {
-            let Place::Array(id) = fold.place else { continue };
+            let Accumulators::Array(id) = fold.place else { continue };
             let acc = self.vector(fold.ty.size());
             self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
             self.program.accumulators.push(acc);
-            held.push(Fold { place: Place::Register(acc), ..*fold });
+            held.push(Fold { place: Accumulators::Register(acc), ..*fold });
         }
         held
     }
@@ -99,7 +99,7 @@ impl Select<'_> {
     /// Writes the accumulators of one part back.
     pub fn put_back_part(&mut self, folds: &[Fold], part: usize, held: &[Fold]) {
         for (fold, held) in folds.iter().zip(held) {
-            if let (Place::Array(id), Place::Register(acc)) = (fold.place, held.place) {
+            if let (Accumulators::Array(id), Accumulators::Register(acc)) = (fold.place, held.place) {
                 self.push(Op::AccWrite(id, part as u8), None, &[acc]);
             }
         }
@@ -109,21 +109,21 @@ impl Select<'_> {
     pub fn step_fold(&mut self, fold: &Fold, value: VReg) -> Result<(), Unsupported> {
         let value = if fold.truth && self.avx512() { self.op1(rows::M2D, 4, value) } else { value };
         match fold.place {
-            Place::Register(acc) => {
+            Accumulators::Register(acc) => {
                 let sum = self.binary(fold.op, fold.ty, acc, value)?;
                 self.retarget(fold.ty.size(), sum, acc);
             }
-            Place::Array(id) => {
+            Accumulators::Array(id) => {
                 let acc = self.vector(fold.ty.size());
                 self.push(Op::AccLoad(id), Some(acc), &[]);
                 let sum = self.binary(fold.op, fold.ty, acc, value)?;
                 self.push(Op::AccStore(id), None, &[sum]);
             }
-            Place::Whole(id) => {
+            Accumulators::Whole(id) => {
                 let acc = self.vector(fold.ty.size());
                 self.push(Op::AccRead(id, 0), Some(acc), &[]);
                 let sum = self.binary(fold.op, fold.ty, acc, value)?;
-                let kept = if self.avx512() && self.kernel.lanes == Lanes::Reduced {
+                let kept = if self.avx512() && self.kernel.lanes == LaneAxis::Reduced {
                     let kept = self.reg(self.program.info(acc).width);
                     let row = Self::sized(fold.ty.size(), rows::MOVE, rows::MOVE_Q);
                     self.machine(Machine::new(row).tie(Tie::First).merge(), kept, &[acc, sum])
@@ -157,11 +157,11 @@ impl Select<'_> {
     pub fn end_fold(&mut self, fold: &Fold) -> Result<VReg, Unsupported> {
         let size = fold.ty.size();
         let all = match fold.place {
-            Place::Register(acc) => {
+            Accumulators::Register(acc) => {
                 let dst = self.vector(size);
                 self.machine(Machine::new(rows::MOVE), dst, &[acc])
             }
-            Place::Array(id) | Place::Whole(id) => {
+            Accumulators::Array(id) | Accumulators::Whole(id) => {
                 let parts = self.program.arrays[id.0 as usize].count / self.program.lanes;
                 let mut all = Vec::with_capacity(parts);
                 for part in 0..parts {
@@ -178,7 +178,7 @@ impl Select<'_> {
                 all[0]
             }
         };
-        let one = if self.kernel.lanes == Lanes::Reduced { self.fold_lanes(fold, all)? } else { all };
+        let one = if self.kernel.lanes == LaneAxis::Reduced { self.fold_lanes(fold, all)? } else { all };
         Ok(if fold.truth && self.avx512() { self.mask_op(rows::D2M, &[one]) } else { one })
     }
 

@@ -4,7 +4,7 @@ use super::super::rows;
 use super::super::target::Width;
 use super::super::vinst::{Machine, Op, VReg, View};
 use super::Select;
-use ms_core::ir::{ParamId, Step};
+use ms_core::ir::{ParamId, StrideClass};
 use ms_core::tensor::DType;
 
 impl Select<'_> {
@@ -14,8 +14,8 @@ impl Select<'_> {
         let size = param.dtype.size();
         let raw = self.vector(size);
         let op = match param.step {
-            Step::Any if size >= 4 => Op::Gather { param: id, size: size as u8 },
-            step => Op::Load { param: id, size: size as u8, splat: step == Step::Zero, copy: self.copy as u8 },
+            StrideClass::Any if size >= 4 => Op::Gather { param: id, size: size as u8 },
+            step => Op::Load { param: id, size: size as u8, splat: step == StrideClass::Zero, copy: self.copy as u8 },
         };
         self.push(op, Some(raw), &[]);
         match param.dtype {

@@ -10,7 +10,7 @@ use super::rows::Row;
 use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg};
 use fold::Fold;
-use ms_core::ir::{Inst, Kernel, Lanes, Reducer, Role, Scope, Step, Val};
+use ms_core::ir::{Inst, Kernel, LaneAxis, Reducer, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -27,11 +27,11 @@ pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
     /// Larger bodies keep the machine busy by themselves.
     const MOST_INSTS: usize = 48;
     let folds = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
-    let fits = kernel.lanes == Lanes::Parallel
+    let fits = kernel.lanes == LaneAxis::Parallel
         && kernel.seq > 0
         && (1..=fold::register_accumulators(target) / MOST_COPIES).contains(&folds)
         && kernel.insts.len() <= MOST_INSTS
-        && kernel.params.iter().all(|it| it.step != Step::Any)
+        && kernel.params.iter().all(|it| it.step != StrideClass::Any)
         && !kernel.insts.contains(&Inst::Index(kernel.par));
     let select = fits.then(|| Select::new(kernel, target, MOST_COPIES)).filter(|it| !it.program.one_lane)?;
     run(select).ok()
@@ -156,7 +156,7 @@ impl<'k> Select<'k> {
     fn whole_turns(&self, range: Range<usize>, folds: &[Fold]) -> Option<usize> {
         let parts = self.fold_parts(folds.first()?)?;
         let runs = |inst: &Inst| match *inst {
-            Inst::Load(param) | Inst::Store(param, _) => self.kernel.params[param.0 as usize].step != Step::Any,
+            Inst::Load(param) | Inst::Store(param, _) => self.kernel.params[param.0 as usize].step != StrideClass::Any,
             Inst::Index(axis) => axis != self.kernel.par,
             _ => true,
         };
@@ -337,16 +337,16 @@ impl Select<'_> {
 /// Whether a stage can't take several lanes at once: narrow elements at any stride, or one
 /// element that all lanes write.
 fn needs_one_lane(kernel: &Kernel, stage: usize, scope: Scope) -> bool {
-    if kernel.lanes == Lanes::Reduced && scope == Scope::Point {
+    if kernel.lanes == LaneAxis::Reduced && scope == Scope::Point {
         return false;
     }
     kernel.insts[kernel.stage_range(stage)].iter().any(|inst| match *inst {
         Inst::Load(param) | Inst::Store(param, _) => {
             let param = kernel.params[param.0 as usize];
             match param.step {
-                Step::Unit => false,
-                Step::Zero => param.role == Role::Output,
-                Step::Any => param.role == Role::Output || param.dtype.size() < 4,
+                StrideClass::Unit => false,
+                StrideClass::Zero => param.role == Role::Output,
+                StrideClass::Any => param.role == Role::Output || param.dtype.size() < 4,
             }
         }
         _ => false,

@@ -5,7 +5,7 @@ use crate::code::{CodeMemory, Compiled};
 use crate::interp;
 use crate::isa::Isa;
 use ms_core::exec::KernelCode;
-use ms_core::ir::{Inst, Kernel, Lanes, Role, Scope, Step};
+use ms_core::ir::{Inst, Kernel, LaneAxis, Role, Scope, StrideClass};
 use ms_core::tensor::DType;
 
 /// Numbers of lanes around the steps of every instruction set.
@@ -120,12 +120,12 @@ impl Buffer {
             bytes
         };
         let mut reach = size;
-        if !point || kernel.lanes == Lanes::Parallel {
+        if !point || kernel.lanes == LaneAxis::Parallel {
             let stride = match info.step {
-                Step::Unit => size,
-                Step::Zero => 0,
-                Step::Any if param.is_multiple_of(2) => 3 * size,
-                Step::Any => -2 * size,
+                StrideClass::Unit => size,
+                StrideClass::Zero => 0,
+                StrideClass::Any if param.is_multiple_of(2) => 3 * size,
+                StrideClass::Any => -2 * size,
             };
             reach = axis(&mut strides, lanes, stride);
         }

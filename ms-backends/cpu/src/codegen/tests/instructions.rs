@@ -3,21 +3,23 @@
 use super::super::Unsupported;
 use super::harness::{LANES, check, targets};
 use crate::isa::Isa;
-use ms_core::ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, Lanes, ParamId, Role, Scope, Step, UnaryOp, Val};
+use ms_core::ir::{
+    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, StrideClass, UnaryOp, Val,
+};
 use ms_core::tensor::DType;
 
 /// A kernel of one parallel loop that stores what `body` makes of elements of `inputs`. With
 /// `wide` it has a value of 8 bytes besides, so that fewer lanes fit in a step.
-fn map(inputs: &[DType], step: Step, wide: bool, body: impl Fn(&mut KernelBuilder, &[Val]) -> Val) -> Kernel {
-    let mut builder = KernelBuilder::new(1, 0, Lanes::Parallel);
+fn map(inputs: &[DType], step: StrideClass, wide: bool, body: impl Fn(&mut KernelBuilder, &[Val]) -> Val) -> Kernel {
+    let mut builder = KernelBuilder::new(1, 0, LaneAxis::Parallel);
     let params: Vec<ParamId> = inputs.iter().map(|&it| builder.param(it, Role::Input, step)).collect();
     let values: Vec<Val> = params.iter().map(|&it| builder.load(it)).collect();
     let value = body(&mut builder, &values);
-    let out = builder.param(builder.ty(value), Role::Output, Step::Unit);
+    let out = builder.param(builder.ty(value), Role::Output, StrideClass::Unit);
     builder.store(out, value);
     if wide {
         let position = builder.index(1);
-        let positions = builder.param(DType::I64, Role::Output, Step::Unit);
+        let positions = builder.param(DType::I64, Role::Output, StrideClass::Unit);
         builder.store(positions, position);
     }
     builder.end_stage(Scope::Point);
@@ -40,7 +42,7 @@ fn excused(kernel: &Kernel, isa: Isa) -> bool {
 fn all(what: &str, inputs: &[DType], body: impl Fn(&mut KernelBuilder, &[Val]) -> Val) {
     let sizes: Vec<Vec<usize>> = LANES.iter().map(|&it| vec![2, it]).collect();
     for isa in targets() {
-        for step in [Step::Unit, Step::Zero, Step::Any] {
+        for step in [StrideClass::Unit, StrideClass::Zero, StrideClass::Any] {
             for wide in [false, true] {
                 let kernel = map(inputs, step, wide, &body);
                 let what = format!("{what} of {inputs:?}, {step:?}");

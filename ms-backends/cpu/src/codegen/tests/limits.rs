@@ -3,14 +3,14 @@
 use super::super::compile;
 use super::harness::{check, targets};
 use crate::isa::Isa;
-use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Role, Scope, Step, Val};
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 
 /// `count` values made of one input, all of which live until the last.
 fn live(count: usize, dtype: DType) -> Kernel {
-    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-    let input = builder.param(dtype, Role::Input, Step::Unit);
-    let out = builder.param(dtype, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let input = builder.param(dtype, Role::Input, StrideClass::Unit);
+    let out = builder.param(dtype, Role::Output, StrideClass::Unit);
     let x = builder.load(input);
     let mut values: Vec<Val> = vec![x];
     for i in 1..count {
@@ -25,9 +25,9 @@ fn live(count: usize, dtype: DType) -> Kernel {
 
 /// `count` sums that each wait for the one before.
 pub fn chain(count: usize) -> Kernel {
-    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-    let inputs = [0, 1].map(|_| builder.param(DType::F32, Role::Input, Step::Unit));
-    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let inputs = [0, 1].map(|_| builder.param(DType::F32, Role::Input, StrideClass::Unit));
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
     let [mut sum, x] = inputs.map(|it| builder.load(it));
     for _ in 0..count {
         sum = builder.binary(BinaryOp::Add, sum, x);
@@ -54,9 +54,9 @@ fn many_live_values_spill() {
 #[test]
 fn many_live_masks_spill() {
     use ms_core::ir::Compare;
-    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-    let input = builder.param(DType::F32, Role::Input, Step::Unit);
-    let out = builder.param(DType::Bool, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let input = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+    let out = builder.param(DType::Bool, Role::Output, StrideClass::Unit);
     let x = builder.load(input);
     let masks: Vec<Val> = (0..40)
         .map(|i| {
@@ -78,11 +78,13 @@ fn many_live_masks_spill() {
 fn many_buffers() {
     // More than there are registers for pointers.
     for count in [9, 10, 11, 30] {
-        let mut builder = KernelBuilder::new(1, 1, Lanes::Parallel);
+        let mut builder = KernelBuilder::new(1, 1, LaneAxis::Parallel);
         let params: Vec<_> = (0..count)
-            .map(|i| builder.param(DType::F32, Role::Input, [Step::Unit, Step::Zero, Step::Any][i % 3]))
+            .map(|i| {
+                builder.param(DType::F32, Role::Input, [StrideClass::Unit, StrideClass::Zero, StrideClass::Any][i % 3])
+            })
             .collect();
-        let out = builder.param(DType::F32, Role::Output, Step::Unit);
+        let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
         let values: Vec<Val> = params.iter().map(|&it| builder.load(it)).collect();
         let sum = values.into_iter().reduce(|a, b| builder.binary(BinaryOp::Sub, a, b)).expect("some buffers");
         builder.store(out, sum);
@@ -112,8 +114,8 @@ fn code_runs_behind_other_code() {
     use crate::code::{CodeMemory, Compiled};
     use ms_core::exec::KernelCode;
     let constant = |value: f64| {
-        let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-        let out = builder.param(DType::F32, Role::Output, Step::Unit);
+        let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
         let value = builder.constant(value, DType::F32);
         builder.store(out, value);
         builder.end_stage(Scope::Point);

@@ -2,7 +2,9 @@
 
 use super::harness::{Random, check, targets};
 use crate::isa::Isa;
-use ms_core::ir::{BinaryOp, Compare, Kernel, KernelBuilder, Lanes, Reducer, Role, Scope, Step, UnaryOp, Val};
+use ms_core::ir::{
+    BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass, UnaryOp, Val,
+};
 use ms_core::tensor::DType;
 
 const DTYPES: [DType; 8] =
@@ -67,7 +69,7 @@ impl Body<'_> {
     }
 
     /// Uses every value once more, in the order of their making, and stores the sums by dtype.
-    fn store_all(&mut self, step: Step, random: &mut Random) {
+    fn store_all(&mut self, step: StrideClass, random: &mut Random) {
         for dtype in [DType::F32, DType::F64, DType::I32, DType::I64, DType::F16, DType::U8, DType::Bool] {
             let of: Vec<Val> = self.values.iter().copied().filter(|&it| self.builder.ty(it) == dtype).collect();
             let Some((&first, rest)) = of.split_first() else { continue };
@@ -83,7 +85,7 @@ fn inputs(builder: &mut KernelBuilder, random: &mut Random, narrow: bool) -> Vec
     let count = 1 + random.below(4);
     (0..count)
         .map(|_| {
-            let step = random.pick(&[Step::Unit, Step::Unit, Step::Zero, Step::Any]);
+            let step = random.pick(&[StrideClass::Unit, StrideClass::Unit, StrideClass::Zero, StrideClass::Any]);
             let dtype = if narrow { random.pick(&[DType::F32, DType::I32]) } else { random.pick(&DTYPES) };
             let param = builder.param(dtype, Role::Input, step);
             builder.load(param)
@@ -93,18 +95,18 @@ fn inputs(builder: &mut KernelBuilder, random: &mut Random, narrow: bool) -> Vec
 
 fn elementwise(random: &mut Random, steps: usize, narrow: bool) -> Kernel {
     let par = random.below(3) as u8;
-    let mut builder = KernelBuilder::new(par, 0, Lanes::Parallel);
+    let mut builder = KernelBuilder::new(par, 0, LaneAxis::Parallel);
     let values = inputs(&mut builder, random, narrow);
     let mut body = Body { builder: &mut builder, values };
     (0..steps).for_each(|_| body.step(random));
-    body.store_all(Step::Unit, random);
+    body.store_all(StrideClass::Unit, random);
     builder.end_stage(Scope::Point);
     builder.finish()
 }
 
 fn staged(random: &mut Random, steps: usize) -> Kernel {
-    let lanes = random.pick(&[Lanes::Parallel, Lanes::Reduced]);
-    let row = if lanes == Lanes::Parallel { Step::Unit } else { Step::Zero };
+    let lanes = random.pick(&[LaneAxis::Parallel, LaneAxis::Reduced]);
+    let row = if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero };
     let (par, seq) = (random.below(2) as u8, random.below(3) as u8);
     let mut builder = KernelBuilder::new(par, seq, lanes);
     let mut visible = Vec::new();

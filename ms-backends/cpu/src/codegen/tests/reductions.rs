@@ -1,7 +1,7 @@
 //! Reductions, staged rows, and loops around them.
 
 use super::harness::{LANES, check, targets};
-use ms_core::ir::{BinaryOp, Compare, Kernel, KernelBuilder, Lanes, Reducer, Role, Scope, Step};
+use ms_core::ir::{BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass};
 use ms_core::tensor::DType;
 
 /// The extents of `loops` loops with the lanes at `at`, for each number of lanes.
@@ -33,12 +33,12 @@ fn all(what: &str, kernel: &Kernel) {
     }
 }
 
-fn output_step(lanes: Lanes) -> Step {
-    if lanes == Lanes::Parallel { Step::Unit } else { Step::Zero }
+fn output_step(lanes: LaneAxis) -> StrideClass {
+    if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero }
 }
 
 /// A fold of one buffer.
-fn fold(dtype: DType, reducer: Reducer, lanes: Lanes, seq: u8, step: Step, wide: bool) -> Kernel {
+fn fold(dtype: DType, reducer: Reducer, lanes: LaneAxis, seq: u8, step: StrideClass, wide: bool) -> Kernel {
     let mut builder = KernelBuilder::new(1, seq, lanes);
     let input = builder.param(dtype, Role::Input, step);
     let value = builder.load(input);
@@ -69,14 +69,14 @@ fn every_reducer() {
             _ => &[Reducer::Sum, Reducer::Prod, Reducer::Max, Reducer::Min],
         };
         for &reducer in reducers {
-            for lanes in [Lanes::Parallel, Lanes::Reduced] {
+            for lanes in [LaneAxis::Parallel, LaneAxis::Reduced] {
                 for (seq, step, wide) in [
-                    (0, Step::Unit, false),
-                    (0, Step::Unit, true),
-                    (1, Step::Unit, false),
-                    (2, Step::Any, false),
-                    (1, Step::Any, true),
-                    (1, Step::Zero, false),
+                    (0, StrideClass::Unit, false),
+                    (0, StrideClass::Unit, true),
+                    (1, StrideClass::Unit, false),
+                    (2, StrideClass::Any, false),
+                    (1, StrideClass::Any, true),
+                    (1, StrideClass::Zero, false),
                 ] {
                     let kernel = fold(dtype, reducer, lanes, seq, step, wide);
                     all(&format!("{reducer:?} of {dtype}, {lanes:?}, {step:?}"), &kernel);
@@ -90,11 +90,11 @@ fn every_reducer() {
 fn staged_rows() {
     // Softmax without its exponential: the rows are read three times.
     for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        for step in [Step::Unit, Step::Any] {
-            let mut builder = KernelBuilder::new(1, 0, Lanes::Reduced);
+        for step in [StrideClass::Unit, StrideClass::Any] {
+            let mut builder = KernelBuilder::new(1, 0, LaneAxis::Reduced);
             let input = builder.param(dtype, Role::Input, step);
-            let scale = builder.param(dtype, Role::Input, Step::Zero);
-            let out = builder.param(dtype, Role::Output, Step::Unit);
+            let scale = builder.param(dtype, Role::Input, StrideClass::Zero);
+            let out = builder.param(dtype, Role::Output, StrideClass::Unit);
             let factor = builder.load(scale);
             builder.end_stage(Scope::Point);
             let x = builder.load(input);
@@ -122,12 +122,12 @@ fn staged_rows() {
 #[test]
 fn many_accumulators() {
     // More than registers hold, with values from outside the loop besides.
-    for lanes in [Lanes::Parallel, Lanes::Reduced] {
+    for lanes in [LaneAxis::Parallel, LaneAxis::Reduced] {
         for dtype in [DType::F32, DType::F64, DType::I32] {
             for count in [1, 5, 6, 12, 13, 40] {
                 let mut builder = KernelBuilder::new(1, 1, lanes);
                 let row = builder.param(dtype, Role::Input, output_step(lanes));
-                let input = builder.param(dtype, Role::Input, Step::Unit);
+                let input = builder.param(dtype, Role::Input, StrideClass::Unit);
                 let base = builder.load(row);
                 let mut outside = vec![base];
                 for i in 1..count {
@@ -158,11 +158,11 @@ fn many_accumulators() {
 #[test]
 fn truth_of_a_row() {
     // A fold of truth values decides what later stages do.
-    for lanes in [Lanes::Parallel, Lanes::Reduced] {
+    for lanes in [LaneAxis::Parallel, LaneAxis::Reduced] {
         for dtype in [DType::F32, DType::I64] {
             let mut builder = KernelBuilder::new(2, 1, lanes);
-            let input = builder.param(dtype, Role::Input, Step::Unit);
-            let out = builder.param(dtype, Role::Output, Step::Unit);
+            let input = builder.param(dtype, Role::Input, StrideClass::Unit);
+            let out = builder.param(dtype, Role::Output, StrideClass::Unit);
             let x = builder.load(input);
             let zero = builder.constant_like(0.0, x);
             let positive = builder.compare(Compare::Lt, zero, x);
@@ -182,9 +182,9 @@ fn truth_of_a_row() {
 
 #[test]
 fn one_element_for_all_lanes_keeps_the_last() {
-    let mut builder = KernelBuilder::new(1, 0, Lanes::Parallel);
-    let input = builder.param(DType::F32, Role::Input, Step::Unit);
-    let out = builder.param(DType::F32, Role::Output, Step::Zero);
+    let mut builder = KernelBuilder::new(1, 0, LaneAxis::Parallel);
+    let input = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Zero);
     let x = builder.load(input);
     builder.store(out, x);
     builder.end_stage(Scope::Point);

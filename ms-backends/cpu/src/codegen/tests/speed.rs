@@ -5,7 +5,7 @@ use super::super::compile;
 use super::harness::{mapped, targets};
 use super::limits::chain;
 use ms_core::exec::KernelCode;
-use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, Lanes, Reducer, Role, Scope, Step, UnaryOp, Val};
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass, UnaryOp, Val};
 use ms_core::tensor::DType;
 use std::time::Instant;
 
@@ -43,9 +43,10 @@ fn exp(builder: &mut KernelBuilder, x: Val) -> Val {
 
 /// `relu(a * s + b) / (1 + exp(-c))`.
 fn gated() -> Kernel {
-    let mut builder = KernelBuilder::new(0, 0, Lanes::Parallel);
-    let params = [Step::Unit, Step::Zero, Step::Unit, Step::Unit].map(|it| builder.param(DType::F32, Role::Input, it));
-    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let params = [StrideClass::Unit, StrideClass::Zero, StrideClass::Unit, StrideClass::Unit]
+        .map(|it| builder.param(DType::F32, Role::Input, it));
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
     let [a, s, b, c] = params.map(|it| builder.load(it));
     let (zero, one) = (builder.constant_like(0.0, a), builder.constant_like(1.0, a));
     let product = builder.binary(BinaryOp::Mul, a, s);
@@ -60,11 +61,15 @@ fn gated() -> Kernel {
     builder.finish()
 }
 
-fn sum(reducer: Reducer, lanes: Lanes) -> Kernel {
-    let (par, seq) = if lanes == Lanes::Parallel { (0, 1) } else { (1, 0) };
+fn sum(reducer: Reducer, lanes: LaneAxis) -> Kernel {
+    let (par, seq) = if lanes == LaneAxis::Parallel { (0, 1) } else { (1, 0) };
     let mut builder = KernelBuilder::new(par, seq, lanes);
-    let input = builder.param(DType::F32, Role::Input, Step::Unit);
-    let out = builder.param(DType::F32, Role::Output, if lanes == Lanes::Parallel { Step::Unit } else { Step::Zero });
+    let input = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+    let out = builder.param(
+        DType::F32,
+        Role::Output,
+        if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero },
+    );
     let value = builder.load(input);
     let total = builder.reduce(reducer, value);
     builder.end_stage(Scope::Loop);
@@ -74,9 +79,9 @@ fn sum(reducer: Reducer, lanes: Lanes) -> Kernel {
 }
 
 fn transposed() -> Kernel {
-    let mut builder = KernelBuilder::new(1, 0, Lanes::Parallel);
-    let input = builder.param(DType::F32, Role::Input, Step::Any);
-    let out = builder.param(DType::F32, Role::Output, Step::Unit);
+    let mut builder = KernelBuilder::new(1, 0, LaneAxis::Parallel);
+    let input = builder.param(DType::F32, Role::Input, StrideClass::Any);
+    let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
     let value = builder.load(input);
     builder.store(out, value);
     builder.end_stage(Scope::Point);
@@ -120,9 +125,9 @@ fn running() {
         time("chain of 1 on 4096", &chain(1), &[4096, from, 4, from, 4, to, 4], 4096, 1.0);
         for (name, reducer) in [("sum", Reducer::Sum), ("max", Reducer::Max)] {
             let block = [64, 1024, from, 4096, 4, to, 4, 0];
-            time(&format!("{name} of 64 rows of 1024"), &sum(reducer, Lanes::Reduced), &block, 64 * 1024, 2.0);
+            time(&format!("{name} of 64 rows of 1024"), &sum(reducer, LaneAxis::Reduced), &block, 64 * 1024, 2.0);
             let block = [1024, 64, from, 4, 4096, to, 4, 0];
-            time(&format!("{name} of 1024 columns of 64"), &sum(reducer, Lanes::Parallel), &block, 64 * 1024, 2.0);
+            time(&format!("{name} of 1024 columns of 64"), &sum(reducer, LaneAxis::Parallel), &block, 64 * 1024, 2.0);
         }
         let block = [256, 256, from, 4, 1024, to, 1024, 4];
         time("transpose of 256 x 256", &transposed(), &block, 65536, 5.0);

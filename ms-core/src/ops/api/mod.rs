@@ -1,0 +1,11 @@
+//! How users call ops besides as functions: operators, methods, indices, objects, random numbers.
+
+mod index;
+mod methods;
+mod objects;
+mod operators;
+pub mod random;
+mod rows;
+
+pub use objects::*;
+pub use rows::Rows;

@@ -1,0 +1,379 @@
+//! Random tensors. The same seed gives the same numbers eagerly, compiled, and for every number
+//! of threads of a run.
+//!
+//! A [`Generator`] holds its state, a seed and a counter, in a slot like that of a parameter:
+//! each draw reads it, and writes it back with the counter advanced. Inside a compiled
+//! function it is an input and an output of the graph, so that each call draws new numbers.
+//!
+//! The functions of this module draw from the generator of the calling thread, which no other
+//! thread changes: what a thread draws after [`set_seed`] is decided by that seed. A compiled function
+//! draws from the generator of the thread that calls it, whichever thread it was traced on. Threads
+//! inherit nothing: one that continues the work of another takes a seed of [`derive_seed`] with it.
+//!
+//! ```
+//! use ms_core::ops::random;
+//! random::set_seed(7);
+//! let seeds = [(); 2].map(|()| random::derive_seed());
+//! let workers = seeds.map(|seed| std::thread::spawn(move || {
+//!     random::set_seed(seed);
+//!     random::uniform([2], 0.0, 1.0).to_vec::<f32>()
+//! }));
+//! let [a, b] = workers.map(|it| it.join().expect("nothing is refused"));
+//! // Other numbers on every thread, and the same ones in every run of the program.
+//! assert_ne!(a, b);
+//! ```
+
+use crate::error::OrRaise;
+use crate::ops::core::philox::philox4x32;
+use crate::ops::primitive::distribution::{
+    RANDOM_BERNOULLI, RANDOM_BITS, RANDOM_INTEGERS, RANDOM_NORMAL, RANDOM_UNIFORM,
+};
+use crate::ops::{OpDef, add, argsort};
+use crate::tensor::{Attr, Attrs, DType, Dim, IntoDims, Parameter, Role, Tensor, apply1};
+use std::cell::RefCell;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Whether a slot holds the state of a generator.
+pub fn is_state(parameter: &Parameter) -> bool {
+    parameter.role() == Role::RandomState
+}
+
+/// A source of random tensors with a state of its own, which threads that draw from it share.
+///
+/// It is kept in a checkpoint as the field of a cell, or by itself.
+#[derive(Debug)]
+pub struct Generator {
+    state: Parameter,
+}
+
+impl Generator {
+    /// A generator that starts from a seed.
+    pub fn new(seed: u64) -> Self {
+        Self { state: Parameter::random_state(start(seed)) }
+    }
+
+    /// Starts again from a seed.
+    #[track_caller]
+    pub fn set_seed(&self, seed: u64) {
+        self.state.set(&start(seed));
+    }
+
+    /// The slot of the state: u64 `[seed, counter]`.
+    pub fn state(&self) -> &Parameter {
+        &self.state
+    }
+
+    /// Uniform f32 numbers from `low` up to `high`.
+    #[track_caller]
+    pub fn uniform(&self, shape: impl IntoDims, low: f64, high: f64) -> Tensor {
+        self.uniform_of(shape, low, high, DType::F32)
+    }
+
+    /// Uniform numbers of a float dtype from `low` up to `high`.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats,
+    /// [`Code::Argument`](crate::Code::Argument) when `low` is above `high` or their difference is
+    /// not finite.
+    #[track_caller]
+    pub fn uniform_of(&self, shape: impl IntoDims, low: f64, high: f64, dtype: DType) -> Tensor {
+        self.draw(&RANDOM_UNIFORM, shape, dtype, [low.into(), high.into()])
+    }
+
+    /// Normal f32 numbers of a mean and a standard deviation.
+    #[track_caller]
+    pub fn normal(&self, shape: impl IntoDims, mean: f64, std: f64) -> Tensor {
+        self.normal_of(shape, mean, std, DType::F32)
+    }
+
+    /// Normal numbers of a float dtype, of a mean and a standard deviation.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`](crate::Code::DType) unless `dtype` is of floats,
+    /// [`Code::Argument`](crate::Code::Argument) for a deviation that is negative or not finite.
+    #[track_caller]
+    pub fn normal_of(&self, shape: impl IntoDims, mean: f64, std: f64, dtype: DType) -> Tensor {
+        self.draw(&RANDOM_NORMAL, shape, dtype, [mean.into(), std.into()])
+    }
+
+    /// Standard normal f32 numbers.
+    #[track_caller]
+    pub fn randn(&self, shape: impl IntoDims) -> Tensor {
+        self.normal(shape, 0.0, 1.0)
+    }
+
+    /// Uniform i64 numbers from `low` up to `high` exclusive.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`](crate::Code::Argument) unless `low` is below `high`.
+    #[track_caller]
+    pub fn randint(&self, shape: impl IntoDims, low: i64, high: i64) -> Tensor {
+        let attr = |it: i64| Dim::plain(it).map(Attr::Int).map_err(|it| it.with_op("randint")).or_raise();
+        self.draw(&RANDOM_INTEGERS, shape, DType::I64, [attr(low), attr(high)])
+    }
+
+    /// Bools that are true with `probability`.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`](crate::Code::Argument) unless it is from 0 to 1.
+    #[track_caller]
+    pub fn bernoulli(&self, shape: impl IntoDims, probability: f64) -> Tensor {
+        self.draw(&RANDOM_BERNOULLI, shape, DType::Bool, [probability.into()])
+    }
+
+    /// Uniform bits: u32 or u64.
+    ///
+    /// # Panics
+    /// Raises [`Code::DType`](crate::Code::DType) for another dtype.
+    #[track_caller]
+    pub fn bits(&self, shape: impl IntoDims, dtype: DType) -> Tensor {
+        self.draw(&RANDOM_BITS, shape, dtype, [])
+    }
+
+    /// The numbers `0..n` in random order, as i64.
+    #[track_caller]
+    pub fn permutation(&self, n: usize) -> Tensor {
+        argsort(self.bits(n, DType::U64), 0, false)
+    }
+
+    /// A seed for another generator, drawn from this one: what the other one draws is decided by the
+    /// seed of this one, and is independent of what this one draws.
+    ///
+    /// # Panics
+    /// Raises [`Code::TracedValue`](crate::Code::TracedValue) inside a function that is compiled.
+    #[track_caller]
+    pub fn derive_seed(&self) -> u64 {
+        self.bits((), DType::U64).item()
+    }
+
+    /// Applies a distribution to the state, and advances the state by one draw.
+    #[track_caller]
+    fn draw<const N: usize>(
+        &self,
+        def: &'static OpDef,
+        shape: impl IntoDims,
+        dtype: DType,
+        parameters: [Attr; N],
+    ) -> Tensor {
+        let shape = shape.into_dims();
+        let attrs = Attrs::new([(&*shape).into(), dtype.into()].into_iter().chain(parameters));
+        // No two threads that share a generator draw the same, and none what a compiled function draws.
+        let _alone = self.state.lock();
+        let state = self.state.value();
+        let out = apply1(def.op(), &attrs, &[&state]);
+        self.state.set(&add(&state, Tensor::from([0u64, 1])));
+        out
+    }
+}
+
+/// The state of a generator that starts from a seed.
+fn start(seed: u64) -> Tensor {
+    Tensor::from([seed, 0])
+}
+
+/// The seed of a thread that has set none: 0 for the first one that draws, and one for each of the
+/// others that gives a stream of its own.
+fn seed_of_thread() -> u64 {
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    match THREADS.fetch_add(1, Ordering::Relaxed) {
+        0 => 0,
+        number => {
+            // Behind all draws of seed 0.
+            let words = philox4x32([number as u32, (number >> 32) as u32, u32::MAX, u32::MAX], [0; 2]);
+            words[0] as u64 | (words[1] as u64) << 32
+        }
+    }
+}
+
+thread_local! {
+    static STATE: RefCell<Tensor> = RefCell::new(start(seed_of_thread()));
+}
+
+/// The generator that the functions of this module draw from: that of the calling thread, on every
+/// thread.
+///
+/// On a thread that has set no seed, it starts from seed 0 if the thread is the first of the
+/// process to draw, and else from a seed that no other thread starts from.
+pub fn default_generator() -> &'static Generator {
+    static DEFAULT: LazyLock<Generator> =
+        LazyLock::new(|| Generator { state: Parameter::random_state_of_thread(&STATE) });
+    &DEFAULT
+}
+
+/// Starts the generator of this thread again from a seed.
+#[track_caller]
+pub fn set_seed(seed: u64) {
+    default_generator().set_seed(seed);
+}
+
+/// Runs `f` with the generator of this thread started from a seed, and puts back what it was:
+/// neither what is drawn around it nor what `f` draws depends on the other.
+///
+/// ```
+/// use ms_core::ops::random;
+/// let draw = || random::uniform([2], 0.0, 1.0).to_vec::<f32>();
+/// assert_eq!(random::with_seed(7, draw), random::with_seed(7, draw));
+/// ```
+#[track_caller]
+pub fn with_seed<R>(seed: u64, f: impl FnOnce() -> R) -> R {
+    struct Restore(Tensor);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            // A trace that ends with an error has no state to be restored.
+            let _ended = default_generator().state.try_set(&self.0);
+        }
+    }
+    let _restore = Restore(default_generator().state.value());
+    set_seed(seed);
+    f()
+}
+
+/// A seed for a thread or a generator, drawn from the generator of this thread; see
+/// [`Generator::derive_seed`].
+#[track_caller]
+pub fn derive_seed() -> u64 {
+    default_generator().derive_seed()
+}
+
+/// Uniform f32 numbers from `low` up to `high`; see [`Generator::uniform`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::uniform([3], 2., 2.).to_vec::<f32>(), [2., 2., 2.]);
+/// ```
+#[track_caller]
+pub fn uniform(shape: impl IntoDims, low: f64, high: f64) -> Tensor {
+    default_generator().uniform(shape, low, high)
+}
+
+/// Normal f32 numbers of a mean and a standard deviation; see [`Generator::normal`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::normal([2], 3., 0.).to_vec::<f32>(), [3., 3.]);
+/// ```
+#[track_caller]
+pub fn normal(shape: impl IntoDims, mean: f64, std: f64) -> Tensor {
+    default_generator().normal(shape, mean, std)
+}
+
+/// Standard normal f32 numbers; see [`Generator::randn`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::randn([2, 3]).shape(), [2, 3]);
+/// ```
+#[track_caller]
+pub fn randn(shape: impl IntoDims) -> Tensor {
+    default_generator().randn(shape)
+}
+
+/// Uniform i64 numbers from `low` up to `high` exclusive; see [`Generator::randint`].
+///
+/// ```
+/// use ms_core::ops;
+/// assert!(ops::random::randint([9], 3, 5).to_vec::<i64>().iter().all(|it| [3, 4].contains(it)));
+/// ```
+#[track_caller]
+pub fn randint(shape: impl IntoDims, low: i64, high: i64) -> Tensor {
+    default_generator().randint(shape, low, high)
+}
+
+/// Bools that are true with `probability`: the mask of a dropout is `bernoulli(shape, keep)`.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::random::bernoulli([2], 1.).to_vec::<bool>(), [true, true]);
+/// ```
+#[track_caller]
+pub fn bernoulli(shape: impl IntoDims, probability: f64) -> Tensor {
+    default_generator().bernoulli(shape, probability)
+}
+
+/// The numbers `0..n` in random order, as i64; see [`Generator::permutation`].
+///
+/// ```
+/// use ms_core::ops;
+/// let mut all = ops::random::permutation(4).to_vec::<i64>();
+/// all.sort();
+/// assert_eq!(all, [0, 1, 2, 3]);
+/// ```
+#[track_caller]
+pub fn permutation(n: usize) -> Tensor {
+    default_generator().permutation(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Code;
+    use crate::ops::core::testing::{refused, run};
+
+    /// Mean and variance.
+    fn moments(values: &[f64]) -> (f64, f64) {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        (mean, values.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / values.len() as f64)
+    }
+
+    #[test]
+    fn an_element_depends_on_seed_counter_and_place() {
+        run(|| {
+            let (a, b) = (Generator::new(7), Generator::new(7));
+            let first = a.normal_of([3, 100], 0.0, 1.0, DType::F64).to_vec::<f64>();
+            assert_eq!(b.normal_of(10, 0.0, 1.0, DType::F64).to_vec::<f64>(), first[..10]);
+            assert_ne!(a.randn(10).to_vec::<f32>(), a.randn(10).to_vec::<f32>());
+            assert_eq!(a.state().value().to_vec::<u64>(), [7, 3]);
+            assert_eq!(b.state().value().to_vec::<u64>(), [7, 1]);
+            a.set_seed(8);
+            assert_ne!(a.normal_of(10, 0.0, 1.0, DType::F64).to_vec::<f64>(), first[..10]);
+            assert_eq!(
+                Generator::new(0).bits(4, DType::U32).to_vec::<u32>(),
+                [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+            );
+        });
+    }
+
+    #[test]
+    fn moments_of_the_distributions() {
+        run(|| {
+            let it = Generator::new(1);
+            let n = 20_000;
+            let near = |got: f64, want: f64| assert!((got - want).abs() < 0.03, "{got}, not {want}");
+            for dtype in [DType::F32, DType::F64] {
+                let wide = |x: Tensor| crate::ops::cast(x, DType::F64).to_vec::<f64>();
+                let uniform = wide(it.uniform_of(n, -1.0, 3.0, dtype));
+                assert!(uniform.iter().all(|it| (-1.0..3.0).contains(it)));
+                near(moments(&uniform).0, 1.0);
+                near(moments(&uniform).1, 16.0 / 12.0);
+                let (mean, variance) = moments(&wide(it.normal_of(n, 0.5, 1.0, dtype)));
+                near(mean, 0.5);
+                near(variance, 1.0);
+            }
+            let dice = it.randint(n, 1, 7).to_vec::<i64>();
+            for side in 1..7 {
+                near(dice.iter().filter(|&&it| it == side).count() as f64 / n as f64, 1.0 / 6.0);
+            }
+            assert!(dice.iter().all(|it| (1..7).contains(it)));
+            near(it.bernoulli(n, 0.3).to_vec::<bool>().iter().filter(|it| **it).count() as f64 / n as f64, 0.3);
+            let mut order = it.permutation(50).to_vec::<i64>();
+            assert_ne!(order, (0..50).collect::<Vec<_>>());
+            order.sort();
+            assert_eq!(order, (0..50).collect::<Vec<_>>());
+            assert_eq!(it.randn([0, 3]).shape(), [0, 3]);
+        });
+    }
+
+    #[test]
+    fn parameters_outside_their_domain() {
+        let it = Generator::new(1);
+        assert_eq!(refused(|| it.randint(3, 2, 2)), Code::Argument);
+        assert_eq!(refused(|| it.bernoulli(3, 1.5)), Code::Argument);
+        assert_eq!(refused(|| it.normal(3, 0.0, -1.0)), Code::Argument);
+        assert_eq!(refused(|| it.normal(3, 0.0, f64::NAN)), Code::Argument);
+        assert_eq!(refused(|| it.uniform(3, 1.0, 0.0)), Code::Argument);
+        assert_eq!(refused(|| it.uniform(3, 0.0, f64::INFINITY)), Code::Argument);
+        assert_eq!(refused(|| it.bits(3, DType::F32)), Code::DType);
+        assert_eq!(refused(|| it.uniform_of(3, 0.0, 1.0, DType::I32)), Code::DType);
+    }
+}

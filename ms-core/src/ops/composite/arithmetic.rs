@@ -1,0 +1,242 @@
+//! Usual functions that are made of other ops.
+
+use crate::error::{Code, Error, OrRaise, raise};
+use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::{
+    IntoAxes, IntoOperand, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
+    logical_and, logical_or, matmul, maximum, mul, pow, reshape, select, squeeze, sub, sum,
+};
+use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
+use std::f64::consts::{LN_2, LN_10};
+
+/// The sum of all tensors, which broadcast.
+///
+/// # Panics
+/// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when the shapes do not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::addn(&[tensor![1, 2], tensor![3, 4], tensor![5, 6]]).to_vec::<i64>(), [9, 12]);
+/// ```
+#[track_caller]
+pub fn addn<T: AsTensor>(tensors: &[T]) -> Tensor {
+    let mut all = tensors.iter().map(|it| it.as_tensor().into_owned());
+    let Some(first) = all.next() else {
+        raise(Error::new(Code::Argument, "at least one tensor is needed").with_op("addn"));
+    };
+    all.fold(first, |sum, it| add(sum, it))
+}
+
+/// `x + value a b`; all broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::addcmul(tensor![1., 2.], tensor![3., 4.], tensor![5., 6.], 0.5).to_vec::<f32>(), [8.5, 14.]);
+/// ```
+#[track_caller]
+pub fn addcmul(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand) -> Tensor {
+    add(&*x.as_tensor(), mul(mul(&*a.as_tensor(), &*b.as_tensor()), value))
+}
+
+/// `x + value a / b`; all broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::addcdiv(tensor![1., 2.], tensor![3., 4.], tensor![2., 8.], 2.).to_vec::<f32>(), [4., 3.]);
+/// ```
+#[track_caller]
+pub fn addcdiv(x: impl AsTensor, a: impl AsTensor, b: impl AsTensor, value: impl IntoOperand) -> Tensor {
+    add(&*x.as_tensor(), mul(div(&*a.as_tensor(), &*b.as_tensor()), value))
+}
+
+/// `start + weight (end - start)`; all broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::lerp(tensor![0., 10.], tensor![4., 20.], 0.25).to_vec::<f32>(), [1., 12.5]);
+/// ```
+#[track_caller]
+pub fn lerp(start: impl AsTensor, end: impl AsTensor, weight: impl IntoOperand) -> Tensor {
+    let (start, end) = (&*start.as_tensor(), &*end.as_tensor());
+    add(start, mul(sub(end, start), weight))
+}
+
+/// `2^x`; bools and integers become f32 first.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::exp2(tensor![3., -1.]).to_vec::<f32>(), [8., 0.5]);
+/// ```
+#[track_caller]
+pub fn exp2(x: impl AsTensor) -> Tensor {
+    pow(2.0, float(&x.as_tensor()))
+}
+
+/// The logarithm to base 2.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::log2(tensor![1., 0.]).to_vec::<f32>(), [0., f32::NEG_INFINITY]);
+/// ```
+#[track_caller]
+pub fn log2(x: impl AsTensor) -> Tensor {
+    log(x) / LN_2
+}
+
+/// The logarithm to base 10.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::log10(tensor![1., 0.]).to_vec::<f32>(), [0., f32::NEG_INFINITY]);
+/// ```
+#[track_caller]
+pub fn log10(x: impl AsTensor) -> Tensor {
+    log(x) / LN_10
+}
+
+/// `log(e^a + e^b)` without overflow; operands broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::logaddexp(tensor![1000., f32::NEG_INFINITY], tensor![0., 5.]).to_vec::<f32>(), [1000., 5.]);
+/// ```
+#[track_caller]
+pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
+    let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
+    let larger = maximum(a, b);
+    // Of two equal infinities the difference is nan, and the larger is the answer.
+    let distance = select(equal(a, b), 0.0, abs(sub(a, b)));
+    select(isfinite(&larger), &larger + log1p(exp(-distance)), &larger)
+}
+
+/// Whether elements differ by at most `atol + rtol |b|`; infinities are close to themselves, and nan
+/// is to nan if `equal_nan`. Operands broadcast; the result is bool.
+///
+/// # Panics
+/// Raises [`Code::Argument`] for a tolerance that is negative or nan.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let close = ops::isclose(tensor![1., 2., f32::NAN], tensor![1.000001, 2.1, f32::NAN], 1e-5, 1e-8, true);
+/// assert_eq!(close.to_vec::<bool>(), [true, false, true]);
+/// ```
+#[track_caller]
+pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
+    for (name, tolerance) in [("rtol", rtol), ("atol", atol)] {
+        granted!(lies_in("isclose", name, tolerance, &Interval::TOLERANCE));
+    }
+    let (a, b) = (&float(&a.as_tensor()), &float(&b.as_tensor()));
+    let near = less_equal(abs(sub(a, b)), abs(b) * rtol + atol);
+    // An infinite bound is near to nothing but the same infinity.
+    let close = logical_or(equal(a, b), logical_and(near, isfinite(b)));
+    if equal_nan { logical_or(close, logical_and(a.isnan(), b.isnan())) } else { close }
+}
+
+/// The products of each element of one vector with each of another: `[n, m]`.
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless both have one axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::outer(tensor![1, 2], tensor![3, 4]).to_vec::<i64>(), [3, 4, 6, 8]);
+/// ```
+#[track_caller]
+pub fn outer(a: impl AsTensor, b: impl AsTensor) -> Tensor {
+    let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
+    if a.rank() != 1 || b.rank() != 1 {
+        raise(crate::ops::axis::refusal("outer", &[a, b], Code::Shape, "two vectors are needed"));
+    }
+    mul(expand_dims(a, 1), b)
+}
+
+/// The product of two matrices in each entry of a batch: `[batch, n, k]` with `[batch, k, m]`.
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless both have three axes that fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let y = ops::bmm(tensor![[[1., 2.]], [[3., 4.]]], tensor![[[1.], [1.]], [[2.], [0.]]]);
+/// assert_eq!(y.to_vec::<f32>(), [3., 6.]);
+/// ```
+#[track_caller]
+pub fn bmm(a: impl AsTensor, b: impl AsTensor) -> Tensor {
+    let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
+    if a.rank() != 3 || b.rank() != 3 {
+        raise(crate::ops::axis::refusal("bmm", &[a, b], Code::Shape, "two batches of matrices are needed"));
+    }
+    matmul(a, b)
+}
+
+/// Grids of coordinates: each vector spread over the axes of all, of which the `i`-th varies along
+/// axis `i` (NumPy's `meshgrid` with `indexing="ij"`).
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless all have one axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let grids = ops::meshgrid(&[tensor![1, 2], tensor![3, 4, 5]]);
+/// assert_eq!(grids[0].to_vec::<i64>(), [1, 1, 1, 2, 2, 2]);
+/// assert_eq!(grids[1].to_vec::<i64>(), [3, 4, 5, 3, 4, 5]);
+/// ```
+#[track_caller]
+pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
+    let vectors: Vec<_> = vectors.iter().map(|it| it.as_tensor()).collect();
+    if let Some(other) = vectors.iter().find(|it| it.rank() != 1) {
+        raise(crate::ops::axis::refusal("meshgrid", &[other], Code::Shape, "vectors are needed"));
+    }
+    let open = |at: usize| {
+        let mut shape = vec![1; vectors.len()];
+        shape[at] = vectors[at].numel();
+        reshape(&*vectors[at], shape)
+    };
+    let open: Vec<Tensor> = (0..vectors.len()).map(open).collect();
+    let common =
+        open.iter().try_fold(Default::default(), |all: crate::tensor::Shape, it| broadcast_shapes(&all, it.shape()));
+    let common = common.map_err(|it| it.with_op("meshgrid")).or_raise();
+    open.iter().map(|it| broadcast_to(it, &common)).collect()
+}
+
+/// The slices along an axis, which goes.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let rows = ops::unstack(tensor![[1, 2], [3, 4]], 0);
+/// assert_eq!(rows[1].to_vec::<i64>(), [3, 4]);
+/// ```
+#[track_caller]
+pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
+    let x = &*x.as_tensor();
+    let at = crate::ops::normalize_axis(axis, x.rank())
+        .map_err(|it| crate::ops::axis::named("unstack", &[x], it))
+        .or_raise();
+    let size = x.dims()[at].as_const().unwrap_or_else(|| x.shape()[at]);
+    let mut parts = crate::ops::concat::room("unstack", x, size);
+    if size > 0 {
+        parts.extend(crate::ops::split(x, size, at as isize).iter().map(|it| squeeze(it, axis)));
+    }
+    parts
+}
+
+/// How many elements over axes differ from zero, as i64; axes are as in [`sum`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::count_nonzero(tensor![[0., 5.], [7., 8.]], 1).to_vec::<i64>(), [1, 2]);
+/// ```
+#[track_caller]
+pub fn count_nonzero(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
+    let axes = axes.into_axes();
+    sum(crate::ops::cast(x, crate::DType::Bool), &*axes, false)
+}
+
+/// A tensor of floats.
+#[track_caller]
+fn float(x: &Tensor) -> Tensor {
+    if x.dtype().is_float() { x.clone() } else { crate::ops::cast(x, crate::DType::F32) }
+}

@@ -1,0 +1,217 @@
+//! Convolutions as users call them: options, biases, and transposed ones.
+
+use crate::error::{Code, Error, Result};
+use crate::ops::core::axis::{named, refusal};
+use crate::ops::core::rules::has_dims;
+use crate::ops::primitive::conv::conv_attrs;
+use crate::ops::primitive::window::{PerAxis, Window};
+use crate::ops::{CONV, CONV_INPUT_GRAD, add, reshape};
+use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, lost};
+use smallvec::smallvec;
+
+/// How a convolution is laid: strides, padding on both sides, dilation, groups.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ConvOptions {
+    /// From one window to the next, by spatial axis.
+    pub stride: Shape,
+    /// Zeros on both sides, by spatial axis.
+    pub padding: Shape,
+    /// From one tap to the next, by spatial axis.
+    pub dilation: Shape,
+    /// Channels are cut into this many groups that do not see each other.
+    pub groups: usize,
+}
+
+impl ConvOptions {
+    /// Stride and dilation one, no padding, one group, along `rank` spatial axes.
+    pub fn new(rank: usize) -> Self {
+        Self { stride: 1.per_axis(rank), padding: 0.per_axis(rank), dilation: 1.per_axis(rank), groups: 1 }
+    }
+
+    /// With a stride: one number, or one for each spatial axis.
+    pub fn stride(mut self, stride: impl PerAxis) -> Self {
+        self.stride = stride.per_axis(self.stride.len());
+        self
+    }
+
+    /// With padding on both sides: one number, or one for each spatial axis.
+    pub fn padding(mut self, padding: impl PerAxis) -> Self {
+        self.padding = padding.per_axis(self.padding.len());
+        self
+    }
+
+    /// With a dilation: one number, or one for each spatial axis.
+    pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
+        self.dilation = dilation.per_axis(self.dilation.len());
+        self
+    }
+
+    /// With groups of channels.
+    pub fn groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
+        self
+    }
+
+    fn window(&self) -> Window {
+        Window {
+            stride: self.stride.clone(),
+            dilation: self.dilation.clone(),
+            before: self.padding.clone(),
+            after: self.padding.clone(),
+        }
+    }
+}
+
+/// Cross-correlation of `x` `[n, c, spatial..]` with `weight` `[o, c / groups, kernel..]`, plus
+/// `bias` `[o]`, over one to three spatial axes.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when shapes do not fit, [`Code::DType`] unless the operands are of one
+/// float dtype, [`Code::Argument`] for a zero stride.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[1., 2., 3.]]], tensor![[[1., 10.]]]);
+/// let y = ops::conv(&x, &weight, Some(&tensor![0.5]), &ops::ConvOptions::new(1).stride(2));
+/// assert_eq!(y.to_vec::<f32>(), [21.5]);
+/// ```
+#[track_caller]
+pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    let (x, weight) = (x.as_tensor(), weight.as_tensor());
+    let out = apply1(CONV.op(), &conv_attrs(&options.window(), options.groups, &[]), &[&x, &weight]);
+    with_bias(out, bias)
+}
+
+/// [`conv`] over one spatial axis: `[n, c, length]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[1., 2., 3.]]], tensor![[[1., 10.]]]);
+/// let y = ops::conv1d(&x, &weight, None, &ops::ConvOptions::new(1));
+/// assert_eq!(y.to_vec::<f32>(), [21., 32.]);
+/// ```
+#[track_caller]
+pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    granted!(ranked("conv1d", &x.as_tensor(), 1));
+    conv(x, weight, bias, options)
+}
+
+/// [`conv`] over two spatial axes: `[n, c, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// let y = ops::conv2d(&x, tensor![[[[1., 0.], [0., 1.]]]], None, &ops::ConvOptions::new(2));
+/// assert_eq!(y.to_vec::<f32>(), [6., 8., 12., 14.]);
+/// ```
+#[track_caller]
+pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    granted!(ranked("conv2d", &x.as_tensor(), 2));
+    conv(x, weight, bias, options)
+}
+
+/// [`conv`] over three spatial axes: `[n, c, depth, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[[1., 2.]]]]];
+/// let y = ops::conv3d(&x, tensor![[[[[3.]]]]], None, &ops::ConvOptions::new(3));
+/// assert_eq!(y.to_vec::<f32>(), [3., 6.]);
+/// ```
+#[track_caller]
+pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
+    granted!(ranked("conv3d", &x.as_tensor(), 3));
+    conv(x, weight, bias, options)
+}
+
+/// The transposed convolution of `x` `[n, c, spatial..]` with `weight` `[c, o / groups,
+/// kernel..]`: the gradient of [`conv`] for its input. The result has
+/// `(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding` places
+/// along each spatial axis.
+///
+/// # Panics
+/// As [`conv`], and [`Code::Argument`] when `output_padding` is not below the stride or no
+/// place is left.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[1., 2.]]], tensor![[[1., 10.]]]);
+/// let y = ops::conv_transpose(&x, &weight, None, &ops::ConvOptions::new(1), 0);
+/// assert_eq!(y.to_vec::<f32>(), [1., 12., 20.]);
+/// ```
+#[track_caller]
+pub fn conv_transpose(
+    x: impl AsTensor,
+    weight: impl AsTensor,
+    bias: Option<&Tensor>,
+    options: &ConvOptions,
+    output_padding: impl PerAxis,
+) -> Tensor {
+    let (x, weight) = (x.as_tensor(), weight.as_tensor());
+    or_lost!(x, weight);
+    let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &output_padding.per_axis(options.stride.len()))
+        .map_err(|it| named("conv_transpose", &[&x, &weight], it));
+    let sizes = granted!(sizes);
+    let attrs = conv_attrs(&options.window(), options.groups, &sizes);
+    with_bias(apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]), bias)
+}
+
+/// The spatial sizes of a transposed convolution.
+fn transposed_sizes(x: &[Dim], weight: &[Dim], options: &ConvOptions, extra: &[usize]) -> Result<Dims> {
+    let rank = options.stride.len();
+    if [x.len(), weight.len(), extra.len() + 2] != [rank + 2; 3] {
+        let message = format!("operands of rank {} are needed for {rank} spatial axes", rank + 2);
+        return Err(Error::new(Code::Shape, message));
+    }
+    let size = |axis: usize| {
+        let less_one = |dim: Dim| if dim == 0 { dim } else { dim - 1 };
+        let reach = less_one(weight[axis + 2]) * options.dilation[axis] + 1 + extra[axis];
+        let size = less_one(x[axis + 2]) * options.stride[axis] + reach - 2 * options.padding[axis];
+        let inside = extra[axis] < options.stride[axis].max(options.dilation[axis]);
+        if !inside || (!size.is_symbolic() && size.raw() <= 0) {
+            let message = format!("padding {:?} and output padding {extra:?} fit no result", options.padding);
+            return Err(Error::new(Code::Argument, message));
+        }
+        Ok(size)
+    };
+    (0..rank).map(size).collect()
+}
+
+/// [`conv_transpose`] over two spatial axes.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, weight) = (tensor![[[[1., 2.]]]], tensor![[[[1., 10.]]]]);
+/// let y = ops::conv_transpose2d(&x, &weight, None, &ops::ConvOptions::new(2), 0);
+/// assert_eq!(y.to_vec::<f32>(), [1., 12., 20.]);
+/// ```
+#[track_caller]
+pub fn conv_transpose2d(
+    x: impl AsTensor,
+    weight: impl AsTensor,
+    bias: Option<&Tensor>,
+    options: &ConvOptions,
+    output_padding: impl PerAxis,
+) -> Tensor {
+    granted!(ranked("conv_transpose2d", &x.as_tensor(), 2));
+    conv_transpose(x, weight, bias, options, output_padding)
+}
+
+#[track_caller]
+pub(crate) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
+    if lost(&[x]).is_some() || x.rank() == rank + 2 {
+        return Ok(());
+    }
+    let message = format!("a batch, a channel and {rank} spatial axes are needed");
+    Err(refusal(op, &[x], Code::Shape, message))
+}
+
+#[track_caller]
+fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
+    let Some(bias) = bias else { return out };
+    or_lost!(&out, bias);
+    granted!(has_dims("conv", "bias", bias, &[out.dims()[1]]));
+    let mut shape: Dims = smallvec![Dim::new(1); out.rank() - 1];
+    shape[0] = bias.ty().elements();
+    add(&out, reshape(bias, shape))
+}

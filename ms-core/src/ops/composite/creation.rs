@@ -1,0 +1,191 @@
+//! Tensors made from nothing; they are ops, and part of the graph while tracing.
+
+use crate::error::{Code, raise};
+use crate::ops::core::axis::refusal;
+use crate::ops::primitive::iota::spaced;
+use crate::ops::{full, full_of, iota};
+use crate::tensor::{AsTensor, DType, Dim, IntoDims, Number, Scalar, Tensor};
+
+/// Zeros in f32.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::zeros([2]).to_vec::<f32>(), [0., 0.]);
+/// ```
+#[track_caller]
+pub fn zeros(shape: impl IntoDims) -> Tensor {
+    full_of(shape, 0.0, DType::F32)
+}
+
+/// Ones in f32.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::ones([2]).to_vec::<f32>(), [1., 1.]);
+/// ```
+#[track_caller]
+pub fn ones(shape: impl IntoDims) -> Tensor {
+    full_of(shape, 1.0, DType::F32)
+}
+
+/// Zeros of the shape and dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::zeros_like(tensor![1, 2]).to_vec::<i64>(), [0, 0]);
+/// ```
+#[track_caller]
+pub fn zeros_like(x: impl AsTensor) -> Tensor {
+    full_like(x, 0)
+}
+
+/// Ones of the shape and dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::ones_like(tensor![5, 6]).to_vec::<i64>(), [1, 1]);
+/// ```
+#[track_caller]
+pub fn ones_like(x: impl AsTensor) -> Tensor {
+    full_like(x, 1)
+}
+
+/// `value` in the shape and dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::full_like(tensor![1., 2.], 7).to_vec::<f32>(), [7., 7.]);
+/// ```
+#[track_caller]
+pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
+    let x = x.as_tensor();
+    full_of(x.dims(), value, x.dtype())
+}
+
+/// Where [`arange`] ends: a number, or the size of an axis.
+#[derive(Clone, Copy, Debug)]
+pub enum Stop {
+    /// A number that is known.
+    Number(Scalar),
+    /// A size, which may be symbolic.
+    Size(Dim),
+}
+
+impl<N: Into<Scalar>> From<N> for Stop {
+    fn from(number: N) -> Self {
+        Self::Number(number.into())
+    }
+}
+
+impl From<Dim> for Stop {
+    fn from(size: Dim) -> Self {
+        Self::Size(size)
+    }
+}
+
+/// `0, 1, 2, ...` up to `stop` exclusive: integers and sizes (`x.dim(1)`) give i64, floats f32.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::arange(3).to_vec::<i64>(), [0, 1, 2]);
+/// assert_eq!(ops::arange(tensor![5., 6.].dim(0)).to_vec::<i64>(), [0, 1]);
+/// ```
+#[track_caller]
+pub fn arange(stop: impl Into<Stop>) -> Tensor {
+    match stop.into() {
+        Stop::Number(stop) => arange_of(Scalar::Int(0), stop, Scalar::Int(1), stop.default_dtype()),
+        Stop::Size(size) => iota(size, 0, DType::I64),
+    }
+}
+
+/// `start, start + step, ...` up to `stop` exclusive, in `dtype`; computed in i64 when all
+/// three are integers, else in f64.
+///
+/// # Panics
+/// Raises [`Code::Argument`] when `step` is zero, or a bound is not finite.
+///
+/// ```
+/// use ms_core::{DType, ops};
+/// assert_eq!(ops::arange_of(2, 9, 3, DType::I64).to_vec::<i64>(), [2, 5, 8]);
+/// ```
+#[track_caller]
+pub fn arange_of(start: impl Into<Scalar>, stop: impl Into<Scalar>, step: impl Into<Scalar>, dtype: DType) -> Tensor {
+    let (start, stop, step) = (start.into(), stop.into(), step.into());
+    let count = ((stop.as_f64() - start.as_f64()) / step.as_f64()).ceil();
+    if !count.is_finite() {
+        let message = format!("no finite number of steps of {step} from {start} to {stop}");
+        raise(refusal("arange", &[], Code::Argument, message));
+    }
+    let float = [start, stop, step].iter().any(|it| matches!(it, Scalar::Float(_)));
+    let compute = if float && dtype.is_int() { DType::F64 } else { dtype };
+    crate::ops::cast(spaced([count.max(0.0) as usize], 0, start, step, compute), dtype)
+}
+
+impl Tensor {
+    /// Zeros in f32; [`Tensor::zeros_of`] for other dtypes.
+    #[track_caller]
+    pub fn zeros(shape: impl IntoDims) -> Self {
+        zeros(shape)
+    }
+
+    /// Zeros of a dtype.
+    #[track_caller]
+    pub fn zeros_of(shape: impl IntoDims, dtype: DType) -> Self {
+        full_of(shape, 0, dtype)
+    }
+
+    /// Ones in f32; [`Tensor::ones_of`] for other dtypes.
+    #[track_caller]
+    pub fn ones(shape: impl IntoDims) -> Self {
+        ones(shape)
+    }
+
+    /// Ones of a dtype.
+    #[track_caller]
+    pub fn ones_of(shape: impl IntoDims, dtype: DType) -> Self {
+        full_of(shape, 1, dtype)
+    }
+
+    /// One value everywhere, in its Rust type; f64 and i32, which numbers without a suffix have,
+    /// become f32 and i64. [`ops::full_of`](crate::ops::full_of) asks for another dtype.
+    #[track_caller]
+    pub fn full(shape: impl IntoDims, value: impl Number) -> Self {
+        full(shape, value)
+    }
+
+    /// Zeros of the shape and dtype of `x`.
+    #[track_caller]
+    pub fn zeros_like(x: impl AsTensor) -> Self {
+        zeros_like(x)
+    }
+
+    /// Ones of the shape and dtype of `x`.
+    #[track_caller]
+    pub fn ones_like(x: impl AsTensor) -> Self {
+        ones_like(x)
+    }
+
+    /// `value` in the shape and dtype of `x`.
+    #[track_caller]
+    pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Self {
+        full_like(x, value)
+    }
+
+    /// `0, 1, 2, ...` up to `stop` exclusive.
+    #[track_caller]
+    pub fn arange(stop: impl Into<Stop>) -> Self {
+        arange(stop)
+    }
+
+    /// `num` evenly spaced f32 values from `start` to `stop`, both included.
+    #[track_caller]
+    pub fn linspace(start: f64, stop: f64, num: usize) -> Self {
+        crate::ops::linspace(start, stop, num)
+    }
+
+    /// The `n` by `n` identity matrix in f32.
+    #[track_caller]
+    pub fn eye(n: impl Into<Dim>) -> Self {
+        crate::ops::eye(n)
+    }
+}

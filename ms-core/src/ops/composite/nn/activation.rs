@@ -1,0 +1,191 @@
+//! Activations.
+
+use crate::ops::core::rules::{Interval, divides, lies_in};
+use crate::ops::{clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh};
+use crate::tensor::{AsTensor, Tensor};
+use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
+
+/// `x Φ(x)` with the normal distribution function (Hendrycks and Gimpel 2016, "Gaussian Error
+/// Linear Units").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::gelu(tensor![0., 9., -20.]).to_vec::<f32>(), [0., 9., 0.]);
+/// ```
+#[track_caller]
+pub fn gelu(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    // Φ(x) = erfc(-x / sqrt 2) / 2, which loses no digit where it is small.
+    0.5 * x * erfc(x * -FRAC_1_SQRT_2)
+}
+
+/// [`gelu`] with the same paper's approximation by tanh.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::gelu_tanh(tensor![0., 9., -20.]).to_vec::<f32>(), [0., 9., 0.]);
+/// ```
+#[track_caller]
+pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    let inner = FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
+    // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which loses no digit where it is small.
+    x * sigmoid(inner * 2.0)
+}
+
+/// `x / (1 + e^-x)`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::silu(tensor![0., 90.]).to_vec::<f32>(), [0., 90.]);
+/// ```
+#[track_caller]
+pub fn silu(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x * sigmoid(x)
+}
+
+/// `log(1 + e^(beta x)) / beta`, and `x` where `beta x` exceeds `threshold`.
+///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `beta` is finite and not zero, and for a
+/// `threshold` that is nan.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::softplus(tensor![50., -200.], 1., 20.).to_vec::<f32>(), [50., 0.]);
+/// ```
+#[track_caller]
+pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(divides("softplus", "beta", beta));
+    granted!(lies_in("softplus", "threshold", threshold, &Interval::NUMBER));
+    let scaled = x * beta;
+    // log(1 + e^t) = max(t, 0) + log(1 + e^-|t|), which does not overflow for any threshold.
+    let smooth = maximum(&scaled, 0.0) + log1p(exp(-scaled.abs()));
+    select(scaled.gt(threshold), x, smooth / beta)
+}
+
+/// `log(1 / (1 + e^-x))`, without overflow.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::logsigmoid(tensor![-50., 200.]).to_vec::<f32>(), [-50., 0.]);
+/// ```
+#[track_caller]
+pub fn logsigmoid(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    minimum(x, 0.0) - log1p(exp(-x.abs()))
+}
+
+/// `x tanh(log(1 + e^x))` (Misra 2019, "Mish").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::mish(tensor![0., 50.]).to_vec::<f32>(), [0., 50.]);
+/// ```
+#[track_caller]
+pub fn mish(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x * tanh(softplus(x, 1.0, 20.0))
+}
+
+/// `x` where it is positive, else `alpha (e^x - 1)`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::elu(tensor![2., -50.], 0.5).to_vec::<f32>(), [2., -0.5]);
+/// ```
+#[track_caller]
+pub fn elu(x: impl AsTensor, alpha: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0)))
+}
+
+/// `scale elu(x, alpha)` with the constants that keep mean zero and variance one (Klambauer et al.
+/// 2017, "Self-Normalizing Neural Networks").
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::selu(tensor![0., 1.]).to_vec::<f32>(), [0., 1.050701]);
+/// ```
+#[track_caller]
+pub fn selu(x: impl AsTensor) -> Tensor {
+    elu(x, 1.6732632423543772) * 1.0507009873554805
+}
+
+/// `x` where it is positive, else `alpha (e^(x / alpha) - 1)`.
+///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `alpha` is finite and not zero.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::celu(tensor![2., -50.], 0.5).to_vec::<f32>(), [2., -0.5]);
+/// ```
+#[track_caller]
+pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(divides("celu", "alpha", alpha));
+    select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
+}
+
+/// `x` where it is positive, else `slope x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::leaky_relu(tensor![2., -4.], 0.25).to_vec::<f32>(), [2., -1.]);
+/// ```
+#[track_caller]
+pub fn leaky_relu(x: impl AsTensor, slope: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    select(x.gt(0.0), x, x * slope)
+}
+
+/// `min(max(x, 0), 6)`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::relu6(tensor![-1., 3., 9.]).to_vec::<f32>(), [0., 3., 6.]);
+/// ```
+#[track_caller]
+pub fn relu6(x: impl AsTensor) -> Tensor {
+    clamp(x, 0.0, 6.0)
+}
+
+/// `min(max(x + 3, 0), 6) / 6`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::hsigmoid(tensor![-4., 0., 4.]).to_vec::<f32>(), [0., 0.5, 1.]);
+/// ```
+#[track_caller]
+pub fn hsigmoid(x: impl AsTensor) -> Tensor {
+    clamp(&*x.as_tensor() + 3.0, 0.0, 6.0) / 6.0
+}
+
+/// `x hsigmoid(x)`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::hswish(tensor![-4., 0., 4.]).to_vec::<f32>(), [0., 0., 4.]);
+/// ```
+#[track_caller]
+pub fn hswish(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x * hsigmoid(x)
+}
+
+/// `x / (1 + |x|)`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::softsign(tensor![1., -3.]).to_vec::<f32>(), [0.5, -0.75]);
+/// ```
+#[track_caller]
+pub fn softsign(x: impl AsTensor) -> Tensor {
+    let x = &*x.as_tensor();
+    x / (x.abs() + 1.0)
+}

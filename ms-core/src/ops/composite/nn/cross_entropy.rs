@@ -1,0 +1,157 @@
+//! Cross entropy with classes or distributions.
+
+use super::loss::Reduction;
+use super::softmax::log_softmax;
+use crate::error::{Code, Error};
+use crate::ops::core::rules::{Interval, has_dims, lies_in, may_equal};
+use crate::ops::primitive::class_index::existing;
+use crate::ops::{full_of, iota, mean, over_size, select, sum};
+use crate::tensor::{AsTensor, DType, Dim, Tensor, refused};
+
+/// The cross entropy of logits with classes or distributions, and its options.
+#[derive(Clone, Debug, Default)]
+pub struct CrossEntropy {
+    /// What becomes of the losses of the examples.
+    pub reduction: Reduction,
+    /// Rescales the loss of each class: `[classes]`. The mean divides by the weights that count.
+    pub weight: Option<Tensor>,
+    /// Examples of this class do not count.
+    pub ignore_index: Option<i64>,
+    /// The share of the target that is spread evenly over all classes.
+    pub label_smoothing: f64,
+}
+
+/// The mean negative log-likelihood of classes: see [`CrossEntropy::of_log_probabilities`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::nll_loss(tensor![[-1., -2.], [-3., -4.]], tensor![0, 1]).to_vec::<f32>(), [2.5]);
+/// ```
+#[track_caller]
+pub fn nll_loss(logs: impl AsTensor, target: impl AsTensor) -> Tensor {
+    CrossEntropy::default().of_log_probabilities(logs, target)
+}
+
+/// The mean cross entropy: see [`CrossEntropy::of`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cross_entropy(tensor![[200., 0.], [200., 0.]], tensor![0, 1]).to_vec::<f32>(), [100.]);
+/// ```
+#[track_caller]
+pub fn cross_entropy(logits: impl AsTensor, target: impl AsTensor) -> Tensor {
+    CrossEntropy::default().of(logits, target)
+}
+
+impl CrossEntropy {
+    /// `-Σ target log softmax(logits)` for logits `[n, classes, ..]` and either classes `[n, ..]`
+    /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
+    ///
+    /// # Panics
+    /// Raises [`Code::Shape`] when the target has neither shape or the weight is not one number for
+    /// each class, [`Code::Argument`] for an `ignore_index` beside distributions and a
+    /// `label_smoothing` that is not from 0 to 1, and [`Code::OutOfRange`] for a class that does not
+    /// exist, unless it is that of `ignore_index`: in compiled code, too, at the caller's line.
+    #[track_caller]
+    pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
+        let logits = &*logits.as_tensor();
+        or_lost!(logits);
+        self.with_name(log_softmax(logits, class_axis(logits)), &target.as_tensor(), "cross_entropy")
+    }
+
+    /// [`CrossEntropy::of`] for what is logarithms of probabilities already.
+    #[track_caller]
+    pub fn of_log_probabilities(&self, logs: impl AsTensor, target: impl AsTensor) -> Tensor {
+        self.with_name(&*logs.as_tensor(), &target.as_tensor(), "nll_loss")
+    }
+
+    #[track_caller]
+    fn with_name(&self, logs: impl AsTensor, target: &Tensor, name: &str) -> Tensor {
+        let logs = &*logs.as_tensor();
+        or_lost!(logs, target);
+        let axis = class_axis(logs);
+        let Some(&classes) = logs.dims().get(axis as usize) else {
+            return refused(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
+        };
+        if let Some(weight) = &self.weight {
+            or_lost!(weight);
+            granted!(has_dims(name, "weight", weight, &[classes]));
+        }
+        granted!(lies_in(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
+        let along = |x: &Tensor| {
+            let mut shape = vec![Dim::new(1); logs.rank()];
+            shape[axis as usize] = classes;
+            x.reshape(&*shape)
+        };
+        let weighted = match &self.weight {
+            Some(weight) => logs * along(weight),
+            None => logs.clone(),
+        };
+        if target.dtype().is_float() {
+            granted!(has_dims(name, "target", target, &logs.dims()).map_err(|it| {
+                let operands = [logs, target].map(|it| it.ty().to_string());
+                it.with_operands(operands).help("floats are distributions over the classes; classes are integers")
+            }));
+            if let Some(index) = self.ignore_index {
+                let message = format!("`ignore_index` is {index}, but the target {} is of distributions", target.ty());
+                return refused(Error::new(Code::Argument, message).with_op(name));
+            }
+            let target = self.smooth(target, classes);
+            let losses = -sum(&weighted * target, axis, false);
+            return match self.reduction {
+                Reduction::Mean => over_size(&sum(&losses, (), false), losses.ty().elements()),
+                other => other.apply(&losses),
+            };
+        }
+        let mut wanted = logs.dims();
+        wanted.remove(axis as usize);
+        if !may_equal(&target.dims(), &wanted) {
+            let message = format!("{} takes classes of shape {wanted:?}, not {}", logs.ty(), target.ty());
+            return refused(Error::new(Code::Shape, message).with_op(name));
+        }
+        if let Some(index) = self.ignore_index {
+            granted!(Dim::plain(index).map_err(|it| it.with_op(name)));
+        }
+        let mut classes_of = existing(target, classes, self.ignore_index, name);
+        // Whether the numbers of the classes fit.
+        let fit = |it: usize| it <= 1 << (8 * classes_of.dtype().size() - 1);
+        if !classes.as_const().is_some_and(fit) {
+            classes_of = classes_of.cast(DType::I64);
+        }
+        // A mask instead of a gather: it is one more factor of an elementwise kernel.
+        let hit = classes_of.expand_dims(axis).eq(along(&iota((classes,), 0, classes_of.dtype())));
+        let picked = |x: &Tensor| sum(select(&hit, x, 0.0), axis, false);
+        let mut losses = -picked(&weighted);
+        if self.label_smoothing != 0.0 {
+            let even = -over_size(&sum(&weighted, axis, false), classes);
+            losses = losses * (1.0 - self.label_smoothing) + even * self.label_smoothing;
+        }
+        let counts = self.ignore_index.map(|index| classes_of.ne(index));
+        if let Some(counts) = &counts {
+            losses = select(counts, &losses, 0.0);
+        }
+        match (self.reduction, &self.weight, &counts) {
+            (Reduction::Mean, None, None) => mean(&losses, (), false),
+            (Reduction::Mean, weight, counts) => {
+                let one = Tensor::ones_like(&losses);
+                let share = weight.as_ref().map_or(one, |it| picked(&(along(it) * Tensor::ones_like(logs))));
+                let share = counts.as_ref().map_or(share.clone(), |it| select(it, &share, 0.0));
+                sum(&losses, (), false) / sum(share, (), false)
+            }
+            (other, ..) => other.apply(&losses),
+        }
+    }
+
+    fn smooth(&self, target: &Tensor, classes: Dim) -> Tensor {
+        if self.label_smoothing == 0.0 {
+            return target.clone();
+        }
+        let even = over_size(&full_of((), self.label_smoothing, target.dtype()), classes);
+        target * (1.0 - self.label_smoothing) + even
+    }
+}
+
+/// The axis of the classes: the second one, if there is one.
+fn class_axis(x: &Tensor) -> isize {
+    if x.rank() < 2 { 0 } else { 1 }
+}

@@ -1,0 +1,24 @@
+//! Dropout.
+
+use crate::ops::api::random;
+use crate::ops::core::rules::{Interval, lies_in};
+use crate::tensor::{AsTensor, Tensor};
+
+/// Each element zero with probability `p`, the others scaled by `1 / (1 - p)`; drawn from the
+/// default generator (Srivastava et al. 2014, "Dropout").
+///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `p` is at least zero and less than one.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = ops::dropout(tensor![1., 1., 1., 1.], 0.5);
+/// assert!(x.to_vec::<f32>().iter().all(|it| [0., 2.].contains(it)));
+/// ```
+#[track_caller]
+pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
+    let x = &*x.as_tensor();
+    granted!(lies_in("dropout", "p", p, &Interval::DECAY));
+    let kept = random::bernoulli(x.dims(), 1.0 - p);
+    x * (kept.cast(x.dtype()) / (1.0 - p))
+}

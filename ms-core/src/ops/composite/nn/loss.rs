@@ -1,0 +1,265 @@
+//! Losses between tensors of one shape, and what becomes of the losses of single elements.
+//!
+//! No loss broadcasts: `[n, 1]` with a target `[n]` would be `n²` losses of pairs that do not belong
+//! together.
+
+use crate::error::Result;
+use crate::ops::core::rules::{Interval, has_dims, lies_in, spreads_to};
+use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
+use crate::tensor::{AsTensor, Dim, Tensor};
+
+/// What becomes of the losses of the examples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reduction {
+    /// Their mean.
+    #[default]
+    Mean,
+    /// Their sum.
+    Sum,
+    /// Their sum, divided by the size of the first axis.
+    BatchMean,
+    /// All of them.
+    None,
+}
+
+impl Reduction {
+    /// Reduces the losses of examples or elements.
+    #[track_caller]
+    pub fn apply(self, losses: &Tensor) -> Tensor {
+        match self {
+            Self::Mean => mean(losses, (), false),
+            Self::Sum => sum(losses, (), false),
+            Self::BatchMean => {
+                over_size(&sum(losses, (), false), losses.dims().first().copied().unwrap_or(Dim::new(1)))
+            }
+            Self::None => losses.clone(),
+        }
+    }
+}
+
+/// Whether the target has the shape of what it is compared with.
+fn alike(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
+    has_dims(op, "target", target, &x.dims()).map_err(|it| {
+        let operands = [x, target].map(|it| it.ty().to_string());
+        it.with_operands(operands).help("losses do not broadcast: `reshape` or `broadcast_to` says which elements meet")
+    })
+}
+
+/// The mean of `(x - target)²`.
+///
+/// # Panics
+/// Raises [`Code::Shape`](crate::Code::Shape) unless both have one shape, as all losses between
+/// tensors of one shape do.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::mse_loss(tensor![1., 2.], tensor![3., 2.]).to_vec::<f32>(), [2.]);
+/// ```
+#[track_caller]
+pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("mse_loss", x, target));
+    let difference = x - target;
+    Reduction::Mean.apply(&(&difference * &difference))
+}
+
+/// The mean of `|x - target|`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::l1_loss(tensor![1., 2.], tensor![3., 2.]).to_vec::<f32>(), [1.]);
+/// ```
+#[track_caller]
+pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("l1_loss", x, target));
+    Reduction::Mean.apply(&(x - target).abs())
+}
+
+/// `d² / (2 beta)` where the distance `d = |x - target|` is below `beta`, else `d - beta / 2`.
+///
+/// # Panics
+/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) for a `beta` that is negative or not finite.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::smooth_l1_loss(tensor![0., 3.], tensor![1., 0.], 1., ops::Reduction::None).to_vec::<f32>(), [0.5, 2.5]);
+/// ```
+#[track_caller]
+pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduction: Reduction) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("smooth_l1_loss", x, target));
+    granted!(lies_in("smooth_l1_loss", "beta", beta, &Interval::RATE));
+    let distance = (x - target).abs();
+    if beta == 0.0 {
+        return reduction.apply(&distance);
+    }
+    let losses = select(distance.lt(beta), distance.square() * (0.5 / beta), &distance - 0.5 * beta);
+    reduction.apply(&losses)
+}
+
+/// `d² / 2` where the distance `d = |x - target|` is at most `delta`, else
+/// `delta (d - delta / 2)` (Huber 1964).
+///
+/// # Panics
+/// As [`mse_loss`], and [`Code::Argument`](crate::Code::Argument) unless `delta` is positive
+/// and finite.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::huber_loss(tensor![0., 3.], tensor![1., 0.], 2., ops::Reduction::None).to_vec::<f32>(), [0.5, 4.]);
+/// ```
+#[track_caller]
+pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction: Reduction) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("huber_loss", x, target));
+    granted!(lies_in("huber_loss", "delta", delta, &Interval::POSITIVE));
+    let distance = (x - target).abs();
+    let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
+    reduction.apply(&losses)
+}
+
+/// `-weight (target log x + (1 - target) log(1 - x))` of probabilities; logarithms are at least
+/// -100, so that no loss is infinite. The weight broadcasts to the shape of `x`.
+///
+/// # Panics
+/// As [`mse_loss`], and for a weight that does not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::binary_cross_entropy(tensor![1., 0.], tensor![1., 1.], None, ops::Reduction::None).to_vec::<f32>(), [0., 100.]);
+/// ```
+#[track_caller]
+pub fn binary_cross_entropy(
+    x: impl AsTensor,
+    target: impl AsTensor,
+    weight: Option<&Tensor>,
+    reduction: Reduction,
+) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("binary_cross_entropy", x, target));
+    if let Some(weight) = weight {
+        or_lost!(weight);
+        granted!(spreads_to("binary_cross_entropy", "weight", weight, &x.dims()));
+    }
+    let log_at_least = |x: Tensor| clamp_min(log(x), -100.0);
+    let losses = -(target * log_at_least(x.clone()) + (1.0 - target) * log_at_least(1.0 - x));
+    match weight {
+        Some(weight) => reduction.apply(&(losses * weight)),
+        None => reduction.apply(&losses),
+    }
+}
+
+/// [`binary_cross_entropy`] of `1 / (1 + e^-x)`, without overflow; `pos_weight` multiplies the loss
+/// of positive targets, and broadcasts to the shape of `x`.
+///
+/// # Panics
+/// As [`mse_loss`], and for a weight that does not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::bce_with_logits(tensor![50., -50.], tensor![0., 0.], None, ops::Reduction::Sum).to_vec::<f32>(), [50.]);
+/// ```
+#[track_caller]
+pub fn bce_with_logits(
+    x: impl AsTensor,
+    target: impl AsTensor,
+    pos_weight: Option<&Tensor>,
+    reduction: Reduction,
+) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("bce_with_logits", x, target));
+    if let Some(weight) = pos_weight {
+        or_lost!(weight);
+        granted!(spreads_to("bce_with_logits", "pos_weight", weight, &x.dims()));
+    }
+    // The parts are not subtracted from each other, so that no digit of a small loss is lost.
+    let near = log1p(exp(-x.abs()));
+    let (positive, negative) = (&near + maximum(-x, 0.0), &near + maximum(x, 0.0));
+    let positive = match pos_weight {
+        Some(weight) => positive * weight,
+        None => positive,
+    };
+    reduction.apply(&(target * positive + (1.0 - target) * negative))
+}
+
+/// `target (log target - x)` for logarithms of probabilities `x`; `target` holds logarithms too if
+/// `log_target` (Kullback and Leibler 1951).
+///
+/// # Panics
+/// As [`mse_loss`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::kl_div(tensor![0., -1.], tensor![1., 0.], false, ops::Reduction::Sum).to_vec::<f32>(), [0.]);
+/// ```
+#[track_caller]
+pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reduction: Reduction) -> Tensor {
+    let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
+    or_lost!(x, target);
+    granted!(alike("kl_div", x, target));
+    if log_target {
+        return reduction.apply(&(exp(target) * (target - x)));
+    }
+    // Zero times the logarithm of zero counts as zero.
+    let logarithm = log(select(target.gt(0.0), target, 1.0));
+    reduction.apply(&(target * (logarithm - x)))
+}
+
+/// The cosine of the angle between `x` and `y` along an axis; norms are at least `eps`.
+///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless `eps` is positive and finite.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cosine_similarity(tensor![1., 0.], tensor![0., 2.], 0, 1e-8).to_vec::<f32>(), [0.]);
+/// ```
+#[track_caller]
+pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f64) -> Tensor {
+    let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
+    granted!(lies_in("cosine_similarity", "eps", eps, &Interval::POSITIVE));
+    let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis, false), eps);
+    sum(x * y, axis, false) / (length(x) * length(y))
+}
+
+/// For rows of `x` and `y`: one minus their cosine where `target` is 1, and what their cosine exceeds
+/// `margin` by where it is -1.
+///
+/// # Panics
+/// Raises [`Code::Shape`](crate::Code::Shape) unless `x` and `y` have one shape, and `target` that
+/// shape without its last axis, and [`Code::Argument`](crate::Code::Argument) for a margin that is not
+/// finite.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, y) = (tensor![[1., 0.]], tensor![[0., 1.]]);
+/// let loss = ops::cosine_embedding_loss(&x, &y, tensor![1], 0., ops::Reduction::Mean);
+/// assert_eq!(loss.item::<f32>(), 1.);
+/// ```
+#[track_caller]
+pub fn cosine_embedding_loss(
+    x: impl AsTensor,
+    y: impl AsTensor,
+    target: impl AsTensor,
+    margin: f64,
+    reduction: Reduction,
+) -> Tensor {
+    const EPS: f64 = 1e-12;
+    let (x, y, target) = (&*x.as_tensor(), &*y.as_tensor(), &*target.as_tensor());
+    or_lost!(x, y, target);
+    granted!(has_dims("cosine_embedding_loss", "y", y, &x.dims()));
+    granted!(lies_in("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
+    let rows = x.dims();
+    granted!(has_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
+    let squares = |x: &Tensor| sum(x.square(), -1, false) + EPS;
+    let cosine = sum(x * y, -1, false) / sqrt(squares(x) * squares(y));
+    let alike = target.gt(0);
+    reduction.apply(&select(alike, 1.0 - &cosine, maximum(&cosine - margin, 0.0)))
+}

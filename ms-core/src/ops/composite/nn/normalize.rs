@@ -1,0 +1,248 @@
+//! Normalisations.
+
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::ops::core::axis::{named, normalize_axis};
+use crate::ops::core::rules::{Interval, has_dims, lies_in};
+use crate::ops::{assert_that, mean, rsqrt, size, var};
+use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor, lost, refused};
+
+/// `x` with mean zero and variance one over `axes`: `(x - mean) / sqrt(variance + eps)`.
+#[track_caller]
+fn standardize(x: &Tensor, axes: &[isize], eps: f64) -> Tensor {
+    (x - mean(x, axes, true)) * rsqrt(var(x, axes, 0, true) + eps)
+}
+
+/// The axes from `begin` on, of which there is one at least; a negative one counts from the end.
+fn axes_from(op: &str, x: &Tensor, begin: isize) -> Result<Vec<isize>> {
+    let first = normalize_axis(begin, x.rank()).map_err(|it| named(op, &[x], it))?;
+    Ok((first as isize..x.rank() as isize).collect())
+}
+
+/// Whether an operand has the shape of the last axes of `x`, or is one number for all of them.
+fn over_axes(op: &str, x: &Tensor, axes: &[isize], name: &str, operand: &Tensor) -> Result<()> {
+    if operand.rank() == 0 { Ok(()) } else { has_dims(op, name, operand, &x.dims()[x.rank() - axes.len()..]) }
+}
+
+/// The channels of `x` `[n, c, ..]`, and whether operands have one entry for each.
+fn channels(op: &str, x: &Tensor, per_channel: &[(&str, &Tensor)]) -> Result<Dim> {
+    let &[_, channels, ..] = &x.dims()[..] else {
+        let error = Error::new(Code::Shape, format!("{} has no axes of examples and channels", x.ty()));
+        return Err(error.with_op(op));
+    };
+    per_channel.iter().try_for_each(|(name, it)| has_dims(op, name, it, &[channels]))?;
+    Ok(channels)
+}
+
+/// Refuses to take the statistics of fewer than two values: their variance divides by none. A size
+/// that is not known yet is looked at when the function runs.
+#[track_caller]
+fn check_count(op: &str, x: &Tensor, count: Dim) -> Result<()> {
+    let needed = "statistics need two values for each channel at least";
+    match count.as_const() {
+        Some(2..) => {}
+        Some(count) => {
+            let error = Error::new(Code::Argument, format!("{needed}, and {} has {count}", x.ty()));
+            return Err(named(op, &[x], error.help("in evaluation the kept statistics are taken")));
+        }
+        None => assert_that(size(count, DType::I64).gt(1), &format!("`{op}`: {needed}"), &[]),
+    }
+    Ok(())
+}
+
+/// One entry per channel, of axis 1, beside a tensor of `rank`.
+fn per_channel(x: &Tensor, rank: usize) -> Tensor {
+    let mut dims = vec![Dim::new(1); rank];
+    dims[1] = x.ty().elements();
+    x.reshape(dims)
+}
+
+/// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the axes from `begin_norm_axis` on, whose
+/// shape `gamma` and `beta` have, unless they are one number (Ba et al. 2016, "Layer Normalization").
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Shape`] for a `gamma` or
+/// `beta` of another shape, [`Code::Argument`] unless `eps` is positive and finite.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::layer_norm(tensor![[1., 3.]], None, None, -1, 1e-9).to_vec::<f32>(), [-1., 1.]);
+/// ```
+#[track_caller]
+pub fn layer_norm(
+    x: impl AsTensor,
+    gamma: Option<&Tensor>,
+    beta: Option<&Tensor>,
+    begin_norm_axis: isize,
+    eps: f64,
+) -> Tensor {
+    let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(lies_in("layer_norm", "eps", eps, &Interval::POSITIVE));
+    let axes = granted!(axes_from("layer_norm", x, begin_norm_axis));
+    for (name, it) in [("gamma", gamma), ("beta", beta)] {
+        if let Some(it) = it {
+            or_lost!(it);
+            granted!(over_axes("layer_norm", x, &axes, name, it));
+        }
+    }
+    let normal = standardize(x, &axes, eps);
+    let scaled = gamma.map_or(normal.clone(), |gamma| normal * gamma);
+    beta.map_or(scaled.clone(), |beta| scaled + beta)
+}
+
+/// `x / sqrt(mean(x²) + eps) * gamma` over the axes from `begin_norm_axis` on (Zhang and Sennrich
+/// 2019, "Root Mean Square Layer Normalization").
+///
+/// # Panics
+/// As [`layer_norm`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::rms_norm(tensor![[3., 3.]], tensor![1., 2.], -1, 1e-9).to_vec::<f32>(), [1., 2.]);
+/// ```
+#[track_caller]
+pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, eps: f64) -> Tensor {
+    let (x, gamma) = (&*x.as_tensor(), &*gamma.as_tensor());
+    or_lost!(x, gamma);
+    granted!(lies_in("rms_norm", "eps", eps, &Interval::POSITIVE));
+    let axes = granted!(axes_from("rms_norm", x, begin_norm_axis));
+    granted!(over_axes("rms_norm", x, &axes, "gamma", gamma));
+    x * rsqrt(mean(x.square(), axes, true) + eps) * gamma
+}
+
+/// [`layer_norm`] over each of `groups` groups of channels of `x` `[n, c, ..]`, with a `gamma` and a
+/// `beta` per channel (Wu and He 2018, "Group Normalization").
+///
+/// # Panics
+/// Raises [`Code::Argument`] unless the groups divide the channels and `eps` is positive and finite,
+/// [`Code::Shape`] when `x` has no channels, and for a `gamma` or `beta` of another shape.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[1., 3.], [5., 7.]]];
+/// let y = ops::group_norm(&x, 2, tensor![1., 1.], tensor![0., 0.], 1e-9);
+/// assert_eq!(y.to_vec::<f32>(), [-1., 1., -1., 1.]);
+/// ```
+#[track_caller]
+pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
+    let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
+    or_lost!(x, gamma, beta);
+    granted!(lies_in("group_norm", "eps", eps, &Interval::POSITIVE));
+    let channels = granted!(channels("group_norm", x, &[("gamma", gamma), ("beta", beta)]));
+    if groups == 0 || channels.as_const().is_some_and(|it| it % groups != 0) {
+        let message = format!("`groups` is {groups}, but has to divide the {channels} channels");
+        return refused(named("group_norm", &[x], Error::new(Code::Argument, message)));
+    }
+    let dims = x.dims();
+    let rest: Dim = dims[1..].iter().copied().product();
+    let grouped = x.reshape((dims[0], groups, rest / groups));
+    let normal = standardize(&grouped, &[2], eps).reshape(dims);
+    normal * per_channel(gamma, x.rank()) + per_channel(beta, x.rank())
+}
+
+/// [`group_norm`] of groups of one channel (Ulyanov et al. 2016, "Instance Normalization").
+///
+/// # Panics
+/// As [`group_norm`], and [`Code::Argument`] for channels of fewer than two values.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[1., 3.]]];
+/// assert_eq!(ops::instance_norm(&x, tensor![2.], tensor![1.], 1e-9).to_vec::<f32>(), [-1., 3.]);
+/// ```
+#[track_caller]
+pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
+    let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
+    or_lost!(x, gamma, beta);
+    granted!(lies_in("instance_norm", "eps", eps, &Interval::POSITIVE));
+    granted!(channels("instance_norm", x, &[("gamma", gamma), ("beta", beta)]));
+    granted!(check_count("instance_norm", x, x.dims()[2..].iter().copied().product()));
+    let axes: Vec<isize> = (2..x.rank() as isize).collect();
+    let rank = x.rank();
+    standardize(x, &axes, eps) * per_channel(gamma, rank) + per_channel(beta, rank)
+}
+
+/// The mean and the variance by which [`batch_norm`] normalises, each one entry per channel.
+#[derive(Clone, Debug)]
+pub struct BatchStatistics {
+    /// The means.
+    pub mean: Tensor,
+    /// The variances.
+    pub var: Tensor,
+}
+
+impl BatchStatistics {
+    /// Those of `x` `[n, c, ..]`; the variance is divided by `n - ddof`.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for channels of fewer than two values.
+    #[track_caller]
+    fn of(x: &Tensor, ddof: usize) -> Result<Self> {
+        let counted: Dims = x.dims().iter().enumerate().filter(|it| it.0 != 1).map(|it| *it.1).collect();
+        check_count("batch_norm", x, counted.iter().copied().product())?;
+        let axes: Vec<isize> = (0..x.rank() as isize).filter(|&it| it != 1).collect();
+        Ok(Self { mean: mean(x, &axes, false), var: var(x, &axes, ddof, false) })
+    }
+
+    /// Moved by `momentum` towards the statistics of `x` `[n, c, ..]`, with the variance divided by
+    /// `n - 1`, and without a gradient.
+    ///
+    /// # Panics
+    /// Raises [`Code::Argument`] for channels of fewer than two values and a `momentum` that is not
+    /// from 0 to 1, [`Code::Shape`] unless the statistics have one entry for each channel.
+    #[track_caller]
+    pub fn updated(&self, x: impl AsTensor, momentum: f64) -> Self {
+        let x = crate::ops::stop_gradient(x);
+        if lost(&[&x, &self.mean, &self.var]).is_some() {
+            return self.clone();
+        }
+        lies_in("batch_norm", "momentum", momentum, &Interval::SHARE).or_raise();
+        channels("batch_norm", &x, &[("mean", &self.mean), ("var", &self.var)]).or_raise();
+        let batch = Self::of(&x, 1).or_raise();
+        let mix = |old: &Tensor, new: &Tensor| old * (1.0 - momentum) + new * momentum;
+        Self { mean: mix(&self.mean, &batch.mean), var: mix(&self.var, &batch.var) }
+    }
+}
+
+/// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, c, ..]`, by the
+/// given statistics, or by those of `x` itself while training (Ioffe and Szegedy 2015, "Batch
+/// Normalization").
+///
+/// # Panics
+/// Raises [`Code::Shape`] when `x` has no channels, and for operands that do not have one entry for
+/// each; [`Code::Argument`] for the statistics of `x` itself where channels have fewer than two
+/// values, and unless `eps` is positive and finite.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1.], [3.]];
+/// assert_eq!(ops::batch_norm(&x, tensor![1.], tensor![0.], None, 1e-9).to_vec::<f32>(), [-1., 1.]);
+/// ```
+#[track_caller]
+pub fn batch_norm(
+    x: impl AsTensor,
+    gamma: impl AsTensor,
+    beta: impl AsTensor,
+    statistics: Option<&BatchStatistics>,
+    eps: f64,
+) -> Tensor {
+    let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
+    or_lost!(x, gamma, beta);
+    granted!(lies_in("batch_norm", "eps", eps, &Interval::POSITIVE));
+    granted!(channels("batch_norm", x, &[("gamma", gamma), ("beta", beta)]));
+    let of_x;
+    let statistics = match statistics {
+        Some(given) => {
+            or_lost!(&given.mean, &given.var);
+            granted!(channels("batch_norm", x, &[("mean", &given.mean), ("var", &given.var)]));
+            given
+        }
+        None => {
+            of_x = granted!(BatchStatistics::of(x, 0));
+            &of_x
+        }
+    };
+    let scale = rsqrt(&statistics.var + eps) * gamma;
+    let rank = x.rank();
+    (x - per_channel(&statistics.mean, rank)) * per_channel(&scale, rank) + per_channel(beta, rank)
+}

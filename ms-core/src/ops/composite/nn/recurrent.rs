@@ -1,0 +1,151 @@
+//! Recurrent layers: loops over time, which a trace keeps as such.
+
+use crate::error::{Code, Error, OrRaise};
+use crate::ops::core::rules::has_dims;
+use crate::ops::{add, broadcast_to, cast, dense, mul, sigmoid, split, stack, sub, tanh};
+use crate::tensor::{AsTensor, Dim, Scan, Tensor, dispatcher, lost, promote};
+use std::panic::Location;
+
+/// A long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]`
+/// from states `h` and `c` `[batch, hidden]`, with weights `[4 hidden, in]` and `[4 hidden,
+/// hidden]` and biases `[4 hidden]` in the order input, forget, cell, output gate:
+///
+/// `c' = f c + i g`, `h' = o tanh(c')`. Gives all `h'` `[time, batch, hidden]`, and the last states.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when shapes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// // One step of one unit whose weights are zero: half of the old cell stays.
+/// let (x, h, c) = (tensor![[[1.]]], tensor![[0.]], tensor![[4.]]);
+/// let zeros = ops::zeros([4, 1]);
+/// let (y, _, c) = ops::lstm(&x, (&h, &c), (&zeros, &zeros), None);
+/// assert_eq!((y.shape(), c.to_vec::<f32>()), (&[1, 1, 1][..], vec![2.]));
+/// ```
+#[track_caller]
+pub fn lstm(
+    x: impl AsTensor,
+    (h, c): (&Tensor, &Tensor),
+    (w_ih, w_hh): (&Tensor, &Tensor),
+    bias: Option<(&Tensor, &Tensor)>,
+) -> (Tensor, Tensor, Tensor) {
+    check_states("lstm", &x.as_tensor(), &[("h", h), ("c", c)], (w_ih, w_hh), 4);
+    let steps = Steps::new("lstm", &x.as_tensor(), (w_ih, w_hh), bias);
+    let step = |carries: &[Tensor], input: &Tensor| {
+        let gates = split(add(input, dense(&carries[0], w_hh, steps.bias)), 4, -1);
+        let [i, f, g, o] = [sigmoid(&gates[0]), sigmoid(&gates[1]), tanh(&gates[2]), sigmoid(&gates[3])];
+        let c = add(mul(f, &carries[1]), mul(i, g));
+        vec![mul(o, tanh(&c)), c]
+    };
+    let (mut last, all) = steps.run(&step, &[h, c]);
+    let c = last.pop().expect("there are two carries");
+    (all, last.pop().expect("there are two carries"), c)
+}
+
+/// Gated recurrent units (Cho et al., 2014) over `x` `[time, batch, in]` from the state `h`
+/// `[batch, hidden]`, with weights `[3 hidden, in]` and `[3 hidden, hidden]` and biases `[3
+/// hidden]` in the order reset, update, new gate:
+///
+/// `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`, `h' = (1 - z) n + z h`. Gives all `h'`
+/// `[time, batch, hidden]`, and the last one.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when shapes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// // One step of one unit whose weights are zero: half of the old state stays.
+/// let (x, h) = (tensor![[[1.]]], tensor![[4.]]);
+/// let zeros = ops::zeros([3, 1]);
+/// let (y, h) = ops::gru(&x, &h, (&zeros, &zeros), None);
+/// assert_eq!((y.shape(), h.to_vec::<f32>()), (&[1, 1, 1][..], vec![2.]));
+/// ```
+#[track_caller]
+pub fn gru(
+    x: impl AsTensor,
+    h: &Tensor,
+    (w_ih, w_hh): (&Tensor, &Tensor),
+    bias: Option<(&Tensor, &Tensor)>,
+) -> (Tensor, Tensor) {
+    check_states("gru", &x.as_tensor(), &[("h", h)], (w_ih, w_hh), 3);
+    let steps = Steps::new("gru", &x.as_tensor(), (w_ih, w_hh), bias);
+    let step = |carries: &[Tensor], input: &Tensor| {
+        let h = &carries[0];
+        let from_input = split(input, 3, -1);
+        let from_state = split(dense(h, w_hh, steps.bias), 3, -1);
+        let r = sigmoid(add(&from_input[0], &from_state[0]));
+        let z = sigmoid(add(&from_input[1], &from_state[1]));
+        let n = tanh(add(&from_input[2], mul(r, &from_state[2])));
+        vec![add(&n, mul(z, sub(h, &n)))]
+    };
+    let (mut last, all) = steps.run(&step, &[h]);
+    (all, last.pop().expect("there is a carry"))
+}
+
+/// Whether states are `[batch, hidden]`, and both weights have `gates` rows for each hidden unit.
+#[track_caller]
+fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): (&Tensor, &Tensor), gates: usize) {
+    if lost(&[x, w_ih, w_hh]).is_some() || states.iter().any(|it| it.1.is_poisoned()) || x.rank() != 3 {
+        return;
+    }
+    let hidden = states[0].1.dims().last().copied().unwrap_or(Dim::new(1));
+    let features = x.dims()[2];
+    for &(name, state) in states {
+        has_dims(op, name, state, &[x.dims()[1], hidden]).or_raise();
+    }
+    has_dims(op, "w_ih", w_ih, &[hidden * gates, features]).or_raise();
+    has_dims(op, "w_hh", w_hh, &[hidden * gates, hidden]).or_raise();
+}
+
+/// What the steps of a layer have in common.
+struct Steps<'a> {
+    /// What the gates of each step get from the input `[time, batch, gates]`: one product for all
+    /// steps.
+    inputs: Tensor,
+    time: usize,
+    batch: Dim,
+    weight: &'a Tensor,
+    bias: Option<&'a Tensor>,
+}
+
+impl<'a> Steps<'a> {
+    #[track_caller]
+    fn new(
+        op: &str,
+        x: &Tensor,
+        (from_input, weight): (&Tensor, &'a Tensor),
+        bias: Option<(&Tensor, &'a Tensor)>,
+    ) -> Self {
+        let time = x.dims().first().and_then(|it| it.as_const()).filter(|&it| x.rank() == 3 && it > 0);
+        let refuse = || {
+            let error = Error::new(Code::Shape, "an input of time, batch and features is needed, of one step at least");
+            error.with_op(op).with_operands([x.ty().to_string()])
+        };
+        let time = time.ok_or_else(refuse).or_raise();
+        let inputs = dense(x, from_input, bias.map(|it| it.0));
+        Self { inputs, time, batch: x.dim(1), weight, bias: bias.map(|it| it.1) }
+    }
+
+    /// The last states, and the first one after every step.
+    #[track_caller]
+    fn run(&self, step: &dyn Fn(&[Tensor], &Tensor) -> Vec<Tensor>, states: &[&Tensor]) -> (Vec<Tensor>, Tensor) {
+        // Every step gives states of the types that it takes.
+        let given = states.iter().chain([&self.weight]).chain(&self.bias).map(|it| it.dtype());
+        let dtype = given.fold(self.inputs.dtype(), promote);
+        let hidden = self.weight.dims().last().copied().unwrap_or(Dim::new(1));
+        let state = |it: &&Tensor| cast(broadcast_to(*it, [self.batch, hidden]), dtype);
+        let mut carries: Vec<Tensor> = states.iter().map(state).collect();
+        let (sequence, length, location) = (&self.inputs, self.time, Location::caller());
+        let scan = Scan { step, carries: &carries, sequence, length, location };
+        if let Some(done) = dispatcher(|it| it.scan(&scan)) {
+            return done;
+        }
+        let mut all = Vec::with_capacity(length);
+        for at in 0..length {
+            carries = step(&carries, &sequence.at(at));
+            all.push(carries[0].clone());
+        }
+        (carries, stack(&all, 0))
+    }
+}

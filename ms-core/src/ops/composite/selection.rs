@@ -1,0 +1,147 @@
+//! Results whose size depends on data: eagerly as they are, and in graphs with a size given.
+
+use crate::error::{Code, OrRaise, Result, raise};
+use crate::ops::core::axis::{named, refusal};
+use crate::ops::{
+    IntoOperand, arange, broadcast_to, cast, cumsum, full_of, gather, maximum, minimum, reshape, select, stack,
+};
+use crate::tensor::{AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
+use crate::with_element;
+
+/// The positions of the elements that are not zero, in row-major order: i64 `[count, rank]`.
+///
+/// # Panics
+/// Raises [`Code::DataDependentShape`] while tracing, as the number of rows depends on data:
+/// [`nonzero_sized`] takes it as an argument.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::nonzero(tensor![[0, 5], [7, 0]]).to_vec::<i64>(), [0, 1, 1, 0]);
+/// ```
+#[track_caller]
+pub fn nonzero(x: impl AsTensor) -> Tensor {
+    let x = x.as_tensor();
+    refuse_traced("nonzero", &x);
+    let array = x.elements().or_raise();
+    let rank = array.layout().rank();
+    let (count, out) = with_element!(array.dtype(), T => {
+        let hits = || array.iter::<T>().enumerate().filter(|(_, it)| it.to_scalar().as_bool()).map(|(at, _)| at);
+        let count = hits().count();
+        (count, places(hits(), count, array.shape()))
+    });
+    let out = out.map_err(|it| named("nonzero", &[&x], it)).or_raise();
+    Tensor::try_from_slice([count, rank].into_shape(), &out).map_err(|it| named("nonzero", &[&x], it)).or_raise()
+}
+
+/// For each of `count` numbers of elements in row-major order, its position along every axis.
+fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> Result<Vec<i64>> {
+    let mut out = try_filled(0i64, count.saturating_mul(shape.len()))?;
+    for (row, hit) in out.chunks_mut(shape.len().max(1)).zip(hits) {
+        let mut rest = hit;
+        for (to, &size) in row.iter_mut().zip(shape).rev() {
+            *to = (rest % size) as i64;
+            rest /= size;
+        }
+    }
+    Ok(out)
+}
+
+/// The first `size` rows of [`nonzero`]; where there are fewer, rows of `fill`. Its shape does not
+/// depend on data, so that it can stand in a graph: i64 `[size, rank]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[0, 5], [7, 0]];
+/// assert_eq!(ops::nonzero_sized(&x, 3, -1).to_vec::<i64>(), [0, 1, 1, 0, -1, -1]);
+/// assert_eq!(ops::nonzero_sized(&x, 1, -1).to_vec::<i64>(), [0, 1]);
+/// ```
+#[track_caller]
+pub fn nonzero_sized(x: impl AsTensor, size: usize, fill: i64) -> Tensor {
+    let x = x.as_tensor();
+    let shape = x.shape();
+    if shape.is_empty() || x.numel() == 0 {
+        return full_of([size, shape.len()], fill, DType::I64);
+    }
+    let places = first_places(&cast(&*x, DType::Bool), size);
+    let missing = places.lt(0);
+    let mut stride = x.numel();
+    let columns = shape.iter().map(|&size| {
+        stride /= size;
+        select(&missing, fill, places.floor_div(stride).remainder(size))
+    });
+    stack(&columns.collect::<Vec<_>>(), 1)
+}
+
+/// The elements of `x` where `mask` is true, in row-major order; both broadcast.
+///
+/// # Panics
+/// Raises [`Code::DataDependentShape`] while tracing, as their number depends on data:
+/// [`masked_select_sized`] takes it as an argument. [`Code::DType`] unless `mask` holds bools,
+/// [`Code::Shape`] when the shapes do not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![1., 2., 3.];
+/// assert_eq!(ops::masked_select(&x, x.gt(1.5)).to_vec::<f32>(), [2., 3.]);
+/// ```
+#[track_caller]
+pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
+    let (x, mask) = (x.as_tensor(), mask.as_tensor());
+    refuse_traced("masked_select", &mask);
+    let [x, mask] = flat_pair("masked_select", &x, &mask);
+    gather(x, reshape(nonzero(mask), [-1]), 0)
+}
+
+/// The first `size` elements of [`masked_select`]; where there are fewer, `fill`. Its shape does
+/// not depend on data, so that it can stand in a graph.
+///
+/// # Panics
+/// Raises [`Code::DType`] unless `mask` holds bools and `fill` fits the dtype of `x`,
+/// [`Code::Shape`] when the shapes do not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![1., 2., 3.];
+/// assert_eq!(ops::masked_select_sized(&x, x.gt(1.5), 3, 0.).to_vec::<f32>(), [2., 3., 0.]);
+/// ```
+#[track_caller]
+pub fn masked_select_sized(x: impl AsTensor, mask: impl AsTensor, size: usize, fill: impl IntoOperand) -> Tensor {
+    let [x, mask] = flat_pair("masked_select_sized", &x.as_tensor(), &mask.as_tensor());
+    if x.numel() == 0 {
+        let fill = fill.operand().into_tensor(x.dtype()).or_raise();
+        return broadcast_to(&*fill, [size]);
+    }
+    let places = first_places(&mask, size);
+    select(places.lt(0), fill, gather(x, maximum(&places, 0), 0))
+}
+
+/// The positions of the first `size` true elements of a flat mask that has elements; -1 for those
+/// that do not exist.
+#[track_caller]
+fn first_places(mask: &Tensor, size: usize) -> Tensor {
+    let flat = reshape(mask, [-1]);
+    // Each true element is written at its rank among them; all others go to a place behind.
+    let rank = cumsum(cast(&flat, DType::I64), 0) - 1;
+    let to = minimum(select(&flat, rank, size), size);
+    let places = crate::ops::scatter(full_of([size + 1], -1, DType::I64), to, arange(mask.numel()), 0);
+    crate::ops::slice::narrow(&places, 0, 0, size)
+}
+
+/// A tensor and a mask in their common shape, flat.
+#[track_caller]
+fn flat_pair(op: &str, x: &Tensor, mask: &Tensor) -> [Tensor; 2] {
+    if mask.dtype() != DType::Bool {
+        let message = format!("a mask holds bools, not {}", mask.dtype());
+        raise(refusal(op, &[x, mask], Code::DType, message));
+    }
+    let shape = broadcast_shapes(x.shape(), mask.shape()).map_err(|it| named(op, &[x, mask], it)).or_raise();
+    [x, mask].map(|it| reshape(broadcast_to(it, &shape), [-1]))
+}
+
+#[track_caller]
+fn refuse_traced(op: &str, x: &Tensor) {
+    if x.is_traced() {
+        let error = refusal(op, &[x], Code::DataDependentShape, "the size of the result depends on data");
+        raise(error.help(format!("say how many results there are with `{op}_sized`, or keep the shape and `select`")));
+    }
+}

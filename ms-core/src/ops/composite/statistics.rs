@@ -1,0 +1,237 @@
+//! Mean, variance, and norms.
+
+use crate::error::OrRaise;
+use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::primitive::reduction::axes_of;
+use crate::ops::{ReduceAxes, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient, sum_axes};
+use crate::tensor::{AsTensor, DType, Dim, Tensor};
+use smallvec::SmallVec;
+
+/// A tensor of floats, the axes that are folded, how many elements make one, and the dtype of
+/// the result. f16 and bf16 are folded in f32; bools and integers become f32.
+struct Folded {
+    x: Tensor,
+    axes: SmallVec<[usize; 4]>,
+    count: Dim,
+    dtype: DType,
+}
+
+impl Folded {
+    #[track_caller]
+    fn new(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Self {
+        let axes = axes_of(op, x, axes).or_raise();
+        let count = axes.iter().map(|&axis| x.dims()[axis]).product();
+        let dtype = if x.dtype().is_float() { x.dtype() } else { DType::F32 };
+        let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+        Self { x: x.cast(wide), axes, count, dtype }
+    }
+
+    fn mean(&self, keepdims: bool) -> Tensor {
+        over_size(&sum_axes(&self.x, &self.axes, keepdims), self.count)
+    }
+
+    fn var(&self, ddof: usize, keepdims: bool) -> Tensor {
+        let distance = &self.x - self.mean(true);
+        let squares = sum_axes(&distance.square(), &self.axes, keepdims);
+        match self.count.as_const() {
+            Some(count) => squares / (count as f64 - ddof as f64).max(0.0),
+            None => squares / maximum(size(self.count - ddof, self.x.dtype()), 0.0),
+        }
+    }
+}
+
+/// The mean over axes; of nothing it is nan.
+///
+/// `axes` is `()` for all, one axis, or several; negative ones count from the end. They stay with
+/// size one if `keepdims`. f16 and bf16 are summed in f32; integers give f32.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::mean(tensor![[1., 2.], [3., 4.]], 0, false).to_vec::<f32>(), [2., 3.]);
+/// ```
+#[track_caller]
+pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+    let folded = Folded::new("mean", &x.as_tensor(), axes);
+    folded.mean(keepdims).cast(folded.dtype)
+}
+
+/// The mean of the squared distances from the mean, divided by `n - ddof` instead of `n`,
+/// or by zero when `ddof` is above `n`.
+/// Axes are as in [`mean`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::var(tensor![1., 3.], (), 0, false).to_vec::<f32>(), [1.]);
+/// ```
+#[track_caller]
+pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
+    let folded = Folded::new("var", &x.as_tensor(), axes);
+    folded.var(ddof, keepdims).cast(folded.dtype)
+}
+
+/// The square root of [`var`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::std(tensor![1., 5.], (), 0, false).to_vec::<f32>(), [2.]);
+/// ```
+#[track_caller]
+pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
+    let folded = Folded::new("std", &x.as_tensor(), axes);
+    sqrt(folded.var(ddof, keepdims)).cast(folded.dtype)
+}
+
+/// The vector norm of order `p` over axes: `(Σ |x|^p)^(1/p)`, the largest magnitude for
+/// infinity, the smallest for minus infinity, and the number of non-zeros for zero. Axes are
+/// as in [`mean`].
+///
+/// For `p > 0` the elements are scaled by the largest magnitude first, so that no power overflows
+/// or vanishes on the way. Where all elements are zero, so is the gradient.
+///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) for a `p` that is nan.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::norm(tensor![3., -4.], 2., (), false).to_vec::<f32>(), [5.]);
+/// ```
+#[track_caller]
+pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+    let x = &*x.as_tensor();
+    or_lost!(x);
+    granted!(lies_in("norm", "p", p, &Interval::NUMBER));
+    let folded = Folded::new("norm", x, axes);
+    let axes: Vec<isize> = folded.axes.iter().map(|&axis| axis as isize).collect();
+    let total = |terms: &Tensor| sum_axes(terms, &folded.axes, keepdims);
+    let size = folded.x.abs();
+    // Where all terms are zero, the root's own gradient would be infinite.
+    let root = |terms: Tensor, root: &dyn Fn(Tensor) -> Tensor| {
+        let zero = terms.eq(0.0);
+        select(&zero, 0.0, root(select(&zero, 1.0, terms)))
+    };
+    let norm = if p == f64::INFINITY {
+        max(&size, &*axes, keepdims)
+    } else if p == f64::NEG_INFINITY {
+        min(&size, &*axes, keepdims)
+    } else if p == 0.0 {
+        total(&folded.x.ne(0.0).cast(folded.x.dtype()))
+    } else if p == 1.0 {
+        total(&size)
+    } else if p > 0.0 {
+        let scale = largest(&size, &axes);
+        let scaled = &size / &scale;
+        let power = |it: Tensor| if p == 2.0 { it.square() } else { root(it, &|it| it.pow(p)) };
+        let norm = root(total(&power(scaled)), &|it| if p == 2.0 { sqrt(it) } else { it.pow(1.0 / p) });
+        norm * if keepdims { scale } else { scale.squeeze(&*axes) }
+    } else {
+        total(&size.pow(p)).pow(1.0 / p)
+    };
+    norm.cast(folded.dtype)
+}
+
+/// The largest of `sizes` over axes that stay, as a constant to gradients; one where it is no
+/// divisor: zero, infinite, nan, or of nothing.
+#[track_caller]
+fn largest(sizes: &Tensor, axes: &[isize]) -> Tensor {
+    if axes.iter().any(|&axis| sizes.dims()[axis as usize].as_const() == Some(0)) {
+        return ones_like(sum_axes(sizes, &axes.iter().map(|&it| it as usize).collect::<Vec<_>>(), true));
+    }
+    let largest = stop_gradient(max(sizes, axes, true));
+    select(largest.isfinite().logical_and(largest.gt(0.0)), &largest, 1.0)
+}
+
+impl Tensor {
+    /// The mean over axes; of nothing it is nan.
+    #[track_caller]
+    pub fn mean(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
+        mean(self, axes, keepdims)
+    }
+
+    /// The variance over axes, divided by `n - ddof`.
+    #[track_caller]
+    pub fn var(&self, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Self {
+        var(self, axes, ddof, keepdims)
+    }
+
+    /// The standard deviation over axes: the square root of [`Tensor::var`].
+    #[track_caller]
+    pub fn std(&self, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Self {
+        std(self, axes, ddof, keepdims)
+    }
+
+    /// The vector norm of order `p` over axes.
+    #[track_caller]
+    pub fn norm(&self, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Self {
+        norm(self, p, axes, keepdims)
+    }
+
+    /// The position of the largest element over axes, as i64; see [`argmax`](crate::ops::argmax).
+    #[track_caller]
+    pub fn argmax(&self, axes: impl ReduceAxes) -> Self {
+        crate::ops::argmax(self, axes)
+    }
+
+    /// The position of the smallest element over axes, as i64; see [`argmin`](crate::ops::argmin).
+    #[track_caller]
+    pub fn argmin(&self, axes: impl ReduceAxes) -> Self {
+        crate::ops::argmin(self, axes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::ops::core::testing::run;
+    use crate::ops::{argmax, cumprod, cumsum_of, logsumexp, norm};
+    use crate::tensor;
+    use crate::tensor::{DType, Tensor};
+
+    #[track_caller]
+    fn check(got: Tensor, shape: &[usize], dtype: DType, want: &[f64]) {
+        assert_eq!((got.shape(), got.dtype()), (shape, dtype));
+        let got: Vec<f64> = got.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect();
+        let same = |(got, want): (&f64, &f64)| got == want || (got.is_nan() && want.is_nan());
+        assert!(got.iter().zip(want).all(same) && got.len() == want.len(), "{got:?}, not {want:?}");
+    }
+
+    #[test]
+    fn reductions_of_unusual_operands() {
+        use DType::*;
+        run(|| {
+            let bytes = tensor![[200u8, 100], [1, 2]];
+            check(bytes.sum((), false), &[], U64, &[303.0]);
+            check(bytes.prod(0, true), &[1, 2], U64, &[200.0, 200.0]);
+            check(bytes.mean([0, 1], true), &[1, 1], F32, &[75.75]);
+            check(tensor![true, true, false].sum(-1, false), &[], I64, &[2.0]);
+            check(tensor![0, 3].any((), false), &[], Bool, &[1.0]);
+            check(tensor![1., f32::NAN].max((), false), &[], F32, &[f64::NAN]);
+            check(argmax(tensor![1., f32::NAN, 3.], 0), &[], I64, &[1.0]);
+            // Sums of f16 do not overflow on the way to a mean.
+            let halves = tensor![60000., 60000.].cast(F16);
+            check(halves.mean((), false), &[], F16, &[60000.0]);
+            check(halves.var((), 0, false), &[], F16, &[0.0]);
+            // Of no elements, and of no axes.
+            let none = Tensor::zeros([0, 2]);
+            check(none.sum(0, false), &[2], F32, &[0.0, 0.0]);
+            check(none.prod(0, false), &[2], F32, &[1.0, 1.0]);
+            check(none.mean(0, false), &[2], F32, &[f64::NAN, f64::NAN]);
+            check(none.max(1, false), &[0], F32, &[]);
+            check(tensor![1., 2.].sum([0isize; 0], false), &[2], F32, &[1.0, 2.0]);
+            check(Tensor::scalar(3.0).sum((), true), &[], F32, &[3.0]);
+        });
+    }
+
+    #[test]
+    fn norms_and_accumulations() {
+        use DType::*;
+        run(|| {
+            let x = tensor![3., 0., -4.];
+            for (p, want) in [(0.0, 2.0), (1.0, 7.0), (2.0, 5.0), (f64::INFINITY, 4.0), (f64::NEG_INFINITY, 0.0)] {
+                check(norm(&x, p, (), false), &[], F32, &[want]);
+            }
+            check(logsumexp(tensor![f32::NEG_INFINITY, f32::NEG_INFINITY], (), false), &[], F32, &[f64::NEG_INFINITY]);
+            check(logsumexp(tensor![1000., f32::INFINITY], (), false), &[], F32, &[f64::INFINITY]);
+            check(cumsum_of(tensor![1, 2, 3], 0, true, true), &[3], I64, &[5.0, 3.0, 0.0]);
+            check(cumprod(tensor![2, 3, 4], 0), &[3], I64, &[2.0, 6.0, 24.0]);
+        });
+    }
+}

@@ -1,0 +1,227 @@
+//! How an op runs on many lanes at once: what `vmap` asks of every primitive.
+
+use crate::error::{Code, Error, Result};
+use crate::ops::{Lowering, OpDef, cast, concat, definition, expand_dims, full_of, iota, matmul, reshape, transpose};
+use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Op, Outputs, Scalar, Tensor, Type, apply};
+use smallvec::SmallVec;
+
+/// How an op runs on operands some of which have a further first axis, that of the lanes.
+pub enum Batching {
+    /// As its lowering says: elementwise ops and products broadcast over the lanes, folds leave
+    /// their axis alone, ops without operands are the same for all lanes, and what has no such
+    /// form runs on one lane after the other.
+    Derived,
+    /// A rule, written against [`Tensor`]. Every result has the lanes as its first axis.
+    Rule(fn(&BatchedCall<'_>) -> Result<Outputs>),
+    /// A rule of an op whose lanes differ even where none of its operands has lanes: each lane
+    /// draws numbers of its own.
+    Independent(fn(&BatchedCall<'_>) -> Result<Outputs>),
+}
+
+/// One application of an op over lanes.
+pub struct BatchedCall<'a> {
+    /// Which op.
+    pub op: Op,
+    /// The attributes, as those of one lane.
+    pub attrs: &'a Attrs,
+    /// The operands.
+    pub inputs: &'a [Tensor],
+    /// Which of them have the lanes as their first axis; the others are the same for all lanes.
+    pub mapped: &'a [bool],
+    /// How many lanes there are.
+    pub size: Dim,
+}
+
+/// The results of an op over lanes, each with the lanes as its first axis.
+///
+/// # Errors
+/// What the op refuses.
+pub fn batch(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    if lanes.size == Dim::new(0) {
+        return lanes.no_lanes();
+    }
+    let def = definition(lanes.op);
+    match &def.batching {
+        Batching::Rule(rule) | Batching::Independent(rule) => rule(lanes),
+        Batching::Derived => derived(def, lanes),
+    }
+}
+
+fn derived(def: &OpDef, lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    match def.lowering {
+        Lowering::Map(_) => lanes.apply(lanes.attrs, &lanes.aligned()),
+        Lowering::Reduce(_) => lanes.apply(&lanes.shifted(0), lanes.inputs),
+        Lowering::Product => Ok(SmallVec::from_iter([product(lanes)])),
+        _ => lanes.one_by_one(),
+    }
+}
+
+impl BatchedCall<'_> {
+    /// The op itself on operands that hold all lanes.
+    ///
+    /// # Errors
+    /// What it refuses.
+    pub fn apply(&self, attrs: &Attrs, inputs: &[Tensor]) -> Result<Outputs> {
+        apply(self.op, attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())
+    }
+
+    /// The rank of an operand in one lane.
+    pub fn rank(&self, operand: usize) -> usize {
+        self.inputs[operand].rank() - usize::from(self.mapped[operand])
+    }
+
+    /// The dimensions of an operand in one lane.
+    pub fn dims(&self, operand: usize) -> Dims {
+        self.inputs[operand].dims()[usize::from(self.mapped[operand])..].into()
+    }
+
+    /// An operand with the lanes as its first axis: repeated where it has none.
+    pub fn spread(&self, operand: usize) -> Tensor {
+        let x = &self.inputs[operand];
+        if self.mapped[operand] {
+            return x.clone();
+        }
+        crate::ops::broadcast_to(x, front(self.size, &x.dims()))
+    }
+
+    /// The attributes with the axis or axes of attribute `i` moved behind that of the lanes.
+    pub fn shifted(&self, i: usize) -> Attrs {
+        let shift = |(at, attr): (usize, &Attr)| match attr {
+            Attr::Int(axis) if at == i => Attr::Int(axis + 1),
+            Attr::Ints(axes) if at == i => Attr::Ints(axes.iter().map(|it| it + 1).collect()),
+            other => other.clone(),
+        };
+        Attrs::new(self.attrs.as_slice().iter().enumerate().map(shift))
+    }
+
+    /// The attributes with a number in front of some of their lists.
+    pub fn fronted(&self, fronts: &[(usize, Dim)]) -> Attrs {
+        let front = |(at, attr): (usize, &Attr)| match (fronts.iter().find(|it| it.0 == at), attr) {
+            (Some(&(_, front)), Attr::Ints(list)) => {
+                Attr::Ints(std::iter::once(front.raw()).chain(list.iter().copied()).collect())
+            }
+            _ => attr.clone(),
+        };
+        Attrs::new(self.attrs.as_slice().iter().enumerate().map(front))
+    }
+
+    /// All operands with the lanes as their first axis.
+    pub fn spread_all(&self) -> SmallVec<[Tensor; 3]> {
+        (0..self.inputs.len()).map(|it| self.spread(it)).collect()
+    }
+
+    /// An operand of positions `[..]` as rows `[.., 2]` of lane and position, the lanes first.
+    pub fn places(&self, operand: usize) -> Tensor {
+        self.beside_lane(&expand_dims(self.spread(operand), -1))
+    }
+
+    /// An operand of positions along several axes, `[.., k]`, as rows `[.., k + 1]` whose first
+    /// position is that of the lane.
+    pub fn rows(&self, operand: usize) -> Tensor {
+        self.beside_lane(&self.spread(operand))
+    }
+
+    fn beside_lane(&self, positions: &Tensor) -> Tensor {
+        let mut shape = positions.dims();
+        *shape.last_mut().expect("positions are rows") = Dim::new(1);
+        concat(&[iota(shape, 0, DType::I64), cast(positions, DType::I64)], -1)
+    }
+
+    /// The op with the lanes merged into the first axis of all operands, and taken apart in
+    /// that of its results: for ops that treat what stands along it alike.
+    ///
+    /// # Errors
+    /// What the op refuses.
+    pub fn merged(&self) -> Result<Outputs> {
+        let merge = |i: usize| self.merge(&self.spread(i));
+        let outputs = self.apply(self.attrs, &(0..self.inputs.len()).map(merge).collect::<Vec<_>>())?;
+        Ok(outputs.iter().map(|it| self.apart(it, 0)).collect())
+    }
+
+    /// The first two axes as one.
+    pub fn merge(&self, x: &Tensor) -> Tensor {
+        let dims = x.dims();
+        reshape(x, front(dims[0] * dims[1], &dims[2..]))
+    }
+
+    /// An axis that holds the lanes and, behind them, something else, as two axes.
+    pub fn apart(&self, x: &Tensor, axis: usize) -> Tensor {
+        let mut dims = x.dims();
+        dims[axis] = dims[axis] / self.size;
+        dims.insert(axis, self.size);
+        reshape(x, dims)
+    }
+
+    /// The operands with axes of size one behind that of the lanes, so that broadcasting meets
+    /// the same axes as in one lane.
+    fn aligned(&self) -> SmallVec<[Tensor; 3]> {
+        let rank = (0..self.inputs.len()).map(|it| self.rank(it)).max().unwrap_or(0);
+        let align = |i: usize| {
+            let missing = rank - self.rank(i);
+            if !self.mapped[i] || missing == 0 {
+                return self.inputs[i].clone();
+            }
+            expand_dims(&self.inputs[i], (1..=missing as isize).collect::<Vec<_>>())
+        };
+        (0..self.inputs.len()).map(align).collect()
+    }
+
+    /// The number of lanes, where it is a constant.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] where it is not.
+    pub fn count(&self) -> Result<usize> {
+        self.size.as_const().ok_or_else(|| {
+            let message = format!("`{}` needs a number of lanes that is known, not {}", self.op.name(), self.size);
+            Error::new(Code::Shape, message)
+        })
+    }
+
+    /// The operands of one lane.
+    pub fn lane(&self, lane: usize) -> Vec<Tensor> {
+        let operand = |(x, &mapped): (&Tensor, &bool)| if mapped { lane_of(x, lane) } else { x.clone() };
+        self.inputs.iter().zip(self.mapped).map(operand).collect()
+    }
+
+    /// Every lane for itself, and the results side by side.
+    ///
+    /// # Errors
+    /// What the op refuses.
+    pub fn one_by_one(&self) -> Result<Outputs> {
+        let lanes = (0..self.count()?).map(|lane| self.apply(self.attrs, &self.lane(lane)));
+        let lanes: Vec<Outputs> = lanes.collect::<Result<_>>()?;
+        let joined = |i: usize| concat(&lanes.iter().map(|it| expand_dims(&it[i], 0)).collect::<Vec<_>>(), 0);
+        Ok((0..lanes[0].len()).map(joined).collect())
+    }
+
+    /// The results of no lanes: empty.
+    fn no_lanes(&self) -> Result<Outputs> {
+        let types: Vec<Type> =
+            (0..self.inputs.len()).map(|it| Type::new(self.inputs[it].dtype(), self.dims(it))).collect();
+        let types = (definition(self.op).infer)(self.attrs, &types.iter().collect::<Vec<_>>())?;
+        let empty = |ty: &Type| full_of(front(Dim::new(0), &ty.dims), Scalar::Int(0), ty.dtype);
+        Ok(types.iter().map(empty).collect())
+    }
+}
+
+/// Dimensions with one more in front.
+fn front(first: Dim, rest: &[Dim]) -> Dims {
+    std::iter::once(first).chain(rest.iter().copied()).collect()
+}
+
+/// The slice of a tensor at a position of its first axis.
+fn lane_of(x: &Tensor, lane: usize) -> Tensor {
+    reshape(crate::ops::slice::narrow(x, 0, lane, 1), &x.dims()[1..])
+}
+
+/// A product of matrices over lanes.
+fn product(lanes: &BatchedCall<'_>) -> Tensor {
+    let [a, b] = lanes.inputs else { unreachable!("a product has two operands") };
+    // One matrix with a column for each lane is a single product of the other order.
+    let (a_dims, b_dims) = (a.dims(), b.dims());
+    if lanes.mapped == [false, true] && a_dims.len() == 2 && b_dims[2] == 1 {
+        let rows = matmul(reshape(b, &b_dims[..2]), transpose(a, 0, 1));
+        return expand_dims(rows, -1);
+    }
+    matmul(a, b)
+}

@@ -1,0 +1,198 @@
+//! Verification of graphs: their structure, and every node against its op's definition.
+
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Node, defects, subgraphs, verify_structure, verify_structure_of_one};
+use crate::ops::{Lowering, OpDef, Regions, Types, by_number, definition};
+use crate::tensor::{Attr, Attrs, Dim, Op, Type};
+use rustc_hash::FxHashMap;
+use std::mem::{Discriminant, discriminant};
+
+/// The types of the results of an op with its attributes and regions, on operands of some types.
+///
+/// # Errors
+/// Why they do not fit.
+pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
+    let results = match &def.lowering {
+        Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
+        // Without its regions such an op refuses by itself.
+        Lowering::Regions(_) => (def.infer)(attrs, inputs),
+        _ => inputs.iter().try_for_each(|it| known_size(it)).and_then(|()| (def.infer)(attrs, inputs)),
+    };
+    let sized = |results: Types| results.iter().try_for_each(Type::check_size).map(|()| results);
+    results
+        .and_then(sized)
+        .map_err(|error| error.with_op(def.name()).with_operands(inputs.iter().map(|it| it.to_string())))
+}
+
+fn known_size(ty: &Type) -> Result<()> {
+    match ty.dims.contains(&Dim::DYNAMIC) {
+        false => Ok(()),
+        true => Err(Error::new(Code::Shape, format!("{ty} has a size that only running decides"))),
+    }
+}
+
+/// Whether a graph, with all graphs in it, keeps every invariant: structure (see
+/// [`verify_structure`]), and nodes that fit their ops, whose results have the types that the
+/// ops infer.
+///
+/// # Errors
+/// [`Code::Verify`] with all that is wrong. Types are looked at only where the structure holds.
+pub fn verify(graph: &Graph) -> Result<()> {
+    verify_structure(graph)?;
+    let mut found = Vec::new();
+    let mut forms = FxHashMap::default();
+    for region in subgraphs(graph) {
+        check(region, &mut forms, &mut found);
+    }
+    check(graph, &mut forms, &mut found);
+    defects(graph, found)
+}
+
+/// [`verify`] of a graph without the graphs in it.
+///
+/// # Errors
+/// [`Code::Verify`] with all that is wrong.
+pub fn verify_one(graph: &Graph) -> Result<()> {
+    verify_structure_of_one(graph)?;
+    let mut found = Vec::new();
+    check(graph, &mut FxHashMap::default(), &mut found);
+    defects(graph, found)
+}
+
+/// What the samples of an op show of its nodes.
+struct Form {
+    /// The kinds that occur, by attribute.
+    attrs: Vec<Vec<Discriminant<Attr>>>,
+    /// The least number of operands.
+    operands: usize,
+}
+
+impl Form {
+    fn of(def: &OpDef) -> Self {
+        let samples = (def.samples)();
+        let kinds = |i: usize| samples.iter().filter_map(|it| it.attrs.as_slice().get(i)).map(discriminant).collect();
+        Self {
+            attrs: (0..def.info.attrs.len()).map(kinds).collect(),
+            operands: samples.iter().map(|it| it.inputs.len()).min().unwrap_or(0),
+        }
+    }
+}
+
+fn check(graph: &Graph, forms: &mut FxHashMap<u16, Form>, found: &mut Vec<Error>) {
+    for (id, node) in graph.nodes() {
+        if let Err(error) = check_node(graph, node, forms) {
+            let at = format!("`@{}`, node {}", graph.name(), id.0);
+            let error = error.with_op(node.op.name()).within(at);
+            found.push(match node.location {
+                Some(location) => error.at(location),
+                None => error,
+            });
+        }
+    }
+}
+
+fn check_node(graph: &Graph, node: &Node, forms: &mut FxHashMap<u16, Form>) -> Result<()> {
+    let Some(def) = by_number(node.op.number()) else {
+        return refuse(format!("no op has number {}", node.op.number()));
+    };
+    let form = forms.entry(node.op.number()).or_insert_with(|| Form::of(def));
+    let inputs: Vec<&Type> = node.inputs.iter().map(|&id| graph.ty(id)).collect();
+    let outputs: Vec<Type> = node.outputs.iter().map(|&id| graph.ty(id).clone()).collect();
+    fits_form(def, form, &node.attrs, &node.regions, &inputs, &outputs)
+}
+
+/// Whether attributes and regions are of the kinds that an op takes, and results of the types that
+/// it gives for these operands.
+///
+/// # Errors
+/// [`Code::Verify`], or what the op refuses.
+pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs: &[Type]) -> Result<()> {
+    let def = definition(op);
+    fits_form(def, &Form::of(def), attrs, regions, inputs, outputs)
+}
+
+fn fits_form(
+    def: &OpDef,
+    form: &Form,
+    attrs: &Attrs,
+    regions: &Regions,
+    inputs: &[&Type],
+    outputs: &[Type],
+) -> Result<()> {
+    let wanted = match &def.lowering {
+        Lowering::Regions(rule) => rule.count,
+        _ => 0,
+    };
+    if regions.len() != wanted {
+        return refuse(format!("{} regions, not {wanted}", regions.len()));
+    }
+    if attrs.as_slice().len() != def.info.attrs.len() {
+        return refuse(format!("{} attributes for the names {:?}", attrs.as_slice().len(), def.info.attrs));
+    }
+    for ((name, attr), kinds) in def.info.attrs.iter().zip(attrs.as_slice()).zip(&form.attrs) {
+        if !kinds.is_empty() && !kinds.contains(&discriminant(attr)) {
+            return refuse(format!("attribute `{name}` is of another kind than {attr:?}"));
+        }
+    }
+    if inputs.len() < form.operands {
+        return refuse(format!("{} operands, not {}", inputs.len(), form.operands));
+    }
+    let wanted = infer(def, attrs, regions, inputs)?;
+    if !outputs.iter().eq(&wanted) {
+        return refuse(format!("results are {outputs:?}, but the op gives {wanted:?}"));
+    }
+    Ok(())
+}
+
+fn refuse(message: String) -> Result<()> {
+    Err(Error::new(Code::Verify, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::parse_graph;
+
+    #[test]
+    fn nodes_fit_their_ops() {
+        let main = |body: &str| format!("graph @main(%0: f32[2], %1: f32[3], %2: i32[2]) -> () {{ {body} return }}");
+        let callee = "graph @f(%0: f32[2]) -> (f32[2]) { return %0 }";
+        let cases = [
+            (main("%3 = add %0, %0 : f32[2]"), ""),
+            (main("%3 = add %0, %1 : f32[2]"), "[MS100]: `add`: shapes [2] and [3] do not broadcast"),
+            (main("%3 = add %0, %2 : f32[2]"), "[MS101]: `add`: dtypes f32 and i32 differ"),
+            (main("%3 = add %0, %0 : f32[3]"), "`add`: results are [f32[3]], but the op gives [f32[2]]"),
+            (main("%3 = add %0 : f32[2]"), "`add`: 1 operands, not 2"),
+            (main("%3 = cast %0 {to = 1} : f32[2]"), "`cast`: attribute `to` is of another kind than Int(1)"),
+            (main("%3 = reshape %0 {shape = [3]} : f32[3]"), "`reshape`: f32[2] cannot take the shape [3]"),
+            (callee.to_string() + &main("%3 = call @f %0 : f32[2]"), ""),
+            (callee.to_string() + &main("%3 = call @f %1 : f32[2]"), "`call`: `@f` takes [f32[2]], not [f32[3]]"),
+            (callee.to_string() + &main("%3 = call @f @f %0 : f32[2]"), "`call`: 2 regions, not 1"),
+            (callee.to_string() + &main("%3 = add @f %0, %0 : f32[2]"), "`add`: 1 regions, not 0"),
+        ];
+        for (text, want) in cases {
+            let verdict = verify(&parse_graph(&text).expect(&text));
+            match verdict {
+                Ok(()) => assert_eq!(want, "", "{text}"),
+                Err(error) => assert!(!want.is_empty() && error.to_string().contains(want), "{error}\n{want}"),
+            }
+        }
+    }
+
+    #[test]
+    fn all_defects_are_listed_with_their_places() {
+        let text = "
+            graph @f(%0: f32[2]) -> (f32[3]) { %1 = add %0, %0 : f32[3] return %1 }
+            graph @g(%0: f32[2]) -> (f32[3]) {
+              %1 = call @f %0 : f32[3]
+              %2 = add %1, %0 : f32[3]
+              return %2
+            }";
+        let error = verify(&parse_graph(text).expect(text)).expect_err("two nodes are wrong").to_string();
+        for want in
+            ["graph `@g` is broken in 2 places", "in: `@f`, node 0", "in: `@g`, node 1", "operands: f32[3], f32[2]"]
+        {
+            assert!(error.contains(want), "{error}\n{want}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Exponentials and what is made of them.
+
+use super::coefficients::{EXP, SINH};
+use super::{Format, LN_2, nearest, power_of_two, with_sign};
+use crate::ops::core::body::Expr;
+use std::f64::consts::LOG2_E;
+
+/// `e^r - 1` for `|r| <= ln 2 / 2`.
+fn expm1_reduced(r: Expr<'_>) -> Expr<'_> {
+    EXP.at(r).mul_add(r * r, r)
+}
+
+/// `e^x`; at most 1 ulp, subnormal results included.
+pub fn exp(x: Expr<'_>) -> Expr<'_> {
+    exp_halved(x, 0)
+}
+
+/// `e^x / 2^halvings`, which overflows no sooner than it must.
+fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
+    // Beyond these the result is zero, or infinite, just as at them.
+    let (low, high) = Format::of(x).pick((-105.0, 91.0), (-747.0, 712.0));
+    let x = x.max(low).min(high);
+    let (n, exponent) = nearest(x * LOG2_E);
+    let r = LN_2.subtract(x, n);
+    // In two steps, because 2^n itself may be no normal number.
+    let (_, half) = nearest(x * (LOG2_E / 2.0));
+    (expm1_reduced(r) + 1.0) * power_of_two(half) * power_of_two(exponent - half - halvings)
+}
+
+/// `e^x - 1` without cancellation; at most 2 ulp.
+pub fn expm1(x: Expr<'_>) -> Expr<'_> {
+    let (low, high) = Format::of(x).pick((-18.0, 89.0), (-38.0, 710.0));
+    let limited = x.max(low).min(high);
+    let (n, exponent) = nearest(limited * LOG2_E);
+    let p = expm1_reduced(LN_2.subtract(limited, n));
+    // (2^n p + 2^n - 1), halved so that 2^n does not overflow before the result does.
+    let scale = power_of_two(exponent - 1);
+    let general = scale.mul_add(p, scale - 0.5) * 2.0;
+    general.replace(exponent.eq(0), p).replace(x.eq(0.0), x)
+}
+
+/// The hyperbolic tangent; at most 2.5 ulp.
+pub fn tanh(x: Expr<'_>) -> Expr<'_> {
+    let a = x.abs();
+    let t = expm1(a + a);
+    let small = a.lt(0.55);
+    let quotient = small.select(t, 2.0) / (t + 2.0);
+    with_sign(small.select(quotient, quotient.constant(1.0) - quotient), x)
+}
+
+/// `1 / (1 + e^-x)`; at most 2 ulp, also where the result is tiny.
+pub fn sigmoid(x: Expr<'_>) -> Expr<'_> {
+    let decayed = exp(-x.abs());
+    x.lt(0.0).select(decayed, 1.0) / (decayed + 1.0)
+}
+
+/// The hyperbolic sine; at most 2 ulp.
+pub fn sinh(x: Expr<'_>) -> Expr<'_> {
+    let a = x.abs();
+    let z = a * a;
+    let small = SINH.at(z).mul_add(z * a, a);
+    let half = exp_halved(a, 1);
+    with_sign(a.lt(1.0).select(small, half - half.constant(0.25) / half), x)
+}
+
+/// The hyperbolic cosine; at most 2 ulp.
+pub fn cosh(x: Expr<'_>) -> Expr<'_> {
+    let half = exp_halved(x.abs(), 1);
+    half + half.constant(0.25) / half
+}

@@ -1,0 +1,43 @@
+//! What an op is, and what ops share.
+
+#[macro_use]
+mod refuse;
+
+pub(crate) mod axis;
+mod batching;
+pub mod body;
+mod check;
+mod def;
+pub mod elementwise;
+pub(crate) mod evaluate;
+#[cfg(test)]
+mod generated_tests;
+mod handed;
+pub mod host;
+pub mod math;
+pub(crate) mod message;
+pub(crate) mod operand;
+pub(crate) mod order;
+mod part;
+pub(crate) mod philox;
+pub mod reference;
+pub(crate) mod regions;
+pub mod rules;
+mod sample;
+#[cfg(test)]
+pub(crate) mod testing;
+mod text;
+
+pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
+pub use batching::{BatchedCall, Batching, batch};
+pub use check::{fits, infer, verify, verify_one};
+pub use def::{Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Types, Vjp};
+pub use elementwise::Domain;
+pub use evaluate::{evaluate_graph, evaluate_node};
+pub(crate) use handed::{hand_on, handed_type, take_over};
+pub use message::{Show, Shown};
+pub use operand::{IntoOperand, Operand, common_dtype, operands};
+pub use order::order;
+pub use part::Part;
+pub use sample::{Sample, SampleInput};
+pub use text::parse_graph;

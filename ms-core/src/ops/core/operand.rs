@@ -1,0 +1,154 @@
+//! What ops take: tensors, parameters, and weak scalars.
+
+use crate::error::{Code, Error, Result};
+use crate::ops::{CONSTANT, Domain};
+use crate::tensor::{AsTensor, Attr, Attrs, DType, Literal, Parameter, Scalar, Tensor, apply, promote};
+use std::borrow::Cow;
+use std::fmt;
+
+/// An operand of an op: a tensor, or a scalar that takes the dtype of the tensor it meets.
+pub enum Operand<'a> {
+    /// A tensor.
+    Tensor(Cow<'a, Tensor>),
+    /// A weak scalar: it never changes the kind or the width of a tensor.
+    Scalar(Scalar),
+}
+
+/// What can be an operand.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an operand beside a tensor",
+    label = "not a tensor, a parameter or a number"
+)]
+pub trait IntoOperand {
+    /// The operand.
+    fn operand(&self) -> Operand<'_>;
+}
+
+impl IntoOperand for Tensor {
+    #[inline]
+    fn operand(&self) -> Operand<'_> {
+        Operand::Tensor(Cow::Borrowed(self))
+    }
+}
+
+impl IntoOperand for Parameter {
+    fn operand(&self) -> Operand<'_> {
+        Operand::Tensor(self.as_tensor())
+    }
+}
+
+impl IntoOperand for Operand<'_> {
+    fn operand(&self) -> Operand<'_> {
+        match self {
+            Self::Tensor(tensor) => Operand::Tensor(Cow::Borrowed(tensor)),
+            Self::Scalar(scalar) => Operand::Scalar(*scalar),
+        }
+    }
+}
+
+impl<T: IntoOperand + ?Sized> IntoOperand for &T {
+    #[inline]
+    fn operand(&self) -> Operand<'_> {
+        (**self).operand()
+    }
+}
+
+macro_rules! scalar_operands {
+    ($($ty:ty)*) => {$(
+        impl IntoOperand for $ty {
+            #[inline]
+            fn operand(&self) -> Operand<'_> {
+                Operand::Scalar(Scalar::from(*self))
+            }
+        }
+    )*};
+}
+
+scalar_operands! { bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64 half::f16 half::bf16 }
+
+impl<'a> Operand<'a> {
+    /// The dtype, if this is a tensor.
+    pub fn dtype(&self) -> Option<DType> {
+        match self {
+            Self::Tensor(tensor) => Some(tensor.dtype()),
+            Self::Scalar(_) => None,
+        }
+    }
+
+    /// The number, if this is a scalar.
+    pub fn scalar(&self) -> Option<Scalar> {
+        match self {
+            Self::Tensor(_) => None,
+            Self::Scalar(scalar) => Some(*scalar),
+        }
+    }
+
+    /// The operand as a tensor of `dtype`.
+    ///
+    /// # Errors
+    /// [`Code::DType`] for a scalar of a higher kind than `dtype`, or an integer outside its range.
+    #[track_caller]
+    pub fn into_tensor(self, dtype: DType) -> Result<Cow<'a, Tensor>> {
+        match self {
+            Self::Tensor(tensor) if tensor.dtype() == dtype => Ok(tensor),
+            Self::Tensor(tensor) => Ok(Cow::Owned(crate::ops::cast(&*tensor, dtype))),
+            Self::Scalar(scalar) => {
+                if scalar.kind() > dtype.kind() {
+                    let message = format!("the scalar {scalar} does not fit a tensor of {dtype}");
+                    return Err(Error::new(Code::DType, message)
+                        .help("cast the tensor first: scalars never change a tensor's kind"));
+                }
+                if !scalar.is_within(dtype) {
+                    let message = format!("the scalar {scalar} is outside the range of {dtype}");
+                    return Err(Error::new(Code::DType, message)
+                        .help("cast the tensor first: scalars never change a tensor's width"));
+                }
+                let literal = Attrs::new([Attr::Literal(Literal::scalar(scalar, dtype))]);
+                Ok(Cow::Owned(apply(CONSTANT.op(), &literal, &[])?.remove(0)))
+            }
+        }
+    }
+}
+
+impl fmt::Display for Operand<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tensor(tensor) => tensor.ty().fmt(f),
+            Self::Scalar(scalar) => scalar.fmt(f),
+        }
+    }
+}
+
+/// The common dtype of operands: tensors promote, scalars follow.
+pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
+    let tensors = operands.iter().filter_map(Operand::dtype).reduce(promote);
+    let scalars = || operands.iter().filter_map(Operand::scalar).map(Scalar::default_dtype).reduce(promote);
+    tensors.or_else(scalars).expect("there is an operand")
+}
+
+/// The operands of the op `name` as tensors of their common dtype, converted to the op's domain.
+///
+/// # Errors
+/// [`Code::DType`] for a scalar of a higher kind than the tensors, or a dtype the op does not take.
+#[track_caller]
+pub fn operands<'a, const N: usize>(
+    name: &str,
+    domain: Domain,
+    operands: [Operand<'a>; N],
+) -> Result<[Cow<'a, Tensor>; N]> {
+    let dtype = domain.convert(common_dtype(&operands)).map_err(|error| {
+        let types = operands.iter().map(|it| it.to_string());
+        error.with_op(name).with_operands(types)
+    })?;
+    let mut failed = None;
+    let tensors = operands.map(|it| {
+        it.into_tensor(dtype).unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            Cow::Owned(Tensor::scalar(false))
+        })
+    });
+    match failed {
+        Some(error) => Err(error.with_op(name)),
+        None => Ok(tensors),
+    }
+}

@@ -1,0 +1,184 @@
+//! Gradients of operands of which an op reads a part.
+
+use crate::ops::{ADD_SLICES, INDEX_ADD, SCATTER_ADD, SCATTER_ND_ADD, cast, concat, full_of, reshape};
+use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Tensor, Type, apply1};
+use smallvec::SmallVec;
+
+/// A gradient that is zero but for some places: what [`Derivative::Read`](crate::ops::Derivative::Read)
+/// gives. Parts of one gradient are added up together, each at its place, so that a hundred slices
+/// of a tensor cost no more than the tensor.
+#[derive(Clone)]
+pub struct Part {
+    /// The type of the whole gradient.
+    whole: Type,
+    place: Indices,
+    value: Tensor,
+}
+
+/// Where the elements of a part belong.
+#[derive(Clone)]
+enum Indices {
+    /// `steps` apart from `starts` on.
+    Slice { starts: SmallVec<[i64; 4]>, steps: SmallVec<[i64; 4]> },
+    /// Slices at positions `[n]` along an axis.
+    Rows { axis: usize, index: Tensor },
+    /// Single elements at positions along an axis.
+    Elements { axis: usize, index: Tensor },
+    /// Slices at positions along several axes, each of them a row.
+    Points { index: Tensor },
+}
+
+impl Part {
+    /// What [`SLICE`](crate::ops::SLICE) reads of `x`.
+    pub(crate) fn slice(x: &Tensor, starts: &[i64], steps: &[i64], value: &Tensor) -> Self {
+        Self::new(x, Indices::Slice { starts: starts.into(), steps: steps.into() }, value)
+    }
+
+    /// The slices of `x` at the positions `index` `[n]` along an axis.
+    pub(crate) fn rows(x: &Tensor, axis: usize, index: Tensor, value: &Tensor) -> Self {
+        Self::new(x, Indices::Rows { axis, index }, value)
+    }
+
+    /// What [`TAKE_ALONG_AXIS`](crate::ops::TAKE_ALONG_AXIS) reads of `x`.
+    pub(crate) fn elements(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Self {
+        Self::new(x, Indices::Elements { axis, index: index.clone() }, value)
+    }
+
+    /// What [`GATHER_ND`](crate::ops::GATHER_ND) reads of `x`.
+    pub(crate) fn points(x: &Tensor, index: &Tensor, value: &Tensor) -> Self {
+        Self::new(x, Indices::Points { index: index.clone() }, value)
+    }
+
+    fn new(x: &Tensor, place: Indices, value: &Tensor) -> Self {
+        Self { whole: x.ty(), place, value: value.clone() }
+    }
+
+    /// Elements of the part and of the whole gradient; nothing where sizes are symbolic.
+    pub fn sizes(&self) -> Option<(usize, usize)> {
+        Some((self.value.ty().numel()?, self.whole.numel()?))
+    }
+
+    /// The sum of parts of one gradient and of what there is of it already, in this order.
+    ///
+    /// # Panics
+    /// There is a part.
+    #[track_caller]
+    pub fn sum(base: Option<Tensor>, parts: &[Self]) -> Tensor {
+        let whole = &parts.first().expect("a sum of parts has one").whole;
+        if base.is_none()
+            && let Some(tiled) = tiled(parts)
+        {
+            return tiled;
+        }
+        let base = base.unwrap_or_else(|| full_of(whole.dims.clone(), 0, whole.dtype));
+        parts.chunk_by(Self::joins).fold(base, |base, parts| add(&base, parts))
+    }
+
+    /// Whether one op adds both.
+    fn joins(&self, other: &Self) -> bool {
+        match (&self.place, &other.place) {
+            (Indices::Slice { .. }, Indices::Slice { .. }) => true,
+            (Indices::Rows { axis, .. }, Indices::Rows { axis: with, .. }) => axis == with,
+            (Indices::Elements { axis, .. }, Indices::Elements { axis: with, .. }) => {
+                let (own, others) = (self.value.dims(), other.value.dims());
+                axis == with && (0..own.len()).all(|it| it == *axis || own[it] == others[it])
+            }
+            (Indices::Points { index }, Indices::Points { index: with }) => index.dims().last() == with.dims().last(),
+            _ => false,
+        }
+    }
+}
+
+/// `base` with parts that [join](Part::joins) added.
+#[track_caller]
+fn add(base: &Tensor, parts: &[Part]) -> Tensor {
+    let first = &parts[0];
+    let (op, axis) = match first.place {
+        Indices::Slice { .. } => return add_slices(base, parts),
+        Indices::Rows { axis, .. } => (INDEX_ADD.op(), Some(axis)),
+        Indices::Elements { axis, .. } => (SCATTER_ADD.op(), Some(axis)),
+        Indices::Points { .. } => (SCATTER_ND_ADD.op(), None),
+    };
+    let attrs = axis.map_or_else(Attrs::none, |axis| Attrs::new([axis.into()]));
+    if let [one] = parts {
+        return apply1(op, &attrs, &[base, one.index(), &one.value]);
+    }
+    // Points have any number of axes in front, which become one.
+    let is_points = matches!(first.place, Indices::Points { .. });
+    let flat = |x: &Tensor, inner: usize| {
+        let dims = x.dims();
+        let (front, inner) = dims.split_at(dims.len() - inner);
+        let count: Dim = front.iter().copied().product();
+        if is_points {
+            reshape(x, std::iter::once(count).chain(inner.iter().copied()).collect::<Dims>())
+        } else {
+            x.clone()
+        }
+    };
+    let inner = first.value.rank() + 1 - first.index().rank();
+    let dtype = first.index().dtype();
+    let dtype = if parts.iter().all(|it| it.index().dtype() == dtype) { dtype } else { DType::I64 };
+    let index_axis = if matches!(first.place, Indices::Elements { .. }) { axis } else { None };
+    let index: Vec<Tensor> = parts.iter().map(|it| cast(flat(it.index(), 1), dtype)).collect();
+    let value: Vec<Tensor> = parts.iter().map(|it| flat(&it.value, inner)).collect();
+    let joined = |list: &[Tensor], axis: Option<usize>| concat(list, axis.unwrap_or(0) as isize);
+    apply1(op, &attrs, &[base, &joined(&index, index_axis), &joined(&value, axis)])
+}
+
+impl Part {
+    fn index(&self) -> &Tensor {
+        match &self.place {
+            Indices::Rows { index, .. } | Indices::Elements { index, .. } | Indices::Points { index } => index,
+            Indices::Slice { .. } => unreachable!("slices have no index"),
+        }
+    }
+
+    fn ranges(&self) -> Option<(&[i64], &[i64])> {
+        match &self.place {
+            Indices::Slice { starts, steps } => Some((starts, steps)),
+            _ => None,
+        }
+    }
+}
+
+#[track_caller]
+fn add_slices(base: &Tensor, parts: &[Part]) -> Tensor {
+    let ranges = || parts.iter().filter_map(Part::ranges);
+    let starts = Attr::Ints(ranges().flat_map(|it| it.0).copied().collect());
+    let steps = Attr::Ints(ranges().flat_map(|it| it.1).copied().collect());
+    let operands: SmallVec<[&Tensor; 8]> = std::iter::once(base).chain(parts.iter().map(|it| &it.value)).collect();
+    apply1(ADD_SLICES.op(), &Attrs::new([starts, steps]), &operands)
+}
+
+/// The gradient as its slices side by side, where they lie along one axis, without gaps and
+/// overlaps.
+#[track_caller]
+fn tiled(parts: &[Part]) -> Option<Tensor> {
+    let whole = &parts[0].whole;
+    let shape = whole.shape()?;
+    let mut tiles = Vec::with_capacity(parts.len());
+    let mut axis = None;
+    for part in parts {
+        let (starts, steps) = part.ranges()?;
+        let sizes = part.value.ty().shape()?;
+        for at in 0..shape.len() {
+            if steps[at] != 1 {
+                return None;
+            }
+            if sizes[at] != shape[at] && *axis.get_or_insert(at) != at {
+                return None;
+            }
+        }
+        tiles.push((starts, sizes, &part.value));
+    }
+    let axis = axis?;
+    tiles.sort_by_key(|it| it.0[axis]);
+    let mut end = 0;
+    for (starts, sizes, _) in &tiles {
+        if Dim::from_raw(starts[axis]) != Dim::new(end) {
+            return None;
+        }
+        end += sizes[axis];
+    }
+    (end == shape[axis]).then(|| concat(&tiles.iter().map(|it| it.2).collect::<Vec<_>>(), axis as isize))
+}

@@ -1,0 +1,61 @@
+//! The executor that `ms-core` has by itself: one op at a time, on the host, element by
+//! element. It is the fallback where no backend is linked, and the oracle of tests.
+
+mod body;
+
+pub use body::evaluate_body;
+
+use crate::error::{Code, Error, Result};
+use crate::ops::{Lowering, definition};
+use crate::tensor::{Array, Dispatcher, OpCall, Outputs, Parameter, Tensor, Type};
+use smallvec::SmallVec;
+
+/// Applies ops by their definitions.
+#[derive(Clone, Copy, Debug, Default)]
+pub enum ReferenceDispatcher {
+    /// By [`OpDef::eval`](crate::ops::OpDef::eval).
+    #[default]
+    Eval,
+    /// By the bodies of [`Lowering::Map`], instruction by instruction: the bits that kernels
+    /// give. Ops without a body go by `eval`.
+    Lowered,
+}
+
+impl Dispatcher for ReferenceDispatcher {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let def = definition(call.op);
+        let name = |error: Error| {
+            let operands = call.inputs.iter().map(|it| it.ty().to_string());
+            error.with_op(def.name()).with_operands(operands).at(call.location)
+        };
+        let arrays = call.inputs.iter().map(|it| it.elements()).collect::<Result<SmallVec<[Array; 3]>>>()?;
+        let arrays: SmallVec<[&Array; 3]> = arrays.iter().collect();
+        let types: SmallVec<[Type; 3]> = arrays.iter().map(|it| it.ty()).collect();
+        let types: SmallVec<[&Type; 3]> = types.iter().collect();
+        let results = (def.infer)(call.attrs, &types).map_err(name)?;
+        let outputs = match (self, &def.lowering) {
+            (Self::Lowered, Lowering::Map(rule)) => {
+                let body = |builder: &mut _, operands: &[_]| rule(call.attrs, builder, operands);
+                evaluate_body(body, results[0].dtype, &arrays).map(|it| SmallVec::from_elem(it, 1))
+            }
+            _ => (def.eval)(call.attrs, &arrays),
+        };
+        let outputs = outputs.map_err(name)?;
+        debug_assert!(outputs.iter().map(Array::ty).eq(results), "the results of `{}` are what it infers", def.name());
+        Ok(outputs.into_iter().map(Tensor::from_array).collect())
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        Ok(parameter.load())
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        let (slot, new) = (parameter.load().ty(), value.ty());
+        if slot != new {
+            let code = if slot.dtype == new.dtype { Code::Shape } else { Code::DType };
+            return Err(Error::new(code, format!("a parameter of {slot} cannot hold {new}")).with_op("set"));
+        }
+        parameter.store(Tensor::from_array(value.elements()?));
+        Ok(())
+    }
+}

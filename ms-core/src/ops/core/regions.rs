@@ -1,0 +1,54 @@
+//! What ops that hold graphs have in common.
+
+use crate::error::{Code, Error, Result};
+use crate::ir::Graph;
+use crate::tensor::{DType, Type};
+
+/// Whether a region takes operands of these types.
+///
+/// # Errors
+/// [`Code::Argument`] when it takes others.
+pub(crate) fn check_operands(region: &Graph, given: &[&Type]) -> Result<()> {
+    let wanted: Vec<_> = region.inputs().iter().map(|&id| region.ty(id)).collect();
+    if wanted.len() == given.len() && wanted.iter().zip(given).all(|(wanted, given)| wanted.admits(given)) {
+        return Ok(());
+    }
+    Err(Error::new(Code::Argument, format!("`@{}` takes {wanted:?}, not {given:?}", region.name())))
+}
+
+/// The types of a region's outputs.
+pub(crate) fn output_types(region: &Graph) -> impl ExactSizeIterator<Item = &Type> {
+    region.outputs().iter().map(|&id| region.ty(id))
+}
+
+/// Whether a region begins its results with values of the types of the carries.
+///
+/// # Errors
+/// [`Code::Argument`] naming the first carry whose type changes.
+pub(crate) fn check_carries(region: &Graph, carries: &[&Type]) -> Result<()> {
+    let outputs: Vec<&Type> = output_types(region).collect();
+    if outputs.len() < carries.len() {
+        let message = format!("`@{}` gives {} results for {} carries", region.name(), outputs.len(), carries.len());
+        return Err(Error::new(Code::Argument, message));
+    }
+    match carries.iter().zip(&outputs).position(|(before, after)| before != after) {
+        Some(at) => {
+            let (before, after) = (carries[at], outputs[at]);
+            let message = format!("carry {at} enters `@{}` as {before} and leaves it as {after}", region.name());
+            Err(Error::new(Code::Argument, message))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Whether a value decides: a `bool` of one element without dimensions.
+///
+/// # Errors
+/// [`Code::Argument`] when it does not.
+pub(crate) fn check_condition(condition: Option<&Type>) -> Result<()> {
+    match condition {
+        Some(ty) if *ty == Type::of(DType::Bool, &[]) => Ok(()),
+        Some(ty) => Err(Error::new(Code::Argument, format!("a condition is bool[], not {ty}"))),
+        None => Err(Error::new(Code::Argument, "a condition is needed")),
+    }
+}

@@ -1,0 +1,182 @@
+//! Rules that many ops share: shapes, and gradients of broadcasting.
+
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, AsTensor, DType, Dim, Dims, Element, Shape, Tensor, broadcast_shapes, broadcast_sizes};
+use smallvec::SmallVec;
+use std::fmt::Display;
+use std::ops::Bound::{self, Excluded, Included, Unbounded};
+use std::ops::RangeBounds;
+
+/// The dimensions of an elementwise op on two types, by NumPy's rules. Sizes of which one is
+/// symbolic are taken to be equal unless they can't be; a call with sizes that differ is refused.
+///
+/// # Errors
+/// [`Code::Shape`] when sizes differ and neither is one.
+pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
+    let agreed = |mine: &[Dim], theirs: &[Dim]| -> Dims {
+        let partner = |axis: usize| (axis + theirs.len()).checked_sub(mine.len()).map(|at| theirs[at]);
+        let fits = |(axis, &dim): (usize, &Dim)| match partner(axis) {
+            Some(other) if dim.is_symbolic() && other != 1 && dim.may_equal(other) => {
+                if other.is_symbolic() {
+                    dim.min(other)
+                } else {
+                    other
+                }
+            }
+            _ => dim,
+        };
+        mine.iter().enumerate().map(fits).collect()
+    };
+    broadcast_sizes(&agreed(a, b), &agreed(b, a))
+}
+
+/// Whether dimensions may be the same ones; see [`Dim::may_equal`].
+pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b))
+}
+
+/// Whether an operand has the shape that an op asks of it, which broadcasting would hide.
+///
+/// # Errors
+/// [`Code::Shape`] with the operand's name.
+pub(crate) fn has_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+    if may_equal(&operand.dims(), wanted) {
+        return Ok(());
+    }
+    let message = format!("`{name}` is {}, but has to have the shape {wanted:?}", operand.ty());
+    Err(Error::new(Code::Shape, message).with_op(op))
+}
+
+/// Whether an operand broadcasts to `wanted`, and does not make it larger.
+///
+/// # Errors
+/// [`Code::Shape`] with the operand's name.
+pub(crate) fn spreads_to(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+    if broadcast_dims(wanted, &operand.dims()).is_ok_and(|it| may_equal(&it, wanted)) {
+        return Ok(());
+    }
+    let message = format!("`{name}` is {}, which does not broadcast to the shape {wanted:?}", operand.ty());
+    Err(Error::new(Code::Shape, message).with_op(op))
+}
+
+/// The numbers that an argument may be.
+pub struct Interval {
+    range: (Bound<f64>, Bound<f64>),
+    taken: &'static str,
+}
+
+impl Interval {
+    /// Above zero, and finite: what something is divided by.
+    pub const POSITIVE: Self = Self::new(Excluded(0.0), Excluded(f64::INFINITY), "positive and finite");
+    /// Zero and above, and finite: rates.
+    pub const RATE: Self = Self::new(Included(0.0), Excluded(f64::INFINITY), "at least 0 and finite");
+    /// Zero and above: tolerances.
+    pub const TOLERANCE: Self = Self::new(Included(0.0), Unbounded, "at least 0");
+    /// From zero up to one, which is excluded: what stays of an average from step to step.
+    pub const DECAY: Self = Self::new(Included(0.0), Excluded(1.0), "at least 0 and less than 1");
+    /// From zero to one: a share of something.
+    pub const SHARE: Self = Self::new(Included(0.0), Included(1.0), "from 0 to 1");
+    /// Neither infinite nor nan.
+    pub const FINITE: Self = Self::new(Excluded(f64::NEG_INFINITY), Excluded(f64::INFINITY), "finite");
+    /// All but nan.
+    pub const NUMBER: Self = Self::new(Unbounded, Included(f64::INFINITY), "a number");
+
+    const fn new(from: Bound<f64>, to: Bound<f64>, taken: &'static str) -> Self {
+        Self { range: (from, to), taken }
+    }
+}
+
+/// Whether an argument lies where an op, a layer or an optimiser takes it.
+///
+/// # Errors
+/// [`Code::Argument`] with its name, its value, and what is taken.
+pub fn lies_in(op: &str, name: &str, value: f64, interval: &Interval) -> Result<()> {
+    if interval.range.contains(&value) {
+        return Ok(());
+    }
+    Err(outside(op, name, value, interval.taken))
+}
+
+/// Whether a number that something is divided by is finite and not zero.
+///
+/// # Errors
+/// As for [`lies_in`].
+pub(crate) fn divides(op: &str, name: &str, value: f64) -> Result<()> {
+    if value.is_finite() && value != 0.0 {
+        return Ok(());
+    }
+    Err(outside(op, name, value, "finite and not 0"))
+}
+
+/// Whether a size or a step is one at least.
+///
+/// # Errors
+/// As for [`lies_in`].
+pub fn counts(op: &str, name: &str, value: usize) -> Result<()> {
+    if value > 0 {
+        return Ok(());
+    }
+    Err(outside(op, name, value, "at least 1"))
+}
+
+fn outside(op: &str, name: &str, value: impl Display, taken: &str) -> Error {
+    Error::new(Code::Argument, format!("`{name}` is {value}, but has to be {taken}")).with_op(op)
+}
+
+/// The shape to which all of `shapes` broadcast, by NumPy's rules.
+///
+/// # Errors
+/// [`Code::Shape`] when sizes differ and neither is one.
+pub fn broadcast_shape<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Result<Shape> {
+    shapes.into_iter().try_fold(Shape::new(), |all, shape| broadcast_shapes(&all, shape))
+}
+
+/// The gradient of a broadcast operand: summed over the axes that were repeated.
+#[track_caller]
+pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
+    let gradient = gradient.as_tensor();
+    let (from, to) = (gradient.ty(), like.ty());
+    if from.dims == to.dims {
+        return gradient.into_owned();
+    }
+    let extra = from.rank() - to.rank();
+    let axes: SmallVec<[usize; 4]> =
+        (0..from.rank()).filter(|&axis| axis < extra || (to.dims[axis - extra] == 1 && from.dims[axis] != 1)).collect();
+    let summed = crate::ops::sum_axes(&gradient, &axes, true);
+    if extra == 0 { summed } else { crate::ops::reshape(&summed, &to.dims) }
+}
+
+/// A gradient as code of users sees it: no zero in it is negative. Which zero a sum of gradients is,
+/// depends on the places at which its terms are added, and on terms that are left out: it would differ
+/// between a graph, which adds them in regions of its own, and a tape.
+#[track_caller]
+pub fn settled(gradient: &Tensor) -> Tensor {
+    match gradient.as_array().is_some_and(|it| !may_have_negative_zeros(it)) {
+        true => gradient.clone(),
+        false => crate::ops::add(gradient, 0.0),
+    }
+}
+
+/// Whether a zero of an array may be negative: it is looked for in dense ones, which takes less time
+/// than adding.
+fn may_have_negative_zeros(array: &Array) -> bool {
+    fn any<T: Element + Copy>(array: &Array, is_negative_zero: impl Fn(T) -> bool) -> bool {
+        let some = |block: &[T]| block.iter().fold(false, |found, &it| found | is_negative_zero(it));
+        array.as_slice().map_or(true, |all| all.chunks(256).any(some))
+    }
+    match array.dtype() {
+        DType::F64 => any(array, |it: f64| it.to_bits() == 1 << 63),
+        DType::F32 => any(array, |it: f32| it.to_bits() == 1 << 31),
+        DType::F16 => any(array, |it: half::f16| it.to_bits() == 1 << 15),
+        DType::BF16 => any(array, |it: half::bf16| it.to_bits() == 1 << 15),
+        _ => false,
+    }
+}
+
+/// The compute dtype of a sum: floats in f32 at least, integers in 64 bits.
+pub const fn sum_dtype(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        other => other,
+    }
+}

@@ -1,0 +1,77 @@
+//! `add_slices`: values added at evenly spaced positions.
+
+use super::slice::{SLICE, check_ranges};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::core::host;
+use crate::error::{Code, Error};
+use crate::tensor::{Attr, Attrs, Dim, OpInfo, apply1};
+use crate::with_element;
+use smallvec::{SmallVec, smallvec};
+
+/// The first operand with each further one added, one after the other, at positions `steps` apart
+/// from `starts` on. Both attributes have an entry for each axis of the first operand, for one
+/// further operand after the other.
+pub static ADD_SLICES: OpDef = OpDef {
+    info: OpInfo { number: 359, name: "add_slices", attrs: &["starts", "steps"] },
+    infer: |attrs, inputs| {
+        let (x, values) = (inputs[0], &inputs[1..]);
+        let (starts, steps, rank) = (attrs.dims(0), attrs.ints(1), x.rank());
+        if [starts.len(), steps.len()] != [rank * values.len(); 2] {
+            return Err(Error::new(Code::Shape, "each axis of each slice has a start and a step"));
+        }
+        for (at, value) in values.iter().enumerate() {
+            if x.dtype != value.dtype {
+                return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", x.dtype, value.dtype)));
+            }
+            let own = at * rank..(at + 1) * rank;
+            check_ranges(&x.dims, &starts[own.clone()], &value.dims, &steps[own])?;
+        }
+        Ok(smallvec![x.clone()])
+    },
+    eval: |attrs, inputs| {
+        let mut out = inputs[0].duplicate();
+        let values: SmallVec<[_; 3]> = inputs[1..].iter().map(|it| host::dense(it)).collect();
+        let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
+        with_element!(out.dtype(), T => {
+            let to = out.as_mut_slice::<T>();
+            for (place, value) in places.iter().zip(&values) {
+                for (at, &it) in place.offsets().zip(host::elements::<T>(value)) {
+                    to[at] = host::plus(to[at], it);
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let g = it.cotangent();
+        let rank = g.rank();
+        let slice = |(at, (value, &needed)): (usize, (&crate::tensor::Tensor, &bool))| {
+            let of = |list: usize| it.attrs.ints(list)[at * rank..][..rank].into();
+            needed.then(|| apply1(SLICE.op(), &Attrs::new([of(0), (&*value.dims()).into(), of(1)]), &[g]))
+        };
+        let values = it.inputs[1..].iter().zip(&it.needs[1..]).enumerate().map(slice);
+        std::iter::once(it.needs[0].then(|| g.clone())).chain(values).collect()
+    }),
+    batching: Batching::Rule(|it| {
+        let rank = it.rank(0);
+        let fronted = |list: usize, front: Dim| {
+            let slices = (1..it.inputs.len()).map(|at| &it.attrs.ints(list)[(at - 1) * rank..][..rank]);
+            Attr::Ints(slices.flat_map(|own| std::iter::once(front.raw()).chain(own.iter().copied())).collect())
+        };
+        it.apply(&Attrs::new([fronted(0, Dim::new(0)), fronted(1, Dim::new(1))]), &it.spread_all())
+    }),
+    lowering: Lowering::Update,
+    samples: || {
+        let of = |sizes: &[&[usize]], starts: &[i64], steps: &[i64]| {
+            let values = sizes.iter().map(|it| SampleInput::f32(it, -2.0, 2.0));
+            Sample::new(std::iter::once(SampleInput::f32(&[5, 7], -2.0, 2.0)).chain(values))
+                .attrs(Attrs::new([starts.into(), steps.into()]))
+        };
+        vec![
+            of(&[&[2, 3], &[5, 3]], &[1, 0, 4, 6], &[2, 3, -1, -2]),
+            of(&[&[1, 7], &[2, 7], &[1, 7]], &[3, 0, 2, 0, 3, 0], &[1; 6]),
+            of(&[&[0, 7]], &[0, 0], &[1, 1]),
+            of(&[], &[], &[]),
+        ]
+    },
+};

@@ -1,0 +1,125 @@
+//! `argmax` and `argmin`: where the extreme elements are.
+
+use crate::ops::core::axis::stored_axis;
+use super::reduction::axes_of;
+use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
+use crate::with_element;
+use smallvec::smallvec;
+use std::cmp::Ordering;
+
+/// The i64 position of the largest element along the axis of attribute 0; the first of equals,
+/// and that of the first nan.
+pub static ARGMAX: OpDef = OpDef {
+    info: OpInfo { number: 320, name: "argmax", attrs: &["axis"] },
+    infer,
+    eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Greater),
+    derivative: Derivative::Zero,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    lowering: Lowering::Library,
+    samples,
+};
+
+/// The i64 position of the smallest element along the axis of attribute 0; the first of equals,
+/// and that of the first nan.
+pub static ARGMIN: OpDef = OpDef {
+    info: OpInfo { number: 321, name: "argmin", attrs: &["axis"] },
+    infer,
+    eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Less),
+    derivative: Derivative::Zero,
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    lowering: Lowering::Library,
+    samples,
+};
+
+fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
+    let mut dims = inputs[0].dims.clone();
+    let axis = stored_axis(attrs.int(0), dims.len())?;
+    if dims[axis] == 0 {
+        return Err(Error::new(Code::Argument, format!("axis {axis} of {} has no extreme element", inputs[0])));
+    }
+    dims.remove(axis);
+    Ok(smallvec![Type::new(DType::I64, dims)])
+}
+
+fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
+    let axis = attrs.int(0) as usize;
+    let size = x.shape()[axis];
+    let mut order: Vec<usize> = (0..x.layout().rank()).filter(|&it| it != axis).collect();
+    order.push(axis);
+    let x = x.with_layout(x.layout().permute(&order));
+    let kept = &x.shape()[..x.layout().rank() - 1];
+    let mut out = Array::zeros(kept, DType::I64);
+    with_element!(x.dtype(), T => {
+        let values = collected(x.iter::<T>());
+        for (to, row) in out.as_mut_slice::<i64>().iter_mut().zip(values.chunks_exact(size)) {
+            *to = position(row, beats) as i64;
+        }
+    });
+    Ok(smallvec![out])
+}
+
+/// Where the element is that compares so to all others: the first of equals, or of nans.
+fn position<T: Copy + PartialOrd>(row: &[T], beats: Ordering) -> usize {
+    #[allow(clippy::eq_op, reason = "nan alone differs from itself")]
+    let nan = |it: T| it != it;
+    let mut best = 0;
+    for (at, &value) in row.iter().enumerate().skip(1) {
+        let held = row[best];
+        if value.partial_cmp(&held) == Some(beats) || (nan(value) && !nan(held)) {
+            best = at;
+        }
+    }
+    best
+}
+
+fn samples() -> Vec<Sample> {
+    let axis: Attr = 1usize.into();
+    vec![Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(Attrs::new([axis]))]
+}
+
+/// The position of the largest element over axes, as i64: the first of equals, and that of the first
+/// nan. Over several axes, or all by `()`, it counts in row-major order.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] where there is no
+/// element.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[1., 5., 2.], [7., 0., 7.]];
+/// assert_eq!(ops::argmax(&x, 1).to_vec::<i64>(), [1, 0]);
+/// assert_eq!(ops::argmax(&x, ()).item::<i64>(), 3);
+/// ```
+#[track_caller]
+pub fn argmax(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
+    over(&ARGMAX, &x.as_tensor(), axes)
+}
+
+/// The position of the smallest element over axes, as i64; see [`argmax`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::argmin(tensor![[1., 5.], [7., 0.]], 0).to_vec::<i64>(), [0, 1]);
+/// ```
+#[track_caller]
+pub fn argmin(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
+    over(&ARGMIN, &x.as_tensor(), axes)
+}
+
+#[track_caller]
+fn over(def: &'static OpDef, x: &Tensor, axes: impl ReduceAxes) -> Tensor {
+    or_lost!(x);
+    let axes = granted!(axes_of(def.name(), x, axes));
+    if let [axis] = *axes {
+        return apply1(def.op(), &Attrs::new([axis.into()]), &[x]);
+    }
+    let kept = (0..x.rank()).filter(|axis| !axes.contains(axis));
+    let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
+    let count: Dim = axes.iter().map(|&axis| x.dims()[axis]).product();
+    let kept = order[..x.rank() - axes.len()].iter().map(|&axis| x.dims()[axis]);
+    let rows: Vec<Dim> = kept.chain([count]).collect();
+    let rows = reshape(permute(x, order), rows);
+    apply1(def.op(), &Attrs::new([(rows.rank() - 1).into()]), &[&rows])
+}

@@ -1,0 +1,62 @@
+//! `assert`: an error unless a condition holds.
+
+use crate::ops::core::message::{Message, Show, show_arrays};
+use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::error::{Code, Error, OrRaise};
+use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor};
+use smallvec::smallvec;
+use std::panic::Location;
+
+/// Refuses to go on unless every element of operand 1 holds, with attribute 0 as the message, its
+/// places `{}` filled by the operands behind it, and attribute 1 as the user's line.
+pub static ASSERT: OpDef = OpDef {
+    info: OpInfo { number: 731, name: "assert", attrs: &["text", "line"] },
+    infer: |_, inputs| {
+        check_token(inputs)?;
+        match inputs[1] {
+            it if it.dtype == DType::Bool => Ok(smallvec![token_type()]),
+            other => Err(Error::new(Code::DType, format!("an assertion is on bools, not on {other}"))),
+        }
+    },
+    eval: |attrs, inputs| {
+        if inputs[1].to_contiguous().as_slice::<bool>()?.iter().all(|&holds| holds) {
+            return Ok(smallvec![token()]);
+        }
+        let message = show_arrays(attrs.str(0), &inputs[2..]);
+        Err(Error::new(Code::Assertion, message).at_line(attrs.str(1)))
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Rule(batch_in_order),
+    lowering: Lowering::Library,
+    samples: || {
+        let operands = [SampleInput::of(DType::U8, &[], 0.0, 0.0), SampleInput::of(DType::Bool, &[2], 1.0, 1.0)];
+        vec![Sample::new(operands).attrs(Attrs::new(["sample".into(), "sample".into()]))]
+    },
+};
+
+/// Goes on only if every element of `condition` holds: otherwise the run ends with an error of
+/// the caller's line, whose message is `text` with its places `{}` filled by `values`. In program
+/// order with prints and writes of parameters, eagerly and in compiled code.
+///
+/// A compiled call that ends so has written none of its parameters.
+///
+/// ```
+/// use ms_core::{Code, catch, ops, tensor};
+/// let x = tensor![1.0, -2.0];
+/// let error = catch(|| ops::assert_that(&x.ge(0.0), "negative: {}", &[&x])).expect_err("it does not hold");
+/// assert_eq!(error.code(), Code::Assertion);
+/// assert!(error.to_string().contains("negative: [ 1. -2.]"));
+/// ```
+///
+/// # Panics
+/// Raises [`Code::Assertion`] when the condition does not hold, [`Code::DType`] when it is not
+/// bools, and [`Code::Argument`] unless there are as many places as values.
+#[track_caller]
+pub fn assert_that(condition: impl AsTensor, text: &str, values: &[&dyn Show]) {
+    let message = Message::new(text, values).map_err(|it| it.with_op("assert")).or_raise();
+    let condition = condition.as_tensor();
+    let inputs: Vec<&Tensor> = std::iter::once(&*condition).chain(&message.tensors).collect();
+    let line = Location::caller().to_string();
+    apply_in_order(ASSERT.op(), &Attrs::new([(&*message.text).into(), (&*line).into()]), &inputs);
+}

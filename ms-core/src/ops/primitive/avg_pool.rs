@@ -1,0 +1,327 @@
+//! `avg_pool` and `adaptive_avg_pool`: the mean of each window, and their gradients.
+
+use crate::ops::core::axis::named;
+use crate::ops::composite::convolution::ranked;
+use crate::ops::core::host::{narrow_floats, wide_floats};
+use super::window::pooling::{check_pooled, pooled_shape};
+use crate::ops::core::rules::may_equal;
+use super::window::{PerAxis, Spatial, spatial};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
+use smallvec::smallvec;
+
+/// The mean of each window of `[n, c, spatial..]`. `count` windows lie along each axis; they
+/// are cut off past the padding. The divisor counts padding if `count_pad` says so.
+pub static AVG_POOL: OpDef = OpDef {
+    info: OpInfo {
+        number: 435,
+        name: "avg_pool",
+        attrs: &["kernel", "stride", "before", "after", "count", "count_pad"],
+    },
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(4), |sizes| Means::of_windows(attrs, sizes)),
+    eval: |attrs, inputs| {
+        let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
+        let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(4));
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(inputs[0])), &shape, inputs[0].dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].dims()[2..]), &[it.cotangent()]))]
+    }),
+    batching: Batching::Rule(|it| it.merged()),
+    lowering: Lowering::Library,
+    samples: || avg_samples(false),
+};
+
+/// The gradient of [`AVG_POOL`] for an input of spatial sizes `sizes`.
+pub static AVG_POOL_GRAD: OpDef = OpDef {
+    info: OpInfo {
+        number: 436,
+        name: "avg_pool_grad",
+        attrs: &["kernel", "stride", "before", "after", "count", "count_pad", "sizes"],
+    },
+    infer: |attrs, inputs| gradient_type(inputs[0], &attrs.dims(4), &attrs.dims(6), |it| Means::of_windows(attrs, it)),
+    eval: |attrs, inputs| {
+        let means = Means::of_windows(attrs, &attrs.sizes(6))?;
+        let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(6));
+        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(inputs[0])), &shape, inputs[0].dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        let attrs = Attrs::new(it.attrs.as_slice()[..6].iter().cloned());
+        smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
+    }),
+    batching: Batching::Rule(|it| it.merged()),
+    lowering: Lowering::Library,
+    samples: || avg_samples(true),
+};
+
+/// The means of `count` windows along each spatial axis that cover it evenly: window `i` goes
+/// from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
+pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
+    info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: &["count"] },
+    infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(0), |sizes| Means::adaptive(sizes, &attrs.sizes(0))),
+    eval: |attrs, inputs| {
+        let x = inputs[0];
+        let means = Means::adaptive(&x.shape()[2..], &attrs.sizes(0))?;
+        let shape = pooled_shape(x.shape(), &attrs.sizes(0));
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(x)), &shape, x.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].dims()[2..]).into()]);
+        smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
+    }),
+    batching: Batching::Rule(|it| it.merged()),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |count: &[usize]| {
+            Sample::new([SampleInput::f32(&[2, 2, 7, 5], -2.0, 2.0)]).attrs(Attrs::new([count.into()]))
+        };
+        vec![of(&[3, 5]), of(&[1, 1]), of(&[8, 2])]
+    },
+};
+
+/// The gradient of [`ADAPTIVE_AVG_POOL`] for an input of spatial sizes `sizes`.
+pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
+    info: OpInfo { number: 438, name: "adaptive_avg_pool_grad", attrs: &["count", "sizes"] },
+    infer: |attrs, inputs| gradient_type(inputs[0], &attrs.dims(0), &attrs.dims(1), |it| Means::adaptive(it, &attrs.sizes(0))),
+    eval: |attrs, inputs| {
+        let g = inputs[0];
+        let means = Means::adaptive(&attrs.sizes(1), &attrs.sizes(0))?;
+        let shape = pooled_shape(g.shape(), &attrs.sizes(1));
+        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(g)), &shape, g.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        let attrs = Attrs::new(it.attrs.as_slice()[..1].iter().cloned());
+        smallvec![Some(apply1(ADAPTIVE_AVG_POOL.op(), &attrs, &[it.cotangent()]))]
+    }),
+    batching: Batching::Rule(|it| it.merged()),
+    lowering: Lowering::Library,
+    samples: || {
+        let attrs = Attrs::new([(&[3usize, 2][..]).into(), (&[7usize, 5][..]).into()]);
+        vec![Sample::new([SampleInput::f32(&[2, 2, 3, 2], -2.0, 2.0)]).attrs(attrs)]
+    },
+};
+
+fn avg_samples(gradient: bool) -> Vec<Sample> {
+    let of = |x: &[usize], count: &[usize], kernel: &[usize], stride: usize, padding: usize, count_pad: bool| {
+        let all = |value: usize| Attr::from(&*value.per_axis(kernel.len()));
+        let attrs = [kernel.into(), all(stride), all(padding), all(padding), count.into(), count_pad.into()];
+        let (shape, sizes) = match gradient {
+            true => (pooled_shape(x, count), Some(Attr::from(&x[2..]))),
+            false => (x.into(), None),
+        };
+        Sample::new([SampleInput::f32(&shape, -2.0, 2.0)]).attrs(Attrs::new(attrs.into_iter().chain(sizes)))
+    };
+    vec![
+        of(&[2, 2, 6, 4], &[3, 2], &[2, 2], 2, 0, true),
+        of(&[1, 2, 7, 5], &[4, 3], &[3, 3], 2, 1, true),
+        of(&[1, 1, 7, 5], &[4, 3], &[3, 3], 2, 1, false),
+        of(&[1, 1, 8], &[4], &[3], 2, 0, true),
+    ]
+}
+
+fn avg_attrs(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
+    Attrs::new(attrs.as_slice().iter().cloned().chain([sizes.into()]))
+}
+
+/// The planes of a batch.
+fn planes(shape: &[usize]) -> usize {
+    shape[0] * shape[1]
+}
+
+/// The type of the means of `x`: `counts` windows, which `means` places on spatial sizes.
+fn mean_type(x: &Type, counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<Types> {
+    let dims = check_pooled(x, counts.len())?;
+    check_means(&dims[2..], counts, means)?;
+    Ok(smallvec![Type::new(x.dtype, pooled_shape(&dims, counts))])
+}
+
+/// The type of the gradient for an input of spatial sizes `sizes`, from that of `counts` means.
+fn gradient_type(
+    g: &Type,
+    counts: &[Dim],
+    sizes: &[Dim],
+    means: impl FnOnce(&[usize]) -> Result<Means>,
+) -> Result<Types> {
+    let dims = check_pooled(g, counts.len())?;
+    if !may_equal(&dims[2..], counts) {
+        return Err(Error::new(Code::Shape, format!("{g} holds no gradients of {counts:?} windows")));
+    }
+    check_means(sizes, counts, means)?;
+    Ok(smallvec![Type::new(g.dtype, pooled_shape(&dims, sizes))])
+}
+
+/// Whether each window has an element, where all sizes are known.
+fn check_means(sizes: &[Dim], counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<()> {
+    let known = |dims: &[Dim]| dims.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>();
+    if let (Some(sizes), Some(_)) = (known(sizes), known(counts)) {
+        means(&sizes)?;
+    }
+    Ok(())
+}
+
+/// A range of elements along one axis, and what it counts in the divisor.
+#[derive(Clone, Copy)]
+struct Range {
+    start: usize,
+    end: usize,
+    count: usize,
+}
+
+/// Means over ranges along each of three spatial axes.
+struct Means {
+    input: Spatial,
+    ranges: [Vec<Range>; 3],
+}
+
+impl Means {
+    fn of_windows(attrs: &Attrs, sizes: &[usize]) -> Result<Self> {
+        let (kernel, stride, before, after) = (attrs.sizes(0), attrs.sizes(1), attrs.sizes(2), attrs.sizes(3));
+        let (counts, count_pad) = (attrs.sizes(4), attrs.bool(5));
+        Self::new(sizes, |axis| {
+            let size = sizes[axis] as isize;
+            let range = |window: usize| {
+                let start = (window * stride[axis]) as isize - before[axis] as isize;
+                let end = (start + kernel[axis] as isize).min(size + after[axis] as isize);
+                let (first, last) = (start.clamp(0, size) as usize, end.clamp(0, size) as usize);
+                let count = if count_pad { (end - start).max(1) as usize } else { last - first };
+                Range { start: first, end: last, count }
+            };
+            (0..counts[axis]).map(range).collect()
+        })
+    }
+
+    fn adaptive(sizes: &[usize], counts: &[usize]) -> Result<Self> {
+        Self::new(sizes, |axis| {
+            let (size, count) = (sizes[axis], counts[axis]);
+            let range = |window: usize| {
+                let (start, end) = (window * size / count, ((window + 1) * size).div_ceil(count));
+                Range { start, end, count: end - start }
+            };
+            collected((0..count).map(range))
+        })
+    }
+
+    fn new(sizes: &[usize], ranges: impl Fn(usize) -> Vec<Range>) -> Result<Self> {
+        let missing = 3 - sizes.len();
+        let ranges = std::array::from_fn(|axis| match axis.checked_sub(missing) {
+            Some(axis) => ranges(axis),
+            None => vec![Range { start: 0, end: 1, count: 1 }],
+        });
+        if ranges.iter().flatten().any(|it| it.start >= it.end) {
+            return Err(Error::new(Code::Argument, "a window has no element").help("padding is at most half of the window"));
+        }
+        Ok(Self { input: spatial(sizes, 1), ranges })
+    }
+
+    /// Visits each window of one plane with its number, its ranges, and one over its divisor.
+    fn windows(&self, mut visit: impl FnMut(usize, [Range; 3], f64)) {
+        let mut number = 0;
+        for &range0 in &self.ranges[0] {
+            for &range1 in &self.ranges[1] {
+                for &range2 in &self.ranges[2] {
+                    visit(number, [range0, range1, range2], (range0.count * range1.count * range2.count) as f64);
+                    number += 1;
+                }
+            }
+        }
+    }
+
+    /// The lines of a plane that lie under a window.
+    fn lines(&self, window: [Range; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
+        let [range0, range1, range2] = window;
+        (range0.start..range0.end).flat_map(move |at0| {
+            (range1.start..range1.end).map(move |at1| {
+                let line = (at0 * self.input[1] + at1) * self.input[2];
+                line + range2.start..line + range2.end
+            })
+        })
+    }
+
+    fn sizes(&self) -> (usize, usize) {
+        (self.input.iter().product(), self.ranges.iter().map(Vec::len).product())
+    }
+
+    /// The means over `planes` planes.
+    fn forward(&self, planes: usize, x: &[f64]) -> Vec<f64> {
+        let (plane, windows) = self.sizes();
+        let mut out = filled(0.0, planes * windows);
+        for (to, from) in out.chunks_mut(windows.max(1)).zip(x.chunks(plane.max(1))) {
+            self.windows(|number, window, count| {
+                let sum: f64 = self.lines(window).map(|line| from[line].iter().sum::<f64>()).sum();
+                to[number] = sum / count;
+            });
+        }
+        out
+    }
+
+    /// The shares that the means of `planes` planes give back to their elements.
+    fn backward(&self, planes: usize, g: &[f64]) -> Vec<f64> {
+        let (plane, windows) = self.sizes();
+        let mut out = filled(0.0, planes * plane);
+        for (to, from) in out.chunks_mut(plane.max(1)).zip(g.chunks(windows.max(1))) {
+            self.windows(|number, window, count| {
+                let share = from[number] / count;
+                self.lines(window).for_each(|line| to[line].iter_mut().for_each(|it| *it += share));
+            });
+        }
+        out
+    }
+}
+
+/// The mean of each window of `x` `[n, c, spatial..]`.
+///
+/// # Panics
+/// As [`max_pool`](crate::ops::max_pool::max_pool), and [`Code::Argument`] for a dilation, which means do not have.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// let options = ops::PoolOptions::new(2, 2).stride(1);
+/// assert_eq!(ops::avg_pool(&x, &options).to_vec::<f32>(), [3., 4., 6., 7.]);
+/// ```
+#[track_caller]
+pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
+    let x = x.as_tensor();
+    granted!(ranked("avg_pool", &x, options.kernel.len()));
+    if options.dilation.iter().any(|&it| it != 1) {
+        let error = Error::new(Code::Argument, "windows of means have no dilation");
+        return refused(named("avg_pool", &[&x], error));
+    }
+    or_lost!(x);
+    let (_, counts) = granted!(options.window(&x.dims()[2..]).map_err(|it| named("avg_pool", &[&x], it)));
+    let lists = [&options.kernel, &options.stride, &options.padding, &options.padding];
+    let lists = lists.into_iter().map(|it| Attr::from(&**it)).chain([Attr::from(&*counts)]);
+    apply1(AVG_POOL.op(), &Attrs::new(lists.chain([options.count_include_pad.into()])), &[&x])
+}
+
+/// [`avg_pool`] over two spatial axes, windows side by side: `[n, c, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// assert_eq!(ops::avg_pool2d(&x, 3).to_vec::<f32>(), [5.]);
+/// ```
+#[track_caller]
+pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
+    avg_pool(x, &PoolOptions::new(2, kernel))
+}
+
+/// The means of `output_size` windows that cover the last two axes of `[n, c, height, width]`
+/// evenly.
+///
+/// # Panics
+/// Raises [`Code::Shape`] for another rank, [`Code::DType`] unless `x` is of floats.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// assert_eq!(ops::adaptive_avg_pool2d(&x, [1, 3]).to_vec::<f32>(), [4., 5., 6.]);
+/// ```
+#[track_caller]
+pub fn adaptive_avg_pool2d(x: impl AsTensor, output_size: impl PerAxis) -> Tensor {
+    let x = x.as_tensor();
+    granted!(ranked("adaptive_avg_pool2d", &x, 2));
+    or_lost!(x);
+    apply1(ADAPTIVE_AVG_POOL.op(), &Attrs::new([(&*output_size.per_axis(2)).into()]), &[&x])
+}

@@ -1,0 +1,92 @@
+//! Logic of bits, and shifts.
+
+use crate::ops::core::elementwise::{elementwise, wide};
+use crate::tensor::Scalar;
+
+elementwise! {
+    /// The bits set in both; of bools, "and".
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::bitwise_and(tensor![6, 5], 3).to_vec::<i64>(), [2, 1]);
+    /// ```
+    BITWISE_AND = 150: bitwise_and(a, b), Integral -> same;
+    eval |v| Scalar::Int((wide(v[0]) & wide(v[1])) as i64);
+    vjp none "integers have no gradient";
+    lower body |[a, b]| a & b;
+    samples [(-9.0, 9.0), (-9.0, 9.0)];
+}
+
+elementwise! {
+    /// The bits set in at least one; of bools, "or".
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::bitwise_or(tensor![6, 5], 3).to_vec::<i64>(), [7, 7]);
+    /// ```
+    BITWISE_OR = 151: bitwise_or(a, b), Integral -> same;
+    eval |v| Scalar::Int((wide(v[0]) | wide(v[1])) as i64);
+    vjp none "integers have no gradient";
+    lower body |[a, b]| a | b;
+    samples [(-9.0, 9.0), (-9.0, 9.0)];
+}
+
+elementwise! {
+    /// The bits set in exactly one; of bools, "exclusive or".
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::bitwise_xor(tensor![6, 5], 3).to_vec::<i64>(), [5, 6]);
+    /// ```
+    BITWISE_XOR = 152: bitwise_xor(a, b), Integral -> same;
+    eval |v| Scalar::Int((wide(v[0]) ^ wide(v[1])) as i64);
+    vjp none "integers have no gradient";
+    lower body |[a, b]| a ^ b;
+    samples [(-9.0, 9.0), (-9.0, 9.0)];
+}
+
+elementwise! {
+    /// The bits turned over; of bools, "not".
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::bitwise_not(tensor![0, 5]).to_vec::<i64>(), [-1, -6]);
+    /// ```
+    BITWISE_NOT = 153: bitwise_not(x), Integral -> same;
+    eval |v| match v[0] {
+        Scalar::Bool(it) => Scalar::Bool(!it),
+        it => Scalar::Int(!wide(it) as i64),
+    };
+    vjp none "integers have no gradient";
+    lower body |[x]| !x;
+    samples [(-9.0, 9.0)];
+}
+
+elementwise! {
+    /// `a` shifted left by `b` bits; zero when `b` is negative or not below the width.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::left_shift(tensor![1, 3], 2).to_vec::<i64>(), [4, 12]);
+    /// ```
+    LEFT_SHIFT = 154: left_shift(a, b), Integer -> same;
+    eval |v| Scalar::Int(if (0..64).contains(&wide(v[1])) { (wide(v[0]) << wide(v[1])) as i64 } else { 0 });
+    vjp none "integers have no gradient";
+    lower body |[a, b]| a << b;
+    samples [(-9.0, 9.0), (0.0, 7.0)];
+}
+
+elementwise! {
+    /// `a` shifted right by `b` bits; signed integers keep their sign. A `b` that is negative
+    /// or not below the width leaves nothing but copies of the sign.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::right_shift(tensor![8, -8], 2).to_vec::<i64>(), [2, -2]);
+    /// ```
+    RIGHT_SHIFT = 155: right_shift(a, b), Integer -> same;
+    eval |v| Scalar::Int((wide(v[0]) >> if (0..64).contains(&wide(v[1])) { wide(v[1]) } else { 64 }) as i64);
+    vjp none "integers have no gradient";
+    lower body |[a, b]| a >> b;
+    samples [(-99.0, 99.0), (0.0, 7.0)];
+}

@@ -1,0 +1,34 @@
+//! `if`: one of two graphs.
+
+use crate::ops::core::evaluate::evaluate_graph;
+use crate::ops::core::regions::{check_condition, check_operands, output_types};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
+use crate::tensor::OpInfo;
+
+/// The results of region 0 where operand 0, a `bool[]`, holds, and of region 1 where it does not.
+/// Both take the operands behind it and give results of the same types.
+pub static IF: OpDef = OpDef {
+    info: OpInfo { number: 702, name: "if", attrs: &[] },
+    infer: |_, _| Err(Error::new(Code::Argument, "the types of an `if` are those of its regions")),
+    eval: |_, _| Err(Error::new(Code::Argument, "an `if` is evaluated with its regions")),
+    derivative: Derivative::None("its derivative is that of its regions"),
+    batching: Batching::Derived,
+    lowering: Lowering::Regions(RegionRule {
+        count: 2,
+        infer: |_, regions, inputs| {
+            check_condition(inputs.first().copied())?;
+            regions.iter().try_for_each(|it| check_operands(it, &inputs[1..]))?;
+            if !output_types(&regions[0]).eq(output_types(&regions[1])) {
+                let [yes, no] = [0, 1].map(|it| output_types(&regions[it]).cloned().collect::<Vec<_>>());
+                return Err(Error::new(Code::Argument, format!("the branches give {yes:?} and {no:?}")));
+            }
+            Ok(output_types(&regions[0]).cloned().collect())
+        },
+        eval: |_, regions, inputs| {
+            let taken = if inputs[0].as_slice::<bool>()?[0] { 0 } else { 1 };
+            Ok(evaluate_graph(&regions[taken], &inputs[1..])?.into())
+        },
+    }),
+    samples: Vec::new,
+};

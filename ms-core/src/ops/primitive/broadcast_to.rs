@@ -1,0 +1,54 @@
+//! `broadcast_to`: repetition along new axes and axes of size one.
+
+use crate::ops::core::rules::sum_to;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::error::{Code, Error};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+/// The operand repeated to the shape of attribute 0, by NumPy's rules.
+pub static BROADCAST_TO: OpDef = OpDef {
+    info: OpInfo { number: 351, name: "broadcast_to", attrs: &["shape"] },
+    infer: |attrs, inputs| {
+        let (from, to) = (&inputs[0].dims, attrs.dims(0));
+        let fits = |(&from, &to): (&Dim, &Dim)| from == 1 || from.may_equal(to);
+        if from.len() > to.len() || !from.iter().rev().zip(to.iter().rev()).all(fits) {
+            let message = format!("shape {from:?} does not broadcast to {to:?}");
+            return Err(Error::new(Code::Shape, message).help("sizes must be equal or one, counted from the last axis"));
+        }
+        Ok(smallvec![Type::new(inputs[0].dtype, to)])
+    },
+    eval: |attrs, inputs| {
+        let layout = inputs[0].layout().broadcast_to(&attrs.sizes(0))?;
+        Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
+    },
+    derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
+    batching: Batching::Rule(|it| {
+        let missing = it.attrs.ints(0).len() - it.rank(0);
+        let x = crate::ops::expand_dims(&it.inputs[0], (1..=missing).collect::<Vec<_>>());
+        it.apply(&it.fronted(&[(0, it.size)]), &[x])
+    }),
+    lowering: Lowering::View(|attrs, layout| layout.broadcast_to(&attrs.sizes(0)).ok()),
+    samples: || {
+        let shape: Attr = (&[2usize, 3, 4][..]).into();
+        vec![Sample::new([SampleInput::f32(&[3, 1], -2.0, 2.0)]).attrs(Attrs::new([shape]))]
+    },
+};
+
+/// `x` repeated to a shape, without a copy.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when `shape` is no broadcast of the operand's.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::broadcast_to(tensor![[1], [2]], [2, 3]).to_vec::<i64>(), [1, 1, 1, 2, 2, 2]);
+/// ```
+#[track_caller]
+pub fn broadcast_to(x: impl AsTensor, shape: impl IntoDims) -> Tensor {
+    let (x, shape) = (x.as_tensor(), shape.into_dims());
+    if x.dims() == shape {
+        return x.into_owned();
+    }
+    apply1(BROADCAST_TO.op(), &Attrs::new([(&*shape).into()]), &[&*x])
+}

@@ -1,0 +1,38 @@
+//! `call`: a graph applied to operands.
+
+use crate::ops::core::evaluate::evaluate_graph;
+use crate::ops::core::regions::{check_operands, output_types};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
+use crate::tensor::{Op, OpInfo};
+
+const fn call(number: u16, name: &'static str) -> OpDef {
+    OpDef {
+        info: OpInfo { number, name, attrs: &[] },
+        infer: |_, _| Err(Error::new(Code::Argument, "the types of a call are those of the graph that it calls")),
+        eval: |_, _| Err(Error::new(Code::Argument, "a call is evaluated with the graph that it calls")),
+        derivative: Derivative::None("its derivative is that of the graph that it calls"),
+        batching: Batching::Derived,
+        lowering: Lowering::Regions(RegionRule {
+            count: 1,
+            infer: |_, regions, inputs| {
+                check_operands(&regions[0], inputs)?;
+                Ok(output_types(&regions[0]).cloned().collect())
+            },
+            eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
+        }),
+        samples: Vec::new,
+    }
+}
+
+/// The results of region 0 on the operands. Calls of one graph share it, so that it is
+/// optimised, differentiated and lowered once.
+pub static CALL: OpDef = call(700, "call");
+
+/// A [`CALL`] whose place the nodes of the graph never take: what `#[no_inline]` asks for.
+pub static CALL_NO_INLINE: OpDef = call(708, "call_no_inline");
+
+/// Whether an op is a call of a graph, of either kind.
+pub fn is_call(op: Op) -> bool {
+    op == CALL.op() || op == CALL_NO_INLINE.op()
+}

@@ -1,0 +1,46 @@
+//! `cast`: conversion to another dtype.
+
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// The operand in the dtype of attribute 0, converted as [`Element::from_scalar`] does: floats are
+/// rounded once, or truncate and saturate on their way to integers (nan gives zero); integers wrap;
+/// anything but zero is true.
+pub static CAST: OpDef = OpDef {
+    info: OpInfo { number: 2, name: "cast", attrs: &["to"] },
+    infer: |attrs, inputs| Ok(smallvec![Type::new(attrs.dtype(0), inputs[0].dims.clone())]),
+    eval: |attrs, inputs| {
+        let (x, to) = (inputs[0], attrs.dtype(0));
+        let scalars = x.scalars();
+        let mut out = Array::zeros(x.shape(), to);
+        with_element!(to, T => {
+            for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(scalars) {
+                *to = T::from_scalar(from);
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| smallvec![Some(cast(it.cotangent(), it.inputs[0].dtype()))]),
+    batching: Batching::Derived,
+    lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], attrs.dtype(0))),
+    samples: || {
+        vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(Attrs::new([DType::F64.into()]))]
+    },
+};
+
+/// `x` in another dtype.
+///
+/// ```
+/// use ms_core::{DType, ops, tensor};
+/// assert_eq!(ops::cast(tensor![1.7, -1.7], DType::I32).to_vec::<i32>(), [1, -1]);
+/// ```
+#[track_caller]
+pub fn cast(x: impl AsTensor, to: DType) -> Tensor {
+    let x = x.as_tensor();
+    if x.dtype() == to {
+        return x.into_owned();
+    }
+    apply1(CAST.op(), &Attrs::new([to.into()]), &[&*x])
+}

@@ -1,0 +1,91 @@
+//! `class_index`: classes, of which each exists.
+
+use super::gather::check_index;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
+use smallvec::smallvec;
+
+/// The operand, whose elements are from 0 on and below attribute 0, or are that of attribute 1, if
+/// there is one. Attribute 2 names the op that takes them, for the error of any other.
+pub static CLASS_INDEX: OpDef = OpDef {
+    info: OpInfo { number: 387, name: "class_index", attrs: &["classes", "ignored", "of"] },
+    infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
+    eval: |attrs, inputs| {
+        let out = inputs[0].duplicate();
+        check_array(attrs, &out)?;
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |dtype: DType, shape: &[usize], ignored: &[i64], lowest: f64| {
+            let attrs = Attrs::new([4i64.into(), ignored.into(), "sample".into()]);
+            Sample::new([SampleInput::of(dtype, shape, lowest, 3.0)]).attrs(attrs)
+        };
+        vec![of(DType::I64, &[5], &[], 0.0), of(DType::I32, &[2, 3], &[-1], -1.0), of(DType::U8, &[], &[], 0.0)]
+    },
+};
+
+/// Whether every class exists, or is the ignored one: the meaning of [`CLASS_INDEX`] on the bytes of
+/// elements of an integer dtype.
+///
+/// # Errors
+/// [`Code::OutOfRange`] for the first that does not.
+///
+/// # Panics
+/// For bytes that are not aligned as elements are.
+pub fn check_classes(attrs: &Attrs, dtype: DType, classes: &[u8]) -> Result<()> {
+    macro_rules! check {
+        ($($dtype:ident $ty:ty,)*) => {
+            match dtype {
+                $(DType::$dtype => check(attrs, bytemuck::cast_slice::<u8, $ty>(classes), |it| it as i64),)*
+                other => unreachable!("classes are integers, not {other}"),
+            }
+        };
+    }
+    check! { I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64, }
+}
+
+/// [`check_classes`] of an array; a strided one is copied.
+///
+/// # Errors
+/// As there.
+pub fn check_array(attrs: &Attrs, classes: &Array) -> Result<()> {
+    check_classes(attrs, classes.dtype(), classes.to_contiguous().bytes())
+}
+
+#[inline]
+fn check<T: Copy>(attrs: &Attrs, classes: &[T], wide: impl Fn(T) -> i64) -> Result<()> {
+    // As unsigned numbers, those below zero are the largest; so are those that are no i64.
+    let count = attrs.int(0) as u64;
+    let exists = |it: T| (wide(it) as u64) < count;
+    // Without a way out in between, so that several elements are looked at together.
+    if classes.iter().fold(true, |all, &it| all & exists(it)) {
+        return Ok(());
+    }
+    let ignored = attrs.ints(1).first().copied();
+    match classes.iter().position(|&it| !exists(it) && Some(wide(it)) != ignored) {
+        None => Ok(()),
+        Some(at) => Err(refusal(attrs, at, wide(classes[at]))),
+    }
+}
+
+#[cold]
+fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
+    let count = attrs.int(0);
+    let message = format!("element {at} is of class {class}, which does not exist: there are {count}");
+    let help = match attrs.ints(1).first() {
+        Some(ignored) => format!("classes go from 0 to {}, and {ignored} is left out", count - 1),
+        None => format!("classes go from 0 to {}; `ignore_index` names one that is left out", count - 1),
+    };
+    Error::new(Code::OutOfRange, message).with_op(attrs.str(2)).help(help)
+}
+
+/// The classes, refused when the run meets one that does not exist.
+#[track_caller]
+pub(crate) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, of: &str) -> Tensor {
+    let ignored: &[i64] = ignored.as_slice();
+    apply1(CLASS_INDEX.op(), &Attrs::new([count.into(), ignored.into(), of.into()]), &[classes])
+}

@@ -1,0 +1,188 @@
+//! `concat`: tensors one after the other along an axis.
+
+use crate::ops::core::axis::{named, refusal, stored_axis};
+use super::slice::narrow;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis, reshape};
+use crate::error::{Code, Error, OrRaise, Result, raise};
+use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1, try_room};
+use smallvec::smallvec;
+use std::borrow::Cow;
+
+/// The operands one after the other along attribute 0; their other sizes and dtypes are equal.
+pub static CONCAT: OpDef = OpDef {
+    info: OpInfo { number: 360, name: "concat", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        let axis = attrs.int(0) as usize;
+        let Some(first) = inputs.first() else {
+            return Err(Error::new(Code::Argument, "at least one tensor is needed"));
+        };
+        let mut shape = first.dims.clone();
+        stored_axis(attrs.int(0), shape.len())?;
+        for other in &inputs[1..] {
+            if other.dtype != first.dtype {
+                return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", first.dtype, other.dtype)));
+            }
+            let sizes = &other.dims;
+            let fits =
+                sizes.len() == shape.len() && (0..shape.len()).all(|it| it == axis || sizes[it].may_equal(shape[it]));
+            if !fits {
+                return Err(Error::new(Code::Shape, format!("{first} and {other} differ off axis {axis}")));
+            }
+            shape[axis] = shape[axis] + sizes[axis];
+        }
+        Ok(smallvec![Type::new(first.dtype, shape)])
+    },
+    eval: |attrs, inputs| {
+        let axis = attrs.int(0) as usize;
+        let mut shape = inputs[0].shape_owned();
+        shape[axis] = inputs.iter().map(|it| it.shape()[axis]).sum();
+        let mut out = Array::zeros(&shape, inputs[0].dtype());
+        let steps: Strides = smallvec![1; shape.len()];
+        let mut starts = smallvec::SmallVec::<[usize; 4]>::from_elem(0, shape.len());
+        for input in inputs {
+            let part = out.layout().slice_all(&starts, input.shape(), &steps);
+            out.assign(&part, input);
+            starts[axis] += input.shape()[axis];
+        }
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let axis = it.attrs.int(0) as usize;
+        let mut start = Dim::new(0);
+        let mut part = |(x, &needed): (&Tensor, &bool)| {
+            let (from, size) = (start, x.dims()[axis]);
+            start = start + size;
+            needed.then(|| narrow(it.cotangent(), axis, from, size))
+        };
+        it.inputs.iter().zip(it.needs).map(&mut part).collect()
+    }),
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, shapes: &[&[usize]]| {
+            let inputs = shapes.iter().map(|shape| SampleInput::f32(shape, -2.0, 2.0));
+            Sample::new(inputs).attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[&[2, 3], &[4, 3]]), of(1, &[&[2, 3], &[2, 0], &[2, 1]]), of(0, &[&[3]])]
+    },
+};
+
+/// The tensors one after the other along `axis`; dtypes promote.
+///
+/// # Panics
+/// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when sizes off the axis differ,
+/// [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::concat(&[tensor![1, 2], tensor![3]], 0).to_vec::<i64>(), [1, 2, 3]);
+/// ```
+#[track_caller]
+pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
+    let tensors = granted!(unified("concat", tensors));
+    or_lost!(&tensors[0]);
+    let axis = granted!(normalize_axis(axis, tensors[0].rank()).map_err(|it| named("concat", &[&tensors[0]], it)));
+    match &tensors[..] {
+        [one] => one.clone(),
+        all => apply1(CONCAT.op(), &Attrs::new([axis.into()]), &all.iter().collect::<Vec<_>>()),
+    }
+}
+
+/// The tensors, which have one shape, along a new axis that stands at `axis` of the result.
+///
+/// # Panics
+/// As [`concat`](fn@concat).
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::stack(&[tensor![1, 2], tensor![3, 4]], 1).to_vec::<i64>(), [1, 3, 2, 4]);
+/// ```
+#[track_caller]
+pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
+    let tensors = granted!(unified("stack", tensors));
+    or_lost!(&tensors[0]);
+    let rank = tensors[0].rank() + 1;
+    let axis = granted!(normalize_axis(axis, rank).map_err(|it| named("stack", &[&tensors[0]], it)));
+    let parts: Vec<Tensor> = tensors.iter().map(|it| expand_dims(it, axis)).collect();
+    concat(&parts, axis as isize)
+}
+
+#[track_caller]
+fn unified<T: AsTensor>(op: &str, tensors: &[T]) -> Result<Vec<Tensor>> {
+    let tensors: Vec<Cow<'_, Tensor>> = tensors.iter().map(AsTensor::as_tensor).collect();
+    let dtype = tensors.iter().map(|it| it.dtype()).reduce(crate::tensor::promote);
+    let dtype = dtype.ok_or_else(|| refusal(op, &[], Code::Argument, "at least one tensor is needed"))?;
+    Ok(tensors.iter().map(|it| crate::ops::cast(&**it, dtype)).collect())
+}
+
+/// `x` in `sections` equal parts along `axis`, without copies.
+///
+/// # Panics
+/// Raises [`Code::Argument`] when `sections` does not divide the size.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let parts = ops::split(tensor![1, 2, 3, 4], 2, 0);
+/// assert_eq!(parts[1].to_vec::<i64>(), [3, 4]);
+/// ```
+#[track_caller]
+pub fn split(x: impl AsTensor, sections: usize, axis: isize) -> Vec<Tensor> {
+    let x = x.as_tensor();
+    let at = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
+    let size = x.dims()[at];
+    if sections == 0 || size.as_const().is_some_and(|it| !it.is_multiple_of(sections)) {
+        let message = format!("axis {at} of size {size} has no {sections} equal parts");
+        raise(refusal("split", &[&x], Code::Argument, message));
+    }
+    let part = size / sections;
+    let x = of_size(&x, at, part * sections);
+    parts("split", &x, std::iter::repeat_n(part, sections), at)
+}
+
+/// `x` in parts of the given sizes along `axis`, without copies.
+///
+/// # Panics
+/// Raises [`Code::Argument`] when the sizes do not add up to that of the axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let parts = ops::split_sizes(tensor![1, 2, 3], &[1, 2], 0);
+/// assert_eq!(parts[1].to_vec::<i64>(), [2, 3]);
+/// ```
+#[track_caller]
+pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor> {
+    let x = x.as_tensor();
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("split", &[&x], it)).or_raise();
+    let sizes: Vec<Dim> = sizes.iter().map(|&it| it.into()).collect();
+    let sum: Dim = sizes.iter().copied().sum();
+    if !sum.may_equal(x.dims()[axis]) {
+        let message = format!("parts {sizes:?} do not add up to the size {} of axis {axis}", x.dims()[axis]);
+        raise(refusal("split", &[&x], Code::Argument, message));
+    }
+    parts("split", &of_size(&x, axis, sum), sizes.into_iter(), axis)
+}
+
+/// `x`, of which an axis has this size: a call whose sizes make it another one is refused.
+#[track_caller]
+fn of_size(x: &Tensor, axis: usize, size: Dim) -> Tensor {
+    let mut dims = x.dims();
+    dims[axis] = size;
+    reshape(x, dims)
+}
+
+#[track_caller]
+fn parts(op: &str, x: &Tensor, sizes: impl ExactSizeIterator<Item = Dim>, axis: usize) -> Vec<Tensor> {
+    let mut parts = room(op, x, sizes.len());
+    let mut start = Dim::new(0);
+    for size in sizes {
+        parts.push(narrow(x, axis, start, size));
+        start = start + size;
+    }
+    parts
+}
+
+/// An empty vector with room for `count` parts of `x`; raises [`Code::Memory`] where none is.
+#[track_caller]
+pub(crate) fn room(op: &str, x: &Tensor, count: usize) -> Vec<Tensor> {
+    try_room(count).map_err(|it| named(op, &[x], it)).or_raise()
+}

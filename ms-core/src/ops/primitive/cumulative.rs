@@ -1,0 +1,160 @@
+//! `cumsum` and `cumprod`: running sums and products.
+
+use crate::ops::core::axis::stored_axis;
+use crate::ops::core::elementwise::wide;
+use crate::ops::core::host::{Axis, dense, elements};
+use super::reduction::widened;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// The sums of all elements up to each place along the axis of attribute 0; without the place's
+/// own if attribute 1 says so, from the end if attribute 2 does.
+pub static CUMSUM: OpDef = OpDef {
+    info: OpInfo { number: 330, name: "cumsum", attrs: &["axis", "exclusive", "reverse"] },
+    infer,
+    eval: |attrs, inputs| {
+        Ok(smallvec![running(attrs, inputs[0], Scalar::Int(0), |a, b| a + b, |a, b| a + b)])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
+        smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
+    }),
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    lowering: Lowering::Library,
+    samples,
+};
+
+/// The products of all elements up to each place along the axis of attribute 0; without the
+/// place's own if attribute 1 says so, from the end if attribute 2 does.
+pub static CUMPROD: OpDef = OpDef {
+    info: OpInfo { number: 331, name: "cumprod", attrs: &["axis", "exclusive", "reverse"] },
+    infer,
+    eval: |attrs, inputs| {
+        Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
+        let (x, y, g) = (&it.inputs[0], &it.outputs[0], it.cotangent());
+        // The gradient at a place is the sum of g times the product of the others over all places
+        // behind it. Up to the first zero that product is y / x; at the zero, y with a one in its
+        // place; behind it, zero.
+        let zero = x.eq(0.0);
+        let zeros = cumsum_of(&zero, axis, false, reverse);
+        let first = zero.logical_and(zeros.eq(1));
+        let sum = |terms: Tensor| cumsum_of(terms, axis, exclusive, !reverse);
+        let without = along(&CUMPROD, &select(&first, 1.0, x), axis, exclusive, reverse);
+        let before = sum(g * y) / select(&zero, 1.0, x);
+        smallvec![Some(select(first, sum(g * without), select(zeros.eq(0), before, 0.0)))]
+    }),
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    lowering: Lowering::Library,
+    samples,
+};
+
+fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
+    if inputs[0].dtype == DType::Bool {
+        return Err(Error::new(Code::DType, "takes numbers, not bool").help("cast first"));
+    }
+    stored_axis(attrs.int(0), inputs[0].rank())?;
+    Ok(smallvec![inputs[0].clone()])
+}
+
+/// Folds along the axis of attribute 0; floats in f64, integers wrapping.
+fn running(
+    attrs: &Attrs,
+    x: &Array,
+    start: Scalar,
+    float: fn(f64, f64) -> f64,
+    int: fn(i128, i128) -> i128,
+) -> Array {
+    let (x, exclusive, reverse) = (dense(x), attrs.bool(1), attrs.bool(2));
+    let axis = Axis::of(x.shape(), attrs.int(0) as usize);
+    let mut out = Array::zeros(x.shape(), x.dtype());
+    with_element!(x.dtype(), T => {
+        let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
+        for outer in 0..axis.outer {
+            for inner in 0..axis.inner {
+                let mut held = if x.dtype().is_float() { Scalar::Float(start.as_f64()) } else { start };
+                for step in 0..axis.size {
+                    let place = if reverse { axis.size - 1 - step } else { step };
+                    let at = (outer * axis.size + place) * axis.inner + inner;
+                    let next = match (held, from[at].to_scalar()) {
+                        (Scalar::Float(a), b) => Scalar::Float(float(a, b.as_f64())),
+                        (a, b) => T::from_scalar(Scalar::Int(int(wide(a), wide(b)) as i64)).to_scalar(),
+                    };
+                    to[at] = T::from_scalar(if exclusive { held } else { next });
+                    held = next;
+                }
+            }
+        }
+    });
+    out
+}
+
+fn samples() -> Vec<Sample> {
+    let sample = |dtype, axis: usize, exclusive: bool, reverse: bool| {
+        Sample::new([SampleInput::of(dtype, &[3, 4, 2], 0.5, 2.0)])
+            .attrs(Attrs::new([axis.into(), exclusive.into(), reverse.into()]))
+    };
+    vec![
+        sample(DType::F32, 1, false, false),
+        sample(DType::F32, 0, true, false),
+        sample(DType::F64, 2, false, true),
+        sample(DType::I32, 1, true, true),
+    ]
+}
+
+#[track_caller]
+fn along(def: &'static OpDef, x: &Tensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
+    let x = x.cast(widened(x.dtype()));
+    or_lost!(&x);
+    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| it.with_op(def.name())));
+    apply1(def.op(), &Attrs::new([axis.into(), exclusive.into(), reverse.into()]), &[&x])
+}
+
+/// The running sums along an axis; bools and narrow integers are summed in 64 bits.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumsum(tensor![1, 2, 3], 0).to_vec::<i64>(), [1, 3, 6]);
+/// ```
+#[track_caller]
+pub fn cumsum(x: impl AsTensor, axis: isize) -> Tensor {
+    along(&CUMSUM, &x.as_tensor(), axis, false, false)
+}
+
+/// [`cumsum`] without each place's own element if `exclusive`, from the end if `reverse`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumsum_of(tensor![1, 2, 3], 0, true, true).to_vec::<i64>(), [5, 3, 0]);
+/// ```
+#[track_caller]
+pub fn cumsum_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
+    along(&CUMSUM, &x.as_tensor(), axis, exclusive, reverse)
+}
+
+/// The running products along an axis; bools and narrow integers are multiplied in 64 bits.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumprod(tensor![2, 3, 4], 0).to_vec::<i64>(), [2, 6, 24]);
+/// ```
+#[track_caller]
+pub fn cumprod(x: impl AsTensor, axis: isize) -> Tensor {
+    along(&CUMPROD, &x.as_tensor(), axis, false, false)
+}
+
+/// [`cumprod`] without each place's own element if `exclusive`, from the end if `reverse`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::cumprod_of(tensor![2, 3, 4], 0, true, false).to_vec::<i64>(), [1, 2, 6]);
+/// ```
+#[track_caller]
+pub fn cumprod_of(x: impl AsTensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
+    along(&CUMPROD, &x.as_tensor(), axis, exclusive, reverse)
+}

@@ -1,0 +1,38 @@
+//! `depend`: a value that waits for another one.
+
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::{AsTensor, Attrs, DispatchMode, OpInfo, Tensor, apply1, dispatch_mode};
+use smallvec::smallvec;
+
+/// Operand 0, once operand 1 has been computed.
+pub static DEPEND: OpDef = OpDef {
+    info: OpInfo { number: 732, name: "depend", attrs: &[] },
+    infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
+    eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+    derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone()), None]),
+    batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.inputs[1].clone()])),
+    lowering: Lowering::Library,
+    samples: || vec![Sample::new([SampleInput::f32(&[2, 3], -1.0, 1.0), SampleInput::f32(&[2], -1.0, 1.0)])],
+};
+
+/// `value`, once `on` has been computed: what takes the result runs after what gives `on`.
+/// Gradients pass through to `value`.
+///
+/// Eager code runs in the order in which it is written, so that there this is `value` itself.
+/// Prints, assertions and writes keep program order without it.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (x, y) = (tensor![1.0], tensor![2.0]);
+/// let a = ops::exp(&x);
+/// let b = ops::sqrt(&ops::depend(&y, &a));
+/// # assert_eq!(b.shape(), [1]);
+/// ```
+#[track_caller]
+pub fn depend(value: impl AsTensor, on: impl AsTensor) -> Tensor {
+    let (value, on) = (value.as_tensor(), on.as_tensor());
+    if dispatch_mode() != DispatchMode::Trace {
+        return value.into_owned();
+    }
+    apply1(DEPEND.op(), &Attrs::none(), &[&*value, &*on])
+}

@@ -1,0 +1,224 @@
+//! Random tensors as functions of a state: `random_bits`, `random_uniform`, `random_normal`,
+//! `random_integers`, `random_bernoulli`.
+//!
+//! The state is u64 `[seed, counter]`. Element `i` depends on seed, counter and `i` alone, so
+//! that every execution path and number of threads gives the same numbers.
+
+use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::core::philox::Stream;
+use super::slice::narrow;
+use crate::ops::{Arrays, Batching, Derivative, BatchedCall, Lowering, OpDef, Sample, SampleInput, Types, add, concat, full_of, iota, mul};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Type};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// Uniform bits in a u32 or u64 dtype.
+pub static RANDOM_BITS: OpDef = OpDef {
+    info: OpInfo { number: 450, name: "random_bits", attrs: &["shape", "dtype"] },
+    infer: |attrs, inputs| match attrs.dtype(1) {
+        DType::U32 | DType::U64 => drawn(attrs, inputs),
+        other => Err(Error::new(Code::DType, format!("random bits are u32 or u64, not {other}"))),
+    },
+    eval: |attrs, inputs| match attrs.dtype(1) {
+        DType::U32 => fill::<u32>(attrs, stream(inputs[0])?.words()),
+        _ => fill::<u64>(attrs, stream(inputs[0])?.wide_words()),
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Independent(drawn_apart),
+    lowering: Lowering::Library,
+    samples: || samples(DType::U64, []),
+};
+
+/// Uniform floats from `low` to `high`: `low + (high - low) * u` with `u` in `[0, 1)`, of as
+/// many random digits as the dtype's significand has, computed in f64 and rounded.
+pub static RANDOM_UNIFORM: OpDef = OpDef {
+    info: OpInfo { number: 451, name: "random_uniform", attrs: &["shape", "dtype", "low", "high"] },
+    infer: |attrs, inputs| {
+        let (low, high) = (attrs.float(2), attrs.float(3));
+        if !(low <= high && (high - low).is_finite()) {
+            let message = format!("no finite range from `low` {low} up to `high` {high}");
+            return Err(Error::new(Code::Argument, message));
+        }
+        drawn_float(attrs, inputs)
+    },
+    eval: |attrs, inputs| {
+        let (stream, low, high) = (stream(inputs[0])?, attrs.float(2), attrs.float(3));
+        let between = move |unit: f64| Scalar::Float(low + (high - low) * unit);
+        with_element!(attrs.dtype(1), T => {
+            let digits = digits(T::DTYPE);
+            match T::DTYPE {
+                DType::F64 => {
+                    let unit = move |it: u64| (it >> (64 - digits)) as f64 / (1u64 << digits) as f64;
+                    fill(attrs, stream.wide_words().map(|it| T::from_scalar(between(unit(it)))))
+                }
+                _ => {
+                    let unit = move |it: u32| (it >> (32 - digits)) as f64 / (1u64 << digits) as f64;
+                    fill(attrs, stream.words().map(|it| T::from_scalar(between(unit(it)))))
+                }
+            }
+        })
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Independent(drawn_apart),
+    lowering: Lowering::Library,
+    samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
+};
+
+/// Normal floats of a mean and a standard deviation, by the method of Box and Muller in f64
+/// (A note on the generation of random normal deviates, 1958).
+pub static RANDOM_NORMAL: OpDef = OpDef {
+    info: OpInfo { number: 452, name: "random_normal", attrs: &["shape", "dtype", "mean", "std"] },
+    infer: |attrs, inputs| {
+        lies_in("random_normal", "mean", attrs.float(2), &Interval::FINITE)?;
+        let std = attrs.float(3);
+        if !(std >= 0.0 && std.is_finite()) {
+            let message = format!("`std` is {std}, but a deviation is finite and at least 0");
+            return Err(Error::new(Code::Argument, message));
+        }
+        drawn_float(attrs, inputs)
+    },
+    eval: |attrs, inputs| {
+        let (stream, mean, std) = (stream(inputs[0])?, attrs.float(2), attrs.float(3));
+        with_element!(attrs.dtype(1), T => {
+            let element = move |it: f64| T::from_scalar(Scalar::Float(mean + std * it));
+            match T::DTYPE {
+                // One block gives a pair with all digits of f64, or two with those of f32.
+                DType::F64 => {
+                    let pair = move |block| {
+                        let [a, b, c, d] = stream.block(block).map(|it| it as f64);
+                        box_muller((a * TWO_32 + b + 0.5) / (TWO_32 * TWO_32), (c * TWO_32 + d) / (TWO_32 * TWO_32))
+                    };
+                    fill(attrs, (0..).flat_map(pair).map(element))
+                }
+                _ => {
+                    let pairs = move |block| {
+                        let [a, b, c, d] = stream.block(block).map(|it| it as f64 / TWO_32);
+                        let half = 0.5 / TWO_32;
+                        let ([a, b], [c, d]) = (box_muller(a + half, b), box_muller(c + half, d));
+                        [a, b, c, d]
+                    };
+                    fill(attrs, (0..).flat_map(pairs).map(element))
+                }
+            }
+        })
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Independent(drawn_apart),
+    lowering: Lowering::Library,
+    samples: || samples(DType::F32, [1.0.into(), 0.5.into()]),
+};
+
+/// Uniform integers from `low` up to `high` exclusive.
+pub static RANDOM_INTEGERS: OpDef = OpDef {
+    info: OpInfo { number: 453, name: "random_integers", attrs: &["shape", "dtype", "low", "high"] },
+    infer: |attrs, inputs| {
+        if !attrs.dtype(1).is_int() {
+            return Err(Error::new(Code::DType, format!("random integers are not {}", attrs.dtype(1))));
+        }
+        if attrs.int(2) >= attrs.int(3) {
+            let message = format!("no integer lies from {} up to {} exclusive", attrs.int(2), attrs.int(3));
+            return Err(Error::new(Code::Argument, message));
+        }
+        drawn(attrs, inputs)
+    },
+    eval: |attrs, inputs| {
+        let (low, high) = (attrs.int(2), attrs.int(3));
+        let range = high.wrapping_sub(low) as u64;
+        // The high half of a product maps 64 random bits evenly onto the range.
+        let place = move |it: u64| low.wrapping_add(((it as u128 * range as u128) >> 64) as i64);
+        with_element!(attrs.dtype(1), T => {
+            fill(attrs, stream(inputs[0])?.wide_words().map(|it| T::from_scalar(Scalar::Int(place(it)))))
+        })
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Independent(drawn_apart),
+    lowering: Lowering::Library,
+    samples: || samples(DType::I64, [(-3i64).into(), 9i64.into()]),
+};
+
+/// Bools that are true with a probability.
+pub static RANDOM_BERNOULLI: OpDef = OpDef {
+    info: OpInfo { number: 454, name: "random_bernoulli", attrs: &["shape", "dtype", "probability"] },
+    infer: |attrs, inputs| {
+        let probability = attrs.float(2);
+        if !(0.0..=1.0).contains(&probability) || attrs.dtype(1) != DType::Bool {
+            return Err(Error::new(Code::Argument, format!("{probability} is no probability")));
+        }
+        drawn(attrs, inputs)
+    },
+    eval: |attrs, inputs| {
+        let below = (attrs.float(2) * TWO_32) as u64;
+        fill(attrs, stream(inputs[0])?.words().map(|it| (it as u64) < below))
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Independent(drawn_apart),
+    lowering: Lowering::Library,
+    samples: || samples(DType::Bool, [0.25.into()]),
+};
+
+/// How many values a word of 32 bits has.
+const TWO_32: f64 = 4_294_967_296.0;
+
+/// Two normal numbers from two uniform ones, the first above zero.
+fn box_muller(a: f64, b: f64) -> [f64; 2] {
+    let radius = (-2.0 * a.ln()).sqrt();
+    let (sin, cos) = (std::f64::consts::TAU * b).sin_cos();
+    [radius * cos, radius * sin]
+}
+
+/// Binary digits of a float dtype's significand.
+const fn digits(dtype: DType) -> u32 {
+    match dtype {
+        DType::F64 => 53,
+        DType::F16 => 11,
+        DType::BF16 => 8,
+        _ => 24,
+    }
+}
+
+fn drawn(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
+    if *inputs[0] != Type::of(DType::U64, &[2]) {
+        return Err(Error::new(Code::Argument, format!("a random state is u64[2], not {}", inputs[0])));
+    }
+    Ok(smallvec![Type::new(attrs.dtype(1), attrs.dims(0))])
+}
+
+fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
+    if !attrs.dtype(1).is_float() {
+        return Err(Error::new(Code::DType, format!("the distribution is of floats, not {}", attrs.dtype(1))));
+    }
+    drawn(attrs, inputs)
+}
+
+/// Numbers for every lane: one draw of all of them from a state that the lanes share; where
+/// each lane has a state of its own, draws from seeds that differ, also where the states do not.
+fn drawn_apart(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    if !lanes.mapped[0] {
+        return lanes.apply(&lanes.fronted(&[(0, lanes.size)]), lanes.inputs);
+    }
+    // Multiples of the golden ratio of 64 bits tell the seeds of the lanes apart.
+    let number = |value: u64| full_of([1], value, DType::U64);
+    let lane = add(iota(&[lanes.size, Dim::new(1)][..], 0, DType::U64), number(1));
+    let golden = number(0x9E37_79B9_7F4A_7C15);
+    let (seed, counter) = (narrow(&lanes.inputs[0], 1, 0, 1), narrow(&lanes.inputs[0], 1, 1, 1));
+    let states = concat(&[add(seed, mul(lane, golden)), counter], 1);
+    BatchedCall { inputs: &[states], ..*lanes }.one_by_one()
+}
+
+fn stream(state: &Array) -> Result<Stream> {
+    let state: Vec<u64> = state.iter().collect();
+    Ok(Stream::new(state[0], state[1]))
+}
+
+fn fill<T: Element>(attrs: &Attrs, values: impl Iterator<Item = T>) -> Result<Arrays> {
+    let mut out = Array::zeros(&attrs.sizes(0), T::DTYPE);
+    out.as_mut_slice::<T>().iter_mut().zip(values).for_each(|(to, value)| *to = value);
+    Ok(smallvec![out])
+}
+
+fn samples<const N: usize>(dtype: DType, parameters: [Attr; N]) -> Vec<Sample> {
+    let shape: Attr = (&[3usize, 5][..]).into();
+    let attrs = Attrs::new([shape, dtype.into()].into_iter().chain(parameters));
+    vec![Sample::new([SampleInput::of(DType::U64, &[2], 0.0, 1000.0)]).attrs(attrs)]
+}

@@ -1,0 +1,64 @@
+//! The error function.
+
+use crate::ops::core::elementwise::{elementwise, float1};
+use crate::ops::core::math;
+use std::f64::consts::FRAC_2_SQRT_PI;
+
+elementwise! {
+    /// The error function `2 / sqrt(pi)` times the integral of `e^(-t^2)` from zero to `x`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::erf(tensor![0., 9., -9.]).to_vec::<f32>(), [0., 1., -1.]);
+    /// ```
+    ERF = 200: erf(x), Float -> same;
+    eval |v| float1(v, erf_f64);
+    vjp |g, y| { x: g * ((-x.square()).exp() * FRAC_2_SQRT_PI) };
+    lower wide_body |[x]| math::erf(x);
+    samples [(-3.0, 3.0)];
+}
+
+elementwise! {
+    /// `1 - erf(x)` without cancellation.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::erfc(tensor![0., -9.]).to_vec::<f32>(), [1., 2.]);
+    /// ```
+    ERFC = 201: erfc(x), Float -> same;
+    eval |v| float1(v, erfc_f64);
+    vjp |g, y| { x: -(g * ((-x.square()).exp() * FRAC_2_SQRT_PI)) };
+    lower wide_body |[x]| math::erfc(x);
+    samples [(-3.0, 3.0)];
+}
+
+/// By the series `2 / sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (DLMF 7.6.1), smallest terms
+/// first, or by the complement where that is the smaller part.
+fn erf_f64(x: f64) -> f64 {
+    if x.abs() > 0.7 {
+        return (1.0 - erfc_f64(x.abs())).copysign(x);
+    }
+    let z = -x * x;
+    let mut powers = [1.0; 24];
+    for n in 1..powers.len() {
+        powers[n] = powers[n - 1] * z / n as f64;
+    }
+    let sum: f64 = powers.iter().enumerate().rev().map(|(n, power)| power / (2 * n + 1) as f64).sum();
+    FRAC_2_SQRT_PI * x * sum
+}
+
+/// By the continued fraction `e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / ..)))`
+/// (DLMF 7.9.1), which takes the more terms the smaller `x > 1/2` is.
+fn erfc_f64(x: f64) -> f64 {
+    if x.is_nan() || x <= 0.5 {
+        return 1.0 - erf_f64(x);
+    }
+    // Zero from here on, and the square of an infinity has no rounding error to take back.
+    let x = x.min(30.0);
+    let terms = 40 + (400.0 / (x * x)) as usize;
+    let fraction = (1..=terms).rev().fold(x, |rest, n| x + 0.5 * n as f64 / rest);
+    // The square in two parts: e^-x^2 magnifies what rounding takes from it.
+    let square = x * x;
+    let lost = x.mul_add(x, -square);
+    FRAC_2_SQRT_PI / 2.0 * (-square).exp() * (1.0 - lost) / fraction
+}

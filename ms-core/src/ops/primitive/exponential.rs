@@ -1,0 +1,102 @@
+//! Exponentials, logarithms, roots.
+
+use crate::ops::core::elementwise::{elementwise, float1};
+use crate::ops::core::math;
+
+elementwise! {
+    /// `e^x`; bools and integers become f32 first, here and in all functions of a float.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::exp(tensor![0., f32::NEG_INFINITY]).to_vec::<f32>(), [1., 0.]);
+    /// ```
+    EXP = 170: exp(x), Float -> same;
+    eval |v| float1(v, f64::exp);
+    vjp |g, y| { x: g * y };
+    lower wide_body |[x]| math::exp(x);
+    samples [(-3.0, 3.0)];
+}
+
+elementwise! {
+    /// `e^x - 1` without cancellation.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::expm1(tensor![0., 1e-20]).to_vec::<f32>(), [0., 1e-20]);
+    /// ```
+    EXPM1 = 171: expm1(x), Float -> same;
+    eval |v| float1(v, f64::exp_m1);
+    vjp |g, y| { x: g * (y + 1.0) };
+    lower wide_body |[x]| math::expm1(x);
+    samples [(-3.0, 3.0)];
+}
+
+elementwise! {
+    /// The natural logarithm; of negative numbers nan.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::log(tensor![1., 0.]).to_vec::<f32>(), [0., f32::NEG_INFINITY]);
+    /// ```
+    LOG = 172: log(x), Float -> same;
+    eval |v| float1(v, f64::ln);
+    vjp |g, y| { x: g / x };
+    lower wide_body |[x]| math::log(x);
+    samples [(0.2, 5.0)];
+}
+
+elementwise! {
+    /// `ln(1 + x)` without cancellation.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::log1p(tensor![0., 1e-20]).to_vec::<f32>(), [0., 1e-20]);
+    /// ```
+    LOG1P = 173: log1p(x), Float -> same;
+    eval |v| float1(v, f64::ln_1p);
+    vjp |g, y| { x: g / (x + 1.0) };
+    lower wide_body |[x]| math::log1p(x);
+    samples [(-0.8, 4.0)];
+}
+
+elementwise! {
+    /// The square root; of negative numbers nan.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::sqrt(tensor![4., 9.]).to_vec::<f32>(), [2., 3.]);
+    /// ```
+    SQRT = 174: sqrt(x), Float -> same;
+    eval |v| float1(v, f64::sqrt);
+    vjp |g, y| { x: g * 0.5 / y };
+    lower wide_body |[x]| x.sqrt();
+    samples [(0.2, 5.0)];
+}
+
+elementwise! {
+    /// `1 / sqrt(x)`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::rsqrt(tensor![4., 0.25]).to_vec::<f32>(), [0.5, 2.]);
+    /// ```
+    RSQRT = 175: rsqrt(x), Float -> same;
+    eval |v| float1(v, |x| 1.0 / x.sqrt());
+    vjp |g, y| { x: g * -0.5 * (y / x) };
+    lower wide_body |[x]| x.constant(1.0) / x.sqrt();
+    samples [(0.2, 5.0)];
+}
+
+elementwise! {
+    /// The logistic function `1 / (1 + e^-x)`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::sigmoid(tensor![0., 100., -200.]).to_vec::<f32>(), [0.5, 1., 0.]);
+    /// ```
+    SIGMOID = 176: sigmoid(x), Float -> same;
+    eval |v| float1(v, |x| if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) });
+    vjp |g, y| { x: g * (y * (1.0 - y)) };
+    lower wide_body |[x]| math::sigmoid(x);
+    samples [(-3.0, 3.0)];
+}

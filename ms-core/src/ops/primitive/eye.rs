@@ -1,0 +1,66 @@
+//! `eye`: ones on a diagonal.
+
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
+use crate::ir::{BinaryOp, Compare};
+use crate::tensor::{Array, Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// An `n` by `m` matrix with ones where column minus row is `k`, zeros elsewhere.
+pub static EYE: OpDef = OpDef {
+    info: OpInfo { number: 355, name: "eye", attrs: &["n", "m", "k", "dtype"] },
+    infer: |attrs, _| Ok(smallvec![Type::new(attrs.dtype(3), smallvec![Dim::from_raw(attrs.int(0)), Dim::from_raw(attrs.int(1))])]),
+    eval: |attrs, _| {
+        let (n, m, k) = (attrs.int(0), attrs.int(1), attrs.int(2));
+        let mut out = Array::zeros(&[n as usize, m as usize], attrs.dtype(3));
+        with_element!(attrs.dtype(3), T => {
+            let elements = out.as_mut_slice::<T>();
+            for row in 0..if m == 0 { 0 } else { n } {
+                if k.checked_add(row).is_some_and(|it| (0..m).contains(&it)) {
+                    elements[(row * m + row + k) as usize] = T::from_scalar(Scalar::Bool(true));
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Derived,
+    lowering: Lowering::Generate(|attrs, body, index, ty| {
+        let k = body.constant(attrs.int(2), DType::I64);
+        let diagonal = body.binary(BinaryOp::Add, index[0], k);
+        let hit = body.compare(Compare::Eq, diagonal, index[1]);
+        body.cast(hit, ty.dtype)
+    }),
+    samples: || {
+        let of = |k: i64| {
+            Sample::new([]).attrs(Attrs::new([3i64.into(), 5i64.into(), k.into(), DType::F32.into()]))
+        };
+        vec![of(0), of(1), of(-1)]
+    },
+};
+
+/// An `n` by `m` matrix of `dtype` with ones where column minus row is `k`.
+///
+/// ```
+/// use ms_core::{DType, ops};
+/// assert_eq!(ops::eye_of(2, 3, 1, DType::I64).to_vec::<i64>(), [0, 1, 0, 0, 0, 1]);
+/// ```
+#[track_caller]
+pub fn eye_of(n: impl Into<Dim>, m: impl Into<Dim>, k: isize, dtype: DType) -> Tensor {
+    let (n, m): (Dim, Dim) = (n.into(), m.into());
+    // Beyond any matrix, and no number that stands for a symbolic size.
+    let k = (k as i64).clamp(i64::MIN / 2, i64::MAX / 2);
+    apply1(EYE.op(), &Attrs::new([n.into(), m.into(), k.into(), dtype.into()]), &[])
+}
+
+/// The `n` by `n` identity matrix in f32.
+///
+/// ```
+/// use ms_core::ops;
+/// assert_eq!(ops::eye(2).to_vec::<f32>(), [1., 0., 0., 1.]);
+/// ```
+#[track_caller]
+pub fn eye(n: impl Into<Dim>) -> Tensor {
+    let n = n.into();
+    eye_of(n, n, 0, DType::F32)
+}

@@ -1,0 +1,141 @@
+//! Float status: whether any op gave an infinity or a NaN.
+
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::{Array, Attrs, DType, DispatchMode, OpInfo, Parameter, SlotId, Tensor, apply1, dispatch_mode};
+use crate::with_element;
+use smallvec::smallvec;
+use std::cell::{Cell, RefCell};
+
+/// How many numbers a status has.
+pub const STATUS_SIZE: usize = 8;
+
+macro_rules! status_op {
+    ($(#[$doc:meta])* $name:ident = $number:literal, $text:literal) => {
+        $(#[$doc])*
+        pub static $name: OpDef = OpDef {
+            info: OpInfo { number: $number, name: $text, attrs: &[] },
+            infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
+            eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+            derivative: Derivative::Zero,
+            batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+            lowering: Lowering::View(|_, layout| Some(layout.clone())),
+            samples: || vec![Sample::new([SampleInput::f32(&[STATUS_SIZE], 0.0, 0.0)])],
+        };
+    };
+}
+
+status_op! {
+    /// Begins to watch the results of ops. In traced graphs only: `effects` replaces it.
+    CLEAR_FLOAT_STATUS = 735, "clear_float_status"
+}
+
+status_op! {
+    /// The status since it was cleared. In traced graphs only: `effects` replaces it.
+    GET_FLOAT_STATUS = 736, "get_float_status"
+}
+
+/// Watches for infinities and NaN: any op result between [`FloatStatus::clear`] and
+/// [`FloatStatus::get`], in program order and on this thread, that is not finite in its own dtype.
+/// Forward and gradient, branches and loops count alike, eagerly and in compiled code.
+///
+/// A function that is compiled clears and reads a status in one graph: what is cleared in a branch
+/// or a loop is read there. A compiled function that is called between an eager `clear` and an
+/// eager `get` runs op by op.
+///
+/// ```
+/// use ms_core::{DType, Tensor, ops};
+/// let status = ops::FloatStatus::alloc();
+/// status.clear();
+/// let x = ops::cast(Tensor::full([2], 60000.0), DType::F16);
+/// let sum = ops::add(&x, &x);
+/// assert!(status.get().to_vec::<f32>()[0] > 0.0);
+/// ```
+#[derive(Clone, Debug)]
+pub struct FloatStatus {
+    state: Parameter,
+}
+
+thread_local! {
+    static WATCHED: Cell<bool> = const { Cell::new(false) };
+    /// Statuses that were cleared and not read yet, and whether they met a number that is not finite.
+    static ACTIVE: RefCell<Vec<(SlotId, bool)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Whether eager results are watched on this thread.
+#[inline]
+pub fn is_float_status_watched() -> bool {
+    WATCHED.get()
+}
+
+/// Looks at eager results.
+pub(crate) fn watch_results<'a>(results: impl IntoIterator<Item = &'a Array>) {
+    if results.into_iter().any(|it| !is_finite(it)) {
+        ACTIVE.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.1 = true));
+    }
+}
+
+fn is_finite(array: &Array) -> bool {
+    if !array.dtype().is_float() {
+        return true;
+    }
+    let dense = array.to_contiguous();
+    with_element!(dense.dtype(), T => {
+        dense.as_slice::<T>().is_ok_and(|all| all.iter().all(|it| crate::tensor::Element::to_scalar(*it).as_f64().is_finite()))
+    })
+}
+
+fn status(met: bool) -> Tensor {
+    Tensor::from_slice([STATUS_SIZE], &[f32::from(u8::from(met)); STATUS_SIZE])
+}
+
+impl FloatStatus {
+    /// A status that is clear.
+    #[track_caller]
+    pub fn alloc() -> Self {
+        let state = Parameter::init("float_status", [STATUS_SIZE], DType::F32, || status(false));
+        state.set_requires_grad(false);
+        Self { state }
+    }
+
+    /// The slot of the status.
+    pub fn state(&self) -> &Parameter {
+        &self.state
+    }
+
+    /// Clears the status, and begins to watch.
+    #[track_caller]
+    pub fn clear(&self) {
+        if dispatch_mode() == DispatchMode::Trace {
+            return self.state.set(&apply1(CLEAR_FLOAT_STATUS.op(), &Attrs::none(), &[&self.state.value()]));
+        }
+        self.state.set(&status(false));
+        ACTIVE.with(|it| {
+            let mut active = it.borrow_mut();
+            active.retain(|it| it.0 != self.state.id());
+            active.push((self.state.id(), false));
+        });
+        WATCHED.set(true);
+    }
+
+    /// Ends watching. Gives f32 `[8]`: zeros where every result was finite, and ones otherwise; a
+    /// second time it gives the same again.
+    #[track_caller]
+    pub fn get(&self) -> Tensor {
+        if dispatch_mode() == DispatchMode::Trace {
+            let got = apply1(GET_FLOAT_STATUS.op(), &Attrs::none(), &[&self.state.value()]);
+            self.state.set(&got);
+            return got;
+        }
+        let met = ACTIVE.with(|it| {
+            let mut active = it.borrow_mut();
+            let at = active.iter().position(|it| it.0 == self.state.id());
+            let met = at.map(|at| active.remove(at).1);
+            WATCHED.set(!active.is_empty());
+            met
+        });
+        if let Some(met) = met {
+            self.state.set(&status(met));
+        }
+        self.state.value()
+    }
+}

@@ -1,0 +1,230 @@
+//! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
+
+use crate::ops::core::axis::{named, stored_axis};
+use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
+use crate::ops::core::rules::may_equal;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape, scatter_nd_add};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// The slices of the first operand at the positions that the second one names along attribute
+/// 0, whose place the axes of the second take: NumPy's `take`. Positions count from the end
+/// when negative; one outside the axis is an error of the run.
+pub static GATHER: OpDef = OpDef {
+    info: OpInfo { number: 380, name: "gather", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        let (x, index, axis) = (inputs[0], inputs[1], attrs.int(0) as usize);
+        check_index(index)?;
+        stored_axis(attrs.int(0), x.rank())?;
+        let dims = x.dims[..axis].iter().chain(&index.dims).chain(&x.dims[axis + 1..]).copied().collect();
+        Ok(smallvec![Type::new(x.dtype, dims)])
+    },
+    eval: |attrs, inputs| {
+        let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, x.shape())?;
+        let whole = Axis::of(x.shape(), axis);
+        let mut out = Array::zeros(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
+        with_element!(x.dtype(), T => {
+            let (x, mut rows) = (elements::<T>(&x), out.as_mut_slice::<T>());
+            // Rows without elements may be more than can be counted through.
+            for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
+                for &at in &index {
+                    let from = (outer * whole.size + at) * whole.inner;
+                    let (row, rest) = rows.split_at_mut(whole.inner);
+                    row.copy_from_slice(&x[from..from + whole.inner]);
+                    rows = rest;
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Read(|it| {
+        let (x, index, axis) = (&it.inputs[0], &it.inputs[1], it.attrs.int(0) as usize);
+        let count: Dim = index.dims().into_iter().product();
+        let source = reshape(it.cotangent(), replace_axis(&x.dims(), axis, &[count]));
+        Part::rows(x, axis, reshape(index, [count]), &source)
+    }),
+    batching: Batching::Rule(|it| {
+        let axis = it.attrs.int(0) as isize;
+        match it.mapped {
+            [true, false] => it.apply(&it.shifted(0), it.inputs),
+            [false, _] => Ok(smallvec![move_axis(it.apply(it.attrs, it.inputs)?.remove(0), axis, 0)]),
+            _ => {
+                let x = move_axis(&it.inputs[0], axis + 1, 1);
+                let picked = gather_nd(x, it.places(1));
+                // The axes in front of the one that was named stand behind the index's now.
+                let index = it.rank(1) as isize;
+                let front: Vec<isize> = (0..axis).map(|it| 1 + index + it).collect();
+                let back = 1 + index + axis..picked.rank() as isize;
+                let order = std::iter::once(0).chain(front).chain(1..=index).chain(back);
+                Ok(smallvec![crate::ops::permute(picked, order.collect::<Vec<_>>())])
+            }
+        }
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let last = x[axis] as f64 - 1.0;
+            let index = SampleInput::of(DType::I64, index, -last - 1.0, last);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[5]), of(1, &[2, 5, 3], &[2, 2]), of(0, &[3], &[]), of(1, &[2, 3], &[0])]
+    },
+};
+
+/// The first operand with the slices of the third added at the positions along attribute 0
+/// that the second one names; a position named twice gets both.
+pub static INDEX_ADD: OpDef = OpDef {
+    info: OpInfo { number: 381, name: "index_add", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        let (x, index, source, axis) = (inputs[0], inputs[1], inputs[2], attrs.int(0) as usize);
+        check_index(index)?;
+        check_dtypes(x, source)?;
+        stored_axis(attrs.int(0), x.rank())?;
+        let wanted = replace_axis(&x.dims, axis, &index.dims);
+        if index.rank() != 1 || !may_equal(&source.dims, &wanted) {
+            return Err(Error::new(Code::Shape, format!("{source} holds no slices of {x} along axis {axis} for {index}")));
+        }
+        Ok(smallvec![x.clone()])
+    },
+    eval: |attrs, inputs| {
+        let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, out.shape())?;
+        let whole = Axis::of(out.shape(), axis);
+        with_element!(out.dtype(), T => {
+            let (out, mut rows) = (out.as_mut_slice::<T>(), elements::<T>(&source));
+            for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
+                for &at in &index {
+                    let to = (outer * whole.size + at) * whole.inner;
+                    let (row, rest) = rows.split_at(whole.inner);
+                    out[to..to + whole.inner].iter_mut().zip(row).for_each(|(to, &it)| *to = plus(*to, it));
+                    rows = rest;
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let g = it.cotangent();
+        let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
+        smallvec![Some(g.clone()), None, source]
+    }),
+    batching: Batching::Rule(|it| {
+        if !it.mapped[1] {
+            return it.apply(&it.shifted(0), &[it.spread(0), it.inputs[1].clone(), it.spread(2)]);
+        }
+        let axis = it.attrs.int(0) as isize + 1;
+        let (x, source) = (move_axis(it.spread(0), axis, 1), move_axis(it.spread(2), axis, 1));
+        Ok(smallvec![move_axis(scatter_nd_add(x, it.places(1), source), 1, axis)])
+    }),
+    lowering: Lowering::Update,
+    samples: || {
+        let of = |axis: usize, x: &[usize], count: usize| {
+            let source = replace_axis(x, axis, &[count]);
+            let index = SampleInput::of(DType::I64, &[count], 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index, SampleInput::f32(&source, -2.0, 2.0)])
+                .attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], 6), of(1, &[2, 3, 2], 5)]
+    },
+};
+
+/// Whether a type can name positions.
+///
+/// # Errors
+/// [`Code::DType`] unless it is of integers.
+pub(crate) fn check_index(index: &Type) -> Result<()> {
+    if index.dtype.is_int() {
+        return Ok(());
+    }
+    Err(Error::new(Code::DType, format!("positions are integers, not {}", index.dtype)))
+}
+
+/// Whether two operands have one dtype.
+///
+/// # Errors
+/// [`Code::DType`] when they differ.
+pub(crate) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
+    if a.dtype == b.dtype {
+        return Ok(());
+    }
+    Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)))
+}
+
+/// The slices of `x` at positions along `axis`: NumPy's `take(x, index, axis)`. The axes of
+/// `index` take the place of the axis; negative positions count from the end.
+///
+/// # Panics
+/// Raises [`Code::DType`] unless `index` holds integers, [`Code::OutOfRange`] for a position
+/// or an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::gather(tensor![[1, 2], [3, 4]], tensor![1, 0, -1], 0).to_vec::<i64>(), [3, 4, 1, 2, 3, 4]);
+/// ```
+#[track_caller]
+pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index) = (x.as_tensor(), index.as_tensor());
+    or_lost!(x, index);
+    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)));
+    apply1(GATHER.op(), &Attrs::new([axis.into()]), &[&x, &index])
+}
+
+/// [`gather`] at the positions of a one-dimensional index.
+///
+/// # Panics
+/// As [`gather`], and [`Code::Shape`] unless `index` has one axis.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::index_select(tensor![[1, 2], [3, 4]], tensor![1, 1], 1).to_vec::<i64>(), [2, 2, 4, 4]);
+/// ```
+#[track_caller]
+pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
+    let index = index.as_tensor();
+    or_lost!(index);
+    if index.rank() != 1 {
+        let error = Error::new(Code::Shape, "the index has one axis");
+        return refused(named("index_select", &[&x.as_tensor(), &index], error));
+    }
+    gather(x, &*index, axis)
+}
+
+/// `x` with the slices of `source` added at the positions along `axis` that the
+/// one-dimensional `index` names; a position named twice gets both.
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless `source` has one slice for each position, and as [`gather`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::index_add(tensor![0., 0.], tensor![1, 1], tensor![2., 3.], 0).to_vec::<f32>(), [0., 5.]);
+/// ```
+#[track_caller]
+pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+    or_lost!(x, index, source);
+    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)));
+    apply1(INDEX_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+}
+
+/// A new last axis of `classes` places with 1 at the place that each element of `index` names
+/// and 0 elsewhere, in f32; zeros for an element that names none, as in MindSpore.
+///
+/// # Panics
+/// Raises [`Code::DType`] unless `index` holds integers.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::one_hot(tensor![2, 0], 3).to_vec::<f32>(), [0., 0., 1., 1., 0., 0.]);
+/// ```
+#[track_caller]
+pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
+    let index = index.as_tensor();
+    or_lost!(index);
+    granted!(check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)));
+    let places = crate::ops::iota([classes], 0, DType::I64);
+    crate::ops::cast(crate::ops::equal(crate::ops::expand_dims(&*index, -1), places), DType::F32)
+}

@@ -1,0 +1,123 @@
+//! `gather_nd` and `scatter_nd_add`: slices read from, and added to, positions along several axes.
+
+use crate::ops::core::axis::const_shape;
+use super::gather::{check_dtypes, check_index};
+use crate::ops::core::host::{dense, elements, plus, rows};
+use crate::ops::core::rules::may_equal;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, OpInfo, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// The slices of the first operand at the positions that rows of the second one name: a row
+/// of `k` integers is a position along the first `k` axes.
+pub static GATHER_ND: OpDef = OpDef {
+    info: OpInfo { number: 385, name: "gather_nd", attrs: &[] },
+    infer: |_, inputs| Ok(smallvec![Type::new(inputs[0].dtype, picked_shape(inputs[0], inputs[1])?)]),
+    eval: |_, inputs| {
+        let x = dense(inputs[0]);
+        let (rows, inner) = rows(inputs[1], x.shape())?;
+        let shape = const_shape(&Type::new(x.dtype(), picked_shape(&x.ty(), &inputs[1].ty())?))?;
+        let mut out = Array::zeros(&shape, x.dtype());
+        with_element!(x.dtype(), T => {
+            let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
+            for (to, row) in to.chunks_mut(inner.max(1)).zip(rows) {
+                to.copy_from_slice(&from[row * inner..][..inner]);
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Read(|it| Part::points(&it.inputs[0], &it.inputs[1], it.cotangent())),
+    batching: Batching::Rule(|it| match it.mapped {
+        [false, true] => it.apply(it.attrs, it.inputs),
+        _ => it.apply(it.attrs, &[it.spread(0), it.rows(1)]),
+    }),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |x: &[usize], index: &[usize]| {
+            let index = SampleInput::of(DType::I64, index, -2.0, 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index])
+        };
+        vec![of(&[2, 3, 4], &[5, 1]), of(&[2, 3, 4], &[2, 3, 2]), of(&[2, 3], &[4, 2]), of(&[2, 3], &[0, 2])]
+    },
+};
+
+/// The first operand with slices of the third added at the positions that rows of the second name.
+pub static SCATTER_ND_ADD: OpDef = OpDef {
+    info: OpInfo { number: 386, name: "scatter_nd_add", attrs: &[] },
+    infer: |_, inputs| {
+        let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
+        check_dtypes(x, source)?;
+        if !may_equal(&picked_shape(x, index)?, &source.dims) {
+            return Err(Error::new(Code::Shape, format!("{source} holds no slices of {x} for the positions {index}")));
+        }
+        Ok(smallvec![x.clone()])
+    },
+    eval: |_, inputs| {
+        let (mut out, source) = (inputs[0].duplicate(), dense(inputs[2]));
+        let (rows, inner) = rows(inputs[1], out.shape())?;
+        with_element!(out.dtype(), T => {
+            let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
+            for (from, row) in from.chunks(inner.max(1)).zip(rows) {
+                to[row * inner..][..inner].iter_mut().zip(from).for_each(|(to, &it)| *to = plus(*to, it));
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let g = it.cotangent();
+        let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
+        smallvec![Some(g.clone()), None, source]
+    }),
+    batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.rows(1), it.spread(2)])),
+    lowering: Lowering::Update,
+    samples: || {
+        let of = |x: &[usize], index: &[usize], source: &[usize]| {
+            let index = SampleInput::of(DType::I64, index, 0.0, 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index, SampleInput::f32(source, -2.0, 2.0)])
+        };
+        vec![of(&[2, 3, 4], &[5, 1], &[5, 3, 4]), of(&[2, 3], &[4, 2], &[4])]
+    },
+};
+
+/// The shape of the slices of `x` at the positions `index`.
+fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
+    check_index(index)?;
+    let (x, index) = (&x.dims, &index.dims);
+    let split = index.split_last().and_then(|(k, rows)| Some((k.as_const()?, rows)));
+    match split {
+        Some((k, rows)) if k <= x.len() => Ok(rows.iter().chain(&x[k..]).copied().collect()),
+        _ => Err(Error::new(Code::Shape, format!("rows of {index:?} are no positions along the axes of {x:?}"))),
+    }
+}
+
+/// The slices of `x` at the positions that rows of `index` name: the last axis of `index`
+/// holds a position along the first axes of `x`. Negative positions count from the end.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when rows are longer than `x` has axes, [`Code::DType`] unless
+/// `index` holds integers, [`Code::OutOfRange`] for a position that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::gather_nd(tensor![[1, 2], [3, 4]], tensor![[1, 0], [0, 1]]).to_vec::<i64>(), [3, 2]);
+/// ```
+#[track_caller]
+pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
+    apply1(GATHER_ND.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor()])
+}
+
+/// `x` with the slices of `source` added at the positions that rows of `index` name.
+///
+/// # Panics
+/// As [`gather_nd`], and [`Code::Shape`] unless `source` has one slice for each row.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::scatter_nd_add(tensor![[0., 0.], [0., 0.]], tensor![[1, 0]], tensor![5.]).to_vec::<f32>(), [0., 0., 5., 0.]);
+/// ```
+#[track_caller]
+pub fn scatter_nd_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor) -> Tensor {
+    apply1(SCATTER_ND_ADD.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor(), &source.as_tensor()])
+}

@@ -1,0 +1,87 @@
+//! `iota`: evenly spaced numbers along one axis.
+
+use crate::ops::core::axis::stored_axis;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
+use crate::ir::BinaryOp;
+use crate::error::OrRaise;
+use crate::tensor::{Array, Attr, Attrs, DType, Dim, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// `start + i * step` where `i` is the position along attribute 1: computed in f64 for floats,
+/// in i64 for integers, then converted to the dtype.
+pub static IOTA: OpDef = OpDef {
+    info: OpInfo { number: 353, name: "iota", attrs: &["shape", "axis", "start", "step", "dtype"] },
+    infer: |attrs, _| {
+        let shape = attrs.dims(0);
+        stored_axis(attrs.int(1), shape.len())?;
+        Ok(smallvec![Type::new(attrs.dtype(4), shape)])
+    },
+    eval: |attrs, _| {
+        let (shape, axis, dtype) = (attrs.sizes(0), attrs.int(1) as usize, attrs.dtype(4));
+        let inner: usize = shape[axis + 1..].iter().product();
+        let mut out = Array::zeros(&shape, dtype);
+        with_element!(dtype, T => {
+            for (at, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
+                let i = at / inner % shape[axis];
+                *to = <T as crate::tensor::Element>::from_scalar(value(attrs, i));
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Derived,
+    lowering: Lowering::Generate(|attrs, body, index, ty| {
+        let (at, compute) = (index[attrs.int(1) as usize], if ty.dtype.is_float() { DType::F64 } else { DType::I64 });
+        let (start, step) = (scalar(attrs, 2), scalar(attrs, 3));
+        let at = body.cast(at, compute);
+        let (start, step) = (body.constant(start, compute), body.constant(step, compute));
+        let scaled = body.binary(BinaryOp::Mul, at, step);
+        let moved = body.binary(BinaryOp::Add, start, scaled);
+        body.cast(moved, ty.dtype)
+    }),
+    samples: || {
+        let of = |start: Attr, step: Attr, dtype: DType| {
+            Sample::new([]).attrs(Attrs::new([(&[3usize, 4][..]).into(), 1usize.into(), start, step, dtype.into()]))
+        };
+        vec![
+            of(0i64.into(), 1i64.into(), DType::I64),
+            of(0.5.into(), (-0.25).into(), DType::F32),
+            of(250i64.into(), 3i64.into(), DType::U8),
+        ]
+    },
+};
+
+/// The start or the step: a float for float dtypes, else an integer.
+fn scalar(attrs: &Attrs, i: usize) -> Scalar {
+    if attrs.dtype(4).is_float() { Scalar::Float(attrs.float(i)) } else { Scalar::Int(attrs.int(i)) }
+}
+
+fn value(attrs: &Attrs, i: usize) -> Scalar {
+    match (scalar(attrs, 2), scalar(attrs, 3)) {
+        (Scalar::Float(start), Scalar::Float(step)) => Scalar::Float(start + i as f64 * step),
+        (start, step) => Scalar::Int(start.as_i64().wrapping_add((i as i64).wrapping_mul(step.as_i64()))),
+    }
+}
+
+/// The position along `axis` at every place of `shape`.
+///
+/// ```
+/// use ms_core::{DType, ops};
+/// assert_eq!(ops::iota([2, 2], 1, DType::I64).to_vec::<i64>(), [0, 1, 0, 1]);
+/// ```
+#[track_caller]
+pub fn iota(shape: impl IntoDims, axis: usize, dtype: DType) -> Tensor {
+    spaced(shape, axis, Scalar::Int(0), Scalar::Int(1), dtype)
+}
+
+/// `start + i * step` at position `i` along `axis`.
+#[track_caller]
+pub(crate) fn spaced(shape: impl IntoDims, axis: usize, start: Scalar, step: Scalar, dtype: DType) -> Tensor {
+    let attr = |it: Scalar| match dtype.is_float() {
+        true => Attr::Float(it.as_f64()),
+        false => Attr::Int(Dim::plain(it.as_i64()).map_err(|it| it.with_op("arange")).or_raise()),
+    };
+    let attrs = Attrs::new([(&*shape.into_dims()).into(), axis.into(), attr(start), attr(step), dtype.into()]);
+    apply1(IOTA.op(), &attrs, &[])
+}

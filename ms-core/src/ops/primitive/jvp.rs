@@ -1,0 +1,37 @@
+//! `jvp`: a graph with the tangents of its outputs, until it is expanded.
+
+use crate::ops::core::regions::{check_operands, output_types};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
+use crate::tensor::OpInfo;
+
+fn refuse(message: &str) -> Error {
+    Error::new(Code::Argument, message).with_op("jvp")
+}
+
+/// The outputs of region 0 on the operands, then the tangents of the float ones among its first
+/// `results` outputs. Behind the operands of the region stand the tangents of those `wrt`.
+pub static JVP: OpDef = OpDef {
+    info: OpInfo { number: 705, name: "jvp", attrs: &["wrt", "results"] },
+    infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
+    eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
+    derivative: Derivative::None("it is expanded before it is differentiated"),
+    batching: Batching::Derived,
+    lowering: Lowering::Regions(RegionRule {
+        count: 1,
+        infer: |attrs, regions, inputs| {
+            let wrt = attrs.sizes(0);
+            let own = inputs.len().checked_sub(wrt.len()).ok_or_else(|| refuse("an operand has no tangent"))?;
+            let (own, tangents) = inputs.split_at(own);
+            check_operands(&regions[0], own)?;
+            if !wrt.iter().zip(tangents).all(|(&at, tangent)| own[at] == *tangent) {
+                return Err(refuse("a tangent is of another type than its operand"));
+            }
+            let results = output_types(&regions[0]);
+            let tangents = output_types(&regions[0]).take(attrs.int(1) as usize).filter(|it| it.dtype.is_float());
+            Ok(results.chain(tangents).cloned().collect())
+        },
+        eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
+    }),
+    samples: Vec::new,
+};

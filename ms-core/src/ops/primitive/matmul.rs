@@ -1,0 +1,207 @@
+//! `matmul`: products of matrices.
+
+use crate::ops::core::axis::refusal;
+use crate::ops::core::rules::{broadcast_dims, has_dims};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
+use crate::error::{Code, Error};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
+use crate::tensor::{apply1, collected, filled, promote, refused};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// `[.., m, k]` times `[.., k, n]` with equal leading dimensions and dtypes: `[.., m, n]`.
+///
+/// Floats are accumulated in f32 at least, integers wrap, and of bools it is whether any pair
+/// is true.
+pub static MATMUL: OpDef = OpDef {
+    info: OpInfo { number: 400, name: "matmul", attrs: &[] },
+    infer: |_, inputs| {
+        let (a, b) = (inputs[0], inputs[1]);
+        if a.dtype != b.dtype {
+            return Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)));
+        }
+        let rank = a.rank();
+        if rank < 2 || b.rank() != rank || !a.dims[..rank - 2].iter().zip(&b.dims).all(|(a, b)| a.may_equal(*b)) {
+            return Err(Error::new(Code::Shape, format!("{a} and {b} are no stacks of matrices of one size")));
+        }
+        if !a.dims[rank - 1].may_equal(b.dims[rank - 2]) {
+            let message = format!("{a} has {} columns but {b} has {} rows", a.dims[rank - 1], b.dims[rank - 2]);
+            return Err(Error::new(Code::Shape, message));
+        }
+        let mut dims = a.dims.clone();
+        dims[rank - 1] = b.dims[rank - 1];
+        Ok(smallvec![Type::new(a.dtype, dims)])
+    },
+    eval: |_, inputs| {
+        let (a, b) = (inputs[0], inputs[1]);
+        let rank = a.layout().rank();
+        let mut shape: Shape = a.shape().into();
+        let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
+        shape[rank - 1] = n;
+        let mut out = Array::zeros(&shape, a.dtype());
+        with_element!(a.dtype(), T => {
+            let (a, b) = (collected(a.iter::<T>()), collected(b.iter::<T>()));
+            let out = out.as_mut_slice::<T>();
+            if a.is_empty() || b.is_empty() {
+                out.fill(T::from_scalar(Scalar::Int(0)));
+            } else {
+                for ((out, a), b) in out.chunks_mut(m * n).zip(a.chunks(m * k)).zip(b.chunks(k * n)) {
+                    product(out, a, b, n);
+                }
+            }
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Rule(|it| {
+        let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
+        smallvec![
+            it.needs[0].then(|| product_of(g, &transpose(b, -2, -1))),
+            it.needs[1].then(|| product_of(&transpose(a, -2, -1), g)),
+        ]
+    }),
+    batching: Batching::Derived,
+    lowering: Lowering::Product,
+    samples: || {
+        let of = |a: &[usize], b: &[usize]| {
+            Sample::new([SampleInput::f32(a, -2.0, 2.0), SampleInput::f32(b, -2.0, 2.0)])
+        };
+        vec![of(&[3, 5], &[5, 4]), of(&[2, 3, 5], &[2, 5, 4]), of(&[1, 1], &[1, 1])]
+    },
+};
+
+/// One product, a row of the result at a time; `a` and `b` are not empty.
+fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {
+    let k = b.len() / n;
+    if T::DTYPE.is_float() {
+        let b = collected(b.iter().map(|it| it.to_scalar().as_f64()));
+        let mut row = filled(0.0, n);
+        for (out, a) in out.chunks_mut(n).zip(a.chunks(k)) {
+            row.fill(0.0);
+            for (a, b) in a.iter().zip(b.chunks(n)) {
+                let a = a.to_scalar().as_f64();
+                row.iter_mut().zip(b).for_each(|(sum, b)| *sum += a * b);
+            }
+            out.iter_mut().zip(&row).for_each(|(to, &sum)| *to = T::from_scalar(Scalar::Float(sum)));
+        }
+        return;
+    }
+    for (out, a) in out.chunks_mut(n).zip(a.chunks(k)) {
+        for (column, to) in out.iter_mut().enumerate() {
+            let pairs = a.iter().zip(b[column..].iter().step_by(n));
+            let term = |(a, b): (&T, &T)| a.to_scalar().as_i64().wrapping_mul(b.to_scalar().as_i64());
+            let sum = match T::DTYPE {
+                DType::Bool => pairs.map(term).any(|it| it != 0) as i64,
+                _ => pairs.map(term).fold(0, i64::wrapping_add),
+            };
+            *to = T::from_scalar(Scalar::Int(sum));
+        }
+    }
+}
+
+#[track_caller]
+fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
+    apply1(MATMUL.op(), &Attrs::none(), &[a, b])
+}
+
+/// The product of matrices by NumPy's rules: leading dimensions broadcast, and a
+/// one-dimensional operand is a row on the left or a column on the right, whose axis goes
+/// from the result. Dtypes promote.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when the inner sizes differ, an operand has no axis, or leading
+/// dimensions do not broadcast.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::matmul(tensor![[1., 2.], [3., 4.]], tensor![1., 10.]).to_vec::<f32>(), [21., 43.]);
+/// ```
+#[track_caller]
+pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
+    let (a, b) = (a.as_tensor(), b.as_tensor());
+    or_lost!(a, b);
+    let refusal = |message: String| refusal("matmul", &[&a, &b], Code::Shape, message);
+    if a.rank() == 0 || b.rank() == 0 {
+        return refused(refusal("a zero-dimensional operand; multiply with `*`".into()));
+    }
+    let dtype = promote(a.dtype(), b.dtype());
+    let (row, column) = (a.rank() == 1, b.rank() == 1);
+    let mut left = cast(&*a, dtype);
+    let mut right = cast(&*b, dtype);
+    if row {
+        left = reshape(&left, (1usize, left.dims()[0]));
+    }
+    if column {
+        right = reshape(&right, (right.dims()[0], 1usize));
+    }
+    let (inner, rows) = (left.dim(-1), right.dim(-2));
+    if !inner.may_equal(rows) {
+        return refused(refusal(format!("the last axis of the left operand has size {inner}, its partner on the right {rows}")));
+    }
+    let out = granted!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[&a, &b], it)));
+    let mut shape = out.dims();
+    if column {
+        shape.pop();
+    }
+    if row {
+        shape.remove(shape.len() - 1 - usize::from(!column));
+    }
+    reshape(&out, shape)
+}
+
+/// The product of stacks of matrices whose leading dimensions broadcast.
+#[track_caller]
+fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
+    let (a_dims, b_dims) = (a.dims(), b.dims());
+    let (batch_a, rows) = a_dims.split_at(a.rank() - 2);
+    let (batch_b, columns) = b_dims.split_at(b.rank() - 2);
+    if batch_b.is_empty() && !batch_a.is_empty() {
+        // One matrix for the whole stack: a single tall product, whose gradient is one too.
+        let tall = reshape(a, [batch_a.iter().copied().product::<Dim>() * rows[0], rows[1]]);
+        let mut shape = a_dims.clone();
+        shape[batch_a.len() + 1] = columns[1];
+        return Ok(reshape(product_of(&tall, b), shape));
+    }
+    let batch = broadcast_dims(batch_a, batch_b)?;
+    let full = |x: &Tensor, matrix: &[Dim]| {
+        let shape: Dims = batch.iter().chain(matrix).copied().collect();
+        broadcast_to(x, shape)
+    };
+    Ok(product_of(&full(a, rows), &full(b, columns)))
+}
+
+/// A layer's product: `x Wᵀ + b` with `x` `[.., in]`, `weight` `[out, in]` and `bias` `[out]`.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when sizes do not fit.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::dense(tensor![[1., 2.]], tensor![[3., 4.]], Some(&tensor![1.])).to_vec::<f32>(), [12.]);
+/// ```
+#[track_caller]
+pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
+    let weight = weight.as_tensor();
+    or_lost!(weight);
+    if weight.rank() != 2 {
+        let message = format!("the weight is {}, but has to have outputs and inputs", weight.ty());
+        return refused(refusal("dense", &[&x.as_tensor(), &weight], Code::Shape, message));
+    }
+    let outputs = weight.dims()[0];
+    let out = matmul(x, transpose(&*weight, 0, 1));
+    match bias {
+        Some(bias) => {
+            or_lost!(bias);
+            granted!(has_dims("dense", "bias", bias, &[outputs]));
+            crate::ops::add(&out, bias)
+        }
+        None => out,
+    }
+}
+
+impl Tensor {
+    /// The product of matrices by NumPy's rules; see [`matmul`].
+    #[track_caller]
+    pub fn matmul(&self, other: impl AsTensor) -> Self {
+        matmul(self, other)
+    }
+}

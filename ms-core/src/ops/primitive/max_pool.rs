@@ -1,0 +1,220 @@
+//! `max_pool`: the largest element of each window, and its gradients.
+
+use crate::ops::core::axis::{const_shape, named};
+use crate::ops::composite::convolution::ranked;
+use crate::ops::core::host::{narrow_floats, wide_floats};
+use super::window::pooling::{check_pooled, pooled_shape};
+use crate::ops::core::rules::may_equal;
+use super::window::{PerAxis, Spatial, Window, spatial};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
+use crate::error::{Code, Error, OrExhausted, Result};
+use crate::tensor::{AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room};
+use smallvec::smallvec;
+
+/// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.
+pub static MAX_POOL: OpDef = OpDef {
+    info: OpInfo { number: 430, name: "max_pool", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    infer: |attrs, inputs| Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)]),
+    eval: |attrs, inputs| {
+        let x = inputs[0];
+        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
+        let out = collected(pooled.largest(&from).into_iter().map(|at| from[at]));
+        Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        smallvec![Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+    }),
+    batching: Batching::Rule(|it| it.merged()),
+    lowering: Lowering::Library,
+    samples: || max_samples(|x, _| vec![x]),
+};
+
+/// The gradient of [`MAX_POOL`]: the second operand, of the shape of its result, added where
+/// the largest elements of the first one stand (the first of equal ones).
+pub static MAX_POOL_GRAD: OpDef = OpDef {
+    info: OpInfo { number: 431, name: "max_pool_grad", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    infer: |attrs, inputs| {
+        holds_dims(inputs[1], &pooled_dims(attrs, inputs[0])?)?;
+        Ok(smallvec![inputs[0].clone()])
+    },
+    eval: |attrs, inputs| {
+        let (x, g) = (inputs[0], wide_floats(inputs[1]));
+        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
+        let mut out = filled(0.0, from.len());
+        pooled.largest(&from).into_iter().zip(g).for_each(|(at, g)| out[at] += g);
+        Ok(smallvec![narrow_floats(&out, x.shape(), x.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        smallvec![None, Some(apply1(MAX_POOL_TAKE.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+    }),
+    batching: Batching::Rule(|it| it.merged()),
+    lowering: Lowering::Library,
+    samples: || max_samples(|x, y| vec![x, y]),
+};
+
+/// The elements of the second operand where the largest ones of each window of the first
+/// stand; both have one shape.
+pub static MAX_POOL_TAKE: OpDef = OpDef {
+    info: OpInfo { number: 432, name: "max_pool_take", attrs: &["kernel", "stride", "dilation", "before", "after"] },
+    infer: |attrs, inputs| {
+        holds_dims(inputs[1], &inputs[0].dims)?;
+        Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)])
+    },
+    eval: |attrs, inputs| {
+        let (x, h) = (inputs[0], wide_floats(inputs[1]));
+        let pooled = Pooled::new(attrs, &x.ty())?;
+        let out = collected(pooled.largest(&wide_floats(x)).into_iter().map(|at| h[at]));
+        Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
+    },
+    derivative: Derivative::Rule(|it| {
+        smallvec![None, Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
+    }),
+    batching: Batching::Rule(|it| it.merged()),
+    lowering: Lowering::Library,
+    samples: || max_samples(|x, _| vec![x.clone(), x]),
+};
+
+fn max_attrs(kernel: &[usize], window: &Window) -> Attrs {
+    let lists = [kernel, &window.stride, &window.dilation, &window.before, &window.after];
+    Attrs::new(lists.into_iter().map(Attr::from))
+}
+
+fn max_samples(operands: fn(SampleInput, SampleInput) -> Vec<SampleInput>) -> Vec<Sample> {
+    let of = |x: &[usize], y: &[usize], kernel: &[usize], stride: usize, padding: usize| {
+        let all = |value: usize| value.per_axis(kernel.len());
+        let window = Window { stride: all(stride), before: all(padding), after: all(padding), ..Window::new(kernel.len()) };
+        let (x, y) = (SampleInput::f32(x, -2.0, 2.0), SampleInput::f32(y, -2.0, 2.0));
+        Sample::new(operands(x, y)).attrs(max_attrs(kernel, &window))
+    };
+    vec![
+        of(&[2, 2, 6, 4], &[2, 2, 3, 2], &[2, 2], 2, 0),
+        of(&[1, 2, 7, 5], &[1, 2, 4, 3], &[3, 3], 2, 1),
+        of(&[2, 1, 5], &[2, 1, 4], &[2], 1, 0),
+    ]
+}
+
+fn holds_dims(ty: &Type, dims: &[Dim]) -> Result<()> {
+    if may_equal(&ty.dims, dims) {
+        return Ok(());
+    }
+    Err(Error::new(Code::Shape, format!("{ty} does not have the shape {dims:?}")))
+}
+
+/// The dimensions of a [`MAX_POOL`]'s result.
+fn pooled_dims(attrs: &Attrs, x: &Type) -> Result<Dims> {
+    let (kernel, window) = (attrs.sizes(0), Window::of(attrs, 1));
+    let dims = check_pooled(x, kernel.len())?;
+    let counts = window.counts(&dims[2..], &kernel)?;
+    for axis in 0..kernel.len() {
+        let reach = window.dilation[axis] * (kernel[axis] - 1) + 1;
+        if window.before[axis] > reach / 2 || dims[axis + 2] == 0 {
+            let message = format!("padding {:?} leaves windows of {kernel:?} without an element", window.before);
+            return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
+        }
+    }
+    Ok(pooled_shape(&dims, &counts))
+}
+
+/// The windows of a [`MAX_POOL`], with three spatial axes.
+struct Pooled {
+    output_shape: Shape,
+    planes: usize,
+    input: Spatial,
+    kernel: Spatial,
+    output: Spatial,
+    stride: Spatial,
+    dilation: Spatial,
+    before: Spatial,
+}
+
+impl Pooled {
+    fn new(attrs: &Attrs, x: &Type) -> Result<Self> {
+        let (kernel, window) = (attrs.sizes(0), Window::of(attrs, 1));
+        let output_shape = const_shape(&Type::new(x.dtype, pooled_dims(attrs, x)?))?;
+        let (shape, counts) = (const_shape(x)?, &output_shape[2..]);
+        Ok(Self {
+            planes: shape[0] * shape[1],
+            input: spatial(&shape[2..], 1),
+            kernel: spatial(&kernel, 1),
+            output: spatial(counts, 1),
+            stride: spatial(&window.stride, 1),
+            dilation: spatial(&window.dilation, 1),
+            before: spatial(&window.before, 0),
+            output_shape,
+        })
+    }
+
+    /// Where the largest element of each window stands: the first of equal ones, or a nan.
+    fn largest(&self, x: &[f64]) -> Vec<usize> {
+        let plane: usize = self.input.iter().product();
+        let windows: usize = self.output.iter().product();
+        let mut out = try_room(self.planes * windows).or_exhausted();
+        for base in (0..self.planes).map(|it| it * plane) {
+            for window in 0..windows {
+                let (rest, at2) = (window / self.output[2], window % self.output[2]);
+                let at = [rest / self.output[1], rest % self.output[1], at2];
+                out.push(base + self.largest_of(&x[base..base + plane], at));
+            }
+        }
+        out
+    }
+
+    fn largest_of(&self, plane: &[f64], window: Spatial) -> usize {
+        let mut best = None;
+        for at0 in self.taps(0, window[0]) {
+            for at1 in self.taps(1, window[1]) {
+                for at2 in self.taps(2, window[2]) {
+                    let at = (at0 * self.input[1] + at1) * self.input[2] + at2;
+                    let above = best.is_none_or(|it: usize| {
+                        plane[at] > plane[it] || (plane[at].is_nan() && !plane[it].is_nan())
+                    });
+                    if above {
+                        best = Some(at);
+                    }
+                }
+            }
+        }
+        best.expect("padding is at most half of the window, so that each has an element")
+    }
+
+    /// The elements under a window along one axis.
+    fn taps(&self, axis: usize, window: usize) -> impl Iterator<Item = usize> + '_ {
+        let place = move |tap: usize| {
+            (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])
+        };
+        (0..self.kernel[axis]).filter_map(place).filter(move |&at| at < self.input[axis])
+    }
+}
+
+/// The largest element of each window of `x` `[n, c, spatial..]`; nan if one is nan.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when a window does not fit, [`Code::Argument`] when padding is more
+/// than half of a window, [`Code::DType`] unless `x` is of floats.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// let options = ops::PoolOptions::new(2, 2).stride(1);
+/// assert_eq!(ops::max_pool(&x, &options).to_vec::<f32>(), [5., 6., 8., 9.]);
+/// ```
+#[track_caller]
+pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
+    let x = x.as_tensor();
+    granted!(ranked("max_pool", &x, options.kernel.len()));
+    or_lost!(x);
+    let (window, _) = granted!(options.window(&x.dims()[2..]).map_err(|it| named("max_pool", &[&x], it)));
+    apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
+}
+
+/// [`max_pool`] over two spatial axes, windows side by side: `[n, c, height, width]`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![[[[1., 2., 3.], [4., 5., 6.], [7., 8., 9.]]]];
+/// assert_eq!(ops::max_pool2d(&x, 3).to_vec::<f32>(), [9.]);
+/// ```
+#[track_caller]
+pub fn max_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
+    max_pool(x, &PoolOptions::new(2, kernel))
+}

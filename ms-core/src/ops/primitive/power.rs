@@ -1,0 +1,44 @@
+//! `pow`: powers.
+
+use crate::ops::core::elementwise::{elementwise, number2};
+use crate::ops::select;
+use crate::ops::core::math;
+
+elementwise! {
+    /// `a^b`. Of floats, a negative `a` has whole powers only (nan otherwise), and anything to
+    /// the power of zero is one. Integers wrap; a negative power of theirs is the reciprocal
+    /// rounded towards zero, and zero for `a = 0`.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::pow(tensor![1., 2., 4.], 3.).to_vec::<f32>(), [1., 8., 64.]);
+    /// ```
+    POW = 177: pow(a, b), Numeric -> same;
+    eval |v| number2(v, f64::powf, pow_i128);
+    vjp |g, y| {
+        a: select(b.eq(0.0), 0.0, g * (b * pow(a, b - 1.0))),
+        b: g * (y * select(a.eq(0.0), 1.0, a).log()),
+    };
+    lower wide_body |[a, b]| if a.dtype().is_float() { math::pow(a, b) } else { math::pow_int(a, b) };
+    samples [(0.3, 3.0), (-2.0, 2.0)];
+}
+
+fn pow_i128(mut base: i128, mut power: i128) -> i128 {
+    if power < 0 {
+        return match base {
+            1 => 1,
+            -1 if power % 2 == 0 => 1,
+            -1 => -1,
+            _ => 0,
+        };
+    }
+    let mut product: i128 = 1;
+    while power > 0 {
+        if power % 2 == 1 {
+            product = product.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        power /= 2;
+    }
+    product
+}

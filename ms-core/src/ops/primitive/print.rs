@@ -1,0 +1,85 @@
+//! `print`: a line of text with the values of tensors.
+
+use crate::ops::core::message::{Message, Show, show_arrays};
+use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::error::OrRaise;
+use crate::tensor::{Attrs, DType, OpInfo, Tensor};
+use smallvec::smallvec;
+use std::cell::RefCell;
+
+/// Prints attribute 0, its places `{}` filled by the operands behind the token.
+pub static PRINT: OpDef = OpDef {
+    info: OpInfo { number: 730, name: "print", attrs: &["text"] },
+    infer: |_, inputs| check_token(inputs).map(|()| smallvec![token_type()]),
+    eval: |attrs, inputs| {
+        print_line(&show_arrays(attrs.str(0), &inputs[1..]));
+        Ok(smallvec![token()])
+    },
+    derivative: Derivative::Zero,
+    batching: Batching::Rule(batch_in_order),
+    lowering: Lowering::Library,
+    samples: || {
+        let token = || SampleInput::of(DType::U8, &[], 0.0, 0.0);
+        let sample = |it: Sample, text: &str| it.attrs(Attrs::new([text.into()]));
+        vec![
+            sample(Sample::new([token()]), "sample"),
+            sample(Sample::new([token(), SampleInput::f32(&[2], -1.0, 1.0)]), "sample {}"),
+        ]
+    },
+};
+
+thread_local! {
+    /// Where lines go that this thread prints, innermost last; to standard output where there is none.
+    static CAPTURED: RefCell<Vec<Vec<String>>> = const { RefCell::new(Vec::new()) };
+}
+
+fn print_line(line: &str) {
+    let captured = CAPTURED.with(|it| it.borrow_mut().last_mut().map(|lines| lines.push(line.to_owned())));
+    if captured.is_none() {
+        println!("{line}");
+    }
+}
+
+/// Prints a line on standard output, the places `{}` of `text` filled by `values`; `{{` and `}}`
+/// stand for braces. In program order with other prints, assertions and writes of parameters,
+/// eagerly and in compiled code, where the line is printed at every run.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let x = tensor![1.0, 2.0];
+/// let (_, lines) = ops::capture_prints(|| ops::print("step {}: {}", &[&3, &x]));
+/// assert_eq!(lines, ["step 3: [1. 2.]"]);
+/// ```
+///
+/// # Panics
+/// Raises [`Code::Argument`](crate::Code::Argument) unless there are as many places as values.
+#[track_caller]
+pub fn print(text: &str, values: &[&dyn Show]) {
+    let message = Message::new(text, values).map_err(|it| it.with_op("print")).or_raise();
+    let tensors: Vec<&Tensor> = message.tensors.iter().collect();
+    apply_in_order(PRINT.op(), &Attrs::new([(&*message.text).into()]), &tensors);
+}
+
+/// Runs `f`, and gives what it printed on this thread by [`print`], line by line, instead of
+/// printing it.
+pub fn capture_prints<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {
+    /// Takes the lines away even if `f` unwinds.
+    struct Captured;
+    impl Captured {
+        fn take(&self) -> Vec<String> {
+            CAPTURED.with(|it| it.borrow_mut().pop()).unwrap_or_default()
+        }
+    }
+    impl Drop for Captured {
+        fn drop(&mut self) {
+            self.take();
+        }
+    }
+    CAPTURED.with(|it| it.borrow_mut().push(Vec::new()));
+    let captured = Captured;
+    let result = f();
+    let lines = captured.take();
+    std::mem::forget(captured);
+    (result, lines)
+}

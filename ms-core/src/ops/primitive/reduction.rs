@@ -1,0 +1,282 @@
+//! Folds over axes.
+
+use crate::ops::core::axis::stored_axes;
+use crate::ops::core::elementwise::{Domain, wide};
+use crate::ops::core::rules::sum_dtype;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select};
+use crate::error::{Code, Error, Result};
+use crate::ir::Reducer;
+use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::{SmallVec, smallvec};
+
+/// Declares a reduction over the axes of attribute 0, which stay with size one if attribute 1
+/// says so: its definition alone.
+macro_rules! reduction {
+    (
+        $(#[$doc:meta])*
+        $def:ident = $number:literal: $name:literal, $domain:ident, $reducer:ident;
+        fold($start:expr) |$v:ident| $fold:expr;
+        derivative $derivative:expr;
+    ) => {
+        $(#[$doc])*
+        pub static $def: OpDef = OpDef {
+            info: OpInfo { number: $number, name: $name, attrs: &["axes", "keepdims"] },
+            infer: |attrs, inputs| infer(Domain::$domain, Reducer::$reducer, attrs, inputs[0]),
+            eval: |attrs, inputs| {
+                let ty = infer(Domain::$domain, Reducer::$reducer, attrs, &inputs[0].ty())?;
+                Ok(smallvec![evaluate(&attrs.sizes(0), &ty[0], inputs[0], $start, |a, b| {
+                    let $v = &[a, b];
+                    $fold
+                })])
+            },
+            derivative: $derivative,
+            batching: Batching::Derived,
+            lowering: Lowering::Reduce(ReduceRule { reducer: Reducer::$reducer, accumulate: sum_dtype }),
+            samples: || samples(Domain::$domain),
+        };
+    };
+}
+
+reduction! {
+    /// The sum; of nothing it is zero.
+    SUM = 300: "sum", Numeric, Sum;
+    fold(Scalar::Int(0)) |v| number(v, |a, b| a + b, |a, b| a + b);
+    derivative Derivative::Rule(|it| smallvec![Some(crate::ops::broadcast_to(&spread(it, it.cotangent()), it.inputs[0].dims()))]);
+}
+
+reduction! {
+    /// The product; of nothing it is one.
+    PROD = 301: "prod", Numeric, Prod;
+    fold(Scalar::Int(1)) |v| number(v, |a, b| a * b, i128::wrapping_mul);
+    derivative Derivative::Rule(|it| {
+        // The product of the other elements, also where one of them is zero.
+        let (x, axes) = (&it.inputs[0], it.attrs.sizes(0));
+        let zero = x.eq(0.0);
+        let others = select(&zero, 1.0, x);
+        let product = reduce(&PROD, &others, &axes, true);
+        let zeros = sum_axes(&crate::ops::cast(&zero, x.dtype()), &axes, true);
+        let at_zero = select(zeros.eq(1.0).logical_and(&zero), &product, 0.0);
+        let factor = select(zeros.eq(0.0), &product / &others, at_zero);
+        smallvec![Some(spread(it, it.cotangent()) * factor)]
+    });
+}
+
+reduction! {
+    /// The largest element, nan if any is nan. Equal ones share the gradient.
+    MAX = 302: "max", Any, Max;
+    fold(Scalar::Float(f64::NEG_INFINITY)) |v| {
+        number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }, Ord::max)
+    };
+    derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]);
+}
+
+reduction! {
+    /// The smallest element, nan if any is nan. Equal ones share the gradient.
+    MIN = 303: "min", Any, Min;
+    fold(Scalar::Float(f64::INFINITY)) |v| {
+        number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }, Ord::min)
+    };
+    derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]);
+}
+
+reduction! {
+    /// Whether all elements are true; of nothing they are.
+    ALL = 304: "all", Logical, All;
+    fold(Scalar::Bool(true)) |v| Scalar::Bool(v[0].as_bool() && v[1].as_bool());
+    derivative Derivative::None("truth values have no gradient");
+}
+
+reduction! {
+    /// Whether any element is true; of nothing none is.
+    ANY = 305: "any", Logical, Any;
+    fold(Scalar::Bool(false)) |v| Scalar::Bool(v[0].as_bool() || v[1].as_bool());
+    derivative Derivative::None("truth values have no gradient");
+}
+
+/// The type of a reduction's result.
+fn infer(domain: Domain, reducer: Reducer, attrs: &Attrs, input: &Type) -> Result<Types> {
+    if domain.convert(input.dtype)? != input.dtype {
+        return Err(Error::new(Code::DType, format!("takes {}, not {}", domain.convert(input.dtype)?, input.dtype)));
+    }
+    let (axes, keepdims) = (stored_axes(attrs.ints(0), input.rank())?, attrs.bool(1));
+    let extreme = matches!(reducer, Reducer::Max | Reducer::Min);
+    if extreme && axes.iter().any(|&axis| input.dims[axis] == 0) {
+        return Err(Error::new(Code::Argument, format!("no element of {input} along axes {axes:?}")));
+    }
+    Ok(smallvec![Type::new(input.dtype, reduced_dims(&input.dims, &axes, keepdims))])
+}
+
+/// The dimensions that are left.
+pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdims: bool) -> Dims {
+    let kept = dims.iter().enumerate().filter(|(axis, _)| keepdims || !axes.contains(axis));
+    kept.map(|(axis, &dim)| if axes.contains(&axis) { Dim::new(1) } else { dim }).collect()
+}
+
+/// Reference evaluation: folds the elements along `axes` in row-major order.
+fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, fold: impl Fn(Scalar, Scalar) -> Scalar) -> Array {
+    let order: SmallVec<[usize; 4]> =
+        (0..x.layout().rank()).filter(|it| !axes.contains(it)).chain(axes.iter().copied()).collect();
+    let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
+    let scalars = x.with_layout(x.layout().permute(&order)).scalars();
+    let mut out = Array::zeros(&ty.shape().expect("arrays have constant shapes"), x.dtype());
+    with_element!(x.dtype(), T => {
+        for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
+            let values = scalars[i * row..(i + 1) * row].iter().copied();
+            *to = T::from_scalar(values.reduce(&fold).unwrap_or(start));
+        }
+    });
+    out
+}
+
+fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i128) -> i128) -> Scalar {
+    match *v {
+        [Scalar::Float(a), Scalar::Float(b)] => Scalar::Float(float(a, b)),
+        // Signed and unsigned results keep their kind, so that the next step reads them right.
+        [Scalar::UInt(a), Scalar::UInt(b)] => Scalar::UInt(int(a as i128, b as i128) as u64),
+        [a, b] => Scalar::Int(int(wide(a), wide(b)) as i64),
+    }
+}
+
+/// A tensor of the result's shape, with the reduced axes back at size one.
+fn spread(it: &Vjp<'_>, result: &Tensor) -> Tensor {
+    crate::ops::reshape(result, reduced_dims(&it.inputs[0].ty().dims, &it.attrs.sizes(0), true))
+}
+
+/// The gradient of an extreme element: to those that are it, in equal shares.
+fn to_extrema(it: &Vjp<'_>) -> Tensor {
+    let x = &it.inputs[0];
+    let hits = crate::ops::cast(x.eq(spread(it, &it.outputs[0])), x.dtype());
+    let count = sum_axes(&hits, &it.attrs.sizes(0), true);
+    hits * (spread(it, it.cotangent()) / count)
+}
+
+fn samples(domain: Domain) -> Vec<Sample> {
+    use DType::*;
+    let sample = |dtype, shape: &[usize], axes: &[usize], keepdims: bool| {
+        Sample::new([SampleInput::of(dtype, shape, -2.0, 2.0)]).attrs(Attrs::new([axes.into(), Attr::Bool(keepdims)]))
+    };
+    let (first, dtypes): (DType, &[DType]) = match domain {
+        Domain::Logical => (Bool, &[]),
+        _ => (F32, &[F64, F16, BF16, I32, I64, U8, U64]),
+    };
+    let shapes: [(&[usize], &[usize], bool); 6] = [
+        (&[3, 4, 2], &[1], false),
+        (&[3, 4, 2], &[0, 2], true),
+        (&[5, 40], &[1], false),
+        (&[2, 3], &[], false),
+        (&[], &[], true),
+        (&[0, 3], &[1], false),
+    ];
+    let shapes = shapes.into_iter().map(|(shape, axes, keepdims)| sample(first, shape, axes, keepdims));
+    shapes.chain(dtypes.iter().map(|&dtype| sample(dtype, &[3, 4, 2], &[0, 2], false))).collect()
+}
+
+/// A reduction over `axes`, which are not negative and in ascending order.
+#[track_caller]
+fn reduce(def: &'static OpDef, x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
+    apply1(def.op(), &Attrs::new([axes.into(), keepdims.into()]), &[x])
+}
+
+/// The sum over `axes`, which are not negative and in ascending order, in the dtype of `x`.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::sum_axes(&tensor![[1, 2], [3, 4]], &[1], false).to_vec::<i64>(), [3, 7]);
+/// ```
+#[track_caller]
+pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
+    reduce(&SUM, x, axes, keepdims)
+}
+
+/// The axes of `x` that `axes` names.
+#[track_caller]
+pub(crate) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Result<SmallVec<[usize; 4]>> {
+    let describe = |error: Error| error.with_op(op).with_operands([x.ty().to_string()]);
+    axes.resolve(x.rank()).map_err(describe)
+}
+
+/// The dtype in which sums are given: bools and narrow integers become i64 or u64, as in NumPy.
+pub(crate) fn widened(dtype: DType) -> DType {
+    match dtype.kind() {
+        Kind::Float => dtype,
+        Kind::Int if !dtype.is_signed_int() => DType::U64,
+        _ => DType::I64,
+    }
+}
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident: $def:ident, $convert:expr;)*) => {
+        $(
+            $(#[$doc])*
+            ///
+            /// `axes` is `()` for all, one axis, or several; negative ones count from the end. They
+            /// stay with size one if `keepdims`.
+            ///
+            /// # Panics
+            /// Raises [`Code::OutOfRange`] for an axis that is not there, [`Code::Argument`] for one
+            /// that is named twice.
+            #[track_caller]
+            pub fn $name(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
+                let x = x.as_tensor();
+                or_lost!(x);
+                let axes = granted!(axes_of(stringify!($name), &x, axes));
+                let convert: fn(DType) -> DType = $convert;
+                reduce(&$def, &crate::ops::cast(&*x, convert(x.dtype())), &axes, keepdims)
+            }
+        )*
+
+        impl Tensor {$(
+            #[doc = concat!("The function [`", stringify!($name), "`](crate::ops::", stringify!($name), ") of this tensor.")]
+            #[track_caller]
+            pub fn $name(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
+                $name(self, axes, keepdims)
+            }
+        )*}
+    };
+}
+
+functions! {
+    /// The sum over axes; bools and narrow integers are summed in 64 bits.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::sum(tensor![[1., 2.], [3., 4.]], 0, false).to_vec::<f32>(), [4., 6.]);
+    /// ```
+    sum: SUM, widened;
+    /// The product over axes; bools and narrow integers are multiplied in 64 bits.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::prod(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 12.]);
+    /// ```
+    prod: PROD, widened;
+    /// The largest element over axes, nan if any is nan; of no elements there is none.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::max(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 4.]);
+    /// ```
+    max: MAX, |dtype| dtype;
+    /// The smallest element over axes, nan if any is nan; of no elements there is none.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::min(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [1., 3.]);
+    /// ```
+    min: MIN, |dtype| dtype;
+    /// Whether all elements over axes are true, or differ from zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::all(tensor![[true, false], [true, true]], 1, false).to_vec::<bool>(), [false, true]);
+    /// ```
+    all: ALL, |_| DType::Bool;
+    /// Whether any element over axes is true, or differs from zero.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::any(tensor![[true, false], [false, false]], 1, false).to_vec::<bool>(), [true, false]);
+    /// ```
+    any: ANY, |_| DType::Bool;
+}

@@ -1,0 +1,56 @@
+//! `reshape`: the same elements in row-major order under another shape.
+
+use crate::ops::core::axis::named;
+use crate::ops::{Batching, Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
+use crate::error::{Code, Error};
+use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+/// The operand under the shape of attribute 0.
+pub static RESHAPE: OpDef = OpDef {
+    info: OpInfo { number: 350, name: "reshape", attrs: &["shape"] },
+    infer: |attrs, inputs| {
+        let wanted = Type::new(inputs[0].dtype, attrs.dims(0));
+        let fits = match (inputs[0].is_symbolic() || wanted.is_symbolic(), inputs[0].numel(), wanted.numel()) {
+            (true, ..) => inputs[0].elements().may_equal(wanted.elements()),
+            (false, from, to) => from.is_some() && from == to,
+        };
+        if !fits {
+            return Err(Error::new(Code::Shape, format!("{} cannot take the shape {:?}", inputs[0], wanted.dims)));
+        }
+        Ok(smallvec![wanted])
+    },
+    eval: |attrs, inputs| {
+        let dense = inputs[0].to_contiguous();
+        let layout = dense.layout().reshape(&attrs.sizes(0)).expect("a row-major array takes any shape");
+        Ok(smallvec![dense.with_layout(layout)])
+    },
+    derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
+    batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, it.size)]), it.inputs)),
+    lowering: Lowering::View(|attrs, layout| layout.reshape(&attrs.sizes(0))),
+    samples: || {
+        let shape: Attr = (&[6usize, 2][..]).into();
+        vec![Sample::new([SampleInput::f32(&[3, 4], -2.0, 2.0)]).attrs(Attrs::new([shape]))]
+    },
+};
+
+/// The elements of `x` in row-major order under another shape, in which one size may be -1.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when the numbers of elements differ.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::reshape(tensor![1, 2, 3, 4], [2, -1]).shape(), [2, 2]);
+/// ```
+#[track_caller]
+pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
+    let x = x.as_tensor();
+    or_lost!(x);
+    let dims = x.dims();
+    let shape = granted!(shape.new_dims(dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
+    if shape == dims {
+        return x.into_owned();
+    }
+    apply1(RESHAPE.op(), &Attrs::new([(&*shape).into()]), &[&*x])
+}

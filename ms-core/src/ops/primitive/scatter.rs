@@ -1,0 +1,207 @@
+//! `take_along_axis`, `scatter` and `scatter_add`: single elements read from, and written to,
+//! positions along an axis.
+
+use crate::ops::core::axis::{named, stored_axis};
+use super::gather::{check_dtypes, check_index};
+use crate::ops::core::host::{dense, elements, plus, positions, walk_named};
+use crate::ops::core::rules::{broadcast_dims, may_equal};
+use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Tensor, Type, apply1};
+use crate::with_element;
+use smallvec::smallvec;
+
+/// For each element of the second operand the element of the first at that position along
+/// attribute 0, and at the same place along the other axes, where the second may be smaller.
+pub static TAKE_ALONG_AXIS: OpDef = OpDef {
+    info: OpInfo { number: 382, name: "take_along_axis", attrs: &["axis"] },
+    infer: |attrs, inputs| {
+        check_along(inputs[0], inputs[1], attrs.int(0))?;
+        Ok(smallvec![Type::new(inputs[0].dtype, inputs[1].dims.clone())])
+    },
+    eval: |attrs, inputs| {
+        let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
+        let index = positions(inputs[1], axis, x.shape())?;
+        let mut out = Array::zeros(inputs[1].shape(), x.dtype());
+        with_element!(x.dtype(), T => {
+            let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
+            walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
+        });
+        Ok(smallvec![out])
+    },
+    derivative: Derivative::Read(|it| {
+        Part::elements(&it.inputs[0], it.attrs.int(0) as usize, &it.inputs[1], it.cotangent())
+    }),
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let index = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), index]).attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
+    },
+};
+
+/// The first operand with the elements of the third at the named places: added, or in their stead.
+fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arrays> {
+    let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+    let index = positions(inputs[1], axis, out.shape())?;
+    let shape = out.shape_owned();
+    with_element!(out.dtype(), T => {
+        let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
+        walk_named(&shape, axis, inputs[1].shape(), &index, |at, named| {
+            to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
+        });
+    });
+    Ok(smallvec![out])
+}
+
+/// The first operand with each element of the third added at the position along attribute 0
+/// that the second one names for it.
+pub static SCATTER_ADD: OpDef = OpDef {
+    info: OpInfo { number: 383, name: "scatter_add", attrs: &["axis"] },
+    infer: |attrs, inputs| infer_scatter(attrs, inputs),
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, true),
+    derivative: Derivative::Rule(|it| {
+        let g = it.cotangent();
+        let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
+        smallvec![Some(g.clone()), None, source]
+    }),
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    lowering: Lowering::Update,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), named, SampleInput::f32(index, -2.0, 2.0)])
+                .attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[6, 3]), of(1, &[2, 3, 2], &[2, 4, 2]), of(2, &[3, 2, 4], &[2, 2, 3])]
+    },
+};
+
+/// The first operand with each element of the third written at the position along attribute 0
+/// that the second one names for it; of several at one place the last in row-major order stays.
+pub static SCATTER: OpDef = OpDef {
+    info: OpInfo { number: 384, name: "scatter", attrs: &["axis"] },
+    infer: |attrs, inputs| infer_scatter(attrs, inputs),
+    eval: |attrs, inputs| evaluate_scatter(attrs, inputs, false),
+    derivative: Derivative::Rule(|it| {
+        let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
+        let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &crate::ops::zeros_like(source)]));
+        // An element that another one overwrote has no part in the result.
+        let written = it.needs[2].then(|| {
+            let count: Dim = source.dims().iter().copied().product();
+            let own = crate::ops::reshape(crate::ops::arange(count), source.dims());
+            let none = crate::ops::full_of(g.dims(), -1, DType::I64);
+            let winner = apply1(SCATTER.op(), it.attrs, &[&none, index, &own]);
+            let winner = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[&winner, index]);
+            let taken = apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, index]);
+            crate::ops::select(crate::ops::equal(winner, own), &taken, crate::ops::zeros_like(&taken))
+        });
+        smallvec![kept, None, written]
+    }),
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
+    lowering: Lowering::Update,
+    samples: || {
+        let of = |axis: usize, x: &[usize], index: &[usize]| {
+            let named = SampleInput::of(DType::I64, index, 0.0, x[axis] as f64 - 1.0);
+            Sample::new([SampleInput::f32(x, -2.0, 2.0), named, SampleInput::f32(index, -2.0, 2.0)])
+                .attrs(Attrs::new([axis.into()]))
+        };
+        vec![of(0, &[4, 3], &[3, 3]), of(1, &[2, 3, 2], &[2, 2, 2])]
+    },
+};
+
+/// Whether `index` names positions along an axis of `x`, and is no larger along the others.
+fn check_along(x: &Type, index: &Type, axis: i64) -> Result<()> {
+    check_index(index)?;
+    let axis = stored_axis(axis, x.rank())?;
+    let fit = |index: Dim, size: Dim| match (index.as_const(), size.as_const()) {
+        (Some(index), Some(size)) => index <= size,
+        _ => true,
+    };
+    let fits = index.rank() == x.rank() && (0..x.rank()).all(|it| it == axis || fit(index.dims[it], x.dims[it]));
+    if !fits {
+        let message = format!("the index {index} does not lie inside {x} off axis {axis}");
+        return Err(Error::new(Code::Shape, message));
+    }
+    Ok(())
+}
+
+pub(crate) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<crate::ops::Types> {
+    let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
+    check_along(x, index, attrs.int(0))?;
+    check_dtypes(x, source)?;
+    if !may_equal(&index.dims, &source.dims) {
+        return Err(Error::new(Code::Shape, format!("the index {index} does not have the shape of the source {source}")));
+    }
+    Ok(smallvec![x.clone()])
+}
+
+/// For each element of `index` the element of `x` at that position along `axis`: NumPy's
+/// `take_along_axis`. The other axes broadcast.
+///
+/// # Panics
+/// Raises [`Code::Shape`] when they do not, [`Code::DType`] unless `index` holds integers,
+/// [`Code::OutOfRange`] for a position or an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::take_along_axis(tensor![[1, 2], [3, 4]], tensor![[1], [0]], 1).to_vec::<i64>(), [2, 3]);
+/// ```
+#[track_caller]
+pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index) = (x.as_tensor(), index.as_tensor());
+    let fail = |it| named("take_along_axis", &[&x, &index], it);
+    let axis = normalize_axis(axis, x.rank()).map_err(fail).or_raise();
+    if index.rank() != x.rank() {
+        let error = Error::new(Code::Shape, "the index has as many axes as the tensor");
+        Err(fail(error)).or_raise()
+    }
+    let common = |from: &Dims, other: &Dims| -> Result<Dims> {
+        let mut open = other.clone();
+        open[axis] = from[axis];
+        broadcast_dims(from, &open)
+    };
+    let (x_dims, index_dims) = (x.dims(), index.dims());
+    let wide = broadcast_to(&*x, common(&x_dims, &index_dims).map_err(fail).or_raise());
+    let index_wide = broadcast_to(&*index, common(&index_dims, &x_dims).map_err(fail).or_raise());
+    apply1(TAKE_ALONG_AXIS.op(), &Attrs::new([axis.into()]), &[&wide, &index_wide])
+}
+
+/// `x` with each element of `source` added at the position along `axis` that `index` names for
+/// it; a place named twice gets both.
+///
+/// # Panics
+/// Raises [`Code::Shape`] unless `index` and `source` have one shape, inside that of `x` off the axis;
+/// and as [`take_along_axis`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::scatter_add(tensor![0., 0.], tensor![1, 1], tensor![2., 3.], 0).to_vec::<f32>(), [0., 5.]);
+/// ```
+#[track_caller]
+pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+    let axis =
+        normalize_axis(axis, x.rank()).map_err(|it| named("scatter_add", &[&x, &index, &source], it)).or_raise();
+    apply1(SCATTER_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+}
+
+/// `x` with each element of `source` written at the position along `axis` that `index` names
+/// for it; of several at one place the last in row-major order stays, and alone has a gradient.
+///
+/// # Panics
+/// As [`scatter_add`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::scatter(tensor![0., 0.], tensor![1, 1], tensor![2., 3.], 0).to_vec::<f32>(), [0., 3.]);
+/// ```
+#[track_caller]
+pub fn scatter(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
+    let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("scatter", &[&x, &index, &source], it)).or_raise();
+    apply1(SCATTER.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
+}

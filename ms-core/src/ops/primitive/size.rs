@@ -1,0 +1,40 @@
+//! `size`: a dimension as a number.
+
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, full_of};
+use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
+use smallvec::smallvec;
+
+/// Attribute 0, a dimension, as a number of the dtype of attribute 1 without dimensions.
+pub static SIZE: OpDef = OpDef {
+    info: OpInfo { number: 377, name: "size", attrs: &["size", "dtype"] },
+    infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(1), &[])]),
+    eval: |attrs, _| Ok(smallvec![Array::full(&[], Scalar::Int(attrs.int(0)), attrs.dtype(1))]),
+    derivative: Derivative::Zero,
+    batching: Batching::Derived,
+    lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(Scalar::Int(attrs.int(0)), ty.dtype)),
+    samples: || vec![Sample::new([]).attrs(Attrs::new([7usize.into(), DType::F32.into()]))],
+};
+
+/// A dimension, constant or symbolic, as a tensor without dimensions: what a mean divides by.
+///
+/// ```
+/// # use ms_core::{ops, tensor::DType};
+/// let x = ops::ones([4, 3]);
+/// assert_eq!(ops::size(x.dim(0), DType::F32).item::<f32>(), 4.0);
+/// ```
+#[track_caller]
+pub fn size(dim: Dim, dtype: DType) -> Tensor {
+    match dim.as_const() {
+        Some(size) => full_of((), Scalar::UInt(size as u64), dtype),
+        None => apply1(SIZE.op(), &Attrs::new([dim.into(), dtype.into()]), &[]),
+    }
+}
+
+/// `x` divided by a dimension.
+#[track_caller]
+pub(crate) fn over_size(x: &Tensor, dim: Dim) -> Tensor {
+    match dim.as_const() {
+        Some(size) => x / size as f64,
+        None => x / size(dim, x.dtype()),
+    }
+}

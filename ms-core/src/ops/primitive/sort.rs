@@ -1,0 +1,127 @@
+//! `sort`: elements in order along an axis, and where they stood.
+
+use crate::ops::core::axis::{named, refusal, stored_axis};
+use crate::ops::core::host::{Axis, dense, elements};
+use super::slice::narrow;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis};
+use crate::error::{Code, OrExhausted, OrRaise, raise};
+use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply, apply1, try_room};
+use crate::with_element;
+use smallvec::smallvec;
+use std::cmp::Ordering;
+
+/// The elements along attribute 0 in ascending order, or descending if attribute 1 says so,
+/// and their positions before as i64. Equal elements keep their order; nan is above all numbers.
+pub static SORT: OpDef = OpDef {
+    info: OpInfo { number: 390, name: "sort", attrs: &["axis", "descending"] },
+    infer: |attrs, inputs| {
+        stored_axis(attrs.int(0), inputs[0].rank())?;
+        Ok(smallvec![inputs[0].clone(), Type::new(DType::I64, inputs[0].dims.clone())])
+    },
+    eval: |attrs, inputs| {
+        let (x, axis, descending) = (dense(inputs[0]), attrs.int(0) as usize, attrs.bool(1));
+        let mut values = Array::zeros(x.shape(), x.dtype());
+        let mut places = Array::zeros(x.shape(), DType::I64);
+        with_element!(x.dtype(), T => {
+            let (from, to) = (elements::<T>(&x), values.as_mut_slice::<T>());
+            sort_rows(from, to, places.as_mut_slice(), Axis::of(x.shape(), axis), descending);
+        });
+        Ok(smallvec![values, places])
+    },
+    derivative: Derivative::Rule(|it| {
+        let Some(g) = &it.cotangents[0] else { return smallvec![None] };
+        let zeros = crate::ops::zeros_like(&it.inputs[0]);
+        let attrs = Attrs::new([it.attrs.as_slice()[0].clone()]);
+        smallvec![Some(apply1(crate::ops::SCATTER_ADD.op(), &attrs, &[&zeros, &it.outputs[1], g]))]
+    }),
+    batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
+    lowering: Lowering::Library,
+    samples: || {
+        let of = |axis: usize, descending: bool| {
+            Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)])
+                .attrs(Attrs::new([axis.into(), descending.into()]))
+        };
+        vec![of(1, false), of(2, true)]
+    },
+};
+
+/// The order of sorting: nan above all numbers, and equal to itself.
+fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
+    #[allow(clippy::eq_op)]
+    let nan = |it: &T| it != it;
+    a.partial_cmp(b).unwrap_or_else(|| nan(a).cmp(&nan(b)))
+}
+
+fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], places: &mut [i64], axis: Axis, descending: bool) {
+    let mut row: Vec<(T, i64)> = try_room(axis.size).or_exhausted();
+    for outer in 0..axis.outer {
+        for inner in 0..axis.inner {
+            let at = |i: usize| (outer * axis.size + i) * axis.inner + inner;
+            row.clear();
+            row.extend((0..axis.size).map(|i| (from[at(i)], i as i64)));
+            // Places tell equal elements apart; a stable sort would need memory.
+            row.sort_unstable_by(|a, b| {
+                let (first, second) = if descending { (b, a) } else { (a, b) };
+                order(&first.0, &second.0).then(a.1.cmp(&b.1))
+            });
+            for (i, &(value, place)) in row.iter().enumerate() {
+                (to[at(i)], places[at(i)]) = (value, place);
+            }
+        }
+    }
+}
+
+/// The elements of `x` in order along `axis`, and their positions before as i64. Equal elements
+/// keep their order; nan is above all numbers.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (values, places) = ops::sort(tensor![3., 1., 2.], 0, false);
+/// assert_eq!(values.to_vec::<f32>(), [1., 2., 3.]);
+/// assert_eq!(places.to_vec::<i64>(), [1, 2, 0]);
+/// ```
+#[track_caller]
+pub fn sort(x: impl AsTensor, axis: isize, descending: bool) -> (Tensor, Tensor) {
+    let x = x.as_tensor();
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("sort", &[&x], it)).or_raise();
+    let mut outputs = apply(SORT.op(), &Attrs::new([axis.into(), descending.into()]), &[&x]).or_raise();
+    let places = outputs.pop().expect("sort has two results");
+    (outputs.pop().expect("sort has two results"), places)
+}
+
+/// The positions along `axis` that put the elements in order, as i64; see [`sort`].
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::argsort(tensor![3., 1., 2.], 0, true).to_vec::<i64>(), [0, 2, 1]);
+/// ```
+#[track_caller]
+pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
+    sort(x, axis, descending).1
+}
+
+/// The `k` largest elements along `axis`, or the smallest, in order, and their positions as i64.
+///
+/// # Panics
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] when it has
+/// fewer than `k` elements.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// let (values, places) = ops::topk(tensor![1., 4., 2.], 2, 0, true);
+/// assert_eq!(values.to_vec::<f32>(), [4., 2.]);
+/// assert_eq!(places.to_vec::<i64>(), [1, 2]);
+/// ```
+#[track_caller]
+pub fn topk(x: impl AsTensor, k: usize, axis: isize, largest: bool) -> (Tensor, Tensor) {
+    let x = x.as_tensor();
+    let at = normalize_axis(axis, x.rank()).map_err(|it| named("topk", &[&x], it)).or_raise();
+    if x.dims()[at].as_const().is_some_and(|size| k > size) {
+        raise(refusal("topk", &[&x], Code::Argument, format!("axis {at} has no {k} elements")));
+    }
+    let (values, places) = sort(&*x, axis, largest);
+    (narrow(&values, at, 0usize, k), narrow(&places, at, 0usize, k))
+}

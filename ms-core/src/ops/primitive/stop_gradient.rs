@@ -1,0 +1,27 @@
+//! `stop_gradient`: the operand as a constant.
+
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::{AsTensor, Attrs, OpInfo, Tensor, apply1};
+use smallvec::smallvec;
+
+/// The operand, through which no gradient flows.
+pub static STOP_GRADIENT: OpDef = OpDef {
+    info: OpInfo { number: 3, name: "stop_gradient", attrs: &[] },
+    infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
+    eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+    derivative: Derivative::Zero,
+    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+    lowering: Lowering::View(|_, layout| Some(layout.clone())),
+    samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],
+};
+
+/// `x` as a constant to gradients.
+///
+/// ```
+/// use ms_core::{ops, tensor};
+/// assert_eq!(ops::stop_gradient(tensor![1., 2.]).to_vec::<f32>(), [1., 2.]);
+/// ```
+#[track_caller]
+pub fn stop_gradient(x: impl AsTensor) -> Tensor {
+    apply1(STOP_GRADIENT.op(), &Attrs::none(), &[&*x.as_tensor()])
+}

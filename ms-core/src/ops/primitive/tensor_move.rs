@@ -1,0 +1,17 @@
+//! `tensor_move`: a copy.
+
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::tensor::OpInfo;
+use smallvec::smallvec;
+
+/// The operand in memory of its own: what a parameter held, kept while the parameter is written.
+/// `effects` decides where one stands.
+pub static TENSOR_MOVE: OpDef = OpDef {
+    info: OpInfo { number: 734, name: "tensor_move", attrs: &[] },
+    infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
+    eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+    derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
+    batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
+    lowering: Lowering::Map(|_, _, x| x[0]),
+    samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],
+};

@@ -1,0 +1,127 @@
+//! Trigonometric functions, their inverses, and lengths.
+
+use crate::ops::core::body::Expr;
+use crate::ops::core::elementwise::{elementwise, float1, float2};
+use crate::ops::core::math;
+
+elementwise! {
+    /// The sine of an angle in radians.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::sin(tensor![0., std::f32::consts::FRAC_PI_2]).to_vec::<f32>(), [0., 1.]);
+    /// ```
+    SIN = 190: sin(x), Float -> same;
+    eval |v| float1(v, f64::sin);
+    vjp |g, y| { x: g * x.cos() };
+    lower wide_body |[x]| math::sin(x);
+    samples [(-9.0, 9.0)];
+}
+
+elementwise! {
+    /// The cosine of an angle in radians.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::cos(tensor![0.]).to_vec::<f32>(), [1.]);
+    /// ```
+    COS = 191: cos(x), Float -> same;
+    eval |v| float1(v, f64::cos);
+    vjp |g, y| { x: -(g * x.sin()) };
+    lower wide_body |[x]| math::cos(x);
+    samples [(-9.0, 9.0)];
+}
+
+elementwise! {
+    /// The tangent of an angle in radians.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::tan(tensor![0., 1e-20]).to_vec::<f32>(), [0., 1e-20]);
+    /// ```
+    TAN = 192: tan(x), Float -> same;
+    eval |v| float1(v, f64::tan);
+    vjp |g, y| { x: g * (y.square() + 1.0) };
+    lower wide_body |[x]| math::tan(x);
+    samples [(-1.2, 1.2)];
+}
+
+elementwise! {
+    /// The arc sine; beyond one nan.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::asin(tensor![0., 1.]).to_vec::<f32>(), [0., std::f32::consts::FRAC_PI_2]);
+    /// ```
+    ASIN = 193: asin(x), Float -> same;
+    eval |v| float1(v, f64::asin);
+    vjp |g, y| { x: g * ((1.0 - x) * (x + 1.0)).rsqrt() };
+    lower wide_body |[x]| math::asin(x);
+    samples [(-0.9, 0.9)];
+}
+
+elementwise! {
+    /// The arc cosine; beyond one nan.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::acos(tensor![1.]).to_vec::<f32>(), [0.]);
+    /// ```
+    ACOS = 194: acos(x), Float -> same;
+    eval |v| float1(v, f64::acos);
+    vjp |g, y| { x: -(g * ((1.0 - x) * (x + 1.0)).rsqrt()) };
+    lower wide_body |[x]| math::acos(x);
+    samples [(-0.9, 0.9)];
+}
+
+elementwise! {
+    /// The arc tangent.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::atan(tensor![0., 1.]).to_vec::<f32>(), [0., std::f32::consts::FRAC_PI_4]);
+    /// ```
+    ATAN = 195: atan(x), Float -> same;
+    eval |v| float1(v, f64::atan);
+    vjp |g, y| { x: g / (x.square() + 1.0) };
+    lower wide_body |[x]| math::atan(x);
+    samples [(-3.0, 3.0)];
+}
+
+elementwise! {
+    /// The angle of the point `(b, a)` in radians, between -pi and pi.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::atan2(tensor![1., 0.], tensor![0., -1.]).to_vec::<f32>(), [std::f32::consts::FRAC_PI_2, std::f32::consts::PI]);
+    /// ```
+    ATAN2 = 196: atan2(a, b), Float -> same;
+    eval |v| float2(v, f64::atan2);
+    vjp |g, y| {
+        a: { let length = &hypot(a, b); g * (b / length / length) },
+        b: { let length = &hypot(a, b); -(g * (a / length / length)) },
+    };
+    lower wide_body |[a, b]| math::atan2(a, b);
+    samples [(-2.0, 2.0), (0.3, 2.0)];
+}
+
+elementwise! {
+    /// The length `sqrt(a^2 + b^2)` without overflow on the way; infinite if either is.
+    ///
+    /// ```
+    /// use ms_core::{ops, tensor};
+    /// assert_eq!(ops::hypot(tensor![3., 3e30], tensor![4., 4e30]).to_vec::<f32>(), [5., 5e30]);
+    /// ```
+    HYPOT = 197: hypot(a, b), Float -> same;
+    eval |v| float2(v, f64::hypot);
+    vjp |g, y| { a: g * (a / y), b: g * (b / y) };
+    lower wide_body |[a, b]| length(a.abs(), b.abs());
+    samples [(-2.0, 2.0), (0.3, 2.0)];
+}
+
+fn length<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
+    let (long, short) = (a.max(b), a.min(b));
+    let ratio = (short / long).replace(long.eq(0.0), 0.0);
+    let length = long * ratio.mul_add(ratio, 1.0).sqrt();
+    length.replace(a.eq(f64::INFINITY) | b.eq(f64::INFINITY), f64::INFINITY)
+}

@@ -1,0 +1,37 @@
+//! `value_and_grad`: a graph with its gradients, until it is expanded.
+
+use crate::ops::core::regions::{check_operands, output_types};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
+use crate::tensor::OpInfo;
+
+fn refuse(message: &str) -> Error {
+    Error::new(Code::Argument, message).with_op("value_and_grad")
+}
+
+/// The outputs of region 0 on the operands, then the gradients of the sum of its first `results`
+/// outputs with respect to the operands `wrt`. Where it is `seeded`, there are operands behind
+/// those of the region: the weights of these outputs in the sum.
+pub static VALUE_AND_GRAD: OpDef = OpDef {
+    info: OpInfo { number: 701, name: "value_and_grad", attrs: &["wrt", "results", "seeded"] },
+    infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
+    eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
+    derivative: Derivative::None("it is expanded before it is differentiated"),
+    batching: Batching::Derived,
+    lowering: Lowering::Regions(RegionRule {
+        count: 1,
+        infer: |attrs, regions, inputs| {
+            let seeds = if attrs.bool(2) { attrs.int(1) as usize } else { 0 };
+            let own = inputs.len().checked_sub(seeds).ok_or_else(|| refuse("there are fewer operands than weights"))?;
+            check_operands(&regions[0], &inputs[..own])?;
+            if !output_types(&regions[0]).zip(&inputs[own..]).all(|(result, seed)| result == *seed) {
+                return Err(refuse("a weight is of another type than its result"));
+            }
+            let results = output_types(&regions[0]).cloned();
+            let gradients = attrs.sizes(0).into_iter().map(|at| inputs[at].clone());
+            Ok(results.chain(gradients).collect())
+        },
+        eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
+    }),
+    samples: Vec::new,
+};

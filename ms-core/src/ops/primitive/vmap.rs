@@ -1,0 +1,73 @@
+//! `vmap`: a graph over many lanes, until it is expanded.
+
+use crate::ops::core::regions::output_types;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
+use crate::tensor::{Dim, OpInfo, Type};
+
+fn refuse(message: &str) -> Error {
+    Error::new(Code::Argument, message).with_op("vmap")
+}
+
+/// How an operand or a result of [`VMAP`] stands to the lanes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lane {
+    /// One value for all lanes; for a result, an error where the lanes differ.
+    Shared,
+    /// Each lane has its own, along the first axis.
+    Own,
+    /// A result of which each lane may have its own and the largest elements stay: the state of
+    /// a random generator, which advances.
+    Furthest,
+}
+
+impl Lane {
+    /// As an attribute.
+    pub const fn code(self) -> i64 {
+        self as i64
+    }
+
+    /// What an attribute says.
+    pub const fn of(code: i64) -> Self {
+        match code {
+            0 => Self::Shared,
+            1 => Self::Own,
+            _ => Self::Furthest,
+        }
+    }
+
+    /// The type of all lanes for that of one.
+    fn spread(self, ty: &Type, lanes: Dim) -> Type {
+        if self == Self::Own { ty.stacked(lanes) } else { ty.clone() }
+    }
+}
+
+/// Region 0 applied to each of `size` lanes. The attributes `operands` and `results` say of each
+/// how it stands to the lanes, as a [`Lane`].
+pub static VMAP: OpDef = OpDef {
+    info: OpInfo { number: 720, name: "vmap", attrs: &["size", "operands", "results"] },
+    infer: |_, _| Err(refuse("the types are those of the graph that is mapped")),
+    eval: |_, _| Err(refuse("it is expanded before it is evaluated")),
+    derivative: Derivative::None("it is expanded before it is differentiated"),
+    batching: Batching::Derived,
+    lowering: Lowering::Regions(RegionRule {
+        count: 1,
+        infer: |attrs, regions, inputs| {
+            let lanes = Dim::from_raw(attrs.int(0));
+            let region = &regions[0];
+            let wanted = region.inputs().iter().map(|&it| region.ty(it));
+            let wanted: Vec<Type> =
+                wanted.zip(attrs.ints(1)).map(|(ty, &code)| Lane::of(code).spread(ty, lanes)).collect();
+            if region.inputs().len() != attrs.ints(1).len() || !wanted.iter().eq(inputs.iter().copied()) {
+                return Err(refuse(&format!("`@{}` takes {wanted:?} over lanes, not {inputs:?}", region.name())));
+            }
+            if region.outputs().len() != attrs.ints(2).len() {
+                return Err(refuse("one result for each that the graph has"));
+            }
+            let results = output_types(region).zip(attrs.ints(2));
+            Ok(results.map(|(ty, &code)| Lane::of(code).spread(ty, lanes)).collect())
+        },
+        eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
+    }),
+    samples: Vec::new,
+};

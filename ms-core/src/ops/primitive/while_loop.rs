@@ -1,0 +1,71 @@
+//! `while`: a graph repeated as long as another one says.
+
+use crate::ops::core::evaluate::evaluate_graph;
+use crate::ops::core::regions::{check_carries, check_condition, check_operands, output_types};
+use super::scan::stack_rows;
+use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::error::{Code, Error};
+use crate::tensor::{Array, DType, Dim, OpInfo, Type};
+
+/// A loop. Operands: the carries, as many as attribute 0 says, then values that stay the same.
+///
+/// Region 0, the condition, and region 1, the body, take all of them. While the condition's one
+/// result, a `bool[]`, holds, the body's first results become the carries; each further result
+/// of the body is pushed on a stack of its own.
+///
+/// Results: the last carries; where the body has further results, the number of iterations
+/// (`i64[]`), then the stacks: the values of all iterations along a new first axis, whose size
+/// is known only when the loop has run ([`Dim::DYNAMIC`]).
+pub static WHILE: OpDef = OpDef {
+    info: OpInfo { number: 703, name: "while", attrs: &["carries"] },
+    infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),
+    eval: |_, _| Err(Error::new(Code::Argument, "a `while` is evaluated with its regions")),
+    derivative: Derivative::None("its derivative is that of its regions"),
+    batching: Batching::Derived,
+    lowering: Lowering::Regions(RegionRule {
+        count: 2,
+        infer: |attrs, regions, inputs| {
+            let carries = inputs.get(..attrs.int(0) as usize).ok_or_else(|| missing(inputs.len()))?;
+            let [condition, body] = [&regions[0], &regions[1]];
+            check_operands(condition, inputs)?;
+            check_operands(body, inputs)?;
+            check_condition(output_types(condition).next())?;
+            check_carries(body, carries)?;
+            let mut types: crate::ops::Types = carries.iter().map(|&it| it.clone()).collect();
+            if output_types(body).len() > carries.len() {
+                types.push(Type::of(DType::I64, &[]));
+            }
+            types.extend(output_types(body).skip(carries.len()).map(|it| it.stacked(Dim::DYNAMIC)));
+            Ok(types)
+        },
+        eval: |attrs, regions, inputs| {
+            let carries = attrs.int(0) as usize;
+            let saved: Vec<&Type> = output_types(&regions[1]).skip(carries).collect();
+            let mut values: Vec<Array> = inputs.iter().map(|&it| it.clone()).collect();
+            let mut rows: Vec<Vec<Array>> = vec![Vec::new(); saved.len()];
+            let mut count = 0i64;
+            loop {
+                let operands: Vec<&Array> = values.iter().collect();
+                if !evaluate_graph(&regions[0], &operands)?[0].as_slice::<bool>()?[0] {
+                    break;
+                }
+                let mut results = evaluate_graph(&regions[1], &operands)?.into_iter();
+                values[..carries].iter_mut().zip(&mut results).for_each(|(carry, next)| *carry = next);
+                rows.iter_mut().zip(results).for_each(|(rows, row)| rows.push(row));
+                count += 1;
+            }
+            values.truncate(carries);
+            let mut results: Arrays = values.into();
+            if !saved.is_empty() {
+                results.push(Array::from_slice(&[], &[count]));
+                results.extend(rows.iter().zip(saved).map(|(rows, ty)| stack_rows(rows, ty)));
+            }
+            Ok(results)
+        },
+    }),
+    samples: Vec::new,
+};
+
+fn missing(operands: usize) -> Error {
+    Error::new(Code::Argument, format!("more carries than {operands} operands"))
+}

@@ -1,0 +1,118 @@
+//! The sizes of a convolution, and the walk over its products that its three ops share.
+
+use super::Window;
+use super::runs::Windows;
+use crate::error::{Code, Error, Result};
+use crate::ops::core::rules::may_equal;
+use crate::tensor::{Attrs, Dim, Dims, IntoDims, Shape, Type};
+
+/// The sizes of one convolution.
+pub(crate) struct Geometry {
+    pub input_shape: Shape,
+    pub weight_shape: Shape,
+    pub output_shape: Shape,
+    groups: usize,
+    windows: Windows,
+}
+
+/// A run of outputs to which one weight carries evenly spaced inputs.
+pub(crate) struct Row {
+    pub output: usize,
+    pub input: usize,
+    pub weight: usize,
+    pub count: usize,
+    pub step: usize,
+}
+
+/// The dimensions of a convolution's result, for those of its input, of type `x`, and weights.
+///
+/// # Errors
+/// [`Code::Shape`] when they do not fit each other.
+pub(crate) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
+    let (window, groups) = (Window::of(attrs, 0), attrs.int(4) as usize);
+    if input.len() < 3 || weight.len() != input.len() {
+        let message = format!("{x} with weights {weight:?}: both need a batch or output, a channel and spatial axes");
+        return Err(Error::new(Code::Shape, message));
+    }
+    let divides = |dim: Dim| dim.as_const().is_none_or(|it| it.is_multiple_of(groups));
+    if groups == 0 || !input[1].may_equal(weight[1] * groups) || !divides(weight[0]) {
+        let message = format!(
+            "{} channels do not fit weights {weight:?} in {groups} group{}",
+            input[1],
+            if groups == 1 { "" } else { "s" }
+        );
+        return Err(Error::new(Code::Shape, message));
+    }
+    let kernel: Option<Shape> = weight[2..].iter().map(|it| it.as_const()).collect();
+    let kernel = kernel.ok_or_else(|| Error::new(Code::Shape, "the kernel of a convolution has constant sizes"))?;
+    let counts = window.counts(&input[2..], &kernel)?;
+    Ok([input[0], weight[0]].into_iter().chain(counts).collect())
+}
+
+/// [`output_dims`] that must be those of a gradient.
+///
+/// # Errors
+/// As for [`output_dims`], and [`Code::Shape`] when they are not.
+pub(crate) fn check_gradient(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim], output: &[Dim]) -> Result<()> {
+    let given = output_dims(attrs, x, input, weight)?;
+    if !may_equal(&given, output) {
+        let message = format!("the gradient has shape {output:?}, the convolution gives {given:?}");
+        return Err(Error::new(Code::Shape, message));
+    }
+    Ok(())
+}
+
+impl Geometry {
+    pub fn new(attrs: &Attrs, x: &Type, input: &[usize], weight: &[usize]) -> Result<Self> {
+        let output = output_dims(attrs, x, &input.into_dims(), &weight.into_dims())?;
+        let output_shape: Shape = output.iter().map(|it| it.as_const().expect("the operands are constant")).collect();
+        Ok(Self {
+            input_shape: input.into(),
+            weight_shape: weight.into(),
+            groups: attrs.int(4) as usize,
+            windows: Windows::new(attrs, 0, &input[2..], &weight[2..], &output_shape[2..]),
+            output_shape,
+        })
+    }
+
+    /// From the shapes of the result and of the weights, and the input's spatial sizes.
+    pub fn of_input(attrs: &Attrs, g: &Type, output: &[usize], weight: &[usize]) -> Result<Self> {
+        let channels = weight.get(1).copied().unwrap_or(0) * attrs.int(4) as usize;
+        let batch = output.first().copied().unwrap_or(0);
+        let input: Shape = [batch, channels].into_iter().chain(attrs.sizes(5)).collect();
+        Self::new(attrs, g, &input, weight)
+    }
+
+    /// From the shapes of the input and of the result, and the kernel's sizes.
+    pub fn of_weight(attrs: &Attrs, x: &Type, input: &[usize], output: &[usize]) -> Result<Self> {
+        let channels = input.get(1).copied().unwrap_or(0) / (attrs.int(4) as usize).max(1);
+        let weight: Shape = [output.get(1).copied().unwrap_or(0), channels].into_iter().chain(attrs.sizes(5)).collect();
+        Self::new(attrs, x, input, &weight)
+    }
+
+    /// Visits every pair of an output row and a weight that reaches it.
+    pub fn rows(&self, mut visit: impl FnMut(Row)) {
+        let (channels, per_group) = (self.weight_shape[1], self.weight_shape[0] / self.groups);
+        let (plane, taps, out_plane) = (self.windows.input_len(), self.windows.taps(), self.windows.output_len());
+        let runs = self.windows.runs();
+        for batch in 0..self.input_shape[0] {
+            for out_channel in 0..self.weight_shape[0] {
+                let output = (batch * self.weight_shape[0] + out_channel) * out_plane;
+                for channel in 0..channels {
+                    let in_channel = out_channel / per_group * channels + channel;
+                    let input = (batch * self.input_shape[1] + in_channel) * plane;
+                    let weight = (out_channel * channels + channel) * taps;
+                    runs.iter().for_each(|run| {
+                        visit(Row {
+                            output: output + run.window,
+                            input: input + run.element,
+                            weight: weight + run.tap,
+                            count: run.len,
+                            step: self.windows.step(),
+                        });
+                    });
+                }
+            }
+        }
+    }
+}

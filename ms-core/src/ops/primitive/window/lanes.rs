@@ -1,0 +1,78 @@
+//! Convolutions over lanes: lanes stand beside the images of a batch where weights are shared,
+//! and beside the groups of channels where they are not.
+
+use crate::error::Result;
+use crate::ops::primitive::conv::with_groups;
+use crate::ops::{BatchedCall, CONV, move_axis, reshape};
+use crate::tensor::{Attrs, Dim, Dims, Outputs, Tensor};
+use smallvec::smallvec;
+
+/// [`CONV`] over lanes.
+pub(crate) fn forward(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    if let [true, false] = lanes.mapped {
+        return shared_weights(lanes);
+    }
+    if let [false, true] = lanes.mapped {
+        return shared_images(lanes);
+    }
+    let [x, w] = [0, 1].map(|it| lanes.spread(it));
+    let out = lanes.apply(&grouped(lanes)?, &[channels(lanes, &x), lanes.merge(&w)])?;
+    Ok(smallvec![from_channels(lanes, &out[0])])
+}
+
+/// The gradient for the input over lanes.
+pub(crate) fn input_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    if let [true, false] = lanes.mapped {
+        return shared_weights(lanes);
+    }
+    let [g, w] = [0, 1].map(|it| lanes.spread(it));
+    let out = lanes.apply(&grouped(lanes)?, &[channels(lanes, &g), lanes.merge(&w)])?;
+    Ok(smallvec![from_channels(lanes, &out[0])])
+}
+
+/// The gradient for the weights over lanes.
+pub(crate) fn weight_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    let [x, g] = [0, 1].map(|it| channels(lanes, &lanes.spread(it)));
+    let out = lanes.apply(&grouped(lanes)?, &[x, g])?;
+    Ok(smallvec![lanes.apart(&out[0], 0)])
+}
+
+/// One set of weights: the lanes' images are one batch.
+fn shared_weights(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    let out = lanes.apply(lanes.attrs, &[lanes.merge(&lanes.inputs[0]), lanes.inputs[1].clone()])?;
+    Ok(smallvec![lanes.apart(&out[0], 0)])
+}
+
+/// One batch of images: the lanes' weights are more output channels of each group.
+fn shared_images(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+    let (w, groups) = (&lanes.inputs[1], Dim::new(lanes.attrs.int(4) as usize));
+    let dims = w.dims();
+    let each = dims[1] / groups;
+    let split = move_axis(reshape(w, list(&[lanes.size, groups, each], &dims[2..])), 0, 1);
+    let weights = reshape(split, list(&[lanes.size * dims[1]], &dims[2..]));
+    let out = lanes.apply(lanes.attrs, &[lanes.inputs[0].clone(), weights])?.remove(0);
+    let dims = out.dims();
+    let split = reshape(&out, list(&[dims[0], groups, lanes.size, each], &dims[2..]));
+    Ok(smallvec![reshape(move_axis(split, 2, 0), list(&[lanes.size, dims[0], groups * each], &dims[2..]))])
+}
+
+fn list(first: &[Dim], rest: &[Dim]) -> Dims {
+    first.iter().chain(rest).copied().collect()
+}
+
+/// `[lanes, n, c, ..]` as `[n, lanes * c, ..]`.
+fn channels(lanes: &BatchedCall<'_>, x: &Tensor) -> Tensor {
+    let dims = x.dims();
+    reshape(move_axis(x, 0, 1), list(&[dims[1], lanes.size * dims[2]], &dims[3..]))
+}
+
+/// `[n, lanes * c, ..]` as `[lanes, n, c, ..]`.
+fn from_channels(lanes: &BatchedCall<'_>, x: &Tensor) -> Tensor {
+    move_axis(lanes.apart(x, 1), 1, 0)
+}
+
+/// The attributes with as many groups for every lane.
+fn grouped(lanes: &BatchedCall<'_>) -> Result<Attrs> {
+    let sizes = if lanes.op == CONV.op() { Dims::new() } else { lanes.attrs.dims(5) };
+    Ok(with_groups(lanes.attrs, lanes.attrs.int(4) as usize * lanes.count()?, &sizes))
+}

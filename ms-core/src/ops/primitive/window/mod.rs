@@ -1,0 +1,110 @@
+//! Windows over spatial axes, as convolutions and pooling have them.
+
+pub(crate) mod geometry;
+pub(crate) mod lanes;
+pub(crate) mod pooling;
+mod runs;
+
+pub use pooling::PoolOptions;
+pub use runs::{Run, Windows};
+
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Attrs, Dim, Dims, Shape};
+use smallvec::SmallVec;
+
+/// How windows lie along the spatial axes: one entry per axis.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Window {
+    /// From one window to the next.
+    pub stride: Shape,
+    /// From one tap of a window to the next.
+    pub dilation: Shape,
+    /// Padding before the first element.
+    pub before: Shape,
+    /// Padding after the last element.
+    pub after: Shape,
+}
+
+/// Spatial axes, at most three; shorter lists are filled up in front.
+pub(crate) type Spatial = [usize; 3];
+
+impl Window {
+    /// Windows one after the other along `rank` spatial axes, without padding or dilation.
+    pub fn new(rank: usize) -> Self {
+        let all = |value| SmallVec::from_elem(value, rank);
+        Self { stride: all(1), dilation: all(1), before: all(0), after: all(0) }
+    }
+
+    /// The window that attributes `at..at + 4` describe: stride, dilation, before, after.
+    pub(crate) fn of(attrs: &Attrs, at: usize) -> Self {
+        Self {
+            stride: attrs.sizes(at),
+            dilation: attrs.sizes(at + 1),
+            before: attrs.sizes(at + 2),
+            after: attrs.sizes(at + 3),
+        }
+    }
+
+    /// How many windows of `kernel` taps fit along each of `sizes`.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] when lists have other lengths or a stride or dilation is zero,
+    /// [`Code::Shape`] when a window is larger than its padded axis.
+    pub fn counts(&self, sizes: &[Dim], kernel: &[usize]) -> Result<Dims> {
+        let lists = [&self.stride[..], &self.dilation, &self.before, &self.after, kernel];
+        if lists.iter().any(|it| it.len() != sizes.len()) || sizes.len() > 3 {
+            let message = format!("one entry for each of {} spatial axes is needed, three at most", sizes.len());
+            return Err(Error::new(Code::Argument, message));
+        }
+        let count = |axis: usize| {
+            if self.stride[axis] == 0 || self.dilation[axis] == 0 || kernel[axis] == 0 {
+                return Err(Error::new(Code::Argument, "strides, dilations and kernel sizes are above zero"));
+            }
+            let reach = self.dilation[axis].saturating_mul(kernel[axis] - 1).saturating_add(1);
+            let padded = sizes[axis] + self.before[axis] + self.after[axis];
+            if padded.as_const().is_some_and(|it| it < reach) {
+                let message = format!("a window of {reach} does not fit an axis of {padded}, padding included");
+                return Err(Error::new(Code::Shape, message));
+            }
+            Ok((padded - reach) / self.stride[axis] + 1)
+        };
+        (0..sizes.len()).map(count).collect()
+    }
+}
+
+/// A list of spatial axes filled up in front to three.
+pub(crate) fn spatial(list: &[usize], fill: usize) -> Spatial {
+    let mut out = [fill; 3];
+    out[3 - list.len()..].copy_from_slice(list);
+    out
+}
+
+/// One number for all spatial axes, or one for each: what `stride`, `padding` and such take.
+pub trait PerAxis {
+    /// One number for each of `rank` axes.
+    fn per_axis(&self, rank: usize) -> Shape;
+}
+
+impl PerAxis for usize {
+    fn per_axis(&self, rank: usize) -> Shape {
+        SmallVec::from_elem(*self, rank)
+    }
+}
+
+impl PerAxis for [usize] {
+    fn per_axis(&self, _: usize) -> Shape {
+        self.into()
+    }
+}
+
+impl<const N: usize> PerAxis for [usize; N] {
+    fn per_axis(&self, _: usize) -> Shape {
+        Shape::from_slice(self)
+    }
+}
+
+impl<T: PerAxis + ?Sized> PerAxis for &T {
+    fn per_axis(&self, rank: usize) -> Shape {
+        (**self).per_axis(rank)
+    }
+}

@@ -1,0 +1,120 @@
+//! What poolings share: their options, and the shapes of their results.
+
+use super::{PerAxis, Window};
+use crate::error::{Code, Error, Result};
+use crate::tensor::{Dim, Dims, Shape, Type};
+use smallvec::SmallVec;
+
+/// How a pooling is laid: kernel, stride, padding, and whether a last window may hang over.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolOptions {
+    /// Sizes of the window, by spatial axis.
+    pub kernel: Shape,
+    /// From one window to the next, by spatial axis.
+    pub stride: Shape,
+    /// Places on both sides that count as absent, by spatial axis.
+    pub padding: Shape,
+    /// From one tap to the next, by spatial axis; of `max_pool` only.
+    pub dilation: Shape,
+    /// Whether a last window may hang over the end.
+    pub ceil_mode: bool,
+    /// Whether the mean counts padding in its divisor.
+    pub count_include_pad: bool,
+}
+
+impl PoolOptions {
+    /// Windows of `kernel` side by side over `rank` spatial axes.
+    pub fn new(rank: usize, kernel: impl PerAxis) -> Self {
+        let kernel = kernel.per_axis(rank);
+        Self {
+            stride: kernel.clone(),
+            padding: 0.per_axis(rank),
+            dilation: 1.per_axis(rank),
+            ceil_mode: false,
+            count_include_pad: true,
+            kernel,
+        }
+    }
+
+    /// With a stride: one number, or one for each spatial axis.
+    pub fn stride(mut self, stride: impl PerAxis) -> Self {
+        self.stride = stride.per_axis(self.kernel.len());
+        self
+    }
+
+    /// With padding on both sides: one number, or one for each spatial axis.
+    pub fn padding(mut self, padding: impl PerAxis) -> Self {
+        self.padding = padding.per_axis(self.kernel.len());
+        self
+    }
+
+    /// With a dilation: one number, or one for each spatial axis.
+    pub fn dilation(mut self, dilation: impl PerAxis) -> Self {
+        self.dilation = dilation.per_axis(self.kernel.len());
+        self
+    }
+
+    /// With a last window that may hang over the end.
+    pub fn ceil_mode(mut self, yes: bool) -> Self {
+        self.ceil_mode = yes;
+        self
+    }
+
+    /// With or without padding in the divisor of means.
+    pub fn count_include_pad(mut self, yes: bool) -> Self {
+        self.count_include_pad = yes;
+        self
+    }
+
+    /// The windows over `sizes`: in ceil mode padded so that a last one that starts on an
+    /// element, or on the padding before, fits.
+    pub(crate) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
+        let mut window = Window {
+            stride: self.stride.clone(),
+            dilation: self.dilation.clone(),
+            before: self.padding.clone(),
+            after: self.padding.clone(),
+        };
+        let counts = window.counts(sizes, &self.kernel)?;
+        for axis in 0..sizes.len() {
+            let reach = self.dilation[axis].saturating_mul(self.kernel[axis] - 1).saturating_add(1);
+            if self.padding[axis] > reach / 2 {
+                let message = format!("`padding` is {:?}, but a window reaches over {reach}", self.padding);
+                return Err(Error::new(Code::Argument, message).help("padding is at most half of the window"));
+            }
+        }
+        if !self.ceil_mode {
+            return Ok((window, counts));
+        }
+        for axis in 0..sizes.len() {
+            let (Some(size), Some(count)) = (sizes[axis].as_const(), counts[axis].as_const()) else {
+                return Err(Error::new(Code::Shape, "windows that hang over need a constant size"));
+            };
+            let (stride, before) = (self.stride[axis], self.padding[axis]);
+            let reach = self.dilation[axis] * (self.kernel[axis] - 1) + 1;
+            let covered = (count - 1) * stride + reach;
+            let padded = size + 2 * before;
+            if covered < padded && count * stride < size + before {
+                window.after[axis] += covered + stride - padded;
+            }
+        }
+        let counts = window.counts(sizes, &self.kernel)?;
+        Ok((window, counts))
+    }
+}
+
+/// The dimensions of what is pooled over `rank` spatial axes.
+pub(crate) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
+    if x.rank() != rank + 2 || rank == 0 || rank > 3 {
+        return Err(Error::new(Code::Shape, format!("{x} does not have a batch, a channel and {rank} spatial axes")));
+    }
+    if !x.dtype.is_float() {
+        return Err(Error::new(Code::DType, format!("pooling is of floats, not {}", x.dtype)));
+    }
+    Ok(x.dims.clone())
+}
+
+/// A shape with other spatial sizes.
+pub(crate) fn pooled_shape<S: Copy>(shape: &[S], sizes: &[S]) -> SmallVec<[S; 4]> {
+    shape[..2].iter().chain(sizes).copied().collect()
+}

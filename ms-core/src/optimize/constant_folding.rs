@@ -1,0 +1,180 @@
+//! Constant folding.
+
+use super::uniform::Uniform;
+use super::{Pass, PassContext};
+use crate::error::in_op;
+use crate::ir::{
+    BinaryOp, Graph, Inst, KernelBuilder, LaneAxis, Node, Rewriter, Role, StrideClass, Type, UnaryOp, Val, ValueId,
+    Values, rewrite,
+};
+use crate::ops::{CONSTANT, FULL, Lowering, OpDef, definition};
+use crate::tensor::{Array, Attr, Attrs, DType, Literal};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+
+/// By how many bytes a constant may be larger than those that it is computed from.
+const LARGEST_GROWTH: usize = 4 << 10;
+
+/// Computes nodes whose operands are constants, where the reference evaluation gives the very
+/// bits that a kernel would give, and the result is not much larger than the operands.
+///
+/// An elementwise node of operands that are the same everywhere becomes a `full` of any size.
+pub struct ConstantFolding;
+
+impl Pass for ConstantFolding {
+    fn name(&self) -> &'static str {
+        "constant_folding"
+    }
+
+    fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
+        let mut uniform = Uniform::default();
+        rewrite(graph, |rewriter, node, operands| {
+            let [result] = node.outputs[..] else { return None };
+            if operands.is_empty() {
+                return None;
+            }
+            let ty = graph.ty(result);
+            let def = definition(node.op);
+            fold_uniform(rewriter, &mut uniform, def, node, operands, ty)
+                .or_else(|| fold_data(rewriter, def, node, operands, ty))
+        })
+    }
+}
+
+/// The value of a node whose operands are the same everywhere.
+fn fold_uniform(
+    rewriter: &mut Rewriter<'_>,
+    uniform: &mut Uniform,
+    def: &OpDef,
+    node: &Node,
+    operands: &[ValueId],
+    ty: &Type,
+) -> Option<Values> {
+    if !matches!(def.lowering, Lowering::Map(_) | Lowering::View(_)) || ty.numel() == Some(0) {
+        return None;
+    }
+    let graph = rewriter.graph();
+    let elements: SmallVec<[Literal; 3]> =
+        operands.iter().map(|&id| uniform.literal(graph, id)).collect::<Option<_>>()?;
+    let element = match def.lowering {
+        Lowering::View(_) => elements.into_iter().next()?,
+        _ => {
+            let dtypes: SmallVec<[DType; 3]> = elements.iter().map(Literal::dtype).collect();
+            if !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
+                return None;
+            }
+            evaluated(def, &node.attrs, &elements.iter().collect::<SmallVec<[&Literal; 3]>>())?
+        }
+    };
+    if ty.rank() == 0 {
+        return Some(constant(rewriter, element, node, ty));
+    }
+    let shape: SmallVec<[usize; 4]> = ty.shape()?;
+    let full = Node::new(FULL.op(), Attrs::new([Attr::Literal(element), shape[..].into()]), []);
+    Some(rewriter.add(Node { location: node.location, ..full }, [ty.clone()]))
+}
+
+/// The value of a node on constants.
+fn fold_data(rewriter: &mut Rewriter<'_>, def: &OpDef, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
+    let literal =
+        |&id: &ValueId| rewriter.graph().producer(id).filter(|it| it.op == CONSTANT.op()).map(|it| it.attrs.literal(0));
+    let literals: SmallVec<[&Literal; 3]> = operands.iter().map(literal).collect::<Option<_>>()?;
+    let bytes = ty.numel()?.checked_mul(ty.dtype.size())?;
+    let dtypes: SmallVec<[DType; 3]> = literals.iter().map(|it| it.dtype()).collect();
+    let room: usize = literals.iter().map(|it| it.bytes().len()).sum::<usize>() + LARGEST_GROWTH;
+    if bytes > room || !node.regions.is_empty() || !is_exact(def, &node.attrs, &dtypes, ty.dtype) {
+        return None;
+    }
+    let folded = evaluated(def, &node.attrs, &literals)?;
+    drop(literals);
+    Some(constant(rewriter, folded, node, ty))
+}
+
+/// The first result of an op on constants; nothing where the op refuses them, or memory runs out.
+fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Literal> {
+    in_op(|| {
+        let arrays: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_array()).collect();
+        let results = (def.eval)(attrs, &arrays.iter().collect::<SmallVec<[&Array; 3]>>())?;
+        Ok(Literal::from_array(&results[0]))
+    })
+    .ok()
+}
+
+fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type) -> Values {
+    let node = Node::new(CONSTANT.op(), Attrs::new([Attr::Literal(literal)]), []);
+    rewriter.add(Node { location: old.location, ..node }, [ty.clone()])
+}
+
+/// Whether the reference evaluation of an op, which knows nothing of kernels, gives the bits
+/// that its kernel gives.
+///
+/// That is so where nothing is rounded, and where the whole body is one correctly rounded
+/// instruction: the reference computes it in f64, which is wide enough that rounding the sum,
+/// product, quotient or root once more gives the same.
+fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bool {
+    match &def.lowering {
+        Lowering::View(_) => true,
+        Lowering::Map(map) => rounds_at_most_once(*map, attrs, operands),
+        Lowering::Reduce(_) | Lowering::Product => !result.is_float() && !operands.iter().any(|it| it.is_float()),
+        Lowering::Generate(_) | Lowering::Constant | Lowering::Library | Lowering::Update | Lowering::Regions(_) => {
+            false
+        }
+    }
+}
+
+fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs: &Attrs, operands: &[DType]) -> bool {
+    let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+    let params: SmallVec<[_; 3]> = operands.iter().map(|&it| body.param(it, Role::Input, StrideClass::Any)).collect();
+    let values: SmallVec<[Val; 3]> = params.into_iter().map(|it| body.load(it)).collect();
+    map(attrs, &mut body, &values);
+    body.end_stage(crate::ir::Scope::Point);
+    let kernel = body.finish();
+    let mut rounded: Option<Val> = None;
+    for (i, inst) in kernel.insts.iter().enumerate() {
+        let val = Val(i as u32);
+        let float = kernel.ty(val).is_float();
+        match *inst {
+            Inst::Unary(UnaryOp::Sqrt, _) => {}
+            Inst::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div, ..) if float => {}
+            Inst::Cast { value, to } => match cast_rounding(kernel.ty(value), to) {
+                Rounding::None => continue,
+                // The second half of narrow arithmetic, which was done in f32.
+                Rounding::Once if rounded == Some(value) && matches!(to, DType::F16 | DType::BF16) => continue,
+                Rounding::Once => {}
+                Rounding::Unclear => return false,
+            },
+            Inst::Fma(..) | Inst::Reduce(..) | Inst::Store(..) | Inst::Index(_) => return false,
+            Inst::Load(_)
+            | Inst::Const(_)
+            | Inst::Unary(..)
+            | Inst::Binary(..)
+            | Inst::Compare(..)
+            | Inst::Select(..) => continue,
+        }
+        if rounded.replace(val).is_some() {
+            return false;
+        }
+    }
+    true
+}
+
+/// How a conversion rounds.
+enum Rounding {
+    None,
+    Once,
+    /// Rounded twice on one of the ways, or out of range.
+    Unclear,
+}
+
+/// How a value of a compute dtype is rounded on its way to `to`.
+fn cast_rounding(from: DType, to: DType) -> Rounding {
+    match (from, to) {
+        _ if from == to || from == DType::Bool || to == DType::Bool => Rounding::None,
+        _ if !from.is_float() && !to.is_float() => Rounding::None,
+        (DType::F32, DType::F64) => Rounding::None,
+        (DType::F32, DType::F16 | DType::BF16) | (DType::F64, DType::F32) => Rounding::Once,
+        (DType::I32 | DType::U32, DType::F64) => Rounding::None,
+        (DType::I32 | DType::U32, DType::F32) | (DType::I64 | DType::U64, DType::F64) => Rounding::Once,
+        _ => Rounding::Unclear,
+    }
+}

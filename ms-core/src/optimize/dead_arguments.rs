@@ -1,0 +1,389 @@
+//! What nodes take into their graphs and give out of them.
+
+use super::{Dce, Pass, PassContext};
+use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
+use crate::ops::{CONSTANT, FULL, IF, SCAN, ScanOperands, WHILE, is_call};
+use crate::tensor::{Attr, Attrs, Op};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Bytes of a constant at most that is copied into the graphs that take it.
+const LARGEST_CONSTANT: usize = 64;
+
+/// Leaves out results of branches, loops and calls that nothing uses, with what is computed for
+/// them alone, and operands that nothing uses, or that are there twice. Small constants move
+/// into branches and loops. A carry of a loop that never changes becomes a value that stays the
+/// same, and a result that is an operand is that operand.
+pub struct DeadArguments;
+
+impl Pass for DeadArguments {
+    fn name(&self) -> &'static str {
+        "dead_arguments"
+    }
+
+    fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
+        if graph.nodes().all(|(_, node)| node.regions.is_empty()) {
+            return Cow::Borrowed(graph);
+        }
+        let used = used(graph);
+        let calls = results_of_calls(graph, &used);
+        let mut shared = Shared::default();
+        let mut rewriter = Rewriter::new(graph);
+        for (_, node) in graph.nodes() {
+            let dead = !node.outputs.is_empty() && !node.outputs.iter().any(|it| used[it.0 as usize]);
+            if dead {
+                rewriter.replace(&[]);
+                continue;
+            }
+            let operands = rewriter.operands(node);
+            let slim = if is_call(node.op) {
+                Some(Slim::of_call(node, &calls[&Arc::as_ptr(&node.regions[0])]))
+            } else if node.op == IF.op() {
+                Some(Slim::of_branch(node, &used))
+            } else if node.op == WHILE.op() {
+                Some(Slim::of_while(node, &used))
+            } else if node.op == SCAN.op() {
+                Some(Slim::of_scan(node, &used))
+            } else {
+                None
+            };
+            let slim = slim.map(|mut it| {
+                it.choose_operands(rewriter.graph(), node, &operands);
+                it
+            });
+            match slim.filter(|it| it.changes(node)) {
+                Some(slim) => {
+                    let values = slim.apply(&mut rewriter, graph, node, &operands, context, &mut shared);
+                    rewriter.replace(&values);
+                }
+                None => rewriter.keep(),
+            }
+        }
+        rewriter.finish()
+    }
+}
+
+/// The values that outputs, or nodes that are there for their effect, depend on.
+fn used(graph: &Graph) -> Vec<bool> {
+    let mut used = vec![false; graph.value_count()];
+    graph.outputs().iter().for_each(|it| used[it.0 as usize] = true);
+    for (_, node) in graph.nodes().rev() {
+        if node.outputs.is_empty() || node.outputs.iter().any(|it| used[it.0 as usize]) {
+            node.inputs.iter().for_each(|it| used[it.0 as usize] = true);
+        }
+    }
+    used
+}
+
+/// For each graph that is called, the results that some call uses: calls of one graph stay calls
+/// of one graph.
+fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec<bool>> {
+    let mut calls: FxHashMap<*const Graph, Vec<bool>> = FxHashMap::default();
+    for (_, node) in graph.nodes().filter(|(_, node)| is_call(node.op)) {
+        let results = calls.entry(Arc::as_ptr(&node.regions[0])).or_insert_with(|| vec![false; node.outputs.len()]);
+        results.iter_mut().zip(&node.outputs).for_each(|(it, id)| *it |= used[id.0 as usize]);
+    }
+    calls
+}
+
+/// Graphs that were made, by the one that each was made of, the outputs that it keeps, and what
+/// became of inputs.
+type Shared = FxHashMap<(*const Graph, Vec<usize>, Vec<Input>), Arc<Graph>>;
+
+/// What becomes of an input of the node's graphs.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+enum Input {
+    /// None of them uses it.
+    Unused,
+    /// A carry, or an element of a sequence: it stays.
+    Fixed,
+    /// It is this operand of the node.
+    Operand(usize),
+    /// It is this constant.
+    Constant(Op, Attrs),
+}
+
+/// What a node shall take and give.
+struct Slim {
+    /// Where the inputs of the graphs begin among the operands.
+    first: usize,
+    /// Inputs that are carries or elements, and stay those.
+    fixed: Vec<usize>,
+    /// For each graph the outputs that it keeps.
+    outputs: Vec<Vec<usize>>,
+    /// Results that are kept, by position.
+    results: Vec<usize>,
+    /// Results that are operands.
+    passed: Vec<(usize, usize)>,
+    attrs: Attrs,
+    /// What inputs become; the order of operands is that of inputs.
+    inputs: Vec<Input>,
+    /// Whether the graphs may know of the operands: that they are constants, or equal. Graphs
+    /// of calls are shared by calls on other ones.
+    specialise: bool,
+}
+
+impl Slim {
+    fn of_call(node: &Node, wanted: &[bool]) -> Self {
+        let callee = &node.regions[0];
+        let passed: Vec<(usize, usize)> =
+            callee.outputs().iter().enumerate().filter_map(|(i, &it)| Some((i, input_of(callee, it)?))).collect();
+        let results = kept(wanted.iter().copied(), &passed);
+        Self {
+            first: 0,
+            fixed: Vec::new(),
+            outputs: vec![results.clone()],
+            results,
+            passed,
+            attrs: node.attrs.clone(),
+            inputs: Vec::new(),
+            specialise: false,
+        }
+    }
+
+    fn of_branch(node: &Node, used: &[bool]) -> Self {
+        let [yes, no] = [&node.regions[0], &node.regions[1]];
+        let both = yes.outputs().iter().zip(no.outputs()).enumerate();
+        let passed = both.filter_map(|(i, (&a, &b))| {
+            let input = input_of(yes, a)?;
+            (input_of(no, b) == Some(input)).then_some((i, input + 1))
+        });
+        let passed: Vec<(usize, usize)> = passed.collect();
+        let results = kept(node.outputs.iter().map(|it| used[it.0 as usize]), &passed);
+        Self {
+            first: 1,
+            fixed: Vec::new(),
+            outputs: vec![results.clone(), results.clone()],
+            results,
+            passed,
+            attrs: node.attrs.clone(),
+            inputs: Vec::new(),
+            specialise: true,
+        }
+    }
+
+    fn of_while(node: &Node, used: &[bool]) -> Self {
+        let carries = node.attrs.int(0) as usize;
+        let [condition, body] = [&node.regions[0], &node.regions[1]];
+        let is_used = |result: usize| used[node.outputs[result].0 as usize];
+        let series = body.outputs().len() - carries;
+        let mut rows: Vec<usize> = (0..series).filter(|&it| is_used(carries + 1 + it)).collect();
+        if rows.is_empty() && series > 0 && is_used(carries) {
+            rows.push(0);
+        }
+        let kept_rows: Vec<usize> = rows.iter().map(|it| carries + it).collect();
+        let asked = needed(condition, condition.outputs());
+        let (fixed, stay) = live_carries(body, carries, &kept_rows, |it| is_used(it) || asked[it]);
+        let mut results = fixed.clone();
+        if !rows.is_empty() {
+            results.push(carries);
+            results.extend(rows.iter().map(|it| carries + 1 + it));
+        }
+        let outputs = vec![vec![0], [&fixed[..], &kept_rows].concat()];
+        let passed = stay.into_iter().map(|it| (it, it)).collect();
+        let attrs = Attrs::new([(fixed.len() as i64).into()]);
+        Self { first: 0, fixed, outputs, results, passed, attrs, inputs: Vec::new(), specialise: true }
+    }
+
+    fn of_scan(node: &Node, used: &[bool]) -> Self {
+        let at = ScanOperands::of(&node.attrs);
+        let body = &node.regions[0];
+        let (carries, sequences) = (at.sequences - at.carries, at.invariants - at.sequences);
+        let is_used = |result: usize| used[node.outputs[result].0 as usize];
+        let rows: Vec<usize> = (carries..body.outputs().len()).filter(|&it| is_used(it)).collect();
+        let (live, stay) = live_carries(body, carries, &rows, is_used);
+        let outputs = [&live[..], &rows].concat();
+        let wanted: Vec<ValueId> = outputs.iter().map(|&it| body.outputs()[it]).collect();
+        let needs = needed(body, &wanted);
+        let elements: Vec<usize> = (carries..carries + sequences).filter(|&it| needs[it]).collect();
+        let attrs = Attrs::new([
+            node.attrs.int(0).into(),
+            (live.len() as i64).into(),
+            (elements.len() as i64).into(),
+            node.attrs.bool(3).into(),
+        ]);
+        Self {
+            first: at.carries,
+            fixed: [&live[..], &elements].concat(),
+            results: outputs.clone(),
+            outputs: vec![outputs],
+            passed: stay.into_iter().map(|it| (it, at.carries + it)).collect(),
+            attrs: if attrs == node.attrs { node.attrs.clone() } else { attrs },
+            inputs: Vec::new(),
+            specialise: true,
+        }
+    }
+
+    /// Decides what becomes of inputs.
+    fn choose_operands(&mut self, graph: &Graph, node: &Node, operands: &[ValueId]) {
+        let count = node.regions[0].inputs().len();
+        let mut needs = vec![false; count];
+        for (region, outputs) in node.regions.iter().zip(&self.outputs) {
+            let outputs: Vec<ValueId> = outputs.iter().map(|&it| region.outputs()[it]).collect();
+            needs.iter_mut().zip(needed(region, &outputs)).for_each(|(all, one)| *all |= one);
+        }
+        let carried = |it: usize| {
+            node.op == WHILE.op() && it < node.attrs.int(0) as usize
+                || node.op == SCAN.op() && self.first + it < ScanOperands::of(&node.attrs).invariants
+        };
+        let choose = |input: usize| {
+            if self.fixed.contains(&input) {
+                return Input::Fixed;
+            }
+            if !needs[input] {
+                return Input::Unused;
+            }
+            let operand = operands[self.first + input];
+            let ty = node.regions[0].ty(node.regions[0].inputs()[input]);
+            if self.specialise
+                && graph.ty(operand) == ty
+                && let Some(constant) = graph.producer(operand).filter(|it| is_small_constant(it))
+            {
+                return Input::Constant(constant.op, constant.attrs.clone());
+            }
+            // The first input with this operand stands for the others.
+            let candidates = if self.specialise && !carried(input) { 0..input } else { 0..0 };
+            let same = candidates.into_iter().find(|&other| {
+                let free = !self.fixed.contains(&other) && needs[other] && !carried(other);
+                free && operands[self.first + other] == operand
+            });
+            Input::Operand(self.first + same.unwrap_or(input))
+        };
+        self.inputs = (0..count).map(choose).collect();
+    }
+
+    /// Whether there is something to do.
+    fn changes(&self, node: &Node) -> bool {
+        let stays = |(i, input): (usize, &Input)| match input {
+            Input::Fixed => true,
+            Input::Operand(operand) => *operand == self.first + i,
+            Input::Unused | Input::Constant(..) => false,
+        };
+        self.results.len() != node.outputs.len()
+            || self.attrs != node.attrs
+            || !self.inputs.iter().enumerate().all(stays)
+    }
+
+    /// The node as it shall be, and what stands for the results of the old one.
+    fn apply(
+        self,
+        rewriter: &mut Rewriter<'_>,
+        from: &Graph,
+        node: &Node,
+        operands: &[ValueId],
+        context: &PassContext,
+        shared: &mut Shared,
+    ) -> Values {
+        // A result that nothing uses is no result; any value stands for it.
+        let mut values: SmallVec<[Option<ValueId>; 4]> = node.outputs.iter().map(|_| None).collect();
+        for &(result, operand) in &self.passed {
+            values[result] = Some(operands[operand]);
+        }
+        if !self.results.is_empty() {
+            let mut taken: SmallVec<[ValueId; 3]> = operands[..self.first].into();
+            taken.extend(self.fixed.iter().map(|it| operands[self.first + it]));
+            taken.extend(self.free_inputs().map(|it| operands[self.first + it]));
+            let mut new = Node { inputs: taken, attrs: self.attrs.clone(), regions: SmallVec::new(), ..node.clone() };
+            for (region, outputs) in node.regions.iter().zip(&self.outputs) {
+                let key = (Arc::as_ptr(region), outputs.clone(), self.inputs.clone());
+                let made = shared.entry(key).or_insert_with(|| Arc::new(self.region(region, outputs, context)));
+                new.regions.push(made.clone());
+            }
+            let types: Vec<Type> = self.results.iter().map(|&it| from.ty(node.outputs[it]).clone()).collect();
+            let results = rewriter.add(new, types);
+            for (&result, value) in self.results.iter().zip(results) {
+                values[result].get_or_insert(value);
+            }
+        }
+        values.into_iter().map(|it| it.unwrap_or(ValueId(u32::MAX))).collect()
+    }
+
+    /// Inputs that are operands of their own, behind the fixed ones.
+    fn free_inputs(&self) -> impl Iterator<Item = usize> + '_ {
+        let own = |(i, it): (usize, &Input)| (*it == Input::Operand(self.first + i)).then_some(i);
+        self.inputs.iter().enumerate().filter_map(own)
+    }
+
+    /// A graph of the node with other inputs and fewer outputs.
+    fn region(&self, region: &Graph, outputs: &[usize], context: &PassContext) -> Graph {
+        let mut cut = region.clone();
+        cut.set_outputs(outputs.iter().map(|&it| region.outputs()[it]));
+        let cut = Dce.run(&cut, context).into_owned();
+        let mut out = Graph::new(region.name());
+        let mut map = vec![ValueId(u32::MAX); cut.inputs().len()];
+        for input in self.fixed.iter().copied().chain(self.free_inputs()) {
+            map[input] = out.add_input(cut.ty(cut.inputs()[input]).clone());
+        }
+        for (i, input) in self.inputs.iter().enumerate() {
+            match input {
+                Input::Constant(op, attrs) => {
+                    let id = out.add_node(Node::new(*op, attrs.clone(), []), [cut.ty(cut.inputs()[i]).clone()]);
+                    map[i] = out.node(id).outputs[0];
+                }
+                Input::Operand(operand) => map[i] = map[operand - self.first],
+                Input::Unused | Input::Fixed => {}
+            }
+        }
+        let results = out.inline(&cut, &map);
+        out.set_outputs(results);
+        out
+    }
+}
+
+/// Results that are wanted and not passed on.
+fn kept(wanted: impl Iterator<Item = bool>, passed: &[(usize, usize)]) -> Vec<usize> {
+    let kept = |&(i, wanted): &(usize, bool)| wanted && !passed.iter().any(|it| it.0 == i);
+    wanted.enumerate().filter(kept).map(|it| it.0).collect()
+}
+
+/// The position of an input, if the value is one.
+fn input_of(graph: &Graph, value: ValueId) -> Option<usize> {
+    match graph.value(value).def {
+        Def::Input(at) => Some(at as usize),
+        Def::Result(..) => None,
+    }
+}
+
+/// Carries that change and that something depends on, and those that never change.
+fn live_carries(
+    body: &Graph,
+    carries: usize,
+    rows: &[usize],
+    wanted: impl Fn(usize) -> bool,
+) -> (Vec<usize>, Vec<usize>) {
+    let stays = |it: usize| input_of(body, body.outputs()[it]) == Some(it);
+    let rows: Vec<ValueId> = rows.iter().map(|&it| body.outputs()[it]).collect();
+    let asked = needed(body, &rows);
+    let mut live: Vec<bool> = (0..carries).map(|it| !stays(it) && (wanted(it) || asked[it])).collect();
+    loop {
+        let outputs: Vec<ValueId> = (0..carries).filter(|&it| live[it]).map(|it| body.outputs()[it]).collect();
+        let needs = needed(body, &outputs);
+        let before = live.clone();
+        (0..carries).for_each(|it| live[it] |= !stays(it) && needs[it]);
+        if live == before {
+            return ((0..carries).filter(|&it| live[it]).collect(), (0..carries).filter(|&it| stays(it)).collect());
+        }
+    }
+}
+
+/// Inputs on which outputs, and nodes that are there for their effect, depend.
+fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
+    let mut used = vec![false; graph.value_count()];
+    outputs.iter().for_each(|it| used[it.0 as usize] = true);
+    for (_, node) in graph.nodes().rev() {
+        if node.outputs.is_empty() || node.outputs.iter().any(|it| used[it.0 as usize]) {
+            node.inputs.iter().for_each(|it| used[it.0 as usize] = true);
+        }
+    }
+    graph.inputs().iter().map(|it| used[it.0 as usize]).collect()
+}
+
+fn is_small_constant(node: &Node) -> bool {
+    let literal = |attrs: &Attrs| match &attrs.as_slice()[0] {
+        Attr::Literal(literal) => literal.bytes().len() <= LARGEST_CONSTANT,
+        _ => false,
+    };
+    node.op == FULL.op() || (node.op == CONSTANT.op() && literal(&node.attrs))
+}

@@ -1,0 +1,158 @@
+//! What a loop computes over and over.
+
+use super::{Pass, PassContext};
+use crate::ir::{Graph, Node, Rewriter, ValueId, rewrite};
+use crate::ops::{Lowering, SCAN, ScanOperands, WHILE, definition};
+use smallvec::SmallVec;
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// Computes what is the same in every iteration of a loop once, before it. It is computed for a
+/// loop of no iterations, too, so that only ops that cannot fail move; and no result larger than
+/// its operands does, which would take memory to save little.
+pub struct Licm;
+
+impl Pass for Licm {
+    fn name(&self) -> &'static str {
+        "licm"
+    }
+
+    fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
+        rewrite(graph, |rewriter, node, operands| {
+            let (first, invariants) = if node.op == WHILE.op() {
+                (0, node.attrs.int(0) as usize)
+            } else if node.op == SCAN.op() {
+                let at = ScanOperands::of(&node.attrs);
+                (at.carries, at.invariants - at.carries)
+            } else {
+                return None;
+            };
+            let found: Vec<Found> = node.regions.iter().map(|it| Found::of(it, invariants)).collect();
+            if found.iter().all(|it| it.values.is_empty()) {
+                return None;
+            }
+            let mut new = Node { inputs: operands.into(), ..node.clone() };
+            for (region, found) in node.regions.iter().zip(&found) {
+                let results = found.compute(rewriter, region, &operands[first..]);
+                new.inputs.extend(results);
+            }
+            // Every graph of the loop takes what was found in any of them.
+            let types = |(region, found): (&Arc<Graph>, &Found)| {
+                found.values.iter().map(|&it| region.ty(it).clone()).collect::<Vec<_>>()
+            };
+            let types: Vec<_> = node.regions.iter().zip(&found).map(types).collect();
+            for (i, region) in new.regions.iter_mut().enumerate() {
+                let mut out = Graph::new(region.name());
+                let mut map = vec![ValueId(u32::MAX); region.value_count()];
+                for &id in region.inputs() {
+                    map[id.0 as usize] = out.add_input(region.ty(id).clone());
+                }
+                for (j, types) in types.iter().enumerate() {
+                    for (k, ty) in types.iter().enumerate() {
+                        let input = out.add_input(ty.clone());
+                        if i == j {
+                            map[found[i].values[k].0 as usize] = input;
+                        }
+                    }
+                }
+                for (_, inner) in region.nodes() {
+                    if inner.outputs.iter().all(|it| !found[i].values.contains(it)) {
+                        out.inline_node(region, inner, &mut map);
+                    }
+                }
+                out.set_outputs(region.outputs().iter().map(|it| map[it.0 as usize]));
+                *region = Arc::new(out);
+            }
+            let types: SmallVec<[_; 4]> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
+            Some(rewriter.add(new, types))
+        })
+    }
+}
+
+/// What can be computed before a loop.
+struct Found {
+    /// Values that the rest of the graph reads.
+    values: Vec<ValueId>,
+    /// By node, whether it is computed before: for these values, or for one that is.
+    before: Vec<bool>,
+}
+
+impl Found {
+    /// Looks at a graph of a loop; inputs from `invariants` on stay the same.
+    fn of(graph: &Graph, invariants: usize) -> Self {
+        let mut fixed = vec![false; graph.value_count()];
+        graph.inputs()[invariants..].iter().for_each(|it| fixed[it.0 as usize] = true);
+        for (_, node) in graph.nodes() {
+            if is_safe(node) && node.inputs.iter().all(|it| fixed[it.0 as usize]) {
+                node.outputs.iter().for_each(|it| fixed[it.0 as usize] = true);
+            }
+        }
+        // From the end: what the loop reads, views and constants left in it.
+        let mut wanted = vec![false; graph.value_count()];
+        graph.outputs().iter().for_each(|it| wanted[it.0 as usize] = true);
+        let mut values = Vec::new();
+        let mut before = vec![false; graph.len()];
+        let mut needed = vec![false; graph.value_count()];
+        for (id, node) in graph.nodes().rev() {
+            let outputs = || node.outputs.iter().map(|it| it.0 as usize);
+            let moves = outputs().any(|it| wanted[it] && fixed[it]) && is_worth_moving(graph, node);
+            if moves {
+                values.extend(node.outputs.iter().copied());
+            } else if node.outputs.is_empty() || outputs().any(|it| wanted[it]) {
+                node.inputs.iter().for_each(|it| wanted[it.0 as usize] = true);
+            }
+            if moves || outputs().any(|it| needed[it]) {
+                before[id.0 as usize] = true;
+                node.inputs.iter().for_each(|it| needed[it.0 as usize] = true);
+            }
+        }
+        values.sort_unstable();
+        Self { values, before }
+    }
+
+    /// Adds the nodes to the graph around the loop; gives the values there.
+    fn compute(&self, rewriter: &mut Rewriter<'_>, graph: &Graph, operands: &[ValueId]) -> Vec<ValueId> {
+        if self.values.is_empty() {
+            return Vec::new();
+        }
+        let mut map = vec![ValueId(u32::MAX); graph.value_count()];
+        for (id, &operand) in graph.inputs().iter().zip(operands) {
+            map[id.0 as usize] = operand;
+        }
+        for (id, node) in graph.nodes().filter(|it| self.before[it.0.0 as usize]) {
+            let inputs = node.inputs.iter().map(|it| map[it.0 as usize]).collect();
+            let types: SmallVec<[_; 1]> = node.outputs.iter().map(|&it| graph.ty(it).clone()).collect();
+            let results = rewriter.add(Node { inputs, ..node.clone() }, types);
+            for (old, new) in graph.node(id).outputs.iter().zip(results) {
+                map[old.0 as usize] = new;
+            }
+        }
+        self.values.iter().map(|it| map[it.0 as usize]).collect()
+    }
+}
+
+/// Whether an op computes from its operands and cannot fail.
+fn is_safe(node: &Node) -> bool {
+    match definition(node.op).lowering {
+        Lowering::Map(_)
+        | Lowering::View(_)
+        | Lowering::Generate(_)
+        | Lowering::Constant
+        | Lowering::Reduce(_)
+        | Lowering::Product => !node.outputs.is_empty(),
+        Lowering::Library | Lowering::Update | Lowering::Regions(_) => false,
+    }
+}
+
+/// Whether a loop is better off reading a value than computing it.
+fn is_worth_moving(graph: &Graph, node: &Node) -> bool {
+    match definition(node.op).lowering {
+        Lowering::Reduce(_) | Lowering::Product => true,
+        Lowering::Map(_) => {
+            let numel = |id: &ValueId| graph.ty(*id).numel();
+            let largest = node.inputs.iter().map(numel).max().flatten();
+            node.outputs.iter().all(|it| numel(it).is_some() && numel(it) <= largest)
+        }
+        _ => false,
+    }
+}

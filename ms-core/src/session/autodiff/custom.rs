@@ -1,0 +1,316 @@
+//! Functions that say how their derivatives are taken: `custom_vjp`, `recompute`.
+
+use super::derived::rebuilt;
+use super::differentiable::{Target, Wrt};
+use super::grad_operation::check_seeds;
+use super::record::record;
+use super::select::{All, Select};
+use super::tape::Tape;
+use crate::error::{OrRaise, Result};
+use crate::ir::{Graph, ValueId};
+use crate::ops::{self, CUSTOM_VJP, RECOMPUTE, hand_on, handed_type, take_over};
+use crate::session::call::closure::call_closure;
+use crate::session::context;
+use crate::tensor::{Attrs, Parameter, Tensor, Type};
+use crate::trace::{
+    Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, build, leaves,
+    run_nested, run_with_slots, sound,
+};
+use smallvec::smallvec;
+use std::cell::Cell;
+use std::marker::PhantomData;
+use std::panic::Location;
+use std::sync::Arc;
+
+/// Whether eager ops are recorded.
+fn is_recorded() -> bool {
+    Tape::current().is_some()
+}
+
+/// The transform behind [`recompute`].
+pub struct Recompute<F> {
+    f: F,
+    location: &'static Location<'static>,
+}
+
+impl<Args, F> Transform<Args> for Recompute<F>
+where
+    Args: TracedArguments,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+{
+    type Output = F::Output;
+    const CAPTURES: bool = F::CAPTURES;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.f.sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
+        if Tracer::current().is_some() {
+            let recorded = record("recompute", Wrt::default(), |_| self.f.invoke(arguments), self.location);
+            let (template, recording) = recorded.or_raise();
+            return rebuilt(&template, recording.by(RECOMPUTE.op(), Attrs::none()).or_raise());
+        }
+        match is_recorded() && context::read(|it| it.jit) {
+            true => call_closure::<Args, F::Output>("recompute", arguments, |arguments| {
+                <Self as Transform<Args>>::call(self, arguments)
+            }),
+            false => self.f.invoke(arguments),
+        }
+    }
+}
+
+/// The function `f`, of whose values gradients keep the arguments and what it captures, and compute
+/// the rest a second time: less memory for more time (activation checkpointing).
+///
+/// Under a gradient the function is traced, so that it does not read values of tensors.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{grad, recompute}};
+/// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
+/// let block = |x: &Tensor| ops::mul(ops::mul(x, x), x);
+/// assert_eq!(grad(recompute(block))(&x).to_vec::<f32>(), [3.0, 12.0]);
+/// ```
+#[track_caller]
+pub fn recompute<'f, Args, F>(f: F) -> Transformed<'f, Args, Recompute<F>>
+where
+    Args: TracedArguments,
+    F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
+{
+    Transformed::new(Recompute { f, location: Location::caller() })
+}
+
+/// The transform behind [`custom_vjp`].
+pub struct WithVjp<Args, F, B> {
+    f: F,
+    backward: B,
+    location: &'static Location<'static>,
+    arguments: PhantomData<Args>,
+}
+
+/// The arguments of the backward function: those of the forward one, its result, and the gradient
+/// of that.
+type Backward<Args, R> = <<Args as Followed<R>>::Longer as Followed<R>>::Longer;
+
+impl<Args, F, B> Transform<Args> for WithVjp<Args, F, B>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
+{
+    type Output = F::Output;
+    const CAPTURES: bool = F::CAPTURES || B::CAPTURES;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.f.sign(sink);
+        self.backward.sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> F::Output {
+        if let Some(tracer) = Tracer::current() {
+            return self.in_trace(&tracer, arguments).map_err(|it| it.at(self.location)).or_raise();
+        }
+        match is_recorded() {
+            true => call_closure::<Args, F::Output>("custom_vjp", arguments, |arguments| {
+                <Self as Transform<Args>>::call(self, arguments)
+            }),
+            false => self.f.invoke(arguments),
+        }
+    }
+}
+
+/// Calls `then` with the arguments that hold the tensors of these values.
+fn with_tensors<Args: Arguments, R>(
+    arguments: Args::Refs<'_>,
+    values: &[Tensor],
+    then: impl FnOnce(Args::Refs<'_>) -> R,
+) -> R
+where
+    All: Select<Args>,
+{
+    let (at, mut result, mut then) = (Cell::new(0), None, Some(then));
+    let next = |_: &Tensor| values[at.replace(at.get() + 1)].clone();
+    All.substitute(arguments, &next, &mut |arguments| {
+        result = then.take().map(|then| then(arguments));
+    });
+    result.expect("a choice calls its continuation once")
+}
+
+impl<Args, F, B> WithVjp<Args, F, B>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static>,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient>,
+{
+    fn in_trace(&self, tracer: &Tracer, arguments: Args::Refs<'_>) -> Result<F::Output> {
+        let mut wrt = Wrt::default();
+        All.collect(arguments, &mut wrt);
+        wrt.check()?;
+        let value = |target: &Target| match target {
+            Target::Tensor(tensor) => tensor.clone(),
+            Target::Parameter(parameter) => parameter.value(),
+        };
+        let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
+        // The tensors of arguments alone, where parameters stand in between.
+        let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
+            let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
+            tensors.map(|(_, it)| it.clone()).collect()
+        };
+        let enter = || targets.iter().map(|it| tracer.input(it.ty())).collect::<Vec<Tensor>>();
+        let start = tracer.backward_reads();
+        let (template, forward) = run_nested(tracer, "forward", || {
+            let given = enter();
+            for (target, input) in wrt.targets().iter().zip(&given) {
+                if let Target::Parameter(parameter) = target {
+                    tracer.bind_slot(parameter, input, false)?;
+                }
+            }
+            let result = with_tensors::<Args, _>(arguments, &of_arguments(&given), |it| self.f.invoke(it));
+            let results = sound(leaves(&result));
+            Ok((result, results))
+        })?;
+        let types: Vec<_> = leaves(&template).iter().map(Tensor::ty).collect();
+        let ((), backward) = run_with_slots(tracer, "backward", || {
+            let given = enter();
+            let results: Vec<Tensor> = types.iter().map(|ty| tracer.input(ty.clone())).collect();
+            let gradient = |result: &Tensor| match result.dtype().is_float() {
+                true => tracer.input(result.ty()),
+                false => ops::zeros_like(result),
+            };
+            let gradients: Vec<Tensor> = results.iter().map(gradient).collect();
+            let (out, dout) = (rebuilt(&template, results), rebuilt(&template, gradients));
+            let gradients = with_tensors::<Args, _>(arguments, &of_arguments(&given), |arguments| {
+                let longer = Args::with_last(arguments, &out);
+                self.backward.invoke(<Args::Longer as Followed<F::Output>>::with_last(longer, &dout))
+            });
+            let gradients = sound(leaves(&gradients));
+            check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
+            // It reads what the forward function wrote as it reads what it writes itself.
+            for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {
+                tracer.bind_slot(parameter, &parameter.value(), true)?;
+            }
+            Ok(((), gradients))
+        })?;
+        let (forward, backward) = (forward.without_handing(), backward.without_handing());
+        let held = |parameter: &Parameter| {
+            let is_it = |it: &Target| matches!(it, Target::Parameter(it) if it == parameter);
+            wrt.targets().iter().position(is_it).map_or_else(|| parameter.value(), |at| targets[at].clone())
+        };
+        let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
+        tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
+        let handed: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
+        let counts = [targets.len(), forward.captures.len(), types.len(), handed.len()];
+        let inputs: Vec<Tensor> = targets
+            .iter()
+            .chain(&handed)
+            .chain(&forward.captures)
+            .cloned()
+            .chain(read.into_iter().map(held))
+            .chain(backward.captures.iter().cloned())
+            .collect();
+        let graph = handing_through(&forward.graph, targets.len(), types.len(), &handed);
+        let outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
+        let regions = smallvec![graph, handing_on(&backward)?];
+        let attrs = Attrs::new(counts.map(Into::into));
+        let mut outputs = tracer.region_node(CUSTOM_VJP.op(), attrs, regions, &inputs, outputs, self.location)?;
+        let slots = backward.writes.iter().map(Parameter::backward).chain(forward.writes);
+        for (slot, value) in slots.zip(outputs.split_off(types.len())) {
+            tracer.bind_slot(&slot, &value, true)?;
+        }
+        Ok(rebuilt(&template, outputs))
+    }
+}
+
+/// A forward region that gives, behind its `results`, slots that it takes behind the `targets`.
+fn handing_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &[Tensor]) -> Arc<Graph> {
+    if slots.is_empty() {
+        return region.clone();
+    }
+    let mut graph = (**region).clone();
+    let own = graph.inputs().len();
+    let added: Vec<ValueId> = slots.iter().map(|it| graph.add_input(it.ty())).collect();
+    let order: Vec<usize> = (0..targets).chain(own..own + slots.len()).chain(targets..own).collect();
+    graph.reorder_inputs(&order);
+    let mut outputs = graph.outputs().to_vec();
+    outputs.splice(results..results, added);
+    graph.set_outputs(outputs);
+    Arc::new(graph)
+}
+
+/// A backward region that takes what it writes of parameters, behind the inputs that were declared,
+/// and gives it, both as it is handed on.
+fn handing_on(region: &Region) -> Result<Arc<Graph>> {
+    let Region { graph, slots, captures, writes } = region;
+    if writes.is_empty() {
+        return Ok(graph.clone());
+    }
+    let inputs: Vec<&Type> = graph.inputs().iter().map(|&it| graph.ty(it)).collect();
+    let declared = inputs.len() - slots.len() - captures.len();
+    let gradients = graph.outputs().len() - writes.len();
+    let held: Vec<&Type> = graph.outputs()[gradients..].iter().map(|&it| graph.ty(it)).collect();
+    // Where each input of the region stands.
+    let (mut places, mut types): (Vec<usize>, Vec<Type>) =
+        ((0..declared).collect(), inputs[..declared].iter().copied().cloned().collect());
+    types.extend(held.iter().map(|it| handed_type(it)));
+    for (at, &ty) in inputs.iter().enumerate().skip(declared) {
+        let written = slots.get(at - declared).and_then(|slot| writes.iter().position(|it| it == slot));
+        places.push(written.map_or(types.len(), |it| declared + it));
+        if written.is_none() {
+            types.push(ty.clone());
+        }
+    }
+    let graph = build(graph.name(), &types, |inputs| {
+        let mut inputs = inputs.to_vec();
+        for (input, ty) in inputs[declared..].iter_mut().zip(&held) {
+            *input = take_over(input, ty.dtype);
+        }
+        let operands: Vec<Tensor> = places.iter().map(|&at| inputs[at].clone()).collect();
+        let tracer = Tracer::current().expect("the graph is built by one");
+        let mut outputs = tracer.inline(graph, &operands)?;
+        outputs[gradients..].iter_mut().for_each(|it| *it = hand_on(it));
+        Ok(outputs)
+    })?;
+    Ok(Arc::new(graph))
+}
+
+/// The function `f` with a derivative of its own: `backward` takes the arguments, the result, and
+/// the gradient of the result, and gives the gradients of all arguments, as a tuple. What either
+/// function captures has no gradient.
+///
+/// Derivatives of any order take the result by `backward`, in both modes; a derivative of the
+/// gradient takes the ops of `backward` by their own rules. Forward mode pushes tangents by the
+/// transpose of `backward`, which is linear in the gradient of the result.
+///
+/// Under a gradient both functions are traced, so that they do not read values of tensors.
+///
+/// `backward` runs when gradients are pulled back, where one reaches the result. Parameters hold
+/// afterwards what it writes, and of several calls the last one's comes first. A parameter that
+/// either function writes it reads as it is then, and any other one as it was at the call.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::{custom_vjp, grad}};
+/// let clipped = custom_vjp(
+///     |x: &Tensor| ops::mul(x, x),
+///     |x: &Tensor, _: &Tensor, g: &Tensor| (ops::minimum(ops::mul(g, x), 2.0),),
+/// );
+/// let x = Tensor::from_slice([2], &[1.0f32, 5.0]);
+/// assert_eq!(grad(clipped)(&x).to_vec::<f32>(), [1.0, 2.0]);
+/// ```
+///
+/// # Errors
+/// A call that is traced raises [`Code::Shape`](crate::Code::Shape) or
+/// [`Code::DType`](crate::Code::DType) where a gradient is of another type than its argument. A
+/// gradient raises [`Code::BackwardWrites`](crate::Code::BackwardWrites) where `backward` writes a
+/// parameter and no order says when.
+#[track_caller]
+pub fn custom_vjp<'f, Args, F, B>(f: F, backward: B) -> Transformed<'f, Args, WithVjp<Args, F, B>>
+where
+    Args: TracedArguments + Followed<F::Output, Longer: Followed<F::Output>>,
+    All: Select<Args>,
+    F: Function<Args, Output: Tree + Send + Sync + 'static> + 'f,
+    B: Function<Backward<Args, F::Output>, Output = <All as Select<Args>>::Gradient> + 'f,
+{
+    Transformed::new(WithVjp { f, backward, location: Location::caller(), arguments: PhantomData })
+}

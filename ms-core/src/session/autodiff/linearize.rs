@@ -1,0 +1,240 @@
+//! Derivatives as linear functions: `vjp`, `jvp`, `linearize`.
+
+use super::derived::{Derived, Mode, rebuilt};
+use super::grad_operation::check_seeds;
+use super::record::Recording;
+use super::select::Select;
+use crate::error::{OrRaise, Result};
+use crate::tensor::Tensor;
+use crate::trace::{Arguments, At, Followed, Function, Sink, Transform, Transformed, Tree, leaves};
+use std::marker::PhantomData;
+use std::panic::Location;
+
+/// Gives the result, and the function from gradients of the result to gradients of the arguments.
+pub struct Vjp;
+
+/// Gives the result, and the function from tangents of the arguments to tangents of the result.
+pub struct Linearize;
+
+impl Mode for Vjp {}
+impl Mode for Linearize {}
+
+/// A call whose derivative is taken when it is asked for.
+pub struct Linear<R, G> {
+    recording: Recording,
+    result: R,
+    gradient: G,
+    location: &'static Location<'static>,
+}
+
+/// The transform behind the function that [`vjp`] gives.
+pub struct Pullback<R, G>(Linear<R, G>);
+
+/// The transform behind the function that [`linearize`] gives.
+pub struct Pushforward<R, G>(Linear<R, G>);
+
+fn checked(results: &[Tensor], given: &[Tensor], location: &'static Location<'static>) -> Result<()> {
+    check_seeds(results, given).map_err(|it| it.with_op("vjp").at(location))
+}
+
+impl<R: Tree + 'static, G: Tree> Transform<(R,)> for Pullback<R, G> {
+    type Output = G;
+    const CAPTURES: bool = true;
+
+    fn sign(&self, _: &mut Sink<'_>) {}
+
+    fn call(&self, (cotangents,): (&R,)) -> G {
+        let it = &self.0;
+        let given = leaves(cotangents);
+        checked(&leaves(&it.result), &given, it.location).or_raise();
+        rebuilt(&it.gradient, it.recording.pull(&given).or_raise())
+    }
+}
+
+impl<R: Tree, G: Tree + 'static> Transform<(G,)> for Pushforward<R, G> {
+    type Output = R;
+    const CAPTURES: bool = true;
+
+    fn sign(&self, _: &mut Sink<'_>) {}
+
+    fn call(&self, (tangents,): (&G,)) -> R {
+        let it = &self.0;
+        let given = leaves(tangents);
+        checked(&leaves(&it.gradient), &given, it.location).or_raise();
+        rebuilt(&it.result, it.recording.push(&given).or_raise())
+    }
+}
+
+impl<F, S, M> Derived<F, S, M> {
+    fn linear<Args: Arguments>(
+        &self,
+        name: &'static str,
+        arguments: Args::Refs<'_>,
+        location: &'static Location<'static>,
+    ) -> (F::Output, Linear<F::Output, S::Gradient>)
+    where
+        F: Function<Args, Output: Tree>,
+        S: Select<Args>,
+    {
+        let (template, recording) = self.record(name, arguments);
+        let result = rebuilt(&template, self.raised(recording.values()));
+        let gradient = self.gradient(arguments, recording.targets());
+        (result.clone(), Linear { recording, result, gradient, location })
+    }
+}
+
+impl<Args, F, S> Transform<Args> for Derived<F, S, Vjp>
+where
+    Args: Arguments,
+    F: Function<Args, Output: Tree + 'static>,
+    S: Select<Args, Gradient: 'static>,
+{
+    type Output = (F::Output, Transformed<'static, (F::Output,), Pullback<F::Output, S::Gradient>>);
+    const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.function().sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
+        let (result, linear) = self.linear("vjp", arguments, self.location());
+        (result, Transformed::new(Pullback(linear)))
+    }
+}
+
+impl<Args, F, S> Transform<Args> for Derived<F, S, Linearize>
+where
+    Args: Arguments,
+    F: Function<Args, Output: Tree + 'static>,
+    S: Select<Args, Gradient: 'static>,
+{
+    type Output = (F::Output, Transformed<'static, (S::Gradient,), Pushforward<F::Output, S::Gradient>>);
+    const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.function().sign(sink);
+    }
+
+    fn call(&self, arguments: Args::Refs<'_>) -> Self::Output {
+        let (result, linear) = self.linear("linearize", arguments, self.location());
+        (result, Transformed::new(Pushforward(linear)))
+    }
+}
+
+/// The result of a function, and its vector-Jacobian product: the function from gradients of the
+/// result to gradients of the first argument; see [`Transformed::wrt`] for others.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::vjp};
+/// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
+/// let (y, pull) = vjp(|x: &Tensor| ops::mul(x, x))(&x);
+/// assert_eq!(y.to_vec::<f32>(), [1.0, 4.0]);
+/// assert_eq!(pull(&Tensor::from_slice([2], &[1.0f32, 10.0])).to_vec::<f32>(), [2.0, 40.0]);
+/// ```
+///
+/// # Errors
+/// As for [`grad`](crate::session::grad); the function raises [`Code::Shape`](crate::Code::Shape) or
+/// [`Code::DType`](crate::Code::DType) for gradients of other types than the result.
+#[track_caller]
+pub fn vjp<'f, Args, F>(f: F) -> Transformed<'f, Args, Derived<F, At<0>, Vjp>>
+where
+    Args: Arguments,
+    At<0>: Select<Args, Gradient: 'static>,
+    F: Function<Args, Output: Tree + 'static> + 'f,
+{
+    Transformed::new(Derived::new(f, At, Location::caller()))
+}
+
+/// The result of a function, and its derivative at that point: the function from tangents of the
+/// first argument to tangents of the result; see [`Transformed::wrt`] for others.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::linearize};
+/// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
+/// let (y, push) = linearize(|x: &Tensor| ops::mul(x, x))(&x);
+/// assert_eq!(y.to_vec::<f32>(), [1.0, 4.0]);
+/// assert_eq!(push(&Tensor::from_slice([2], &[1.0f32, 10.0])).to_vec::<f32>(), [2.0, 40.0]);
+/// ```
+///
+/// # Errors
+/// As for [`vjp`].
+#[track_caller]
+pub fn linearize<'f, Args, F>(f: F) -> Transformed<'f, Args, Derived<F, At<0>, Linearize>>
+where
+    Args: Arguments,
+    At<0>: Select<Args, Gradient: 'static>,
+    F: Function<Args, Output: Tree + 'static> + 'f,
+{
+    Transformed::new(Derived::new(f, At, Location::caller()))
+}
+
+/// The transform behind [`jvp`].
+pub struct Jvp<Args, F, S> {
+    inner: Derived<F, S, Linearize>,
+    arguments: PhantomData<Args>,
+}
+
+impl<Args, F, S> Transform<Args::Longer> for Jvp<Args, F, S>
+where
+    Args: Followed<S::Gradient>,
+    F: Function<Args, Output: Tree>,
+    S: Select<Args, Gradient: 'static>,
+{
+    type Output = (F::Output, F::Output);
+    const CAPTURES: bool = F::CAPTURES || size_of::<S>() != 0;
+
+    fn sign(&self, sink: &mut Sink<'_>) {
+        self.inner.function().sign(sink);
+    }
+
+    fn call(&self, arguments: <Args::Longer as Arguments>::Refs<'_>) -> Self::Output {
+        let (arguments, tangents) = Args::split_last(arguments);
+        let (template, recording) = self.inner.record("jvp", arguments);
+        let given = leaves(tangents);
+        let checked = check_seeds(&recording.targets(), &given);
+        self.inner.raised(checked.map_err(|it| it.with_op("jvp")));
+        let (values, tangents) = self.inner.raised(recording.tangents(&given));
+        (rebuilt(&template, values), rebuilt(&template, tangents))
+    }
+}
+
+impl<'f, Args, F, S> Transformed<'f, Args::Longer, Jvp<Args, F, S>>
+where
+    Args: Followed<S::Gradient>,
+    F: Function<Args, Output: Tree + 'f> + 'f,
+    S: Select<Args, Gradient: 'static> + 'f,
+{
+    /// The tangents of other arguments, or of parameters; the last argument has their structure.
+    pub fn wrt<T>(self, select: T) -> Transformed<'f, <Args as Followed<T::Gradient>>::Longer, Jvp<Args, F, T>>
+    where
+        T: Select<Args, Gradient: 'static> + 'f,
+        Args: Followed<T::Gradient>,
+    {
+        let inner = self.into_transform().inner.with_choice(select);
+        Transformed::new(Jvp { inner, arguments: PhantomData })
+    }
+}
+
+/// The result of a function and its tangent, in the direction of a last argument: a tangent of
+/// the first argument; see [`Transformed::wrt`] for others.
+///
+/// ```
+/// use ms_core::{Tensor, ops, session::jvp};
+/// let x = Tensor::from_slice([2], &[1.0f32, 2.0]);
+/// let v = Tensor::from_slice([2], &[1.0f32, 10.0]);
+/// let (y, t) = jvp(|x: &Tensor| ops::mul(x, x))(&x, &v);
+/// assert_eq!((y.to_vec::<f32>(), t.to_vec::<f32>()), (vec![1.0, 4.0], vec![2.0, 40.0]));
+/// ```
+///
+/// # Errors
+/// As for [`vjp`].
+#[track_caller]
+pub fn jvp<'f, Args, F>(f: F) -> Transformed<'f, Args::Longer, Jvp<Args, F, At<0>>>
+where
+    Args: Followed<<At<0> as Select<Args>>::Gradient>,
+    At<0>: Select<Args, Gradient: 'static>,
+    F: Function<Args, Output: Tree + 'f> + 'f,
+{
+    let inner = Derived::new(f, At, Location::caller());
+    Transformed::new(Jvp { inner, arguments: PhantomData })
+}

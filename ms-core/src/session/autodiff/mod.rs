@@ -1,0 +1,22 @@
+//! Derivatives of functions: by the tape outside of traces, and as graphs inside.
+
+pub(super) mod custom;
+pub(super) mod derived;
+pub(super) mod differentiable;
+mod grad;
+pub(super) mod grad_operation;
+mod jacobian;
+mod linearize;
+pub(super) mod record;
+pub(super) mod select;
+pub(super) mod tape;
+
+pub use custom::{Recompute, WithVjp, custom_vjp, recompute};
+pub use derived::{Derived, Mode as DerivativeMode};
+pub use differentiable::{Differentiable, Gradients, Wrt};
+pub use grad::{Grad, Gradient, OnlyGradient, Outcome, WithAux, WithValue, grad, value_and_grad};
+pub use grad_operation::{GradOperation, GradWithSens, Weighted};
+pub use jacobian::{ByColumns, ByRows, Hessian, Jacobian, hessian, jacfwd, jacrev};
+pub use linearize::{Jvp, Linear, Linearize, Pullback, Pushforward, Vjp, jvp, linearize, vjp};
+pub use select::{All, Select};
+pub use tape::Tape;

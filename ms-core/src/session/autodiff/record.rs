@@ -1,0 +1,297 @@
+//! One call of a function, recorded so that derivatives can be taken of it: on the tape outside
+//! a trace, as the region of a node inside one.
+
+use super::differentiable::{Target, Wrt};
+use super::tape::{Record, Tape};
+use crate::error::Result;
+use crate::ir::ValueId;
+use crate::ops::core::rules::settled;
+use crate::ops::{self, CALL, JVP, VALUE_AND_GRAD};
+use crate::tensor::{Attrs, Dispatcher, Op, Parameter, Tensor, Type};
+use crate::trace::{Region, Tracer, Tree, check_handing, leaves, run_nested, sound};
+use smallvec::smallvec;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A call that was recorded, before derivatives are taken of it.
+pub(crate) enum Recording {
+    /// The ops that ran.
+    Tape { record: Record, watched: Vec<Tensor>, results: Vec<Tensor> },
+    /// The ops as a graph.
+    Trace {
+        tracer: Rc<Tracer>,
+        region: Region,
+        /// The targets, then what the region captures.
+        inputs: Vec<Tensor>,
+        targets: usize,
+        results: usize,
+        handed: Vec<Handed>,
+        /// What backward functions read of parameters that they do not write.
+        reads: Vec<Parameter>,
+        location: &'static Location<'static>,
+    },
+}
+
+/// A parameter that backward functions in a region write.
+pub(crate) struct Handed {
+    parameter: Parameter,
+    /// The input and the output of the region that are the slot as they see it.
+    input: usize,
+    output: usize,
+}
+
+/// Runs `body` on tensors that stand for those of `wrt`. Gives its result, in which a trace has
+/// to put the tensors that the recording gives, and the recording.
+///
+/// # Errors
+/// [`Code::NoGradient`](crate::Code::NoGradient) for integer targets.
+pub(crate) fn record<R: Tree>(
+    name: &'static str,
+    wrt: Wrt,
+    body: impl FnOnce(&[Tensor]) -> R,
+    location: &'static Location<'static>,
+) -> Result<(R, Recording)> {
+    wrt.check().map_err(|it| it.at(location))?;
+    match Tracer::current() {
+        Some(tracer) => in_trace(tracer, name, wrt, body, location),
+        None => on_tape(wrt, body),
+    }
+}
+
+fn on_tape<R: Tree>(wrt: Wrt, body: impl FnOnce(&[Tensor]) -> R) -> Result<(R, Recording)> {
+    let tape = Tape::new();
+    let (mut watched, mut tensors) = (Vec::new(), Vec::new());
+    for target in wrt.targets() {
+        let stands_in = match target {
+            Target::Tensor(tensor) => {
+                tensors.push(tape.watch(tensor));
+                tensors[tensors.len() - 1].clone()
+            }
+            Target::Parameter(parameter) => tape.watch_parameter(parameter)?,
+        };
+        watched.push(stands_in);
+    }
+    let result = tape.record(|| body(&tensors));
+    let results = leaves(&result);
+    Ok((result, Recording::Tape { record: tape.finish(), watched, results }))
+}
+
+fn in_trace<R: Tree>(
+    tracer: Rc<Tracer>,
+    name: &'static str,
+    wrt: Wrt,
+    body: impl FnOnce(&[Tensor]) -> R,
+    location: &'static Location<'static>,
+) -> Result<(R, Recording)> {
+    let targets = wrt.targets();
+    let value = |target: &Target| match target {
+        Target::Tensor(tensor) => tensor.clone(),
+        Target::Parameter(parameter) => parameter.value(),
+    };
+    let mut inputs: Vec<Tensor> = targets.iter().map(value).collect();
+    let start = tracer.backward_reads();
+    let ((result, results), region) = run_nested(&tracer, name, || {
+        let mut tensors = Vec::new();
+        for (target, input) in targets.iter().zip(&inputs) {
+            let stands_in = tracer.input(input.ty());
+            match target {
+                Target::Tensor(_) => tensors.push(stands_in),
+                Target::Parameter(parameter) => tracer.bind_slot(parameter, &stands_in, false)?,
+            }
+        }
+        let result = body(&tensors);
+        let results = sound(leaves(&result));
+        Ok(((result, results.len()), results))
+    })?;
+    let targets = inputs.len();
+    inputs.extend(region.captures.iter().cloned());
+    let of = |(at, slot): (usize, &Parameter)| {
+        let before = slot.value();
+        let input = inputs.iter().skip(targets).position(|it| tracer.is_same(it, &before));
+        let input = targets + input.expect("a slot that is handed on is captured");
+        Handed { parameter: slot.forward(), input, output: results + at }
+    };
+    let handed = region.writes.iter().enumerate().filter(|it| it.1.is_backward()).map(of).collect();
+    let reads = tracer.backward_reads_since(start);
+    Ok((result, Recording::Trace { tracer, region, inputs, targets, results, handed, reads, location }))
+}
+
+impl Recording {
+    /// The tensors that the derivative is taken with respect to.
+    pub fn targets(&self) -> Vec<Tensor> {
+        match self {
+            Self::Tape { watched, .. } => watched.clone(),
+            Self::Trace { inputs, targets, .. } => inputs[..*targets].to_vec(),
+        }
+    }
+
+    /// The tensors of the result.
+    ///
+    /// # Errors
+    /// What the tracer refuses.
+    pub fn values(&self) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Tape { results, .. } => Ok(results.clone()),
+            Self::Trace { .. } => self.by(CALL.op(), Attrs::none()),
+        }
+    }
+
+    /// The tensors of the result, and the gradients of the targets of the sum of its first
+    /// `differentiated` tensors.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn gradients(&self, differentiated: usize) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        match self {
+            Self::Tape { record, watched, results } => {
+                Ok((results.clone(), record.pull(&results[..differentiated], None, watched)?))
+            }
+            Self::Trace { .. } => self.pulled(differentiated, &[], true),
+        }
+    }
+
+    /// The gradients of the targets, given those of the tensors of the result.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn pull(&self, seeds: &[Tensor]) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Tape { record, watched, results } => record.pull(results, Some(seeds), watched),
+            Self::Trace { results, .. } => Ok(self.pulled(*results, seeds, false)?.1),
+        }
+    }
+
+    /// The tensors of the result, and their tangents, given those of the targets.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn tangents(&self, tangents: &[Tensor]) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        match self {
+            Self::Tape { record, watched, results } => Ok((results.clone(), record.push(results, watched, tangents)?)),
+            Self::Trace { .. } => self.pushed(tangents, true),
+        }
+    }
+
+    /// The tangents of the tensors of the result, given those of the targets.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn push(&self, tangents: &[Tensor]) -> Result<Vec<Tensor>> {
+        match self {
+            Self::Tape { record, watched, results } => record.push(results, watched, tangents),
+            Self::Trace { .. } => Ok(self.pushed(tangents, false)?.1),
+        }
+    }
+
+    /// The tensors of the result, by a node of another op that holds the graph. Asked of a trace
+    /// only.
+    ///
+    /// # Errors
+    /// What the tracer refuses.
+    pub fn by(&self, op: Op, attrs: Attrs) -> Result<Vec<Tensor>> {
+        self.results(self.node(op, attrs, &self.all(), &[], Vec::new())?.0, true)
+    }
+
+    fn pulled(&self, differentiated: usize, seeds: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let Self::Trace { tracer, region, inputs, targets, handed, reads, location, .. } = self else {
+            unreachable!("asked of a trace only")
+        };
+        check_handing(handed.iter().map(|it| &it.parameter), reads).map_err(|it| it.at(location))?;
+        let wrt: Vec<usize> = (0..*targets).chain(handed.iter().map(|it| it.input)).collect();
+        // What gradients are pulled back from stands first.
+        let is_handed = |at: &usize| handed.iter().any(|it| it.output == *at);
+        let order: Vec<usize> = (0..differentiated)
+            .chain(handed.iter().map(|it| it.output))
+            .chain((differentiated..region.graph.outputs().len()).filter(|at| !is_handed(at)))
+            .collect();
+        let held = self.held(writes)?;
+        let mut seeds = seeds.to_vec();
+        if !held.is_empty() {
+            if seeds.is_empty() {
+                let types = region.graph.outputs()[..differentiated].iter().map(|&it| region.graph.ty(it));
+                seeds = types.map(|ty| ops::full_of(&*ty.dims, 1, ty.dtype)).collect();
+            }
+            seeds.extend(held.iter().map(ops::hand_on));
+        }
+        let attrs = [(&wrt[..]).into(), (differentiated + handed.len()).into(), (!seeds.is_empty()).into()];
+        let types = wrt.iter().map(|&at| inputs[at].ty()).collect();
+        let (outputs, mut gradients) = self.node(VALUE_AND_GRAD.op(), Attrs::new(attrs), &order, &seeds, types)?;
+        let values = self.results(outputs, writes)?;
+        for ((it, held), last) in handed.iter().zip(held).zip(gradients.split_off(*targets)) {
+            tracer.write_parameter(&it.parameter, &ops::take_over(&last, held.dtype()))?;
+        }
+        Ok((values, gradients.iter().map(settled).collect()))
+    }
+
+    /// What the parameters that backward functions write hold when gradients are pulled back: what
+    /// the region writes, if it `writes`, or what they hold here.
+    fn held(&self, writes: bool) -> Result<Vec<Tensor>> {
+        let Self::Trace { region, results, handed, .. } = self else { unreachable!("asked of a trace only") };
+        let written = |it: &Handed| region.writes.iter().position(|slot| writes && *slot == it.parameter);
+        let outputs = match handed.iter().any(|it| written(it).is_some()) {
+            true => self.node(CALL.op(), Attrs::none(), &self.all(), &[], Vec::new())?.0,
+            false => Vec::new(),
+        };
+        let held = |it: &Handed| written(it).map_or_else(|| it.parameter.value(), |at| outputs[results + at].clone());
+        Ok(handed.iter().map(held).collect())
+    }
+
+    fn pushed(&self, tangents: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let Self::Trace { region, targets, results, .. } = self else { unreachable!("asked of a trace only") };
+        let wrt: Vec<usize> = (0..*targets).collect();
+        let attrs = Attrs::new([(&wrt[..]).into(), (*results).into()]);
+        let own = region.graph.outputs()[..*results].iter().map(|&it| region.graph.ty(it));
+        let types = own.filter(|it| it.dtype.is_float()).cloned().collect();
+        let (outputs, tangents) = self.node(JVP.op(), attrs, &self.all(), tangents, types)?;
+        let values = self.results(outputs, writes)?;
+        let mut tangents = tangents.into_iter();
+        let tangent = |value: &Tensor| match value.dtype().is_float() {
+            true => tangents.next().expect("every float result has a tangent"),
+            false => ops::zeros_like(value),
+        };
+        let tangents = values.iter().map(tangent).collect();
+        Ok((values, tangents))
+    }
+
+    /// The outputs of the region in their own order.
+    fn all(&self) -> Vec<usize> {
+        let Self::Trace { region, .. } = self else { unreachable!("asked of a trace only") };
+        (0..region.graph.outputs().len()).collect()
+    }
+
+    /// Adds a node that has the outputs of the region in this order, then others of these types. Gives
+    /// the outputs in the region's order, and the others.
+    fn node(
+        &self,
+        op: Op,
+        attrs: Attrs,
+        order: &[usize],
+        operands: &[Tensor],
+        others: Vec<Type>,
+    ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+        let Self::Trace { tracer, region, inputs, location, .. } = self else { unreachable!("asked of a trace only") };
+        let mut graph = region.graph.clone();
+        if !order.is_sorted() {
+            let outputs: Vec<ValueId> = order.iter().map(|&at| graph.outputs()[at]).collect();
+            Arc::make_mut(&mut graph).set_outputs(outputs);
+        }
+        let types = graph.outputs().iter().map(|&it| graph.ty(it).clone()).chain(others).collect();
+        let inputs: Vec<Tensor> = inputs.iter().chain(operands).cloned().collect();
+        let mut outputs = tracer.region_node(op, attrs, smallvec![graph], &inputs, types, location)?;
+        let others = outputs.split_off(order.len());
+        let mut placed = outputs.clone();
+        order.iter().zip(outputs).for_each(|(&at, output)| placed[at] = output);
+        Ok((placed, others))
+    }
+
+    /// The tensors of the result among the outputs of the region; parameters keep what it writes if
+    /// `writes`.
+    fn results(&self, mut outputs: Vec<Tensor>, writes: bool) -> Result<Vec<Tensor>> {
+        let Self::Trace { tracer, region, results, .. } = self else { unreachable!("asked of a trace only") };
+        for (parameter, value) in region.writes.iter().zip(outputs.split_off(*results)).filter(|_| writes) {
+            tracer.bind_slot(parameter, &value, true)?;
+        }
+        Ok(outputs)
+    }
+}

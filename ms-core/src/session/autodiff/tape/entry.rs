@@ -1,0 +1,130 @@
+//! The steps of a tape.
+
+use crate::error::{Error, Result};
+use crate::ops::{self, Cotangents};
+use crate::session::call::compiled::{Compiled, Derivative};
+use crate::tensor::{Attr, Tensor};
+use crate::transform::{Gradients, RuleEntry, Slot, TapeEntry, push_rule};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
+pub(crate) trait Recorded: TapeEntry {
+    /// The tangents of the results, at least of those that are `wanted`, from those of the operands, of
+    /// which at least one is there.
+    fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>>;
+
+    /// Whether it takes floats that no gradient is of.
+    fn takes_constants(&self) -> bool;
+}
+
+impl Recorded for RuleEntry {
+    fn push(&self, tangents: &[Option<Tensor>], _: &[bool]) -> Result<Vec<Option<Tensor>>> {
+        push_rule(self, tangents)
+    }
+
+    fn takes_constants(&self) -> bool {
+        let mut operands = self.inputs.iter().zip(&self.input_slots);
+        operands.any(|(it, slot)| slot.is_none() && it.dtype().is_float())
+            || self.attrs.as_slice().iter().any(|it| matches!(it, Attr::Float(_)))
+    }
+}
+
+/// A step that is a compiled graph.
+pub(crate) struct CallEntry {
+    pub compiled: Arc<Compiled>,
+    /// The inputs that are watched.
+    pub wrt: Vec<usize>,
+    pub inputs: Vec<Tensor>,
+    /// The results that are slots as backward functions see them; the last inputs are, too.
+    pub handed: Range<usize>,
+    pub derivative: Arc<Derivative>,
+    pub residuals: Vec<Tensor>,
+    /// The results, for the shapes of absent cotangents.
+    pub templates: Vec<Tensor>,
+    pub input_slots: Vec<Option<Slot>>,
+    pub output_slots: Vec<Option<Slot>>,
+}
+
+impl TapeEntry for CallEntry {
+    fn inputs(&self) -> &[Option<Slot>] {
+        &self.input_slots
+    }
+
+    fn outputs(&self) -> &[Option<Slot>] {
+        &self.output_slots
+    }
+
+    fn pull(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
+        self.pull_back(cotangents, gradients).map_err(|error| self.named(error))
+    }
+}
+
+impl CallEntry {
+    /// What running a derivative refuses: of no op, where memory runs out for what ops share.
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        let traced = self.compiled.source.traced();
+        let of = traced.map_or("a compiled function".to_owned(), |it| format!("`{}`", it.name()));
+        error.within(format!("the derivative of {of}"))
+    }
+
+    fn pull_back(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
+        if !self.handed.is_empty() && cotangents.iter().any(Option::is_none) {
+            return gradients.add_all(&self.input_slots, self.pull_reached(cotangents)?);
+        }
+        let Derivative { backward, sums, .. } = &*self.derivative;
+        let given = cotangents.iter().zip(&self.templates);
+        let given = given.map(|(it, like)| it.clone().unwrap_or_else(|| ops::zeros_like(like)));
+        let mut inputs: Vec<Tensor> = self.residuals.iter().cloned().chain(given).collect();
+        if sums.is_empty() {
+            let shares = backward.call(&inputs)?;
+            return gradients.add_all(&self.input_slots, shares.into_iter().map(Some));
+        }
+        let is_sum = |at: &usize| sums.contains(&self.wrt[*at]);
+        let summed = || (0..self.wrt.len()).filter(is_sum).filter_map(|at| Some((at, self.input_slots[at]?)));
+        for (at, slot) in summed() {
+            let zeros = || ops::zeros_like(&self.inputs[self.wrt[at]]);
+            inputs.push(gradients.take(slot).unwrap_or_else(zeros));
+        }
+        let mut shares: Cotangents = backward.call_owned(inputs)?.into_iter().map(Some).collect();
+        // These first: to other inputs that are the same value, they are what was there before.
+        for (at, slot) in summed() {
+            gradients.add(slot, shares[at].take().expect("a sum that was taken goes on"))?;
+        }
+        gradients.add_all(&self.input_slots, shares)
+    }
+
+    /// Pulls back where some gradients are missing: backward functions that none reaches do not run.
+    fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
+        let all = || self.derivative.seeds.iter().copied().zip(cotangents);
+        let (handed, results): (Vec<_>, Vec<_>) = all().partition(|(seed, _)| self.handed.contains(seed));
+        if results.iter().all(|it| it.1.is_none()) {
+            let none = vec![None; self.wrt.len() - handed.len()];
+            return Ok(none.into_iter().chain(handed.into_iter().map(|it| it.1.clone())).collect());
+        }
+        let (seeds, given): (Vec<usize>, Vec<Tensor>) =
+            all().filter_map(|(seed, it)| Some((seed, it.clone()?))).unzip();
+        let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(given).collect();
+        let partial = self.compiled.partial(&self.wrt, &seeds)?;
+        let gradients = partial.compiled.call(&inputs)?.into_iter().zip(&partial.reached);
+        Ok(gradients.map(|(gradient, reached)| reached.then_some(gradient)).collect())
+    }
+}
+
+impl Recorded for CallEntry {
+    fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>> {
+        let given: Vec<usize> = (0..tangents.len()).filter(|&at| tangents[at].is_some()).collect();
+        let wrt: Vec<usize> = given.iter().map(|&at| self.wrt[at]).collect();
+        let seeds = self.derivative.seeds.iter().zip(wanted);
+        let results: Vec<usize> = seeds.filter(|(_, wanted)| **wanted).map(|(&seed, _)| seed).collect();
+        let pushed = self.compiled.tangent(&wrt, &results)?;
+        let inputs: Vec<Tensor> = self.inputs.iter().cloned().chain(tangents.iter().flatten().cloned()).collect();
+        let mut tangents = pushed.call(&inputs).map_err(|error| self.named(error))?.into_iter();
+        Ok(wanted.iter().map(|wanted| if *wanted { tangents.next() } else { None }).collect())
+    }
+
+    fn takes_constants(&self) -> bool {
+        (0..self.inputs.len()).any(|at| self.inputs[at].dtype().is_float() && !self.wrt.contains(&at))
+    }
+}

@@ -1,0 +1,299 @@
+//! The eager tape: ops are run and recorded, so that gradients can be pulled back through them.
+
+mod entry;
+mod record;
+
+pub use record::Record;
+
+use crate::error::Result;
+use crate::ops;
+use crate::session::call::compiled::Compiled;
+use crate::tensor::{
+    DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, SlotId, Tensor, current_dispatcher, with_dispatcher,
+};
+use crate::transform::{Residual, RuleEntry, Slot};
+use entry::{CallEntry, Recorded};
+use record::{Handed, NumbersRead};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::any::Any;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::panic::Location;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Runs ops through the dispatcher below it and records those that a watched tensor reaches.
+pub struct Tape {
+    below: Rc<dyn Dispatcher>,
+    state: RefCell<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Slots of watched tensors by identity. The steps keep the tensors, and so their addresses, alive.
+    slots: FxHashMap<usize, Slot>,
+    kept: Vec<Tensor>,
+    steps: Vec<Box<dyn Recorded>>,
+    /// Watched parameters, until they are written.
+    parameters: FxHashMap<SlotId, Tensor>,
+    handed: Vec<Handed>,
+    /// What backward functions read of parameters that they do not write.
+    backward_reads: Vec<Parameter>,
+    reads: Vec<NumbersRead>,
+    next: Slot,
+}
+
+impl State {
+    fn watch(&mut self, tensor: &Tensor) -> Slot {
+        let slot = self.next;
+        self.next += 1;
+        self.slots.insert(tensor.identity(), slot);
+        self.kept.push(tensor.clone());
+        slot
+    }
+
+    fn alias(&mut self, tensor: &Tensor, alias: &Tensor) {
+        if let Some(slot) = self.slot(tensor) {
+            self.slots.insert(alias.identity(), slot);
+            self.kept.push(alias.clone());
+        }
+    }
+
+    fn slot(&self, tensor: &Tensor) -> Option<Slot> {
+        self.slots.get(&tensor.identity()).copied()
+    }
+}
+
+impl Tape {
+    /// A tape over the current dispatcher.
+    pub fn new() -> Rc<Self> {
+        let below = current_dispatcher().unwrap_or_else(|| Rc::new(Eagerly));
+        Rc::new(Self { below, state: RefCell::default() })
+    }
+
+    /// The tape that is the current dispatcher of this thread, if there is one.
+    pub fn current() -> Option<Rc<Self>> {
+        let top = current_dispatcher()?;
+        if top.mode() != DispatchMode::Tape {
+            return None;
+        }
+        top.as_any()?.downcast::<Self>().ok()
+    }
+
+    /// Starts recording what happens to `tensor`: gives the same elements under an identity of
+    /// their own.
+    pub fn watch(&self, tensor: &Tensor) -> Tensor {
+        let watched = tensor.fresh();
+        // A tape around this one goes on seeing its own value.
+        self.below.alias(tensor, &watched);
+        self.state.borrow_mut().watch(&watched);
+        watched
+    }
+
+    /// Starts recording what happens to the value of `parameter`; reads of it give the result.
+    ///
+    /// # Errors
+    /// When the parameter cannot be read here.
+    pub fn watch_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        if let Some(watched) = self.state.borrow().parameters.get(&parameter.id()) {
+            return Ok(watched.clone());
+        }
+        let watched = self.watch(&self.below.read_parameter(parameter)?);
+        self.state.borrow_mut().parameters.insert(parameter.id(), watched.clone());
+        Ok(watched)
+    }
+
+    /// Runs `f` and records its ops.
+    pub fn record<R>(self: &Rc<Self>, f: impl FnOnce() -> R) -> R {
+        with_dispatcher(self.clone(), f)
+    }
+
+    /// Runs `f` with the dispatcher below the tape.
+    pub fn below<R>(&self, f: impl FnOnce() -> R) -> R {
+        with_dispatcher(self.below.clone(), f)
+    }
+
+    /// Ends the recording.
+    pub fn finish(&self) -> Record {
+        let State { slots, kept, steps, handed, backward_reads, reads, next, .. } =
+            std::mem::take(&mut *self.state.borrow_mut());
+        Record { slots, _kept: kept, steps, handed, backward_reads, reads, count: next as usize }
+    }
+
+    /// The tape around this one.
+    fn tape_below(&self) -> Option<Rc<Self>> {
+        self.below.clone().as_any()?.downcast().ok()
+    }
+
+    /// The slot of a parameter as backward functions see it, as far as they were recorded.
+    fn handed(&self, parameter: &Parameter) -> Result<Tensor> {
+        let known = self.state.borrow().handed.iter().find(|it| it.parameter == *parameter).map(|it| it.last.clone());
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let outside = match self.tape_below() {
+            Some(tape) => tape.handed(parameter)?,
+            None => ops::hand_on(&self.below.read_parameter(parameter)?),
+        };
+        let first = self.watch(&outside);
+        let (parameter, last) = (parameter.clone(), first.clone());
+        self.state.borrow_mut().handed.push(Handed { parameter, first: first.clone(), last });
+        Ok(first)
+    }
+
+    /// Goes on from another value of the slot of a parameter as backward functions see it.
+    fn hand_on(&self, parameter: &Parameter, value: &Tensor) {
+        let mut state = self.state.borrow_mut();
+        let it = state.handed.iter_mut().find(|it| it.parameter == *parameter);
+        it.expect("it was read before").last = value.clone();
+        drop(state);
+        if let Some(tape) = self.tape_below() {
+            tape.hand_on(parameter, value);
+        }
+    }
+
+    /// Notes what backward functions read of parameters that they do not write.
+    fn note_backward_reads(&self, reads: &[Parameter]) {
+        let mut state = self.state.borrow_mut();
+        for parameter in reads {
+            if !state.backward_reads.contains(parameter) {
+                state.backward_reads.push(parameter.clone());
+            }
+        }
+        drop(state);
+        if let Some(tape) = self.tape_below() {
+            tape.note_backward_reads(reads);
+        }
+    }
+
+    /// Calls a compiled graph and records it as one step; see [`crate::trace::Handing`] for what it
+    /// takes and gives behind all others.
+    pub(crate) fn call_handing(
+        &self,
+        compiled: &Arc<Compiled>,
+        writes: &[Parameter],
+        reads: &[Parameter],
+        inputs: &[Tensor],
+    ) -> Result<Outputs> {
+        self.note_backward_reads(reads);
+        let handed: Result<Vec<Tensor>> = writes.iter().map(|it| self.handed(it)).collect();
+        let inputs: Vec<Tensor> = inputs.iter().cloned().chain(handed?).collect();
+        let compiled = compiled.at_sizes(&inputs)?;
+        let results = compiled.results()?;
+        let first = results - writes.len();
+        let mut outputs = self.call(&compiled, &inputs, first..results)?;
+        for (parameter, value) in writes.iter().zip(outputs.drain(first..)) {
+            self.hand_on(parameter, &value);
+        }
+        Ok(outputs)
+    }
+
+    /// Calls a compiled graph and records it as one step. The outputs `handed`, and as many inputs at
+    /// the end, are slots as backward functions see them.
+    pub(crate) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor], handed: Range<usize>) -> Result<Outputs> {
+        let input_slots: Vec<Option<Slot>> = {
+            let state = self.state.borrow();
+            inputs.iter().map(|it| state.slot(it).filter(|_| it.dtype().is_float())).collect()
+        };
+        let wrt: Vec<usize> = (0..inputs.len()).filter(|&i| input_slots[i].is_some()).collect();
+        if wrt.is_empty() {
+            return self.below(|| compiled.call_handing(inputs, handed));
+        }
+        let derivative = compiled.derivative(&wrt)?;
+        // A tape around this one records the same slots.
+        let mut outputs = self.below(|| derivative.forward.call_handing(inputs, handed.clone()))?;
+        let saved: Vec<Tensor> = outputs.drain(compiled.results()?..).collect();
+        let residuals = derivative.residuals.iter().map(|it| match *it {
+            Residual::Input(at) => inputs[at].clone(),
+            Residual::Saved(at) => saved[at].clone(),
+        });
+        let residuals = residuals.collect();
+        let mut state = self.state.borrow_mut();
+        let output_slots = derivative.seeds.iter().map(|&i| Some(state.watch(&outputs[i]))).collect();
+        let templates = derivative.seeds.iter().map(|&i| outputs[i].clone()).collect();
+        let input_slots = wrt.iter().map(|&i| input_slots[i]).collect();
+        let inputs = inputs.to_vec();
+        let compiled = compiled.clone();
+        state.steps.push(Box::new(CallEntry {
+            compiled,
+            wrt,
+            inputs,
+            handed,
+            derivative,
+            residuals,
+            templates,
+            input_slots,
+            output_slots,
+        }));
+        Ok(outputs)
+    }
+}
+
+impl Dispatcher for Tape {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let mut outputs = self.below.apply(call)?;
+        let mut state = self.state.borrow_mut();
+        let slots: SmallVec<[Option<Slot>; 3]> = call.inputs.iter().map(|it| state.slot(it)).collect();
+        if slots.iter().all(Option::is_none)
+            || matches!(ops::definition(call.op).derivative, ops::Derivative::Zero)
+            || !outputs.iter().any(|it| it.dtype().is_float())
+        {
+            return Ok(outputs);
+        }
+        // An op may hand an operand through; its result must be a value of its own here.
+        for output in &mut outputs {
+            if state.slot(output).is_some() {
+                let own = output.fresh();
+                self.below.alias(output, &own);
+                *output = own;
+            }
+        }
+        let output_slots = outputs.iter().map(|it| it.dtype().is_float().then(|| state.watch(it))).collect();
+        state.steps.push(Box::new(RuleEntry {
+            op: call.op,
+            attrs: call.attrs.clone(),
+            inputs: call.inputs.iter().map(|&it| it.clone()).collect(),
+            outputs: outputs.clone(),
+            input_slots: slots,
+            output_slots,
+            location: call.location,
+        }));
+        Ok(outputs)
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        if let Some(watched) = self.state.borrow().parameters.get(&parameter.id()) {
+            return Ok(watched.clone());
+        }
+        self.below.read_parameter(parameter)
+    }
+
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        // The new value is a constant to the gradient: an identity that nothing recorded.
+        self.state.borrow_mut().parameters.remove(&parameter.id());
+        self.below.write_parameter(parameter, &value.fresh())
+    }
+
+    fn alias(&self, tensor: &Tensor, alias: &Tensor) {
+        self.below.alias(tensor, alias);
+        self.state.borrow_mut().alias(tensor, alias);
+    }
+
+    fn note_read(&self, tensor: &Tensor, location: &'static Location<'static>) {
+        self.below.note_read(tensor, location);
+        let mut state = self.state.borrow_mut();
+        if state.slot(tensor).is_some() {
+            let steps = state.steps.len();
+            state.reads.push(NumbersRead { steps, location });
+        }
+    }
+
+    fn mode(&self) -> DispatchMode {
+        DispatchMode::Tape
+    }
+
+    fn as_any(self: Rc<Self>) -> Option<Rc<dyn Any>> {
+        Some(self)
+    }
+}

@@ -1,0 +1,171 @@
+//! What a tape recorded, run backwards and forwards.
+
+use super::entry::Recorded;
+use crate::error::{Code, Error, Result, warn};
+use crate::ops;
+use crate::ops::core::rules::settled;
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::check_handing;
+use crate::transform::{Gradients, Slot, TapeEntry, pull_all};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::collections::BTreeSet;
+use std::panic::Location;
+use std::sync::{Mutex, PoisonError};
+
+/// What a tape recorded: a linear function from changes of the watched tensors to changes of
+/// what was computed from them, and its transpose.
+pub struct Record {
+    pub(crate) slots: FxHashMap<usize, Slot>,
+    /// Keeps the addresses of tensors theirs.
+    pub(crate) _kept: Vec<Tensor>,
+    pub(crate) steps: Vec<Box<dyn Recorded>>,
+    pub(crate) handed: Vec<Handed>,
+    pub(crate) backward_reads: Vec<Parameter>,
+    pub(crate) reads: Vec<NumbersRead>,
+    pub(crate) count: usize,
+}
+
+impl Record {
+    fn slot(&self, tensor: &Tensor) -> Option<Slot> {
+        self.slots.get(&tensor.identity()).copied()
+    }
+
+    /// The gradients of the sum of `results`, weighted by `seeds` where they are given, with
+    /// respect to watched tensors; zeros where none arrives. Parameters hold then what backward
+    /// functions write.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn pull(&self, results: &[Tensor], seeds: Option<&[Tensor]>, watched: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.tell_of_reads(results);
+        let mut gradients = Gradients::new(self.count);
+        for (at, result) in results.iter().enumerate() {
+            if let Some(slot) = self.slot(result) {
+                gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()))?;
+            }
+        }
+        check_handing(self.handed.iter().map(|it| &it.parameter), &self.backward_reads)?;
+        // As a run of a compiled function, the pass is alone with what it reads and writes.
+        let mut locks: Vec<&Parameter> =
+            self.handed.iter().map(|it| &it.parameter).filter(|it| *it != ops::order()).collect();
+        locks.sort_by_key(|it| it.id());
+        let _alone: Vec<_> = locks.into_iter().map(Parameter::lock).collect();
+        let mut seeded = Vec::with_capacity(self.handed.len());
+        for it in &self.handed {
+            let held = it.parameter.value();
+            let seed = ops::hand_on(&held);
+            gradients.add(self.slot(&it.last).expect("the tape gave it"), seed.clone())?;
+            seeded.push((seed, held.dtype()));
+        }
+        pull_all(self.steps.iter().map(|it| &**it as &dyn TapeEntry), &mut gradients)?;
+        for (it, (seed, dtype)) in self.handed.iter().zip(seeded) {
+            let first = self.slot(&it.first).and_then(|slot| gradients.get(slot)).expect("every step hands it on");
+            // Where no backward function ran, there is no write that gradients around this one stop at.
+            if first.identity() != seed.identity() {
+                it.parameter.try_set(&ops::take_over(first, dtype))?;
+            }
+        }
+        let mut gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
+            Some(gradient) => settled(gradient),
+            None => ops::zeros_like(it),
+        };
+        Ok(watched.iter().map(&mut gradient).collect())
+    }
+
+    /// Warns of numbers that were read of recorded values, where they may have come back into
+    /// `results`: as constants, which entered behind the read.
+    fn tell_of_reads(&self, results: &[Tensor]) {
+        let Some(first) = self.reads.first() else { return };
+        let is_constant = |it: &Tensor| it.dtype().is_float() && self.slot(it).is_none();
+        let last = match results.iter().any(is_constant) {
+            true => self.steps.len(),
+            false => {
+                let wanted = self.wanted(results);
+                let enters = |step: &dyn Recorded| {
+                    step.takes_constants() && step.outputs().iter().flatten().any(|&it| wanted[it as usize])
+                };
+                match (first.steps..self.steps.len()).rev().find(|&at| enters(&*self.steps[at])) {
+                    Some(last) => last,
+                    None => return,
+                }
+            }
+        };
+        self.reads.iter().filter(|it| it.steps <= last).for_each(|it| tell_of_read(it.location));
+    }
+
+    /// The slots that `results` depend on.
+    fn wanted(&self, results: &[Tensor]) -> Vec<bool> {
+        let mut wanted = vec![false; self.count];
+        results.iter().filter_map(|it| self.slot(it)).for_each(|it| wanted[it as usize] = true);
+        for step in self.steps.iter().rev() {
+            if step.outputs().iter().flatten().any(|&it| wanted[it as usize]) {
+                step.inputs().iter().flatten().for_each(|&it| wanted[it as usize] = true);
+            }
+        }
+        wanted
+    }
+
+    /// The tangents of `results`, given those of watched tensors; zeros where none arrives.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn push(&self, results: &[Tensor], watched: &[Tensor], tangents: &[Tensor]) -> Result<Vec<Tensor>> {
+        let mut known: Vec<Option<Tensor>> = vec![None; self.count];
+        for (it, tangent) in watched.iter().zip(tangents) {
+            if let Some(slot) = self.slot(it) {
+                known[slot as usize] = Some(tangent.clone());
+            }
+        }
+        self.tell_of_reads(results);
+        let wanted = self.wanted(results);
+        for step in &self.steps {
+            let outputs: SmallVec<[bool; 1]> =
+                step.outputs().iter().map(|slot| slot.is_some_and(|it| wanted[it as usize])).collect();
+            if !outputs.contains(&true) {
+                continue;
+            }
+            let of = |slot: &Option<Slot>| slot.and_then(|it| known[it as usize].clone());
+            let given: Vec<Option<Tensor>> = step.inputs().iter().map(of).collect();
+            if given.iter().all(Option::is_none) {
+                continue;
+            }
+            for (slot, tangent) in step.outputs().to_vec().into_iter().zip(step.push(&given, &outputs)?) {
+                if let Some(slot) = slot {
+                    known[slot as usize] = tangent;
+                }
+            }
+        }
+        let tangent = |it: &Tensor| match self.slot(it).and_then(|slot| known[slot as usize].clone()) {
+            Some(tangent) => tangent,
+            None => ops::zeros_like(it),
+        };
+        Ok(results.iter().map(tangent).collect())
+    }
+}
+
+/// A parameter that backward functions write, as they see it; see [`Parameter::backward`].
+pub(crate) struct Handed {
+    pub parameter: Parameter,
+    pub first: Tensor,
+    pub last: Tensor,
+}
+
+/// Numbers of a recorded value that the user read, and how many steps there were.
+pub(crate) struct NumbersRead {
+    pub steps: usize,
+    pub location: &'static Location<'static>,
+}
+
+/// Warns of numbers read at a line, once.
+fn tell_of_read(location: &'static Location<'static>) {
+    static TOLD: Mutex<BTreeSet<(&str, u32, u32)>> = Mutex::new(BTreeSet::new());
+    let line = (location.file(), location.line(), location.column());
+    if TOLD.lock().unwrap_or_else(PoisonError::into_inner).insert(line) {
+        let message = "numbers are read of a value that a gradient is taken through: what is computed from them is a \
+                       constant to it";
+        let help = "compute with the tensor instead; where the numbers are looked at only, or meant as constants, \
+                    read them of `ops::stop_gradient(&x)`";
+        warn(Error::new(Code::ReadNumbers, message).at(location).help(help));
+    }
+}

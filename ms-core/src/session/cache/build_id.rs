@@ -1,0 +1,348 @@
+//! What tells the builds of a program apart.
+//!
+//! The linker leaves a note in what it makes, by default a hash of it; but it can be told to leave
+//! any other one there, or none. So a note says where to look for what an earlier process kept, and
+//! the files that hold the code say whether it was the same build: by what the file system says of
+//! them, where nothing has changed since; else by hashes of what they hold.
+
+use ms_cache::Digest;
+use std::fs::{self, Metadata};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Folders of libraries that come with the system, whose notes are those of who made them.
+const OF_SYSTEM: [&str; 3] = ["/lib/", "/lib64/", "/usr/lib"];
+
+/// The build of everything that this process has loaded: of the program and of its libraries.
+pub(crate) struct Build {
+    notes: Digest,
+    /// The program, and the libraries that are not the system's.
+    files: Vec<PathBuf>,
+    identity: Digest,
+    content: OnceLock<Option<Digest>>,
+}
+
+impl Build {
+    /// The build of this process; nothing where a file of it cannot be found any more.
+    pub fn current() -> Option<Arc<Self>> {
+        /// What was loaded, and the build that it is.
+        type Known = (loaded::Changes, Option<Arc<Build>>);
+        static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = loaded::changes();
+        match &*known {
+            Some((then, build)) if *then == changes => build.clone(),
+            _ => known.insert((changes, Self::of(&loaded::objects()).map(Arc::new))).1.clone(),
+        }
+    }
+
+    fn of(objects: &[Object]) -> Option<Self> {
+        let (mut notes, mut files) = (Vec::new(), Vec::new());
+        for object in objects {
+            let note = object.note.as_deref();
+            notes.extend(*Digest::of(note.unwrap_or_default()).as_bytes());
+            if note.is_none() || !OF_SYSTEM.iter().any(|it| object.path.starts_with(it)) {
+                files.push(object.file()?);
+            }
+        }
+        let identity = identity(&files)?;
+        Some(Self { notes: Digest::of(&notes), files, identity, content: OnceLock::new() })
+    }
+
+    /// The notes of the linker: the same for all processes of one build, and perhaps for those of
+    /// others.
+    pub fn notes(&self) -> &Digest {
+        &self.notes
+    }
+
+    /// The files as the file system knows them, with their sizes and the times of their last
+    /// changes: not the same for two builds, nor for two copies of one.
+    pub fn identity(&self) -> &Digest {
+        &self.identity
+    }
+
+    /// What the files hold: the same for all processes of one build, and for no others. Nothing
+    /// where they cannot be read, or change meanwhile.
+    pub fn content(&self) -> Option<&Digest> {
+        let read = || {
+            let mut all = Vec::new();
+            for file in &self.files {
+                all.extend(*Digest::of(&fs::read(file).ok()?).as_bytes());
+            }
+            (identity(&self.files)? == self.identity).then(|| Digest::of(&all))
+        };
+        self.content.get_or_init(read).as_ref()
+    }
+}
+
+/// A file that was loaded.
+struct Object {
+    /// Where it is; empty for the program itself.
+    path: String,
+    /// The note of its build.
+    note: Option<Vec<u8>>,
+}
+
+impl Object {
+    /// The file that runs, even where another was put in the place of the program; nothing for a
+    /// library in whose place another was put.
+    fn file(&self) -> Option<PathBuf> {
+        let running = PathBuf::from("/proc/self/exe");
+        match &*self.path {
+            "" if running.exists() => Some(running),
+            "" => std::env::current_exe().ok(),
+            path => loaded::is_mapped(path).then(|| PathBuf::from(path)),
+        }
+    }
+}
+
+fn identity(files: &[PathBuf]) -> Option<Digest> {
+    let mut all = Vec::new();
+    for file in files {
+        stamp(&fs::metadata(file).ok()?).iter().for_each(|it| all.extend_from_slice(&it.to_le_bytes()));
+    }
+    Some(Digest::of(&all))
+}
+
+/// What changes with a file. The time of the last change is set by the system alone.
+#[cfg(unix)]
+fn stamp(file: &Metadata) -> [i64; 7] {
+    use std::os::unix::fs::MetadataExt;
+    let [device, inode, size] = [file.dev(), file.ino(), file.size()].map(u64::cast_signed);
+    [device, inode, size, file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
+}
+
+/// What changes with a file.
+#[cfg(not(unix))]
+fn stamp(file: &Metadata) -> [i64; 3] {
+    let nanos = |time: std::io::Result<std::time::SystemTime>| {
+        let since = time.ok().and_then(|it| it.duration_since(std::time::UNIX_EPOCH).ok());
+        since.map_or(0, |it| it.as_nanos() as i64)
+    };
+    [file.len().cast_signed(), nanos(file.modified()), nanos(file.created())]
+}
+
+/// The content of the note of the owner `GNU` with number 3, among ELF notes.
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+fn find_note(mut notes: &[u8]) -> Option<&[u8]> {
+    const BUILD_ID: usize = 3;
+    let number = |notes: &[u8], at| -> Option<usize> {
+        let bytes: [u8; 4] = notes.get(at..at + 4)?.try_into().ok()?;
+        Some(u32::from_ne_bytes(bytes) as usize)
+    };
+    while let (Some(name), Some(len), Some(kind)) = (number(notes, 0), number(notes, 4), number(notes, 8)) {
+        let start = 12 + name.next_multiple_of(4);
+        let content = notes.get(start..start + len)?;
+        if kind == BUILD_ID && notes.get(12..12 + name) == Some(b"GNU\0") && !content.is_empty() {
+            return Some(content);
+        }
+        notes = notes.get(start + len.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+/// What the dynamic linker tells.
+#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
+mod loaded {
+    use super::{Object, find_note};
+    use std::ffi::{CStr, c_char, c_int, c_void};
+    use std::fs;
+    use std::os::unix::fs::MetadataExt;
+    use std::slice;
+
+    /// How many objects were loaded so far, and how many unloaded.
+    pub type Changes = (u64, u64);
+
+    /// `dl_phdr_info` of `link.h`.
+    #[repr(C)]
+    struct Info {
+        /// What is added to addresses in the file.
+        base: usize,
+        name: *const c_char,
+        segments: *const Segment,
+        count: u16,
+        loaded: u64,
+        unloaded: u64,
+    }
+
+    /// `Elf64_Phdr` of `elf.h`.
+    #[repr(C)]
+    struct Segment {
+        kind: u32,
+        flags: u32,
+        offset: u64,
+        address: u64,
+        physical: u64,
+        file_bytes: u64,
+        bytes: u64,
+        align: u64,
+    }
+
+    type Visit = unsafe extern "C" fn(*const Info, usize, *mut c_void) -> c_int;
+
+    unsafe extern "C" {
+        fn dl_iterate_phdr(visit: Visit, data: *mut c_void) -> c_int;
+    }
+
+    /// Tells whether something was loaded or unloaded since another time.
+    pub fn changes() -> Changes {
+        unsafe extern "C" fn visit(info: *const Info, _: usize, data: *mut c_void) -> c_int {
+            // SAFETY: the linker gives an object, with what stands in `Info` since 2.4 of the C
+            // library, and the place that it was called with, which is a `Changes`.
+            unsafe { *data.cast::<Changes>() = ((*info).loaded, (*info).unloaded) };
+            1
+        }
+        let mut changes = (0, 0);
+        // SAFETY: `visit` takes a place for changes.
+        unsafe { dl_iterate_phdr(visit, (&raw mut changes).cast()) };
+        changes
+    }
+
+    /// The program, then its libraries; without the one that is part of the system's kernel.
+    pub fn objects() -> Vec<Object> {
+        unsafe extern "C" fn visit(info: *const Info, _: usize, data: *mut c_void) -> c_int {
+            // SAFETY: the linker gives an object, whose name and segments live during the call, and
+            // the place that it was called with, which is a vector.
+            let (info, objects) = unsafe { (&*info, &mut *data.cast::<Vec<Object>>()) };
+            // SAFETY: as above; the name ends with a zero.
+            let path = unsafe { CStr::from_ptr(info.name) }.to_string_lossy().into_owned();
+            if !path.starts_with("linux-vdso") {
+                // SAFETY: as above.
+                let segments = unsafe { slice::from_raw_parts(info.segments, usize::from(info.count)) };
+                let note = note(info.base, segments).map(<[u8]>::to_vec);
+                objects.push(Object { path, note });
+            }
+            0
+        }
+        let mut objects: Vec<Object> = Vec::new();
+        // SAFETY: `visit` takes a place for objects.
+        unsafe { dl_iterate_phdr(visit, (&raw mut objects).cast()) };
+        objects
+    }
+
+    /// Whether the file that is at this path now is one that this process has mapped.
+    pub fn is_mapped(path: &str) -> bool {
+        let Ok(file) = fs::metadata(path) else { return false };
+        let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+        // Addresses, permissions, offset, device, inode, path.
+        let mut lines = maps.lines().map(|it| it.split_ascii_whitespace().skip(4));
+        lines.any(|mut it| it.next() == Some(&file.ino().to_string()) && it.next() == Some(path))
+    }
+
+    /// The note of a build in the memory of an object.
+    fn note(base: usize, segments: &[Segment]) -> Option<&[u8]> {
+        const LOAD: u32 = 1;
+        const NOTE: u32 = 4;
+        const READABLE: u32 = 4;
+        let loads = |note: &&Segment| {
+            let holds = |it: &&Segment| {
+                let end = it.address.checked_add(it.file_bytes);
+                it.kind == LOAD
+                    && it.flags & READABLE != 0
+                    && it.address <= note.address
+                    && note.address.checked_add(note.bytes).is_some_and(|it| end.is_some_and(|end| it <= end))
+            };
+            note.kind == NOTE && segments.iter().any(|it| holds(&it))
+        };
+        segments.iter().filter(loads).find_map(|it| {
+            let at = base.wrapping_add(it.address as usize) as *const u8;
+            // SAFETY: the linker has mapped the segment that holds these bytes, to be read.
+            find_note(unsafe { slice::from_raw_parts(at, it.bytes as usize) })
+        })
+    }
+}
+
+/// Nobody tells what is loaded: the program stands for all.
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+mod loaded {
+    use super::Object;
+
+    pub type Changes = ();
+
+    pub fn changes() -> Changes {}
+
+    pub fn objects() -> Vec<Object> {
+        vec![Object { path: String::new(), note: None }]
+    }
+
+    pub fn is_mapped(_: &str) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_program_has_one_build() {
+        let objects = loaded::objects();
+        assert_eq!(objects[0].path, "", "the program comes first");
+        let (of_objects, first) = (Build::of(&objects), Build::current());
+        let (of_objects, first) = (of_objects.expect("this program runs"), first.expect("this program runs"));
+        assert!(first.notes() == of_objects.notes() && first.identity() == of_objects.identity());
+        assert!(Arc::ptr_eq(&first, &Build::current().expect("this program runs")), "as it is known");
+        let bytes = fs::read("/proc/self/exe").expect("this program can be read");
+        assert_eq!(first.content(), Some(&Digest::of(Digest::of(&bytes).as_bytes())), "its file, and no other");
+    }
+
+    /// A change in any part that is loaded is another build.
+    #[test]
+    fn every_object_counts() {
+        let object = |note: Option<&[u8]>| Object { path: String::new(), note: note.map(<[u8]>::to_vec) };
+        let builds = [
+            vec![object(Some(b"program"))],
+            vec![object(None)],
+            vec![object(Some(b"program")), object(Some(b"library"))],
+            vec![object(Some(b"program")), object(Some(b"another"))],
+            vec![object(Some(b"programl")), object(Some(b"ibrary"))],
+        ];
+        let builds = builds.map(|it| Build::of(&it).expect("this program runs").notes);
+        for (at, build) in builds.iter().enumerate() {
+            assert!(!builds[..at].contains(build), "{at}");
+        }
+        let missing = Object { path: "/nowhere/libnothing.so".into(), note: None };
+        assert!(Build::of(&[missing]).is_none());
+    }
+
+    /// A file of other content at the same place is another one; a copy is the same by its content only.
+    #[test]
+    fn files_are_known_by_their_content() {
+        let folder = std::env::temp_dir().join(format!("ms-build-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a writable folder");
+        let build = |name: &str, bytes: &[u8]| {
+            let file = folder.join(name);
+            let _absent = fs::remove_file(&file);
+            fs::write(&file, bytes).expect("a writable folder");
+            let identity = identity(std::slice::from_ref(&file)).expect("it was written");
+            let build = Build { notes: Digest::of(b"fixed"), files: vec![file], identity, content: OnceLock::new() };
+            (identity, build.content().copied().expect("it can be read"))
+        };
+        let (first, copy) = (build("a", b"first"), build("b", b"first"));
+        assert!(first.0 != copy.0 && first.1 == copy.1);
+        let other = build("a", b"another");
+        assert!(first.0 != other.0 && first.1 != other.1);
+        let later = Build {
+            notes: Digest::of(b""),
+            files: vec![folder.join("a")],
+            identity: first.0,
+            content: OnceLock::new(),
+        };
+        assert_eq!(later.content(), None, "the file has changed since");
+        fs::remove_dir_all(&folder).expect("it was made here");
+    }
+
+    #[test]
+    fn notes_are_read_and_damage_is_none() {
+        let note = |kind: u32| {
+            let numbers = [4u32, 3, kind].map(u32::to_ne_bytes).concat();
+            [&numbers[..], b"GNU\0", &[7, 8, 9, 0]].concat()
+        };
+        let notes = [note(1), note(3)].concat();
+        assert_eq!(find_note(&notes), Some(&[7, 8, 9][..]));
+        for len in 0..notes.len() - 1 {
+            assert_eq!(find_note(&notes[..len]), None, "{len} bytes");
+        }
+        assert_eq!(find_note(&[0xff; 64]), None);
+    }
+}

@@ -1,0 +1,304 @@
+//! What compiled graphs are looked up by in the compile cache, and what is kept of them.
+//!
+//! The key is what was really built: the canonical graph as it was traced, before anything is
+//! expanded, with everything that decides what becomes of it.
+
+use super::disk::Disk;
+use crate::exec::{Artifact, Backend, MachineCode};
+use crate::ir::Graph;
+use crate::lower::Plan;
+use crate::stored::{Stored, read_all, stored};
+use crate::transform::Residual;
+use ms_cache::{Digest, Key, KeyBuilder, Mapped, Store};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Raised whenever the meaning of what is stored changes; `stored-schema.txt` watches over it.
+pub(crate) const SCHEMA: u32 = 7;
+
+/// The name of the part of keys that says which piece of a function an entry is.
+const PIECE: &str = "piece";
+
+/// What an entry holds besides its code.
+pub(crate) struct Entry {
+    /// What is known of the forward part of a derivative.
+    pub split: Split,
+    /// What making the entry took, in microseconds.
+    pub took: u64,
+    /// What is run.
+    pub plan: Arc<Plan>,
+    /// See [`Artifact::table`].
+    pub table: Vec<u8>,
+}
+
+/// How a derivative is split: see [`Derivative`](crate::session::Derivative).
+#[derive(Clone, Default)]
+pub(crate) struct Split {
+    /// Results that take a cotangent.
+    pub seeds: Vec<usize>,
+    /// What the backward part takes first.
+    pub residuals: Vec<Residual>,
+    /// Inputs whose gradients are added to what they are so far.
+    pub sums: Vec<usize>,
+}
+
+stored! {
+    struct Entry { split: Split, took: u64, plan: Arc<Plan>, table: Vec<u8> }
+    struct Split { seeds: Vec<usize>, residuals: Vec<Residual>, sums: Vec<usize> }
+}
+
+stored! { enum Residual { 0 = Input(at: usize), 1 = Saved(at: usize) } }
+
+/// Where in a cache a function is.
+#[derive(Clone)]
+pub(crate) struct CacheSlot {
+    disk: Arc<Disk>,
+    at: At,
+}
+
+/// How an entry is known.
+#[derive(Clone)]
+enum At {
+    /// By everything that it was made of.
+    Parts {
+        key: Arc<Key>,
+        /// Everything but the piece.
+        parts: KeyBuilder,
+        piece: String,
+        notes: Arc<Notes>,
+    },
+    /// By its key alone: it can be found, and not made.
+    Hash(Digest),
+}
+
+/// What decides, besides a graph, what becomes of it: parts of its key.
+pub(crate) struct Making {
+    texts: Vec<(&'static str, String)>,
+    /// A key of these parts.
+    pub key: KeyBuilder,
+}
+
+impl Making {
+    /// What this compiler, this backend and these settings make.
+    pub fn new(backend: &dyn Backend, settings: impl IntoIterator<Item = (&'static str, String)>) -> Self {
+        let mut texts = vec![
+            ("compiler", env!("MS_CORE_SOURCES").to_owned()),
+            ("backend", format!("{} {}", backend.name(), backend.sources())),
+            ("target", backend.fingerprint()),
+        ];
+        texts.extend(settings);
+        let key = KeyBuilder::new(SCHEMA);
+        let key = texts.iter().fold(key, |key, (name, text)| key.part(*name, text.as_bytes()));
+        Self { texts, key }
+    }
+}
+
+/// What is kept beside an entry for people to read.
+pub(crate) struct Notes {
+    pub making: &'static Making,
+    pub signature: String,
+    pub function: String,
+    pub site: Option<Site>,
+    /// The level of the cache, where it is not that of graphs.
+    pub level: &'static str,
+}
+
+impl Notes {
+    /// Names and texts.
+    pub fn texts(&self) -> Vec<(&'static str, String)> {
+        let mut texts = self.making.texts.clone();
+        texts.extend([("signature", self.signature.clone()), ("function", self.function.clone())]);
+        if let Some(Site { file, line, source }) = self.site {
+            texts.extend([("defined", format!("{file}:{line}")), ("source", format!("{source:016x}"))]);
+        }
+        if !self.level.is_empty() {
+            texts.push(("level", self.level.to_owned()));
+        }
+        texts
+    }
+}
+
+/// The definition of a function, for notes.
+#[derive(Clone, Copy)]
+pub struct Site {
+    /// The file.
+    pub file: &'static str,
+    /// The line.
+    pub line: u32,
+    /// A hash of its text.
+    pub source: u64,
+}
+
+/// An entry that was found.
+pub(crate) struct Found {
+    pub entry: Entry,
+    pub artifact: Artifact,
+}
+
+impl CacheSlot {
+    /// The place of a graph as it was traced, whose canonical bytes are `bytes`; nothing where no
+    /// cache is asked for.
+    pub fn of(graph: &Graph, bytes: &[u8], making: &'static Making, site: Option<Site>) -> Option<Self> {
+        let disk = Disk::current()?;
+        let types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).to_string()).collect();
+        let signature = types.join(", ");
+        let key = making.key.clone().part("graph", bytes).part("signature", signature.as_bytes());
+        let notes = Notes { making, signature, function: graph.name().to_owned(), site, level: "" };
+        Some(Self { disk, at: At::of(key, String::new(), Arc::new(notes)) })
+    }
+
+    /// The place with this key.
+    pub fn with_key(disk: Arc<Disk>, key: Digest) -> Self {
+        Self { disk, at: At::Hash(key) }
+    }
+
+    /// The place of a piece of this one: its derivative's forward or backward part, or it at sizes.
+    pub fn piece(&self, name: String) -> Self {
+        let At::Parts { parts, piece, notes, .. } = &self.at else { return self.clone() };
+        let piece = if piece.is_empty() { name } else { format!("{piece}; {name}") };
+        Self { disk: self.disk.clone(), at: At::of(parts.clone(), piece, notes.clone()) }
+    }
+
+    /// The key.
+    pub fn key(&self) -> Digest {
+        match &self.at {
+            At::Parts { key, .. } => *key.hash(),
+            At::Hash(hash) => *hash,
+        }
+    }
+
+    /// The entry, ready to be loaded.
+    pub fn get(&self) -> Option<Found> {
+        let find = |store: &Store| match &self.at {
+            At::Parts { key, .. } => store.get(key),
+            At::Hash(hash) => store.get_by_hash(hash),
+        };
+        let found = self.disk.find(find).and_then(|it| self.decode(&it));
+        if found.is_none() {
+            self.disk.missed();
+        }
+        found
+    }
+
+    fn decode(&self, mapped: &Mapped) -> Option<Found> {
+        let entry = read_all::<Entry>(mapped.data()).filter(|it| it.plan.is_sound());
+        let Some(entry) = entry else {
+            self.disk.warn("strange", "an entry is ignored: its plan is not one of this version");
+            return None;
+        };
+        let code = match mapped.executable() {
+            Some(pages) => MachineCode::Executable(Arc::new(pages)),
+            None => MachineCode::Bytes(mapped.code().to_vec()),
+        };
+        let artifact = Artifact { table: entry.table.clone(), code };
+        Some(Found { entry, artifact })
+    }
+
+    /// Notes that an entry was used, and what that saved.
+    pub fn used(&self, took: Duration, entry: &Entry) {
+        self.disk.used(entry.took.saturating_sub(took.as_micros() as u64));
+    }
+
+    /// Notes that an entry was found and could not be used.
+    pub fn refused(&self, why: &str) {
+        self.disk.missed();
+        self.disk.warn("refused", why);
+    }
+
+    /// Writes an entry in the background.
+    pub fn put(&self, plan: Arc<Plan>, Artifact { table, code }: Artifact, split: Split, took: Duration) {
+        let At::Parts { key, piece, notes, .. } = &self.at else { return };
+        let (key, piece, notes, disk) = (key.clone(), piece.clone(), notes.clone(), self.disk.clone());
+        let took = took.as_micros() as u64;
+        // The bytes are a fraction of the plan, whose memory the next compilation can use.
+        let mut data = Vec::new();
+        Entry { split, took, plan, table }.write(&mut data);
+        ms_cache::in_background(move || {
+            let mut notes = notes.texts();
+            notes.extend([(PIECE, piece), ("took_us", took.to_string())]);
+            disk.put(&key, &notes, &data, code.as_ref());
+        });
+    }
+}
+
+impl At {
+    fn of(parts: KeyBuilder, piece: String, notes: Arc<Notes>) -> Self {
+        let key = Arc::new(parts.clone().part(PIECE, piece.as_bytes()).finish());
+        Self::Parts { key, parts, piece, notes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stored::Description;
+    use crate::tensor::{Array, Attrs, Op};
+
+    /// Another compiler, backend, target or setting has other entries. What programs cannot change
+    /// without building the compiler anew is changed here.
+    #[test]
+    fn every_part_counts() {
+        struct Made([&'static str; 3]);
+        // SAFETY: nothing of it is ever run.
+        unsafe impl Backend for Made {
+            fn name(&self) -> &'static str {
+                self.0[0]
+            }
+            fn sources(&self) -> &'static str {
+                self.0[1]
+            }
+            fn fingerprint(&self) -> String {
+                self.0[2].to_owned()
+            }
+            fn compile(&self, _: &Plan) -> crate::Result<Artifact> {
+                unreachable!("nothing is compiled here")
+            }
+            unsafe fn load(&self, _: Arc<Plan>, _: &Artifact) -> crate::Result<Arc<dyn crate::exec::Executable>> {
+                unreachable!("nothing is compiled here")
+            }
+            fn kernel(&self, _: &crate::ir::Kernel) -> crate::Result<Arc<dyn crate::exec::KernelCode>> {
+                unreachable!("nothing is compiled here")
+            }
+            unsafe fn product(&self, _: &Array, _: &Array, _: &Array) -> crate::Result<()> {
+                unreachable!("nothing is run here")
+            }
+            unsafe fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> crate::Result<()> {
+                unreachable!("nothing is run here")
+            }
+        }
+        let key = |backend, setting: &str| {
+            *Making::new(&Made(backend), [("precision", setting.to_owned())]).key.finish().hash()
+        };
+        let first = key(["cpu", "sources", "avx2"], "Strict");
+        let changed = [
+            key(["gpu", "sources", "avx2"], "Strict"),
+            key(["cpu", "changed", "avx2"], "Strict"),
+            key(["cpu", "sources", "avx512"], "Strict"),
+            key(["cpu", "sources", "avx2"], "Highest"),
+        ];
+        assert!(changed.iter().all(|it| *it != first));
+        let making = Making::new(&Made(["cpu", "sources", "avx2"]), []);
+        let parts = making.key.clone().finish();
+        assert_eq!(
+            parts.part("compiler").map(ms_cache::Part::hash),
+            Some(&Digest::of(env!("MS_CORE_SOURCES").as_bytes()))
+        );
+        assert_eq!(env!("MS_CORE_SOURCES").len(), 64, "the sources have a hash");
+        assert_eq!(key(["cpu", "sources", "avx2"], "Strict"), first);
+    }
+
+    /// What is stored changed: raise [`SCHEMA`], and add a line for it to `stored-schema.txt`.
+    #[test]
+    fn a_changed_type_has_another_schema() {
+        let mut types = Description::new();
+        Entry::describe(&mut types);
+        crate::session::cache::pure::PureEntry::describe(&mut types);
+        let all: String = types.iter().map(|(name, parts)| format!("{name}: {parts}\n")).collect();
+        let now = format!("{SCHEMA} {}", ms_cache::Digest::of(all.as_bytes()));
+        let lines: Vec<&str> = include_str!("stored-schema.txt").lines().collect();
+        for (i, line) in lines.iter().enumerate() {
+            assert!(line.starts_with(&format!("{} ", i + 1)), "line {} is of schema {}", i + 1, i + 1);
+        }
+        assert_eq!(lines.last().copied(), Some(&*now), "what is stored now:\n{all}");
+    }
+}

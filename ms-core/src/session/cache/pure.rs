@@ -1,0 +1,268 @@
+//! The level above the compile cache: functions of which the user says that only their arguments
+//! decide what is built (`#[jit(pure)]`) are not even traced in a later process of the same build.
+
+use super::build_id::Build;
+use super::disk::Disk;
+use super::entry::{Making, Notes};
+use crate::session::call::JitFn;
+use crate::session::call::compiled::making;
+use crate::session::context::Settings;
+use crate::stored::{Stored, stored};
+use crate::tensor::{Parameter, Tensor, Type};
+use crate::trace::{Name, Sink, Sizes, TypeKey, Visitor};
+use ms_cache::{Digest, Key};
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
+
+/// What is kept of a function that was traced.
+#[derive(Clone)]
+pub(crate) struct PureEntry {
+    /// The key of the entry that has its plan and its code.
+    pub compiled: Vec<u8>,
+    /// What its inputs are.
+    pub inputs: Vec<Input>,
+    /// The parameters that it writes, in the order in which the arguments show them.
+    pub writes: Vec<usize>,
+    /// The number of tensors in its result.
+    pub results: usize,
+    /// What the result is besides them.
+    pub template: Vec<u64>,
+    /// The build that traced it: the files as the file system knew them, and what they held.
+    pub build: Traced,
+}
+
+/// What is kept of the build that traced a function: see [`Build`].
+#[derive(Clone, Default)]
+pub(crate) struct Traced {
+    identity: Vec<u8>,
+    content: Vec<u8>,
+}
+
+/// An input, by its position among what the arguments show.
+#[derive(Clone, Copy)]
+pub(crate) enum Input {
+    /// A tensor.
+    Argument(usize),
+    /// A parameter.
+    Slot(usize),
+}
+
+stored! {
+    struct PureEntry {
+        compiled: Vec<u8>,
+        inputs: Vec<Input>,
+        writes: Vec<usize>,
+        results: usize,
+        template: Vec<u64>,
+        build: Traced,
+    }
+    struct Traced { identity: Vec<u8>, content: Vec<u8> }
+}
+
+stored! { enum Input { 0 = Argument(at: usize), 1 = Slot(at: usize) } }
+
+/// Where in a cache a call of a pure function is.
+pub(crate) struct PureSlot {
+    pub disk: Arc<Disk>,
+    pub key: Key,
+    build: Arc<Build>,
+    /// The parameters that the arguments show.
+    pub parameters: Vec<Parameter>,
+    /// Where each of them is, by its identity.
+    places: FxHashMap<u64, usize>,
+    making: &'static Making,
+    function: &'static JitFn,
+    /// The types of the tensors that the arguments show.
+    types: Vec<Type>,
+}
+
+impl PureSlot {
+    /// The place of a call; nothing where no cache is asked for, and for arguments with symbolic
+    /// sizes.
+    pub fn of(
+        function: &'static JitFn,
+        monomorph: TypeKey,
+        settings: Settings,
+        sign: &dyn Fn(&mut Sink<'_>),
+    ) -> Option<Self> {
+        let disk = Disk::current()?;
+        let mut shown = Shown::default();
+        sign(&mut Sink::new(&mut shown));
+        if shown.symbolic {
+            return None;
+        }
+        let build = Build::current()?;
+        let making = making(settings.precision, &**crate::exec::backend()?);
+        let site = function.site();
+        let mut of = Vec::new();
+        for text in [function.name(), &monomorph.text(), site.file] {
+            of.extend_from_slice(&text.len().to_le_bytes());
+            of.extend_from_slice(text.as_bytes());
+        }
+        of.extend_from_slice(&site.line.to_le_bytes());
+        let settings = [settings.mode as u8, settings.load_elim as u8, u8::from(settings.share_graphs)];
+        let words: Vec<u8> = shown.words.iter().flat_map(|it| it.to_le_bytes()).collect();
+        let key = (making.key.clone())
+            .part("level", b"pure")
+            .part("build", build.notes().as_bytes())
+            .part("function", &of)
+            .part("settings", &settings)
+            .part("source", &site.source.to_le_bytes())
+            .part("arguments", &words)
+            .finish();
+        let Shown { parameters, parameter_places: places, types, .. } = shown;
+        Some(Self { disk, key, build, parameters, places, making, function, types })
+    }
+
+    /// What is kept of the function, if anything, by this build, with its parts in range.
+    pub fn get(&self, tensors: usize) -> Option<PureEntry> {
+        let entry: PureEntry = self.disk.read(&self.key)?;
+        let fits = |it: &Input| match *it {
+            Input::Argument(at) => at < tensors,
+            Input::Slot(at) => at < self.parameters.len(),
+        };
+        let fit = entry.inputs.iter().all(fits) && entry.writes.iter().all(|&at| at < self.parameters.len());
+        if !fit || *entry.build.identity == *self.build.identity().as_bytes() {
+            return fit.then_some(entry);
+        }
+        // Another build with the same notes; or another copy of the same one, as which it is kept on.
+        let same = *entry.build.content == *self.build.content()?.as_bytes();
+        same.then(|| {
+            self.put(entry.clone());
+            entry
+        })
+    }
+
+    /// Keeps it; it is written in the background.
+    pub fn put(&self, mut entry: PureEntry) {
+        let types: Vec<_> = self.types.iter().map(Type::to_string).collect();
+        let notes = Notes {
+            making: self.making,
+            signature: types.join(", "),
+            function: self.function.name().to_owned(),
+            site: Some(self.function.site()),
+            level: "pure",
+        };
+        let (disk, key, build) = (self.disk.clone(), self.key.clone(), self.build.clone());
+        ms_cache::in_background(move || {
+            let Some(content) = build.content() else { return };
+            let [identity, content] = [build.identity(), content].map(|it| it.as_bytes().to_vec());
+            entry.build = Traced { identity, content };
+            let mut data = Vec::new();
+            entry.write(&mut data);
+            disk.put(&key, &notes.texts(), &data, &[]);
+        });
+    }
+
+    /// The position of a parameter among those that the arguments show.
+    pub fn position(&self, parameter: &Parameter) -> Option<usize> {
+        self.places.get(&parameter.id()).copied()
+    }
+}
+
+impl PureEntry {
+    /// The key under which plan and code are.
+    pub fn compiled(&self) -> Option<Digest> {
+        Some(Digest::from_bytes((*self.compiled).try_into().ok()?))
+    }
+}
+
+/// What arguments show, the same in every process: tensors and parameters by their types and by
+/// which of them are one, host values as they are.
+#[derive(Default)]
+struct Shown {
+    words: Vec<u64>,
+    /// How many tensors there are, and where each of them is first, by its identity.
+    tensors: usize,
+    tensor_places: FxHashMap<usize, usize>,
+    parameters: Vec<Parameter>,
+    /// Where each of them is, by its identity.
+    parameter_places: FxHashMap<u64, usize>,
+    /// The types of the tensors.
+    types: Vec<Type>,
+    symbolic: bool,
+}
+
+impl Shown {
+    fn type_of(&mut self, ty: &Type) {
+        self.words.extend([ty.dtype as u64, ty.rank() as u64]);
+        match ty.shape() {
+            Some(shape) => self.words.extend(shape.iter().map(|&it| it as u64)),
+            None => self.symbolic = true,
+        }
+    }
+}
+
+/// Marks before each part, so that different structures never show the same.
+#[derive(Clone, Copy)]
+enum Mark {
+    Tensor = 1,
+    SameTensor,
+    Parameter,
+    SameParameter,
+    Fixed,
+    Field,
+    Index,
+    Key,
+    Type,
+    End,
+}
+
+impl Shown {
+    fn text(&mut self, mark: Mark, text: &str) {
+        self.words.extend([mark as u64, text.len() as u64]);
+        self.words.extend(text.bytes().map(u64::from));
+    }
+}
+
+impl Visitor for Shown {
+    fn tensor(&mut self, tensor: &Tensor) {
+        match self.tensor_places.get(&tensor.identity()).copied() {
+            Some(first) => self.words.extend([Mark::SameTensor as u64, first as u64]),
+            None => {
+                let ty = tensor.ty();
+                self.words.push(Mark::Tensor as u64);
+                self.type_of(&ty);
+                self.types.push(ty);
+                self.tensor_places.insert(tensor.identity(), self.tensors);
+            }
+        }
+        self.tensors += 1;
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        match self.parameter_places.get(&parameter.id()).copied() {
+            Some(first) => self.words.extend([Mark::SameParameter as u64, first as u64]),
+            None => {
+                self.words.extend([Mark::Parameter as u64, u64::from(parameter.requires_grad())]);
+                self.type_of(&parameter.load().ty());
+                self.parameter_places.insert(parameter.id(), self.parameters.len());
+                self.parameters.push(parameter.clone());
+            }
+        }
+    }
+
+    fn fixed(&mut self, bits: u64) {
+        self.words.extend([Mark::Fixed as u64, bits]);
+    }
+
+    fn ty(&mut self, ty: TypeKey) {
+        self.text(Mark::Type, &ty.text());
+    }
+
+    fn sizes(&mut self, sizes: Option<&'static Sizes>) {
+        self.symbolic |= sizes.is_some();
+    }
+
+    fn begin(&mut self, name: Name<'_>) {
+        match name {
+            Name::Field(name) => self.text(Mark::Field, name),
+            Name::Index(at) => self.words.extend([Mark::Index as u64, at as u64]),
+            Name::Key(key) => self.text(Mark::Key, &format!("{key:?}")),
+        }
+    }
+
+    fn end(&mut self) {
+        self.words.push(Mark::End as u64);
+    }
+}

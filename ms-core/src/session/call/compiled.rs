@@ -1,0 +1,515 @@
+//! Graphs that can be called: compiled when they first are, once per content.
+
+use super::source::{Part, Source};
+use super::symbolic::Sized;
+use crate::error::{Error, Result};
+use crate::exec::{self, Artifact, Backend, Executable};
+use crate::ir::{Graph, ValueId, canonical_bytes};
+use crate::lower::{LowerOptions, Plan, line_of_node, lower, lower_traced, refuse_at_the_same_lines};
+use crate::ops;
+use crate::optimize::PassContext;
+use crate::session::autodiff::tape::Tape;
+use crate::session::cache::disk::verifies;
+use crate::session::cache::entry::{CacheSlot, Entry, Making, Site, Split};
+use crate::session::cache::footprint::Footprint;
+use crate::session::cache::lru::{Cached, Lru};
+use crate::session::context::Precision;
+use crate::session::report;
+use crate::tensor::{Array, Outputs, Tensor};
+use crate::transform;
+use ms_cache::Digest;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+/// What was compiled and is kept for another function, or another model, of the same graph.
+const KEPT_BYTES: usize = 64 << 20;
+
+/// Keys of graphs that are gone, at least, before it is looked for them.
+const GONE_BYTES: usize = 64 << 10;
+
+/// A graph and what it compiles to: itself, and its derivatives.
+pub struct Compiled {
+    pub(crate) source: Arc<Source>,
+    precision: Precision,
+    /// Where sizes are symbolic: what a call fixes.
+    sized: Option<Sized>,
+    /// Where it is on disk.
+    place: Option<CacheSlot>,
+    /// Whether it was looked for there.
+    sought: AtomicBool,
+    weight: Footprint,
+    executable: OnceLock<Result<Arc<dyn Executable>>>,
+    derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
+    tangents: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
+    partial: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Partial>>>,
+}
+
+/// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
+pub struct Derivative {
+    /// Gives the results, then what the backward part needs besides the inputs.
+    pub forward: Arc<Compiled>,
+    /// Takes `residuals`, the cotangents of the results `seeds`, and what the gradients of the inputs
+    /// `sums` are so far; gives the gradients.
+    pub backward: Arc<Compiled>,
+    /// What the backward part takes from the inputs and the forward part.
+    pub residuals: Vec<transform::Residual>,
+    /// Results that take a cotangent.
+    pub seeds: Vec<usize>,
+    /// Inputs whose gradients are added to what they are so far.
+    pub sums: Vec<usize>,
+}
+
+/// The gradients of a [`Compiled`] from those of some results.
+pub struct Partial {
+    /// Takes the inputs, and the cotangents of these results; gives the gradients.
+    pub compiled: Arc<Compiled>,
+    /// Of which inputs the gradient is one that arrives; that of any other is zeros.
+    pub reached: Vec<bool>,
+}
+
+impl Compiled {
+    fn of(
+        source: Arc<Source>,
+        precision: Precision,
+        sized: Option<Sized>,
+        place: Option<CacheSlot>,
+        weight: Footprint,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            source,
+            precision,
+            sized,
+            place,
+            sought: AtomicBool::new(false),
+            weight,
+            executable: OnceLock::new(),
+            derivatives: Mutex::default(),
+            tangents: Mutex::default(),
+            partial: Mutex::default(),
+        })
+    }
+
+    /// A graph to be called, whose transforms are expanded here; code is made at the first call,
+    /// and kept in this process only.
+    ///
+    /// # Errors
+    /// [`Code::Verify`](crate::Code::Verify) for a graph that is not well formed: its code would
+    /// read and write memory that its types do not speak of.
+    /// [`Code::NoGradient`](crate::Code::NoGradient) and its like, from expanding transforms.
+    pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
+        ops::verify(graph)?;
+        Self::sound(graph, precision, Footprint::new())
+    }
+
+    /// [`Compiled::new`] of a graph that tracing or a transform made.
+    fn sound(graph: &Graph, precision: Precision, weight: Footprint) -> Result<Arc<Self>> {
+        let source = Source::given(graph, precision == Precision::Strict)?;
+        let sized = Sized::of(source.graph()?)?;
+        weight.add_graph(graph);
+        Ok(Self::of(source, precision, sized, None, weight))
+    }
+
+    /// The graph to be called that a function was traced to; or what it was before, for a graph of
+    /// the same content that is still in use or was used lately. Code comes from the cache on disk where that has it:
+    /// then nothing is expanded either, and what expanding refuses is refused when it is called.
+    ///
+    /// # Errors
+    /// As for [`Compiled::new`].
+    pub(crate) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
+        static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
+        let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
+        // Lines are no part of the content, and are told where running refuses.
+        let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
+        let (key, known, place) = report::stage("key", || {
+            let mut key = canonical_bytes(&graph);
+            key.push(precision as u8);
+            let known = lock().table.get(&key).and_then(Weak::upgrade).filter(same_lines);
+            let bytes = &key[..key.len() - 1];
+            let backend = exec::backend().filter(|_| known.is_none());
+            let place = backend.and_then(|it| CacheSlot::of(&graph, bytes, making(precision, &**it), site));
+            (key, known, place)
+        });
+        if let Some(known) = known {
+            return Ok(known.kept());
+        }
+        let made = match place {
+            None => Self::sound(&graph, precision, Footprint::new())?,
+            place => {
+                let sized = Sized::of(&graph)?;
+                let weight = Footprint::new();
+                weight.add_graph(&graph);
+                let source = Source::of_trace(graph, precision == Precision::Strict);
+                Self::of(source, precision, sized, place, weight)
+            }
+        };
+        lock().insert(key, &made);
+        Ok(made.kept())
+    }
+
+    /// Keeps it for a while: another model of the same structure may come.
+    fn kept(self: Arc<Self>) -> Arc<Self> {
+        // By address, which is its own as long as it is kept.
+        static KEPT: Lru<usize, Arc<Compiled>, KEPT_BYTES> = Lru::new();
+        let address = Arc::as_ptr(&self).addr();
+        KEPT.get(&address).unwrap_or_else(|| KEPT.insert(address, self))
+    }
+
+    /// The memory that it takes, with its derivatives, and itself at other sizes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.weight.bytes()
+    }
+
+    /// The memory that it takes by itself.
+    pub(crate) fn own_bytes(&self) -> usize {
+        self.weight.own_bytes()
+    }
+
+    /// What is in the cache at this place: a graph of so many inputs and outputs, that was traced
+    /// by another process. It has no derivatives.
+    pub(crate) fn stored(place: CacheSlot, precision: Precision, inputs: usize, outputs: usize) -> Option<Arc<Self>> {
+        let compiled = Self::of(Source::unknown(inputs, outputs), precision, None, Some(place), Footprint::new());
+        let (executable, _) = compiled.find()?;
+        let _first = compiled.executable.set(Ok(executable));
+        Some(compiled)
+    }
+
+    /// The key under which it is in the cache, if there is one; of symbolic sizes there are many.
+    pub(crate) fn key(&self) -> Option<Digest> {
+        if self.sized.is_some() { None } else { self.place.as_ref().map(CacheSlot::key) }
+    }
+
+    /// Number of outputs.
+    ///
+    /// # Errors
+    /// As for [`Compiled::new`].
+    pub fn results(&self) -> Result<usize> {
+        self.source.results()
+    }
+
+    /// Calls the graph through the current dispatcher: recorded as one step if that is a tape.
+    ///
+    /// # Errors
+    /// What lowering or an op refuses.
+    pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
+        self.call_handing(inputs, 0..0)
+    }
+
+    /// As [`Compiled::call`], where the outputs `handed` are slots as backward functions see them.
+    pub(crate) fn call_handing(self: &Arc<Self>, inputs: &[Tensor], handed: Range<usize>) -> Result<Outputs> {
+        match Tape::current() {
+            Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, handed),
+            None => self.run(inputs),
+        }
+    }
+
+    /// As [`Compiled::call`], with inputs that are given up: see [`Compiled::run_owned`].
+    ///
+    /// # Errors
+    /// As for [`Compiled::call`].
+    pub(crate) fn call_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
+        match Tape::current() {
+            Some(_) => self.call(&inputs),
+            None => self.run_owned(inputs),
+        }
+    }
+
+    /// This graph at the sizes of its inputs, if sizes are symbolic.
+    ///
+    /// # Errors
+    /// What expanding at these sizes refuses.
+    pub(crate) fn at_sizes(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
+        match &self.sized {
+            None => Ok(self.clone()),
+            Some(sized) => self.at(sized, &arrays(inputs)?),
+        }
+    }
+
+    /// As [`Compiled::run`], with inputs that are given up: a result may take the memory of one that
+    /// nobody else has.
+    ///
+    /// # Errors
+    /// As for [`Compiled::run`].
+    pub fn run_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
+        let at = self.at_sizes(&inputs)?;
+        let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.to_contiguous()));
+        let outputs = at.executable()?.run_owned(arrays.collect::<Result<_>>()?);
+        let outputs = outputs.map_err(|error| self.located(error))?;
+        Ok(tensors(outputs))
+    }
+
+    /// Runs the graph on tensors that are no traced values.
+    ///
+    /// # Errors
+    /// What lowering or an op refuses.
+    pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
+        self.run_arrays(&arrays(inputs)?)
+    }
+
+    /// Runs the graph.
+    ///
+    /// # Errors
+    /// What lowering or an op refuses.
+    pub(crate) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
+        let outputs = match &self.sized {
+            None => self.executable()?.run(inputs),
+            Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs),
+        };
+        Ok(tensors(outputs.map_err(|error| self.located(error))?))
+    }
+
+    #[cold]
+    fn located(&self, error: Error) -> Error {
+        error.located(|node| line_of_node(self.source.traced()?, node))
+    }
+
+    /// This graph of symbolic sizes at the sizes of its inputs.
+    fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
+        sized.at(inputs, |sizes| {
+            let place = self.place.as_ref().map(|it| it.piece(format!("sizes {sizes:?}")));
+            let known = Self::of(self.source.at(sizes), self.precision, None, place, self.weight.part());
+            if known.place.is_none() {
+                known.source.graph()?;
+            }
+            Ok(known)
+        })
+    }
+
+    fn executable(&self) -> Result<&Arc<dyn Executable>> {
+        let make = || match exec::backend() {
+            Some(backend) => match self.find() {
+                Some((executable, _)) => Ok(executable),
+                None => self.compile(backend, Split::default()),
+            },
+            None => Ok(exec::reference(self.source.optimized()?)),
+        };
+        self.executable.get_or_init(make).as_ref().map_err(Error::clone)
+    }
+
+    /// Compiles the graph, and puts it where the cache has it next time, with what is to be known
+    /// of a forward part.
+    fn compile(&self, backend: &'static Arc<dyn Backend>, split: Split) -> Result<Arc<dyn Executable>> {
+        let start = Instant::now();
+        let plan = self.plan()?;
+        report::lowered(&plan);
+        let artifact = report::stage("compile", || match self.source.shares_kernels() {
+            true => backend.compile_shared(&plan),
+            false => backend.compile(&plan),
+        })?;
+        // SAFETY: the artifact was just made of this plan, which is of a sound graph.
+        let executable = report::stage("load", || unsafe { self.load(&**backend, plan.clone(), &artifact) })?;
+        report::finished();
+        if let Some(place) = &self.place {
+            let took = start.elapsed() + self.source.took();
+            place.put(plan, artifact, split, took);
+        }
+        Ok(executable)
+    }
+
+    /// # Safety
+    /// As [`Backend::load`].
+    unsafe fn load(&self, backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        self.weight.add_code(&plan, artifact);
+        // SAFETY: as the caller's.
+        unsafe {
+            match self.source.shares_kernels() {
+                true => backend.load_shared(plan, artifact),
+                false => backend.load(plan, artifact),
+            }
+        }
+    }
+
+    fn plan(&self) -> Result<Arc<Plan>> {
+        let graph = self.source.optimized()?;
+        let options = lower_options(self.precision);
+        let lowered = report::stage("lower", || match self.source.traced() {
+            Some(traced) => lower_traced(&graph, &options, traced),
+            None => lower(&graph, &options),
+        });
+        Ok(Arc::new(lowered?))
+    }
+
+    /// The executable from the cache on disk, with what is known of a forward part. It is looked for
+    /// once.
+    fn find(&self) -> Option<(Arc<dyn Executable>, Split)> {
+        let (place, backend) = (self.place.as_ref()?, exec::backend()?);
+        if self.sought.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let start = Instant::now();
+        let found = report::stage("look up", || place.get())?;
+        if !self.source.fits(found.entry.plan.main(), &found.entry.split) {
+            place.refused("an entry is ignored: its plan is of another graph");
+            return None;
+        }
+        if verifies() && !self.source.is_unknown() && !self.is_reproduced(&found.entry, &found.artifact, &**backend) {
+            place.refused("an entry is not what compiling gives now; it is replaced");
+            return None;
+        }
+        // SAFETY: the cache gives what this compiler and this backend have put there for this graph:
+        // its keys say so, its hashes that nothing changed, and who owns the files that nobody else
+        // wrote them.
+        let load = || unsafe { self.load(&**backend, found.entry.plan.clone(), &found.artifact) };
+        match report::stage("load", load) {
+            Ok(executable) => {
+                report::finished();
+                place.used(start.elapsed(), &found.entry);
+                Some((executable, found.entry.split))
+            }
+            Err(error) => {
+                place.refused(&format!("an entry is ignored: {}", error.report().message));
+                None
+            }
+        }
+    }
+
+    fn is_reproduced(&self, entry: &Entry, artifact: &Artifact, backend: &dyn Backend) -> bool {
+        let fresh = self.plan().and_then(|plan| Ok((backend.compile(&plan)?, plan)));
+        fresh.is_ok_and(|(fresh, plan)| {
+            plan == entry.plan && fresh.table == artifact.table && fresh.code.as_ref() == artifact.code.as_ref()
+        })
+    }
+
+    /// The graph that gives the tangents of the float outputs `results`, from the inputs and the
+    /// tangents of the inputs `wrt`; made once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn tangent(&self, wrt: &[usize], results: &[usize]) -> Result<Arc<Self>> {
+        let mut made = self.tangents.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [wrt.to_vec(), results.to_vec()];
+        if let Some(known) = made.get(&key) {
+            return Ok(known.clone());
+        }
+        let mut graph = self.source.graph()?.clone();
+        let outputs: Vec<ValueId> = results.iter().map(|&at| graph.outputs()[at]).collect();
+        graph.set_outputs(outputs);
+        let mut graph = transform::jvp(&graph, wrt, results.len())?;
+        graph.set_outputs(graph.outputs()[results.len()..].to_vec());
+        let tangent = Self::sound(&graph, self.precision, self.weight.part())?;
+        made.insert(key, tangent.clone());
+        Ok(tangent)
+    }
+
+    /// The graph that gives the gradients of the inputs `wrt`, from the inputs and the cotangents of
+    /// the outputs `seeds`, as if there were no other outputs; made once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn partial(&self, wrt: &[usize], seeds: &[usize]) -> Result<Arc<Partial>> {
+        let mut made = self.partial.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = [wrt.to_vec(), seeds.to_vec()];
+        if let Some(known) = made.get(&key) {
+            return Ok(known.clone());
+        }
+        let mut graph = self.source.graph()?.clone();
+        let outputs: Vec<ValueId> = seeds.iter().map(|&at| graph.outputs()[at]).collect();
+        graph.set_outputs(outputs);
+        let reached = transform::reached(&graph, wrt);
+        let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true, self.precision == Precision::Strict)?;
+        graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
+        let partial = Arc::new(Partial { compiled: Self::sound(&graph, self.precision, self.weight.part())?, reached });
+        made.insert(key, partial.clone());
+        Ok(partial)
+    }
+
+    /// The derivative with respect to the inputs `wrt`, made once.
+    ///
+    /// # Errors
+    /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
+    pub fn derivative(&self, wrt: &[usize]) -> Result<Arc<Derivative>> {
+        let mut made = self.derivatives.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = made.get(wrt) {
+            return Ok(known.clone());
+        }
+        let part = |part, name| {
+            let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
+            Self::of(self.source.derivative(wrt, part), self.precision, None, place, self.weight.part())
+        };
+        let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
+        let split = match forward.find() {
+            Some((executable, split)) => {
+                let _first = forward.executable.set(Ok(executable));
+                split
+            }
+            None => {
+                let start = Instant::now();
+                let parts = transform::differentiate(self.source.graph()?, wrt, self.precision == Precision::Strict)?;
+                let took = start.elapsed();
+                forward.source.set(&parts.forward, took)?;
+                backward.source.set(&parts.backward, Duration::ZERO)?;
+                let split = Split { seeds: parts.seeds, residuals: parts.residuals, sums: parts.sums };
+                if let (Some(backend), Some(_)) = (exec::backend(), &self.place) {
+                    // How the derivative is split is stored with the forward part.
+                    let _first = forward.executable.set(forward.compile(backend, split.clone()));
+                }
+                split
+            }
+        };
+        let Split { seeds, residuals, sums } = split;
+        let derivative = Arc::new(Derivative { forward, backward, residuals, seeds, sums });
+        made.insert(wrt.to_vec(), derivative.clone());
+        Ok(derivative)
+    }
+}
+
+impl Cached for Arc<Compiled> {
+    fn bytes(&self) -> usize {
+        Compiled::bytes(self)
+    }
+}
+
+/// The graphs that were made and are still in use, by their canonical bytes and their precision.
+#[derive(Default)]
+struct Made {
+    table: FxHashMap<Vec<u8>, Weak<Compiled>>,
+    /// The bytes of the keys that were added since it was looked for what is gone, and up to which
+    /// it is not looked for again.
+    added: usize,
+    limit: usize,
+}
+
+impl Made {
+    fn insert(&mut self, key: Vec<u8>, made: &Arc<Compiled>) {
+        self.added += key.len();
+        self.table.insert(key, Arc::downgrade(made));
+        if self.added > self.limit.max(GONE_BYTES) {
+            self.table.retain(|_, it| it.strong_count() > 0);
+            self.table.shrink_to(2 * self.table.len());
+            self.added = 0;
+            self.limit = self.table.keys().map(Vec::len).sum();
+        }
+    }
+}
+
+fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
+    match (outputs.len(), outputs.pop()) {
+        // The usual one, without a loop.
+        (1, Some(only)) => Outputs::from_buf([Tensor::from_array(only)]),
+        (_, last) => outputs.into_iter().chain(last).map(Tensor::from_array).collect(),
+    }
+}
+
+fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
+    inputs.iter().map(|it| it.array()).collect()
+}
+
+/// What decides, besides the graph, what it compiles to: made once for each precision.
+pub(crate) fn making(precision: Precision, backend: &dyn Backend) -> &'static Making {
+    static MAKING: [OnceLock<Making>; 2] = [const { OnceLock::new() }; 2];
+    MAKING[precision as usize].get_or_init(|| {
+        let settings = [
+            ("precision", format!("{precision:?}")),
+            ("optimize", format!("{:?}", PassContext::default())),
+            ("lower", format!("{:?}", lower_options(precision))),
+        ];
+        Making::new(backend, settings)
+    })
+}
+
+fn lower_options(precision: Precision) -> LowerOptions {
+    LowerOptions { exact: precision == Precision::Strict, ..LowerOptions::default() }
+}

@@ -1,0 +1,158 @@
+//! Warns of functions that are compiled again and again, and says for what.
+
+use super::JitFn;
+use crate::error::{Code, Error, warn};
+use crate::tensor::{Parameter, Tensor};
+use crate::trace::{Name, Visitor};
+use rustc_hash::FxHashMap;
+use std::any::TypeId;
+use std::fmt::Write as _;
+use std::panic::Location;
+
+/// This many versions of one function are too many.
+const MANY: usize = 8;
+
+/// What one version was compiled for: every part of its arguments, with its place.
+#[derive(Default)]
+pub(crate) struct Facts {
+    path: Vec<String>,
+    facts: Vec<Fact>,
+}
+
+struct Fact {
+    path: String,
+    kind: Kind,
+    /// A tensor's type, or a hash of a host value.
+    value: String,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Tensor,
+    Parameter,
+    Float,
+    Host,
+}
+
+impl Facts {
+    fn push(&mut self, kind: Kind, value: impl ToString) {
+        let mut path = String::new();
+        for part in &self.path {
+            if !path.is_empty() && !part.starts_with('[') {
+                path.push('.');
+            }
+            path.push_str(part);
+        }
+        match self.facts.last_mut() {
+            // A host value of several words is one fact.
+            Some(last) if last.path == path && kind == Kind::Host => {
+                let _ = write!(last.value, " {}", value.to_string());
+            }
+            _ => self.facts.push(Fact { path, kind, value: value.to_string() }),
+        }
+    }
+
+    /// The facts in which two versions differ, of the later one, with what it was in the other.
+    /// Sizes are not among them: [`crate::session::variation`] sees those.
+    fn differences<'a>(&'a self, earlier: &'a Self) -> Vec<(&'a Fact, &'a Fact)> {
+        let mut places: FxHashMap<(&str, Kind), &Fact> = FxHashMap::default();
+        for it in &earlier.facts {
+            places.entry((&it.path, it.kind)).or_insert(it);
+        }
+        let pairs = self.facts.iter().filter_map(|fact| Some((fact, *places.get(&(&*fact.path, fact.kind))?)));
+        pairs.filter(|(fact, other)| fact.value != other.value).collect()
+    }
+}
+
+impl Visitor for Facts {
+    fn tensor(&mut self, tensor: &Tensor) {
+        let ty = tensor.ty();
+        self.push(Kind::Tensor, format_args!("{} of rank {}", ty.dtype, ty.rank()));
+    }
+
+    fn parameter(&mut self, parameter: &Parameter) {
+        self.push(Kind::Parameter, parameter.id());
+    }
+
+    fn fixed(&mut self, bits: u64) {
+        self.push(Kind::Host, bits);
+    }
+
+    fn float(&mut self, bits: u64) {
+        self.push(Kind::Float, bits);
+    }
+
+    fn argument(&mut self, name: &'static str) {
+        self.path.clear();
+        self.path.push(name.to_owned());
+    }
+
+    fn begin(&mut self, name: Name<'_>) {
+        self.path.push(name.to_string());
+    }
+
+    fn end(&mut self) {
+        self.path.pop();
+    }
+}
+
+/// What a function knows of its last version.
+pub(crate) struct Specialisation {
+    monomorph: TypeId,
+    last: Facts,
+    /// The paths that were named.
+    warned: Vec<String>,
+}
+
+/// A version was compiled for `facts`, the `count`th of its function.
+pub(crate) fn check(
+    function: &JitFn,
+    known: &mut Option<Specialisation>,
+    monomorph: TypeId,
+    count: usize,
+    facts: Facts,
+    location: &'static Location<'static>,
+) {
+    let Some(known) = known.as_mut().filter(|it| it.monomorph == monomorph) else {
+        *known = Some(Specialisation { monomorph, last: facts, warned: Vec::new() });
+        return;
+    };
+    let warning = {
+        let differences = facts.differences(&known.last);
+        match &differences[..] {
+            [(fact, _)] if fact.kind == Kind::Float => Some(of_float(function.name(), fact)),
+            [(fact, other), ..] if count >= MANY => Some(of_many(function.name(), count, fact, other)),
+            _ => None,
+        }
+    };
+    known.last = facts;
+    if let Some((path, warning)) = warning
+        && !known.warned.contains(&path)
+    {
+        known.warned.push(path);
+        warn(warning.at(location).in_calls());
+    }
+}
+
+fn of_float(function: &str, fact: &Fact) -> (String, Error) {
+    let path = &fact.path;
+    let help = if path.contains(['.', '[']) {
+        "keep a number that changes in a tensor or a `Parameter`".to_owned()
+    } else {
+        format!("write `#[dynamic] {path}`: then it is an input, and one version serves all values")
+    };
+    let message = format!("`{function}` is compiled anew for another value of the float `{path}`");
+    (path.clone(), Error::new(Code::Specialisations, message).help(help))
+}
+
+fn of_many(function: &str, count: usize, fact: &Fact, other: &Fact) -> (String, Error) {
+    let path = &fact.path;
+    let (change, help) = match fact.kind {
+        Kind::Tensor => (format!(" ({}, then {})", other.value, fact.value), "keep its dtype and rank"),
+        Kind::Parameter => (String::new(), "each model has versions of its own: make models once, and keep them"),
+        Kind::Float => (String::new(), "make it an input: `#[dynamic]`, a tensor, or a `Parameter`"),
+        Kind::Host => (String::new(), "make it an input: pass it as a tensor"),
+    };
+    let message = format!("`{function}` has been compiled {count} times; `{path}` differs from call to call{change}");
+    (path.clone(), Error::new(Code::Specialisations, message).help(help))
+}

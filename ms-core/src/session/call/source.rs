@@ -1,0 +1,222 @@
+//! Graphs that are made when they are asked for: expanded, differentiated, at sizes.
+
+use crate::effects::{float_status, has_float_status};
+use crate::error::{Code, Error, Result};
+use crate::ir::{Graph, Type, ValueId};
+use crate::lower::Routine;
+use crate::optimize::inline_all;
+use crate::session::cache::entry::Split;
+use crate::session::report;
+use crate::transform::{self, Residual};
+use std::borrow::Cow;
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+/// A graph whose transforms are expanded, and what is compiled of it.
+pub(crate) struct Source {
+    origin: Origin,
+    graph: OnceLock<Result<Graph>>,
+    optimized: OnceLock<Result<Graph>>,
+    /// What making the graph took.
+    took: OnceLock<Duration>,
+    /// Whether gradients are added in the order in which they are eagerly.
+    in_order: bool,
+}
+
+/// What a graph is made from.
+enum Origin {
+    /// It is given.
+    Given,
+    /// Nothing: it was traced by another process.
+    Unknown {
+        /// The number of its inputs and outputs.
+        counts: [usize; 2],
+    },
+    /// A graph that was traced.
+    Traced(Graph),
+    /// The derivative of another.
+    Derivative { of: Arc<Source>, wrt: Vec<usize>, part: Part },
+    /// One of symbolic sizes.
+    Sizes { of: Arc<Source>, sizes: Vec<(String, usize)> },
+}
+
+/// A part of a derivative.
+#[derive(Clone, Copy)]
+pub(crate) enum Part {
+    /// See [`Derivative::forward`](crate::session::Derivative::forward).
+    Forward,
+    /// See [`Derivative::backward`](crate::session::Derivative::backward).
+    Backward,
+}
+
+impl Source {
+    fn new(origin: Origin, in_order: bool) -> Arc<Self> {
+        let (graph, optimized, took) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        Arc::new(Self { origin, graph, optimized, took, in_order })
+    }
+
+    /// A graph as it was traced, expanded here.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn given(graph: &Graph, in_order: bool) -> Result<Arc<Self>> {
+        let source = Self::new(Origin::Given, in_order);
+        source.set(graph, Duration::ZERO)?;
+        Ok(source)
+    }
+
+    /// A graph as it was traced.
+    pub fn of_trace(graph: Graph, in_order: bool) -> Arc<Self> {
+        Self::new(Origin::Traced(graph), in_order)
+    }
+
+    /// A graph that another process traced, with this many inputs and outputs. It can be found in
+    /// a cache, and not made.
+    pub fn unknown(inputs: usize, outputs: usize) -> Arc<Self> {
+        Self::new(Origin::Unknown { counts: [inputs, outputs] }, false)
+    }
+
+    /// A part of the derivative of this one.
+    pub fn derivative(self: &Arc<Self>, wrt: &[usize], part: Part) -> Arc<Self> {
+        Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part }, self.in_order)
+    }
+
+    /// This one at sizes of its symbols.
+    pub fn at(self: &Arc<Self>, sizes: &[(&str, usize)]) -> Arc<Self> {
+        let sizes = sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
+        Self::new(Origin::Sizes { of: self.clone(), sizes }, self.in_order)
+    }
+
+    /// The graph.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn graph(&self) -> Result<&Graph> {
+        let make = || {
+            let start = Instant::now();
+            let graph = match &self.origin {
+                Origin::Given => unreachable!("a graph that is given was set"),
+                Origin::Unknown { .. } => Err(Error::new(Code::Cache, "the function was not traced in this process")),
+                Origin::Traced(graph) => expand(graph, self.in_order),
+                Origin::Derivative { of, wrt, part } => {
+                    let parts = transform::differentiate(of.graph()?, wrt, self.in_order)?;
+                    let graph = match part {
+                        Part::Forward => &parts.forward,
+                        Part::Backward => &parts.backward,
+                    };
+                    expand(graph, self.in_order)
+                }
+                Origin::Sizes { of, sizes } => {
+                    let made = || transform::with_sizes(of.graph()?, &by_name(sizes)).map(Cow::Owned);
+                    report::try_graph_stage("sizes", made).map(Cow::into_owned)
+                }
+            };
+            let _first = self.took.set(start.elapsed());
+            graph
+        };
+        self.graph.get_or_init(make).as_ref().map_err(Error::clone)
+    }
+
+    /// Gives the graph, if nobody did, and what making it took.
+    pub fn set(&self, graph: &Graph, took: Duration) -> Result<()> {
+        let _first = self.graph.set(Ok(expand(graph, self.in_order)?));
+        let _first = self.took.set(took);
+        Ok(())
+    }
+
+    /// The graph that code is made of; derivatives are taken of the other one.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn optimized(&self) -> Result<Graph> {
+        match &self.origin {
+            // What has symbols is optimised once for all sizes.
+            Origin::Sizes { of, sizes } => {
+                // Here it is refused what does not fit; of that which does, passes keep the types.
+                self.graph()?;
+                let optimized = of.optimized.get_or_init(|| Ok(report::optimize(of.graph()?)));
+                let optimized = optimized.as_ref().map_err(Error::clone)?;
+                let made = || transform::specialized(optimized, &by_name(sizes)).map(Cow::Owned);
+                report::try_graph_stage("specialize", made).map(Cow::into_owned)
+            }
+            _ => Ok(report::optimize(self.graph()?)),
+        }
+    }
+
+    /// The graph that was traced, by whose nodes steps of plans are known.
+    pub fn traced(&self) -> Option<&Graph> {
+        match &self.origin {
+            Origin::Traced(graph) => Some(graph),
+            Origin::Given => self.graph.get()?.as_ref().ok(),
+            Origin::Unknown { .. } => None,
+            Origin::Derivative { of, .. } | Origin::Sizes { of, .. } => of.traced(),
+        }
+    }
+
+    /// Whether the graph cannot be made in this process.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.origin, Origin::Unknown { .. })
+    }
+
+    /// Whether kernels are worth sharing with those of other sources: the same graph at other sizes.
+    pub fn shares_kernels(&self) -> bool {
+        matches!(self.origin, Origin::Sizes { .. })
+    }
+
+    /// The number of outputs.
+    ///
+    /// # Errors
+    /// What expanding refuses.
+    pub fn results(&self) -> Result<usize> {
+        match &self.origin {
+            Origin::Traced(graph) => Ok(graph.outputs().len()),
+            _ => Ok(self.graph()?.outputs().len()),
+        }
+    }
+
+    /// Whether a routine that was stored is one of this graph, as far as that is known without
+    /// making the graph.
+    pub fn fits(&self, routine: &Routine, split: &Split) -> bool {
+        let (inputs, outputs) = (routine.inputs.len(), routine.outputs.len());
+        match &self.origin {
+            Origin::Given => false,
+            Origin::Unknown { counts } => *counts == [inputs, outputs],
+            Origin::Traced(graph) => {
+                let types = |ids: &[ValueId], types: &[Type]| ids.iter().map(|&it| graph.ty(it)).eq(types);
+                types(graph.inputs(), &routine.inputs) && types(graph.outputs(), &routine.outputs)
+            }
+            Origin::Sizes { of, .. } => of.results().is_ok_and(|it| it == outputs),
+            Origin::Derivative { of, part: Part::Forward, .. } => {
+                let Ok(results) = of.results() else { return false };
+                results <= outputs
+                    && split.seeds.iter().all(|&it| it < results)
+                    && split.sums.iter().all(|&it| it < inputs)
+                    && split.residuals.iter().all(|it| match *it {
+                        Residual::Input(at) => at < inputs,
+                        Residual::Saved(at) => at < outputs - results,
+                    })
+            }
+            Origin::Derivative { wrt, part: Part::Backward, .. } => outputs == wrt.len(),
+        }
+    }
+
+    /// What making the graph took, if it was made.
+    pub fn took(&self) -> Duration {
+        self.took.get().copied().unwrap_or_default()
+    }
+}
+
+fn expand(graph: &Graph, in_order: bool) -> Result<Graph> {
+    let expanded = report::try_graph_stage("expand", || transform::expand(graph, in_order))?;
+    if !has_float_status(&expanded) {
+        return Ok(expanded.into_owned());
+    }
+    report::try_graph_stage("status", || {
+        float_status(&inline_all(&expanded, true)).map(|it| Cow::Owned(it.into_owned()))
+    })
+    .map(Cow::into_owned)
+}
+
+fn by_name(sizes: &[(String, usize)]) -> Vec<(&str, usize)> {
+    sizes.iter().map(|(name, size)| (&**name, *size)).collect()
+}

@@ -1,0 +1,123 @@
+//! Compiled graphs of symbolic sizes: traced and optimised once, planned once for each set of
+//! sizes, with kernels that all of them share.
+
+use super::compiled::Compiled;
+use crate::error::{Code, Error, Result};
+use crate::ir::Graph;
+use crate::session::cache::lru::{Cached, Lru};
+use crate::tensor::{Array, Dim};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// What is kept ready at most of one function, in bytes.
+const READY_BYTES: usize = 64 << 20;
+
+type Sizes = SmallVec<[usize; 2]>;
+
+/// The sizes that a call of a graph fixes, and the graphs of constant sizes that were met.
+pub struct Sized {
+    symbols: Vec<Symbol>,
+    /// Other dimensions of inputs in which symbols stand, and where.
+    others: Vec<(usize, usize, Dim)>,
+    ready: Lru<Sizes, AtSizes, READY_BYTES>,
+}
+
+/// A graph of constant sizes.
+#[derive(Clone)]
+struct AtSizes(Arc<Compiled>);
+
+impl Cached for AtSizes {
+    fn bytes(&self) -> usize {
+        self.0.own_bytes()
+    }
+}
+
+/// A symbol, and the dimension of an input that fixes it.
+struct Symbol {
+    name: String,
+    input: usize,
+    axis: usize,
+    dim: Dim,
+}
+
+impl Sized {
+    /// The sizes of a graph; nothing where all are constant.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when no dimension of an input fixes a symbol.
+    pub fn of(graph: &Graph) -> Result<Option<Self>> {
+        let names = graph.symbols();
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let dims = || {
+            let inputs = graph.inputs().iter().enumerate();
+            inputs.flat_map(|(input, &id)| {
+                graph.ty(id).dims.iter().enumerate().map(move |(axis, &dim)| (input, axis, dim))
+            })
+        };
+        let fixing = |name: &str| {
+            let plain = dims().find(|it| it.2.as_symbol().is_some_and(|it| *it == *name));
+            plain.or_else(|| dims().find(|it| it.2.is_linear_in(name)))
+        };
+        let symbol = |name: String| {
+            let (input, axis, dim) = fixing(&name).ok_or_else(|| {
+                let message = format!("no input of `@{}` fixes the size `{name}`", graph.name());
+                Error::new(Code::Shape, message).help("let one argument have it as a dimension of its own")
+            })?;
+            Ok(Symbol { name, input, axis, dim })
+        };
+        let symbols: Vec<Symbol> = names.into_iter().map(symbol).collect::<Result<_>>()?;
+        let fixes = |input, axis| symbols.iter().any(|it| (it.input, it.axis) == (input, axis));
+        let others = dims().filter(|it| it.2.is_symbolic() && !fixes(it.0, it.1)).collect();
+        Ok(Some(Self { symbols, others, ready: Lru::new() }))
+    }
+
+    /// The graph of the sizes of these inputs, which `make` makes for new ones.
+    ///
+    /// # Errors
+    /// [`Code::Shape`] when inputs disagree; what `make` gives.
+    pub fn at(
+        &self,
+        inputs: &[&Array],
+        make: impl FnOnce(&[(&str, usize)]) -> Result<Arc<Compiled>>,
+    ) -> Result<Arc<Compiled>> {
+        let sizes: Sizes = self.symbols.iter().map(|it| it.value(inputs)).collect::<Result<_>>()?;
+        for &(input, axis, dim) in &self.others {
+            self.check(inputs, input, axis, dim, &sizes)?;
+        }
+        if let Some(known) = self.ready.get(&sizes) {
+            return Ok(known.0);
+        }
+        let named: Vec<(&str, usize)> = self.symbols.iter().map(|it| &*it.name).zip(sizes.iter().copied()).collect();
+        let made = make(&named)?;
+        Ok(self.ready.insert(sizes, AtSizes(made)).0)
+    }
+
+    fn check(&self, inputs: &[&Array], input: usize, axis: usize, dim: Dim, sizes: &Sizes) -> Result<()> {
+        let value = |name: &str| self.symbols.iter().position(|it| it.name == name).map(|at| sizes[at]);
+        let wanted = dim.evaluate(&value)?;
+        let given = inputs[input].shape()[axis];
+        if wanted == given {
+            return Ok(());
+        }
+        let fixed = self.symbols.iter().zip(sizes).map(|(it, size)| format!("{} = {size}", it.name));
+        let fixed = fixed.collect::<Vec<_>>().join(", ");
+        let message = format!("axis {axis} of input {input} has size {given}, but `{dim}` is {wanted} where {fixed}");
+        Err(Error::new(Code::Shape, message).with_operands(inputs.iter().map(|it| it.ty().to_string())))
+    }
+}
+
+impl Symbol {
+    fn value(&self, inputs: &[&Array]) -> Result<usize> {
+        let size = inputs[self.input].shape()[self.axis];
+        match self.dim.solve(size) {
+            Some((_, value)) => Ok(value),
+            None => {
+                let (dim, name) = (self.dim, &self.name);
+                let message = format!("no `{name}` makes `{dim}`, axis {} of input {}, {size}", self.axis, self.input);
+                Err(Error::new(Code::Shape, message).with_operands(inputs.iter().map(|it| it.ty().to_string())))
+            }
+        }
+    }
+}

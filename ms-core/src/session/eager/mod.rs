@@ -1,0 +1,168 @@
+//! Eager execution: one op at a time, through the same kernels as compiled graphs.
+
+mod fast_path;
+
+use crate::error::{Result, in_op};
+use crate::exec::{self, Backend, KernelCode};
+use crate::lower::single::{self, KernelKey};
+use crate::ops::{self, Lowering, OpDef, Types};
+use crate::tensor::{Array, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
+use crate::trace::check_write;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Runs ops as they come.
+struct Eager;
+
+inventory::submit! { EagerDispatcher(&Eager) }
+
+type Operands<'a> = SmallVec<[&'a Array; 3]>;
+
+fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
+    let types: SmallVec<[Type; 3]> = operands.iter().map(|it| it.ty()).collect();
+    ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
+}
+
+/// The results as arrays that nobody else writes.
+fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
+    if let (Lowering::Map(_), Some(backend)) = (&def.lowering, exec::backend())
+        && let Some(out) = fast_path::map(&**backend, def, call, operands)
+    {
+        return Ok(Outputs::from_buf([Tensor::from_array(out?)]));
+    }
+    Ok(in_op(|| run_any(def, call, operands))?.into_iter().map(Tensor::from_array).collect())
+}
+
+/// [`run`] for all operands.
+fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<SmallVec<[Array; 1]>> {
+    let types = infer(def, call, operands)?;
+    match &def.lowering {
+        Lowering::Constant => return Ok(SmallVec::from_iter([call.attrs.literal(0).to_array()])),
+        Lowering::View(view) => {
+            let dense;
+            let (array, layout) = match view(call.attrs, operands[0].layout()) {
+                Some(layout) => (operands[0], layout),
+                None => {
+                    dense = operands[0].to_contiguous();
+                    let layout = view(call.attrs, dense.layout()).expect("a row-major operand has every view");
+                    (&dense, layout)
+                }
+            };
+            return Ok(SmallVec::from_iter([array.with_layout(layout)]));
+        }
+        _ => {}
+    }
+    let Some(backend) = exec::backend() else {
+        return (def.eval)(call.attrs, operands);
+    };
+    let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
+    for ty in &types {
+        let shape = ty.shape().expect("arrays have constant shapes");
+        // SAFETY: kernels, products and libraries write every element of their outputs, or refuse.
+        outputs.push(unsafe { Array::uninit(&shape, ty.dtype)? });
+    }
+    match &def.lowering {
+        Lowering::Map(_) | Lowering::Reduce(_) | Lowering::Generate(_) => {
+            kernel(&**backend, def, call, operands, &outputs[0])?;
+        }
+        // SAFETY: the op's type rule took the operands and gave the types of the outputs, which are
+        // fresh, so that nobody else uses them.
+        Lowering::Product => unsafe { backend.product(operands[0], operands[1], &outputs[0])? },
+        // SAFETY: as above.
+        _ => unsafe { backend.library(call.op, call.attrs, operands, &outputs)? },
+    }
+    Ok(outputs)
+}
+
+/// Runs an op that is one kernel.
+fn kernel(
+    backend: &dyn Backend,
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    operands: &Operands<'_>,
+    out: &Array,
+) -> Result<()> {
+    // A loop around one of no iterations takes its time too.
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let described = |operands: &Operands<'_>| {
+        let described: SmallVec<[_; 3]> = operands.iter().map(|it| (it.layout(), it.dtype())).collect();
+        single::prepare(def, call.attrs, &described, &out.ty())
+    };
+    match described(operands) {
+        Some(prepared) => launch(backend, prepared, operands, out),
+        None => {
+            // Some reductions need a row-major operand to keep their order of terms.
+            let dense: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_contiguous()).collect();
+            let dense: Operands<'_> = dense.iter().collect();
+            let prepared = described(&dense).expect("row-major operands have a nest");
+            launch(backend, prepared, &dense, out)
+        }
+    }
+}
+
+/// Kernels kept per thread before the table is emptied.
+const KEPT: usize = 4096;
+
+thread_local! {
+    static KERNELS: RefCell<FxHashMap<KernelKey, Arc<dyn KernelCode>>> = RefCell::default();
+}
+
+fn launch(backend: &dyn Backend, prepared: single::Call, operands: &Operands<'_>, out: &Array) -> Result<()> {
+    let known = KERNELS.with(|it| it.borrow().get(&prepared.key).cloned());
+    let code = match known {
+        Some(code) => code,
+        None => {
+            let code = backend.kernel(&single::build(&prepared.key))?;
+            KERNELS.with(|it| {
+                let mut table = it.borrow_mut();
+                if table.len() >= KEPT {
+                    table.clear();
+                }
+                table.insert(prepared.key, code.clone());
+            });
+            code
+        }
+    };
+    let addresses = operands.iter().map(|it| it.as_ptr() as u64).chain([out.as_mut_ptr() as u64]);
+    let block = prepared.nest.block(addresses);
+    // SAFETY: the nest was made from the layouts of these arrays, which live during the call and
+    // lie inside their storages; `out` is fresh, so that nobody else reads or writes it.
+    unsafe { code.call(&block) };
+    Ok(())
+}
+
+impl Dispatcher for Eager {
+    fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
+        let def = ops::definition(call.op);
+        let mut operands = Operands::new();
+        for input in call.inputs {
+            operands.push(input.array().map_err(|error| error.with_op(def.name()).at(call.location))?);
+        }
+        match run(def, &call, &operands) {
+            Ok(outputs) => {
+                if ops::is_float_status_watched() {
+                    ops::watch_results(outputs.iter().filter_map(Tensor::as_array));
+                }
+                Ok(outputs)
+            }
+            Err(error) => {
+                let operands = operands.iter().map(|it| it.ty().to_string());
+                Err(error.with_op(def.name()).with_operands(operands).at(call.location))
+            }
+        }
+    }
+
+    fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
+        Ok(parameter.load())
+    }
+
+    #[track_caller]
+    fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
+        value.array().map_err(|error| error.with_op("assign"))?;
+        parameter.try_store(value.clone()).or_else(|value| check_write(&parameter.load().ty(), &value))
+    }
+}
