@@ -54,7 +54,7 @@ fn may_read(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
 #[no_inline]
 fn outer(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
     let state = may_read(state, x, i);
-    kept(&state, x, i) + kept(&state, x, &(i * 0))
+    kept(&state, x, i) + kept(&state, x, &Tensor::scalar(1i64))
 }
 
 /// All of it besides.

@@ -1,5 +1,6 @@
 //! Graphs that can be called: compiled when they first are, once per content.
 
+use super::made::Made;
 use super::source::{Part, Source};
 use super::symbolic::Sized;
 use crate::error::{Error, Result};
@@ -22,14 +23,11 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What was compiled and is kept for another function, or another model, of the same graph.
 const KEPT_BYTES: usize = 64 << 20;
-
-/// Keys of graphs that are gone, at least, before it is looked for them.
-const GONE_BYTES: usize = 64 << 10;
 
 /// A graph and what it compiles to: itself, and its derivatives.
 pub struct Compiled {
@@ -127,7 +125,7 @@ impl Compiled {
         let (key, known, place) = report::stage("key", || {
             let mut key = canonical_bytes(&graph);
             key.push(precision as u8);
-            let known = lock().table.get(&key).and_then(Weak::upgrade).filter(same_lines);
+            let known = lock().get(&key).filter(same_lines);
             let bytes = &key[..key.len() - 1];
             let backend = exec::backend().filter(|_| known.is_none());
             let place = backend.and_then(|it| CacheSlot::of(&graph, bytes, making(precision, &**it), site));
@@ -459,29 +457,6 @@ impl Compiled {
 impl Cached for Arc<Compiled> {
     fn bytes(&self) -> usize {
         Compiled::bytes(self)
-    }
-}
-
-/// The graphs that were made and are still in use, by their canonical bytes and their precision.
-#[derive(Default)]
-struct Made {
-    table: FxHashMap<Vec<u8>, Weak<Compiled>>,
-    /// The bytes of the keys that were added since it was looked for what is gone, and up to which
-    /// it is not looked for again.
-    added: usize,
-    limit: usize,
-}
-
-impl Made {
-    fn insert(&mut self, key: Vec<u8>, made: &Arc<Compiled>) {
-        self.added += key.len();
-        self.table.insert(key, Arc::downgrade(made));
-        if self.added > self.limit.max(GONE_BYTES) {
-            self.table.retain(|_, it| it.strong_count() > 0);
-            self.table.shrink_to(2 * self.table.len());
-            self.added = 0;
-            self.limit = self.table.keys().map(Vec::len).sum();
-        }
     }
 }
 

@@ -5,6 +5,7 @@ mod compile;
 pub(super) mod compiled;
 pub(super) mod functions;
 pub(super) mod jit;
+mod made;
 pub(super) mod recompilation;
 mod restore;
 mod returns;
