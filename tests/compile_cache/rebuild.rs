@@ -98,7 +98,14 @@ impl Build {
 }
 
 fn succeed(command: &mut Command) -> String {
-    let output = command.output().expect("the command is there");
+    // While another thread starts a program, that one holds what is being written here for a moment.
+    let busy = |it: &std::io::Error| it.kind() == std::io::ErrorKind::ExecutableFileBusy;
+    let mut output = command.output();
+    while output.as_ref().is_err_and(busy) {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        output = command.output();
+    }
+    let output = output.expect("the command is there");
     assert!(output.status.success(), "{command:?}\n{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

@@ -6,7 +6,6 @@ use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
 use super::split::{pruned, trimmed};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::core::rules::settled;
 use crate::ops::{CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, RECOMPUTE};
 use crate::tensor::{Attrs, Tensor, Type};
 use smallvec::SmallVec;
@@ -45,7 +44,7 @@ impl Reverse {
             let handed = cotangents[at.handed_results()].iter();
             let handed = handed.map(|it| it.clone().expect("what parameters hold comes from the end of the pass"));
             let floats = results.iter().zip(cotangents).filter(|(result, _)| result.dtype().is_float());
-            let cotangents = floats.map(|(result, it)| it.as_ref().map_or_else(|| zeros(&result.ty()), settled));
+            let cotangents = floats.map(|(result, it)| it.clone().unwrap_or_else(|| zeros(&result.ty())));
             let given: Vec<Tensor> = operands[..at.targets]
                 .iter()
                 .chain(&results)

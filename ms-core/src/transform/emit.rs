@@ -36,8 +36,7 @@ pub(super) fn zeros(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), 0, ty.dtype)
 }
 
-/// A sum of no gradients: of all numbers, -0 alone leaves what is added to it as it is, so that no
-/// addition is left of it. Users see it as 0: see [`crate::ops::core::rules::settled`].
+/// A sum of no gradients: of all numbers, -0 alone leaves what is added to it as it is, to the bit.
 pub(super) fn nothing(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), -0.0, ty.dtype)
 }

@@ -312,8 +312,8 @@ fn bits(net: &Net, at: usize, (x, y, k, flag): (f32, f32, usize, bool), path: Pa
     let context = Context { jit: !matches!(path, Path::Eager), precision: Precision::Strict, ..ms::context() };
     let Ok(gradients) = with_context(context, || ms::catch(run)) else { return Vec::new() };
     let held = [net.tally.total.value(), net.slot.value()];
-    // Nans are not told apart.
-    let bits = |it: f32| if it.is_nan() { f32::NAN.to_bits() } else { it.to_bits() };
+    // Which zero it is, is not told apart; neither are nans.
+    let bits = |it: f32| if it.is_nan() { f32::NAN.to_bits() } else { (it + 0.0).to_bits() };
     gradients.iter().chain(&held).map(|it| bits(it.item::<f32>())).collect()
 }
 

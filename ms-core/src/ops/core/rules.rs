@@ -1,7 +1,7 @@
 //! Rules that many ops share: shapes, and gradients of broadcasting.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, AsTensor, DType, Dim, Dims, Element, Shape, Tensor, broadcast_shapes, broadcast_sizes};
+use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
 use smallvec::SmallVec;
 use std::fmt::Display;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
@@ -144,33 +144,6 @@ pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
         (0..from.rank()).filter(|&axis| axis < extra || (to.dims[axis - extra] == 1 && from.dims[axis] != 1)).collect();
     let summed = crate::ops::sum_axes(&gradient, &axes, true);
     if extra == 0 { summed } else { crate::ops::reshape(&summed, &to.dims) }
-}
-
-/// A gradient as code of users sees it: no zero in it is negative. Which zero a sum of gradients is,
-/// depends on the places at which its terms are added, and on terms that are left out: it would differ
-/// between a graph, which adds them in regions of its own, and a tape.
-#[track_caller]
-pub fn settled(gradient: &Tensor) -> Tensor {
-    match gradient.as_array().is_some_and(|it| !may_have_negative_zeros(it)) {
-        true => gradient.clone(),
-        false => crate::ops::add(gradient, 0.0),
-    }
-}
-
-/// Whether a zero of an array may be negative: it is looked for in dense ones, which takes less time
-/// than adding.
-fn may_have_negative_zeros(array: &Array) -> bool {
-    fn any<T: Element + Copy>(array: &Array, is_negative_zero: impl Fn(T) -> bool) -> bool {
-        let some = |block: &[T]| block.iter().fold(false, |found, &it| found | is_negative_zero(it));
-        array.as_slice().map_or(true, |all| all.chunks(256).any(some))
-    }
-    match array.dtype() {
-        DType::F64 => any(array, |it: f64| it.to_bits() == 1 << 63),
-        DType::F32 => any(array, |it: f32| it.to_bits() == 1 << 31),
-        DType::F16 => any(array, |it: half::f16| it.to_bits() == 1 << 15),
-        DType::BF16 => any(array, |it: half::bf16| it.to_bits() == 1 << 15),
-        _ => false,
-    }
 }
 
 /// The compute dtype of a sum: floats in f32 at least, integers in 64 bits.

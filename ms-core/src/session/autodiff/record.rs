@@ -5,7 +5,6 @@ use super::differentiable::{Target, Wrt};
 use super::tape::{Record, Tape};
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::ops::core::rules::settled;
 use crate::ops::{self, CALL, JVP, VALUE_AND_GRAD};
 use crate::tensor::{Attrs, Dispatcher, Op, Parameter, Tensor, Type};
 use crate::trace::{Region, Tracer, Tree, check_handing, leaves, run_nested, sound};
@@ -221,7 +220,7 @@ impl Recording {
         for ((it, held), last) in handed.iter().zip(held).zip(gradients.split_off(*targets)) {
             tracer.write_parameter(&it.parameter, &ops::take_over(&last, held.dtype()))?;
         }
-        Ok((values, gradients.iter().map(settled).collect()))
+        Ok((values, gradients))
     }
 
     /// What the parameters that backward functions write hold when gradients are pulled back: what

@@ -3,7 +3,6 @@
 use super::entry::Recorded;
 use crate::error::{Code, Error, Result, warn};
 use crate::ops;
-use crate::ops::core::rules::settled;
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::check_handing;
 use crate::transform::{Gradients, Slot, TapeEntry, pull_all};
@@ -67,7 +66,7 @@ impl Record {
             }
         }
         let mut gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
-            Some(gradient) => settled(gradient),
+            Some(gradient) => gradient.clone(),
             None => ops::zeros_like(it),
         };
         Ok(watched.iter().map(&mut gradient).collect())
