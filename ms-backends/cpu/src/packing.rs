@@ -8,8 +8,10 @@ use gemm_common::cache::{CACHE_INFO, kernel_params};
 use gemm_common::gemm::{CACHELINE_ALIGN, L2_SLAB};
 use ms_core::error::{Code, Error, Result};
 use ms_core::tensor::try_room;
+use smallvec::SmallVec;
 use std::cell::Cell;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of the right operand that one call of the kernels packs at once, about: a part of a large
 /// cache.
@@ -21,8 +23,8 @@ const TILES: usize = 16;
 /// Rows and columns that are added to fill tiles, at most.
 const FILL: usize = 64;
 
-/// What every part of a program asks for all the time, and nothing looks after.
-const SMALL: usize = 32 << 10;
+/// Bytes that a block takes besides what is asked for: its alignment, and what the allocator keeps of it.
+const AROUND: usize = 8 << 10;
 
 /// The longest part of rows of the left operand that is packed at once.
 fn depth<T: Gemm>() -> usize {
@@ -48,14 +50,31 @@ pub fn columns_at_once<T: Gemm>() -> usize {
 /// # Errors
 /// [`Code::Memory`] when the system has none.
 pub fn reserve<T: Gemm>([m, k, n]: [usize; 3], many: usize) -> Result<()> {
+    prepare_thread()?;
     // Either operand may be the one that is packed by columns.
     let most = columns_at_once::<T>().max(TILES * T::tile()[0]);
     let side = |it: usize| it.min(most) + FILL;
-    let bytes = (side(m) + side(n)) * k.min(depth::<T>()) * size_of::<T>();
-    if bytes <= SMALL {
-        return Ok(());
+    let bytes = (side(m) + side(n)) * k.min(depth::<T>()) * size_of::<T>() + AROUND;
+    let many = many.min(threads::count());
+    // Threads that have no block yet make theirs in front of what they pack.
+    let blocks = many.saturating_sub(PREPARED.load(Ordering::Relaxed)) * block_bytes();
+    // The allocator finds room for a small block elsewhere than for a large one: each is asked for by itself.
+    let mut rooms: SmallVec<[Vec<u8>; 4]> = SmallVec::new();
+    for _ in 0..many {
+        rooms.push(try_room(bytes)?);
     }
-    try_room::<u8>(bytes * many.min(threads::count())).map(drop)
+    if blocks > 0 {
+        rooms.push(try_room(blocks)?);
+    }
+    Ok(())
+}
+
+/// Threads that have the block which the kernels keep on each.
+static PREPARED: AtomicUsize = AtomicUsize::new(0);
+
+/// Bytes of that block.
+fn block_bytes() -> usize {
+    CACHE_INFO[1].cache_bytes
 }
 
 /// Gives this thread the block that the kernels keep on each, if it has none yet.
@@ -69,12 +88,13 @@ pub fn prepare_thread() -> Result<()> {
     if IS_PREPARED.get() {
         return Ok(());
     }
-    let bytes = CACHE_INFO[1].cache_bytes;
+    let bytes = block_bytes();
     let block = MemBuffer::try_new(StackReq::new_aligned::<u8>(bytes, CACHELINE_ALIGN));
     let refuse = |_| Error::new(Code::Memory, format!("the system has no memory for {bytes} bytes of packed operands"));
     // It is set, so that the block that the kernels would make by themselves is not made.
     L2_SLAB.set(block.map_err(refuse)?);
     IS_PREPARED.set(true);
+    PREPARED.fetch_add(1, Ordering::Relaxed);
     Ok(())
 }
 
