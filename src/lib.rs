@@ -6,6 +6,7 @@ extern crate self as ms;
 #[path = "rt.rs"]
 pub mod __rt;
 pub mod data;
+pub mod internals;
 pub mod io;
 pub mod nn;
 pub mod ops;

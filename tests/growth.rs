@@ -205,7 +205,7 @@ fn models_of_many_threads() {
     check("threads", 80, |_| {
         let shared = Arc::new(nn::Dense::new(8, 8));
         std::thread::scope(|scope| {
-            for _ in 0..3 {
+            let threads = [(); 3].map(|()| {
                 let (shared, x) = (shared.clone(), &x);
                 scope.spawn(move || {
                     for _ in 0..5 {
@@ -215,9 +215,11 @@ fn models_of_many_threads() {
                         drop(own);
                         predict(&shared, x);
                     }
-                });
-            }
+                })
+            });
             drop(shared);
+            // The scope waits for what threads do, and not until what they keep is gone.
+            threads.into_iter().for_each(|it| it.join().expect("no thread fails"));
         });
     });
 }

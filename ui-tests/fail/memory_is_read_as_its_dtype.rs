@@ -2,9 +2,9 @@
 // implemented by `unsafe impl` alone.
 #![forbid(unsafe_code)]
 use ms::Result;
-use ms::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct};
-use ms::ir::Kernel;
-use ms::lower::Plan;
+use ms::internals::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct};
+use ms::internals::ir::Kernel;
+use ms::internals::lower::Plan;
 use ms::tensor::{Array, Attrs, DType, Element, Op, Scalar};
 use std::sync::Arc;
 

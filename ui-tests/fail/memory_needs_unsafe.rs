@@ -1,8 +1,8 @@
 // Functions that trust their caller with memory are out of reach of safe code: arrays whose elements nobody wrote, bytes
 // read as another dtype, borrowed memory, and whatever runs code or an op on addresses as they are.
 #![forbid(unsafe_code)]
-use ms::exec::{Artifact, Backend, Host, HostExecutable, KernelCode, MatrixProduct};
-use ms::lower::Plan;
+use ms::internals::exec::{Artifact, Backend, Host, HostExecutable, KernelCode, MatrixProduct};
+use ms::internals::lower::Plan;
 use ms::tensor::{Array, Attrs, DType, Layout, Op, Storage};
 use std::ptr::NonNull;
 use std::sync::Arc;
