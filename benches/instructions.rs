@@ -4,26 +4,11 @@
 //! The first argument names the program, the second how many calls are counted; docs/contributing.md
 //! shows how two trees are compared.
 
+mod common;
+
+use common::{Mlp, add};
 use ms::prelude::*;
 use std::hint::black_box;
-
-#[jit]
-fn add(x: &Tensor, y: &Tensor) -> Tensor {
-    x + y
-}
-
-#[cell]
-struct Mlp {
-    fc1: nn::Dense,
-    fc2: nn::Dense,
-}
-
-#[cell]
-impl Mlp {
-    fn construct(&self, x: &Tensor) -> Tensor {
-        self.fc2(&self.fc1(x).relu())
-    }
-}
 
 /// Calls `body` some times before they are counted, so that compilation and first allocations are
 /// not.
@@ -44,7 +29,7 @@ fn main() {
     let calls = arguments.next().and_then(|it| it.parse().ok()).unwrap_or(1000);
 
     let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
-    let net = Mlp { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) };
+    let net = Mlp::new();
     let optimizer = Adam::new(1e-3);
     let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
     let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(net.call(x), y);

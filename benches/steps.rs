@@ -2,6 +2,9 @@
 //! tensors, `vmap`, the training step of the digits MLP. `cargo bench --bench steps`; `peers/steps.py`
 //! measures the same on PyTorch.
 
+mod common;
+
+use common::{Mlp, add};
 use ms::prelude::*;
 use ms::vmap;
 use std::hint::black_box;
@@ -26,11 +29,6 @@ fn medians<const N: usize>(calls: usize, mut bodies: [&mut dyn FnMut(); N]) -> [
         it.sort();
         it[it.len() / 2]
     })
-}
-
-#[jit]
-fn add(x: &Tensor, y: &Tensor) -> Tensor {
-    x + y
 }
 
 #[jit]
@@ -83,19 +81,6 @@ fn manually_batched(xs: &Tensor) -> Tensor {
         out.push(ops::hswish(xs.at(i as isize)));
     }
     ops::stack(&out, 0)
-}
-
-#[cell]
-struct Mlp {
-    fc1: nn::Dense,
-    fc2: nn::Dense,
-}
-
-#[cell]
-impl Mlp {
-    fn construct(&self, x: &Tensor) -> Tensor {
-        self.fc2(&self.fc1(x).relu())
-    }
 }
 
 /// A block as a transformer has it, with numbers in the place of matrices: what a call costs
@@ -198,10 +183,9 @@ fn main() {
     println!("vmap of hswish, 100 x 2   first {:>10.1?}   later  {later:>10.1?}   (made anew {remade:.1?})", first[0]);
     println!("the same row by row       first {:>10.1?}   later  {rows:>10.1?}", first[1]);
 
-    let net = || Mlp { fc1: nn::Dense::new(64, 128), fc2: nn::Dense::new(128, 10) };
     let batch: Batch = (random::uniform([64, 64], 0.0, 1.0), random::randint([64], 0, 10));
     let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
-    let (a, b) = ((net(), Adam::new(1e-3)), (net(), Adam::new(1e-3)));
+    let (a, b) = ((Mlp::new(), Adam::new(1e-3)), (Mlp::new(), Adam::new(1e-3)));
     let [eager, compiled] = medians(
         50,
         [&mut || drop(black_box(a.1.step_eagerly(&a.0, &batch, loss))), &mut || {

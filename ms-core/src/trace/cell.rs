@@ -50,7 +50,7 @@ pub trait Cell: Arg {
 }
 
 /// So that a generator can be kept in a checkpoint, by itself or as the field of a cell.
-impl Cell for crate::ops::api::random::Generator {}
+impl Cell for crate::ops::random::Generator {}
 
 struct Names {
     path: Vec<String>,

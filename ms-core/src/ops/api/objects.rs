@@ -26,7 +26,7 @@ macro_rules! primitives_with_attributes {
     ($(
         $object:ident($($field:ident: $ty:ty),*) $function:ident($($x:ident: $operand:ty),*) -> $result:ty = $apply:expr;
     )*) => {$(
-        #[doc = concat!("[`", stringify!($function), "`](super::", stringify!($function), ") as an object.")]
+        #[doc = concat!("[`", stringify!($function), "`](crate::ops::", stringify!($function), ") as an object.")]
         #[derive(Clone, Debug)]
         pub struct $object {
             $($field: $ty,)*
@@ -39,7 +39,7 @@ macro_rules! primitives_with_attributes {
                 Self { $($field),* }
             }
 
-            #[doc = concat!("Applies [`", stringify!($function), "`](super::", stringify!($function), ").")]
+            #[doc = concat!("Applies [`", stringify!($function), "`](crate::ops::", stringify!($function), ").")]
             #[track_caller]
             pub fn call(&self, $($x: $operand),*) -> $result {
                 let Self { $($field),* } = self;

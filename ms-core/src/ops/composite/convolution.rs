@@ -198,7 +198,7 @@ pub fn conv_transpose2d(
 }
 
 #[track_caller]
-pub(crate) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
+pub(in crate::ops) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
     if lost(&[x]).is_some() || x.rank() == rank + 2 {
         return Ok(());
     }

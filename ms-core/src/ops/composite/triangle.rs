@@ -90,7 +90,7 @@ pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
 
 /// The diagonal `k` of the last two axes, `n` by `m`, as a new last axis.
 #[track_caller]
-pub(crate) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor {
+pub(in crate::ops) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor {
     let (down, right) = (k.min(0).unsigned_abs(), k.max(0).unsigned_abs());
     let mut dims = x.dims();
     dims.truncate(dims.len() - 2);

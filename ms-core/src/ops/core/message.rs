@@ -56,7 +56,7 @@ macro_rules! host_values {
 host_values! { bool char str String i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 }
 
 /// A text with its host values filled in, and the tensors for the places `{}` that are left.
-pub(crate) struct Message {
+pub(in crate::ops) struct Message {
     pub text: String,
     pub tensors: Vec<Tensor>,
 }
@@ -88,7 +88,7 @@ impl Message {
 }
 
 /// The text with arrays in its places.
-pub(crate) fn show_arrays(text: &str, arrays: &[&Array]) -> String {
+pub(in crate::ops) fn show_arrays(text: &str, arrays: &[&Array]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = arrays.iter();
     let place = |out: &mut String| {

@@ -25,11 +25,11 @@ pub fn order() -> &'static Parameter {
 }
 
 /// The type of the token.
-pub(crate) fn token_type() -> Type {
+pub(in crate::ops) fn token_type() -> Type {
     Type::of(DType::U8, &[])
 }
 
-pub(crate) fn token() -> Array {
+pub(in crate::ops) fn token() -> Array {
     Array::from_slice::<u8>(&[], &[0])
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn token() -> Array {
 ///
 /// # Errors
 /// [`Code::Argument`] when it is not.
-pub(crate) fn check_token(inputs: &[&Type]) -> Result<()> {
+pub(in crate::ops) fn check_token(inputs: &[&Type]) -> Result<()> {
     match inputs.first() {
         Some(&ty) if *ty == token_type() => Ok(()),
         other => Err(Error::new(Code::Argument, format!("operand 0 is a token, {}, not {other:?}", token_type()))),
@@ -46,7 +46,7 @@ pub(crate) fn check_token(inputs: &[&Type]) -> Result<()> {
 
 /// Applies an op that takes and gives the token, behind all that stand before it in the program.
 #[track_caller]
-pub(crate) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) {
+pub(in crate::ops) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) {
     let token = order().value();
     let inputs: Vec<&Tensor> = std::iter::once(&token).chain(inputs.iter().copied()).collect();
     order().set(&apply1(op, attrs, &inputs));
@@ -54,7 +54,7 @@ pub(crate) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) {
 
 /// An op that takes and gives the token, over lanes: one lane after the other, or once where they
 /// do not differ.
-pub(crate) fn batch_in_order(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+pub(in crate::ops) fn batch_in_order(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let token = &lanes.inputs[0];
     // Where the lanes came here by ways of their own, the last of them decides.
     let mut token = if lanes.mapped[0] { crate::ops::max(token, 0, false) } else { token.clone() };

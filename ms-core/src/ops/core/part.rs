@@ -30,22 +30,22 @@ enum Indices {
 
 impl Part {
     /// What [`SLICE`](crate::ops::SLICE) reads of `x`.
-    pub(crate) fn slice(x: &Tensor, starts: &[i64], steps: &[i64], value: &Tensor) -> Self {
+    pub(in crate::ops) fn slice(x: &Tensor, starts: &[i64], steps: &[i64], value: &Tensor) -> Self {
         Self::new(x, Indices::Slice { starts: starts.into(), steps: steps.into() }, value)
     }
 
     /// The slices of `x` at the positions `index` `[n]` along an axis.
-    pub(crate) fn rows(x: &Tensor, axis: usize, index: Tensor, value: &Tensor) -> Self {
+    pub(in crate::ops) fn rows(x: &Tensor, axis: usize, index: Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Rows { axis, index }, value)
     }
 
     /// What [`TAKE_ALONG_AXIS`](crate::ops::TAKE_ALONG_AXIS) reads of `x`.
-    pub(crate) fn elements(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Self {
+    pub(in crate::ops) fn elements(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Elements { axis, index: index.clone() }, value)
     }
 
     /// What [`GATHER_ND`](crate::ops::GATHER_ND) reads of `x`.
-    pub(crate) fn points(x: &Tensor, index: &Tensor, value: &Tensor) -> Self {
+    pub(in crate::ops) fn points(x: &Tensor, index: &Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Points { index: index.clone() }, value)
     }
 

@@ -10,7 +10,7 @@ const ROUNDS: usize = 10;
 
 /// The four random words of a counter under a key.
 #[inline]
-pub(crate) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
+pub(in crate::ops) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (mut c, mut k) = (counter, key);
     for _ in 0..ROUNDS {
         let [left, right] = [MULTIPLIERS[0] as u64 * c[0] as u64, MULTIPLIERS[1] as u64 * c[2] as u64];
@@ -22,7 +22,7 @@ pub(crate) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
 
 /// The words of one draw: word `i` depends on nothing but seed, counter and `i`.
 #[derive(Clone, Copy)]
-pub(crate) struct Stream {
+pub(in crate::ops) struct Stream {
     key: [u32; 2],
     counter: [u32; 2],
 }

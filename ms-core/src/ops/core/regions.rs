@@ -1,14 +1,26 @@
 //! What ops that hold graphs have in common.
 
+use super::evaluate::evaluate_graph;
+use super::{Lowering, RegionRule};
 use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
 use crate::tensor::{DType, Type};
+
+/// The lowering of an op that gives the results of its one region on its operands.
+pub(in crate::ops) const APPLIED: Lowering = Lowering::Regions(RegionRule {
+    count: 1,
+    infer: |_, regions, inputs| {
+        check_operands(&regions[0], inputs)?;
+        Ok(output_types(&regions[0]).cloned().collect())
+    },
+    eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
+});
 
 /// Whether a region takes operands of these types.
 ///
 /// # Errors
 /// [`Code::Argument`] when it takes others.
-pub(crate) fn check_operands(region: &Graph, given: &[&Type]) -> Result<()> {
+pub(in crate::ops) fn check_operands(region: &Graph, given: &[&Type]) -> Result<()> {
     let wanted: Vec<_> = region.inputs().iter().map(|&id| region.ty(id)).collect();
     if wanted.len() == given.len() && wanted.iter().zip(given).all(|(wanted, given)| wanted.admits(given)) {
         return Ok(());
@@ -17,7 +29,7 @@ pub(crate) fn check_operands(region: &Graph, given: &[&Type]) -> Result<()> {
 }
 
 /// The types of a region's outputs.
-pub(crate) fn output_types(region: &Graph) -> impl ExactSizeIterator<Item = &Type> {
+pub(in crate::ops) fn output_types(region: &Graph) -> impl ExactSizeIterator<Item = &Type> {
     region.outputs().iter().map(|&id| region.ty(id))
 }
 
@@ -25,7 +37,7 @@ pub(crate) fn output_types(region: &Graph) -> impl ExactSizeIterator<Item = &Typ
 ///
 /// # Errors
 /// [`Code::Argument`] naming the first carry whose type changes.
-pub(crate) fn check_carries(region: &Graph, carries: &[&Type]) -> Result<()> {
+pub(in crate::ops) fn check_carries(region: &Graph, carries: &[&Type]) -> Result<()> {
     let outputs: Vec<&Type> = output_types(region).collect();
     if outputs.len() < carries.len() {
         let message = format!("`@{}` gives {} results for {} carries", region.name(), outputs.len(), carries.len());
@@ -45,7 +57,7 @@ pub(crate) fn check_carries(region: &Graph, carries: &[&Type]) -> Result<()> {
 ///
 /// # Errors
 /// [`Code::Argument`] when it does not.
-pub(crate) fn check_condition(condition: Option<&Type>) -> Result<()> {
+pub(in crate::ops) fn check_condition(condition: Option<&Type>) -> Result<()> {
     match condition {
         Some(ty) if *ty == Type::of(DType::Bool, &[]) => Ok(()),
         Some(ty) => Err(Error::new(Code::Argument, format!("a condition is bool[], not {ty}"))),

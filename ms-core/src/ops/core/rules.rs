@@ -39,7 +39,7 @@ pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
 ///
 /// # Errors
 /// [`Code::Shape`] with the operand's name.
-pub(crate) fn has_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+pub(in crate::ops) fn has_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
     if may_equal(&operand.dims(), wanted) {
         return Ok(());
     }
@@ -51,7 +51,7 @@ pub(crate) fn has_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -
 ///
 /// # Errors
 /// [`Code::Shape`] with the operand's name.
-pub(crate) fn spreads_to(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+pub(in crate::ops) fn spreads_to(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
     if broadcast_dims(wanted, &operand.dims()).is_ok_and(|it| may_equal(&it, wanted)) {
         return Ok(());
     }

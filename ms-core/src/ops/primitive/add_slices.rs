@@ -1,9 +1,9 @@
 //! `add_slices`: values added at evenly spaced positions.
 
 use super::slice::{SLICE, check_ranges};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
-use crate::ops::core::host;
 use crate::error::{Code, Error};
+use crate::ops::core::host;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attr, Attrs, Dim, OpInfo, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};

@@ -1,9 +1,11 @@
 //! `argmax` and `argmin`: where the extreme elements are.
 
-use crate::ops::core::axis::stored_axis;
 use super::reduction::axes_of;
-use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape};
 use crate::error::{Code, Error, Result};
+use crate::ops::core::axis::stored_axis;
+use crate::ops::{
+    Arrays, Batching, Derivative, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape,
+};
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
 use crate::with_element;
 use smallvec::smallvec;

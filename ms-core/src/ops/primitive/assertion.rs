@@ -1,9 +1,9 @@
 //! `assert`: an error unless a condition holds.
 
+use crate::error::{Code, Error, OrRaise};
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
-use crate::error::{Code, Error, OrRaise};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::panic::Location;

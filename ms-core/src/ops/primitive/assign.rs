@@ -1,7 +1,7 @@
 //! `assign`: a value as the next one of a slot.
 
-use crate::ops::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
 use crate::error::{Code, Error};
+use crate::ops::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Parameter, Tensor, apply1};
 use smallvec::smallvec;
 

@@ -1,13 +1,13 @@
 //! `avg_pool` and `adaptive_avg_pool`: the mean of each window, and their gradients.
 
-use crate::ops::core::axis::named;
-use crate::ops::composite::convolution::ranked;
-use crate::ops::core::host::{narrow_floats, wide_floats};
 use super::window::pooling::{check_pooled, pooled_shape};
-use crate::ops::core::rules::may_equal;
 use super::window::{PerAxis, Spatial, spatial};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::error::{Code, Error, Result};
+use crate::ops::composite::convolution::ranked;
+use crate::ops::core::axis::named;
+use crate::ops::core::host::{narrow_floats, wide_floats};
+use crate::ops::core::rules::may_equal;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
 use smallvec::smallvec;
 
@@ -44,7 +44,11 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &attrs.sizes(6))?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(6));
-        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(inputs[0])), &shape, inputs[0].dtype())])
+        Ok(smallvec![narrow_floats(
+            &means.backward(planes(&shape), &wide_floats(inputs[0])),
+            &shape,
+            inputs[0].dtype()
+        )])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = Attrs::new(it.attrs.as_slice()[..6].iter().cloned());
@@ -83,7 +87,9 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
 /// The gradient of [`ADAPTIVE_AVG_POOL`] for an input of spatial sizes `sizes`.
 pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 438, name: "adaptive_avg_pool_grad", attrs: &["count", "sizes"] },
-    infer: |attrs, inputs| gradient_type(inputs[0], &attrs.dims(0), &attrs.dims(1), |it| Means::adaptive(it, &attrs.sizes(0))),
+    infer: |attrs, inputs| {
+        gradient_type(inputs[0], &attrs.dims(0), &attrs.dims(1), |it| Means::adaptive(it, &attrs.sizes(0)))
+    },
     eval: |attrs, inputs| {
         let g = inputs[0];
         let means = Means::adaptive(&attrs.sizes(1), &attrs.sizes(0))?;
@@ -209,7 +215,9 @@ impl Means {
             None => vec![Range { start: 0, end: 1, count: 1 }],
         });
         if ranges.iter().flatten().any(|it| it.start >= it.end) {
-            return Err(Error::new(Code::Argument, "a window has no element").help("padding is at most half of the window"));
+            return Err(
+                Error::new(Code::Argument, "a window has no element").help("padding is at most half of the window")
+            );
         }
         Ok(Self { input: spatial(sizes, 1), ranges })
     }

@@ -1,9 +1,9 @@
 //! `if`: one of two graphs.
 
+use crate::error::{Code, Error};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_condition, check_operands, output_types};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
-use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
 
 /// The results of region 0 where operand 0, a `bool[]`, holds, and of region 1 where it does not.

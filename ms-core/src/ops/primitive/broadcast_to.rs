@@ -1,8 +1,8 @@
 //! `broadcast_to`: repetition along new axes and axes of size one.
 
+use crate::error::{Code, Error};
 use crate::ops::core::rules::sum_to;
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
-use crate::error::{Code, Error};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 

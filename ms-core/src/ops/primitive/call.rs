@@ -1,9 +1,8 @@
 //! `call`: a graph applied to operands.
 
-use crate::ops::core::evaluate::evaluate_graph;
-use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
 use crate::error::{Code, Error};
+use crate::ops::core::regions::APPLIED;
+use crate::ops::{Batching, Derivative, OpDef};
 use crate::tensor::{Op, OpInfo};
 
 const fn call(number: u16, name: &'static str) -> OpDef {
@@ -13,14 +12,7 @@ const fn call(number: u16, name: &'static str) -> OpDef {
         eval: |_, _| Err(Error::new(Code::Argument, "a call is evaluated with the graph that it calls")),
         derivative: Derivative::None("its derivative is that of the graph that it calls"),
         batching: Batching::Derived,
-        lowering: Lowering::Regions(RegionRule {
-            count: 1,
-            infer: |_, regions, inputs| {
-                check_operands(&regions[0], inputs)?;
-                Ok(output_types(&regions[0]).cloned().collect())
-            },
-            eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
-        }),
+        lowering: APPLIED,
         samples: Vec::new,
     }
 }

@@ -25,9 +25,7 @@ pub static CAST: OpDef = OpDef {
     derivative: Derivative::Rule(|it| smallvec![Some(cast(it.cotangent(), it.inputs[0].dtype()))]),
     batching: Batching::Derived,
     lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], attrs.dtype(0))),
-    samples: || {
-        vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(Attrs::new([DType::F64.into()]))]
-    },
+    samples: || vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(Attrs::new([DType::F64.into()]))],
 };
 
 /// `x` in another dtype.

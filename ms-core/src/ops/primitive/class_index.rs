@@ -1,8 +1,8 @@
 //! `class_index`: classes, of which each exists.
 
 use super::gather::check_index;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
@@ -85,7 +85,7 @@ fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
 
 /// The classes, refused when the run meets one that does not exist.
 #[track_caller]
-pub(crate) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, of: &str) -> Tensor {
+pub(in crate::ops) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, of: &str) -> Tensor {
     let ignored: &[i64] = ignored.as_slice();
     apply1(CLASS_INDEX.op(), &Attrs::new([count.into(), ignored.into(), of.into()]), &[classes])
 }

@@ -1,9 +1,9 @@
 //! `concat`: tensors one after the other along an axis.
 
-use crate::ops::core::axis::{named, refusal, stored_axis};
 use super::slice::narrow;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis, reshape};
 use crate::error::{Code, Error, OrRaise, Result, raise};
+use crate::ops::core::axis::{named, refusal, stored_axis};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis, reshape};
 use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1, try_room};
 use smallvec::smallvec;
 use std::borrow::Cow;
@@ -183,6 +183,6 @@ fn parts(op: &str, x: &Tensor, sizes: impl ExactSizeIterator<Item = Dim>, axis: 
 
 /// An empty vector with room for `count` parts of `x`; raises [`Code::Memory`] where none is.
 #[track_caller]
-pub(crate) fn room(op: &str, x: &Tensor, count: usize) -> Vec<Tensor> {
+pub(in crate::ops) fn room(op: &str, x: &Tensor, count: usize) -> Vec<Tensor> {
     try_room(count).map_err(|it| named(op, &[x], it)).or_raise()
 }

@@ -3,13 +3,13 @@
 //! The three primitives are the three contractions of one trilinear form, so that derivatives
 //! of any order are among them again.
 
+use super::gather::check_dtypes;
 use super::window::geometry::{Geometry, check_gradient, output_dims};
 use super::window::lanes;
-use super::gather::check_dtypes;
-use crate::ops::core::host::{narrow_floats, wide_floats};
 use super::window::{PerAxis, Window};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
+use crate::ops::core::host::{narrow_floats, wide_floats};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1, filled};
 use smallvec::smallvec;
 
@@ -191,7 +191,7 @@ impl ConvSample {
     }
 }
 
-pub(crate) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) -> Attrs {
+pub(in crate::ops) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) -> Attrs {
     let lists = [&window.stride, &window.dilation, &window.before, &window.after];
     let lists = lists.into_iter().map(|it| Attr::from(&**it));
     let sizes = (!sizes.is_empty()).then(|| Attr::from(sizes));
@@ -204,7 +204,7 @@ fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
 }
 
 /// [`with_sizes`] and another number of groups.
-pub(crate) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
+pub(in crate::ops) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
     conv_attrs(&Window::of(attrs, 0), groups, sizes)
 }
 

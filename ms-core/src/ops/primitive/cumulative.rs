@@ -1,11 +1,11 @@
 //! `cumsum` and `cumprod`: running sums and products.
 
+use super::reduction::widened;
+use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::elementwise::wide;
 use crate::ops::core::host::{Axis, dense, elements};
-use super::reduction::widened;
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
-use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -15,9 +15,7 @@ use smallvec::smallvec;
 pub static CUMSUM: OpDef = OpDef {
     info: OpInfo { number: 330, name: "cumsum", attrs: &["axis", "exclusive", "reverse"] },
     infer,
-    eval: |attrs, inputs| {
-        Ok(smallvec![running(attrs, inputs[0], Scalar::Int(0), |a, b| a + b, |a, b| a + b)])
-    },
+    eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(0), |a, b| a + b, |a, b| a + b)]),
     derivative: Derivative::Rule(|it| {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
@@ -32,9 +30,7 @@ pub static CUMSUM: OpDef = OpDef {
 pub static CUMPROD: OpDef = OpDef {
     info: OpInfo { number: 331, name: "cumprod", attrs: &["axis", "exclusive", "reverse"] },
     infer,
-    eval: |attrs, inputs| {
-        Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)])
-    },
+    eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)]),
     derivative: Derivative::Rule(|it| {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         let (x, y, g) = (&it.inputs[0], &it.outputs[0], it.cotangent());
@@ -63,13 +59,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
 }
 
 /// Folds along the axis of attribute 0; floats in f64, integers wrapping.
-fn running(
-    attrs: &Attrs,
-    x: &Array,
-    start: Scalar,
-    float: fn(f64, f64) -> f64,
-    int: fn(i128, i128) -> i128,
-) -> Array {
+fn running(attrs: &Attrs, x: &Array, start: Scalar, float: fn(f64, f64) -> f64, int: fn(i128, i128) -> i128) -> Array {
     let (x, exclusive, reverse) = (dense(x), attrs.bool(1), attrs.bool(2));
     let axis = Axis::of(x.shape(), attrs.int(0) as usize);
     let mut out = Array::zeros(x.shape(), x.dtype());
@@ -96,8 +86,11 @@ fn running(
 
 fn samples() -> Vec<Sample> {
     let sample = |dtype, axis: usize, exclusive: bool, reverse: bool| {
-        Sample::new([SampleInput::of(dtype, &[3, 4, 2], 0.5, 2.0)])
-            .attrs(Attrs::new([axis.into(), exclusive.into(), reverse.into()]))
+        Sample::new([SampleInput::of(dtype, &[3, 4, 2], 0.5, 2.0)]).attrs(Attrs::new([
+            axis.into(),
+            exclusive.into(),
+            reverse.into(),
+        ]))
     };
     vec![
         sample(DType::F32, 1, false, false),

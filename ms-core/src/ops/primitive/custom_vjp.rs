@@ -1,8 +1,8 @@
 //! `custom_vjp`: a graph with a derivative of its own.
 
+use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule, evaluate_graph};
-use crate::error::{Code, Error};
 use crate::tensor::{Attrs, OpInfo, Type};
 use std::ops::Range;
 
@@ -50,9 +50,7 @@ pub static CUSTOM_VJP: OpDef = OpDef {
             }
             Ok(results.into_iter().cloned().collect())
         },
-        eval: |attrs, regions, inputs| {
-            Ok(evaluate_graph(&regions[0], &inputs[..CustomVjp::of(attrs).captured])?.into())
-        },
+        eval: |attrs, regions, inputs| Ok(evaluate_graph(&regions[0], &inputs[..CustomVjp::of(attrs).captured])?.into()),
     }),
     samples: Vec::new,
 };

@@ -4,11 +4,14 @@
 //! The state is u64 `[seed, counter]`. Element `i` depends on seed, counter and `i` alone, so
 //! that every execution path and number of threads gives the same numbers.
 
-use crate::ops::core::rules::{Interval, lies_in};
-use crate::ops::core::philox::Stream;
 use super::slice::narrow;
-use crate::ops::{Arrays, Batching, Derivative, BatchedCall, Lowering, OpDef, Sample, SampleInput, Types, add, concat, full_of, iota, mul};
 use crate::error::{Code, Error, Result};
+use crate::ops::core::philox::Stream;
+use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::{
+    Arrays, BatchedCall, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, add, concat, full_of, iota,
+    mul,
+};
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Type};
 use crate::with_element;
 use smallvec::smallvec;

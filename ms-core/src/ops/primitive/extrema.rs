@@ -1,9 +1,9 @@
 //! The larger and the smaller of two numbers, and limits.
 
-use crate::ops::core::rules::{Interval, lies_in};
-use crate::ops::core::elementwise::{elementwise, number1, number2};
-use crate::ops::{IntoOperand, select};
 use crate::error::Result;
+use crate::ops::core::elementwise::{elementwise, number1, number2};
+use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::{IntoOperand, select};
 use crate::tensor::{AsTensor, DType, Tensor};
 
 elementwise! {

@@ -1,7 +1,7 @@
 //! `eye`: ones on a diagonal.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::ir::{BinaryOp, Compare};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -9,7 +9,9 @@ use smallvec::smallvec;
 /// An `n` by `m` matrix with ones where column minus row is `k`, zeros elsewhere.
 pub static EYE: OpDef = OpDef {
     info: OpInfo { number: 355, name: "eye", attrs: &["n", "m", "k", "dtype"] },
-    infer: |attrs, _| Ok(smallvec![Type::new(attrs.dtype(3), smallvec![Dim::from_raw(attrs.int(0)), Dim::from_raw(attrs.int(1))])]),
+    infer: |attrs, _| {
+        Ok(smallvec![Type::new(attrs.dtype(3), smallvec![Dim::from_raw(attrs.int(0)), Dim::from_raw(attrs.int(1))])])
+    },
     eval: |attrs, _| {
         let (n, m, k) = (attrs.int(0), attrs.int(1), attrs.int(2));
         let mut out = Array::zeros(&[n as usize, m as usize], attrs.dtype(3));
@@ -32,9 +34,7 @@ pub static EYE: OpDef = OpDef {
         body.cast(hit, ty.dtype)
     }),
     samples: || {
-        let of = |k: i64| {
-            Sample::new([]).attrs(Attrs::new([3i64.into(), 5i64.into(), k.into(), DType::F32.into()]))
-        };
+        let of = |k: i64| Sample::new([]).attrs(Attrs::new([3i64.into(), 5i64.into(), k.into(), DType::F32.into()]));
         vec![of(0), of(1), of(-1)]
     },
 };

@@ -1,7 +1,7 @@
 //! `full`: one value everywhere.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::error::OrRaise;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::tensor::{
     Array, Attr, Attrs, DType, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
 };

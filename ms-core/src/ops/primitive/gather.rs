@@ -1,10 +1,13 @@
 //! `gather` and `index_add`: whole slices read from, and added to, positions along an axis.
 
+use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape, scatter_nd_add};
-use crate::error::{Code, Error, Result};
+use crate::ops::{
+    Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape,
+    scatter_nd_add,
+};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use crate::with_element;
 use smallvec::smallvec;
@@ -85,7 +88,10 @@ pub static INDEX_ADD: OpDef = OpDef {
         stored_axis(attrs.int(0), x.rank())?;
         let wanted = replace_axis(&x.dims, axis, &index.dims);
         if index.rank() != 1 || !may_equal(&source.dims, &wanted) {
-            return Err(Error::new(Code::Shape, format!("{source} holds no slices of {x} along axis {axis} for {index}")));
+            return Err(Error::new(
+                Code::Shape,
+                format!("{source} holds no slices of {x} along axis {axis} for {index}"),
+            ));
         }
         Ok(smallvec![x.clone()])
     },
@@ -135,7 +141,7 @@ pub static INDEX_ADD: OpDef = OpDef {
 ///
 /// # Errors
 /// [`Code::DType`] unless it is of integers.
-pub(crate) fn check_index(index: &Type) -> Result<()> {
+pub(in crate::ops) fn check_index(index: &Type) -> Result<()> {
     if index.dtype.is_int() {
         return Ok(());
     }
@@ -146,7 +152,7 @@ pub(crate) fn check_index(index: &Type) -> Result<()> {
 ///
 /// # Errors
 /// [`Code::DType`] when they differ.
-pub(crate) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
+pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
     if a.dtype == b.dtype {
         return Ok(());
     }

@@ -1,11 +1,11 @@
 //! `gather_nd` and `scatter_nd_add`: slices read from, and added to, positions along several axes.
 
-use crate::ops::core::axis::const_shape;
 use super::gather::{check_dtypes, check_index};
+use crate::error::{Code, Error, Result};
+use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{dense, elements, plus, rows};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
-use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;

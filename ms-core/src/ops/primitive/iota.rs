@@ -1,9 +1,9 @@
 //! `iota`: evenly spaced numbers along one axis.
 
+use crate::error::OrRaise;
+use crate::ir::BinaryOp;
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
-use crate::ir::BinaryOp;
-use crate::error::OrRaise;
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;

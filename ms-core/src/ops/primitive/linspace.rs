@@ -1,7 +1,7 @@
 //! `linspace`: evenly spaced numbers between two ends.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::ir::{BinaryOp, Compare};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -37,9 +37,8 @@ pub static LINSPACE: OpDef = OpDef {
         body.cast(value, ty.dtype)
     }),
     samples: || {
-        let of = |num: i64| {
-            Sample::new([]).attrs(Attrs::new([(-1.5).into(), 2.0.into(), num.into(), DType::F32.into()]))
-        };
+        let of =
+            |num: i64| Sample::new([]).attrs(Attrs::new([(-1.5).into(), 2.0.into(), num.into(), DType::F32.into()]));
         vec![of(9), of(1), of(0)]
     },
 };

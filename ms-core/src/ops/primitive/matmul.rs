@@ -1,9 +1,9 @@
 //! `matmul`: products of matrices.
 
+use crate::error::{Code, Error};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::rules::{broadcast_dims, has_dims};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
-use crate::error::{Code, Error};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
 use crate::tensor::{apply1, collected, filled, promote, refused};
 use crate::with_element;
@@ -62,9 +62,8 @@ pub static MATMUL: OpDef = OpDef {
     batching: Batching::Derived,
     lowering: Lowering::Product,
     samples: || {
-        let of = |a: &[usize], b: &[usize]| {
-            Sample::new([SampleInput::f32(a, -2.0, 2.0), SampleInput::f32(b, -2.0, 2.0)])
-        };
+        let of =
+            |a: &[usize], b: &[usize]| Sample::new([SampleInput::f32(a, -2.0, 2.0), SampleInput::f32(b, -2.0, 2.0)]);
         vec![of(&[3, 5], &[5, 4]), of(&[2, 3, 5], &[2, 5, 4]), of(&[1, 1], &[1, 1])]
     },
 };
@@ -135,7 +134,9 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     }
     let (inner, rows) = (left.dim(-1), right.dim(-2));
     if !inner.may_equal(rows) {
-        return refused(refusal(format!("the last axis of the left operand has size {inner}, its partner on the right {rows}")));
+        return refused(refusal(format!(
+            "the last axis of the left operand has size {inner}, its partner on the right {rows}"
+        )));
     }
     let out = granted!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[&a, &b], it)));
     let mut shape = out.dims();

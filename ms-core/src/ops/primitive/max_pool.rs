@@ -1,14 +1,16 @@
 //! `max_pool`: the largest element of each window, and its gradients.
 
-use crate::ops::core::axis::{const_shape, named};
-use crate::ops::composite::convolution::ranked;
-use crate::ops::core::host::{narrow_floats, wide_floats};
 use super::window::pooling::{check_pooled, pooled_shape};
-use crate::ops::core::rules::may_equal;
 use super::window::{PerAxis, Spatial, Window, spatial};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
 use crate::error::{Code, Error, OrExhausted, Result};
-use crate::tensor::{AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room};
+use crate::ops::composite::convolution::ranked;
+use crate::ops::core::axis::{const_shape, named};
+use crate::ops::core::host::{narrow_floats, wide_floats};
+use crate::ops::core::rules::may_equal;
+use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
+use crate::tensor::{
+    AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room,
+};
 use smallvec::smallvec;
 
 /// The largest element of each window of `[n, c, spatial..]`; nan if one is nan.
@@ -82,7 +84,8 @@ fn max_attrs(kernel: &[usize], window: &Window) -> Attrs {
 fn max_samples(operands: fn(SampleInput, SampleInput) -> Vec<SampleInput>) -> Vec<Sample> {
     let of = |x: &[usize], y: &[usize], kernel: &[usize], stride: usize, padding: usize| {
         let all = |value: usize| value.per_axis(kernel.len());
-        let window = Window { stride: all(stride), before: all(padding), after: all(padding), ..Window::new(kernel.len()) };
+        let window =
+            Window { stride: all(stride), before: all(padding), after: all(padding), ..Window::new(kernel.len()) };
         let (x, y) = (SampleInput::f32(x, -2.0, 2.0), SampleInput::f32(y, -2.0, 2.0));
         Sample::new(operands(x, y)).attrs(max_attrs(kernel, &window))
     };
@@ -165,9 +168,8 @@ impl Pooled {
             for at1 in self.taps(1, window[1]) {
                 for at2 in self.taps(2, window[2]) {
                     let at = (at0 * self.input[1] + at1) * self.input[2] + at2;
-                    let above = best.is_none_or(|it: usize| {
-                        plane[at] > plane[it] || (plane[at].is_nan() && !plane[it].is_nan())
-                    });
+                    let above = best
+                        .is_none_or(|it: usize| plane[at] > plane[it] || (plane[at].is_nan() && !plane[it].is_nan()));
                     if above {
                         best = Some(at);
                     }
@@ -179,9 +181,8 @@ impl Pooled {
 
     /// The elements under a window along one axis.
     fn taps(&self, axis: usize, window: usize) -> impl Iterator<Item = usize> + '_ {
-        let place = move |tap: usize| {
-            (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])
-        };
+        let place =
+            move |tap: usize| (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis]);
         (0..self.kernel[axis]).filter_map(place).filter(move |&at| at < self.input[axis])
     }
 }

@@ -1,8 +1,10 @@
 //! `permute`: the axes in another order.
 
-use crate::ops::core::axis::{named, stored_axes};
-use crate::ops::{Batching, Derivative, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis};
 use crate::error::{Code, Error};
+use crate::ops::core::axis::{named, stored_axes};
+use crate::ops::{
+    Batching, Derivative, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
+};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
 

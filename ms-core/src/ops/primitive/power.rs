@@ -1,8 +1,8 @@
 //! `pow`: powers.
 
 use crate::ops::core::elementwise::{elementwise, number2};
-use crate::ops::select;
 use crate::ops::core::math;
+use crate::ops::select;
 
 elementwise! {
     /// `a^b`. Of floats, a negative `a` has whole powers only (nan otherwise), and anything to

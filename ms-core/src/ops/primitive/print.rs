@@ -1,9 +1,9 @@
 //! `print`: a line of text with the values of tensors.
 
+use crate::error::OrRaise;
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
-use crate::error::OrRaise;
 use crate::tensor::{Attrs, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::cell::RefCell;

@@ -1,8 +1,8 @@
 //! `recompute`: a graph whose values are computed again for its gradients.
 
-use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule, evaluate_graph};
 use crate::error::{Code, Error};
+use crate::ops::core::regions::APPLIED;
+use crate::ops::{Batching, Derivative, OpDef};
 use crate::tensor::OpInfo;
 
 /// The results of region 0 on the operands. Gradients keep the operands alone, and compute the
@@ -13,13 +13,6 @@ pub static RECOMPUTE: OpDef = OpDef {
     eval: |_, _| Err(Error::new(Code::Argument, "it is evaluated with its graph")),
     derivative: Derivative::None("its derivative is that of its graph"),
     batching: Batching::Derived,
-    lowering: Lowering::Regions(RegionRule {
-        count: 1,
-        infer: |_, regions, inputs| {
-            check_operands(&regions[0], inputs)?;
-            Ok(output_types(&regions[0]).cloned().collect())
-        },
-        eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
-    }),
+    lowering: APPLIED,
     samples: Vec::new,
 };

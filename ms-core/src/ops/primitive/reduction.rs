@@ -1,12 +1,16 @@
 //! Folds over axes.
 
+use crate::error::{Code, Error, Result};
+use crate::ir::Reducer;
 use crate::ops::core::axis::stored_axes;
 use crate::ops::core::elementwise::{Domain, wide};
 use crate::ops::core::rules::sum_dtype;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select};
-use crate::error::{Code, Error, Result};
-use crate::ir::Reducer;
-use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1};
+use crate::ops::{
+    Batching, Derivative, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select,
+};
+use crate::tensor::{
+    Array, AsTensor, Attr, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1,
+};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
@@ -197,7 +201,7 @@ pub(crate) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Result<Sma
 }
 
 /// The dtype in which sums are given: bools and narrow integers become i64 or u64, as in NumPy.
-pub(crate) fn widened(dtype: DType) -> DType {
+pub(in crate::ops) fn widened(dtype: DType) -> DType {
     match dtype.kind() {
         Kind::Float => dtype,
         Kind::Int if !dtype.is_signed_int() => DType::U64,

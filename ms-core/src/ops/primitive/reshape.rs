@@ -1,8 +1,8 @@
 //! `reshape`: the same elements in row-major order under another shape.
 
+use crate::error::{Code, Error};
 use crate::ops::core::axis::named;
 use crate::ops::{Batching, Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
-use crate::error::{Code, Error};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 

@@ -1,9 +1,9 @@
 //! `scan`: a graph repeated over the elements of sequences.
 
+use crate::error::{Code, Error, OrExhausted, Result};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
 use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule, Types};
-use crate::error::{Code, Error, OrExhausted, Result};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type, try_room};
 
 /// A loop over sequences, first to last, or last to first where attribute `reverse` is set.
@@ -90,8 +90,7 @@ fn eval(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Array]) -> Resu
     let mut rows: Vec<Vec<Array>> = vec![Vec::new(); stacked.len()];
     for step in 0..count {
         let position = if at.reverse { count - 1 - step } else { step };
-        let elements: Vec<Array> =
-            inputs[at.sequences..at.invariants].iter().map(|it| element(it, position)).collect();
+        let elements: Vec<Array> = inputs[at.sequences..at.invariants].iter().map(|it| element(it, position)).collect();
         let operands: Vec<&Array> =
             carries.iter().chain(&elements).chain(inputs[at.invariants..].iter().copied()).collect();
         let mut results = evaluate_graph(&regions[0], &operands)?.into_iter();
@@ -112,7 +111,7 @@ fn element(sequence: &Array, position: usize) -> Array {
 }
 
 /// Values of one type along a new first axis.
-pub(crate) fn stack_rows(rows: &[Array], ty: &Type) -> Array {
+pub(in crate::ops) fn stack_rows(rows: &[Array], ty: &Type) -> Array {
     let mut shape: Vec<usize> = vec![rows.len()];
     shape.extend(ty.dims.iter().map(|it| it.as_const().expect("an element has a constant shape")));
     let mut bytes = try_room(rows.iter().map(|it| it.numel() * ty.dtype.size()).sum()).or_exhausted();

@@ -1,12 +1,14 @@
 //! `take_along_axis`, `scatter` and `scatter_add`: single elements read from, and written to,
 //! positions along an axis.
 
-use crate::ops::core::axis::{named, stored_axis};
 use super::gather::{check_dtypes, check_index};
+use crate::error::{Code, Error, OrRaise, Result};
+use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{dense, elements, plus, positions, walk_named};
 use crate::ops::core::rules::{broadcast_dims, may_equal};
-use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis};
-use crate::error::{Code, Error, OrRaise, Result};
+use crate::ops::{
+    Arrays, Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis,
+};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -129,12 +131,15 @@ fn check_along(x: &Type, index: &Type, axis: i64) -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<crate::ops::Types> {
+pub(in crate::ops) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<crate::ops::Types> {
     let (x, index, source) = (inputs[0], inputs[1], inputs[2]);
     check_along(x, index, attrs.int(0))?;
     check_dtypes(x, source)?;
     if !may_equal(&index.dims, &source.dims) {
-        return Err(Error::new(Code::Shape, format!("the index {index} does not have the shape of the source {source}")));
+        return Err(Error::new(
+            Code::Shape,
+            format!("the index {index} does not have the shape of the source {source}"),
+        ));
     }
     Ok(smallvec![x.clone()])
 }
@@ -184,8 +189,7 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
 #[track_caller]
 pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
-    let axis =
-        normalize_axis(axis, x.rank()).map_err(|it| named("scatter_add", &[&x, &index, &source], it)).or_raise();
+    let axis = normalize_axis(axis, x.rank()).map_err(|it| named("scatter_add", &[&x, &index, &source], it)).or_raise();
     apply1(SCATTER_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
 }
 

@@ -1,10 +1,10 @@
 //! `select`: a choice by condition.
 
+use crate::error::{Code, Error};
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::operand::common_dtype;
 use crate::ops::core::rules::{broadcast_dims, sum_to};
 use crate::ops::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput};
-use crate::error::{Code, Error};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 

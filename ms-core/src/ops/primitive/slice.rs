@@ -1,7 +1,7 @@
 //! `slice`: evenly spaced positions along every axis.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::error::{Code, Error, Result};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -16,10 +16,10 @@ pub static SLICE: OpDef = OpDef {
         let layout = inputs[0].layout().slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs));
         Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
     },
-    derivative: Derivative::Read(|it| {
-        Part::slice(&it.inputs[0], it.attrs.ints(0), it.attrs.ints(2), it.cotangent())
+    derivative: Derivative::Read(|it| Part::slice(&it.inputs[0], it.attrs.ints(0), it.attrs.ints(2), it.cotangent())),
+    batching: Batching::Rule(|it| {
+        it.apply(&it.fronted(&[(0, Dim::new(0)), (1, it.size), (2, Dim::new(1))]), it.inputs)
     }),
-    batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, it.size), (2, Dim::new(1))]), it.inputs)),
     lowering: Lowering::View(|attrs, layout| Some(layout.slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs)))),
     samples: || {
         let of = |starts: &[i64], sizes: &[i64], steps: &[i64]| {
@@ -38,7 +38,7 @@ fn steps(attrs: &Attrs) -> Strides {
 ///
 /// # Errors
 /// [`Code::Shape`] when they are not one per axis, [`Code::OutOfRange`] when one leaves its axis.
-pub(crate) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim], steps: &[i64]) -> Result<()> {
+pub(in crate::ops) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim], steps: &[i64]) -> Result<()> {
     let rank = shape.len();
     if [starts.len(), sizes.len(), steps.len()] != [rank; 3] {
         return Err(Error::new(Code::Shape, format!("one range for each of {rank} axes is needed")));
@@ -77,7 +77,7 @@ pub fn slice(x: impl AsTensor, starts: &[usize], sizes: &[usize]) -> Tensor {
 
 /// The part of `x` that a selection names, with all of its axes.
 #[track_caller]
-pub(crate) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
+pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
     if selection.is_whole(&x.dims()) {
         return x.clone();
     }

@@ -1,8 +1,8 @@
 //! `slice_update`: evenly spaced positions replaced.
 
 use super::slice::{SLICE, check_ranges};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::error::{Code, Error};
+use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, Dim, OpInfo, Strides, Tensor, apply1};
 use smallvec::smallvec;
 

@@ -1,10 +1,10 @@
 //! `sort`: elements in order along an axis, and where they stood.
 
+use super::slice::narrow;
+use crate::error::{Code, OrExhausted, OrRaise, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
-use super::slice::narrow;
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis};
-use crate::error::{Code, OrExhausted, OrRaise, raise};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply, apply1, try_room};
 use crate::with_element;
 use smallvec::smallvec;
@@ -38,8 +38,7 @@ pub static SORT: OpDef = OpDef {
     lowering: Lowering::Library,
     samples: || {
         let of = |axis: usize, descending: bool| {
-            Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)])
-                .attrs(Attrs::new([axis.into(), descending.into()]))
+            Sample::new([SampleInput::f32(&[3, 4, 2], -2.0, 2.0)]).attrs(Attrs::new([axis.into(), descending.into()]))
         };
         vec![of(1, false), of(2, true)]
     },

@@ -1,8 +1,8 @@
 //! `value_and_grad`: a graph with its gradients, until it is expanded.
 
+use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
-use crate::error::{Code, Error};
 use crate::tensor::OpInfo;
 
 fn refuse(message: &str) -> Error {

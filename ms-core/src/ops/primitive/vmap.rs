@@ -1,8 +1,8 @@
 //! `vmap`: a graph over many lanes, until it is expanded.
 
+use crate::error::{Code, Error};
 use crate::ops::core::regions::output_types;
 use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
-use crate::error::{Code, Error};
 use crate::tensor::{Dim, OpInfo, Type};
 
 fn refuse(message: &str) -> Error {

@@ -1,10 +1,10 @@
 //! `while`: a graph repeated as long as another one says.
 
+use super::scan::stack_rows;
+use crate::error::{Code, Error};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_condition, check_operands, output_types};
-use super::scan::stack_rows;
 use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule};
-use crate::error::{Code, Error};
 use crate::tensor::{Array, DType, Dim, OpInfo, Type};
 
 /// A loop. Operands: the carries, as many as attribute 0 says, then values that stay the same.

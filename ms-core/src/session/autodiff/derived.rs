@@ -22,29 +22,29 @@ pub struct Derived<F, S, M> {
 }
 
 impl<F, S, M> Derived<F, S, M> {
-    pub(crate) fn new(f: F, select: S, location: &'static Location<'static>) -> Self {
+    pub(in crate::session) fn new(f: F, select: S, location: &'static Location<'static>) -> Self {
         Self { f, select, mode: PhantomData, location }
     }
 
-    pub(crate) fn function(&self) -> &F {
+    pub(in crate::session) fn function(&self) -> &F {
         &self.f
     }
 
-    pub(crate) fn location(&self) -> &'static Location<'static> {
+    pub(in crate::session) fn location(&self) -> &'static Location<'static> {
         self.location
     }
 
-    pub(crate) fn with_mode<N>(self) -> Derived<F, S, N> {
+    pub(in crate::session) fn with_mode<N>(self) -> Derived<F, S, N> {
         Derived::new(self.f, self.select, self.location)
     }
 
-    pub(crate) fn with_choice<T>(self, select: T) -> Derived<F, T, M> {
+    pub(in crate::session) fn with_choice<T>(self, select: T) -> Derived<F, T, M> {
         Derived::new(self.f, select, self.location)
     }
 
     /// Records a call of the function. Gives its result, in which a trace has to put the tensors
     /// that the recording gives, and the recording.
-    pub(crate) fn record<Args: Arguments>(
+    pub(in crate::session) fn record<Args: Arguments>(
         &self,
         name: &'static str,
         arguments: Args::Refs<'_>,
@@ -66,7 +66,7 @@ impl<F, S, M> Derived<F, S, M> {
     }
 
     /// The value, or a panic with the error's text at the user's line.
-    pub(crate) fn raised<T>(&self, result: Result<T>) -> T {
+    pub(in crate::session) fn raised<T>(&self, result: Result<T>) -> T {
         match result {
             Ok(value) => value,
             Err(error) => raise(error.at(self.location)),
@@ -74,7 +74,11 @@ impl<F, S, M> Derived<F, S, M> {
     }
 
     /// A gradient from its tensors.
-    pub(crate) fn gradient<Args: Arguments>(&self, arguments: Args::Refs<'_>, tensors: Vec<Tensor>) -> S::Gradient
+    pub(in crate::session) fn gradient<Args: Arguments>(
+        &self,
+        arguments: Args::Refs<'_>,
+        tensors: Vec<Tensor>,
+    ) -> S::Gradient
     where
         S: Select<Args>,
     {
@@ -84,7 +88,7 @@ impl<F, S, M> Derived<F, S, M> {
 }
 
 /// A structure with other tensors.
-pub(crate) fn rebuilt<T: Tree>(template: &T, tensors: Vec<Tensor>) -> T {
+pub(in crate::session) fn rebuilt<T: Tree>(template: &T, tensors: Vec<Tensor>) -> T {
     let mut tensors = tensors.into_iter();
     template.rebuild(&mut |_| tensors.next().expect("one for each tensor of the structure"))
 }

@@ -11,7 +11,7 @@ pub struct Wrt {
 }
 
 /// One value that a derivative is taken with respect to.
-pub(crate) enum Target {
+pub(in crate::session) enum Target {
     /// A tensor of an argument.
     Tensor(Tensor),
     /// The value of a parameter.
@@ -179,12 +179,12 @@ impl Wrt {
         self.targets.extend(parameters.into_iter().map(Target::Parameter));
     }
 
-    pub(crate) fn targets(&self) -> &[Target] {
+    pub(in crate::session) fn targets(&self) -> &[Target] {
         &self.targets
     }
 
     /// Refuses what has no gradient.
-    pub(crate) fn check(&self) -> Result<()> {
+    pub(in crate::session) fn check(&self) -> Result<()> {
         let integer = self.targets.iter().enumerate().find_map(|(at, target)| {
             let ty = match target {
                 Target::Tensor(tensor) => tensor.ty(),

@@ -1,6 +1,6 @@
 //! Matrices of derivatives: `jacrev`, `jacfwd`, `hessian`.
 
-use super::derived::{Derived, Mode};
+use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
 use crate::error::{Code, Error, Result};
 use crate::ops::{self, Lane, VMAP};
@@ -120,7 +120,8 @@ impl<F, S, M> Derived<F, S, M> {
     fn assembled<Args: Arguments>(
         &self,
         arguments: Args::Refs<'_>,
-        result: &F::Output,
+        template: &F::Output,
+        results: Vec<Tensor>,
         blocks: Vec<Vec<Tensor>>,
     ) -> <F::Output as Jacobian<S::Gradient>>::Output
     where
@@ -129,7 +130,7 @@ impl<F, S, M> Derived<F, S, M> {
     {
         let mut blocks = blocks.into_iter();
         let mut next = || self.gradient(arguments, blocks.next().expect("a row for each tensor of the result"));
-        result.assemble(&mut next)
+        rebuilt(template, results).assemble(&mut next)
     }
 }
 
@@ -158,7 +159,7 @@ where
             blocks.into_iter().zip(&targets).map(block).collect()
         };
         let blocks = (0..results.len()).map(row).collect();
-        self.assembled(arguments, &crate::session::derived::rebuilt(&template, results.clone()), blocks)
+        self.assembled(arguments, &template, results, blocks)
     }
 }
 
@@ -192,7 +193,7 @@ where
         let columns: Vec<Vec<Tensor>> = (0..targets.len()).map(column).collect();
         let row = |at: usize| columns.iter().map(|column| column[at].clone()).collect();
         let blocks = (0..results.len()).map(row).collect();
-        self.assembled(arguments, &crate::session::derived::rebuilt(&template, results.clone()), blocks)
+        self.assembled(arguments, &template, results, blocks)
     }
 }
 

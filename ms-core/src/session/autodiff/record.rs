@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// A call that was recorded, before derivatives are taken of it.
-pub(crate) enum Recording {
+pub(in crate::session) enum Recording {
     /// The ops that ran.
     Tape { record: Record, watched: Vec<Tensor>, results: Vec<Tensor> },
     /// The ops as a graph.
@@ -33,7 +33,7 @@ pub(crate) enum Recording {
 }
 
 /// A parameter that backward functions in a region write.
-pub(crate) struct Handed {
+pub(in crate::session) struct Handed {
     parameter: Parameter,
     /// The input and the output of the region that are the slot as they see it.
     input: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Handed {
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) for integer targets.
-pub(crate) fn record<R: Tree>(
+pub(in crate::session) fn record<R: Tree>(
     name: &'static str,
     wrt: Wrt,
     body: impl FnOnce(&[Tensor]) -> R,

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 const OF_SYSTEM: [&str; 3] = ["/lib/", "/lib64/", "/usr/lib"];
 
 /// The build of everything that this process has loaded: of the program and of its libraries.
-pub(crate) struct Build {
+pub(in crate::session) struct Build {
     notes: Digest,
     /// The program, and the libraries that are not the system's.
     files: Vec<PathBuf>,

@@ -56,7 +56,7 @@ pub fn cache_options() -> ms_cache::Result<Options> {
 }
 
 /// Whether every entry is compared with a fresh compilation before it is used.
-pub(crate) fn verifies() -> bool {
+pub(in crate::session) fn verifies() -> bool {
     static VERIFIES: OnceLock<bool> = OnceLock::new();
     *VERIFIES.get_or_init(|| VERIFY.value().unwrap_or(false))
 }
@@ -101,7 +101,7 @@ pub fn cache_use() -> CacheUse {
 static OPEN: LazyLock<Mutex<BTreeMap<PathBuf, Option<Arc<Disk>>>>> = LazyLock::new(Mutex::default);
 
 /// An open cache.
-pub(crate) struct Disk {
+pub(in crate::session) struct Disk {
     store: Store,
     hits: AtomicU64,
     misses: AtomicU64,

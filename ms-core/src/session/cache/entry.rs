@@ -14,13 +14,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Raised whenever the meaning of what is stored changes; `stored-schema.txt` watches over it.
-pub(crate) const SCHEMA: u32 = 7;
+pub(in crate::session) const SCHEMA: u32 = 7;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";
 
 /// What an entry holds besides its code.
-pub(crate) struct Entry {
+pub(in crate::session) struct Entry {
     /// What is known of the forward part of a derivative.
     pub split: Split,
     /// What making the entry took, in microseconds.
@@ -33,7 +33,7 @@ pub(crate) struct Entry {
 
 /// How a derivative is split: see [`Derivative`](crate::session::Derivative).
 #[derive(Clone, Default)]
-pub(crate) struct Split {
+pub(in crate::session) struct Split {
     /// Results that take a cotangent.
     pub seeds: Vec<usize>,
     /// What the backward part takes first.
@@ -72,7 +72,7 @@ enum At {
 }
 
 /// What decides, besides a graph, what becomes of it: parts of its key.
-pub(crate) struct Making {
+pub(in crate::session) struct Making {
     texts: Vec<(&'static str, String)>,
     /// A key of these parts.
     pub key: KeyBuilder,
@@ -94,7 +94,7 @@ impl Making {
 }
 
 /// What is kept beside an entry for people to read.
-pub(crate) struct Notes {
+pub(in crate::session) struct Notes {
     pub making: &'static Making,
     pub signature: String,
     pub function: String,
@@ -130,7 +130,7 @@ pub struct Site {
 }
 
 /// An entry that was found.
-pub(crate) struct Found {
+pub(in crate::session) struct Found {
     pub entry: Entry,
     pub artifact: Artifact,
 }

@@ -27,15 +27,15 @@ impl Footprint {
         Self::within(Arc::default())
     }
 
-    /// Of a part of the graph that this is the weight of.
+    /// Of a part of the graph that this is the footprint of.
     pub fn part(&self) -> Self {
         Self::within(self.all.clone())
     }
 
     fn within(all: Arc<AtomicUsize>) -> Self {
-        let weight = Self { own: AtomicUsize::new(0), all };
-        weight.add(LEAST_BYTES);
-        weight
+        let footprint = Self { own: AtomicUsize::new(0), all };
+        footprint.add(LEAST_BYTES);
+        footprint
     }
 
     fn add(&self, bytes: usize) {

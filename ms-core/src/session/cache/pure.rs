@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// What is kept of a function that was traced.
 #[derive(Clone)]
-pub(crate) struct PureEntry {
+pub(in crate::session) struct PureEntry {
     /// The key of the entry that has its plan and its code.
     pub compiled: Vec<u8>,
     /// What its inputs are.
@@ -33,14 +33,14 @@ pub(crate) struct PureEntry {
 
 /// What is kept of the build that traced a function: see [`Build`].
 #[derive(Clone, Default)]
-pub(crate) struct Traced {
+pub(in crate::session) struct Traced {
     identity: Vec<u8>,
     content: Vec<u8>,
 }
 
 /// An input, by its position among what the arguments show.
 #[derive(Clone, Copy)]
-pub(crate) enum Input {
+pub(in crate::session) enum Input {
     /// A tensor.
     Argument(usize),
     /// A parameter.

@@ -31,7 +31,7 @@ const KEPT_BYTES: usize = 64 << 20;
 
 /// A graph and what it compiles to: itself, and its derivatives.
 pub struct Compiled {
-    pub(crate) source: Arc<Source>,
+    pub(in crate::session) source: Arc<Source>,
     precision: Precision,
     /// Where sizes are symbolic: what a call fixes.
     sized: Option<Sized>,
@@ -39,7 +39,7 @@ pub struct Compiled {
     place: Option<CacheSlot>,
     /// Whether it was looked for there.
     sought: AtomicBool,
-    weight: Footprint,
+    footprint: Footprint,
     executable: OnceLock<Result<Arc<dyn Executable>>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
     tangents: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
@@ -75,7 +75,7 @@ impl Compiled {
         precision: Precision,
         sized: Option<Sized>,
         place: Option<CacheSlot>,
-        weight: Footprint,
+        footprint: Footprint,
     ) -> Arc<Self> {
         Arc::new(Self {
             source,
@@ -83,7 +83,7 @@ impl Compiled {
             sized,
             place,
             sought: AtomicBool::new(false),
-            weight,
+            footprint,
             executable: OnceLock::new(),
             derivatives: Mutex::default(),
             tangents: Mutex::default(),
@@ -104,11 +104,11 @@ impl Compiled {
     }
 
     /// [`Compiled::new`] of a graph that tracing or a transform made.
-    fn sound(graph: &Graph, precision: Precision, weight: Footprint) -> Result<Arc<Self>> {
+    fn sound(graph: &Graph, precision: Precision, footprint: Footprint) -> Result<Arc<Self>> {
         let source = Source::given(graph, precision == Precision::Strict)?;
         let sized = Sized::of(source.graph()?)?;
-        weight.add_graph(graph);
-        Ok(Self::of(source, precision, sized, None, weight))
+        footprint.add_graph(graph);
+        Ok(Self::of(source, precision, sized, None, footprint))
     }
 
     /// The graph to be called that a function was traced to; or what it was before, for a graph of
@@ -117,7 +117,7 @@ impl Compiled {
     ///
     /// # Errors
     /// As for [`Compiled::new`].
-    pub(crate) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
+    pub(in crate::session) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
         static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
         // Lines are no part of the content, and are told where running refuses.
@@ -138,10 +138,10 @@ impl Compiled {
             None => Self::sound(&graph, precision, Footprint::new())?,
             place => {
                 let sized = Sized::of(&graph)?;
-                let weight = Footprint::new();
-                weight.add_graph(&graph);
+                let footprint = Footprint::new();
+                footprint.add_graph(&graph);
                 let source = Source::of_trace(graph, precision == Precision::Strict);
-                Self::of(source, precision, sized, place, weight)
+                Self::of(source, precision, sized, place, footprint)
             }
         };
         lock().insert(key, &made);
@@ -157,18 +157,23 @@ impl Compiled {
     }
 
     /// The memory that it takes, with its derivatives, and itself at other sizes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.weight.bytes()
+    pub(in crate::session) fn bytes(&self) -> usize {
+        self.footprint.bytes()
     }
 
     /// The memory that it takes by itself.
-    pub(crate) fn own_bytes(&self) -> usize {
-        self.weight.own_bytes()
+    pub(in crate::session) fn own_bytes(&self) -> usize {
+        self.footprint.own_bytes()
     }
 
     /// What is in the cache at this place: a graph of so many inputs and outputs, that was traced
     /// by another process. It has no derivatives.
-    pub(crate) fn stored(place: CacheSlot, precision: Precision, inputs: usize, outputs: usize) -> Option<Arc<Self>> {
+    pub(in crate::session) fn stored(
+        place: CacheSlot,
+        precision: Precision,
+        inputs: usize,
+        outputs: usize,
+    ) -> Option<Arc<Self>> {
         let compiled = Self::of(Source::unknown(inputs, outputs), precision, None, Some(place), Footprint::new());
         let (executable, _) = compiled.find()?;
         let _first = compiled.executable.set(Ok(executable));
@@ -176,7 +181,7 @@ impl Compiled {
     }
 
     /// The key under which it is in the cache, if there is one; of symbolic sizes there are many.
-    pub(crate) fn key(&self) -> Option<Digest> {
+    pub(in crate::session) fn key(&self) -> Option<Digest> {
         if self.sized.is_some() { None } else { self.place.as_ref().map(CacheSlot::key) }
     }
 
@@ -197,7 +202,11 @@ impl Compiled {
     }
 
     /// As [`Compiled::call`], where the outputs `handed` are slots as backward functions see them.
-    pub(crate) fn call_handing(self: &Arc<Self>, inputs: &[Tensor], handed: Range<usize>) -> Result<Outputs> {
+    pub(in crate::session) fn call_handing(
+        self: &Arc<Self>,
+        inputs: &[Tensor],
+        handed: Range<usize>,
+    ) -> Result<Outputs> {
         match Tape::current() {
             Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, handed),
             None => self.run(inputs),
@@ -219,7 +228,7 @@ impl Compiled {
     ///
     /// # Errors
     /// What expanding at these sizes refuses.
-    pub(crate) fn at_sizes(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
+    pub(in crate::session) fn at_sizes(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
         match &self.sized {
             None => Ok(self.clone()),
             Some(sized) => self.at(sized, &arrays(inputs)?),
@@ -251,7 +260,7 @@ impl Compiled {
     ///
     /// # Errors
     /// What lowering or an op refuses.
-    pub(crate) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
+    pub(in crate::session) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
         let outputs = match &self.sized {
             None => self.executable()?.run(inputs),
             Some(sized) => self.at(sized, inputs)?.executable()?.run(inputs),
@@ -268,7 +277,7 @@ impl Compiled {
     fn at(&self, sized: &Sized, inputs: &[&Array]) -> Result<Arc<Self>> {
         sized.at(inputs, |sizes| {
             let place = self.place.as_ref().map(|it| it.piece(format!("sizes {sizes:?}")));
-            let known = Self::of(self.source.at(sizes), self.precision, None, place, self.weight.part());
+            let known = Self::of(self.source.at(sizes), self.precision, None, place, self.footprint.part());
             if known.place.is_none() {
                 known.source.graph()?;
             }
@@ -310,7 +319,7 @@ impl Compiled {
     /// # Safety
     /// As [`Backend::load`].
     unsafe fn load(&self, backend: &dyn Backend, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        self.weight.add_code(&plan, artifact);
+        self.footprint.add_code(&plan, artifact);
         // SAFETY: as the caller's.
         unsafe {
             match self.source.shares_kernels() {
@@ -387,7 +396,7 @@ impl Compiled {
         graph.set_outputs(outputs);
         let mut graph = transform::jvp(&graph, wrt, results.len())?;
         graph.set_outputs(graph.outputs()[results.len()..].to_vec());
-        let tangent = Self::sound(&graph, self.precision, self.weight.part())?;
+        let tangent = Self::sound(&graph, self.precision, self.footprint.part())?;
         made.insert(key, tangent.clone());
         Ok(tangent)
     }
@@ -409,7 +418,8 @@ impl Compiled {
         let reached = transform::reached(&graph, wrt);
         let mut graph = transform::value_and_grad(&graph, wrt, seeds.len(), true, self.precision == Precision::Strict)?;
         graph.set_outputs(graph.outputs()[seeds.len()..].to_vec());
-        let partial = Arc::new(Partial { compiled: Self::sound(&graph, self.precision, self.weight.part())?, reached });
+        let partial =
+            Arc::new(Partial { compiled: Self::sound(&graph, self.precision, self.footprint.part())?, reached });
         made.insert(key, partial.clone());
         Ok(partial)
     }
@@ -425,7 +435,7 @@ impl Compiled {
         }
         let part = |part, name| {
             let place = self.place.as_ref().map(|it| it.piece(format!("{name} {wrt:?}")));
-            Self::of(self.source.derivative(wrt, part), self.precision, None, place, self.weight.part())
+            Self::of(self.source.derivative(wrt, part), self.precision, None, place, self.footprint.part())
         };
         let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
         let split = match forward.find() {
@@ -473,7 +483,7 @@ fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
 }
 
 /// What decides, besides the graph, what it compiles to: made once for each precision.
-pub(crate) fn making(precision: Precision, backend: &dyn Backend) -> &'static Making {
+pub(in crate::session) fn making(precision: Precision, backend: &dyn Backend) -> &'static Making {
     static MAKING: [OnceLock<Making>; 2] = [const { OnceLock::new() }; 2];
     MAKING[precision as usize].get_or_init(|| {
         let settings = [

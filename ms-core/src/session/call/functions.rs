@@ -11,7 +11,7 @@ type Functions = FxHashMap<&'static str, SmallVec<[&'static JitFn; 1]>>;
 static FUNCTIONS: LazyLock<Mutex<Functions>> = LazyLock::new(Mutex::default);
 
 /// A function of that path has a compiled version.
-pub(crate) fn register(path: &'static str, function: &'static JitFn) {
+pub(in crate::session) fn register(path: &'static str, function: &'static JitFn) {
     let mut functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let known = functions.entry(path).or_default();
     if !known.iter().any(|it| std::ptr::eq(*it, function)) {

@@ -31,7 +31,7 @@ impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args
 /// Calls `function`, whose body is `body`; `sign` shows what decides what is built, besides the
 /// arguments.
 #[track_caller]
-pub(crate) fn call_compiled<Args: TracedArguments, R: JitReturn>(
+pub(in crate::session) fn call_compiled<Args: TracedArguments, R: JitReturn>(
     function: &'static JitFn,
     key: TypeKey,
     sign: impl Fn(&mut Sink<'_>),
@@ -81,7 +81,7 @@ where
 }
 
 /// The call site of a closure or function: one for each type.
-pub(crate) fn site(key: TypeKey, location: &'static Location<'static>) -> &'static JitFn {
+pub(in crate::session) fn site(key: TypeKey, location: &'static Location<'static>) -> &'static JitFn {
     static SITES: LazyLock<Mutex<FxHashMap<TypeKey, &'static JitFn>>> = LazyLock::new(Mutex::default);
     let mut sites = SITES.lock().unwrap_or_else(PoisonError::into_inner);
     sites.entry(key).or_insert_with(|| Box::leak(Box::new(JitFn::new(key.name(), location.file(), location.line(), 0))))

@@ -14,7 +14,7 @@ const MANY: usize = 8;
 
 /// What one version was compiled for: every part of its arguments, with its place.
 #[derive(Default)]
-pub(crate) struct Facts {
+pub(in crate::session) struct Facts {
     path: Vec<String>,
     facts: Vec<Fact>,
 }
@@ -53,7 +53,7 @@ impl Facts {
     }
 
     /// The facts in which two versions differ, of the later one, with what it was in the other.
-    /// Sizes are not among them: [`crate::session::variation`] sees those.
+    /// Sizes are not among them: [`super::varying_sizes`] sees those.
     fn differences<'a>(&'a self, earlier: &'a Self) -> Vec<(&'a Fact, &'a Fact)> {
         let mut places: FxHashMap<(&str, Kind), &Fact> = FxHashMap::default();
         for it in &earlier.facts {
@@ -97,7 +97,7 @@ impl Visitor for Facts {
 }
 
 /// What a function knows of its last version.
-pub(crate) struct Specialisation {
+pub(in crate::session) struct Specialisation {
     monomorph: TypeId,
     last: Facts,
     /// The paths that were named.
@@ -105,7 +105,7 @@ pub(crate) struct Specialisation {
 }
 
 /// A version was compiled for `facts`, the `count`th of its function.
-pub(crate) fn check(
+pub(in crate::session) fn check(
     function: &JitFn,
     known: &mut Option<Specialisation>,
     monomorph: TypeId,

@@ -13,7 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// A graph whose transforms are expanded, and what is compiled of it.
-pub(crate) struct Source {
+pub(in crate::session) struct Source {
     origin: Origin,
     graph: OnceLock<Result<Graph>>,
     optimized: OnceLock<Result<Graph>>,
@@ -42,7 +42,7 @@ enum Origin {
 
 /// A part of a derivative.
 #[derive(Clone, Copy)]
-pub(crate) enum Part {
+pub(in crate::session) enum Part {
     /// See [`Derivative::forward`](crate::session::Derivative::forward).
     Forward,
     /// See [`Derivative::backward`](crate::session::Derivative::backward).

@@ -40,7 +40,7 @@ thread_local! {
 }
 
 /// The result of an elementwise op, if its operands are dense and of one shape or one element.
-pub(crate) fn map(
+pub(in crate::session) fn map(
     backend: &dyn Backend,
     def: &'static OpDef,
     call: &OpCall<'_>,

@@ -126,7 +126,7 @@ impl Arg for Parameter {
 }
 
 /// By the slot of its state.
-impl Arg for crate::ops::api::random::Generator {
+impl Arg for crate::ops::random::Generator {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(self.state());
     }

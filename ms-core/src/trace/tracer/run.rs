@@ -17,7 +17,7 @@ pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R>
 /// Runs `body`, which gives a value and the results of a region, inside a region of `tracer`.
 ///
 /// # Errors
-/// What `body` gives, and [`Code::Escaped`] for a result of another trace.
+/// What `body` gives, and [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
 pub fn run_nested<R>(
     tracer: &Tracer,
     name: &str,

@@ -4,7 +4,7 @@ use super::Series;
 
 /// `(e^r - 1 - r) / r^2` in `r`, for `|r| <= ln 2 / 2`;
 /// relative error 2^-28.3 (f32), 2^-58.0 (f64) before rounding.
-pub(crate) const EXP: Series = Series {
+pub(super) const EXP: Series = Series {
     f32: &[0.5, 0.16666518, 0.041666206, 0.008368891, 0.0013950398],
     f64: &[
         0.5000000000000012,
@@ -22,7 +22,7 @@ pub(crate) const EXP: Series = Series {
 
 /// `(ln((1 + s) / (1 - s)) / s - 2) / z` in `z = s^2`, for `|s| <= 3 - 2 sqrt 2`;
 /// relative error 2^-29.2 (f32), 2^-58.5 (f64) before rounding.
-pub(crate) const LOG: Series = Series {
+pub(super) const LOG: Series = Series {
     f32: &[0.66666776, 0.3997752, 0.29872358],
     f64: &[
         0.6666666666666735,
@@ -37,7 +37,7 @@ pub(crate) const LOG: Series = Series {
 
 /// the series of `LOG` after its first term: `(LOG(z) - 2/3) / z`;
 /// relative error 2^-28.2 (f32), 2^-72.5 (f64) before rounding.
-pub(crate) const LOG_TAIL: Series = Series {
+pub(super) const LOG_TAIL: Series = Series {
     f32: &[0.39988407, 0.29622692],
     f64: &[
         0.3999999999999998,
@@ -53,7 +53,7 @@ pub(crate) const LOG_TAIL: Series = Series {
 
 /// `(sin r / r - 1) / z` in `z = r^2`, for `|r| <= pi / 4`;
 /// relative error 2^-28.1 (f32), 2^-58.0 (f64) before rounding.
-pub(crate) const SIN: Series = Series {
+pub(super) const SIN: Series = Series {
     f32: &[-0.16666655, 0.008332178, -0.00019517241],
     f64: &[
         -0.16666666666666632,
@@ -67,7 +67,7 @@ pub(crate) const SIN: Series = Series {
 
 /// `(cos r - 1 + z / 2) / z^2` in `z = r^2`, for `|r| <= pi / 4`;
 /// relative error 2^-33.3 (f32), 2^-64.2 (f64) before rounding.
-pub(crate) const COS: Series = Series {
+pub(super) const COS: Series = Series {
     f32: &[0.041666646, -0.0013887367, 2.4438366e-05],
     f64: &[
         0.0416666666666666,
@@ -81,7 +81,7 @@ pub(crate) const COS: Series = Series {
 
 /// `(atan t / t - 1) / z` in `z = t^2`, for `|t| <= sqrt 2 - 1`;
 /// relative error 2^-30.5 (f32), 2^-59.5 (f64) before rounding.
-pub(crate) const ATAN: Series = Series {
+pub(super) const ATAN: Series = Series {
     f32: &[-0.33333316, 0.19998488, -0.14243828, 0.105958365, -0.0608301],
     f64: &[
         -0.333333333333332,
@@ -100,7 +100,7 @@ pub(crate) const ATAN: Series = Series {
 
 /// `(asin x / x - 1) / z` in `z = x^2`, for `|x| <= 1 / 2`;
 /// relative error 2^-27.6 (f32), 2^-59.8 (f64) before rounding.
-pub(crate) const ASIN: Series = Series {
+pub(super) const ASIN: Series = Series {
     f32: &[0.16666754, 0.074952416, 0.04547714, 0.024147443, 0.042218786],
     f64: &[
         0.16666666666666763,
@@ -121,7 +121,7 @@ pub(crate) const ASIN: Series = Series {
 
 /// `(sinh x / x - 1) / z` in `z = x^2`, for `|x| <= 1`;
 /// relative error 2^-34.0 (f32), 2^-63.2 (f64) before rounding.
-pub(crate) const SINH: Series = Series {
+pub(super) const SINH: Series = Series {
     f32: &[0.16666667, 0.0083333505, 0.00019836066, 2.8174388e-06],
     f64: &[
         0.16666666666666669,
@@ -136,7 +136,7 @@ pub(crate) const SINH: Series = Series {
 
 /// `erf x / x - 1` in `z = x^2`, for `|x| <= 1 / 2`;
 /// relative error 2^-29.3 (f32), 2^-65.2 (f64) before rounding.
-pub(crate) const ERF: Series = Series {
+pub(super) const ERF: Series = Series {
     f32: &[0.12837917, -0.37612608, 0.11282838, -0.026758157, 0.0047199284],
     f64: &[
         0.1283791670955126,
@@ -154,7 +154,7 @@ pub(crate) const ERF: Series = Series {
 
 /// `(1 + 2x) e^(x^2) erfc x` in `t = (x - 4) / (x + 4)`, for `x >= 1 / 2` where `erfc` does not vanish;
 /// relative error 2^-28.4 (f32), 2^-60.3 (f64) before rounding.
-pub(crate) const ERFCX: Series = Series {
+pub(super) const ERFCX: Series = Series {
     f32: &[
         1.2329952,
         -0.13962106,

@@ -45,7 +45,7 @@ fn split_exponent(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
 }
 
 /// `ln u` of a positive finite f64 as a sum of two, with 12 bits more than one holds.
-pub(crate) fn log_double(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
+pub(super) fn log_double(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let (k, m) = split_exponent(u);
     // s = (m - 1) / (m + 1)
     let f = m - 1.0;

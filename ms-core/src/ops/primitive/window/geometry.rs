@@ -7,7 +7,7 @@ use crate::ops::core::rules::may_equal;
 use crate::tensor::{Attrs, Dim, Dims, IntoDims, Shape, Type};
 
 /// The sizes of one convolution.
-pub(crate) struct Geometry {
+pub(in crate::ops) struct Geometry {
     pub input_shape: Shape,
     pub weight_shape: Shape,
     pub output_shape: Shape,
@@ -16,7 +16,7 @@ pub(crate) struct Geometry {
 }
 
 /// A run of outputs to which one weight carries evenly spaced inputs.
-pub(crate) struct Row {
+pub(in crate::ops) struct Row {
     pub output: usize,
     pub input: usize,
     pub weight: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Row {
 ///
 /// # Errors
 /// [`Code::Shape`] when they do not fit each other.
-pub(crate) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
+pub(in crate::ops) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
     let (window, groups) = (Window::of(attrs, 0), attrs.int(4) as usize);
     if input.len() < 3 || weight.len() != input.len() {
         let message = format!("{x} with weights {weight:?}: both need a batch or output, a channel and spatial axes");
@@ -53,7 +53,13 @@ pub(crate) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]
 ///
 /// # Errors
 /// As for [`output_dims`], and [`Code::Shape`] when they are not.
-pub(crate) fn check_gradient(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim], output: &[Dim]) -> Result<()> {
+pub(in crate::ops) fn check_gradient(
+    attrs: &Attrs,
+    x: &Type,
+    input: &[Dim],
+    weight: &[Dim],
+    output: &[Dim],
+) -> Result<()> {
     let given = output_dims(attrs, x, input, weight)?;
     if !may_equal(&given, output) {
         let message = format!("the gradient has shape {output:?}, the convolution gives {given:?}");

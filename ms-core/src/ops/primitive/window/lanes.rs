@@ -8,7 +8,7 @@ use crate::tensor::{Attrs, Dim, Dims, Outputs, Tensor};
 use smallvec::smallvec;
 
 /// [`CONV`] over lanes.
-pub(crate) fn forward(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+pub(in crate::ops) fn forward(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if let [true, false] = lanes.mapped {
         return shared_weights(lanes);
     }
@@ -21,7 +21,7 @@ pub(crate) fn forward(lanes: &BatchedCall<'_>) -> Result<Outputs> {
 }
 
 /// The gradient for the input over lanes.
-pub(crate) fn input_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+pub(in crate::ops) fn input_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if let [true, false] = lanes.mapped {
         return shared_weights(lanes);
     }
@@ -31,7 +31,7 @@ pub(crate) fn input_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
 }
 
 /// The gradient for the weights over lanes.
-pub(crate) fn weight_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
+pub(in crate::ops) fn weight_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let [x, g] = [0, 1].map(|it| channels(lanes, &lanes.spread(it)));
     let out = lanes.apply(&grouped(lanes)?, &[x, g])?;
     Ok(smallvec![lanes.apart(&out[0], 0)])

@@ -26,7 +26,7 @@ pub struct Window {
 }
 
 /// Spatial axes, at most three; shorter lists are filled up in front.
-pub(crate) type Spatial = [usize; 3];
+pub(in crate::ops) type Spatial = [usize; 3];
 
 impl Window {
     /// Windows one after the other along `rank` spatial axes, without padding or dilation.
@@ -36,7 +36,7 @@ impl Window {
     }
 
     /// The window that attributes `at..at + 4` describe: stride, dilation, before, after.
-    pub(crate) fn of(attrs: &Attrs, at: usize) -> Self {
+    pub(in crate::ops) fn of(attrs: &Attrs, at: usize) -> Self {
         Self {
             stride: attrs.sizes(at),
             dilation: attrs.sizes(at + 1),
@@ -73,7 +73,7 @@ impl Window {
 }
 
 /// A list of spatial axes filled up in front to three.
-pub(crate) fn spatial(list: &[usize], fill: usize) -> Spatial {
+pub(in crate::ops) fn spatial(list: &[usize], fill: usize) -> Spatial {
     let mut out = [fill; 3];
     out[3 - list.len()..].copy_from_slice(list);
     out

@@ -68,7 +68,7 @@ impl PoolOptions {
 
     /// The windows over `sizes`: in ceil mode padded so that a last one that starts on an
     /// element, or on the padding before, fits.
-    pub(crate) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
+    pub(in crate::ops) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
         let mut window = Window {
             stride: self.stride.clone(),
             dilation: self.dilation.clone(),
@@ -104,7 +104,7 @@ impl PoolOptions {
 }
 
 /// The dimensions of what is pooled over `rank` spatial axes.
-pub(crate) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
+pub(in crate::ops) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
     if x.rank() != rank + 2 || rank == 0 || rank > 3 {
         return Err(Error::new(Code::Shape, format!("{x} does not have a batch, a channel and {rank} spatial axes")));
     }
@@ -115,6 +115,6 @@ pub(crate) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
 }
 
 /// A shape with other spatial sizes.
-pub(crate) fn pooled_shape<S: Copy>(shape: &[S], sizes: &[S]) -> SmallVec<[S; 4]> {
+pub(in crate::ops) fn pooled_shape<S: Copy>(shape: &[S], sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..2].iter().chain(sizes).copied().collect()
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
-pub(crate) trait Recorded: TapeEntry {
+pub(super) trait Recorded: TapeEntry {
     /// The tangents of the results, at least of those that are `wanted`, from those of the operands, of
     /// which at least one is there.
     fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>>;

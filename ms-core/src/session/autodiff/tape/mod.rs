@@ -169,7 +169,7 @@ impl Tape {
 
     /// Calls a compiled graph and records it as one step; see [`crate::trace::Handing`] for what it
     /// takes and gives behind all others.
-    pub(crate) fn call_handing(
+    pub(in crate::session) fn call_handing(
         &self,
         compiled: &Arc<Compiled>,
         writes: &[Parameter],
@@ -191,7 +191,12 @@ impl Tape {
 
     /// Calls a compiled graph and records it as one step. The outputs `handed`, and as many inputs at
     /// the end, are slots as backward functions see them.
-    pub(crate) fn call(&self, compiled: &Arc<Compiled>, inputs: &[Tensor], handed: Range<usize>) -> Result<Outputs> {
+    pub(in crate::session) fn call(
+        &self,
+        compiled: &Arc<Compiled>,
+        inputs: &[Tensor],
+        handed: Range<usize>,
+    ) -> Result<Outputs> {
         let input_slots: Vec<Option<Slot>> = {
             let state = self.state.borrow();
             inputs.iter().map(|it| state.slot(it).filter(|_| it.dtype().is_float())).collect()

@@ -15,14 +15,14 @@ use std::sync::{Mutex, PoisonError};
 /// What a tape recorded: a linear function from changes of the watched tensors to changes of
 /// what was computed from them, and its transpose.
 pub struct Record {
-    pub(crate) slots: FxHashMap<usize, Slot>,
+    pub(super) slots: FxHashMap<usize, Slot>,
     /// Keeps the addresses of tensors theirs.
-    pub(crate) _kept: Vec<Tensor>,
-    pub(crate) steps: Vec<Box<dyn Recorded>>,
-    pub(crate) handed: Vec<Handed>,
-    pub(crate) backward_reads: Vec<Parameter>,
-    pub(crate) reads: Vec<NumbersRead>,
-    pub(crate) count: usize,
+    pub(super) _kept: Vec<Tensor>,
+    pub(super) steps: Vec<Box<dyn Recorded>>,
+    pub(super) handed: Vec<Handed>,
+    pub(super) backward_reads: Vec<Parameter>,
+    pub(super) reads: Vec<NumbersRead>,
+    pub(super) count: usize,
 }
 
 impl Record {
@@ -144,14 +144,14 @@ impl Record {
 }
 
 /// A parameter that backward functions write, as they see it; see [`Parameter::backward`].
-pub(crate) struct Handed {
+pub(super) struct Handed {
     pub parameter: Parameter,
     pub first: Tensor,
     pub last: Tensor,
 }
 
 /// Numbers of a recorded value that the user read, and how many steps there were.
-pub(crate) struct NumbersRead {
+pub(super) struct NumbersRead {
     pub steps: usize,
     pub location: &'static Location<'static>,
 }
