@@ -122,6 +122,61 @@ fn modules_import_only_what_stands_before_them() {
     check(&sources(&root().join("ms-core/src")), violations, &planted);
 }
 
+/// The files of the folder that a file of `lower` imports from, by the names of their modules.
+fn lower_imports(source: &Source) -> Vec<String> {
+    let depth = source.path.matches('/').count();
+    let prefix = "super::".repeat(depth + 1);
+    let code = code(&source.text);
+    let paths = code.lines().filter_map(|line| line.trim_start().strip_prefix("use ")?.strip_prefix(&prefix));
+    let name = |path: &str| path.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect::<String>();
+    paths.map(name).filter(|it| !it.is_empty() && it != "super").collect()
+}
+
+#[test]
+fn the_files_of_lower_form_no_circle() {
+    let violations = |sources: &[Source]| -> Vec<String> {
+        let module = |it: &Source| it.path.split('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
+        let mut open: Vec<(String, Vec<String>)> =
+            sources.iter().filter(|it| it.path != "mod.rs").map(|it| (module(it), lower_imports(it))).collect();
+        // What imports nothing that is left is no part of a circle.
+        loop {
+            let left: Vec<String> = open.iter().map(|it| it.0.clone()).collect();
+            let before = open.len();
+            open.retain(|(name, imports)| imports.iter().any(|it| it != name && left.contains(it)));
+            if open.len() == before {
+                return open.into_iter().map(|it| format!("`{}` is in a circle, or imports from one", it.0)).collect();
+            }
+        }
+    };
+    let circle = |text: &str| {
+        vec![
+            Source { path: "plan.rs".to_owned(), text: text.to_owned() },
+            Source { path: "flatten/regions.rs".to_owned(), text: "use super::super::plan::Plan;".to_owned() },
+        ]
+    };
+    assert!(violations(&circle("use super::flatten::Flatten;")).len() == 2, "a circle is found");
+    assert!(violations(&circle("use super::flat::Flat;")).is_empty());
+    check(&sources(&root().join("ms-core/src/lower")), violations, &[]);
+}
+
+#[test]
+fn modules_with_folders_are_in_them() {
+    let violations = |sources: &[Source]| -> Vec<String> {
+        let beside = |it: &&Source| {
+            let folder = it.path.trim_end_matches("rs").trim_end_matches('.').to_owned() + "/";
+            sources.iter().any(|other| other.path.starts_with(&folder))
+        };
+        sources.iter().filter(beside).map(|it| format!("{} belongs into its folder, as `mod.rs`", it.path)).collect()
+    };
+    let planted = ["error.rs", "error/codes.rs"].map(|path| Source { path: path.to_owned(), text: String::new() });
+    assert_eq!(violations(&planted).len(), 1);
+    for folder in ["src", "ms-core/src", "ms-macros/src", "ms-backends/cpu/src", "ms-cli/src", "ms-cache/src"] {
+        let sources = sources(&root().join(folder));
+        let found: Vec<String> = violations(&sources);
+        assert!(found.is_empty() && !sources.is_empty(), "{found:?}");
+    }
+}
+
 #[test]
 fn crates_depend_downwards() {
     let manifests = [

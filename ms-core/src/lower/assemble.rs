@@ -1,169 +1,28 @@
-//! From fusion groups to a [`Routine`]: steps, buffers, memory.
+//! From steps to a [`Routine`]: their buffers and memory.
 
-use super::emit::{Arg, Emitted, emit};
-use super::flatten::{Access, Flat, FlatNode, FlatValue, Kind, NodeIndex, Origin, ValueIndex};
-use super::group::Groups;
-use super::lines::Numbers;
+use super::draft::Draft;
+use super::emit::{Arg, Emitted};
+use super::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex};
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
-use super::plan::{
-    Argument, Buffer, BufferId, Carry, Loop, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View,
-};
-use super::region::{Region, RegionLoop, Trips};
-use super::reuse::{Reuse, Uses};
+use super::plan::{Argument, Buffer, BufferId, Carry, Loop, Place, PlanStep, Repeat, Routine, Span, View};
+use super::reuse::Uses;
 use super::routines::Routines;
-use super::sink::{sink, transpose_products};
-use crate::error::Result;
-use crate::ir::{Graph, Role, Scope};
+use crate::ir::Graph;
 use crate::tensor::Layout;
 use rustc_hash::FxHashMap;
-use std::panic::Location;
 
-/// How a graph is lowered.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct LowerOptions {
-    /// Whether ops share kernels. It changes no bit of a result.
-    pub fuse: bool,
-    /// Whether results equal those of running op by op to the bit. Otherwise `a * b + c` within
-    /// a kernel is rounded once, and products may be computed transposed, which libraries round
-    /// differently.
-    pub exact: bool,
-}
-
-impl Default for LowerOptions {
-    fn default() -> Self {
-        Self { fuse: true, exact: true }
-    }
-}
-
-/// Lowers a graph, and each distinct graph in it once, to a plan.
-///
-/// # Errors
-/// [`Code::Backend`](crate::Code::Backend) for transforms that are not expanded and for symbolic
-/// dimensions.
-pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
-    Ok(Routines::plan(graph, options)?.0)
-}
-
-/// [`lower`] of what became of a traced graph: steps that may refuse say which of its nodes they
-/// stand for.
-///
-/// # Errors
-/// As for [`lower`].
-pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: &Graph) -> Result<Plan> {
-    let (mut plan, located) = Routines::plan(graph, options)?;
-    if !located.is_empty() {
-        let numbers = Numbers::of(traced);
-        for Located { routine, step, line } in located {
-            if let PlanStep::Library { node, .. } = &mut plan.routines[routine.0 as usize].steps[step] {
-                *node = numbers.number(line);
-            }
-        }
-    }
-    Ok(plan)
-}
-
-/// The line of a step that may refuse.
-pub(super) struct Located {
-    pub routine: RoutineId,
-    pub step: usize,
-    pub line: &'static Location<'static>,
-}
-
-/// The routine of a graph; kernels, constants, lines and the routines of its own graphs go to
-/// `routines`.
-pub(super) fn routine(graph: &Graph, routines: &mut Routines) -> Result<Routine> {
-    let options = routines.options;
-    let mut flat = Flat::new(graph, routines)?;
-    if options.fuse {
-        sink(&mut flat);
-    }
-    if !options.exact {
-        transpose_products(&mut flat);
-    }
-    let groups = Groups::new(&flat, options.fuse);
-    let stored = groups.stored(&flat);
-    let mut steps = Vec::with_capacity(groups.list.len());
-    for group in &groups.list {
-        steps.push(match group.domain {
-            Some(_) => Draft::Kernel(Box::new(emit(&mut flat, &groups, group, &stored, !options.exact)?)),
-            None => Draft::Whole(group.nodes[0]),
-        });
-    }
-    let mut assembly = Assembly { flat: &flat, routines, routine: Routine::default(), buffers: FxHashMap::default() };
+/// The routine of a graph that became these steps; kernels, constants and lines go to `routines`.
+pub(super) fn assemble(graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: &mut Routines) -> Routine {
+    let mut assembly = Assembly { flat, routines, routine: Routine::default(), buffers: FxHashMap::default() };
     assembly.routine.name = graph.name().to_owned();
     assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
-    let uses = Uses::of(&flat, &steps);
+    let uses = Uses::of(flat, &steps);
     assembly.place(&steps, &uses);
-    assembly.routine.reuse = Reuse::of(graph, &flat, &uses);
+    assembly.routine.reuse = uses.reuse(graph, flat);
     assembly.steps(steps);
-    Ok(assembly.routine)
-}
-
-/// A step whose buffers have no place yet.
-pub(super) enum Draft {
-    Kernel(Box<Emitted>),
-    /// A product, a library op, or a node with graphs.
-    Whole(NodeIndex),
-}
-
-/// A value that a step touches.
-pub(super) struct Use {
-    pub value: ValueIndex,
-    /// A value that the step reads and may overwrite with this one.
-    pub over: Option<ValueIndex>,
-}
-
-impl Draft {
-    /// The values that the step touches.
-    pub fn uses(&self, flat: &Flat) -> Vec<Use> {
-        match self {
-            Self::Kernel(emitted) => {
-                let over = emitted.overwritten(flat);
-                emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }).collect()
-            }
-            Self::Whole(node) => {
-                let node = &flat.nodes[*node];
-                let updated = flat.updated(node);
-                let over = |value| updated.iter().find(|it| it.0 == value).map(|it| it.1);
-                let values = node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied());
-                values.map(|value| Use { value, over: over(value) }).collect()
-            }
-        }
-    }
-}
-
-impl Emitted {
-    /// For each argument that is a result, an operand of its own to be written over.
-    fn overwritten(&self, flat: &Flat) -> Vec<Option<ValueIndex>> {
-        let operands = self.overwritable(flat);
-        let made = |size: usize| {
-            operands.iter().filter(move |it| it.1 == size && flat.producer(it.0).is_some()).map(|it| it.0)
-        };
-        // Several results take several operands.
-        let mut results = 0..;
-        let over = |arg: &Arg| {
-            let at = if arg.role == Role::Output { results.next()? } else { return None };
-            let size = if arg.dense { flat.values[arg.value].dtype.size() } else { return None };
-            made(size).nth(at).or_else(|| made(size).next())
-        };
-        self.args.iter().map(over).collect()
-    }
-
-    /// Operands that dense results with elements of as many bytes may be written over, and these
-    /// bytes: both are walked through in the same order, and every element is read before it is
-    /// written.
-    pub fn overwritable(&self, flat: &Flat) -> Vec<(ValueIndex, usize)> {
-        if self.kernel.stages.iter().any(|it| it.scope != Scope::Point) {
-            return Vec::new();
-        }
-        let operands = || self.args.iter().filter(|it| it.role == Role::Input);
-        let mut reads: FxHashMap<ValueIndex, usize> = FxHashMap::default();
-        operands().for_each(|it| *reads.entry(it.value).or_default() += 1);
-        let fits = |it: &&Arg| it.dense && reads[&it.value] == 1;
-        operands().filter(fits).map(|it| (it.value, flat.values[it.value].dtype.size())).collect()
-    }
+    assembly.routine
 }
 
 struct Assembly<'a> {

@@ -4,8 +4,7 @@
 //! same order: the domain is then the coarsest shape that refines all of theirs, with axes of
 //! size one dropped. `[6, 4]` and `[2, 3, 4]` share the domain `[2, 3, 4]`.
 
-use super::nest::{Axis, reduction_lanes};
-use super::single::kept_strides;
+use super::nest::{Axis, kept_strides, reduction_lanes};
 use crate::ir::LaneAxis;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;

@@ -1,15 +1,15 @@
 //! The kernel of a fusion group: its operands, loops and body.
 
+use super::body::apply;
 use super::domain::{Domain, Part};
-use super::flatten::{Access, Flat, FlatNode, Kind, NodeIndex, Source, ValueIndex};
+use super::flat::{Access, Flat, Kind, NodeIndex, Source, ValueIndex};
 use super::group::{Group, Groups, operand_part, result_part};
 use super::nest::{Nest, Walk};
 use super::simplify::simplify;
 use super::stage::Stages;
 use crate::error::{Code, Error, Result};
-use crate::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, ParamId, Role, Scope, Val};
-use crate::ops::{Lowering, definition};
-use crate::tensor::{DType, Strides, Type};
+use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Role, Scope, Val};
+use crate::tensor::{DType, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -29,59 +29,6 @@ pub(super) struct Arg {
     pub offset: usize,
     /// Whether the kernel walks through the whole value in the order of its domain.
     pub dense: bool,
-}
-
-/// What a node costs.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Weight {
-    /// Instructions of its body.
-    pub insts: usize,
-    /// Whether it touches 8-byte elements.
-    pub wide: bool,
-}
-
-/// What a node costs, found by building its body.
-pub(super) fn weigh(flat: &Flat, node: &FlatNode) -> Weight {
-    let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
-    let values: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| body.constant(0i64, it.dtype)).collect();
-    match node.kind {
-        Kind::Generate(_) => {
-            let position: SmallVec<[Val; 4]> =
-                flat.values[node.outputs[0]].shape.iter().map(|_| body.constant(0i64, DType::I64)).collect();
-            apply(flat, node, &mut body, &position);
-        }
-        Kind::Reduce(rule) => {
-            body.cast(values[0], (rule.accumulate)(node.inputs[0].dtype));
-        }
-        _ => {
-            apply(flat, node, &mut body, &values);
-        }
-    }
-    body.end_stage(Scope::Point);
-    let kernel = body.finish();
-    let insts = kernel.insts.len() - values.len();
-    Weight { insts: insts.max(1), wide: kernel.types.iter().any(|it| it.size() == 8) }
-}
-
-/// The body of an elementwise or generated node.
-fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, values: &[Val]) -> Val {
-    match node.kind {
-        Kind::Copy => values[0],
-        Kind::Map(op) => match &definition(op).lowering {
-            Lowering::Map(map) => map(&node.attrs, body, values),
-            _ => unreachable!("the kind of a node follows from its op"),
-        },
-        Kind::Generate(op) => match &definition(op).lowering {
-            Lowering::Generate(generate) => {
-                let out = &flat.values[node.outputs[0]];
-                generate(&node.attrs, body, values, &Type::of(out.dtype, &out.shape))
-            }
-            _ => unreachable!("the kind of a node follows from its op"),
-        },
-        Kind::Reduce(_) | Kind::Product | Kind::Library(_) | Kind::Region(_) => {
-            unreachable!("folds and whole steps have no body")
-        }
-    }
 }
 
 /// The kernel of a group. `stored` says which of its values are written.

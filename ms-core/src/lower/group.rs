@@ -7,9 +7,9 @@
 //! move to the end. That keeps the order free of cycles without looking at paths, so that the
 //! time is linear in the number of nodes.
 
+use super::body::{Weight, weigh};
 use super::domain::{Domain, Part};
-use super::emit::{Weight, weigh};
-use super::flatten::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
+use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
 use crate::ir::virtual_lanes;
 use smallvec::SmallVec;
 

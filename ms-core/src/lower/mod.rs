@@ -1,23 +1,28 @@
 //! From a graph to a [`Plan`]: fusion groups, kernels, layouts, memory.
 //!
-//! [`lower`] goes from the graph to ops without views (`flatten`), moves elementwise ops
-//! through views (`sink`), forms fusion groups (`group`, over the axes of a `domain`), makes the
-//! kernel of each (`stage`, `emit`, `simplify`), and lays out memory (`memory`, `assemble`,
-//! `reuse`).
-//! Graphs of nodes become routines of the same plan (`region`, `routines`).
+//! [`lower`] (`pipeline`) goes from the graph to ops without views (`flatten` makes a `flat`
+//! graph), moves elementwise ops through views (`sink`), forms fusion groups (`group`, over the
+//! axes of a `domain`, by what a `body` costs), makes the kernel of each (`stage`, `emit`,
+//! `simplify`), and lays out memory (`draft`, `reuse`, `memory`, `assemble`).
+//! Graphs of nodes become routines of the same plan (`iteration`, `routines`), before the graph
+//! whose nodes run them.
 //! Eager execution makes kernels of one op each ([`single`]) over the same loops ([`nest`]).
 
 mod assemble;
+mod body;
 mod display;
 mod domain;
+mod draft;
 mod emit;
+mod flat;
 mod flatten;
 mod group;
+mod iteration;
 mod lines;
 mod memory;
 pub mod nest;
+mod pipeline;
 mod plan;
-mod region;
 mod reuse;
 mod routines;
 mod simplify;
@@ -26,10 +31,9 @@ mod sink;
 mod stage;
 mod stored;
 
-pub use assemble::{LowerOptions, lower, lower_traced};
 pub use lines::{line_of_node, refuse_at_the_same_lines};
+pub use pipeline::{LowerOptions, lower, lower_traced};
 pub use plan::{
-    Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
-    STACK_BYTES, Span, View, is_stack, value_bytes,
+    Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine,
+    RoutineId, STACK_BYTES, Span, View, is_stack, value_bytes,
 };
-pub use reuse::Reuse;

@@ -12,7 +12,7 @@
 //! copied first.
 
 use crate::ir::{LaneAxis, StrideClass, virtual_lanes};
-use crate::tensor::{DType, Layout};
+use crate::tensor::{DType, Layout, Strides};
 use smallvec::SmallVec;
 
 /// The least number of reduced elements at the end of the axes that makes them the lanes.
@@ -229,6 +229,17 @@ impl Nest {
         }
         block
     }
+}
+
+/// The strides of a row-major result over the axes that are kept; the others do not move it.
+pub fn kept_strides(axes: &[Axis]) -> Strides {
+    let mut strides: Strides = SmallVec::from_elem(0, axes.len());
+    let mut step = 1;
+    for (axis, it) in axes.iter().enumerate().rev().filter(|(_, it)| !it.reduced) {
+        strides[axis] = step;
+        step *= it.size.max(1) as isize;
+    }
+    strides
 }
 
 #[cfg(test)]

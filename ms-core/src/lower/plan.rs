@@ -1,6 +1,5 @@
 //! Plans: flat steps over buffers, without addresses.
 
-use super::reuse::Reuse;
 use crate::ir::{Kernel, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
@@ -84,6 +83,36 @@ pub struct Routine {
     pub steps: Vec<PlanStep>,
     /// Which outputs may lie in the memory of inputs that the caller gives up.
     pub reuse: Reuse,
+}
+
+/// When inputs are read for the last time, and outputs first touched.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Reuse {
+    /// By input, the first step from which on nobody reads it; of one whose elements lie elsewhere
+    /// (see [`Routine`]), none.
+    pub free_from: Vec<u32>,
+    /// By output, the step that first touches it.
+    pub touched_at: Vec<u32>,
+    /// Outputs, and inputs that are read for the last time by the step that first writes in the output's
+    /// memory: each element before it is written over, or the step updates them. Sorted.
+    pub in_place: Vec<(u32, u32)>,
+}
+
+impl Reuse {
+    /// Whether an output may be written over an input of as many bytes.
+    pub fn allows(&self, output: usize, input: usize) -> bool {
+        let (Some(free), Some(touched)) = (self.free_from.get(input), self.touched_at.get(output)) else {
+            return false;
+        };
+        free <= touched || self.in_place.binary_search(&(output as u32, input as u32)).is_ok()
+    }
+
+    /// The inputs that an output may be written over by the step that reads them for the last time.
+    pub fn in_place_of(&self, output: usize) -> impl Iterator<Item = usize> {
+        let output = output as u32;
+        let first = self.in_place.partition_point(|it| it.0 < output);
+        self.in_place[first..].iter().take_while(move |it| it.0 == output).map(|it| it.1 as usize)
+    }
 }
 
 /// A run of bytes.

@@ -1,73 +1,12 @@
 //! Which outputs of a routine may lie in the memory of its inputs.
 
-use super::assemble::Draft;
-use super::flatten::{Flat, Origin, ValueIndex};
-use super::plan::is_stack;
+use super::draft::Draft;
+use super::flat::{Flat, Origin, ValueIndex};
+use super::plan::{Reuse, is_stack};
 use crate::ir::{Graph, Role};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
-
-/// When inputs are read for the last time, and outputs first touched.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Reuse {
-    /// By input, the first step from which on nobody reads it; of one whose elements lie elsewhere
-    /// (see [`Routine`](super::Routine)), none.
-    pub free_from: Vec<u32>,
-    /// By output, the step that first touches it.
-    pub touched_at: Vec<u32>,
-    /// Outputs, and inputs that are read for the last time by the step that first writes in the output's
-    /// memory: each element before it is written over, or the step updates them. Sorted.
-    pub in_place: Vec<(u32, u32)>,
-}
-
-impl Reuse {
-    /// Whether an output may be written over an input of as many bytes.
-    pub fn allows(&self, output: usize, input: usize) -> bool {
-        let (Some(free), Some(touched)) = (self.free_from.get(input), self.touched_at.get(output)) else {
-            return false;
-        };
-        free <= touched || self.in_place.binary_search(&(output as u32, input as u32)).is_ok()
-    }
-
-    /// The inputs that an output may be written over by the step that reads them for the last time.
-    pub fn in_place_of(&self, output: usize) -> impl Iterator<Item = usize> {
-        let output = output as u32;
-        let first = self.in_place.partition_point(|it| it.0 < output);
-        self.in_place[first..].iter().take_while(move |it| it.0 == output).map(|it| it.1 as usize)
-    }
-
-    /// What the steps of the routine of `graph` allow.
-    pub(super) fn of(graph: &Graph, flat: &Flat, uses: &Uses) -> Self {
-        let Uses { first, last, over_inputs, output_of } = uses;
-        let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
-        let mut free_from: Vec<u32> = graph.inputs().iter().map(in_array).collect();
-        for (&value, &step) in last {
-            if let Origin::Input(input) = flat.values[value].origin {
-                let free = &mut free_from[input as usize];
-                *free = (*free).max(step + 1);
-            }
-        }
-        // Nobody touches an output without elements.
-        let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
-        for (value, &output) in output_of {
-            if let Some(step) = first.get(value) {
-                let touched = &mut touched_at[output as usize];
-                *touched = (*touched).min(*step);
-            }
-        }
-        let mut in_place = Vec::new();
-        for &(value, input) in over_inputs {
-            if let Some(&output) = output_of.get(&value)
-                && touched_at[output as usize] == first[&value]
-            {
-                in_place.push((output, input));
-            }
-        }
-        in_place.sort_unstable();
-        Self { free_from, touched_at, in_place }
-    }
-}
 
 /// When a routine's values are used, and what they may be written over.
 pub(super) struct Uses {
@@ -123,6 +62,37 @@ impl Uses {
             }
         }
         uses
+    }
+
+    /// What the steps of the routine of `graph` allow.
+    pub fn reuse(&self, graph: &Graph, flat: &Flat) -> Reuse {
+        let Self { first, last, over_inputs, output_of } = self;
+        let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
+        let mut free_from: Vec<u32> = graph.inputs().iter().map(in_array).collect();
+        for (&value, &step) in last {
+            if let Origin::Input(input) = flat.values[value].origin {
+                let free = &mut free_from[input as usize];
+                *free = (*free).max(step + 1);
+            }
+        }
+        // Nobody touches an output without elements.
+        let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
+        for (value, &output) in output_of {
+            if let Some(step) = first.get(value) {
+                let touched = &mut touched_at[output as usize];
+                *touched = (*touched).min(*step);
+            }
+        }
+        let mut in_place = Vec::new();
+        for &(value, input) in over_inputs {
+            if let Some(&output) = output_of.get(&value)
+                && touched_at[output as usize] == first[&value]
+            {
+                in_place.push((output, input));
+            }
+        }
+        in_place.sort_unstable();
+        Reuse { free_from, touched_at, in_place }
     }
 
     fn add_over_inputs(&mut self, flat: &Flat, step: u32, draft: &Draft) {

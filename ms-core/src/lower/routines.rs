@@ -1,9 +1,6 @@
 //! The routines of a plan: each distinct graph is lowered once.
 
-use super::assemble::{Located, LowerOptions, routine};
-use super::plan::{KernelId, NextCarry, Plan, RoutineId};
-use super::region::iteration;
-use super::reuse::Reuse;
+use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
 use crate::error::Result;
 use crate::ir::{Graph, Kernel};
 use crate::tensor::Literal;
@@ -12,8 +9,8 @@ use std::panic::Location;
 use std::sync::Arc;
 
 /// A plan under construction.
+#[derive(Default)]
 pub(super) struct Routines {
-    pub options: LowerOptions,
     plan: Plan,
     kernels: FxHashMap<Kernel, KernelId>,
     constants: FxHashMap<Literal, u32>,
@@ -21,59 +18,62 @@ pub(super) struct Routines {
     located: Vec<Located>,
 }
 
-/// The graphs that a routine was made of, which live as long as the graph that is lowered.
+/// The line of a step that may refuse.
+pub(super) struct Located {
+    pub routine: RoutineId,
+    pub step: usize,
+    pub line: &'static Location<'static>,
+}
+
+/// What a routine was made of: graphs, which live as long as the graph that is lowered.
 #[derive(PartialEq, Eq, Hash)]
-enum Key {
+pub(super) enum Key {
     Graph(*const Graph),
     /// A body, its condition, and how many carries it has.
     Iteration(*const Graph, Option<*const Graph>, usize),
 }
 
+impl Key {
+    /// That of the routine of a graph.
+    pub fn graph(graph: &Arc<Graph>) -> Self {
+        Self::Graph(Arc::as_ptr(graph))
+    }
+
+    /// That of the routine of one iteration of a loop.
+    pub fn iteration(body: &Arc<Graph>, condition: Option<&Arc<Graph>>, carries: usize) -> Self {
+        Self::Iteration(Arc::as_ptr(body), condition.map(Arc::as_ptr), carries)
+    }
+}
+
 impl Routines {
-    /// The plan of a graph, and the lines of steps that may refuse.
-    pub fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>)> {
-        let mut routines = Self {
-            options: *options,
-            plan: Plan::default(),
-            kernels: FxHashMap::default(),
-            constants: FxHashMap::default(),
-            known: FxHashMap::default(),
-            located: Vec::new(),
-        };
-        routines.add(graph)?;
-        Ok((routines.plan, routines.located))
+    /// The plan, and the lines of steps that may refuse.
+    pub fn finish(self) -> (Plan, Vec<Located>) {
+        (self.plan, self.located)
+    }
+
+    /// Adds the routine of a key unless it is there.
+    pub fn once(&mut self, key: Key, add: impl FnOnce(&mut Self) -> Result<RoutineId>) -> Result<()> {
+        if !self.known.contains_key(&key) {
+            let added = add(self)?;
+            self.known.insert(key, added);
+        }
+        Ok(())
+    }
+
+    /// Adds a routine, behind those that it runs.
+    pub fn push(&mut self, routine: Routine) -> RoutineId {
+        self.plan.routines.push(routine);
+        RoutineId(self.plan.routines.len() as u32 - 1)
     }
 
     /// The routine of a graph.
-    pub fn of_graph(&mut self, graph: &Arc<Graph>) -> Result<RoutineId> {
-        self.lower_once(Key::Graph(Arc::as_ptr(graph)), |it| it.add(graph))
+    pub fn of_graph(&self, graph: &Arc<Graph>) -> RoutineId {
+        self.known[&Key::graph(graph)]
     }
 
     /// The routine of one iteration of a loop.
-    pub fn of_loop(
-        &mut self,
-        body: &Arc<Graph>,
-        condition: Option<&Arc<Graph>>,
-        next: &[NextCarry],
-    ) -> Result<RoutineId> {
-        let key = Key::Iteration(Arc::as_ptr(body), condition.map(Arc::as_ptr), next.len());
-        self.lower_once(key, |it| it.add(&iteration(body, condition, next)))
-    }
-
-    fn lower_once(&mut self, key: Key, lower: impl FnOnce(&mut Self) -> Result<RoutineId>) -> Result<RoutineId> {
-        if let Some(&known) = self.known.get(&key) {
-            return Ok(known);
-        }
-        let made = lower(self)?;
-        self.known.insert(key, made);
-        Ok(made)
-    }
-
-    /// Lowers a graph; the depth of recursion is that of graphs in graphs.
-    fn add(&mut self, graph: &Graph) -> Result<RoutineId> {
-        let routine = routine(graph, self)?;
-        self.plan.routines.push(routine);
-        Ok(RoutineId(self.plan.routines.len() as u32 - 1))
+    pub fn of_loop(&self, body: &Arc<Graph>, condition: Option<&Arc<Graph>>, carries: usize) -> RoutineId {
+        self.known[&Key::iteration(body, condition, carries)]
     }
 
     /// Keeps the line of a step of the routine that is added next.

@@ -1,9 +1,9 @@
 //! Kernels of one op, for eager execution: a small key, the loops of a call, and the kernel.
 
-use super::nest::{Axis, Nest, Walk};
+use super::nest::{Axis, Nest, Walk, kept_strides};
 use crate::ir::{Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
-use crate::tensor::{Attrs, DType, Layout, Op, Shape, Strides, Type};
+use crate::tensor::{Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
 
 /// What decides the kernel of one op. Extents and strides are no part of it.
@@ -90,17 +90,6 @@ fn reduction(
     let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
     Some(Call { key: KernelKey::new(Some(def.op()), Attrs::none(), &nest, [dtype, out]), nest })
-}
-
-/// The strides of a row-major result over the axes that are kept; the others do not move it.
-pub fn kept_strides(axes: &[Axis]) -> Strides {
-    let mut strides: Strides = SmallVec::from_elem(0, axes.len());
-    let mut step = 1;
-    for (axis, it) in axes.iter().enumerate().rev().filter(|(_, it)| !it.reduced) {
-        strides[axis] = step;
-        step *= it.size.max(1) as isize;
-    }
-    strides
 }
 
 /// The kernel of a key.

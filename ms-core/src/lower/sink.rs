@@ -4,8 +4,8 @@
 //! it in order, would have to be written first. Instead the op is computed at the elements that
 //! the view names: its own operands are read through the view.
 
-use super::emit::weigh;
-use super::flatten::{Access, Flat, FlatNode, Kind, NodeIndex};
+use super::body::weigh;
+use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 

@@ -5,9 +5,9 @@
 //! before it. What a later loop needs again is computed again where that is cheap, and read
 //! back from memory where it is not.
 
+use super::body::weigh;
 use super::domain::Part;
-use super::emit::weigh;
-use super::flatten::{Access, Flat, Kind, NodeIndex, ValueIndex};
+use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use super::group::{Group, Groups, result_part};
 use rustc_hash::{FxHashMap, FxHashSet};
 

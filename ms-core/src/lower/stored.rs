@@ -1,10 +1,9 @@
 //! Plans as bytes, and what of them is looked at before they are believed.
 
 use super::plan::{
-    Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId,
-    Span, View, is_stack,
+    Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine,
+    RoutineId, Span, View, is_stack,
 };
-use super::reuse::Reuse;
 use crate::ir::{
     BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass, UnaryOp, Val,
 };

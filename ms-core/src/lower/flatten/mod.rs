@@ -1,175 +1,18 @@
-//! A graph without views: what is left are ops that compute, and accesses that say where their
-//! operands lie in row-major values.
+//! From a graph to a [`Flat`]: views become the layouts of operands, and nodes with graphs steps
+//! that run routines.
+
+mod regions;
 
 use super::domain::Domain;
+use super::flat::{Access, Accesses, Flat, FlatNode, Kind, Origin, Source, ValueIndex};
 use super::plan::is_stack;
-use super::region::Region;
 use super::routines::Routines;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, virtual_lanes};
 use crate::ops::{Lowering, ReduceRule, definition};
-use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
+use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Type};
 use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
-use std::panic::Location;
-
-/// A number of a [`FlatValue`].
-pub(super) type ValueIndex = usize;
-
-/// A number of a [`FlatNode`].
-pub(super) type NodeIndex = usize;
-
-/// A graph of ops that compute.
-#[derive(Default)]
-pub(super) struct Flat {
-    pub values: Vec<FlatValue>,
-    /// In running order.
-    pub nodes: Vec<FlatNode>,
-    /// The value that becomes each output; no value becomes two, none is an input or constant.
-    pub outputs: Vec<ValueIndex>,
-    pub constants: Vec<Literal>,
-    /// What nodes with graphs of their own do.
-    pub regions: Vec<Region>,
-}
-
-/// A value; where it is stored, it is row-major.
-#[derive(Debug)]
-pub(super) struct FlatValue {
-    pub dtype: DType,
-    pub shape: Shape,
-    pub origin: Origin,
-}
-
-/// Where a value comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Origin {
-    Input(u32),
-    Constant(u32),
-    Node(NodeIndex),
-}
-
-/// An op, its operands and results.
-pub(super) struct FlatNode {
-    pub kind: Kind,
-    pub attrs: Attrs,
-    pub inputs: SmallVec<[Access; 3]>,
-    pub outputs: SmallVec<[ValueIndex; 1]>,
-    /// The user's line.
-    pub location: Option<&'static Location<'static>>,
-}
-
-/// What an op does.
-#[derive(Clone, Copy)]
-pub(super) enum Kind {
-    /// An elementwise op; its operands are broadcast already.
-    Map(Op),
-    /// A copy to row-major memory.
-    Copy,
-    /// A function of the position.
-    Generate(Op),
-    /// A fold.
-    Reduce(&'static ReduceRule),
-    /// A product of matrices.
-    Product,
-    /// An op that runs as a whole.
-    Library(Op),
-    /// The region of that number.
-    Region(usize),
-}
-
-/// An operand: which elements of which value.
-#[derive(Clone, PartialEq, Debug)]
-pub(super) struct Access {
-    pub source: Source,
-    pub dtype: DType,
-    /// Where the elements lie in the row-major value.
-    pub layout: Layout,
-}
-
-/// What an operand is made of.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Source {
-    /// A value.
-    Value(ValueIndex),
-    /// One number everywhere.
-    Splat(Scalar),
-}
-
-impl Access {
-    fn whole(value: ValueIndex, dtype: DType, shape: &[usize]) -> Self {
-        Self { source: Source::Value(value), dtype, layout: Layout::contiguous(shape) }
-    }
-
-    fn with_layout(&self, layout: Layout) -> Self {
-        Self { layout, ..*self }
-    }
-
-    /// The value, unless this is a splat.
-    pub fn value(&self) -> Option<ValueIndex> {
-        match self.source {
-            Source::Value(value) => Some(value),
-            Source::Splat(_) => None,
-        }
-    }
-}
-
-impl Flat {
-    /// The graph without views. Nodes on which no output depends are left out, unless they have
-    /// no results: those are there for their effect. Graphs of nodes become routines.
-    pub fn new(graph: &Graph, routines: &mut Routines) -> Result<Self> {
-        let mut flatten =
-            Flatten { flat: Self::default(), outputs: FxHashSet::default(), copies: Vec::new(), routines };
-        let inputs = graph.inputs().iter().enumerate();
-        let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
-        let inputs = inputs.collect::<Result<Accesses>>()?;
-        for output in flatten.graph(graph, inputs)? {
-            flatten.output(&output);
-        }
-        Ok(flatten.flat)
-    }
-
-    /// The node that computes a value.
-    pub fn producer(&self, value: ValueIndex) -> Option<NodeIndex> {
-        match self.values[value].origin {
-            Origin::Node(node) => Some(node),
-            Origin::Input(_) | Origin::Constant(_) => None,
-        }
-    }
-
-    /// Number of elements of a value.
-    pub fn numel(&self, value: ValueIndex) -> usize {
-        self.values[value].shape.iter().product()
-    }
-
-    /// Whether an access names all elements of its value in row-major order.
-    pub fn is_whole(&self, access: &Access) -> bool {
-        let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;
-        access.layout.is_contiguous() && access.value().is_some_and(whole)
-    }
-
-    /// Results of a node that runs as a whole, each with an operand in whose memory it may lie, if
-    /// nobody reads that later.
-    pub fn updated(&self, node: &FlatNode) -> SmallVec<[(ValueIndex, ValueIndex); 1]> {
-        let pairs = match node.kind {
-            Kind::Library(op) if matches!(definition(op).lowering, Lowering::Update) => smallvec![(0, 0)],
-            Kind::Region(number) => self.regions[number].updated(),
-            _ => return SmallVec::new(),
-        };
-        let pair = |(result, operand): (usize, usize)| {
-            let access = &node.inputs[operand];
-            let value = access.value().filter(|_| self.is_whole(access))?;
-            let reads = node.inputs.iter().filter(|it| it.value() == Some(value)).count();
-            (reads == 1).then_some((node.outputs[result], value))
-        };
-        pairs.into_iter().filter_map(pair).collect()
-    }
-
-    /// Adds a value.
-    pub fn add_value(&mut self, dtype: DType, shape: Shape, origin: Origin) -> ValueIndex {
-        self.values.push(FlatValue { dtype, shape, origin });
-        self.values.len() - 1
-    }
-}
 
 /// A view of another layout.
 type ViewRule = fn(&Attrs, &Layout) -> Option<Layout>;
@@ -190,21 +33,54 @@ fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     }
 }
 
-/// Operands or results.
-pub(super) type Accesses = SmallVec<[Access; 3]>;
-
-pub(super) struct Flatten<'a> {
+struct Flatten<'a> {
     pub flat: Flat,
     /// The values that are outputs.
     outputs: FxHashSet<ValueIndex>,
     /// Row-major copies that were made, by what they copy.
     copies: Vec<(Access, ValueIndex)>,
-    pub routines: &'a mut Routines,
+    pub routines: &'a Routines,
 }
 
 fn shape(ty: &Type) -> Result<Shape> {
     let symbolic = || Error::new(Code::Backend, format!("{ty} has symbolic dimensions, which cannot be lowered yet"));
     ty.shape().ok_or_else(symbolic)
+}
+
+/// An error of a node, with its op and line.
+pub(super) fn located(error: Error, node: &Node) -> Error {
+    let error = error.with_op(node.op.name());
+    match node.location {
+        Some(location) => error.at(location),
+        None => error,
+    }
+}
+
+/// The graph without views. Nodes on which no output depends are left out, unless they have
+/// no results: those are there for their effect. The routines of graphs of nodes are in `routines`.
+pub(super) fn flatten(graph: &Graph, routines: &Routines) -> Result<Flat> {
+    let mut flatten = Flatten { flat: Flat::default(), outputs: FxHashSet::default(), copies: Vec::new(), routines };
+    let inputs = graph.inputs().iter().enumerate();
+    let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
+    let inputs = inputs.collect::<Result<Accesses>>()?;
+    for output in flatten.graph(graph, inputs)? {
+        flatten.output(&output);
+    }
+    Ok(flatten.flat)
+}
+
+/// The nodes of a graph on which an output depends, and those without results.
+pub(super) fn live_nodes(graph: &Graph) -> impl Iterator<Item = &Node> {
+    let mut live = vec![false; graph.value_count()];
+    graph.outputs().iter().for_each(|it| live[it.0 as usize] = true);
+    let is_live =
+        |live: &[bool], node: &Node| node.outputs.is_empty() || node.outputs.iter().any(|it| live[it.0 as usize]);
+    for (_, node) in graph.nodes().rev() {
+        if is_live(&live, node) {
+            node.inputs.iter().for_each(|it| live[it.0 as usize] = true);
+        }
+    }
+    graph.nodes().map(|it| it.1).filter(move |node| is_live(&live, node))
 }
 
 impl Flatten<'_> {
@@ -218,27 +94,14 @@ impl Flatten<'_> {
 
     /// The nodes of a graph on these inputs; gives the outputs.
     pub fn graph(&mut self, graph: &Graph, inputs: Accesses) -> Result<Accesses> {
-        let mut live = vec![false; graph.value_count()];
-        graph.outputs().iter().for_each(|it| live[it.0 as usize] = true);
-        for (_, node) in graph.nodes().rev() {
-            if node.outputs.is_empty() || node.outputs.iter().any(|it| live[it.0 as usize]) {
-                node.inputs.iter().for_each(|it| live[it.0 as usize] = true);
-            }
-        }
         let mut known: Vec<Option<Access>> = vec![None; graph.value_count()];
         for (id, access) in graph.inputs().iter().zip(inputs) {
             known[id.0 as usize] = Some(access);
         }
-        for (_, node) in graph.nodes() {
-            if !node.outputs.is_empty() && !node.outputs.iter().any(|it| live[it.0 as usize]) {
-                continue;
-            }
+        for node in live_nodes(graph) {
             let inputs = node.inputs.iter().map(|it| known[it.0 as usize].clone().expect("operands come first"));
             let inputs = inputs.collect();
-            let results = self.node(graph, node, inputs).map_err(|error| match node.location {
-                Some(location) => error.with_op(node.op.name()).at(location),
-                None => error.with_op(node.op.name()),
-            })?;
+            let results = self.node(graph, node, inputs).map_err(|error| located(error, node))?;
             for (id, result) in node.outputs.iter().zip(results) {
                 known[id.0 as usize] = Some(result);
             }

@@ -1,0 +1,71 @@
+//! Steps whose buffers have no memory yet.
+
+use super::emit::{Arg, Emitted};
+use super::flat::{Access, Flat, NodeIndex, ValueIndex};
+use crate::ir::{Role, Scope};
+use rustc_hash::FxHashMap;
+
+/// A step whose buffers have no memory yet.
+pub(super) enum Draft {
+    Kernel(Box<Emitted>),
+    /// A product, a library op, or a node with graphs.
+    Whole(NodeIndex),
+}
+
+/// A value that a step touches.
+pub(super) struct Use {
+    pub value: ValueIndex,
+    /// A value that the step reads and may overwrite with this one.
+    pub over: Option<ValueIndex>,
+}
+
+impl Draft {
+    /// The values that the step touches.
+    pub fn uses(&self, flat: &Flat) -> Vec<Use> {
+        match self {
+            Self::Kernel(emitted) => {
+                let over = emitted.overwritten(flat);
+                emitted.args.iter().zip(over).map(|(it, over)| Use { value: it.value, over }).collect()
+            }
+            Self::Whole(node) => {
+                let node = &flat.nodes[*node];
+                let updated = flat.updated(node);
+                let over = |value| updated.iter().find(|it| it.0 == value).map(|it| it.1);
+                let values = node.inputs.iter().filter_map(Access::value).chain(node.outputs.iter().copied());
+                values.map(|value| Use { value, over: over(value) }).collect()
+            }
+        }
+    }
+}
+
+impl Emitted {
+    /// For each argument that is a result, an operand of its own to be written over.
+    fn overwritten(&self, flat: &Flat) -> Vec<Option<ValueIndex>> {
+        let operands = self.overwritable(flat);
+        let made = |size: usize| {
+            operands.iter().filter(move |it| it.1 == size && flat.producer(it.0).is_some()).map(|it| it.0)
+        };
+        // Several results take several operands.
+        let mut results = 0..;
+        let over = |arg: &Arg| {
+            let at = if arg.role == Role::Output { results.next()? } else { return None };
+            let size = if arg.dense { flat.values[arg.value].dtype.size() } else { return None };
+            made(size).nth(at).or_else(|| made(size).next())
+        };
+        self.args.iter().map(over).collect()
+    }
+
+    /// Operands that dense results with elements of as many bytes may be written over, and these
+    /// bytes: both are walked through in the same order, and every element is read before it is
+    /// written.
+    pub fn overwritable(&self, flat: &Flat) -> Vec<(ValueIndex, usize)> {
+        if self.kernel.stages.iter().any(|it| it.scope != Scope::Point) {
+            return Vec::new();
+        }
+        let operands = || self.args.iter().filter(|it| it.role == Role::Input);
+        let mut reads: FxHashMap<ValueIndex, usize> = FxHashMap::default();
+        operands().for_each(|it| *reads.entry(it.value).or_default() += 1);
+        let fits = |it: &&Arg| it.dense && reads[&it.value] == 1;
+        operands().filter(fits).map(|it| (it.value, flat.values[it.value].dtype.size())).collect()
+    }
+}

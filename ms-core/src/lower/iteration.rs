@@ -1,0 +1,41 @@
+//! One iteration of a loop as a graph.
+
+use super::plan::NextCarry;
+use crate::ir::{Def, Graph, ValueId};
+use smallvec::SmallVec;
+use std::sync::Arc;
+
+/// The carries that are computed. Each begins a chain: itself, the one that takes over from it,
+/// the one that takes over from that, and so on.
+pub(super) fn computed(next: &[NextCarry]) -> impl Iterator<Item = usize> {
+    next.iter().enumerate().filter(|it| !matches!(it.1, NextCarry::From(_))).map(|it| it.0)
+}
+
+/// Where the next values of a loop's carries come from: a body that gives a carry as it took it
+/// has nothing to compute.
+pub(super) fn next_carries(body: &Graph, carries: usize) -> Vec<NextCarry> {
+    let mut taken = vec![false; carries];
+    let mut next = |output: &ValueId| match body.value(*output).def {
+        Def::Input(from) if (from as usize) < carries && !std::mem::replace(&mut taken[from as usize], true) => {
+            NextCarry::From(from)
+        }
+        _ => NextCarry::Computed,
+    };
+    body.outputs()[..carries].iter().map(&mut next).collect()
+}
+
+/// The graph of one iteration: what `body` computes of its carries, its further results, and
+/// whether `condition` holds for what comes next.
+pub(super) fn iteration(body: &Graph, condition: Option<&Arc<Graph>>, carries: usize) -> Graph {
+    let mut graph = body.clone();
+    let next = next_carries(body, carries);
+    let mut outputs: Vec<ValueId> = computed(&next).map(|it| body.outputs()[it]).collect();
+    outputs.extend(&body.outputs()[carries..]);
+    if let Some(condition) = condition {
+        let operands: SmallVec<[ValueId; 8]> =
+            body.outputs()[..carries].iter().chain(&body.inputs()[carries..]).copied().collect();
+        outputs.push(graph.inline(condition, &operands)[0]);
+    }
+    graph.set_outputs(outputs);
+    graph
+}

@@ -1,0 +1,124 @@
+//! The way of a graph through the parts of this module.
+
+use super::assemble::assemble;
+use super::draft::Draft;
+use super::emit::emit;
+use super::flatten::{flatten, live_nodes, located};
+use super::group::Groups;
+use super::iteration::iteration;
+use super::lines::Numbers;
+use super::plan::{Plan, PlanStep, Routine, RoutineId};
+use super::routines::{Key, Located, Routines};
+use super::sink::{sink, transpose_products};
+use crate::error::Result;
+use crate::ir::{Graph, Node};
+use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
+
+/// How a graph is lowered.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct LowerOptions {
+    /// Whether ops share kernels. It changes no bit of a result.
+    pub fuse: bool,
+    /// Whether results equal those of running op by op to the bit. Otherwise `a * b + c` within
+    /// a kernel is rounded once, and products may be computed transposed, which libraries round
+    /// differently.
+    pub exact: bool,
+}
+
+impl Default for LowerOptions {
+    fn default() -> Self {
+        Self { fuse: true, exact: true }
+    }
+}
+
+/// Lowers a graph, and each distinct graph in it once, to a plan.
+///
+/// # Errors
+/// [`Code::Backend`](crate::Code::Backend) for transforms that are not expanded and for symbolic
+/// dimensions.
+pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
+    Ok(plan(graph, options)?.0)
+}
+
+/// [`lower`] of what became of a traced graph: steps that may refuse say which of its nodes they
+/// stand for.
+///
+/// # Errors
+/// As for [`lower`].
+pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: &Graph) -> Result<Plan> {
+    let (mut plan, located) = plan(graph, options)?;
+    if !located.is_empty() {
+        let numbers = Numbers::of(traced);
+        for Located { routine, step, line } in located {
+            if let PlanStep::Library { node, .. } = &mut plan.routines[routine.0 as usize].steps[step] {
+                *node = numbers.number(line);
+            }
+        }
+    }
+    Ok(plan)
+}
+
+/// Lowers a graph and those that its nodes run; gives the lines of steps that may refuse.
+fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>)> {
+    let mut routines = Routines::default();
+    add(graph, options, &mut routines)?;
+    Ok(routines.finish())
+}
+
+/// Adds the routine of a graph behind those that it runs. The depth of recursion is that of graphs
+/// in graphs.
+fn add(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Result<RoutineId> {
+    add_callees(graph, options, routines)?;
+    let routine = routine(graph, options, routines)?;
+    Ok(routines.push(routine))
+}
+
+/// Adds the routines that the nodes of a graph run.
+fn add_callees(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Result<()> {
+    for node in live_nodes(graph).filter(|it| !it.regions.is_empty()) {
+        add_regions(node, options, routines).map_err(|error| located(error, node))?;
+    }
+    Ok(())
+}
+
+fn add_regions(node: &Node, options: &LowerOptions, routines: &mut Routines) -> Result<()> {
+    if is_call(node.op) || node.op == IF.op() {
+        for region in &node.regions {
+            routines.once(Key::graph(region), |it| add(region, options, it))?;
+        }
+    } else if node.op == WHILE.op() {
+        let [condition, body] = [&node.regions[0], &node.regions[1]];
+        let carries = node.attrs.int(0) as usize;
+        let lower = |it: &mut Routines| add(&iteration(body, Some(condition), carries), options, it);
+        routines.once(Key::iteration(body, Some(condition), carries), lower)?;
+        // The condition of the first iteration is computed by the routine of the loop.
+        add_callees(condition, options, routines)?;
+    } else if node.op == SCAN.op() {
+        let (body, at) = (&node.regions[0], ScanOperands::of(&node.attrs));
+        let carries = at.sequences - at.carries;
+        let lower = |it: &mut Routines| add(&iteration(body, None, carries), options, it);
+        routines.once(Key::iteration(body, None, carries), lower)?;
+    }
+    Ok(())
+}
+
+/// The routine of a graph, whose callees are in `routines`; its kernels, constants and lines go there.
+fn routine(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Result<Routine> {
+    let mut flat = flatten(graph, routines)?;
+    if options.fuse {
+        sink(&mut flat);
+    }
+    if !options.exact {
+        transpose_products(&mut flat);
+    }
+    let groups = Groups::new(&flat, options.fuse);
+    let stored = groups.stored(&flat);
+    let mut steps = Vec::with_capacity(groups.list.len());
+    for group in &groups.list {
+        steps.push(match group.domain {
+            Some(_) => Draft::Kernel(Box::new(emit(&mut flat, &groups, group, &stored, !options.exact)?)),
+            None => Draft::Whole(group.nodes[0]),
+        });
+    }
+    Ok(assemble(graph, &flat, steps, routines))
+}
