@@ -6,6 +6,7 @@ mod process;
 mod program;
 mod rebuild;
 mod sound;
+mod stored;
 mod trust;
 
 /// What a process does that [`process::command`] starts; nothing in an ordinary run.

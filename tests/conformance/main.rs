@@ -1,0 +1,14 @@
+//! MindSpore's own tests, by the numbers of its cases; see `docs/conformance.md`.
+
+#[path = "../common/gradients.rs"]
+mod gradients;
+#[path = "../common/paths.rs"]
+mod paths;
+
+mod control;
+mod effects;
+mod gradient;
+mod gradient_control;
+mod operators;
+mod sharing;
+mod vmap;

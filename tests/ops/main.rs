@@ -1,0 +1,10 @@
+//! Ops: values, numerics, layouts, and input that is refused.
+
+mod bad_input;
+mod movement;
+mod numbers_refused;
+mod numerics;
+mod primitives;
+mod robustness;
+mod safety;
+mod tensors;

@@ -1,0 +1,4 @@
+//! Optimisers and checkpoints.
+
+mod checkpoint;
+mod optimisers;

@@ -1,0 +1,9 @@
+//! Derivatives of every order, and functions over lanes.
+
+mod bprop_writes;
+mod derivatives;
+mod parts;
+mod second_order;
+mod second_order_rules;
+mod vmap;
+mod vmap_derivatives;
