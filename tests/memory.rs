@@ -1,6 +1,7 @@
 //! Memory that runs out is an error of the op that asked for it, at the user's line. It never ends
 //! the process.
 
+use ms::error::OrRaise;
 use ms::ops::{self, OpDef, PRIMITIVES, Sample};
 use ms::prelude::*;
 use ms::tensor::{apply, try_room};
@@ -175,6 +176,51 @@ fn memory_runs_out_in_every_primitive() {
             exhaust(&format!("{}, compiled", def.name()), || compiled.run(&operands), |_| {});
         }
         assert!(run > 100, "only {run} primitives take large operands");
+    });
+}
+
+/// Each number has constants of its own, so that none is found by its content.
+fn table(number: usize) -> Tensor {
+    let mut table = try_room::<f32>(30_000).or_raise();
+    table.extend((0..30_000).map(|it| (it * 7 % 1000 + number) as f32));
+    Tensor::from_slice([30_000], &table)
+}
+
+#[jit]
+fn scaled(x: &Tensor, number: &usize) -> Tensor {
+    let table = table(*number);
+    (x * &table).flip(0) + &table.flip(0)
+}
+
+#[jit]
+fn slope(x: &Tensor, number: &usize) -> Tensor {
+    ms::grad(scaled)(x, number)
+}
+
+/// A function that memory did not let start is started by a later call.
+#[test]
+fn what_could_not_start_is_started_later() {
+    in_child("what_could_not_start_is_started_later", || {
+        let x = Tensor::ones([30_000]);
+        let mut refused = 0;
+        for blocks in 0..200 {
+            let call = || [scaled(&x, &blocks), slope(&x, &blocks)].map(|it| it.to_vec::<f32>());
+            let want = ms::with_context(ms::Context { jit: false, ..ms::context() }, call);
+            let (first, left) = limited(blocks, || catch(call));
+            match first {
+                Ok(got) => assert_eq!(got, want),
+                Err(error) => {
+                    refused += 1;
+                    assert_eq!(error.code(), Code::Memory, "{blocks} blocks: {error}");
+                }
+            }
+            assert_eq!(call(), want, "after {blocks} blocks");
+            if left > 0 {
+                assert!(refused > 3, "it starts with {blocks} blocks");
+                return;
+            }
+        }
+        panic!("it never starts");
     });
 }
 

@@ -17,7 +17,7 @@ use crate::tensor::{Parameter, Tensor, with_created};
 use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, parameters, run_traced};
 use std::borrow::Cow;
 use std::rc::Rc;
-use std::sync::{Arc, LazyLock, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 /// A trace under way.
@@ -100,8 +100,11 @@ impl Call {
             held.extend(it.writes.iter().chain(&it.reads).cloned());
             let [writes, reads] = [&it.writes, &it.reads].map(|it| it.iter().map(Parameter::downgrade).collect());
             let same = compiled.clone();
-            let make = move || it.graph.map_or(Ok(same), |graph| compile(&graph, &slots, settings, site));
-            Handing { compiled: LazyLock::new(Box::new(make)), writes, reads }
+            let make = move || match &it.graph {
+                Some(graph) => compile(graph, &slots, settings, site),
+                None => Ok(same.clone()),
+            };
+            Handing::new(Box::new(make), writes, reads)
         });
         let input = |it| match it {
             Binding::Argument(at) => Source::Argument(at),

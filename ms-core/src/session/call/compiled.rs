@@ -19,6 +19,7 @@ use crate::session::report;
 use crate::tensor::{Array, Outputs, Tensor};
 use crate::transform;
 use ms_cache::Digest;
+use once_cell::sync::OnceCell;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -40,7 +41,8 @@ pub struct Compiled {
     /// Whether it was looked for there.
     sought: AtomicBool,
     footprint: Footprint,
-    executable: OnceLock<Result<Arc<dyn Executable>>>,
+    /// A start that fails is tried again at the next call.
+    executable: OnceCell<Arc<dyn Executable>>,
     derivatives: Mutex<FxHashMap<Vec<usize>, Arc<Derivative>>>,
     tangents: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Compiled>>>,
     partial: Mutex<FxHashMap<[Vec<usize>; 2], Arc<Partial>>>,
@@ -84,7 +86,7 @@ impl Compiled {
             place,
             sought: AtomicBool::new(false),
             footprint,
-            executable: OnceLock::new(),
+            executable: OnceCell::new(),
             derivatives: Mutex::default(),
             tangents: Mutex::default(),
             partial: Mutex::default(),
@@ -176,7 +178,7 @@ impl Compiled {
     ) -> Option<Arc<Self>> {
         let compiled = Self::of(Source::unknown(inputs, outputs), precision, None, Some(place), Footprint::new());
         let (executable, _) = compiled.find()?;
-        let _first = compiled.executable.set(Ok(executable));
+        let _first = compiled.executable.set(executable);
         Some(compiled)
     }
 
@@ -293,7 +295,7 @@ impl Compiled {
             },
             None => Ok(exec::reference(self.source.optimized()?)),
         };
-        self.executable.get_or_init(make).as_ref().map_err(Error::clone)
+        self.executable.get_or_try_init(make)
     }
 
     /// Compiles the graph, and puts it where the cache has it next time, with what is to be known
@@ -440,7 +442,7 @@ impl Compiled {
         let (forward, backward) = (part(Part::Forward, "forward"), part(Part::Backward, "backward"));
         let split = match forward.find() {
             Some((executable, split)) => {
-                let _first = forward.executable.set(Ok(executable));
+                let _first = forward.executable.set(executable);
                 split
             }
             None => {
@@ -452,7 +454,7 @@ impl Compiled {
                 let split = Split { seeds: parts.seeds, residuals: parts.residuals, sums: parts.sums };
                 if let (Some(backend), Some(_)) = (exec::backend(), &self.place) {
                     // How the derivative is split is stored with the forward part.
-                    let _first = forward.executable.set(forward.compile(backend, split.clone()));
+                    let _first = forward.executable.set(forward.compile(backend, split.clone())?);
                 }
                 split
             }

@@ -8,6 +8,7 @@ use crate::optimize::inline_all;
 use crate::session::cache::entry::Split;
 use crate::session::report;
 use crate::transform::{self, Residual};
+use once_cell::sync::OnceCell;
 use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 /// A graph whose transforms are expanded, and what is compiled of it.
 pub(in crate::session) struct Source {
     origin: Origin,
-    graph: OnceLock<Result<Graph>>,
-    optimized: OnceLock<Result<Graph>>,
+    graph: OnceCell<Graph>,
+    optimized: OnceCell<Graph>,
     /// What making the graph took.
     took: OnceLock<Duration>,
     /// Whether gradients are added in the order in which they are eagerly.
@@ -51,7 +52,7 @@ pub(in crate::session) enum Part {
 
 impl Source {
     fn new(origin: Origin, in_order: bool) -> Arc<Self> {
-        let (graph, optimized, took) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (graph, optimized, took) = (OnceCell::new(), OnceCell::new(), OnceLock::new());
         Arc::new(Self { origin, graph, optimized, took, in_order })
     }
 
@@ -114,12 +115,12 @@ impl Source {
             let _first = self.took.set(start.elapsed());
             graph
         };
-        self.graph.get_or_init(make).as_ref().map_err(Error::clone)
+        self.graph.get_or_try_init(make)
     }
 
     /// Gives the graph, if nobody did, and what making it took.
     pub fn set(&self, graph: &Graph, took: Duration) -> Result<()> {
-        let _first = self.graph.set(Ok(expand(graph, self.in_order)?));
+        let _first = self.graph.set(expand(graph, self.in_order)?);
         let _first = self.took.set(took);
         Ok(())
     }
@@ -134,8 +135,7 @@ impl Source {
             Origin::Sizes { of, sizes } => {
                 // Here it is refused what does not fit; of that which does, passes keep the types.
                 self.graph()?;
-                let optimized = of.optimized.get_or_init(|| Ok(report::optimize(of.graph()?)));
-                let optimized = optimized.as_ref().map_err(Error::clone)?;
+                let optimized = of.optimized.get_or_try_init(|| of.graph().map(report::optimize))?;
                 let made = || transform::specialized(optimized, &by_name(sizes)).map(Cow::Owned);
                 report::try_graph_stage("specialize", made).map(Cow::into_owned)
             }
@@ -147,7 +147,7 @@ impl Source {
     pub fn traced(&self) -> Option<&Graph> {
         match &self.origin {
             Origin::Traced(graph) => Some(graph),
-            Origin::Given => self.graph.get()?.as_ref().ok(),
+            Origin::Given => self.graph.get(),
             Origin::Unknown { .. } => None,
             Origin::Derivative { of, .. } | Origin::Sizes { of, .. } => of.traced(),
         }

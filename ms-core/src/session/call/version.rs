@@ -1,7 +1,7 @@
 //! The compiled versions of a function, and their runs.
 
 use super::compiled::Compiled;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::ops;
 use crate::session::autodiff::tape::Tape;
 use crate::session::cache::lru::eviction_limit;
@@ -9,12 +9,13 @@ use crate::tensor::{
     Array, Dependent, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, WeakParameter, dispatch_mode,
 };
 use crate::trace::{Signature, Tree};
+use once_cell::sync::OnceCell;
 use rustc_hash::{FxBuildHasher, FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::any::{Any, TypeId};
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 /// What the versions of a function take at most, in bytes.
 const MAX_BYTES: usize = 256 << 20;
@@ -234,13 +235,24 @@ pub(super) struct Version {
 /// The graph as a tape calls it, where backward functions in it read or write parameters; see
 /// [`crate::trace::Handing`].
 pub(super) struct Handing {
-    /// Made when a tape first calls it.
-    pub compiled: LazyLock<Result<Arc<Compiled>>, Make>,
-    pub writes: Vec<WeakParameter>,
-    pub reads: Vec<WeakParameter>,
+    compiled: OnceCell<Arc<Compiled>>,
+    make: Make,
+    writes: Vec<WeakParameter>,
+    reads: Vec<WeakParameter>,
 }
 
-type Make = Box<dyn FnOnce() -> Result<Arc<Compiled>> + Send>;
+type Make = Box<dyn Fn() -> Result<Arc<Compiled>> + Send + Sync>;
+
+impl Handing {
+    /// `make` compiles the graph, when a tape first calls it.
+    pub fn new(make: Make, writes: Vec<WeakParameter>, reads: Vec<WeakParameter>) -> Self {
+        Self { compiled: OnceCell::new(), make, writes, reads }
+    }
+
+    fn compiled(&self) -> Result<&Arc<Compiled>> {
+        self.compiled.get_or_try_init(&self.make)
+    }
+}
 
 /// What a [`Version`] is made of.
 pub(super) struct Parts<T> {
@@ -413,8 +425,7 @@ impl Version {
         match (Tape::current(), &self.handing) {
             (Some(tape), Some(it)) => {
                 let (writes, reads) = (upgraded(&it.writes)?, upgraded(&it.reads)?);
-                let compiled = it.compiled.as_ref().map_err(Error::clone);
-                Some(compiled.and_then(|compiled| tape.call_handing(compiled, &writes, &reads, &inputs)))
+                Some(it.compiled().and_then(|compiled| tape.call_handing(compiled, &writes, &reads, &inputs)))
             }
             _ => Some(self.compiled.call(&inputs)),
         }
