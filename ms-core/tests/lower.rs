@@ -4,7 +4,8 @@
 
 use ms_core::ir::{Inst, Kernel};
 use ms_core::lower::{
-    BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanStep, Repeat, Routine, RoutineId, Span, View, lower,
+    BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanNames, PlanStep, Repeat, Routine, RoutineId, Span, View,
+    lower, lower_traced,
 };
 use ms_core::ops::{GATHER, parse_graph};
 use ms_core::optimize::{PassContext, optimize};
@@ -13,9 +14,13 @@ use std::fmt::Write;
 use std::path::Path;
 
 fn plan(text: &str) -> Plan {
+    named_plan(text).0
+}
+
+fn named_plan(text: &str) -> (Plan, PlanNames) {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let options = LowerOptions { exact: false, ..LowerOptions::default() };
-    lower(&graph, &options).unwrap_or_else(|error| panic!("{error}"))
+    lower_traced(&graph, &options, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn kernels(plan: &Plan) -> usize {
@@ -33,7 +38,8 @@ fn snapshots() {
             continue;
         }
         let text = std::fs::read_to_string(&path).expect("a case can be read");
-        let found = plan(&text).display().to_string();
+        let (plan, names) = named_plan(&text);
+        let found = plan.display_named(&names).to_string();
         let expected = path.with_extension("plan");
         if bless {
             std::fs::write(&expected, &found).expect("the folder can be written");

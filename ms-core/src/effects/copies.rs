@@ -267,7 +267,7 @@ impl Moves {
             }
         };
         for &input in graph.inputs() {
-            map[input.0 as usize] = to.add_input(graph.ty(input).clone());
+            map[input.0 as usize] = to.add_input_like(graph, input);
         }
         for &input in graph.inputs() {
             copy(input, map[input.0 as usize], &mut to, &mut copies);

@@ -14,10 +14,10 @@ const SCHEMA: u8 = 1;
 ///
 /// They are the same in every process and on every platform. Two graphs have the same bytes
 /// exactly when they have inputs of the same types, and compute their outputs by the same
-/// ops on the same attributes, operands and regions. Names, locations, the numbering of
-/// values, the order of nodes that do not depend on each other, nodes that no output needs,
-/// and whether equal regions are stored once make no difference. Nodes without results stand
-/// for what they do, and count.
+/// ops on the same attributes, operands and regions. Names of graphs and inputs, locations, the
+/// numbering of values, the order of nodes that do not depend on each other, nodes that no
+/// output needs, and whether equal regions are stored once make no difference. Nodes without
+/// results stand for what they do, and count.
 ///
 /// ```text
 /// bytes = schema graph-count graph*            each graph once, after those it holds
@@ -272,6 +272,9 @@ mod tests {
         let groups: [&[&str]; 9] = [
             &[
                 "graph @f(%0: f32[], %1: f32[]) -> (f32[]) { %2 = plain %0, %1 : f32[] return %2 }",
+                // Names of inputs.
+                "graph @f(%x: f32[], %fc1.weight: f32[]) -> (f32[]) {
+                   %2 = plain %x, %fc1.weight : f32[] return %2 }",
                 // Another name, other numbers, a dead node before and one behind.
                 "graph @g(%9: f32[], %a: f32[]) -> (f32[]) {
                    %d = plain %a : f32[3] %2 = plain %9, %a : f32[] %e = plain %2 : f32[] return %2 }",

@@ -1,7 +1,7 @@
 //! Graphs for Graphviz.
 
 use super::graph::{Def, Graph, Node, NodeId, ValueId};
-use super::text::write_attr;
+use super::text::{ValueNames, write_attr};
 use super::walk::subgraphs;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
@@ -23,20 +23,21 @@ fn write_dot(root: &Graph, f: &mut String) -> fmt::Result {
     for (i, graph) in graphs.iter().enumerate() {
         writeln!(f, "  subgraph cluster_{i} {{\n    label = {}", quoted(&format!("@{}", graph.name())))?;
         writeln!(f, "    g{i} [shape = point, style = invis]")?;
+        let names = ValueNames::of(graph);
         for (at, &id) in graph.inputs().iter().enumerate() {
-            let label = quoted(&format!("{id}: {}", graph.ty(id)));
+            let label = quoted(&format!("{}: {}", names.show(id), graph.ty(id)));
             writeln!(f, "    g{i}_in{at} [shape = ellipse, label = {label}]")?;
         }
         for (id, node) in graph.nodes() {
             writeln!(f, "    g{i}_n{} [label = {}]", id.0, quoted(&node_label(node)?))?;
             for &input in &node.inputs {
-                edge(f, i, graph, input, &node_name(i, id))?;
+                edge(f, i, graph, &names, input, &node_name(i, id))?;
             }
         }
         for (at, &id) in graph.outputs().iter().enumerate() {
             let name = format!("g{i}_out{at}");
             writeln!(f, "    {name} [shape = ellipse, label = \"output {at}\"]")?;
-            edge(f, i, graph, id, &name)?;
+            edge(f, i, graph, &names, id, &name)?;
         }
         writeln!(f, "  }}")?;
     }
@@ -70,12 +71,12 @@ fn node_label(node: &Node) -> Result<String, fmt::Error> {
     Ok(label)
 }
 
-fn edge(f: &mut String, i: usize, graph: &Graph, id: ValueId, to: &str) -> fmt::Result {
+fn edge(f: &mut String, i: usize, graph: &Graph, names: &ValueNames<'_>, id: ValueId, to: &str) -> fmt::Result {
     let from = match graph.value(id).def {
         Def::Input(at) => format!("g{i}_in{at}"),
         Def::Result(node, _) => node_name(i, node),
     };
-    writeln!(f, "    {from} -> {to} [label = {}]", quoted(&format!("{id}: {}", graph.ty(id))))
+    writeln!(f, "    {from} -> {to} [label = {}]", quoted(&format!("{}: {}", names.show(id), graph.ty(id))))
 }
 
 /// A string of Graphviz, with its lines set left.
@@ -105,7 +106,7 @@ mod tests {
     #[test]
     fn a_small_graph() {
         let text = "
-            graph @f(%0: f32[]) -> (f32[]) { return %0 }
+            graph @f(%fc[0].bias: f32[]) -> (f32[]) { return %fc[0].bias }
             graph @main(%0: f32[]) -> (f32[]) {
               %1 = one {value = \"a\"} : f32[]
               %2 = plain @f %0, %1 : f32[]
@@ -117,9 +118,9 @@ mod tests {
   subgraph cluster_0 {
     label = "@f"
     g0 [shape = point, style = invis]
-    g0_in0 [shape = ellipse, label = "%0: f32[]"]
+    g0_in0 [shape = ellipse, label = "%fc[0].bias: f32[]"]
     g0_out0 [shape = ellipse, label = "output 0"]
-    g0_in0 -> g0_out0 [label = "%0: f32[]"]
+    g0_in0 -> g0_out0 [label = "%fc[0].bias: f32[]"]
   }
   subgraph cluster_1 {
     label = "@main"

@@ -57,6 +57,8 @@ pub struct Graph {
     nodes: Vec<Node>,
     values: Vec<ValueData>,
     inputs: Vec<ValueId>,
+    /// The names of the inputs; shorter than `inputs` where the last ones have none.
+    names: Vec<Option<Arc<str>>>,
     outputs: Vec<ValueId>,
 }
 
@@ -66,8 +68,8 @@ impl Graph {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// A graph of arenas as they were stored. Only [`verify_structure`](crate::ir::verify_structure)
-    /// says whether they form one.
+    /// A graph of arenas as they were stored, whose inputs have no names. Only
+    /// [`verify_structure`](crate::ir::verify_structure) says whether they form one.
     pub fn from_parts(
         name: impl Into<String>,
         nodes: Vec<Node>,
@@ -75,7 +77,7 @@ impl Graph {
         inputs: Vec<ValueId>,
         outputs: Vec<ValueId>,
     ) -> Self {
-        Self { name: name.into(), nodes, values, inputs, outputs }
+        Self { name: name.into(), nodes, values, inputs, names: Vec::new(), outputs }
     }
 
     /// A graph without content, with room for the nodes and values of `other`.
@@ -92,6 +94,25 @@ impl Graph {
     /// The inputs.
     pub fn inputs(&self) -> &[ValueId] {
         &self.inputs
+    }
+
+    /// The name of the input at a position, in dumps; no part of the graph's identity, and of
+    /// several inputs it may be the same.
+    pub fn input_name(&self, at: usize) -> Option<&Arc<str>> {
+        self.names.get(at)?.as_ref()
+    }
+
+    /// The names of the inputs, in order; there may be fewer where the last inputs have none.
+    pub fn input_names(&self) -> &[Option<Arc<str>>] {
+        &self.names
+    }
+
+    /// The name of a value, which only an input has.
+    pub fn value_name(&self, id: ValueId) -> Option<&Arc<str>> {
+        match self.values.get(id.0 as usize)?.def {
+            Def::Input(at) => self.input_name(at as usize),
+            Def::Result(..) => None,
+        }
     }
 
     /// The outputs.
@@ -150,6 +171,30 @@ impl Graph {
         id
     }
 
+    /// Adds an input of the type and the name of one of `from`.
+    pub fn add_input_like(&mut self, from: &Graph, input: ValueId) -> ValueId {
+        let at = self.inputs.len();
+        let id = self.add_input(from.ty(input).clone());
+        self.name_input(at, from.value_name(input).cloned());
+        id
+    }
+
+    /// Names the input at a position; an empty name is none.
+    pub fn name_input(&mut self, at: usize, name: Option<Arc<str>>) {
+        let name = name.filter(|it| !it.is_empty());
+        if self.names.len() <= at && name.is_some() {
+            self.names.resize(at + 1, None);
+        }
+        if let Some(slot) = self.names.get_mut(at) {
+            *slot = name;
+        }
+    }
+
+    /// Gives the inputs at these positions the names of those of `from`, in order.
+    pub fn name_inputs_like(&mut self, from: &Graph, at: impl IntoIterator<Item = usize>) {
+        at.into_iter().zip(&from.names).for_each(|(at, name)| self.name_input(at, name.clone()));
+    }
+
     /// Adds a node whose results have the given types; the node's own `outputs` are filled in here.
     pub fn add_node(&mut self, mut node: Node, types: impl IntoIterator<Item = Type>) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
@@ -199,6 +244,9 @@ impl Graph {
     /// Puts the inputs in another order: position `i` takes what stood at `order[i]`.
     pub fn reorder_inputs(&mut self, order: &[usize]) {
         self.inputs = order.iter().map(|&at| self.inputs[at]).collect();
+        if !self.names.is_empty() {
+            self.names = order.iter().map(|&at| self.input_name(at).cloned()).collect();
+        }
         for (at, &input) in self.inputs.iter().enumerate() {
             self.values[input.0 as usize].def = Def::Input(at as u32);
         }

@@ -1,7 +1,7 @@
 //! Graphs as a page for a browser, which needs nothing but itself.
 
 use super::graph::{Def, Graph, ValueId};
-use super::text::write_attr;
+use super::text::{ValueNames, write_attr};
 use super::walk::subgraphs;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
@@ -48,7 +48,8 @@ struct Item {
 }
 
 fn write_graph(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>, f: &mut String) -> fmt::Result {
-    let items = items(graph, numbers)?;
+    let names = ValueNames::of(graph);
+    let items = items(graph, &names, numbers)?;
     let places = places(&items);
     write!(f, "{{\"name\":{},\"items\":[", Text(graph.name()))?;
     for (i, (item, (x, y))) in items.iter().zip(&places).enumerate() {
@@ -62,13 +63,17 @@ fn write_graph(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>, f: &mut 
     let edges = items.iter().enumerate().flat_map(|(to, item)| item.from.iter().map(move |it| (it.0, to, it.1)));
     for (i, (from, to, value)) in edges.enumerate() {
         let comma = if i > 0 { "," } else { "" };
-        write!(f, "{comma}[{from},{to},{}]", Text(&format!("{value}: {}", graph.ty(value))))?;
+        write!(f, "{comma}[{from},{to},{}]", Text(&format!("{}: {}", names.show(value), graph.ty(value))))?;
     }
     f.push_str("]}");
     Ok(())
 }
 
-fn items(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>) -> Result<Vec<Item>, fmt::Error> {
+fn items(
+    graph: &Graph,
+    names: &ValueNames<'_>,
+    numbers: &FxHashMap<*const Graph, usize>,
+) -> Result<Vec<Item>, fmt::Error> {
     let inputs = graph.inputs().len();
     let of = |&id: &ValueId| match graph.value(id).def {
         Def::Input(at) => (at as usize, id),
@@ -83,7 +88,7 @@ fn items(graph: &Graph, numbers: &FxHashMap<*const Graph, usize>) -> Result<Vec<
         }
     };
     for (at, &id) in graph.inputs().iter().enumerate() {
-        let (label, types) = (id.to_string(), types(&[id]));
+        let (label, types) = (names.show(id).to_string(), types(&[id]));
         let detail = format!("input {at}\n");
         items.push(Item { label, types, detail, kind: "input", regions: Vec::new(), from: Vec::new() });
     }
@@ -243,7 +248,7 @@ mod tests {
     #[test]
     fn a_small_graph() {
         let text = "
-            graph @f(%0: f32[]) -> (f32[]) { return %0 }
+            graph @f(%\"<w>\": f32[]) -> (f32[]) { return %\"<w>\" }
             graph @main(%0: f32[]) -> (f32[]) {
               %1 = one {value = \"</script>\"} : f32[]
               %2 = plain @f %0, %1 : f32[]
@@ -256,8 +261,8 @@ mod tests {
             r#"["one","f32[]","value = \"\u003c/script\u003e\"\n%1: f32[]\n","node",35,0,50,[]],"#,
             r#"["plain @f","f32[]","%2: f32[]\n","call",0,84,76,[1]],["output 0","f32[]","","output",0,168,76,[]]],"#,
             r#""edges":[[0,2,"%0: f32[]"],[1,2,"%1: f32[]"],[2,3,"%2: f32[]"]]},"#,
-            r#"{"name":"f","items":[["%0","f32[]","input 0\n","input",0,0,50,[]],"#,
-            r#"["output 0","f32[]","","output",0,84,76,[]]],"edges":[[0,1,"%0: f32[]"]]}]"#
+            r#"{"name":"f","items":[["%\"\u003cw\u003e\"","f32[]","input 0\n","input",0,0,62,[]],"#,
+            r#"["output 0","f32[]","","output",0,84,76,[]]],"edges":[[0,1,"%\"\u003cw\u003e\": f32[]"]]}]"#
         );
         assert_eq!(data, Some(want));
         assert!(!page.contains("http"), "the page loads nothing");

@@ -49,6 +49,22 @@ pub(crate) fn random_graph(random: &mut Random, depth: usize) -> Graph {
     for _ in 0..random.below(4) {
         let ty = random_type(random);
         graph.add_input(ty);
+        let names = [
+            "",
+            "",
+            "x",
+            "x",
+            "x#1",
+            "fc1.weight",
+            "layers[12].weight",
+            "[0].w",
+            "a[",
+            "1",
+            "1.5",
+            "h[\"w\"]",
+            "größe",
+        ];
+        graph.name_input(graph.inputs().len() - 1, Some(random.pick(&names).into()));
     }
     for _ in 0..random.below(12) {
         let op = Op(&OPS[random.below(OPS.len())]);

@@ -64,7 +64,10 @@ fn sized(
         Ok(ValueData { ty, def: *def })
     };
     let values = (0..graph.value_count() as u32).map(value).collect::<Result<_>>()?;
-    Ok(Graph::from_parts(graph.name(), nodes, values, graph.inputs().to_vec(), graph.outputs().to_vec()))
+    let (inputs, outputs) = (graph.inputs().to_vec(), graph.outputs().to_vec());
+    let mut sized = Graph::from_parts(graph.name(), nodes, values, inputs, outputs);
+    sized.name_inputs_like(graph, 0..);
+    Ok(sized)
 }
 
 fn sized_type(ty: &Type, size: &impl Fn(&str) -> Option<usize>) -> Result<Type> {

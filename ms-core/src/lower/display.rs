@@ -1,6 +1,8 @@
 //! The text form of plans and kernels, for people and snapshot tests.
 
 use super::plan::{Argument, Buffer, Carry, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View};
+use super::routines::PlanNames;
+use crate::ir::text::InputNames;
 use crate::ir::{Inst, Kernel, LaneAxis, Param, Role, Scope, StrideClass};
 use crate::tensor::{DType, Scalar};
 use std::fmt::{self, Display, Formatter};
@@ -18,25 +20,42 @@ impl Plan {
     ///   k0 [4](b0: [4], b1: [4])
     /// ```
     pub fn display(&self) -> impl Display + '_ {
-        fmt::from_fn(|f| write_plan(self, f))
+        fmt::from_fn(|f| write_plan(self, &PlanNames::default(), f))
+    }
+
+    /// The plan as text, with the names of inputs: `b0 = input 0 %x, 16 bytes`.
+    pub fn display_named(&self, names: &PlanNames) -> impl Display {
+        fmt::from_fn(|f| write_plan(self, names, f))
     }
 }
 
-fn write_plan(plan: &Plan, f: &mut Formatter<'_>) -> fmt::Result {
+fn write_plan(plan: &Plan, names: &PlanNames, f: &mut Formatter<'_>) -> fmt::Result {
     for (i, kernel) in plan.kernels.iter().enumerate() {
         write_kernel(i, kernel, f)?;
     }
-    plan.routines.iter().enumerate().try_for_each(|(i, routine)| write_routine(plan, i, routine, f))
+    plan.routines.iter().enumerate().try_for_each(|(i, routine)| {
+        let names = InputNames::of(names.0.get(i).map_or(&[], Vec::as_slice));
+        write_routine(plan, i, routine, &names, f)
+    })
 }
 
-fn write_routine(plan: &Plan, number: usize, routine: &Routine, f: &mut Formatter<'_>) -> fmt::Result {
+fn write_routine(
+    plan: &Plan,
+    number: usize,
+    routine: &Routine,
+    names: &InputNames<'_>,
+    f: &mut Formatter<'_>,
+) -> fmt::Result {
     let types = |types: &[crate::ir::Type]| join(types.iter().map(|it| it.to_string()));
     let (inputs, outputs) = (types(&routine.inputs), types(&routine.outputs));
     let (name, arena) = (&routine.name, routine.arena_bytes);
     writeln!(f, "routine r{number} @{name}({inputs}) -> ({outputs}), arena {arena} bytes")?;
     for (i, Buffer { bytes, place }) in routine.buffers.iter().enumerate() {
         let place = match place {
-            Place::Input(at) => format!("input {at}"),
+            Place::Input(at) => match names.show(*at as usize) {
+                Some(name) => format!("input {at} {name}"),
+                None => format!("input {at}"),
+            },
             Place::Output(at) => format!("output {at}"),
             Place::Constant(at) => {
                 let literal = &plan.constants[*at as usize];

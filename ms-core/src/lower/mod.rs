@@ -37,3 +37,4 @@ pub use plan::{
     Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine,
     RoutineId, STACK_BYTES, Span, View, is_stack, value_bytes,
 };
+pub use routines::PlanNames;

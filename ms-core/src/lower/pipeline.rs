@@ -8,7 +8,7 @@ use super::group::Groups;
 use super::iteration::iteration;
 use super::lines::Numbers;
 use super::plan::{Plan, PlanStep, Routine, RoutineId};
-use super::routines::{Key, Located, Routines};
+use super::routines::{Key, Located, PlanNames, Routines};
 use super::sink::{sink, transpose_products};
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -37,17 +37,17 @@ impl Default for LowerOptions {
 /// [`Code::Backend`](crate::Code::Backend) for transforms that are not expanded and for symbolic
 /// dimensions.
 pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
-    Ok(plan(graph, options)?.0)
+    Ok(lower_traced(graph, options, None)?.0)
 }
 
-/// [`lower`] of what became of a traced graph: steps that may refuse say which of its nodes they
-/// stand for.
+/// [`lower`] of what became of a traced graph, if that is known: steps that may refuse say which of
+/// its nodes they stand for. Returns what the inputs are called, too.
 ///
 /// # Errors
 /// As for [`lower`].
-pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: &Graph) -> Result<Plan> {
-    let (mut plan, located) = plan(graph, options)?;
-    if !located.is_empty() {
+pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: Option<&Graph>) -> Result<(Plan, PlanNames)> {
+    let (mut plan, located, names) = plan(graph, options)?;
+    if let Some(traced) = traced.filter(|_| !located.is_empty()) {
         let numbers = Numbers::of(traced);
         for Located { routine, step, line } in located {
             if let PlanStep::Library { node, .. } = &mut plan.routines[routine.0 as usize].steps[step] {
@@ -55,11 +55,12 @@ pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: &Graph) -> Re
             }
         }
     }
-    Ok(plan)
+    Ok((plan, names))
 }
 
-/// Lowers a graph and those that its nodes run; gives the lines of steps that may refuse.
-fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>)> {
+/// Lowers a graph and those that its nodes run; returns the lines of steps that may refuse, and the
+/// names of inputs.
+fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>, PlanNames)> {
     let mut routines = Routines::default();
     add(graph, options, &mut routines)?;
     Ok(routines.finish())
@@ -70,7 +71,7 @@ fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>)> {
 fn add(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Result<RoutineId> {
     add_callees(graph, options, routines)?;
     let routine = routine(graph, options, routines)?;
-    Ok(routines.push(routine))
+    Ok(routines.push(graph, routine))
 }
 
 /// Adds the routines that the nodes of a graph run.

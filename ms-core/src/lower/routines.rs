@@ -8,6 +8,11 @@ use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::Arc;
 
+/// What the inputs of each routine of a plan are called: [`Graph::input_names`] of its graph. No part
+/// of the plan, which is the same whatever its inputs are called.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct PlanNames(pub(super) Vec<Vec<Option<Arc<str>>>>);
+
 /// A plan under construction.
 #[derive(Default)]
 pub(super) struct Routines {
@@ -16,6 +21,7 @@ pub(super) struct Routines {
     constants: FxHashMap<Literal, u32>,
     known: FxHashMap<Key, RoutineId>,
     located: Vec<Located>,
+    names: PlanNames,
 }
 
 /// The line of a step that may refuse.
@@ -46,9 +52,9 @@ impl Key {
 }
 
 impl Routines {
-    /// The plan, and the lines of steps that may refuse.
-    pub fn finish(self) -> (Plan, Vec<Located>) {
-        (self.plan, self.located)
+    /// The plan, the lines of steps that may refuse, and the names of inputs.
+    pub fn finish(self) -> (Plan, Vec<Located>, PlanNames) {
+        (self.plan, self.located, self.names)
     }
 
     /// Adds the routine of a key unless it is there.
@@ -60,9 +66,10 @@ impl Routines {
         Ok(())
     }
 
-    /// Adds a routine, behind those that it runs.
-    pub fn push(&mut self, routine: Routine) -> RoutineId {
+    /// Adds the routine of a graph, behind those that it runs.
+    pub fn push(&mut self, graph: &Graph, routine: Routine) -> RoutineId {
         self.plan.routines.push(routine);
+        self.names.0.push(graph.input_names().to_vec());
         RoutineId(self.plan.routines.len() as u32 - 1)
     }
 

@@ -314,7 +314,7 @@ impl Slim {
         let mut out = Graph::new(region.name());
         let mut map = vec![ValueId(u32::MAX); cut.inputs().len()];
         for input in self.fixed.iter().copied().chain(self.free_inputs()) {
-            map[input] = out.add_input(cut.ty(cut.inputs()[input]).clone());
+            map[input] = out.add_input_like(&cut, cut.inputs()[input]);
         }
         for (i, input) in self.inputs.iter().enumerate() {
             match input {

@@ -45,7 +45,7 @@ impl Pass for Licm {
                 let mut out = Graph::new(region.name());
                 let mut map = vec![ValueId(u32::MAX); region.value_count()];
                 for &id in region.inputs() {
-                    map[id.0 as usize] = out.add_input(region.ty(id).clone());
+                    map[id.0 as usize] = out.add_input_like(region, id);
                 }
                 for (j, types) in types.iter().enumerate() {
                     for (k, ty) in types.iter().enumerate() {

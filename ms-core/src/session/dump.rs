@@ -3,7 +3,7 @@
 use super::context;
 use super::report::CompileReport;
 use crate::ir::{Graph, to_dot, to_html};
-use crate::lower::Plan;
+use crate::lower::{Plan, PlanNames};
 use std::fmt::Display;
 use std::fs;
 use std::path::PathBuf;
@@ -97,10 +97,10 @@ impl Dump {
     }
 
     /// The plan.
-    pub fn plan(&mut self, plan: &Plan) {
+    pub fn plan(&mut self, plan: &Plan, names: &PlanNames) {
         if self.level >= 2 {
             let stem = self.stem("plan");
-            self.write(&stem, "txt", &plan.display());
+            self.write(&stem, "txt", &plan.display_named(names));
         }
     }
 }

@@ -6,7 +6,7 @@
 use super::dump::Dump;
 use crate::error::Result;
 use crate::ir::{Graph, GraphSize, count_nodes};
-use crate::lower::{Plan, PlanStep};
+use crate::lower::{Plan, PlanNames, PlanStep};
 use crate::ops::{CALL, CALL_NO_INLINE, TENSOR_MOVE};
 use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
 use std::borrow::Cow;
@@ -222,14 +222,14 @@ fn passed(name: &'static str, graph: &Graph) {
     });
 }
 
-/// Lowering gave `plan`.
-pub(super) fn lowered(plan: &Plan) {
+/// Lowering gave `plan`, of inputs with these names.
+pub(super) fn lowered(plan: &Plan, names: &PlanNames) {
     with_record(|it| {
         if let Some(stage) = it.report.stages.last_mut() {
             stage.plan = Some(PlanReport::of(plan));
         }
         if let Some(dump) = &mut it.dump {
-            dump.plan(plan);
+            dump.plan(plan, names);
         }
     });
 }

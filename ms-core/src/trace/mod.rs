@@ -14,7 +14,7 @@ mod tracer;
 mod tuples;
 mod type_key;
 
-pub use arg::{Arg, Frozen, Name, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
+pub use arg::{Arg, ArgumentNames, Frozen, Name, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
 pub use callable::{Apply, Callable, Invoke, Marked, Marks};
 pub use cell::{Cell, Layer, parameters};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};
@@ -30,8 +30,8 @@ pub use region::{
 };
 pub use signature::{Pooled, Signature};
 pub use tracer::{
-    Binding, GraphCall, Handing, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, check_handing, run_nested,
-    run_traced, run_with_slots, sound,
+    Binding, GraphCall, Handing, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, build_like, check_handing,
+    run_nested, run_traced, run_with_slots, sound,
 };
 pub use type_key::{TypeKey, type_key};
 

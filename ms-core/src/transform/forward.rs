@@ -27,7 +27,7 @@ pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
     let mut types = input_types(graph);
     types.extend(wrt.iter().map(|&at| graph.ty(graph.inputs()[at]).clone()));
     let forward = Forward::default();
-    trace::build(graph.name(), &types, |inputs| {
+    trace::build_like(graph, &types, |inputs| {
         let (inputs, tangents) = inputs.split_at(own);
         let mut duals: Vec<Dual> = inputs.iter().cloned().map(Dual::constant).collect();
         wrt.iter().zip(tangents).for_each(|(&at, tangent)| duals[at].tangent = Some(tangent.clone()));
@@ -160,7 +160,7 @@ impl Forward {
         let mut types = input_types(region);
         types.extend((0..own).filter(|&at| given[at]).map(|at| region.ty(region.inputs()[at]).clone()));
         let mut flags = Vec::new();
-        let graph = trace::build(region.name(), &types, |inputs| {
+        let graph = trace::build_like(region, &types, |inputs| {
             let (inputs, tangents) = inputs.split_at(own);
             let mut tangents = tangents.iter();
             let duals = inputs.iter().zip(given).map(|(tensor, &given)| Dual {

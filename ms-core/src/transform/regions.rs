@@ -88,11 +88,12 @@ impl Reverse {
             return Ok((called.clone(), kept));
         }
         let types: Vec<Type> = kept.iter().map(|&at| operands[at].ty()).collect();
-        let region = trace::build(called.name(), &types, |inputs| {
+        let mut region = trace::build(called.name(), &types, |inputs| {
             let place = |at: usize| kept.iter().position(|it| *it == first(at)).expect("the first one is kept");
             let all: Vec<Tensor> = (0..operands.len()).map(|at| inputs[place(at)].clone()).collect();
             tracer().inline(called, &all)
         })?;
+        kept.iter().enumerate().for_each(|(at, &from)| region.name_input(at, called.input_name(from).cloned()));
         Ok((Arc::new(region), kept))
     }
 
@@ -197,7 +198,7 @@ impl Arms {
     /// A region that fills all places: those of the other one with zeros.
     fn forward(&self, arm: usize, results: usize) -> Result<Graph> {
         let graph = &self.parts[arm].forward;
-        trace::build(graph.name(), &input_types(graph), |inputs| {
+        trace::build_like(graph, &input_types(graph), |inputs| {
             let mut outputs = tracer().inline(graph, inputs)?;
             let saved = outputs.split_off(results);
             for (place, ty) in self.types.iter().enumerate() {

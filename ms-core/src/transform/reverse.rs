@@ -65,7 +65,7 @@ pub fn value_and_grad(graph: &Graph, wrt: &[usize], results: usize, seeded: bool
     }
     let reverse = Reverse { in_order, ..Reverse::default() };
     let active = reverse.activity.active(graph, &flags(own, wrt), &flags(graph.outputs().len(), 0..results));
-    trace::build(graph.name(), &types, |inputs| {
+    trace::build_like(graph, &types, |inputs| {
         let (inputs, weights) = inputs.split_at(own);
         let replay = reverse.replay(graph, inputs, &active)?;
         let mut outputs = replay.outputs(graph);
@@ -172,7 +172,7 @@ impl Reverse {
         let mut types = input_types(graph);
         types.extend(seeds.iter().map(|&at| graph.ty(graph.outputs()[at]).clone()));
         types.extend(sums.iter().map(|&at| graph.ty(graph.inputs()[at]).clone()));
-        trace::build(graph.name(), &types, |inputs| {
+        trace::build_like(graph, &types, |inputs| {
             let (inputs, arrived) = inputs.split_at(own);
             let (cotangents, before) = arrived.split_at(seeds.len());
             let replay = self.replay(graph, inputs, active)?;

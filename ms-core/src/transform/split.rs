@@ -168,7 +168,7 @@ fn extract(from: &Graph, name: &str, inputs: &[ValueId], outputs: &[ValueId], ta
     let mut to = Graph::new(name);
     let mut map = vec![ValueId(u32::MAX); from.value_count()];
     for &input in inputs {
-        map[input.0 as usize] = to.add_input(from.ty(input).clone());
+        map[input.0 as usize] = to.add_input_like(from, input);
     }
     for (id, node) in from.nodes() {
         if take[id.0 as usize] {

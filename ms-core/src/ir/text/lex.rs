@@ -1,5 +1,6 @@
 //! Tokens of the text form.
 
+use super::names::is_number;
 use crate::error::{Code, Error, Result};
 use std::borrow::Cow;
 
@@ -8,8 +9,8 @@ use std::borrow::Cow;
 pub(super) enum Token<'a> {
     /// Letters, digits, `_` and `.`, from a letter or `_` on.
     Word(&'a str),
-    /// `%name`, without the sign.
-    Value(&'a str),
+    /// `%name`.
+    Value(Value<'a>),
     /// `@name`, and the number behind `#` (zero without one).
     Label(Cow<'a, str>, u32),
     /// Digits with an optional sign, fraction and exponent; also `-inf`.
@@ -26,6 +27,15 @@ pub(super) enum Token<'a> {
     Symbol(char),
     /// The end of the text.
     End,
+}
+
+/// A value as it is written.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Value<'a> {
+    /// What stands behind the sign: no other value of the graph has the same text.
+    pub text: &'a str,
+    /// Its name, unless it is written as a number.
+    pub name: Option<Cow<'a, str>>,
 }
 
 /// Cuts a text into tokens.
@@ -54,7 +64,7 @@ impl<'a> Lexer<'a> {
         let digit_follows = rest[first.len_utf8()..].starts_with(|it: char| it.is_ascii_digit());
         let token = match first {
             'a'..='z' | 'A'..='Z' | '_' => Token::Word(self.take(is_name)),
-            '%' => Token::Value(&self.take_after(1, is_name)[1..]),
+            '%' => Token::Value(self.value()?),
             '@' => self.label()?,
             '"' => Token::Text(self.string()?),
             '0' if rest.starts_with("0x") => Token::Hex(&self.take_after(2, |it| it.is_ascii_hexdigit())[2..]),
@@ -137,13 +147,31 @@ impl<'a> Lexer<'a> {
         self.at += 1;
         let name =
             if self.text[self.at..].starts_with('"') { self.string()? } else { Cow::Borrowed(self.take(is_name)) };
-        let mut number = 0;
-        if self.text[self.at..].starts_with('#') {
-            let start = self.at;
-            let digits = &self.take_after(1, |it| it.is_ascii_digit())[1..];
-            number = digits.parse().map_err(|_| self.error(start, "expected a small number behind `#`"))?;
+        Ok(Token::Label(name, self.repetition()?))
+    }
+
+    fn value(&mut self) -> Result<Value<'a>> {
+        self.at += 1;
+        let start = self.at;
+        let rest = &self.text[start..];
+        let name = if rest.starts_with('"') {
+            Some(self.string()?)
+        } else {
+            let word = self.take_after(value_len(rest), |_| false);
+            (!is_number(word)).then_some(Cow::Borrowed(word))
+        };
+        self.repetition()?;
+        Ok(Value { text: &self.text[start..self.at], name })
+    }
+
+    /// The number behind `#`, which tells equal names apart; zero without one.
+    fn repetition(&mut self) -> Result<u32> {
+        if !self.text[self.at..].starts_with('#') {
+            return Ok(0);
         }
-        Ok(Token::Label(name, number))
+        let start = self.at;
+        let digits = &self.take_after(1, |it| it.is_ascii_digit())[1..];
+        digits.parse().map_err(|_| self.error(start, "expected a small number behind `#`"))
     }
 
     fn string(&mut self) -> Result<Cow<'a, str>> {
@@ -197,6 +225,23 @@ impl<'a> Lexer<'a> {
 /// Whether a character can stand in a name.
 pub(super) fn is_name(it: char) -> bool {
     it.is_ascii_alphanumeric() || matches!(it, '_' | '.')
+}
+
+/// How many bytes of a text belong to the value that it begins with: names, and numbers in brackets.
+pub(super) fn value_len(text: &str) -> usize {
+    let mut len = 0;
+    loop {
+        let rest = &text[len..];
+        let name = rest.find(|it| !is_name(it)).unwrap_or(rest.len());
+        let index = rest[name..].strip_prefix('[').map_or(0, |it| {
+            let digits = it.bytes().take_while(u8::is_ascii_digit).count();
+            if digits > 0 && it[digits..].starts_with(']') { digits + 2 } else { 0 }
+        });
+        len += name + index;
+        if index == 0 {
+            return len;
+        }
+    }
 }
 
 /// Writes a string with its quotes.

@@ -2,16 +2,17 @@
 //! [`with_locations`], read by [`parse`].
 //!
 //! ```text
-//! graph @layer(%0: f32[64, 10], %1: f32[10]) -> (f32[64, 10]) {
-//!   %2 = add %0, %1 : f32[64, 10]
+//! graph @layer(%x: f32[64, 10], %bias: f32[10]) -> (f32[64, 10]) {
+//!   %2 = add %x, %bias : f32[64, 10]
 //!   return %2
 //! }
 //!
-//! graph @main(%0: f32[64, 10]) -> (f32[64]) {
-//!   %1 = constant {value = f32[10](0.5, ..)} : f32[10]
-//!   %2 = call @layer %0, %1 : f32[64, 10]
-//!   %3 = sum %2 {axes = [1], keepdims = false} : f32[64] // src/net.rs:12:9
-//!   return %3
+//! graph @main(%x: f32[64, 10], %layers[0].bias: f32[10]) -> (f32[64]) {
+//!   %2 = constant {value = f32[10](0.5, ..)} : f32[10]
+//!   %3 = call @layer %x, %layers[0].bias : f32[64, 10]
+//!   %4 = call @layer %3, %2 : f32[64, 10]
+//!   %5 = sum %4 {axes = [1], keepdims = false} : f32[64] // src/net.rs:12:9
+//!   return %5
 //! }
 //! ```
 //!
@@ -29,21 +30,28 @@
 //! type     = dtype "[" [int {"," int}] "]"
 //! literal  = type "(" [elements | element "," ".." | "0x" bytes in hexadecimal, in memory order] ")"
 //! label    = "@" (word | string) ["#" int]        told apart by number where names are equal
-//! value    = "%" letters, digits, "_", "."
+//! value    = "%" (digits | name | string) ["#" int]           told apart by number where names are equal
+//! name     = letters, digits, "_", ".", "[" digits "]"
 //! float    = with a point or an exponent, or inf, -inf, nan, nan:0x (its bits)
 //! ```
 //!
-//! Names of values are free; [`parse`] numbers values in the order of their definition. A
-//! printed value carries the number of its [`ValueId`](crate::ir::ValueId). Floats are written
-//! with as many digits as it takes to read the same bits.
+//! An input that is not written as a number has that [name](Graph::input_name): that of an
+//! argument, or the path of a parameter in the cell whose graph it is. Names of other values are
+//! free, and are not kept; [`parse`] numbers values in the order of their definition. A value
+//! without a name is printed with the number of its [`ValueId`](crate::ir::ValueId). Floats are
+//! written with as many digits as it takes to read the same bits.
 
 mod lex;
 mod literal;
+mod names;
 mod parse;
 mod print;
 #[cfg(test)]
 mod tests;
 
+#[cfg(doc)]
+use super::Graph;
+pub(crate) use names::{InputNames, ValueNames};
 pub use parse::{Resolver, parse};
 pub use print::with_locations;
 pub(crate) use print::write_attr;

@@ -2,6 +2,7 @@
 
 use super::lex::{is_name, write_string};
 use super::literal::{write_element, write_literal};
+use super::names::ValueNames;
 use crate::ir::walk::subgraphs;
 use crate::ir::{Graph, Node, ValueId};
 use crate::tensor::{Attr, DType, Dim};
@@ -54,28 +55,29 @@ impl<'a> Printer<'a> {
     }
 
     fn graph(&self, graph: &Graph, f: &mut impl Write) -> fmt::Result {
+        let names = ValueNames::of(graph);
         f.write_str("graph ")?;
         self.label(graph, f)?;
         f.write_str("(")?;
         list(f, graph.inputs(), |f, &id| {
-            write!(f, "{id}: ")?;
+            write!(f, "{}: ", names.show(id))?;
             type_of(graph, id, f)
         })?;
         f.write_str(") -> (")?;
         list(f, graph.outputs(), |f, &id| type_of(graph, id, f))?;
         f.write_str(") {\n")?;
         for (_, node) in graph.nodes() {
-            self.node(graph, node, f)?;
+            self.node(graph, &names, node, f)?;
         }
         f.write_str("  return")?;
-        values(f, graph.outputs())?;
+        values(f, &names, graph.outputs())?;
         f.write_str("\n}\n")
     }
 
-    fn node(&self, graph: &Graph, node: &Node, f: &mut impl Write) -> fmt::Result {
+    fn node(&self, graph: &Graph, names: &ValueNames<'_>, node: &Node, f: &mut impl Write) -> fmt::Result {
         f.write_str("  ")?;
         if !node.outputs.is_empty() {
-            list(f, &node.outputs, |f, id| write!(f, "{id}"))?;
+            list(f, &node.outputs, |f, &id| write!(f, "{}", names.show(id)))?;
             f.write_str(" = ")?;
         }
         f.write_str(node.op.name())?;
@@ -83,7 +85,7 @@ impl<'a> Printer<'a> {
             f.write_str(" ")?;
             self.label(region, f)?;
         }
-        values(f, &node.inputs)?;
+        values(f, names, &node.inputs)?;
         if !node.attrs.as_slice().is_empty() {
             f.write_str(" {")?;
             // A node whose attributes do not fit its op is still to be seen in a report.
@@ -121,18 +123,12 @@ impl<'a> Printer<'a> {
     }
 }
 
-impl Display for ValueId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "%{}", self.0)
-    }
-}
-
-/// ` %0, %1`, or nothing at all.
-fn values(f: &mut impl Write, ids: &[ValueId]) -> fmt::Result {
+/// ` %x, %1`, or nothing at all.
+fn values(f: &mut impl Write, names: &ValueNames<'_>, ids: &[ValueId]) -> fmt::Result {
     if !ids.is_empty() {
         f.write_str(" ")?;
     }
-    list(f, ids, |f, id| write!(f, "{id}"))
+    list(f, ids, |f, &id| write!(f, "{}", names.show(id)))
 }
 
 /// The type of a value, or `?` where a broken graph names one that does not exist.

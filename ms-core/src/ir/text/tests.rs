@@ -52,16 +52,66 @@ graph @main(%0: f32[]) -> (f32[], f32[]) {
 }
 
 #[test]
-fn names_of_values_are_free_and_space_has_no_meaning() {
+fn names_of_results_are_free_and_space_has_no_meaning() {
     let text = "graph@main(%x:f32[2],%y.1:f32[2])->(f32[2]){ // sum
         %total=plain %x,%y.1:f32[2] return%total}";
     let want = "\
-graph @main(%0: f32[2], %1: f32[2]) -> (f32[2]) {
-  %2 = plain %0, %1 : f32[2]
+graph @main(%x: f32[2], %y.1: f32[2]) -> (f32[2]) {
+  %2 = plain %x, %y.1 : f32[2]
   return %2
 }
 ";
     assert_eq!(read(text).to_string(), want);
+}
+
+/// How inputs of these names are written, and that they are read as what they are.
+#[test]
+fn names_of_inputs_come_back() {
+    let cases: [(&[&str], &str); 9] = [
+        (&["x", "fc1.weight"], "%x %fc1.weight"),
+        (&["layers[12].weight", "[0].w", "h[1][2]"], "%layers[12].weight %[0].w %h[1][2]"),
+        (&["", "x"], "%0 %x"),
+        (&["x", "y", "x", "x"], "%x %y %x#1 %x#2"),
+        // What reads as a number, or as the second of equal names.
+        (&["1", "", "x", "x", "x#1"], "%\"1\" %1 %x %x#1 %\"x#1\""),
+        (&["h[\"w\"]", "a b", "größe"], "%\"h[\\\"w\\\"]\" %\"a b\" %\"größe\""),
+        (&["a[", "a[]", "a[b]", "a]"], "%\"a[\" %\"a[]\" %\"a[b]\" %\"a]\""),
+        (&["1.5", "2x"], "%1.5 %2x"),
+        (&["a\n\"\\"], "%\"a\\n\\\"\\\\\""),
+    ];
+    for (names, want) in cases {
+        let mut graph = Graph::new("main");
+        for (at, &name) in names.iter().enumerate() {
+            graph.add_input(crate::tensor::Type::of(DType::F32, &[]));
+            graph.name_input(at, Some(name.into()));
+        }
+        graph.set_outputs(graph.inputs().to_vec());
+        let text = graph.to_string();
+        let returned = text.lines().nth(1).and_then(|it| it.strip_prefix("  return ")).expect("two lines");
+        assert_eq!(returned.replace(", ", " "), want);
+        let back = read(&text);
+        assert_eq!(format!("{back:?}"), format!("{graph:?}"), "{text}");
+        assert_eq!(back.to_string(), text);
+    }
+}
+
+/// The names of inputs go where the inputs go.
+#[test]
+fn names_of_inputs_stay_with_them() {
+    let mut graph = read("graph @f(%a: f32[1], %1: f32[2], %c: f32[3]) -> () { return }");
+    graph.reorder_inputs(&[2, 0, 1]);
+    assert!(graph.to_string().starts_with("graph @f(%c: f32[3], %a: f32[1], %1: f32[2])"), "{graph}");
+    let mut like = Graph::new("g");
+    for &input in &graph.inputs()[1..] {
+        like.add_input_like(&graph, input);
+    }
+    like.add_input(graph.ty(graph.inputs()[0]).clone());
+    assert!(like.to_string().starts_with("graph @g(%a: f32[1], %1: f32[2], %2: f32[3])"), "{like}");
+    like.name_inputs_like(&graph, [0, 2]);
+    assert!(like.to_string().starts_with("graph @g(%c: f32[1], %1: f32[2], %a: f32[3])"), "{like}");
+    like.name_input(0, None);
+    let names: Vec<_> = (0..4).map(|at| like.input_name(at).map(|it| &**it)).collect();
+    assert_eq!(names, [None, None, Some("a"), None]);
 }
 
 #[test]
@@ -121,6 +171,10 @@ fn errors_say_what_was_expected() {
         ("graph @f() -> () { one {value = nan:0x1} : ()", "1, column 33: these are not the bits of a nan of f64"),
         ("graph @f() -> () { one {value = f64[9, 9, 99999999](1, ..)}", "a literal of at most 1 GiB"),
         ("graph @f() -> () { %1 = plain : f32[], f32[]", "expected as many types as results, 1, found 2"),
+        ("graph @f(%x: f32[], %x: f32[])", "1, column 21: `%x` is defined twice"),
+        ("graph @f(%x: f32[]) -> () { return %x#1 }", "1, column 36: `%x#1` is not defined before this"),
+        ("graph @f(%x#: f32[])", "1, column 12: expected a small number behind `#`"),
+        ("graph @f(%\"x: f32[])", "1, column 11: the string is not closed"),
         ("graph @f() -> () { return } graph @f", "1, column 35: `@f` is defined twice"),
         ("graph @f() -> () { return } graph @g() -> () { return }", "1, column 7: no node uses this graph"),
         ("graph @f() -> () { return } return", "1, column 29: expected `graph`, found `return`"),
@@ -146,8 +200,10 @@ fn nesting_has_an_end() {
 /// Broken text is refused or understood, never a panic.
 #[test]
 fn mutated_text_does_not_panic() {
-    let pieces =
-        ["%0", "@f", "f32[", "]", "(", ")", "..", "0x", "nan", "-inf", "\"", "\\u{", "é", "1e999", ":", "->", "#"];
+    let pieces = [
+        "%0", "@f", "f32[", "]", "(", ")", "..", "0x", "nan", "-inf", "\"", "\\u{", "é", "1e999", ":", "->", "#",
+        "%x#1", "%\"", "[0]",
+    ];
     for seed in 0..1500 {
         let random = &mut Random(seed);
         let mut text = random_graph(random, 2).to_string();

@@ -158,7 +158,8 @@ where
             let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
             tensors.map(|(_, it)| it.clone()).collect()
         };
-        let enter = || targets.iter().map(|it| tracer.input(it.ty())).collect::<Vec<Tensor>>();
+        let stand_in = |it: &Tensor| tracer.named_input(it.ty(), tracer.name_of(it));
+        let enter = || targets.iter().map(stand_in).collect::<Vec<Tensor>>();
         let start = tracer.backward_reads();
         let (template, forward) = run_nested(tracer, "forward", || {
             let given = enter();
@@ -261,7 +262,7 @@ fn handing_on(region: &Region) -> Result<Arc<Graph>> {
             types.push(ty.clone());
         }
     }
-    let graph = build(graph.name(), &types, |inputs| {
+    let mut built = build(graph.name(), &types, |inputs| {
         let mut inputs = inputs.to_vec();
         for (input, ty) in inputs[declared..].iter_mut().zip(&held) {
             *input = take_over(input, ty.dtype);
@@ -272,7 +273,8 @@ fn handing_on(region: &Region) -> Result<Arc<Graph>> {
         outputs[gradients..].iter_mut().for_each(|it| *it = hand_on(it));
         Ok(outputs)
     })?;
-    Ok(Arc::new(graph))
+    built.name_inputs_like(graph, places);
+    Ok(Arc::new(built))
 }
 
 /// The function `f` with a derivative of its own: `backward` takes the arguments, the result, and

@@ -93,7 +93,7 @@ fn in_trace<R: Tree>(
     let ((result, results), region) = run_nested(&tracer, name, || {
         let mut tensors = Vec::new();
         for (target, input) in targets.iter().zip(&inputs) {
-            let stands_in = tracer.input(input.ty());
+            let stands_in = tracer.named_input(input.ty(), tracer.name_of(input));
             match target {
                 Target::Tensor(_) => tensors.push(stands_in),
                 Target::Parameter(parameter) => tracer.bind_slot(parameter, &stands_in, false)?,

@@ -6,7 +6,7 @@ use crate::error::{OrRaise, Result};
 use crate::session::autodiff::tape::Tape;
 use crate::session::context;
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::{Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
+use crate::trace::{ArgumentNames, Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
 
 /// Traces `body` on the arguments, and runs the graph. What `body` captures are inputs of the
 /// graph, so that it is compiled once while the values change.
@@ -18,6 +18,7 @@ pub(crate) fn call_closure<Args: TracedArguments, R: JitReturn>(
     let given = tensors(|sink| Args::visit(arguments, sink));
     let tracer = Tracer::capturing(name);
     given.iter().for_each(|it| tracer.argument(it, it.ty()));
+    tracer.name_arguments(ArgumentNames::of(|sink| Args::visit(arguments, sink)));
     let next = |it: &Tensor| tracer.value(it).or_raise();
     let result = run_traced(&tracer, || Args::enter(arguments, &mut |_, it| next(it), body));
     let template = match result.map(R::split) {

@@ -14,7 +14,7 @@ use crate::session::cache::pure::PureSlot;
 use crate::session::context::Settings;
 use crate::session::report;
 use crate::tensor::{Parameter, Tensor, with_created};
-use crate::trace::{Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, parameters, run_traced};
+use crate::trace::{ArgumentNames, Binding, Sink, Trace, Tracer, Tree, cell_path, leaves, parameters, run_traced};
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
@@ -45,6 +45,7 @@ impl Tracing {
     pub fn note(mut self, sign: Sign<'_>) -> Self {
         sign(&mut Sink::new(&mut self.facts));
         self.shown = parameters(sign);
+        self.tracer.name_arguments(ArgumentNames::of(sign));
         self.path = cell_path(self.tracer.id(), sign);
         self
     }

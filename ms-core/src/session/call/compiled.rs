@@ -6,7 +6,7 @@ use super::symbolic::Sized;
 use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, Executable};
 use crate::ir::{Graph, ValueId, canonical_bytes};
-use crate::lower::{LowerOptions, Plan, line_of_node, lower, lower_traced, refuse_at_the_same_lines};
+use crate::lower::{LowerOptions, Plan, PlanNames, line_of_node, lower_traced, refuse_at_the_same_lines};
 use crate::ops;
 use crate::optimize::PassContext;
 use crate::session::autodiff::tape::Tape;
@@ -302,8 +302,9 @@ impl Compiled {
     /// of a forward part.
     fn compile(&self, backend: &'static Arc<dyn Backend>, split: Split) -> Result<Arc<dyn Executable>> {
         let start = Instant::now();
-        let plan = self.plan()?;
-        report::lowered(&plan);
+        let (plan, names) = self.plan()?;
+        report::lowered(&plan, &names);
+        let plan = Arc::new(plan);
         let artifact = report::stage("compile", || match self.source.shares_kernels() {
             true => backend.compile_shared(&plan),
             false => backend.compile(&plan),
@@ -331,14 +332,10 @@ impl Compiled {
         }
     }
 
-    fn plan(&self) -> Result<Arc<Plan>> {
+    fn plan(&self) -> Result<(Plan, PlanNames)> {
         let graph = self.source.optimized()?;
         let options = lower_options(self.precision);
-        let lowered = report::stage("lower", || match self.source.traced() {
-            Some(traced) => lower_traced(&graph, &options, traced),
-            None => lower(&graph, &options),
-        });
-        Ok(Arc::new(lowered?))
+        report::stage("lower", || lower_traced(&graph, &options, self.source.traced()))
     }
 
     /// The executable from the cache on disk, with what is known of a forward part. It is looked for
@@ -376,9 +373,9 @@ impl Compiled {
     }
 
     fn is_reproduced(&self, entry: &Entry, artifact: &Artifact, backend: &dyn Backend) -> bool {
-        let fresh = self.plan().and_then(|plan| Ok((backend.compile(&plan)?, plan)));
+        let fresh = self.plan().and_then(|(plan, _)| Ok((backend.compile(&plan)?, plan)));
         fresh.is_ok_and(|(fresh, plan)| {
-            plan == entry.plan && fresh.table == artifact.table && fresh.code.as_ref() == artifact.code.as_ref()
+            plan == *entry.plan && fresh.table == artifact.table && fresh.code.as_ref() == artifact.code.as_ref()
         })
     }
 

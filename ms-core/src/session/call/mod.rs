@@ -159,7 +159,7 @@ impl JitFn {
             pattern
         });
         let path = cell_path(tracer.id(), sign);
-        let state = State::Graph(Box::new(GraphCall { tracer, pattern, no_inline: marks.no_inline }), path);
+        let state = State::Graph(Box::new(GraphCall::new(tracer, pattern, marks.no_inline, sign)), path);
         Call {
             function: self,
             location,

@@ -188,7 +188,10 @@ impl<F> Vmap<F> {
         let met: Vec<Cell<usize>> = places.iter().map(|_| Cell::new(0)).collect();
         let mut refused = None;
         let traced = run_nested(tracer, "vmap", || {
-            let lane = |it: &Tensor| tracer.input(Type::new(it.dtype(), it.dims()[1..].into()));
+            let lane = |it: &Tensor| {
+                let ty = Type::new(it.dtype(), it.dims()[1..].into());
+                tracer.named_input(ty, tracer.name_of(it))
+            };
             let lanes: Vec<Tensor> = operands.tensors.iter().map(lane).collect();
             let own = operands.tensors.len() - slots.len();
             for (slot, lane) in slots.iter().zip(&lanes[own..]) {

@@ -2,9 +2,11 @@
 
 mod containers;
 mod leaf;
+mod names;
 mod sink;
 
 pub use leaf::{Frozen, Training};
+pub use names::ArgumentNames;
 pub use sink::{Name, Sink, Size, Sizes, Visitor};
 
 use crate::tensor::{Parameter, Tensor};

@@ -191,13 +191,16 @@ impl<S> Held<S> {
         )
     }
 
+    /// The path of a tensor inside the variable, from its name on; nothing where it is no variable of
+    /// the user's.
+    pub(super) fn path(&self, leaf: usize) -> Option<String> {
+        let name = self.name.strip_prefix('`')?.strip_suffix('`')?;
+        Some(format!("{name}{}", self.leaves.paths[leaf]))
+    }
+
     /// The error of a tensor that is of two types at two borders.
     pub(super) fn retyped(&self, leaf: usize, [one, other]: [&Tensor; 2], when: &str) -> Error {
-        let place = if self.name.starts_with('`') {
-            format!("`{}{}`", self.name.trim_matches('`'), self.leaves.paths[leaf])
-        } else {
-            self.name.to_owned()
-        };
+        let place = self.path(leaf).map_or_else(|| self.name.to_owned(), |it| format!("`{it}`"));
         Error::new(Code::TypeChange, format!("{place} is {} {when} {}", one.ty(), other.ty())).help(
             "give it one shape and one dtype: begin with a tensor of the type that it ends with, or `.cast(..)` it",
         )

@@ -278,13 +278,13 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     borders.leaves = Leaves::of::<Device, T>(&init);
     tracer.open("scan", true);
     let mut params: Vec<Option<Tensor>> = Vec::new();
-    let mut declare = |ty: Type| {
-        let param = tracer.input(ty);
+    let mut declare = |it: &Tensor, ty: Type| {
+        let param = tracer.named_input(ty, tracer.name_of(it));
         params.push(Some(param.clone()));
         param
     };
-    let carry = init.rebuild(&mut |it| declare(it.ty()));
-    let x = xs.rebuild(&mut |it| declare(row(it)));
+    let carry = init.rebuild(&mut |it| declare(it, it.ty()));
+    let x = xs.rebuild(&mut |it| declare(it, row(it)));
     let (next, y) = f(&carry, &x);
     let after = open.leaves::<Device, T>(borders.name, &next);
     let rows = leaves(&y);

@@ -28,6 +28,7 @@ use crate::tensor::{DispatchMode, Tensor, dispatch_mode};
 use crate::trace::tracer::{Repeated, Suspended, Tracer};
 use std::marker::PhantomData;
 use std::panic::Location;
+use std::sync::Arc;
 
 /// A `while` or a `for` over a [`Range`](super::Range).
 pub struct Repeat<K> {
@@ -75,6 +76,8 @@ struct Traced {
 struct State {
     /// Its value before the loop; nothing where there is one after an iteration only.
     before: Option<Tensor>,
+    /// The path of it from the variable on.
+    name: Option<Arc<str>>,
     /// What stands for it in the condition and in the body.
     params: [Option<Tensor>; 2],
     after: Option<Tensor>,
@@ -273,16 +276,16 @@ impl Traced {
     /// The first variable of the loop is a counter.
     fn count(&mut self, bounds: &Bounds) {
         self.open.tracer.check_kept(&mut bounds.tensors(), "the range", self.open.location);
-        let now = self.declare(&bounds.start, 1);
+        let now = self.declare(&bounds.start, 1, None);
         self.counter = Some(Counter { bounds: bounds.clone(), now });
     }
 
     /// Adds a tensor, and gives what stands for it here.
-    fn declare(&mut self, before: &Tensor, region: usize) -> Tensor {
-        let param = self.open.tracer.input(before.ty());
+    fn declare(&mut self, before: &Tensor, region: usize, name: Option<Arc<str>>) -> Tensor {
+        let param = self.open.tracer.named_input(before.ty(), name.clone());
         let mut params = [None, None];
         params[region] = Some(param.clone());
-        self.states.push(State { before: Some(before.clone()), params, after: None, result: None });
+        self.states.push(State { before: Some(before.clone()), name, params, after: None, result: None });
         param
     }
 
@@ -290,7 +293,8 @@ impl Traced {
         held.at = self.states.len();
         held.leaves = self.open.leaves::<K, _>(held.name, variable);
         let region = if self.counter.is_some() { 1 } else { 0 };
-        K::put(variable, &mut |it| self.declare(it, region));
+        let mut paths = (0..held.leaves.tensors.len()).map(|leaf| held.path(leaf));
+        K::put(variable, &mut |it| self.declare(it, region, paths.next().flatten().map(Into::into)));
         held.before = K::copy(variable);
     }
 
@@ -319,7 +323,7 @@ impl Traced {
             let state = &mut states[at];
             at += 1;
             let before = state.before.as_ref().expect("it was there before the condition");
-            state.params[1].insert(tracer.input(before.ty())).clone()
+            state.params[1].insert(tracer.named_input(before.ty(), state.name.clone())).clone()
         });
     }
 
@@ -345,7 +349,13 @@ impl Traced {
     fn begin_late<K: Carry<S>, S>(&mut self, held: &mut Held<S>, value: &S) {
         held.at = self.states.len();
         held.leaves = self.open.leaves::<K, _>(held.name, value);
-        let late = |it: &Tensor| State { before: None, params: [None, None], after: Some(it.clone()), result: None };
+        let late = |it: &Tensor| State {
+            before: None,
+            name: None,
+            params: [None, None],
+            after: Some(it.clone()),
+            result: None,
+        };
         self.states.extend(held.leaves.tensors.iter().map(late));
     }
 
@@ -401,7 +411,8 @@ impl Traced {
             _ => {
                 let tracer = &self.open.tracer;
                 tracer.open("condition", true);
-                let params: Vec<Tensor> = before.iter().map(|it| tracer.input(it.ty())).collect();
+                let stand_in = |(it, state): (&Tensor, &State)| tracer.named_input(it.ty(), state.name.clone());
+                let params: Vec<Tensor> = before.iter().zip(&self.states).map(stand_in).collect();
                 let mut holds = counter.bounds.holds(&params[0]);
                 if let Some(left) = self.left.filter(|_| self.may_be_left()) {
                     holds = ops::logical_and(holds, ops::logical_not(&params[left]));

@@ -6,13 +6,13 @@
 //! each such [`Pattern`], and further calls take that graph. Any other cell is traced at every
 //! call, since it may read what no pattern shows; its graph is compared with those that are there.
 
-use super::frame::{Frame, State};
+use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
 use crate::error::{Result, raise};
 use crate::ir::{Def, Graph, Node, ValueId, shallow_bytes};
 use crate::ops;
 use crate::tensor::{Attrs, Parameter, Tensor, Type};
-use crate::trace::arg::{Tree, Visitor, leaves};
+use crate::trace::arg::{ArgumentNames, Sink, Tree, Visitor, leaves};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -143,17 +143,18 @@ impl Visitor for Pattern {
 
 /// A call that is a graph of its own, between its begin and its result.
 pub struct GraphCall {
-    /// The trace.
-    pub tracer: Rc<Tracer>,
+    tracer: Rc<Tracer>,
     /// What shows all of the call, where the cell promises that.
-    pub pattern: Option<Pattern>,
+    pattern: Option<Pattern>,
     /// Whether it stays a call, whatever it calls.
-    pub no_inline: bool,
+    no_inline: bool,
+    /// What its inputs are called, where it is to be traced.
+    names: Option<ArgumentNames>,
 }
 
 impl State {
     /// The outermost definition of a value.
-    fn origin(&self, frame: u32, value: u32) -> (u32, u32) {
+    pub fn origin(&self, frame: u32, value: u32) -> (u32, u32) {
         let Some(mut depth) = self.frames.iter().position(|it| it.serial == frame) else { return (frame, value) };
         let mut value = ValueId(value);
         while depth > 0 && (value.0 as usize) < self.frames[depth].graph.value_count() {
@@ -190,6 +191,13 @@ pub(super) fn is_common(parameter: &Parameter) -> bool {
 }
 
 impl GraphCall {
+    /// A call that shows its arguments by `sign`.
+    pub fn new(tracer: Rc<Tracer>, pattern: Option<Pattern>, no_inline: bool, sign: impl Fn(&mut Sink<'_>)) -> Self {
+        let is_known = |it: &Pattern| tracer.state.borrow().calls.known.contains_key(&it.words);
+        let names = (!pattern.as_ref().is_some_and(is_known)).then(|| ArgumentNames::of(sign));
+        Self { tracer, pattern, no_inline, names }
+    }
+
     /// The result of the call, if its pattern has been traced.
     ///
     /// # Panics
@@ -231,7 +239,7 @@ impl GraphCall {
     /// That.
     #[track_caller]
     pub fn trace<T: Tree + 'static, E>(
-        &self,
+        mut self,
         name: &str,
         location: &'static Location<'static>,
         body: impl FnOnce() -> Result<T, E>,
@@ -245,9 +253,10 @@ impl GraphCall {
                 }
             }
         }
+        let names = self.names.take();
         let tracer = &*self.tracer;
         let start = tracer.backward_reads();
-        self.enter(name);
+        self.enter(name, names);
         let mut leave = Leave(Some(tracer));
         let template = body()?;
         let results = leaves(&template);
@@ -286,7 +295,7 @@ impl GraphCall {
     }
 
     /// Begins a graph in which the arrays among the operands are inputs.
-    fn enter(&self, name: &str) {
+    fn enter(&self, name: &str, names: Option<ArgumentNames>) {
         let tracer = &*self.tracer;
         let mut frame = Frame::new(name);
         frame.own_slots = true;
@@ -297,6 +306,18 @@ impl GraphCall {
                 frame.arguments.insert(operand.identity(), (operand.clone(), depth, value));
             }
         }
+        frame.names = names.map(|arguments| {
+            let around = state.frames[depth].serial;
+            let values = arguments.tensors().filter_map(|(tensor, name)| {
+                let (frame, value) = match tensor.as_traced() {
+                    Some(it) => (it.frame, it.value),
+                    None => (around, frame.arguments.get(&tensor.identity())?.2.0),
+                };
+                Some((state.origin(frame, value), name?))
+            });
+            let values = values.collect();
+            CallNames { arguments, values }
+        });
         state.push(frame);
     }
 

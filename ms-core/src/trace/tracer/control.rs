@@ -66,11 +66,11 @@ impl Frame {
         self.bindings.iter().map(Self::key)
     }
 
-    /// Adds the inputs that are missing, and puts all of them in this order.
-    fn take_inputs(&mut self, wanted: &[(Key, Type)]) {
+    /// Adds the inputs that are missing, with these names, and puts all of them in this order.
+    fn take_inputs(&mut self, wanted: &[(Key, Type, Option<Arc<str>>)]) {
         let order: Vec<usize> = wanted
             .iter()
-            .map(|(key, ty)| {
+            .map(|(key, ty, name)| {
                 let known = self.keys().position(|it| it == *key);
                 known.unwrap_or_else(|| {
                     let binding = match *key {
@@ -79,7 +79,7 @@ impl Frame {
                         // Which slot it was no longer matters: nothing here reads it.
                         Key::Slot(_) => Binding::Argument(usize::MAX),
                     };
-                    self.input(ty.clone(), binding);
+                    self.input(ty.clone(), binding, name.clone());
                     self.bindings.len() - 1
                 })
             })
@@ -279,7 +279,7 @@ impl Tracer {
         let body = self.suspend();
         let at = before.len();
         self.open("condition", true);
-        let holds = self.input_for(first.ty(), at);
+        let holds = self.input_for(first.ty(), at, None);
         let repeated = Repeated::While { condition: self.suspend(), holds, left: None };
         let [before, after] = [(before, first), (after, again?)].map(|(known, holds)| {
             let mut all = known.to_vec();
@@ -293,9 +293,9 @@ impl Tracer {
     }
 
     /// Declares an input of the innermost region that stands for the first value of that position.
-    pub(super) fn input_for(&self, ty: Type, at: usize) -> Tensor {
+    pub(super) fn input_for(&self, ty: Type, at: usize, name: Option<Arc<str>>) -> Tensor {
         let mut state = self.state.borrow_mut();
-        let value = state.top().input(ty, Binding::Argument(at));
+        let value = state.top().input(ty, Binding::Argument(at), name);
         self.wrap(state.top(), value)
     }
 
@@ -386,7 +386,8 @@ impl Tracer {
                 }
             });
         }
-        let wanted: Vec<(Key, Type)> = keys.iter().copied().zip(operands.iter().map(Tensor::ty)).collect();
+        let wanted = keys.iter().zip(&operands).map(|(&key, operand)| (key, operand.ty(), self.name_of(operand)));
+        let wanted: Vec<_> = wanted.collect();
         frames.iter_mut().for_each(|it| it.take_inputs(&wanted));
         let regions: SmallVec<[Arc<Graph>; 1]> = frames.into_iter().map(|it| Arc::new(it.graph)).collect();
         operands.splice(0..0, condition.cloned());

@@ -5,7 +5,9 @@ use crate::error::{Code, Error};
 use crate::ir::{Graph, Type, ValueId};
 use crate::ops;
 use crate::tensor::{Parameter, SlotId, Tensor, close_scope, open_scope};
+use crate::trace::arg::ArgumentNames;
 use rustc_hash::FxHashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// What a tracer knows.
@@ -37,6 +39,16 @@ pub(super) struct Frame {
     pub captured: FxHashMap<usize, (Tensor, ValueId)>,
     pub slots: Vec<SlotState>,
     pub slot_of: FxHashMap<SlotId, usize>,
+    /// Of the graph of a call: what its inputs are called.
+    pub names: Option<CallNames>,
+}
+
+/// What the inputs of a call are called.
+pub(super) struct CallNames {
+    /// The names of parameters.
+    pub arguments: ArgumentNames,
+    /// The names of values of the graph around it, by their outermost definitions.
+    pub values: FxHashMap<(u32, u32), Arc<str>>,
 }
 
 /// What a graph knows of a parameter.
@@ -61,17 +73,21 @@ impl Frame {
             captured: FxHashMap::default(),
             slots: Vec::new(),
             slot_of: FxHashMap::default(),
+            names: None,
         }
     }
 
-    pub fn input(&mut self, ty: Type, binding: Binding) -> ValueId {
+    pub fn input(&mut self, ty: Type, binding: Binding, name: Option<Arc<str>>) -> ValueId {
+        let at = self.bindings.len();
         self.bindings.push(binding);
-        self.graph.add_input(ty)
+        let value = self.graph.add_input(ty);
+        self.graph.name_input(at, name);
+        value
     }
 
     /// What a slot holds when this graph starts.
-    pub fn slot_input(&mut self, parameter: &Parameter, ty: Type) -> ValueId {
-        let value = self.input(ty, Binding::Slot(parameter.clone()));
+    fn slot_input(&mut self, parameter: &Parameter, ty: Type, name: Option<Arc<str>>) -> ValueId {
+        let value = self.input(ty, Binding::Slot(parameter.clone()), name);
         if !self.slot_of.contains_key(&parameter.id()) {
             self.set_slot(parameter, value, false);
         }
@@ -157,8 +173,8 @@ impl State {
                 break frame.slots[at].value;
             }
             if depth == 0 || frame.own_slots {
-                let ty = self.held(parameter);
-                break self.frames[depth].slot_input(parameter, ty);
+                let (ty, name) = (self.held(parameter), self.slot_name(depth, parameter));
+                break self.frames[depth].slot_input(parameter, ty, name);
             }
             depth -= 1;
         };
@@ -172,12 +188,49 @@ impl State {
                 Some(&known) => known,
                 None => {
                     let ty = self.frames[inner - 1].graph.ty(value).clone();
-                    let known = self.frames[inner].input(ty, Binding::Outer(value));
+                    let name = self.outer_name(inner, value);
+                    let known = self.frames[inner].input(ty, Binding::Outer(value), name);
                     self.frames[inner].outer.insert(value, known);
                     known
                 }
             };
         }
         value
+    }
+
+    /// What the input of the frame at `depth` for a slot is called: in the graph of a call by the path
+    /// in its arguments, and in that of the trace as [`Cell::named_parameters`] names it.
+    ///
+    /// [`Cell::named_parameters`]: crate::trace::Cell::named_parameters
+    fn slot_name(&self, depth: usize, parameter: &Parameter) -> Option<Arc<str>> {
+        if parameter.is_backward() {
+            return None;
+        }
+        let call = (0..=depth).rev().find(|&it| self.frames[it].names.is_some());
+        let path = || self.frames[call?].names.as_ref()?.arguments.parameter(parameter.id());
+        let given = || Some(parameter.name()).filter(|it| !it.is_empty()).map(Into::into);
+        if call == Some(0) { given().or_else(path) } else { path().or_else(given) }
+    }
+
+    /// What the input of a frame for a value of the frame around it is called.
+    fn outer_name(&self, depth: usize, value: ValueId) -> Option<Arc<str>> {
+        let around = &self.frames[depth - 1];
+        match &self.frames[depth].names {
+            Some(names) => names.values.get(&self.origin(around.serial, value.0)).cloned(),
+            None => around.graph.value_name(value).cloned(),
+        }
+    }
+
+    /// The name of the input that a tensor is.
+    pub fn name_of(&self, tensor: &Tensor) -> Option<Arc<str>> {
+        let (depth, value) = match tensor.as_traced() {
+            Some(it) => (self.frames.iter().position(|frame| frame.serial == it.frame)?, ValueId(it.value)),
+            None => {
+                let identity = tensor.identity();
+                let known = self.frames.iter().rev().find_map(|it| it.arguments.get(&identity))?;
+                (known.1, known.2)
+            }
+        };
+        self.frames[depth].graph.value_name(value).cloned()
     }
 }

@@ -91,13 +91,13 @@ fn with(graph: &Graph, bindings: &[Binding], parameters: &[Parameter], outputs: 
     let mut operands = vec![None; bindings.len()];
     for (at, binding) in bindings.iter().enumerate() {
         if !matches!(binding, Binding::Slot(slot) if slot.is_backward()) {
-            operands[at] = Some(to.add_input(graph.ty(graph.inputs()[at]).clone()));
+            operands[at] = Some(to.add_input_like(graph, graph.inputs()[at]));
         }
     }
     for parameter in parameters.iter().map(Parameter::backward) {
         let at = bindings.iter().position(|it| matches!(it, Binding::Slot(slot) if *slot == parameter));
         let at = at.expect("what is written was read before");
-        operands[at] = Some(to.add_input(graph.ty(graph.inputs()[at]).clone()));
+        operands[at] = Some(to.add_input_like(graph, graph.inputs()[at]));
     }
     let operands: Vec<ValueId> =
         operands.iter().enumerate().map(|(at, it)| it.unwrap_or_else(|| zeros(&mut to, graph, at))).collect();

@@ -10,13 +10,15 @@ mod run;
 pub use call::{GraphCall, Pattern};
 pub use control::{Repeated, Suspended};
 pub use handing::{Handing, check_handing};
-pub use run::{build, run_nested, run_traced, run_with_slots, sound};
+pub use run::{build, build_like, run_nested, run_traced, run_with_slots, sound};
 
 use crate::error::{Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops;
 use crate::tensor::{Attrs, Literal, LiveTrace, Op, Parameter, Tensor, Traced, escaped, left_behind};
-use frame::{Frame, State};
+use crate::trace::arg::ArgumentNames;
+use frame::{CallNames, Frame, State};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -152,8 +154,22 @@ impl Tracer {
     pub fn argument(&self, tensor: &Tensor, ty: Type) {
         let mut state = self.state.borrow_mut();
         let index = state.top().bindings.len();
-        let value = state.top().input(ty, Binding::Argument(index));
+        let value = state.top().input(ty, Binding::Argument(index), None);
         state.top().arguments.entry(tensor.identity()).or_insert((tensor.clone(), 0, value));
+    }
+
+    /// Names the arguments, in the order in which they were declared, and the inputs for parameters
+    /// that are added from here on.
+    pub fn name_arguments(&self, arguments: ArgumentNames) {
+        let mut state = self.state.borrow_mut();
+        let frame = &mut state.frames[0];
+        arguments.tensors().enumerate().for_each(|(at, (_, name))| frame.graph.name_input(at, name));
+        frame.names = Some(CallNames { arguments, values: FxHashMap::default() });
+    }
+
+    /// The name of the input that a tensor is, if it is one.
+    pub fn name_of(&self, tensor: &Tensor) -> Option<Arc<str>> {
+        self.state.borrow().name_of(tensor)
     }
 
     /// The traced value that stands for an argument or for any other tensor.
@@ -182,8 +198,13 @@ impl Tracer {
 
     /// Declares an input of the innermost region.
     pub fn input(&self, ty: Type) -> Tensor {
+        self.named_input(ty, None)
+    }
+
+    /// Declares an input of the innermost region, with a name.
+    pub fn named_input(&self, ty: Type, name: Option<Arc<str>>) -> Tensor {
         let index = self.state.borrow_mut().top().bindings.len();
-        self.input_for(ty, index)
+        self.input_for(ty, index, name)
     }
 
     /// Makes `parameter` read as `value` in the innermost region.
@@ -364,7 +385,8 @@ impl Tracer {
         } else {
             let known = state.frames[0].captured.get(&identity).map(|it| it.1);
             let value = known.unwrap_or_else(|| {
-                let value = state.frames[0].input(array.ty(), Binding::Captured(tensor.clone().unstamped()));
+                let binding = Binding::Captured(tensor.clone().unstamped());
+                let value = state.frames[0].input(array.ty(), binding, None);
                 state.frames[0].captured.insert(identity, (tensor.clone(), value));
                 value
             });

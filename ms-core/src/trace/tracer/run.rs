@@ -82,3 +82,18 @@ pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result
         None => Err(tracer.finish(&[]).err().expect("an early leave records its error")),
     }
 }
+
+/// [`build`] of what becomes of `graph`: it has that name, and the names of its inputs are those of
+/// the first inputs.
+///
+/// # Errors
+/// As for [`build`].
+pub fn build_like(
+    graph: &Graph,
+    inputs: &[Type],
+    body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
+) -> Result<Graph> {
+    let mut built = build(graph.name(), inputs, body)?;
+    built.name_inputs_like(graph, 0..inputs.len());
+    Ok(built)
+}

@@ -58,7 +58,7 @@ impl Loop<'_> {
         };
         let any = build(self.node, condition.name(), &types, |inputs| Ok(vec![ops::any(&inputs[0], (), false)]))?;
         let tame = is_tame(body);
-        let step = build(self.node, body.name(), &types, |inputs| {
+        let mut step = build(self.node, body.name(), &types, |inputs| {
             let (active, mut operands) = (&inputs[0], given(inputs));
             let results = self.body(body, tame, active, operands.clone())?;
             let next = self.carried(active, &results[..carries], &operands[..carries]);
@@ -74,6 +74,7 @@ impl Loop<'_> {
             }
             Ok(outputs)
         })?;
+        step.name_inputs_like(body, own..types.len());
         let attrs = Attrs::new([(own + carries).into()]);
         let mut results = emit(self.node, attrs, &[Arc::new(any), Arc::new(step)], &inputs)?;
         results.remove(0);
@@ -109,7 +110,7 @@ impl Loop<'_> {
         types.extend(body.inputs().iter().zip(&mapped).map(|(&it, &mapped)| batcher.ty(body.ty(it), mapped)));
         types.insert(1 + carries + elements, count.ty());
         let tame = is_tame(body);
-        let masked = build(self.node, body.name(), &types, |inputs| {
+        let mut masked = build(self.node, body.name(), &types, |inputs| {
             let mut inputs = inputs.to_vec();
             let count = inputs.remove(1 + carries + elements);
             let position = inputs.remove(0);
@@ -123,6 +124,8 @@ impl Loop<'_> {
             }
             Ok(outputs)
         })?;
+        let places = (0..types.len()).filter(|&at| at != 0 && at != 1 + carries + elements);
+        masked.name_inputs_like(body, places);
         let attrs = Attrs::new([(-1i64).into(), (1 + carries).into(), elements.into(), at.reverse.into()]);
         let mut results = emit(self.node, attrs, &[Arc::new(masked)], &inputs)?;
         results.remove(0);

@@ -38,7 +38,7 @@ pub fn vmap(
     let mapped: Vec<bool> = operands.iter().map(|&it| it == Lane::Own).collect();
     let types: Vec<Type> =
         graph.inputs().iter().zip(&mapped).map(|(&it, &mapped)| batcher.ty(graph.ty(it), mapped)).collect();
-    trace::build(graph.name(), &types, |inputs| {
+    trace::build_like(graph, &types, |inputs| {
         let inputs = inputs.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
         let outputs = batcher.replay(graph, inputs)?;
         let given = outputs.into_iter().zip(results).enumerate();
@@ -233,7 +233,7 @@ impl Batcher {
         let mut outputs = Vec::new();
         let types: Vec<Type> =
             region.inputs().iter().zip(mapped).map(|(&it, &mapped)| self.ty(region.ty(it), mapped)).collect();
-        let graph = trace::build(region.name(), &types, |inputs| {
+        let graph = trace::build_like(region, &types, |inputs| {
             let inputs = inputs.iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect();
             let results = self.replay(region, inputs)?;
             whole(&results)?;

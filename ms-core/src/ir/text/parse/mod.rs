@@ -3,7 +3,7 @@
 mod attrs;
 mod types;
 
-use super::lex::{Lexer, Token};
+use super::lex::{Lexer, Token, Value};
 use crate::error::{Error, Result};
 use crate::ir::{Graph, Node, ValueId};
 use crate::tensor::{Attrs, Op};
@@ -85,11 +85,13 @@ impl<'a> Parser<'a> {
         self.symbol('(', "the inputs")?;
         if !self.eat(')')? {
             loop {
-                let (name, at) = self.value_name("an input")?;
+                let (Value { text, name }, at) = self.value("an input")?;
                 self.symbol(':', "the input's type")?;
                 let ty = self.ty()?;
+                let position = scope.graph.inputs().len();
                 let id = scope.graph.add_input(ty);
-                self.define(&mut scope, name, id, at)?;
+                scope.graph.name_input(position, name.map(Into::into));
+                self.define(&mut scope, text, id, at)?;
                 if !self.more(')')? {
                     break;
                 }
@@ -127,7 +129,8 @@ impl<'a> Parser<'a> {
         let mut results: SmallVec<[(&str, usize); 2]> = SmallVec::new();
         if matches!(self.token, Token::Value(_)) {
             loop {
-                results.push(self.value_name("a result")?);
+                let (Value { text, .. }, at) = self.value("a result")?;
+                results.push((text, at));
                 if !self.more('=')? {
                     break;
                 }
@@ -185,9 +188,9 @@ impl<'a> Parser<'a> {
             return Ok(ids);
         }
         loop {
-            let (name, at) = self.value_name("a value")?;
-            let id = scope.values.get(name);
-            ids.push(*id.ok_or_else(|| self.lexer.error(at, format!("`%{name}` is not defined before this")))?);
+            let (Value { text, .. }, at) = self.value("a value")?;
+            let id = scope.values.get(text);
+            ids.push(*id.ok_or_else(|| self.lexer.error(at, format!("`%{text}` is not defined before this")))?);
             if !self.eat(',')? {
                 return Ok(ids);
             }
@@ -201,12 +204,12 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value_name(&mut self, what: &str) -> Result<(&'a str, usize)> {
-        match self.token {
-            Token::Value(name) if !name.is_empty() => {
-                let at = self.at;
+    fn value(&mut self, what: &str) -> Result<(Value<'a>, usize)> {
+        match &self.token {
+            Token::Value(value) if !value.text.is_empty() => {
+                let (value, at) = (value.clone(), self.at);
                 self.advance()?;
-                Ok((name, at))
+                Ok((value, at))
             }
             _ => Err(self.expected(&format!("{what} such as `%0`"))),
         }
