@@ -1,7 +1,7 @@
 //! Adadelta.
 
 use super::Optimizer;
-use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each};
+use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each, visit_field};
 use ms_core::Parameter;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
@@ -67,9 +67,9 @@ impl Adadelta {
 
 impl Arg for Adadelta {
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.parameter(&self.rate);
+        visit_field("rate", &self.rate, sink);
         [self.rho, self.epsilon, self.weight_decay].visit(sink);
-        self.squares.visit(sink);
+        visit_field("squares", &self.squares, sink);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Adagrad.
 
 use super::Optimizer;
-use super::state::{State, checked, count, decayed, learning_rate, set_rate, update_each};
+use super::state::{State, checked, count, decayed, learning_rate, set_rate, update_each, visit_field};
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
@@ -80,10 +80,10 @@ impl Adagrad {
 
 impl Arg for Adagrad {
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.parameter(&self.rate);
+        visit_field("rate", &self.rate, sink);
         [self.rate_decay, self.epsilon, self.weight_decay].visit(sink);
-        sink.parameter(&self.steps);
-        self.squares.visit(sink);
+        visit_field("steps", &self.steps, sink);
+        visit_field("squares", &self.squares, sink);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Adam.
 
 use super::Optimizer;
-use super::state::{State, averaged, checked, count, decayed, learning_rate, set_rate, update_each};
+use super::state::{State, averaged, checked, count, decayed, learning_rate, set_rate, update_each, visit_field};
 use ms_core::ops::rules::Interval;
 use ms_core::ops::{expm1, maximum};
 use ms_core::session::Gradients;
@@ -106,14 +106,14 @@ impl Adam {
 
 impl Arg for Adam {
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.parameter(&self.rate);
+        visit_field("rate", &self.rate, sink);
         for fixed in [self.betas.0, self.betas.1, self.epsilon, self.weight_decay] {
             fixed.visit(sink);
         }
         [self.decoupled, self.amsgrad].visit(sink);
-        sink.parameter(&self.steps);
-        self.moments.visit(sink);
-        self.largest.visit(sink);
+        visit_field("steps", &self.steps, sink);
+        visit_field("moments", &self.moments, sink);
+        visit_field("largest", &self.largest, sink);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Adam without correction of its averages, and with decoupled weight decay.
 
 use super::Optimizer;
-use super::state::{State, averaged, checked, learning_rate, set_rate, update_each};
+use super::state::{State, averaged, checked, learning_rate, set_rate, update_each, visit_field};
 use ms_core::Parameter;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
@@ -71,9 +71,9 @@ impl AdamWeightDecay {
 
 impl Arg for AdamWeightDecay {
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.parameter(&self.rate);
+        visit_field("rate", &self.rate, sink);
         [self.betas.0, self.betas.1, self.epsilon, self.weight_decay].visit(sink);
-        self.moments.visit(sink);
+        visit_field("moments", &self.moments, sink);
     }
 }
 

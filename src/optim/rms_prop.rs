@@ -1,7 +1,7 @@
 //! RMSProp.
 
 use super::Optimizer;
-use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each};
+use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each, visit_field};
 use ms_core::Parameter;
 use ms_core::ops::maximum;
 use ms_core::ops::rules::Interval;
@@ -92,10 +92,12 @@ impl RMSProp {
 
 impl Arg for RMSProp {
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.parameter(&self.rate);
+        visit_field("rate", &self.rate, sink);
         [self.decay, self.epsilon, self.momentum, self.weight_decay].visit(sink);
         self.centered.visit(sink);
-        [&self.squares, &self.means, &self.velocity].into_iter().for_each(|it| it.visit(sink));
+        for (name, slots) in [("squares", &self.squares), ("means", &self.means), ("velocity", &self.velocity)] {
+            visit_field(name, slots, sink);
+        }
     }
 }
 

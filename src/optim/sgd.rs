@@ -1,7 +1,7 @@
 //! Stochastic gradient descent, with and without momentum.
 
 use super::Optimizer;
-use super::state::{State, checked, decayed, learning_rate, set_rate, update_each};
+use super::state::{State, checked, decayed, learning_rate, set_rate, update_each, visit_field};
 use ms_core::error::raise;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
@@ -124,13 +124,13 @@ impl SGD {
 
 impl Arg for SGD {
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.parameter(&self.rate);
+        visit_field("rate", &self.rate, sink);
         for fixed in [self.momentum, self.dampening, self.weight_decay] {
             fixed.visit(sink);
         }
         self.nesterov.visit(sink);
-        self.velocity.visit(sink);
-        self.moving.visit(sink);
+        visit_field("velocity", &self.velocity, sink);
+        visit_field("moving", &self.moving, sink);
     }
 }
 

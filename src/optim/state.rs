@@ -4,7 +4,7 @@ use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, lies_in};
 use ms_core::session::Gradients;
 use ms_core::tensor::{WeakParameter, apart, is_apart};
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Arg, Name, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -94,10 +94,29 @@ impl<const N: usize> State<N> {
 impl<const N: usize> Arg for State<N> {
     fn visit(&self, sink: &mut Sink<'_>) {
         let slots = self.lock().clone();
-        for (_, slots) in &slots.all {
-            slots.iter().for_each(|it| sink.parameter(it));
+        // There may be thousands, and a call that is signed takes no names.
+        if !sink.takes_names() {
+            slots.all.iter().flat_map(|it| &it.1).for_each(|it| sink.parameter(it));
+            return;
+        }
+        for (place, (_, slots)) in slots.all.iter().enumerate() {
+            sink.begin(Name::Index(place));
+            for (i, slot) in slots.iter().enumerate() {
+                sink.begin(Name::Index(i));
+                sink.parameter(slot);
+                sink.end();
+            }
+            sink.end();
         }
     }
+}
+
+/// Shows a field.
+#[inline]
+pub fn visit_field(name: &str, field: &impl Arg, sink: &mut Sink<'_>) {
+    sink.begin(Name::Field(name));
+    field.visit(sink);
+    sink.end();
 }
 
 fn slot(shape: &[usize], dtype: DType, init: impl FnOnce() -> Tensor) -> Parameter {

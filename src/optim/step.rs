@@ -45,8 +45,11 @@ pub trait Optimizer: Arg {
         static STEP: JitFn = JitFn::new("Optimizer::step", file!(), line!(), 0);
         self.prepare(&net.trainable_parameters());
         let mut call = STEP.begin(type_key(&(&loss, std::marker::PhantomData::<Self>)), |sink| {
+            sink.argument("self");
             self.visit(sink);
+            sink.argument("net");
             net.visit(sink);
+            sink.argument("batch");
             batch.visit(sink);
         });
         if let Some(loss) = call.cached() {

@@ -115,6 +115,12 @@ impl Sink<'_> {
         }
     }
 
+    /// Whether names of parts are looked at.
+    #[inline]
+    pub fn takes_names(&self) -> bool {
+        matches!(self.to, To::Visitor(_))
+    }
+
     /// An argument of a call begins.
     #[inline]
     pub fn argument(&mut self, name: &'static str) {

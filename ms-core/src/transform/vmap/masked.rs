@@ -56,7 +56,7 @@ impl Loop<'_> {
         let given = |inputs: &[Tensor]| -> Vec<Value> {
             inputs[own..].iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect()
         };
-        let any = build(self.node, condition.name(), &types, |inputs| Ok(vec![ops::any(&inputs[0], (), false)]))?;
+        let mut any = build(self.node, condition.name(), &types, |inputs| Ok(vec![ops::any(&inputs[0], (), false)]))?;
         let tame = is_tame(body);
         let mut step = build(self.node, body.name(), &types, |inputs| {
             let (active, mut operands) = (&inputs[0], given(inputs));
@@ -74,7 +74,9 @@ impl Loop<'_> {
             }
             Ok(outputs)
         })?;
-        step.name_inputs_like(body, own..types.len());
+        for graph in [&mut any, &mut step] {
+            graph.name_inputs_like(body, own..types.len());
+        }
         let attrs = Attrs::new([(own + carries).into()]);
         let mut results = emit(self.node, attrs, &[Arc::new(any), Arc::new(step)], &inputs)?;
         results.remove(0);
