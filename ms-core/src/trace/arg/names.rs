@@ -172,8 +172,10 @@ mod tests {
         }
     }
 
+    type Shown<'a> = &'a [(&'static str, &'a dyn Show)];
+
     /// A cell with these parts.
-    struct Net<'a>(&'a [(&'a str, &'a dyn Show)]);
+    struct Net<'a>(Shown<'a>);
 
     impl Arg for Net<'_> {
         fn visit(&self, sink: &mut Sink<'_>) {
@@ -183,7 +185,7 @@ mod tests {
     }
 
     /// The same, that is none.
-    struct Parts<'a>(&'a [(&'a str, &'a dyn Show)]);
+    struct Parts<'a>(Shown<'a>);
 
     impl Arg for Parts<'_> {
         fn visit(&self, sink: &mut Sink<'_>) {
@@ -205,52 +207,26 @@ mod tests {
         let other = Net(&[("weight", &w), ("bias", &b)]);
         let net = Net(&[("fc1", &dense), ("fc2", &other)]);
         let state = Parts(&[("h", &t), ("inner", &pair)]);
-        let (first, second): ([(&str, &dyn Show); 1], [(&str, &dyn Show); 1]) = ([("net", &dense)], [("net", &other)]);
-        let nets = vec![Parts(&first), Parts(&second)];
-        type Shown<'a> = &'a [(&'static str, &'a dyn Show)];
-        let cases: [(Shown<'_>, &[Option<&str>], [Option<&str>; 3]); 11] = [
-            (&[("x", &t), ("y", &u)], &[Some("x"), Some("y")], [None; 3]),
-            (&[("batch", &pair)], &[Some("batch[0]"), Some("batch[1][0]"), Some("batch[1][1]")], [None; 3]),
-            (
-                &[("s", &state)],
-                &[Some("s.h"), Some("s.inner[0]"), Some("s.inner[1][0]"), Some("s.inner[1][1]")],
-                [None; 3],
-            ),
-            (&[("m", &map)], &[Some("m[\"w\"]")], [None; 3]),
-            (&[("w", &v), ("again", &v)], &[], [Some("w"), None, None]),
-            (
-                &[("self", &net), ("x", &t)],
-                &[Some("fc1.table"), Some("x")],
-                [Some("fc1.weight"), Some("fc2.weight"), Some("fc2.bias")],
-            ),
-            (
-                &[("net", &net), ("x", &t)],
-                &[Some("fc1.table"), Some("x")],
-                [Some("fc1.weight"), Some("fc2.weight"), Some("fc2.bias")],
-            ),
+        let (first, second): (Shown<'_>, Shown<'_>) = (&[("net", &dense)], &[("net", &other)]);
+        let nets = vec![Parts(first), Parts(second)];
+        // The tensors, and the three parameters.
+        let cases: [(Shown<'_>, &str, &str); 11] = [
+            (&[("x", &t), ("y", &u)], "x y", "- - -"),
+            (&[("batch", &pair)], "batch[0] batch[1][0] batch[1][1]", "- - -"),
+            (&[("s", &state)], "s.h s.inner[0] s.inner[1][0] s.inner[1][1]", "- - -"),
+            (&[("m", &map)], "m[\"w\"]", "- - -"),
+            (&[("w", &v), ("again", &v)], "", "w - -"),
+            (&[("self", &net), ("x", &t)], "fc1.table x", "fc1.weight fc2.weight fc2.bias"),
+            (&[("net", &net), ("x", &t)], "fc1.table x", "fc1.weight fc2.weight fc2.bias"),
             // Two models: one name belongs to both.
-            (&[("a", &dense), ("b", &other)], &[Some("table")], [Some("a.weight"), Some("b.weight"), Some("bias")]),
-            (&[("self", &dense), ("b", &other)], &[Some("table")], [Some("weight"), Some("b.weight"), Some("bias")]),
-            (
-                &[("nets", &nets)],
-                &[Some("table")],
-                [Some("nets[0].net.weight"), Some("nets[1].net.weight"), Some("bias")],
-            ),
+            (&[("a", &dense), ("b", &other)], "table", "a.weight b.weight bias"),
+            (&[("self", &dense), ("b", &other)], "table", "weight b.weight bias"),
+            (&[("nets", &nets)], "table", "nets[0].net.weight nets[1].net.weight bias"),
             // Closures.
             (
                 &[("argument a", &t), ("argument b", &pair), ("argument c", &state), ("argument d", &dense)],
-                &[
-                    None,
-                    None,
-                    None,
-                    None,
-                    Some("h"),
-                    Some("inner[0]"),
-                    Some("inner[1][0]"),
-                    Some("inner[1][1]"),
-                    Some("table"),
-                ],
-                [Some("weight"), None, None],
+                "- - - - h inner[0] inner[1][0] inner[1][1] table",
+                "weight - -",
             ),
         ];
         for (shown, tensors, parameters) in cases {
@@ -260,9 +236,12 @@ mod tests {
                     it.show(sink);
                 }
             });
-            let found: Vec<Option<Arc<str>>> = names.tensors().map(|it| it.1).collect();
-            assert_eq!(found.iter().map(Option::as_deref).collect::<Vec<_>>(), tensors);
-            assert_eq!([&v, &w, &b].map(|it| names.parameter(it.id())).each_ref().map(Option::as_deref), parameters);
+            let join = |names: Vec<Option<Arc<str>>>| {
+                let names: Vec<String> = names.into_iter().map(|it| it.as_deref().unwrap_or("-").to_owned()).collect();
+                names.join(" ")
+            };
+            assert_eq!(join(names.tensors().map(|it| it.1).collect()), tensors);
+            assert_eq!(join([&v, &w, &b].map(|it| names.parameter(it.id())).into()), parameters);
         }
     }
 }

@@ -308,14 +308,16 @@ impl GraphCall {
         }
         frame.names = names.map(|arguments| {
             let around = state.frames[depth].serial;
-            let values = arguments.tensors().filter_map(|(tensor, name)| {
-                let (frame, value) = match tensor.as_traced() {
-                    Some(it) => (it.frame, it.value),
-                    None => (around, frame.arguments.get(&tensor.identity())?.2.0),
+            let mut values = FxHashMap::default();
+            for (tensor, name) in arguments.tensors() {
+                let known = match tensor.as_traced() {
+                    Some(it) => Some((it.frame, it.value)),
+                    None => frame.arguments.get(&tensor.identity()).map(|it| (around, it.2.0)),
                 };
-                Some((state.origin(frame, value), name?))
-            });
-            let values = values.collect();
+                if let (Some((frame, value)), Some(name)) = (known, name) {
+                    values.entry(state.origin(frame, value)).or_insert(name);
+                }
+            }
             CallNames { arguments, values }
         });
         state.push(frame);
