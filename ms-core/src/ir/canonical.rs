@@ -260,7 +260,8 @@ fn write_attr(out: &mut Vec<u8>, attr: &Attr) {
 mod tests {
     use super::*;
     use crate::ir::parse;
-    use crate::ir::random::{Random, random_graph, random_ops};
+    use crate::ir::random::{random_graph, random_ops};
+    use crate::ir::testing::Random;
 
     fn bytes(text: &str) -> Vec<u8> {
         canonical_bytes(&parse(text, &random_ops).expect(text))
@@ -314,7 +315,7 @@ mod tests {
     fn random_graphs_keep_their_bytes_through_text() {
         let mut seen = std::collections::HashSet::new();
         for seed in 0..200 {
-            let graph = random_graph(&mut Random(seed), 3);
+            let graph = random_graph(&mut Random::Seed(seed), 3);
             let bytes = canonical_bytes(&graph);
             let back = parse(&graph.to_string(), &random_ops).expect("printed text");
             assert_eq!(canonical_bytes(&back), bytes, "seed {seed}");

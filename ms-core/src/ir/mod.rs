@@ -1,16 +1,16 @@
 //! The two representations of the compiler: graphs of tensor ops, and kernels of scalar ones.
 
 mod canonical;
-mod conversion;
 mod dot;
 mod graph;
 mod html;
 mod kernel;
-mod kernel_check;
 #[cfg(test)]
 mod random;
 mod rewrite;
 mod sizes;
+#[doc(hidden)]
+pub mod testing;
 pub mod text;
 mod verify;
 mod walk;
@@ -21,8 +21,8 @@ pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;
 pub use kernel::{
-    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass,
-    UnaryOp, Val, virtual_lanes,
+    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, NamedKernel, Param, ParamId, Reducer, Role, Scope, Stage,
+    StrideClass, UnaryOp, Val, virtual_lanes,
 };
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

@@ -1,31 +1,10 @@
-//! Random graphs for tests: of every shape that the data structure allows, without meaning.
+//! Random graphs for tests: of every shape that the data structure allows, without meaning; and
+//! changes of text.
 
+use super::testing::Random;
 use super::{Graph, Node, ValueId};
 use crate::tensor::{Attr, Attrs, DType, Literal, Op, OpInfo, Type};
 use std::sync::Arc;
-
-/// SplitMix64.
-pub(crate) struct Random(pub u64);
-
-impl Random {
-    /// 64 random bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// A number below `end`, which is not zero.
-    pub fn below(&mut self, end: usize) -> usize {
-        (self.bits() % end as u64) as usize
-    }
-
-    /// One of some items.
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len())]
-    }
-}
 
 static OPS: &[OpInfo] = &[
     OpInfo { number: 1, name: "plain", attrs: &[] },
@@ -40,7 +19,7 @@ pub(crate) fn random_ops(name: &str) -> Option<Op> {
 }
 
 /// A graph with regions, some of them shared, down to `depth` levels.
-pub(crate) fn random_graph(random: &mut Random, depth: usize) -> Graph {
+pub(crate) fn random_graph(random: &mut Random<'_>, depth: usize) -> Graph {
     let regions: Vec<_> = match depth {
         0 => Vec::new(),
         _ => (0..random.below(3)).map(|_| Arc::new(random_graph(random, depth - 1))).collect(),
@@ -84,23 +63,23 @@ pub(crate) fn random_graph(random: &mut Random, depth: usize) -> Graph {
     graph
 }
 
-fn random_values(random: &mut Random, graph: &Graph) -> Vec<ValueId> {
+fn random_values(random: &mut Random<'_>, graph: &Graph) -> Vec<ValueId> {
     match graph.value_count() {
         0 => Vec::new(),
         count => (0..random.below(4)).map(|_| ValueId(random.below(count) as u32)).collect(),
     }
 }
 
-fn random_shape(random: &mut Random) -> Vec<usize> {
+fn random_shape(random: &mut Random<'_>) -> Vec<usize> {
     (0..random.below(4)).map(|_| random.pick(&[0, 1, 2, 3, 5])).collect()
 }
 
-fn random_type(random: &mut Random) -> Type {
+fn random_type(random: &mut Random<'_>) -> Type {
     Type::of(random.pick(&DType::ALL), &random_shape(random))
 }
 
-fn random_attr(random: &mut Random) -> Attr {
-    let float = |random: &mut Random| {
+fn random_attr(random: &mut Random<'_>) -> Attr {
+    let float = |random: &mut Random<'_>| {
         let special = [0.0, -0.0, 1.0, 0.1, f64::INFINITY, f64::NEG_INFINITY, f64::NAN, 5e-324, 1e300];
         if random.below(2) == 0 { random.pick(&special) } else { f64::from_bits(random.bits()) }
     };
@@ -115,7 +94,7 @@ fn random_attr(random: &mut Random) -> Attr {
     }
 }
 
-fn random_literal(random: &mut Random) -> Literal {
+fn random_literal(random: &mut Random<'_>) -> Literal {
     let dtype = random.pick(&DType::ALL);
     let shape = random_shape(random);
     let count: usize = shape.iter().product();
@@ -130,4 +109,24 @@ fn random_literal(random: &mut Random) -> Literal {
         bytes.extend_from_slice(&element.to_le_bytes()[..dtype.size()]);
     }
     Literal::from_bytes(&shape, dtype, bytes).expect("the bytes fill the shape")
+}
+
+/// Changes a text at a few places: something is cut out, repeated, or one of `pieces` is put in.
+pub(crate) fn mutate(random: &mut Random<'_>, text: &mut String, pieces: &[&str]) {
+    for _ in 0..=random.below(3) {
+        let place = |random: &mut Random<'_>, text: &str| {
+            let at = random.below(text.len() + 1);
+            (at..=text.len()).find(|&it| text.is_char_boundary(it)).unwrap_or(0)
+        };
+        let (a, b) = (place(random, text), place(random, text));
+        match random.below(4) {
+            0 => text.insert_str(a, random.pick(pieces)),
+            1 => text.truncate(a),
+            2 => text.replace_range(a.min(b)..a.max(b), ""),
+            _ => {
+                let copied = text[a.min(b)..a.max(b)].to_string();
+                text.insert_str(a, &copied);
+            }
+        }
+    }
 }

@@ -118,7 +118,8 @@ impl Structure<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::random::{Random, random_graph, random_ops};
+    use crate::ir::random::{random_graph, random_ops};
+    use crate::ir::testing::Random;
     use crate::ir::{Node, ValueData};
     use crate::tensor::{Attrs, DType, Type};
     use std::sync::Arc;
@@ -126,7 +127,7 @@ mod tests {
     #[test]
     fn random_graphs_hold() {
         for seed in 0..100 {
-            verify_structure(&random_graph(&mut Random(seed), 2)).expect("built by `Graph`'s own methods");
+            verify_structure(&random_graph(&mut Random::Seed(seed), 2)).expect("built by `Graph`'s own methods");
         }
     }
 

@@ -1,19 +1,19 @@
-//! The text form of plans and kernels, for people and snapshot tests.
+//! The text form of plans, for people and snapshot tests.
 
 use super::plan::{Argument, Buffer, Carry, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View};
 use super::routines::PlanNames;
 use crate::ir::text::InputNames;
-use crate::ir::{Inst, Kernel, LaneAxis, Param, Role, Scope, StrideClass};
-use crate::tensor::{DType, Scalar};
 use std::fmt::{self, Display, Formatter};
 
 impl Plan {
     /// The plan as text: kernels with their bodies, then the routines.
     ///
     /// ```text
-    /// kernel k0(p0: in f32 unit, p1: out f32 unit) par 0, lanes parallel, seq 0
+    /// k0 = kernel par=0 lanes=parallel seq=0
+    ///   in %0: f32 unit
+    ///   out %1: f32 unit
     ///   point:
-    ///     v0 = load p0 : f32
+    ///     v0 = load %0
     ///     ...
     /// routine r0 @main(f32[4]) -> (f32[4]), arena 64 bytes
     ///   b0 = input 0, 16 bytes
@@ -31,7 +31,7 @@ impl Plan {
 
 fn write_plan(plan: &Plan, names: &PlanNames, f: &mut Formatter<'_>) -> fmt::Result {
     for (i, kernel) in plan.kernels.iter().enumerate() {
-        write_kernel(i, kernel, f)?;
+        write!(f, "k{i} = {kernel}")?;
     }
     plan.routines.iter().enumerate().try_for_each(|(i, routine)| {
         let names = InputNames::of(names.0.get(i).map_or(&[], Vec::as_slice));
@@ -150,47 +150,4 @@ fn view(view: &View) -> String {
         text += &format!(" from {}", layout.offset());
     }
     text
-}
-
-fn write_kernel(number: usize, kernel: &Kernel, f: &mut Formatter<'_>) -> fmt::Result {
-    let param = |(i, it): (usize, &Param)| {
-        let role = if it.role == Role::Input { "in" } else { "out" };
-        let step = match it.step {
-            StrideClass::Unit => "unit",
-            StrideClass::Zero => "zero",
-            StrideClass::Any => "any",
-        };
-        format!("p{i}: {role} {} {step}", it.dtype)
-    };
-    let params = join(kernel.params.iter().enumerate().map(param));
-    let lanes = if kernel.lanes == LaneAxis::Parallel { "parallel" } else { "reduced" };
-    writeln!(f, "kernel k{number}({params}) par {}, lanes {lanes}, seq {}", kernel.par, kernel.seq)?;
-    for (i, stage) in kernel.stages.iter().enumerate() {
-        writeln!(f, "  {}:", if stage.scope == Scope::Point { "point" } else { "loop" })?;
-        for at in kernel.stage_range(i) {
-            let text = inst(&kernel.insts[at], kernel.types[at]);
-            match kernel.insts[at] {
-                Inst::Store(..) => writeln!(f, "    {text}")?,
-                _ => writeln!(f, "    v{at} = {text} : {}", kernel.types[at])?,
-            }
-        }
-    }
-    Ok(())
-}
-
-fn inst(inst: &Inst, dtype: DType) -> String {
-    let word = |it: &dyn fmt::Debug| format!("{it:?}").to_lowercase();
-    match inst {
-        Inst::Load(p) => format!("load p{}", p.0),
-        Inst::Store(p, v) => format!("store p{}, v{}", p.0, v.0),
-        Inst::Const(bits) => format!("const {}", Scalar::from_bits(*bits, dtype)),
-        Inst::Index(axis) => format!("index {axis}"),
-        Inst::Unary(op, a) => format!("{} v{}", word(op), a.0),
-        Inst::Binary(op, a, b) => format!("{} v{}, v{}", word(op), a.0, b.0),
-        Inst::Fma(a, b, c) => format!("fma v{}, v{}, v{}", a.0, b.0, c.0),
-        Inst::Compare(op, a, b) => format!("{} v{}, v{}", word(op), a.0, b.0),
-        Inst::Select(a, b, c) => format!("select v{}, v{}, v{}", a.0, b.0, c.0),
-        Inst::Cast { value, to } => format!("cast v{} to {to}", value.0),
-        Inst::Reduce(reducer, v) => format!("reduce {} v{}", word(reducer), v.0),
-    }
 }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 /// A token; words keep their text.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Token<'a> {
+pub enum Token<'a> {
     /// Letters, digits, `_` and `.`, from a letter or `_` on.
     Word(&'a str),
     /// `%name`.
@@ -31,7 +31,7 @@ pub(super) enum Token<'a> {
 
 /// A value as it is written.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Value<'a> {
+pub struct Value<'a> {
     /// What stands behind the sign: no other value of the graph has the same text.
     pub text: &'a str,
     /// Its name, unless it is written as a number.
@@ -48,6 +48,11 @@ pub(super) struct Lexer<'a> {
 impl<'a> Lexer<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         Self { text, at: 0 }
+    }
+
+    /// The byte behind the token that was read last.
+    pub(super) fn position(&self) -> usize {
+        self.at
     }
 
     /// The next token and the byte at which it starts.

@@ -37,8 +37,11 @@ fn element_bits(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(all)
 }
 
-/// Writes one element, given by its bits.
-pub(super) fn write_element(bits: u64, dtype: DType, f: &mut impl Write) -> fmt::Result {
+/// Writes one element, given by its bits, with as many digits as it takes to read them back.
+///
+/// # Errors
+/// Those of `f`.
+pub fn write_element(bits: u64, dtype: DType, f: &mut impl Write) -> fmt::Result {
     let scalar = Scalar::from_bits(bits, dtype);
     match scalar {
         Scalar::Float(it) if it.is_nan() => {
@@ -53,7 +56,7 @@ pub(super) fn write_element(bits: u64, dtype: DType, f: &mut impl Write) -> fmt:
 }
 
 /// The bits of an element from its text, or nothing where the text is no element of `dtype`.
-pub(super) fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
+pub fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
     match dtype.kind() {
         Kind::Bool => text.parse().ok().map(|it: bool| it as u64),
         Kind::Int => {

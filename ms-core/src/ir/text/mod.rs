@@ -48,10 +48,14 @@ mod parse;
 mod print;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 #[cfg(doc)]
 use super::Graph;
+pub use lex::{Token, Value};
+pub use literal::{element_from_text, write_element};
 pub(crate) use names::{InputNames, ValueNames};
 pub use parse::{Resolver, parse};
 pub use print::with_locations;
 pub(crate) use print::write_attr;
+pub use tokens::Tokens;

@@ -1,7 +1,8 @@
 use super::*;
 use crate::error::Code;
 use crate::ir::Graph;
-use crate::ir::random::{Random, random_graph, random_ops};
+use crate::ir::random::{mutate, random_graph, random_ops};
+use crate::ir::testing::Random;
 use crate::tensor::{Attr, DType, Literal, Op, Scalar};
 
 fn read(text: &str) -> Graph {
@@ -11,7 +12,7 @@ fn read(text: &str) -> Graph {
 #[test]
 fn random_graphs_come_back_exactly() {
     for seed in 0..400 {
-        let graph = random_graph(&mut Random(seed), 3);
+        let graph = random_graph(&mut Random::Seed(seed), 3);
         let text = graph.to_string();
         let back = read(&text);
         assert_eq!(back.to_string(), text, "seed {seed}");
@@ -205,24 +206,9 @@ fn mutated_text_does_not_panic() {
         "%x#1", "%\"", "[0]",
     ];
     for seed in 0..1500 {
-        let random = &mut Random(seed);
+        let random = &mut Random::Seed(seed);
         let mut text = random_graph(random, 2).to_string();
-        for _ in 0..=random.below(3) {
-            let place = |random: &mut Random, text: &str| {
-                let at = random.below(text.len() + 1);
-                (at..=text.len()).find(|&it| text.is_char_boundary(it)).unwrap_or(0)
-            };
-            let (a, b) = (place(random, &text), place(random, &text));
-            match random.below(4) {
-                0 => text.insert_str(a, random.pick(&pieces)),
-                1 => text.truncate(a),
-                2 => text.replace_range(a.min(b)..a.max(b), ""),
-                _ => {
-                    let copied = text[a.min(b)..a.max(b)].to_string();
-                    text.insert_str(a, &copied);
-                }
-            }
-        }
+        mutate(random, &mut text, &pieces);
         if let Ok(graph) = parse(&text, &random_ops) {
             let printed = graph.to_string();
             assert_eq!(read(&printed).to_string(), printed, "seed {seed}");

@@ -3,7 +3,7 @@
 use super::Parser;
 use crate::error::Result;
 use crate::ir::text::lex::Token;
-use crate::ir::text::literal::{bytes_from_hex, element_from_text, nan_from_hex};
+use crate::ir::text::literal::bytes_from_hex;
 use crate::tensor::{Attr, Attrs, DType, Dims, Literal, Op, Shape, Type};
 use smallvec::SmallVec;
 
@@ -14,10 +14,10 @@ impl<'a> Parser<'a> {
     pub(super) fn attrs(&mut self, op: Op) -> Result<Attrs> {
         let names = op.0.attrs;
         let mut attrs: SmallVec<[Option<Attr>; 4]> = SmallVec::from_elem(None, names.len());
-        let start = self.at;
-        if self.eat('{')? {
+        let start = self.tokens.at;
+        if self.tokens.eat('{')? {
             loop {
-                let slot = match self.token {
+                let slot = match self.tokens.token {
                     Token::Word(name) => names.iter().position(|&it| it == name),
                     _ => None,
                 };
@@ -25,84 +25,88 @@ impl<'a> Parser<'a> {
                     let left = names.iter().zip(&attrs).filter(|(_, attr)| attr.is_none());
                     let left: Vec<_> = left.map(|(name, _)| format!("`{name}`")).collect();
                     let what = if left.is_empty() { "no more".to_string() } else { left.join(" or ") };
-                    return Err(self.expected(&format!("an attribute of `{}`: {what}", op.name())));
+                    return Err(self.tokens.expected(&format!("an attribute of `{}`: {what}", op.name())));
                 };
-                self.advance()?;
-                self.symbol('=', "the attribute's value")?;
+                self.tokens.advance()?;
+                self.tokens.symbol('=', "the attribute's value")?;
                 attrs[slot] = Some(self.attr()?);
-                if !self.more('}')? {
+                if !self.tokens.more('}')? {
                     break;
                 }
             }
         }
         if let Some(missing) = attrs.iter().position(Option::is_none) {
             let message = format!("expected attribute `{}` of `{}`", names[missing], op.name());
-            return Err(self.lexer.error(start, message));
+            return Err(self.tokens.error(start, message));
         }
         Ok(Attrs::new(attrs.into_iter().flatten()))
     }
 
     fn attr(&mut self) -> Result<Attr> {
-        let start = self.at;
-        let token = self.token.clone();
+        let start = self.tokens.at;
+        let token = self.tokens.token.clone();
         match token {
             Token::Word(word @ ("true" | "false")) => {
-                self.advance()?;
+                self.tokens.advance()?;
                 Ok(Attr::Bool(word == "true"))
             }
             Token::Text(text) => {
-                self.advance()?;
+                self.tokens.advance()?;
                 Ok(Attr::Str(text.as_ref().into()))
             }
-            Token::Number(text) if !text.contains(['.', 'e', 'E', 'i']) => self.int().map(Attr::Int),
-            Token::Number(_) | Token::Word("inf" | "nan") => Ok(Attr::Float(f64::from_bits(self.element(DType::F64)?))),
+            Token::Number(text) if !text.contains(['.', 'e', 'E', 'i']) => self.tokens.int().map(Attr::Int),
+            Token::Number(_) | Token::Word("inf" | "nan") => {
+                Ok(Attr::Float(f64::from_bits(self.tokens.element(DType::F64)?)))
+            }
             Token::Symbol('[') => Ok(Attr::Ints(self.ints()?)),
             Token::Symbol('(') => {
-                self.advance()?;
+                self.tokens.advance()?;
                 let dim = self.size(0)?;
-                self.symbol(')', "the end of the size")?;
+                self.tokens.symbol(')', "the end of the size")?;
                 Ok(dim.into())
             }
             Token::Word(word) => {
-                let dtype = DType::from_name(word).ok_or_else(|| self.expected("a value"))?;
-                self.advance()?;
-                if self.token != Token::Symbol('[') {
+                let dtype = DType::from_name(word).ok_or_else(|| self.tokens.expected("a value"))?;
+                self.tokens.advance()?;
+                if self.tokens.token != Token::Symbol('[') {
                     return Ok(Attr::DType(dtype));
                 }
                 let ty = self.dims(dtype, start)?;
                 self.literal(&ty).map(Attr::Literal)
             }
-            _ => Err(self.expected("a value")),
+            _ => Err(self.tokens.expected("a value")),
         }
     }
 
     /// The data of a literal, from `(` on.
     fn literal(&mut self, ty: &Type) -> Result<Literal> {
         let shape: Shape =
-            ty.shape().ok_or_else(|| self.expected("elements of a type of constant sizes before them"))?;
+            ty.shape().ok_or_else(|| self.tokens.expected("elements of a type of constant sizes before them"))?;
         let count: usize = shape.iter().product();
         let size = ty.dtype.size();
-        self.symbol('(', "the elements")?;
-        let start = self.at;
+        self.tokens.symbol('(', "the elements")?;
+        let start = self.tokens.at;
         let mut bytes = Vec::new();
-        if let Token::Hex(digits) = self.token {
-            bytes = bytes_from_hex(digits).ok_or_else(|| self.expected("an even number of digits"))?;
-            self.advance()?;
-            self.symbol(')', "the end of the literal")?;
-        } else if !self.eat(')')? {
+        if let Token::Hex(digits) = self.tokens.token {
+            bytes = bytes_from_hex(digits).ok_or_else(|| self.tokens.expected("an even number of digits"))?;
+            self.tokens.advance()?;
+            self.tokens.symbol(')', "the end of the literal")?;
+        } else if !self.tokens.eat(')')? {
             loop {
-                let bits = self.element(ty.dtype)?;
+                let bits = self.tokens.element(ty.dtype)?;
                 bytes.extend_from_slice(&bits.to_le_bytes()[..size]);
-                if !self.more(')')? {
+                if !self.tokens.more(')')? {
                     break;
                 }
-                if self.token == Token::Rest {
+                if self.tokens.token == Token::Rest {
                     if bytes.len() != size || count * size > LARGEST_FILL {
-                        return Err(self.expected("`..` behind the first element of a literal of at most 1 GiB"));
+                        return Err(self
+                            .tokens
+                            .expected("`..` behind the first element of a literal of at most 1 GiB"));
                     }
                     bytes = bytes.repeat(count);
-                    self.advance()?;
-                    self.symbol(')', "the end of the literal")?;
+                    self.tokens.advance()?;
+                    self.tokens.symbol(')', "the end of the literal")?;
                     break;
                 }
             }
@@ -110,26 +114,7 @@ impl<'a> Parser<'a> {
         let found = bytes.len();
         let refuse =
             |_| format!("expected {count} elements of {} in {} bytes, found {found} bytes", ty.dtype, count * size);
-        Literal::from_bytes(&shape, ty.dtype, bytes).map_err(refuse).map_err(|it| self.lexer.error(start, it))
-    }
-
-    /// One element's bits.
-    fn element(&mut self, dtype: DType) -> Result<u64> {
-        let start = self.at;
-        let (Token::Word(text) | Token::Number(text)) = self.token else {
-            return Err(self.expected(&format!("an element of {dtype}")));
-        };
-        let plain = element_from_text(text, dtype).ok_or_else(|| self.expected(&format!("an element of {dtype}")))?;
-        self.advance()?;
-        if text != "nan" || !self.eat(':')? {
-            return Ok(plain);
-        }
-        let Token::Hex(digits) = self.token else {
-            return Err(self.expected("the bits of the nan, as `0x..`"));
-        };
-        let bits = nan_from_hex(digits, dtype);
-        self.advance()?;
-        bits.ok_or_else(|| self.lexer.error(start, format!("these are not the bits of a nan of {dtype}")))
+        Literal::from_bytes(&shape, ty.dtype, bytes).map_err(refuse).map_err(|it| self.tokens.error(start, it))
     }
 
     fn ints(&mut self) -> Result<SmallVec<[i64; 4]>> {
@@ -140,25 +125,15 @@ impl<'a> Parser<'a> {
     /// Items in brackets, separated by commas.
     pub(super) fn list<T, L: Default + Extend<T>>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<L> {
         let mut items = L::default();
-        self.symbol('[', "a list of integers")?;
-        if !self.eat(']')? {
+        self.tokens.symbol('[', "a list of integers")?;
+        if !self.tokens.eat(']')? {
             loop {
                 items.extend([item(self)?]);
-                if !self.more(']')? {
+                if !self.tokens.more(']')? {
                     break;
                 }
             }
         }
         Ok(items)
-    }
-
-    pub(super) fn int(&mut self) -> Result<i64> {
-        let int = match self.token {
-            Token::Number(text) => text.parse().ok(),
-            _ => None,
-        };
-        let int = int.ok_or_else(|| self.expected("an integer of 64 bits"))?;
-        self.advance()?;
-        Ok(int)
     }
 }

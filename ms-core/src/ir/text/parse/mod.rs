@@ -3,8 +3,9 @@
 mod attrs;
 mod types;
 
-use super::lex::{Lexer, Token, Value};
-use crate::error::{Error, Result};
+use super::lex::{Token, Value};
+use super::tokens::Tokens;
+use crate::error::Result;
 use crate::ir::{Graph, Node, ValueId};
 use crate::tensor::{Attrs, Op};
 use rustc_hash::FxHashMap;
@@ -26,9 +27,7 @@ const DEEPEST: u32 = 1000;
 /// # Errors
 /// [`Code::Parse`](crate::Code::Parse) with line and column, and with what was expected there.
 pub fn parse(text: &str, ops: Resolver<'_>) -> Result<Graph> {
-    let mut parser = Parser { lexer: Lexer::new(text), token: Token::End, at: 0, ops, graphs: FxHashMap::default() };
-    parser.advance()?;
-    parser.text()
+    Parser { tokens: Tokens::new(text)?, ops, graphs: FxHashMap::default() }.text()
 }
 
 /// A graph that later ones may use.
@@ -42,10 +41,7 @@ struct Known {
 }
 
 struct Parser<'a> {
-    lexer: Lexer<'a>,
-    /// The token to be read next, and where it starts.
-    token: Token<'a>,
-    at: usize,
+    tokens: Tokens<'a>,
     ops: Resolver<'a>,
     graphs: FxHashMap<(Cow<'a, str>, u32), Known>,
 }
@@ -60,18 +56,18 @@ struct Scope<'a> {
 impl<'a> Parser<'a> {
     fn text(&mut self) -> Result<Graph> {
         loop {
-            self.word("graph")?;
-            let (at, name) = (self.at, self.lexer.since(self.at));
+            self.tokens.word("graph")?;
+            let (at, name) = (self.tokens.at, self.tokens.since(self.tokens.at));
             let label = self.label("the name of the graph")?;
             if self.graphs.contains_key(&label) {
-                return Err(self.lexer.error(at, format!("`{name}` is defined twice")));
+                return Err(self.tokens.error(at, format!("`{name}` is defined twice")));
             }
             let (graph, depth) = self.graph(&label.0)?;
-            if self.token == Token::End {
+            if self.tokens.token == Token::End {
                 return match self.graphs.values().filter(|it| !it.used).min_by_key(|it| it.at) {
                     Some(unused) => {
                         let message = "no node uses this graph, and it is not the last, which the text is of";
-                        Err(self.lexer.error(unused.at, message))
+                        Err(self.tokens.error(unused.at, message))
                     }
                     None => Ok(graph),
                 };
@@ -82,82 +78,83 @@ impl<'a> Parser<'a> {
 
     fn graph(&mut self, name: &str) -> Result<(Graph, u32)> {
         let mut scope = Scope { graph: Graph::new(name), values: FxHashMap::default(), depth: 0 };
-        self.symbol('(', "the inputs")?;
-        if !self.eat(')')? {
+        self.tokens.symbol('(', "the inputs")?;
+        if !self.tokens.eat(')')? {
             loop {
-                let (Value { text, name }, at) = self.value("an input")?;
-                self.symbol(':', "the input's type")?;
+                let (Value { text, name }, at) = self.tokens.value("an input")?;
+                self.tokens.symbol(':', "the input's type")?;
                 let ty = self.ty()?;
                 let position = scope.graph.inputs().len();
                 let id = scope.graph.add_input(ty);
                 scope.graph.name_input(position, name.map(Into::into));
                 self.define(&mut scope, text, id, at)?;
-                if !self.more(')')? {
+                if !self.tokens.more(')')? {
                     break;
                 }
             }
         }
-        if self.token != Token::Arrow {
-            return Err(self.expected("`->` and the types of the outputs"));
+        if self.tokens.token != Token::Arrow {
+            return Err(self.tokens.expected("`->` and the types of the outputs"));
         }
-        self.advance()?;
-        let at = self.at;
-        self.symbol('(', "the types of the outputs")?;
-        let types = if self.eat(')')? {
+        self.tokens.advance()?;
+        let at = self.tokens.at;
+        self.tokens.symbol('(', "the types of the outputs")?;
+        let types = if self.tokens.eat(')')? {
             Vec::new()
         } else {
             let types = self.types()?;
-            self.symbol(')', "the end of the output types")?;
+            self.tokens.symbol(')', "the end of the output types")?;
             types
         };
-        self.symbol('{', "the nodes")?;
-        while self.token != Token::Word("return") {
+        self.tokens.symbol('{', "the nodes")?;
+        while self.tokens.token != Token::Word("return") {
             self.node(&mut scope)?;
         }
-        self.advance()?;
+        self.tokens.advance()?;
         let outputs = self.operands(&scope)?;
         if !outputs.iter().map(|&it| scope.graph.ty(it)).eq(&types) {
             let returned: Vec<_> = outputs.iter().map(|&it| scope.graph.ty(it).to_string()).collect();
-            return Err(self.lexer.error(at, format!("the graph returns ({}), not this", returned.join(", "))));
+            return Err(self.tokens.error(at, format!("the graph returns ({}), not this", returned.join(", "))));
         }
         scope.graph.set_outputs(outputs);
-        self.symbol('}', "the end of the graph")?;
+        self.tokens.symbol('}', "the end of the graph")?;
         Ok((scope.graph, scope.depth))
     }
 
     fn node(&mut self, scope: &mut Scope<'a>) -> Result<()> {
         let mut results: SmallVec<[(&str, usize); 2]> = SmallVec::new();
-        if matches!(self.token, Token::Value(_)) {
+        if matches!(self.tokens.token, Token::Value(_)) {
             loop {
-                let (Value { text, .. }, at) = self.value("a result")?;
+                let (Value { text, .. }, at) = self.tokens.value("a result")?;
                 results.push((text, at));
-                if !self.more('=')? {
+                if !self.tokens.more('=')? {
                     break;
                 }
             }
         }
-        let Token::Word(name) = self.token else {
-            return Err(self.expected(if results.is_empty() { "a node or `return`" } else { "an op" }));
+        let Token::Word(name) = self.tokens.token else {
+            return Err(self.tokens.expected(if results.is_empty() { "a node or `return`" } else { "an op" }));
         };
-        let op = (self.ops)(name).ok_or_else(|| self.lexer.error(self.at, format!("there is no op `{name}`")))?;
-        self.advance()?;
+        let op =
+            (self.ops)(name).ok_or_else(|| self.tokens.error(self.tokens.at, format!("there is no op `{name}`")))?;
+        self.tokens.advance()?;
         let mut node = Node::new(op, Attrs::none(), []);
-        while matches!(self.token, Token::Label(..)) {
+        while matches!(self.tokens.token, Token::Label(..)) {
             node.regions.push(self.region(scope)?);
         }
         node.inputs = self.operands(scope)?;
         node.attrs = self.attrs(op)?;
-        self.symbol(':', "the types of the results")?;
-        let at = self.at;
-        let types = if self.eat('(')? {
-            self.symbol(')', "`()` for no results")?;
+        self.tokens.symbol(':', "the types of the results")?;
+        let at = self.tokens.at;
+        let types = if self.tokens.eat('(')? {
+            self.tokens.symbol(')', "`()` for no results")?;
             Vec::new()
         } else {
             self.types()?
         };
         if types.len() != results.len() {
             let message = format!("expected as many types as results, {}, found {}", results.len(), types.len());
-            return Err(self.lexer.error(at, message));
+            return Err(self.tokens.error(at, message));
         }
         let id = scope.graph.add_node(node, types);
         for (i, &(name, at)) in results.iter().enumerate() {
@@ -168,15 +165,15 @@ impl<'a> Parser<'a> {
     }
 
     fn region(&mut self, scope: &mut Scope<'a>) -> Result<Arc<Graph>> {
-        let (at, name) = (self.at, self.lexer.since(self.at));
+        let (at, name) = (self.tokens.at, self.tokens.since(self.tokens.at));
         let label = self.label("a graph")?;
         let Some(known) = self.graphs.get_mut(&label) else {
-            return Err(self.lexer.error(at, format!("there is no graph `{name}` before this one")));
+            return Err(self.tokens.error(at, format!("there is no graph `{name}` before this one")));
         };
         known.used = true;
         scope.depth = scope.depth.max(known.depth + 1);
         if scope.depth > DEEPEST {
-            return Err(self.lexer.error(at, format!("graphs stand in each other more than {DEEPEST} deep")));
+            return Err(self.tokens.error(at, format!("graphs stand in each other more than {DEEPEST} deep")));
         }
         Ok(known.graph.clone())
     }
@@ -184,14 +181,14 @@ impl<'a> Parser<'a> {
     /// Values that are defined, separated by commas; none unless a value stands here.
     fn operands(&mut self, scope: &Scope<'a>) -> Result<SmallVec<[ValueId; 3]>> {
         let mut ids = SmallVec::new();
-        if !matches!(self.token, Token::Value(_)) {
+        if !matches!(self.tokens.token, Token::Value(_)) {
             return Ok(ids);
         }
         loop {
-            let (Value { text, .. }, at) = self.value("a value")?;
+            let (Value { text, .. }, at) = self.tokens.value("a value")?;
             let id = scope.values.get(text);
-            ids.push(*id.ok_or_else(|| self.lexer.error(at, format!("`%{text}` is not defined before this")))?);
-            if !self.eat(',')? {
+            ids.push(*id.ok_or_else(|| self.tokens.error(at, format!("`%{text}` is not defined before this")))?);
+            if !self.tokens.eat(',')? {
                 return Ok(ids);
             }
         }
@@ -199,76 +196,19 @@ impl<'a> Parser<'a> {
 
     fn define(&self, scope: &mut Scope<'a>, name: &'a str, id: ValueId, at: usize) -> Result<()> {
         match scope.values.insert(name, id) {
-            Some(_) => Err(self.lexer.error(at, format!("`%{name}` is defined twice"))),
+            Some(_) => Err(self.tokens.error(at, format!("`%{name}` is defined twice"))),
             None => Ok(()),
         }
     }
 
-    fn value(&mut self, what: &str) -> Result<(Value<'a>, usize)> {
-        match &self.token {
-            Token::Value(value) if !value.text.is_empty() => {
-                let (value, at) = (value.clone(), self.at);
-                self.advance()?;
-                Ok((value, at))
-            }
-            _ => Err(self.expected(&format!("{what} such as `%0`"))),
-        }
-    }
-
     fn label(&mut self, what: &str) -> Result<(Cow<'a, str>, u32)> {
-        match &self.token {
+        match &self.tokens.token {
             Token::Label(name, number) => {
                 let label = (name.clone(), *number);
-                self.advance()?;
+                self.tokens.advance()?;
                 Ok(label)
             }
-            _ => Err(self.expected(&format!("{what}, as `@name`"))),
+            _ => Err(self.tokens.expected(&format!("{what}, as `@name`"))),
         }
-    }
-
-    fn word(&mut self, word: &str) -> Result<()> {
-        if self.token != Token::Word(word) {
-            return Err(self.expected(&format!("`{word}`")));
-        }
-        self.advance()
-    }
-
-    /// Reads a symbol that opens or closes `what`.
-    fn symbol(&mut self, symbol: char, what: &str) -> Result<()> {
-        if self.eat(symbol)? { Ok(()) } else { Err(self.expected(&format!("`{symbol}` ({what})"))) }
-    }
-
-    /// After an item of a list that ends in `end`: whether another one follows.
-    fn more(&mut self, end: char) -> Result<bool> {
-        if self.eat(',')? {
-            return Ok(true);
-        }
-        if self.eat(end)? { Ok(false) } else { Err(self.expected(&format!("`,` or `{end}`"))) }
-    }
-
-    fn eat(&mut self, symbol: char) -> Result<bool> {
-        let there = self.token == Token::Symbol(symbol);
-        if there {
-            self.advance()?;
-        }
-        Ok(there)
-    }
-
-    fn advance(&mut self) -> Result<()> {
-        (self.token, self.at) = self.lexer.next()?;
-        Ok(())
-    }
-
-    /// An error at the next token.
-    fn expected(&self, what: &str) -> Error {
-        let found = match self.token {
-            Token::End => "the end of the text".to_string(),
-            _ => {
-                let text = self.lexer.since(self.at);
-                let short: String = text.chars().take(40).collect();
-                if short.len() < text.len() { format!("`{short}..`") } else { format!("`{short}`") }
-            }
-        };
-        self.lexer.error(self.at, format!("expected {what}, found {found}"))
     }
 }

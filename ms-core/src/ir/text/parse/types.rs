@@ -11,20 +11,20 @@ const DEEPEST_SIZE: u32 = 8;
 impl<'a> Parser<'a> {
     pub(super) fn types(&mut self) -> Result<Vec<Type>> {
         let mut types = vec![self.ty()?];
-        while self.eat(',')? {
+        while self.tokens.eat(',')? {
             types.push(self.ty()?);
         }
         Ok(types)
     }
 
     pub(super) fn ty(&mut self) -> Result<Type> {
-        let start = self.at;
-        let dtype = match self.token {
+        let start = self.tokens.at;
+        let dtype = match self.tokens.token {
             Token::Word(word) => DType::from_name(word),
             _ => None,
         };
-        let dtype = dtype.ok_or_else(|| self.expected("a type such as `f32[2, 3]`"))?;
-        self.advance()?;
+        let dtype = dtype.ok_or_else(|| self.tokens.expected("a type such as `f32[2, 3]`"))?;
+        self.tokens.advance()?;
         self.dims(dtype, start)
     }
 
@@ -37,19 +37,19 @@ impl<'a> Parser<'a> {
         sizes.for_each(|size| reach = reach.and_then(|it| it.checked_mul(size)));
         match reach {
             Some(_) => Ok(Type::new(dtype, dims)),
-            None => Err(self.lexer.error(start, "a value of this type does not fit the address space")),
+            None => Err(self.tokens.error(start, "a value of this type does not fit the address space")),
         }
     }
 
     fn dim(&mut self) -> Result<Dim> {
-        if self.eat('?')? {
+        if self.tokens.eat('?')? {
             return Ok(Dim::DYNAMIC);
         }
-        let start = self.at;
+        let start = self.tokens.at;
         let size = self.size(0)?;
         match size.raw() {
             negative if negative < 0 && !size.is_symbolic() => {
-                Err(self.lexer.error(start, format!("a size is not negative, but {size} is")))
+                Err(self.tokens.error(start, format!("a size is not negative, but {size} is")))
             }
             _ => Ok(size),
         }
@@ -57,11 +57,11 @@ impl<'a> Parser<'a> {
 
     /// A sum of terms: an integer, or an expression of symbols.
     pub(super) fn size(&mut self, depth: u32) -> Result<Dim> {
-        let mut sum = if self.eat('-')? { Dim::new(0) - self.term(depth)? } else { self.term(depth)? };
+        let mut sum = if self.tokens.eat('-')? { Dim::new(0) - self.term(depth)? } else { self.term(depth)? };
         loop {
-            if self.eat('+')? {
+            if self.tokens.eat('+')? {
                 sum = sum + self.term(depth)?;
-            } else if self.eat('-')? {
+            } else if self.tokens.eat('-')? {
                 sum = sum - self.term(depth)?;
             } else {
                 return Ok(sum);
@@ -72,7 +72,7 @@ impl<'a> Parser<'a> {
     /// Factors with `*` between them.
     fn term(&mut self, depth: u32) -> Result<Dim> {
         let mut product = self.factor(depth)?;
-        while self.eat('*')? {
+        while self.tokens.eat('*')? {
             product = product * self.factor(depth)?;
         }
         Ok(product)
@@ -80,30 +80,30 @@ impl<'a> Parser<'a> {
 
     /// An integer, a symbol, or `(a)/(b)`; `depth` quotients are open around it.
     fn factor(&mut self, depth: u32) -> Result<Dim> {
-        match self.token {
+        match self.tokens.token {
             Token::Word(name) => {
-                self.advance()?;
+                self.tokens.advance()?;
                 Ok(Dim::symbol(name))
             }
             Token::Symbol('(') if depth < DEEPEST_SIZE => {
-                self.advance()?;
+                self.tokens.advance()?;
                 let above = self.size(depth + 1)?;
                 for wanted in [')', '/', '('] {
-                    self.symbol(wanted, "a quotient `(a)/(b)`")?;
+                    self.tokens.symbol(wanted, "a quotient `(a)/(b)`")?;
                 }
-                let start = self.at;
+                let start = self.tokens.at;
                 let below = self.size(depth + 1)?;
-                self.symbol(')', "the end of the quotient")?;
+                self.tokens.symbol(')', "the end of the quotient")?;
                 if below == 0 {
-                    return Err(self.lexer.error(start, "nothing is divided by zero"));
+                    return Err(self.tokens.error(start, "nothing is divided by zero"));
                 }
                 Ok(above / below)
             }
             _ => {
-                let start = self.at;
-                let dim = Dim::from_raw(self.int()?);
+                let start = self.tokens.at;
+                let dim = Dim::from_raw(self.tokens.int()?);
                 if dim.is_symbolic() || dim == Dim::DYNAMIC {
-                    return Err(self.lexer.error(start, "an integer of 63 bits is needed here"));
+                    return Err(self.tokens.error(start, "an integer of 63 bits is needed here"));
                 }
                 Ok(dim)
             }

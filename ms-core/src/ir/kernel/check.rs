@@ -1,6 +1,6 @@
 //! Whether a kernel is one: what is built is, what was stored is looked at before it is used.
 
-use super::kernel::{BinaryOp, Inst, Kernel, ParamId, Reducer, Role, Scope, StrideClass, UnaryOp, Val};
+use super::{BinaryOp, Inst, Kernel, ParamId, Reducer, Role, Scope, StrideClass, UnaryOp, Val};
 use crate::error::{Code, Error, Result};
 use crate::tensor::DType;
 
@@ -32,7 +32,7 @@ impl Kernel {
             }
             for at in start..end {
                 if !self.is_right(at, start, number) {
-                    return refuse(&format!("instruction {at}, {:?}", self.insts[at]));
+                    return refuse(&format!("instruction {at}, {:?} of {}", self.insts[at], self.types[at]));
                 }
             }
             start = end;
@@ -45,50 +45,56 @@ impl Kernel {
 
     /// Whether instruction `at` of a stage that begins at `start` is well formed.
     fn is_right(&self, at: usize, start: usize, stage: usize) -> bool {
-        let out = self.types[at];
+        let (inst, out) = (self.insts[at], self.types[at]);
         let visible = |val: Val| {
             let val = val.0 as usize;
             val < at && if val >= start { !matches!(self.insts[val], Inst::Reduce(..)) } else { self.leaves(val) }
         };
-        let ty = |val: Val| if visible(val) { Some(self.ty(val)) } else { None };
-        let param = |id: ParamId, role| self.params.get(id.0 as usize).filter(|it| it.role == role).map(|it| it.dtype);
-        let is = |val: Val| ty(val) == Some(out);
+        let is = |val: Val| visible(val) && self.ty(val) == out;
+        let has = |id: ParamId, role| self.params.get(id.0 as usize).is_some_and(|it| it.role == role);
         let (float, bool) = (out.is_float(), out == DType::Bool);
-        out.compute() == out
-            && match self.insts[at] {
-                Inst::Load(id) => param(id, Role::Input).map(DType::compute) == Some(out),
-                Inst::Store(id, val) => param(id, Role::Output).map(DType::compute) == Some(out) && is(val),
-                Inst::Const(bits) => !bool || bits <= 1,
-                Inst::Index(axis) => usize::from(axis) < self.loops() && out == DType::I64,
-                Inst::Unary(UnaryOp::Bitcast, val) => ty(val).is_some_and(|from| is_bitcast(from, out)),
-                Inst::Unary(op, val) => {
-                    is(val)
-                        && match op {
-                            UnaryOp::Neg | UnaryOp::Abs => !bool,
-                            UnaryOp::Not => !float,
-                            _ => float,
-                        }
-                }
-                Inst::Binary(op, a, b) => {
-                    is(a)
-                        && is(b)
-                        && match op {
-                            BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div => !bool,
-                            BinaryOp::Min | BinaryOp::Max => !bool,
-                            BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr => !bool && !float,
-                            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => !float,
-                        }
-                }
-                Inst::Fma(a, b, c) => float && is(a) && is(b) && is(c),
-                Inst::Compare(_, a, b) => bool && ty(a).is_some() && ty(a) == ty(b),
-                Inst::Select(condition, then, other) => ty(condition) == Some(DType::Bool) && is(then) && is(other),
-                Inst::Cast { value, to } => ty(value).is_some() && to.compute() == out,
-                Inst::Reduce(reducer, val) => {
-                    self.stages[stage].scope == Scope::Loop
-                        && is(val)
-                        && bool == matches!(reducer, Reducer::All | Reducer::Any)
-                }
+        let operands = match inst {
+            Inst::Load(id) => has(id, Role::Input),
+            Inst::Store(id, val) => {
+                has(id, Role::Output) && is(val) && self.params[id.0 as usize].dtype.compute() == out
             }
+            // Bits beyond the dtype would be those of another kernel that computes the same.
+            Inst::Const(bits) if bool => bits <= 1,
+            Inst::Const(bits) => bits <= u64::MAX >> (64 - 8 * out.size()),
+            Inst::Index(axis) => usize::from(axis) < self.loops(),
+            Inst::Unary(UnaryOp::Bitcast, val) => visible(val),
+            Inst::Unary(op, val) => {
+                is(val)
+                    && match op {
+                        UnaryOp::Neg | UnaryOp::Abs => !bool,
+                        UnaryOp::Not => !float,
+                        _ => float,
+                    }
+            }
+            Inst::Binary(op, a, b) => {
+                is(a)
+                    && is(b)
+                    && match op {
+                        BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul | BinaryOp::Div => !bool,
+                        BinaryOp::Min | BinaryOp::Max => !bool,
+                        BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr => !bool && !float,
+                        BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => !float,
+                    }
+            }
+            Inst::Fma(a, b, c) => float && is(a) && is(b) && is(c),
+            Inst::Compare(_, a, b) => visible(a) && visible(b) && self.ty(a) == self.ty(b),
+            Inst::Select(condition, then, other) => {
+                visible(condition) && self.ty(condition) == DType::Bool && is(then) && is(other)
+            }
+            Inst::Cast { value, .. } => visible(value),
+            Inst::Reduce(reducer, val) => {
+                self.stages[stage].scope == Scope::Loop
+                    && is(val)
+                    && bool == matches!(reducer, Reducer::All | Reducer::Any)
+            }
+        };
+        let constant = matches!(inst, Inst::Const(_));
+        operands && out.compute() == out && (constant || self.result(&inst) == Some(out))
     }
 
     /// Whether a value of an earlier stage is visible in later ones.
@@ -96,12 +102,6 @@ impl Kernel {
         let stage = self.stages.partition_point(|it| it.end as usize <= val);
         self.stages[stage].scope == Scope::Point || matches!(self.insts[val], Inst::Reduce(..))
     }
-}
-
-/// Whether the bits of a value of one dtype can be seen as the other.
-fn is_bitcast(from: DType, to: DType) -> bool {
-    use DType::{F32, F64, I32, I64};
-    matches!((from, to), (F32, I32) | (I32, F32) | (F64, I64) | (I64, F64))
 }
 
 #[cfg(test)]
@@ -138,6 +138,7 @@ mod tests {
         check(&|it| it.insts[3] = Inst::Store(ParamId(0), Val(2)));
         check(&|it| it.insts[0] = Inst::Load(ParamId(2)));
         check(&|it| it.insts[0] = Inst::Index(2));
+        check(&|it| it.insts[0] = Inst::Const(1 << 32));
         check(&|it| it.types[0] = DType::F16);
         check(&|it| it.types[2] = DType::F64);
         check(&|it| it.types.truncate(3));

@@ -30,8 +30,50 @@
 //! **Arithmetic** is done in the compute dtypes ([`DType::compute`]): f32, f64, i32, i64, u32,
 //! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Store`] and [`Inst::Cast`];
 //! [`KernelBuilder`] inserts the casts that make narrow arithmetic round or wrap after every op.
+//!
+//! **Text.** A kernel is printed by [`Display`](std::fmt::Display) and read back by [`Kernel::parse`]:
+//!
+//! ```text
+//! kernel par=1 lanes=reduced seq=0
+//!   in %0: f32 unit
+//!   out %1: f32 zero
+//!   loop:
+//!     v0 = load %0
+//!     v1 = const f32 0.5
+//!     v2 = mul v0, v1
+//!     v3 = reduce sum v2
+//!   point:
+//!     store %1, v3
+//! ```
+//!
+//! White space has no meaning, and `//` starts a comment.
+//!
+//! ```text
+//! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int {param} {stage}
+//! param    = ("in" | "out") "%" name ":" dtype ("unit" | "zero" | "any")
+//! stage    = ("point" | "loop") ":" {store | name "=" inst}
+//! store    = "store" "%" name "," value
+//! inst     = "load" "%" name
+//!          | "const" dtype element             as in literals of graphs, see [`text`](super::text)
+//!          | "index" int
+//!          | op value {"," value}              a unary, binary or comparing op, "fma" or "select"
+//!          | "cast" value "to" dtype
+//!          | "reduce" reducer value
+//! ```
+//!
+//! Names are free; a printed buffer carries the number of its [`ParamId`], a value that of its [`Val`].
+//! Dtypes of results follow from the operands, so that only a constant's is written.
 
-use crate::tensor::{DType, Scalar};
+mod build;
+mod check;
+mod conversion;
+mod names;
+mod text;
+
+pub use build::KernelBuilder;
+pub use text::NamedKernel;
+
+use crate::tensor::DType;
 use smallvec::SmallVec;
 
 /// A value of a kernel's body: the number of the instruction that defines it.
@@ -263,178 +305,31 @@ impl Kernel {
         self.types[val.0 as usize]
     }
 
+    /// The dtype of an instruction's result, as it follows from the operands; `None` for a constant,
+    /// for a bitcast of a dtype that has none, and for operands that do not exist.
+    pub(super) fn result(&self, inst: &Inst) -> Option<DType> {
+        let ty = |val: Val| self.types.get(val.0 as usize).copied();
+        match *inst {
+            Inst::Load(param) => self.params.get(param.0 as usize).map(|it| it.dtype.compute()),
+            Inst::Const(_) => None,
+            Inst::Index(_) => Some(DType::I64),
+            Inst::Unary(UnaryOp::Bitcast, value) => match ty(value)? {
+                DType::F32 => Some(DType::I32),
+                DType::F64 => Some(DType::I64),
+                DType::I32 => Some(DType::F32),
+                DType::I64 => Some(DType::F64),
+                _ => None,
+            },
+            Inst::Store(_, value) | Inst::Unary(_, value) | Inst::Binary(_, value, _) => ty(value),
+            Inst::Fma(value, _, _) | Inst::Select(_, value, _) | Inst::Reduce(_, value) => ty(value),
+            Inst::Compare(..) => Some(DType::Bool),
+            Inst::Cast { to, .. } => Some(to.compute()),
+        }
+    }
+
     /// The instructions of stage `i`, as a range of [`Val`] numbers.
     pub fn stage_range(&self, i: usize) -> std::ops::Range<usize> {
         let start = if i == 0 { 0 } else { self.stages[i - 1].end };
         start as usize..self.stages[i].end as usize
-    }
-}
-
-/// Builds the body of a [`Kernel`], one stage after the other.
-///
-/// Methods take and give values of any dtype of tensors: arithmetic on narrow dtypes is done
-/// in the compute dtype and rounded or wrapped back at once. [`KernelBuilder::ty`] gives that
-/// tensor dtype.
-pub struct KernelBuilder {
-    kernel: Kernel,
-    /// The tensor dtype of each value: f16 where the compute dtype is f32, and so on.
-    logical: Vec<DType>,
-}
-
-impl KernelBuilder {
-    /// A builder of a kernel with `par` parallel and `seq` reduced loops around its lanes.
-    pub fn new(par: u8, seq: u8, lanes: LaneAxis) -> Self {
-        Self {
-            kernel: Kernel {
-                par,
-                seq,
-                lanes,
-                params: SmallVec::new(),
-                insts: Vec::new(),
-                types: Vec::new(),
-                stages: SmallVec::new(),
-            },
-            logical: Vec::new(),
-        }
-    }
-
-    /// The tensor dtype of a value.
-    pub fn ty(&self, val: Val) -> DType {
-        self.logical[val.0 as usize]
-    }
-
-    /// Declares a buffer.
-    pub fn param(&mut self, dtype: DType, role: Role, step: StrideClass) -> ParamId {
-        self.kernel.params.push(Param { dtype, role, step });
-        ParamId(self.kernel.params.len() as u32 - 1)
-    }
-
-    /// Ends the current stage; an empty one is dropped.
-    pub fn end_stage(&mut self, scope: Scope) {
-        let end = self.kernel.insts.len() as u32;
-        if self.kernel.stages.last().map_or(0, |it| it.end) < end {
-            self.kernel.stages.push(Stage { scope, end });
-        }
-    }
-
-    /// The kernel; every instruction belongs to an ended stage.
-    pub fn finish(self) -> Kernel {
-        debug_assert_eq!(self.kernel.stages.last().map_or(0, |it| it.end) as usize, self.kernel.insts.len());
-        self.kernel
-    }
-
-    fn push(&mut self, inst: Inst, compute: DType, logical: DType) -> Val {
-        self.kernel.insts.push(inst);
-        self.kernel.types.push(compute);
-        self.logical.push(logical);
-        Val(self.kernel.insts.len() as u32 - 1)
-    }
-
-    /// Rounds or wraps the compute value `val` back to `logical`.
-    fn narrow(&mut self, val: Val, logical: DType) -> Val {
-        let compute = logical.compute();
-        if compute == logical {
-            self.logical[val.0 as usize] = logical;
-            return val;
-        }
-        self.push(Inst::Cast { value: val, to: logical }, compute, logical)
-    }
-
-    /// Reads a buffer.
-    pub fn load(&mut self, param: ParamId) -> Val {
-        let dtype = self.kernel.params[param.0 as usize].dtype;
-        self.push(Inst::Load(param), dtype.compute(), dtype)
-    }
-
-    /// Writes a buffer of the value's dtype.
-    pub fn store(&mut self, param: ParamId, val: Val) {
-        debug_assert_eq!(self.kernel.params[param.0 as usize].dtype, self.ty(val));
-        let logical = self.ty(val);
-        self.push(Inst::Store(param, val), logical.compute(), logical);
-    }
-
-    /// A constant of a dtype.
-    pub fn constant(&mut self, value: impl Into<Scalar>, dtype: DType) -> Val {
-        let compute = dtype.compute();
-        // Round to the narrow dtype first, then hold the result in the compute dtype.
-        let rounded = Scalar::from_bits(value.into().to_bits(dtype), dtype);
-        self.push(Inst::Const(rounded.to_bits(compute)), compute, dtype)
-    }
-
-    /// A constant of the dtype of another value.
-    pub fn constant_like(&mut self, value: impl Into<Scalar>, like: Val) -> Val {
-        let dtype = self.ty(like);
-        self.constant(value, dtype)
-    }
-
-    /// The position along a loop, as i64.
-    pub fn index(&mut self, axis: u8) -> Val {
-        self.push(Inst::Index(axis), DType::I64, DType::I64)
-    }
-
-    /// An op on one value.
-    pub fn unary(&mut self, op: UnaryOp, a: Val) -> Val {
-        let logical = self.ty(a);
-        let compute = logical.compute();
-        let exact = matches!(op, UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::RoundEven);
-        let out = self.push(Inst::Unary(op, a), compute, logical);
-        if exact || (logical.is_float() && matches!(op, UnaryOp::Neg | UnaryOp::Abs)) {
-            return out;
-        }
-        self.narrow(out, logical)
-    }
-
-    /// The bits of a float as an integer of its width, or back; of f32, f64, i32 and i64 only.
-    pub fn bitcast(&mut self, a: Val) -> Val {
-        let to = match self.ty(a) {
-            DType::F32 => DType::I32,
-            DType::F64 => DType::I64,
-            DType::I32 => DType::F32,
-            DType::I64 => DType::F64,
-            other => unreachable!("no bitcast of {other}"),
-        };
-        self.push(Inst::Unary(UnaryOp::Bitcast, a), to, to)
-    }
-
-    /// An op on two values of one dtype.
-    pub fn binary(&mut self, op: BinaryOp, a: Val, b: Val) -> Val {
-        let logical = self.ty(a);
-        debug_assert_eq!(logical, self.ty(b));
-        let out = self.push(Inst::Binary(op, a, b), logical.compute(), logical);
-        if matches!(op, BinaryOp::Min | BinaryOp::Max | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor) {
-            return out;
-        }
-        self.narrow(out, logical)
-    }
-
-    /// `a * b + c`, rounded once.
-    pub fn fma(&mut self, a: Val, b: Val, c: Val) -> Val {
-        let logical = self.ty(a);
-        let out = self.push(Inst::Fma(a, b, c), logical.compute(), logical);
-        self.narrow(out, logical)
-    }
-
-    /// A comparison.
-    pub fn compare(&mut self, op: Compare, a: Val, b: Val) -> Val {
-        debug_assert_eq!(self.ty(a), self.ty(b));
-        self.push(Inst::Compare(op, a, b), DType::Bool, DType::Bool)
-    }
-
-    /// `then` where `condition` is true, else `other`.
-    pub fn select(&mut self, condition: Val, then: Val, other: Val) -> Val {
-        let logical = self.ty(then);
-        debug_assert_eq!(logical, self.ty(other));
-        self.push(Inst::Select(condition, then, other), logical.compute(), logical)
-    }
-
-    /// One conversion instruction; [`KernelBuilder::cast`] rounds once and saturates.
-    pub(super) fn convert(&mut self, value: Val, to: DType) -> Val {
-        self.push(Inst::Cast { value, to }, to.compute(), to)
-    }
-
-    /// A fold over the reduced loops.
-    pub fn reduce(&mut self, reducer: Reducer, value: Val) -> Val {
-        let dtype = self.ty(value);
-        self.push(Inst::Reduce(reducer, value), dtype.compute(), dtype)
     }
 }

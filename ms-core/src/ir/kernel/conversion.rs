@@ -1,6 +1,6 @@
 //! Conversion between the dtypes of tensors, made of the instructions of kernels.
 
-use super::kernel::{BinaryOp, Compare, KernelBuilder, UnaryOp, Val};
+use super::{BinaryOp, Compare, KernelBuilder, UnaryOp, Val};
 use crate::tensor::{DType, Kind, Scalar};
 
 impl KernelBuilder {

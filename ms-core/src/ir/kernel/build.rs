@@ -1,0 +1,171 @@
+//! The builder of kernels.
+
+use super::{
+    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass, UnaryOp, Val,
+};
+use crate::tensor::{DType, Scalar};
+use smallvec::SmallVec;
+
+/// Builds the body of a [`Kernel`], one stage after the other.
+///
+/// Methods take and give values of any dtype of tensors: arithmetic on narrow dtypes is done
+/// in the compute dtype and rounded or wrapped back at once. [`KernelBuilder::ty`] gives that
+/// tensor dtype.
+pub struct KernelBuilder {
+    kernel: Kernel,
+    /// The tensor dtype of each value: f16 where the compute dtype is f32, and so on.
+    logical: Vec<DType>,
+}
+
+impl KernelBuilder {
+    /// A builder of a kernel with `par` parallel and `seq` reduced loops around its lanes.
+    pub fn new(par: u8, seq: u8, lanes: LaneAxis) -> Self {
+        Self {
+            kernel: Kernel {
+                par,
+                seq,
+                lanes,
+                params: SmallVec::new(),
+                insts: Vec::new(),
+                types: Vec::new(),
+                stages: SmallVec::new(),
+            },
+            logical: Vec::new(),
+        }
+    }
+
+    /// The tensor dtype of a value.
+    pub fn ty(&self, val: Val) -> DType {
+        self.logical[val.0 as usize]
+    }
+
+    /// Declares a buffer.
+    pub fn param(&mut self, dtype: DType, role: Role, step: StrideClass) -> ParamId {
+        self.kernel.params.push(Param { dtype, role, step });
+        ParamId(self.kernel.params.len() as u32 - 1)
+    }
+
+    /// Ends the current stage; an empty one is dropped.
+    pub fn end_stage(&mut self, scope: Scope) {
+        let end = self.kernel.insts.len() as u32;
+        if self.kernel.stages.last().map_or(0, |it| it.end) < end {
+            self.kernel.stages.push(Stage { scope, end });
+        }
+    }
+
+    /// The kernel; every instruction belongs to an ended stage.
+    pub fn finish(self) -> Kernel {
+        debug_assert_eq!(self.kernel.stages.last().map_or(0, |it| it.end) as usize, self.kernel.insts.len());
+        self.kernel
+    }
+
+    fn push(&mut self, inst: Inst, compute: DType, logical: DType) -> Val {
+        self.kernel.insts.push(inst);
+        self.kernel.types.push(compute);
+        self.logical.push(logical);
+        Val(self.kernel.insts.len() as u32 - 1)
+    }
+
+    /// Rounds or wraps the compute value `val` back to `logical`.
+    fn narrow(&mut self, val: Val, logical: DType) -> Val {
+        let compute = logical.compute();
+        if compute == logical {
+            self.logical[val.0 as usize] = logical;
+            return val;
+        }
+        self.push(Inst::Cast { value: val, to: logical }, compute, logical)
+    }
+
+    /// Reads a buffer.
+    pub fn load(&mut self, param: ParamId) -> Val {
+        let dtype = self.kernel.params[param.0 as usize].dtype;
+        self.push(Inst::Load(param), dtype.compute(), dtype)
+    }
+
+    /// Writes a buffer of the value's dtype.
+    pub fn store(&mut self, param: ParamId, val: Val) {
+        debug_assert_eq!(self.kernel.params[param.0 as usize].dtype, self.ty(val));
+        let logical = self.ty(val);
+        self.push(Inst::Store(param, val), logical.compute(), logical);
+    }
+
+    /// A constant of a dtype.
+    pub fn constant(&mut self, value: impl Into<Scalar>, dtype: DType) -> Val {
+        let compute = dtype.compute();
+        // Round to the narrow dtype first, then hold the result in the compute dtype.
+        let rounded = Scalar::from_bits(value.into().to_bits(dtype), dtype);
+        self.push(Inst::Const(rounded.to_bits(compute)), compute, dtype)
+    }
+
+    /// A constant of the dtype of another value.
+    pub fn constant_like(&mut self, value: impl Into<Scalar>, like: Val) -> Val {
+        let dtype = self.ty(like);
+        self.constant(value, dtype)
+    }
+
+    /// The position along a loop, as i64.
+    pub fn index(&mut self, axis: u8) -> Val {
+        self.push(Inst::Index(axis), DType::I64, DType::I64)
+    }
+
+    /// An op on one value.
+    pub fn unary(&mut self, op: UnaryOp, a: Val) -> Val {
+        let logical = self.ty(a);
+        let compute = logical.compute();
+        let exact = matches!(op, UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::RoundEven);
+        let out = self.push(Inst::Unary(op, a), compute, logical);
+        if exact || (logical.is_float() && matches!(op, UnaryOp::Neg | UnaryOp::Abs)) {
+            return out;
+        }
+        self.narrow(out, logical)
+    }
+
+    /// The bits of a float as an integer of its width, or back; of f32, f64, i32 and i64 only.
+    pub fn bitcast(&mut self, a: Val) -> Val {
+        let inst = Inst::Unary(UnaryOp::Bitcast, a);
+        let to = self.kernel.result(&inst).expect("these four dtypes have a bitcast");
+        self.push(inst, to, to)
+    }
+
+    /// An op on two values of one dtype.
+    pub fn binary(&mut self, op: BinaryOp, a: Val, b: Val) -> Val {
+        let logical = self.ty(a);
+        debug_assert_eq!(logical, self.ty(b));
+        let out = self.push(Inst::Binary(op, a, b), logical.compute(), logical);
+        if matches!(op, BinaryOp::Min | BinaryOp::Max | BinaryOp::And | BinaryOp::Or | BinaryOp::Xor) {
+            return out;
+        }
+        self.narrow(out, logical)
+    }
+
+    /// `a * b + c`, rounded once.
+    pub fn fma(&mut self, a: Val, b: Val, c: Val) -> Val {
+        let logical = self.ty(a);
+        let out = self.push(Inst::Fma(a, b, c), logical.compute(), logical);
+        self.narrow(out, logical)
+    }
+
+    /// A comparison.
+    pub fn compare(&mut self, op: Compare, a: Val, b: Val) -> Val {
+        debug_assert_eq!(self.ty(a), self.ty(b));
+        self.push(Inst::Compare(op, a, b), DType::Bool, DType::Bool)
+    }
+
+    /// `then` where `condition` is true, else `other`.
+    pub fn select(&mut self, condition: Val, then: Val, other: Val) -> Val {
+        let logical = self.ty(then);
+        debug_assert_eq!(logical, self.ty(other));
+        self.push(Inst::Select(condition, then, other), logical.compute(), logical)
+    }
+
+    /// One conversion instruction; [`KernelBuilder::cast`] rounds once and saturates.
+    pub(super) fn convert(&mut self, value: Val, to: DType) -> Val {
+        self.push(Inst::Cast { value, to }, to.compute(), to)
+    }
+
+    /// A fold over the reduced loops.
+    pub fn reduce(&mut self, reducer: Reducer, value: Val) -> Val {
+        let dtype = self.ty(value);
+        self.push(Inst::Reduce(reducer, value), dtype.compute(), dtype)
+    }
+}

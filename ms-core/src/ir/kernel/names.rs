@@ -1,0 +1,162 @@
+//! The names of everything that the text of a kernel names.
+
+use super::{BinaryOp, Compare, Inst, LaneAxis, Reducer, Role, Scope, StrideClass, UnaryOp};
+
+/// Names of the variants of an enum, both ways, from one list.
+macro_rules! names {
+    ($($ty:ident { $($variant:ident = $name:literal,)* })*) => {$(
+        impl $ty {
+            /// All of them, in order of declaration.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The name in the text form.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+
+            /// The one of a name.
+            pub fn from_name(name: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.name() == name)
+            }
+        }
+    )*};
+}
+
+/// The instructions that have a name of their own; others go by that of their op.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Form {
+    Load,
+    Store,
+    Const,
+    Index,
+    Fma,
+    Select,
+    Cast,
+    Reduce,
+}
+
+/// What stands first in the text of an instruction, which decides what follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Head {
+    Form(Form),
+    Unary(UnaryOp),
+    Binary(BinaryOp),
+    Compare(Compare),
+}
+
+names! {
+    Form {
+        Load = "load",
+        Store = "store",
+        Const = "const",
+        Index = "index",
+        Fma = "fma",
+        Select = "select",
+        Cast = "cast",
+        Reduce = "reduce",
+    }
+    UnaryOp {
+        Neg = "neg",
+        Abs = "abs",
+        Not = "not",
+        Sqrt = "sqrt",
+        Floor = "floor",
+        Ceil = "ceil",
+        Trunc = "trunc",
+        RoundEven = "round_even",
+        Bitcast = "bitcast",
+    }
+    BinaryOp {
+        Add = "add",
+        Sub = "sub",
+        Mul = "mul",
+        Div = "div",
+        Rem = "rem",
+        Min = "min",
+        Max = "max",
+        And = "and",
+        Or = "or",
+        Xor = "xor",
+        Shl = "shl",
+        Shr = "shr",
+    }
+    Compare {
+        Eq = "eq",
+        Ne = "ne",
+        Lt = "lt",
+        Le = "le",
+    }
+    Reducer {
+        Sum = "sum",
+        Prod = "prod",
+        Max = "max",
+        Min = "min",
+        All = "all",
+        Any = "any",
+    }
+    Role {
+        Input = "in",
+        Output = "out",
+    }
+    StrideClass {
+        Unit = "unit",
+        Zero = "zero",
+        Any = "any",
+    }
+    LaneAxis {
+        Parallel = "parallel",
+        Reduced = "reduced",
+    }
+    Scope {
+        Point = "point",
+        Loop = "loop",
+    }
+}
+
+impl Head {
+    /// That of an instruction.
+    pub(super) fn of(inst: &Inst) -> Self {
+        match *inst {
+            Inst::Load(_) => Self::Form(Form::Load),
+            Inst::Store(..) => Self::Form(Form::Store),
+            Inst::Const(_) => Self::Form(Form::Const),
+            Inst::Index(_) => Self::Form(Form::Index),
+            Inst::Unary(op, _) => Self::Unary(op),
+            Inst::Binary(op, ..) => Self::Binary(op),
+            Inst::Fma(..) => Self::Form(Form::Fma),
+            Inst::Compare(op, ..) => Self::Compare(op),
+            Inst::Select(..) => Self::Form(Form::Select),
+            Inst::Cast { .. } => Self::Form(Form::Cast),
+            Inst::Reduce(..) => Self::Form(Form::Reduce),
+        }
+    }
+
+    /// The name in the text form.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Form(it) => it.name(),
+            Self::Unary(it) => it.name(),
+            Self::Binary(it) => it.name(),
+            Self::Compare(it) => it.name(),
+        }
+    }
+
+    /// The one of a name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        (Form::from_name(name).map(Self::Form))
+            .or_else(|| UnaryOp::from_name(name).map(Self::Unary))
+            .or_else(|| BinaryOp::from_name(name).map(Self::Binary))
+            .or_else(|| Compare::from_name(name).map(Self::Compare))
+    }
+
+    /// All of them.
+    #[cfg(test)]
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        (Form::ALL.iter().copied().map(Self::Form))
+            .chain(UnaryOp::ALL.iter().copied().map(Self::Unary))
+            .chain(BinaryOp::ALL.iter().copied().map(Self::Binary))
+            .chain(Compare::ALL.iter().copied().map(Self::Compare))
+    }
+}

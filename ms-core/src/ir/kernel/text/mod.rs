@@ -1,0 +1,8 @@
+//! The text form of kernels: see [`kernel`](super).
+
+mod parse;
+mod print;
+#[cfg(test)]
+mod tests;
+
+pub use parse::NamedKernel;
