@@ -2,6 +2,8 @@
 
 pub mod codegen;
 pub mod interp;
+#[doc(hidden)]
+pub mod testing;
 pub mod threads;
 
 mod artifact;

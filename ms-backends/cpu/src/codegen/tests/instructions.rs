@@ -1,4 +1,4 @@
-//! Every instruction on every dtype, with every step of the lanes.
+//! Every op on every dtype, of elements and of constants, with every step of the lanes.
 
 use super::super::Unsupported;
 use super::harness::{LANES, check, targets};
@@ -53,13 +53,6 @@ fn all(what: &str, inputs: &[DType], body: impl Fn(&mut KernelBuilder, &[Val]) -
                 }
             }
         }
-    }
-}
-
-#[test]
-fn loads_and_stores() {
-    for dtype in DType::ALL {
-        all("copy", &[dtype], |_, v| v[0]);
     }
 }
 
@@ -152,34 +145,5 @@ fn casts() {
         for to in DType::ALL {
             all(&format!("cast to {to}"), &[from], |it, v| it.cast(v[0], to));
         }
-    }
-}
-
-#[test]
-fn mixed_comparison_and_selection() {
-    // A truth value made in one size of lanes and used in another.
-    for (from, to) in [(DType::F32, DType::F64), (DType::F64, DType::F32), (DType::I64, DType::F16)] {
-        all("select by another dtype", &[from, from, to, to], |it, v| {
-            let less = it.compare(Compare::Le, v[0], v[1]);
-            it.select(less, v[2], v[3])
-        });
-    }
-}
-
-#[test]
-fn positions() {
-    all("position in rows", &[], |it, _| it.index(0));
-    all("position in lanes", &[], |it, _| it.index(1));
-    all("position as f32", &[], |it, _| {
-        let position = it.index(1);
-        it.cast(position, DType::F32)
-    });
-}
-
-#[test]
-fn constants() {
-    for dtype in DType::ALL {
-        all("constant", &[], |it, _| it.constant(1.0, dtype));
-        all("constant zero", &[], |it, _| it.constant(0.0, dtype));
     }
 }

@@ -1,7 +1,7 @@
-//! Reductions, staged rows, and loops around them.
+//! Reductions of every dtype with loops around them, and many at once.
 
 use super::harness::{LANES, check, targets};
-use ms_core::ir::{BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass};
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass};
 use ms_core::tensor::DType;
 
 /// The extents of `loops` loops with the lanes at `at`, for each number of lanes.
@@ -87,39 +87,6 @@ fn every_reducer() {
 }
 
 #[test]
-fn staged_rows() {
-    // Softmax without its exponential: the rows are read three times.
-    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
-        for step in [StrideClass::Unit, StrideClass::Any] {
-            let mut builder = KernelBuilder::new(1, 0, LaneAxis::Reduced);
-            let input = builder.param(dtype, Role::Input, step);
-            let scale = builder.param(dtype, Role::Input, StrideClass::Zero);
-            let out = builder.param(dtype, Role::Output, StrideClass::Unit);
-            let factor = builder.load(scale);
-            builder.end_stage(Scope::Point);
-            let x = builder.load(input);
-            let x = builder.binary(BinaryOp::Mul, x, factor);
-            let max = builder.reduce(Reducer::Max, x);
-            builder.end_stage(Scope::Loop);
-            let half = builder.constant_like(0.5, max);
-            let middle = builder.binary(BinaryOp::Mul, max, half);
-            builder.end_stage(Scope::Point);
-            let x = builder.load(input);
-            let x = builder.binary(BinaryOp::Sub, x, middle);
-            let sum = builder.reduce(Reducer::Sum, x);
-            builder.end_stage(Scope::Loop);
-            let x = builder.load(input);
-            let x = builder.binary(BinaryOp::Sub, x, middle);
-            let sum = builder.cast(sum, dtype);
-            let x = builder.binary(BinaryOp::Div, x, sum);
-            builder.store(out, x);
-            builder.end_stage(Scope::Loop);
-            all(&format!("rows of {dtype}, {step:?}"), &builder.finish());
-        }
-    }
-}
-
-#[test]
 fn many_accumulators() {
     // More than registers hold, with values from outside the loop besides.
     for lanes in [LaneAxis::Parallel, LaneAxis::Reduced] {
@@ -153,40 +120,4 @@ fn many_accumulators() {
             }
         }
     }
-}
-
-#[test]
-fn truth_of_a_row() {
-    // A fold of truth values decides what later stages do.
-    for lanes in [LaneAxis::Parallel, LaneAxis::Reduced] {
-        for dtype in [DType::F32, DType::I64] {
-            let mut builder = KernelBuilder::new(2, 1, lanes);
-            let input = builder.param(dtype, Role::Input, StrideClass::Unit);
-            let out = builder.param(dtype, Role::Output, StrideClass::Unit);
-            let x = builder.load(input);
-            let zero = builder.constant_like(0.0, x);
-            let positive = builder.compare(Compare::Lt, zero, x);
-            let any = builder.reduce(Reducer::Any, positive);
-            let all_positive = builder.reduce(Reducer::All, positive);
-            builder.end_stage(Scope::Loop);
-            let x = builder.load(input);
-            let zero = builder.constant_like(0.0, x);
-            let y = builder.select(all_positive, x, zero);
-            let z = builder.select(any, y, x);
-            builder.store(out, z);
-            builder.end_stage(Scope::Loop);
-            all(&format!("truth of {dtype}, {lanes:?}"), &builder.finish());
-        }
-    }
-}
-
-#[test]
-fn one_element_for_all_lanes_keeps_the_last() {
-    let mut builder = KernelBuilder::new(1, 0, LaneAxis::Parallel);
-    let input = builder.param(DType::F32, Role::Input, StrideClass::Unit);
-    let out = builder.param(DType::F32, Role::Output, StrideClass::Zero);
-    let x = builder.load(input);
-    builder.store(out, x);
-    builder.end_stage(Scope::Point);
-    all("the last lane", &builder.finish());
 }

@@ -1,0 +1,291 @@
+//! A call of a kernel, with memory of its own.
+
+use ms_core::exec::KernelCode;
+use ms_core::ir::testing::Random;
+use ms_core::ir::text::write_element;
+use ms_core::ir::{Inst, Kernel, LaneAxis, ParamId, Role, Scope, StrideClass};
+use ms_core::tensor::{DType, Kind, Scalar};
+
+/// Numbers of lanes around the steps of every instruction set.
+pub const LANES: [usize; 12] = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 100];
+
+/// Bytes before the first element of an operand, and behind the last.
+const GUARD: usize = 128;
+
+/// What lies in an operand before anything is written.
+const UNWRITTEN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+
+/// The memory of a buffer of a call: its elements, between two guards.
+#[derive(Clone)]
+struct Operand {
+    dtype: DType,
+    words: Vec<u64>,
+    /// Elements between the guards.
+    count: usize,
+    /// The element at the first step of all loops.
+    first: usize,
+    /// For each loop, in elements.
+    strides: Vec<i64>,
+}
+
+impl Operand {
+    /// Memory for as many elements as the loops reach; for none when one of the first `outer` loops
+    /// has no steps.
+    fn new(dtype: DType, extents: &[usize], strides: Vec<i64>, outer: usize, guard: u64) -> Self {
+        let loops = || extents.iter().zip(&strides);
+        let reach = |sign: i64| {
+            let of = |(extent, stride): (&usize, &i64)| extent.saturating_sub(1) * (sign * stride).max(0) as usize;
+            loops().map(of).sum::<usize>()
+        };
+        let empty = loops().take(outer).any(|(extent, stride)| *extent == 0 && *stride != 0);
+        let count = if empty { 0 } else { 1 + reach(1) + reach(-1) };
+        let words = vec![guard; (2 * GUARD + count * dtype.size()).div_ceil(8)];
+        let mut operand = Self { dtype, words, count, first: if empty { 0 } else { reach(-1) }, strides };
+        (0..count).for_each(|at| operand.set(at, UNWRITTEN));
+        operand
+    }
+
+    /// The word in which an element lies, and how far from its low end.
+    fn place(&self, at: usize) -> (usize, usize) {
+        let byte = GUARD + at * self.dtype.size();
+        (byte / 8, byte % 8 * 8)
+    }
+
+    fn mask(&self) -> u64 {
+        u64::MAX >> (64 - 8 * self.dtype.size())
+    }
+
+    fn set(&mut self, at: usize, bits: u64) {
+        let ((word, shift), mask) = (self.place(at), self.mask());
+        self.words[word] = self.words[word] & !(mask << shift) | (bits & mask) << shift;
+    }
+
+    fn bits(&self, at: usize) -> u64 {
+        let (word, shift) = self.place(at);
+        self.words[word] >> shift & self.mask()
+    }
+
+    /// The bits of an element, with one pattern for all nans.
+    fn get(&self, at: usize) -> u64 {
+        let bits = self.bits(at);
+        match Scalar::from_bits(bits, self.dtype) {
+            Scalar::Float(it) if it.is_nan() => Scalar::Float(f64::NAN).to_bits(self.dtype),
+            _ => bits,
+        }
+    }
+
+    /// Whether the guards are still what they were filled with.
+    fn is_intact(&self, guard: u64) -> bool {
+        let end = GUARD + self.count * self.dtype.size();
+        let byte = |at: usize| self.words[at / 8] >> (at % 8 * 8) & 0xff == guard >> (at % 8 * 8) & 0xff;
+        (0..GUARD).chain(end..8 * self.words.len()).all(byte)
+    }
+}
+
+/// Extents and operands of a kernel.
+#[derive(Clone)]
+pub struct Call {
+    extents: Vec<usize>,
+    operands: Vec<Operand>,
+    roles: Vec<Role>,
+    /// For each operand the one in whose memory it is: itself, or one that it overwrites.
+    memory: Vec<usize>,
+    guard: u64,
+}
+
+impl Call {
+    /// A call of `kernel` with `extents` of all loops; operands of which `strides` says nothing have
+    /// places of their own for all steps of the loops that they take part in. What lies around operands
+    /// is `guard`.
+    pub fn new(kernel: &Kernel, extents: &[usize], strides: &[Option<Vec<i64>>], guard: u64) -> Self {
+        let operand = |(at, strides): (usize, &Option<Vec<i64>>)| {
+            let strides = strides.clone().unwrap_or_else(|| dense(kernel, ParamId(at as u32), extents));
+            // Where a point reads a buffer, it does so even when the reduced loops have no steps.
+            let loops =
+                if uses(kernel, ParamId(at as u32), Scope::Point) { result_loops(kernel) } else { kernel.loops() };
+            Operand::new(kernel.params[at].dtype, extents, strides, loops, guard)
+        };
+        Self {
+            extents: extents.to_vec(),
+            operands: strides.iter().enumerate().map(operand).collect(),
+            roles: kernel.params.iter().map(|it| it.role).collect(),
+            memory: (0..kernel.params.len()).collect(),
+            guard,
+        }
+    }
+
+    /// A call with random elements in all inputs.
+    pub fn random(kernel: &Kernel, extents: &[usize], random: &mut Random<'_>, guard: u64) -> Self {
+        let mut call = Self::new(kernel, extents, &vec![None; kernel.params.len()], guard);
+        for (at, param) in kernel.params.iter().enumerate().filter(|it| it.1.role == Role::Input) {
+            call.fill(ParamId(at as u32), |_| element(random, param.dtype));
+        }
+        call
+    }
+
+    /// The number of elements of an operand.
+    pub fn count(&self, param: ParamId) -> usize {
+        self.operands[param.0 as usize].count
+    }
+
+    /// Writes the bits of all elements of an operand, in the order of memory.
+    pub fn fill(&mut self, param: ParamId, mut bits: impl FnMut(usize) -> u64) {
+        let operand = &mut self.operands[param.0 as usize];
+        (0..operand.count).for_each(|at| operand.set(at, bits(at)));
+    }
+
+    /// Lets an output lie where an input of its dtype lies.
+    pub fn overwrite(&mut self, out: ParamId, input: ParamId) {
+        let [out, input] = [out.0 as usize, input.0 as usize];
+        self.operands[out].strides = self.operands[input].strides.clone();
+        self.memory[out] = input;
+    }
+
+    /// The bits of all elements of an operand, with one pattern for all nans.
+    pub fn elements(&self, param: ParamId) -> Vec<u64> {
+        let operand = &self.operands[self.memory[param.0 as usize]];
+        (0..operand.count).map(|at| operand.get(at)).collect()
+    }
+
+    /// Whether the loops over the result may be cut: each step of them writes elements of its own.
+    pub fn may_be_cut(&self, kernel: &Kernel) -> bool {
+        let outputs = self.operands.iter().zip(&self.roles).filter(|it| *it.1 == Role::Output);
+        outputs
+            .flat_map(|it| it.0.strides[..result_loops(kernel)].iter().zip(&self.extents))
+            .all(|it| *it.0 != 0 || *it.1 < 2)
+    }
+
+    /// Runs it.
+    ///
+    /// # Safety
+    /// The code is that of the kernel that the call was made for.
+    pub unsafe fn run(&mut self, code: &dyn KernelCode) {
+        let mut words: Vec<u64> = self.extents.iter().map(|&it| it as u64).collect();
+        for (at, &memory) in self.memory.iter().enumerate() {
+            let size = self.operands[at].dtype.size();
+            let first = GUARD + self.operands[memory].first * size;
+            words.push(self.operands[memory].words.as_mut_ptr() as u64 + first as u64);
+            words.extend(self.operands[at].strides.iter().map(|&it| (it * size as i64) as u64));
+        }
+        // SAFETY: operands have a place for every step of the loops.
+        unsafe { code.call(&words) };
+    }
+
+    /// The same call with something else around its operands.
+    pub fn with_guard(&self, guard: u64) -> Self {
+        let mut call = Self { guard, ..self.clone() };
+        for operand in &mut call.operands {
+            let elements: Vec<u64> = (0..operand.count).map(|at| operand.bits(at)).collect();
+            operand.words.fill(guard);
+            elements.iter().enumerate().for_each(|(at, &bits)| operand.set(at, bits));
+        }
+        call
+    }
+
+    /// Whether nothing was written around operands.
+    pub fn is_intact(&self) -> bool {
+        self.operands.iter().all(|it| it.is_intact(self.guard))
+    }
+
+    /// What differs from the results of another call of the same kernel on equal inputs.
+    pub fn difference(&self, want: &Self) -> Option<String> {
+        if !self.is_intact() || !want.is_intact() {
+            return Some(format!("extents {:?}: memory around operands is written", self.extents));
+        }
+        for (at, (got, other)) in self.operands.iter().zip(&want.operands).enumerate() {
+            let text = |bits: u64| {
+                let mut text = String::new();
+                write_element(bits, got.dtype, &mut text).expect("a string takes any text");
+                text
+            };
+            if let Some(i) = (0..got.count).find(|&it| got.get(it) != other.get(it)) {
+                let (got, want) = (text(got.get(i)), text(other.get(i)));
+                return Some(format!("extents {:?}: element {i} of buffer %{at} is {got}, not {want}", self.extents));
+            }
+        }
+        None
+    }
+}
+
+/// The bits of an element: often a special value, often a small number.
+pub fn element(random: &mut Random<'_>, dtype: DType) -> u64 {
+    let small = random.below(9) as i64 - 4;
+    let kind = random.below(3);
+    match (dtype.kind(), kind) {
+        (Kind::Bool, _) => random.bits() & 1,
+        (Kind::Float, 0) => Scalar::Float(random.pick(&SPECIAL)).to_bits(dtype),
+        (Kind::Float, 1) => Scalar::Float(small as f64 * 0.75).to_bits(dtype),
+        (Kind::Int, 0) => random.pick(&[0, 1, !0, 31, 32, 63, 64, 1 << 7, 1 << 15, 1 << 31, 1 << 63, i64::MAX as u64]),
+        (Kind::Int, 1) => small as u64,
+        _ => random.bits() >> random.below(40),
+    }
+}
+
+const SPECIAL: [f64; 26] = [
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    1.5,
+    2.5,
+    f64::INFINITY,
+    f64::NEG_INFINITY,
+    f64::NAN,
+    1e-40,
+    -1e-310,
+    f64::MAX,
+    3.0e38,
+    65504.0,
+    16_777_217.0,
+    8_388_609.5,
+    2_147_483_647.0,
+    2_147_483_648.0,
+    -2_147_483_648.0,
+    -2_147_483_904.0,
+    4_294_967_295.0,
+    4_294_967_296.0,
+    9_223_372_036_854_774_784.0,
+    9_223_372_036_854_775_808.0,
+    -9_223_372_036_854_775_808.0,
+    18_446_744_073_709_551_616.0,
+];
+
+/// Loops over the result: the first ones.
+fn result_loops(kernel: &Kernel) -> usize {
+    kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel)
+}
+
+/// Whether stages of a scope read or write a buffer.
+fn uses(kernel: &Kernel, param: ParamId, scope: Scope) -> bool {
+    let uses = |inst: &Inst| matches!(inst, Inst::Load(it) | Inst::Store(it, _) if *it == param);
+    let mut stages = (0..kernel.stages.len()).filter(|&it| kernel.stages[it].scope == scope);
+    stages.any(|it| kernel.insts[kernel.stage_range(it)].iter().any(uses))
+}
+
+/// Strides, in elements, with distinct places for all steps of the loops that a buffer takes part in.
+fn dense(kernel: &Kernel, param: ParamId, extents: &[usize]) -> Vec<i64> {
+    let lanes = kernel.par as usize;
+    let in_loop = uses(kernel, param, Scope::Loop);
+    let mut strides = vec![0; kernel.loops()];
+    let mut reach = 1;
+    let mut axis = |at: usize, stride: i64| {
+        strides[at] = stride;
+        reach += stride.abs() * (extents[at] as i64 - 1).max(0);
+        reach
+    };
+    let mut next = 1;
+    if in_loop || kernel.lanes == LaneAxis::Parallel {
+        let step = match kernel.params[param.0 as usize].step {
+            StrideClass::Unit => 1,
+            StrideClass::Zero => 0,
+            StrideClass::Any if param.0.is_multiple_of(2) => 3,
+            StrideClass::Any => -2,
+        };
+        next = axis(lanes, step);
+    }
+    let reduced = if in_loop { lanes + 1..kernel.loops() } else { 0..0 };
+    for at in reduced.rev().chain((0..lanes).rev()) {
+        next = axis(at, next);
+    }
+    strides
+}

@@ -1,0 +1,103 @@
+//! What the fuzz target calls: any bytes are a kernel that gives the same on every instruction set, or
+//! nothing.
+
+use super::call::{Call, LANES};
+use crate::code::{CodeMemory, Compiled};
+use crate::codegen;
+use crate::interp::Interpreted;
+use crate::isa::Isa;
+use ms_core::ir::testing::{Random, elementwise, staged};
+use ms_core::ir::{BinaryOp, Inst, Kernel, Reducer, UnaryOp, Val};
+use ms_core::tensor::{DType, Scalar};
+
+/// More loops, buffers and instructions take time, and find nothing else.
+const MOST: (usize, usize, usize) = (5, 40, 2000);
+
+/// Reads bytes as a kernel, and says whether they are one: the text of one, up to its first run where
+/// it is a file of `tests/kernels`, or the choices of a random kernel. Then runs it on small operands.
+///
+/// # Panics
+/// When the kernel comes back as another one from its text, and when generated code writes outside of
+/// operands or differs from the interpreter.
+pub fn kernel(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes).ok().filter(|it| it.contains("kernel"));
+    let (kernel, random) = match text {
+        Some(text) => {
+            let Ok(kernel) = Kernel::parse(text.split("\nrun").next().unwrap_or(text)) else { return false };
+            (kernel, &mut Random::Seed(bytes.len() as u64))
+        }
+        None => {
+            let mut random = Random::Bytes(bytes);
+            let (steps, form) = (random.below(32), random.below(3));
+            let kernel =
+                if form < 2 { elementwise(&mut random, steps, form == 0) } else { staged(&mut random, steps % 12) };
+            assert!(kernel.check().is_ok(), "a random kernel is well formed:\n{kernel}");
+            (kernel, &mut { random })
+        }
+    };
+    let again = Kernel::parse(&kernel.to_string()).expect("what was printed is read");
+    if kernel.check().is_err() {
+        return false;
+    }
+    assert_eq!(again, kernel, "what was printed is read as the same");
+    if kernel.loops() > MOST.0 || kernel.params.len() > MOST.1 || kernel.insts.len() > MOST.2 {
+        return true;
+    }
+    let mut extents: Vec<usize> = (0..kernel.loops()).map(|_| random.pick(&[2, 1, 3, 2, 3, 2, 1, 0])).collect();
+    extents[kernel.par as usize] = random.pick(&LANES);
+    let mut want = Call::random(&kernel, &extents, random, 0xc3c3_c3c3_c3c3_c3c3);
+    let inputs = want.clone();
+    // SAFETY: the code is the kernel's.
+    unsafe { want.run(&Interpreted::new(kernel.clone())) };
+    assert!(want.is_intact(), "the interpreter writes around operands\n{kernel}");
+    for isa in [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported()) {
+        let Ok(code) = codegen::compile(&kernel, isa) else { continue };
+        let Some(memory) = CodeMemory::map(&code.bytes) else { return true };
+        // What lies around operands differs, so that code that reads it gives other results.
+        let mut got = inputs.with_guard(0x3c3c_3c3c_3c3c_3c3c);
+        // SAFETY: the memory holds the kernel's code.
+        unsafe { got.run(&Compiled::new(&memory, 0)) };
+        assert!(got.is_intact(), "{isa} writes around operands\n{kernel}");
+        if let Some(difference) = got.difference(&want).filter(|_| is_determined(&kernel)) {
+            panic!("{isa}: {difference}\n{kernel}");
+        }
+    }
+    true
+}
+
+/// Whether the kernel's results are the same to the bit wherever it runs: it does not see the payload of
+/// a nan, and stores no float that a narrow buffer does not hold exactly.
+fn is_determined(kernel: &Kernel) -> bool {
+    kernel.insts.iter().all(|inst| match *inst {
+        Inst::Unary(UnaryOp::Bitcast, value) => !kernel.ty(value).is_float(),
+        Inst::Store(param, value) => holds(kernel, kernel.params[param.0 as usize].dtype, value),
+        _ => true,
+    })
+}
+
+/// Whether `dtype`, which is a buffer's, holds a value exactly where it is a float.
+fn holds(kernel: &Kernel, dtype: DType, value: Val) -> bool {
+    if dtype == dtype.compute() || !dtype.is_float() {
+        return true;
+    }
+    let mut held: Vec<bool> = Vec::with_capacity(value.0 as usize + 1);
+    for (inst, &ty) in kernel.insts.iter().zip(&kernel.types).take(value.0 as usize + 1) {
+        let of = |val: Val| held[val.0 as usize];
+        held.push(match *inst {
+            Inst::Load(param) => kernel.params[param.0 as usize].dtype == dtype,
+            Inst::Const(bits) => {
+                let narrow = Scalar::from_bits(bits, ty).to_bits(dtype);
+                Scalar::from_bits(narrow, dtype).to_bits(ty) == bits
+            }
+            Inst::Unary(
+                UnaryOp::Neg | UnaryOp::Abs | UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Trunc | UnaryOp::RoundEven,
+                a,
+            ) => of(a),
+            Inst::Binary(BinaryOp::Min | BinaryOp::Max, a, b) | Inst::Select(_, a, b) => of(a) && of(b),
+            Inst::Cast { to, .. } => to == dtype,
+            Inst::Reduce(Reducer::Min | Reducer::Max, a) => of(a),
+            _ => false,
+        });
+    }
+    held[value.0 as usize]
+}
