@@ -2,22 +2,29 @@
 //! `src/testing/file.rs`. Every file runs on the interpreter, which decides what it should give, and
 //! on every instruction set of this machine, on one thread and cut over several, to the same bits.
 //!
-//! `MS_BLESS=1` writes what the interpreter gives into the files.
+//! `MS_BLESS=1` writes what the interpreter gives into the files; `MS_FUZZ=1000000` changes them and the
+//! corpus of the fuzz target `kernel` so often.
 
+use ms_cache::fuzzing::Mutator;
 use ms_core::exec::Backend;
 use ms_core::ir::Kernel;
-use ms_cpu::testing::{Call, File, Results};
+use ms_core::ir::testing::Random;
+use ms_cpu::testing::{Call, File, Results, kernel};
 use ms_cpu::{CpuBackend, Isa, codegen, interp::Interpreted, threads};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-/// The files in order of their names.
-fn files() -> Vec<PathBuf> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels");
-    let entries = fs::read_dir(&folder).expect("the folder of the files");
+/// What is in a folder of this crate, in order of names.
+fn folder(path: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a readable folder");
     let mut paths: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
-    paths.retain(|it| it.extension().is_some_and(|it| it == "kernel"));
     paths.sort();
+    paths
+}
+
+fn files() -> Vec<PathBuf> {
+    let mut paths = folder("tests/kernels");
+    paths.retain(|it| it.extension().is_some_and(|it| it == "kernel"));
     paths
 }
 
@@ -159,4 +166,20 @@ fn blessing_changes_results_only() {
     let want =
         "// First.\nrun [1, 2]  %x = (1.0,  2.0)\n  %y -> (2.0, 4.0) // one\n\n// Second.\nrun [1, *]\n  %y -> hash 0x";
     assert!(blessed.starts_with(&doubled(want)) && blessed.ends_with("\n// End.\n"), "{blessed}");
+}
+
+/// What the fuzz target runs, in small: the panic has the kernel.
+#[test]
+fn the_corpus_finds_nothing() {
+    let paths = folder("../../fuzz/corpus/kernel").into_iter().chain(files());
+    let corpus: Vec<Vec<u8>> = paths.map(|it| fs::read(it).expect("a readable file")).collect();
+    let kernels = corpus.iter().filter(|it| kernel(it)).count();
+    assert_eq!(kernels, corpus.len(), "all of them are kernels");
+    let executions = env::var("MS_FUZZ").map_or(300, |it| it.parse().expect("MS_FUZZ is a number"));
+    let (mut mutator, mut random) = (Mutator::new(1), Random::Seed(1));
+    for _ in 0..executions {
+        kernel(&mutator.mutate(&corpus));
+        let choices: Vec<u8> = (0..random.below(300)).map(|_| random.bits() as u8).collect();
+        assert!(kernel(&choices), "choices are a kernel");
+    }
 }
