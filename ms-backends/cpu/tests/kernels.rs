@@ -6,7 +6,7 @@
 //! corpus of the fuzz target `kernel` so often.
 
 use ms_cache::fuzzing::Mutator;
-use ms_core::exec::Backend;
+use ms_core::exec::{Backend, KernelCode};
 use ms_core::ir::Kernel;
 use ms_core::ir::testing::Random;
 use ms_cpu::testing::{Call, File, Results, kernel};
@@ -130,6 +130,29 @@ fn differences_are_found() {
     let wrong = file.run(|call| unsafe { call.run(&other) });
     let difference = wrong.difference(&want).expect("another kernel ran");
     assert_eq!(difference, "run 0, extents [1, 3]: element 0 of buffer %1 is 0.0, not 2.0");
+    for at in [-1, 12] {
+        let stray = Stray { code: Interpreted::new(file.kernel.clone()), at };
+        // SAFETY: the kernel is the same; the byte besides is one of a guard.
+        let wrong = file.run(|call| unsafe { call.run(&stray) });
+        let difference = wrong.difference(&want).expect("a guard is written");
+        assert_eq!(difference, "run 0, extents [1, 3]: memory around operands is written");
+    }
+}
+
+/// A kernel of one input and one output that writes a byte besides, so far from the output.
+struct Stray {
+    code: Interpreted,
+    at: isize,
+}
+
+// SAFETY: the test that runs it has memory there.
+unsafe impl KernelCode for Stray {
+    unsafe fn call(&self, block: &[u64]) {
+        // SAFETY: the caller's contract is the same.
+        unsafe { self.code.call(block) };
+        // SAFETY: operands have guards before and behind them.
+        unsafe { (block[5] as *mut u8).offset(self.at).write(1) };
+    }
 }
 
 #[test]
