@@ -21,8 +21,8 @@ pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;
 pub use kernel::{
-    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, NamedKernel, Param, ParamId, Reducer, Role, Scope, Stage,
-    StrideClass, UnaryOp, Val, virtual_lanes,
+    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, NamedKernel, Param, ParamId, Reducer, ReductionOrder, Role,
+    Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

@@ -171,8 +171,8 @@ impl Domain {
     }
 
     /// Whether an operand that moves so can be read by reduced lanes: the last axes are one
-    /// run, or part where `accumulators` divides what is inside.
-    pub fn run_fits(&self, strides: &[isize], accumulators: usize) -> bool {
+    /// run, or part where `multiple` divides what is inside.
+    pub fn run_fits(&self, strides: &[isize], multiple: usize) -> bool {
         if reduction_lanes(&self.axes) == LaneAxis::Parallel {
             return true;
         }
@@ -181,7 +181,7 @@ impl Domain {
             if !axis.reduced {
                 break;
             }
-            if next.is_some_and(|it| it != stride) && !inner.is_multiple_of(accumulators) {
+            if next.is_some_and(|it| it != stride) && !inner.is_multiple_of(multiple) {
                 return false;
             }
             inner *= axis.size;

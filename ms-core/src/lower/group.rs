@@ -10,7 +10,7 @@
 use super::body::{Weight, weigh};
 use super::domain::{Domain, Part};
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
-use crate::ir::virtual_lanes;
+use crate::ir::run_multiple;
 use smallvec::SmallVec;
 
 /// Instructions of one kernel at most.
@@ -30,7 +30,7 @@ const MAX_LEVELS: u32 = 8;
 /// takes little memory until then, and every later group can read it.
 const SMALL: usize = 1 << 10;
 
-/// The number of accumulators of any fold divides this.
+/// The [`run_multiple`] of any fold divides this.
 const MOST_ACCUMULATORS: usize = 16;
 
 /// A row that several stages go over has at most this many elements: it stays in the
@@ -70,7 +70,7 @@ struct Draft {
     /// Values that it reads.
     inputs: SmallVec<[ValueIndex; 8]>,
     insts: usize,
-    /// The number of accumulators of its folds.
+    /// The [`run_multiple`] of its folds.
     folds: Option<usize>,
     /// Whether a member that runs over all axes touches 8-byte elements.
     wide: bool,
@@ -250,7 +250,7 @@ impl<'a> Grouper<'a> {
             Own::Whole => (None, Weight::default()),
         };
         let folds = match node.kind {
-            Kind::Reduce(rule) => Some(virtual_lanes((rule.accumulate)(node.inputs[0].dtype))),
+            Kind::Reduce(rule) => Some(run_multiple((rule.accumulate)(node.inputs[0].dtype))),
             _ => None,
         };
         self.drafts.push(Draft {

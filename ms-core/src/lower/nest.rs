@@ -7,11 +7,11 @@
 //! order must not depend on layouts or on what is fused. It follows from the logical axes alone
 //! ([`reduction_lanes`]): when the last axes are reduced and have [`ROW`] elements or more
 //! together, those axes, flattened, are the lanes. Where layouts keep such a run from being one
-//! loop, its outer part may become a `seq` loop if the inner part is a multiple of the number
-//! of accumulators, which changes nothing; otherwise there is no nest and an operand must be
-//! copied first.
+//! loop, its outer part may become `seq` loops if the inner part is a [multiple](run_multiple) of
+//! the accumulators that stand in one vector, which changes nothing; otherwise there is no nest
+//! and an operand must be copied first.
 
-use crate::ir::{LaneAxis, StrideClass, virtual_lanes};
+use crate::ir::{LaneAxis, StrideClass, run_multiple};
 use crate::tensor::{DType, Layout, Strides};
 use smallvec::SmallVec;
 
@@ -47,6 +47,8 @@ pub struct Nest {
     pub par: u8,
     /// Number of reduced loops besides the lanes.
     pub seq: u8,
+    /// How many of these, the innermost ones, go through one row with the lanes.
+    pub run: u8,
     /// Extents: parallel loops, lanes, reduced loops.
     pub extents: SmallVec<[usize; 4]>,
     /// Steps in bytes: for each loop those of all operands.
@@ -122,6 +124,7 @@ impl Nest {
             lanes: LaneAxis::Parallel,
             par: loops.extents.len() as u8 - 1,
             seq: 0,
+            run: 0,
             extents: loops.extents,
             strides: loops.strides,
             operands: operands.len(),
@@ -157,6 +160,8 @@ impl Nest {
         };
         let (mut par, mut seq) = (Loops::new(operands), Loops::new(operands));
         let (mut par_axis, mut seq_axis) = (None, None);
+        // Reduced loops outside the run.
+        let mut outside = 0;
         for (axis, it) in axes.iter().enumerate().filter(|(_, it)| it.size != 1) {
             let (loops, last) = if it.reduced { (&mut seq, &mut seq_axis) } else { (&mut par, &mut par_axis) };
             // The run at the end starts a loop of its own: its order is that of the lanes.
@@ -164,6 +169,9 @@ impl Nest {
             let fenced = fences.any(|fence| last.is_some_and(|last| last < *fence) && *fence <= axis);
             loops.push(it.size, !fenced, stride(axis));
             *last = Some(axis);
+            if axis < run {
+                outside = seq.extents.len();
+            }
         }
         let (lane_extent, lane_strides) = match lanes {
             LaneAxis::Parallel => match par.extents.pop() {
@@ -174,7 +182,7 @@ impl Nest {
                 let extent = seq.extents.pop()?;
                 let total: usize = axes[run..].iter().map(|it| it.size).product();
                 // No elements have no order.
-                if total != 0 && extent != total && !extent.is_multiple_of(virtual_lanes(reduced?)) {
+                if total != 0 && extent != total && !extent.is_multiple_of(run_multiple(reduced?)) {
                     return None;
                 }
                 (extent, seq.strides.drain(seq.strides.len() - operands..).collect::<SmallVec<[i64; 16]>>())
@@ -184,12 +192,13 @@ impl Nest {
             seq.push(1, false, |_| 0);
         }
         let counts = (par.extents.len() as u8, seq.extents.len() as u8);
+        let run = if lanes == LaneAxis::Reduced { counts.1 - outside as u8 } else { 0 };
         let (mut extents, mut strides) = (par.extents, par.strides);
         extents.push(lane_extent);
         extents.extend(seq.extents);
         strides.extend(lane_strides);
         strides.extend(seq.strides);
-        Some(Self { lanes, par: counts.0, seq: counts.1, extents, strides, operands }.settled())
+        Some(Self { lanes, par: counts.0, seq: counts.1, run, extents, strides, operands }.settled())
     }
 
     /// The byte strides of an operand, in the order of the extents.

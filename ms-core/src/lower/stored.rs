@@ -5,7 +5,8 @@ use super::plan::{
     RoutineId, Span, View, is_stack,
 };
 use crate::ir::{
-    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass, UnaryOp, Val,
+    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage,
+    StrideClass, UnaryOp, Val,
 };
 use crate::ops;
 use crate::stored::{Description, Reader, Stored, stored};
@@ -45,6 +46,8 @@ stored! {
         par: u8,
         seq: u8,
         lanes: LaneAxis,
+        order: ReductionOrder,
+        run: u8,
         params: SmallVec<[Param; 4]>,
         insts: Vec<Inst>,
         types: Vec<DType>,
@@ -72,6 +75,7 @@ stored! {
     enum Role { 0 = Input, 1 = Output }
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }
+    enum ReductionOrder { 0 = Lanes, 1 = Blocks }
     enum Scope { 0 = Point, 1 = Loop }
     enum UnaryOp {
         0 = Neg, 1 = Abs, 2 = Not, 3 = Sqrt, 4 = Floor, 5 = Ceil, 6 = Trunc, 7 = RoundEven, 8 = Bitcast,

@@ -20,7 +20,7 @@ mod vinst;
 mod tests;
 
 use crate::isa::Isa;
-use ms_core::ir::Kernel;
+use ms_core::ir::{Kernel, ReductionOrder};
 use std::borrow::Cow;
 use std::fmt;
 use target::Target;
@@ -75,6 +75,9 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
         Isa::Avx2 => Target::Avx2,
         Isa::Avx512 => Target::Avx512,
     };
+    if kernel.order == ReductionOrder::Blocks {
+        return Err(Unsupported::new("reductions in blocks"));
+    }
     let allocated = |program| {
         let allocation = alloc::allocate(&program, target);
         Body { program, allocation }

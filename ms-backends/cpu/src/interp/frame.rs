@@ -20,8 +20,10 @@ pub struct Frame<'a> {
     pub lane_stride: SmallVec<[isize; 8]>,
     /// The current step of each loop; of the lanes, the first of the block.
     pub position: SmallVec<[u64; 8]>,
-    /// LaneAxis in the current block, 512 at most.
+    /// Lanes in the current block, 512 at most.
     pub len: usize,
+    /// The first lane of the current block, counted from the start of its row.
+    pub in_row: usize,
 }
 
 impl<'a> Frame<'a> {
@@ -43,7 +45,24 @@ impl<'a> Frame<'a> {
             lane_stride: lane_stride.collect(),
             position: SmallVec::from_elem(0, loops),
             len: 0,
+            in_row: 0,
         }
+    }
+
+    /// Extents of all loops.
+    pub fn extents(&self) -> &'a [u64] {
+        &self.block[..self.kernel.loops()]
+    }
+
+    /// Whether the lanes at the current step of the reduced loops are the first of a row.
+    pub fn begins_row(&self) -> bool {
+        self.position[self.kernel.loops() - self.kernel.run as usize..].iter().all(|&it| it == 0)
+    }
+
+    /// Memory for the results of blocks of a fold: [`BLOCK`] lanes for each
+    /// accumulator of the second level.
+    pub fn partials<T>(&self, fold: usize) -> *mut T {
+        self.scratch.wrapping_add(self.slots.partials(fold)).cast()
     }
 
     /// The slot of a value, for writing.
@@ -195,4 +214,4 @@ pub fn with_scratch<R>(bytes: usize, f: impl FnOnce(*mut u8) -> R) -> R {
     result
 }
 
-const _: () = assert!(BLOCK.is_multiple_of(16), "a block holds whole groups of virtual lanes");
+const _: () = assert!(BLOCK.is_multiple_of(128), "a block holds whole groups of accumulators");

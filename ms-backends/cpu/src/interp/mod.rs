@@ -3,6 +3,7 @@
 //! It runs every kernel on every machine, and it is the oracle of generated code: both follow
 //! the contract of [`ms_core::ir::Kernel`] to the bit (nan payloads aside).
 
+mod blocks;
 mod evaluate;
 mod frame;
 mod memory;
@@ -13,12 +14,13 @@ mod slots;
 mod tests;
 
 use crate::isa::Isa;
+use blocks::Blocks;
 use frame::{Frame, Walk};
 use ms_core::exec::KernelCode;
 use ms_core::ir::{Inst, Kernel, LaneAxis, Scope};
 use slots::Slots;
 
-/// LaneAxis per block: values of a block stay in the first-level cache.
+/// Lanes per block: values of a block stay in the first-level cache.
 const BLOCK: usize = 512;
 
 /// Runs a kernel on the block of a call.
@@ -99,10 +101,19 @@ impl Interpreted {
                     // SAFETY: as the caller's.
                     Scope::Point => unsafe { evaluate::run(self.isa, frame, range) },
                     Scope::Loop => {
+                        let mut blocks = Blocks::of(frame);
                         // SAFETY: as the caller's.
-                        unsafe { reduce::start(frame, range.clone()) };
+                        unsafe { reduce::start(frame, range.clone(), &blocks) };
+                        frame.for_reduced_loops(|frame| {
+                            // SAFETY: as the caller's.
+                            unsafe { evaluate::run(self.isa, frame, range.clone()) };
+                            if let Some(block) = blocks.advance(1) {
+                                // SAFETY: as the caller's.
+                                unsafe { reduce::end_block(frame, range.clone(), block) };
+                            }
+                        });
                         // SAFETY: as the caller's.
-                        frame.for_reduced_loops(|frame| unsafe { evaluate::run(self.isa, frame, range.clone()) });
+                        unsafe { reduce::finish(frame, range.clone(), &blocks) };
                     }
                 }
             }
@@ -122,21 +133,29 @@ impl Interpreted {
                     unsafe { evaluate::run(self.isa, frame, range.clone()) };
                 }
                 Scope::Loop => {
+                    let mut blocks = Blocks::of(frame);
                     // SAFETY: as the caller's.
-                    unsafe { reduce::start(frame, range.clone()) };
+                    unsafe { reduce::start(frame, range.clone(), &blocks) };
                     frame.for_reduced_loops(|frame| {
+                        if frame.begins_row() {
+                            frame.in_row = 0;
+                        }
                         let mut first = 0;
                         while first < lanes {
-                            let len = BLOCK.min(lanes - first);
+                            let len = BLOCK.min(lanes - first).min(blocks.left());
                             frame.enter_lanes(first, len);
                             // SAFETY: as the caller's.
                             unsafe { evaluate::run(self.isa, frame, range.clone()) };
                             frame.leave_lanes(first);
-                            first += len;
+                            (first, frame.in_row) = (first + len, frame.in_row + len);
+                            if let Some(block) = blocks.advance(len) {
+                                // SAFETY: as the caller's.
+                                unsafe { reduce::end_block(frame, range.clone(), block) };
+                            }
                         }
                     });
                     // SAFETY: as the caller's.
-                    unsafe { reduce::finish(frame, range.clone()) };
+                    unsafe { reduce::finish(frame, range.clone(), &blocks) };
                 }
             }
             // What is one scalar per row is read by the lanes of later stages.

@@ -1,23 +1,36 @@
 //! Reductions, in the order that [`ms_core::ir::Kernel`] fixes.
 
+use super::BLOCK;
+use super::blocks::Blocks;
 use super::evaluate::with_compute;
 use super::frame::Frame;
 use super::number::Number;
-use ms_core::ir::{Inst, LaneAxis, Reducer, Val, virtual_lanes};
+use ms_core::ir::{Inst, LaneAxis, Reducer, ReductionOrder, Val};
 use std::ops::Range;
 
 /// Sets the accumulators of a stage to the identities of their reducers.
 ///
 /// # Safety
 /// The range is a stage that is about to run.
-pub unsafe fn start(frame: &Frame<'_>, range: Range<usize>) {
-    for out in range {
-        if let Inst::Reduce(reducer, _) = frame.kernel.insts[out] {
-            let ty = frame.kernel.types[out];
-            // SAFETY: accumulators are live from the start of their stage.
-            with_compute!(ty, T => unsafe { accumulators::<T>(frame, out) }.fill(identity::<T>(reducer)));
-        }
+pub unsafe fn start(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
+    for (out, reducer) in folds(frame, range) {
+        let ty = frame.kernel.types[out];
+        // SAFETY: accumulators are live from the start of their stage.
+        with_compute!(ty, T => unsafe {
+            accumulators::<T>(frame, out).fill(identity::<T>(reducer));
+            if blocks.several() {
+                (0..ReductionOrder::PARTIALS).for_each(|it| partial::<T>(frame, out, it).fill(identity::<T>(reducer)));
+            }
+        });
     }
+}
+
+/// The folds of a stage.
+fn folds(frame: &Frame<'_>, range: Range<usize>) -> impl Iterator<Item = (usize, Reducer)> {
+    range.filter_map(|out| match frame.kernel.insts[out] {
+        Inst::Reduce(reducer, _) => Some((out, reducer)),
+        _ => None,
+    })
 }
 
 /// Folds the current block of lanes into the accumulators of a reduction.
@@ -39,29 +52,71 @@ pub unsafe fn fold(frame: &Frame<'_>, out: usize, reducer: Reducer, value: Val) 
     });
 }
 
-/// Combines the accumulators of a row, so that the result stands in its first lane.
+/// Ends a block: its result goes to an accumulator of the second level, and the accumulators start anew.
 ///
 /// # Safety
-/// The range is a stage that has run, of a kernel with reduced lanes.
-pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>) {
-    for out in range {
-        if let Inst::Reduce(reducer, _) = frame.kernel.insts[out] {
-            let ty = frame.kernel.types[out];
-            // SAFETY: accumulators are live until their last use.
-            with_compute!(ty, T => unsafe { halve::<T>(accumulators(frame, out), |a, b| combine(reducer, a, b)) });
-        }
+/// The range is a stage that runs, with several blocks.
+pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
+    for (out, reducer) in folds(frame, range) {
+        let ty = frame.kernel.types[out];
+        // SAFETY: accumulators are live while their stage runs.
+        with_compute!(ty, T => unsafe {
+            let accumulators = accumulators::<T>(frame, out);
+            if frame.kernel.lanes == LaneAxis::Reduced {
+                halve(accumulators, |a, b| combine(reducer, a, b));
+            }
+            let partial = partial::<T>(frame, out, block % ReductionOrder::PARTIALS);
+            fold_lanes(partial, accumulators, |a, b| combine(reducer, a, b));
+            accumulators.fill(identity::<T>(reducer));
+        });
     }
 }
 
-/// One accumulator per lane, or the virtual lanes of a row.
+/// Combines the accumulators, so that the result stands in their lanes; in the first one for a row.
+///
+/// # Safety
+/// The range is a stage that has run.
+pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
+    for (out, reducer) in folds(frame, range) {
+        let ty = frame.kernel.types[out];
+        // SAFETY: accumulators are live until their last use.
+        with_compute!(ty, T => unsafe {
+            let f = |a, b| combine::<T>(reducer, a, b);
+            let accumulators = accumulators::<T>(frame, out);
+            if blocks.several() {
+                let mut half = ReductionOrder::PARTIALS / 2;
+                while half > 0 {
+                    (0..half).for_each(|k| fold_lanes(partial(frame, out, k), partial(frame, out, k + half), f));
+                    half /= 2;
+                }
+                let total = partial(frame, out, 0);
+                accumulators[..total.len()].copy_from_slice(total);
+            } else if frame.kernel.lanes == LaneAxis::Reduced {
+                halve(accumulators, f);
+            }
+        });
+    }
+}
+
+/// One accumulator per lane, or those of a row.
 #[inline(always)]
 unsafe fn accumulators<'a, T>(frame: &Frame<'a>, out: usize) -> &'a mut [T] {
     let count = match frame.kernel.lanes {
         LaneAxis::Parallel => frame.len,
-        LaneAxis::Reduced => virtual_lanes(frame.kernel.types[out]),
+        LaneAxis::Reduced => frame.kernel.order.accumulators(frame.kernel.types[out]),
     };
-    // SAFETY: a slot has room for a block, which is more than the virtual lanes.
+    // SAFETY: a slot has room for a block, which is more than the accumulators of a row.
     unsafe { std::slice::from_raw_parts_mut(frame.slot(out), count) }
+}
+
+/// An accumulator of the second level: one element per lane, or one for a row.
+unsafe fn partial<'a, T>(frame: &Frame<'a>, out: usize, number: usize) -> &'a mut [T] {
+    let count = match frame.kernel.lanes {
+        LaneAxis::Parallel => frame.len,
+        LaneAxis::Reduced => 1,
+    };
+    // SAFETY: each has room for a block.
+    unsafe { std::slice::from_raw_parts_mut(frame.partials::<T>(out).add(number * BLOCK), count) }
 }
 
 #[inline(always)]
@@ -70,8 +125,10 @@ unsafe fn fold_with<T: Number>(frame: &Frame<'_>, out: usize, values: &[T], f: i
     let accumulators = unsafe { accumulators::<T>(frame, out) };
     match (frame.kernel.lanes, accumulators.len()) {
         (LaneAxis::Parallel, _) => fold_lanes(accumulators, values, f),
-        (LaneAxis::Reduced, 8) => fold_groups::<T, 8>(accumulators, values, f),
-        (LaneAxis::Reduced, _) => fold_groups::<T, 16>(accumulators, values, f),
+        (LaneAxis::Reduced, 8) => fold_groups::<T, 8>(accumulators, frame.in_row, values, f),
+        (LaneAxis::Reduced, 16) => fold_groups::<T, 16>(accumulators, frame.in_row, values, f),
+        (LaneAxis::Reduced, 64) => fold_groups::<T, 64>(accumulators, frame.in_row, values, f),
+        (LaneAxis::Reduced, _) => fold_groups::<T, 128>(accumulators, frame.in_row, values, f),
     }
 }
 
@@ -82,9 +139,13 @@ fn fold_lanes<T: Copy>(accumulators: &mut [T], values: &[T], f: impl Fn(T, T) ->
     }
 }
 
-/// Folds element `i` into accumulator `i mod N`; blocks start at a multiple of `N`.
+/// Folds element `i` of a row into accumulator `i mod N`; `values` start at element `first`.
 #[inline(always)]
-fn fold_groups<T: Copy, const N: usize>(accumulators: &mut [T], values: &[T], f: impl Fn(T, T) -> T) {
+fn fold_groups<T: Copy, const N: usize>(accumulators: &mut [T], first: usize, values: &[T], f: impl Fn(T, T) -> T) {
+    // Up to a multiple of `N`.
+    let turn = first % N;
+    let (head, values) = values.split_at(values.len().min((N - turn) % N));
+    fold_lanes(&mut accumulators[turn..], head, &f);
     let mut sums: [T; N] = std::array::from_fn(|i| accumulators[i]);
     let (groups, rest) = values.as_chunks::<N>();
     for group in groups {

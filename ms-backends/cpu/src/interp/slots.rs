@@ -1,7 +1,7 @@
 //! Which memory of the frame each value of a kernel lives in.
 
 use super::BLOCK;
-use ms_core::ir::{Inst, Kernel, Scope, Val};
+use ms_core::ir::{Inst, Kernel, ReductionOrder, Scope, Val};
 
 /// A slot of scratch memory for every value. Slots of values that are live together differ;
 /// so the result of an instruction never lies where its operands lie.
@@ -10,6 +10,8 @@ pub struct Slots {
     spread: Vec<bool>,
     count: usize,
     slot_bytes: usize,
+    /// The folds, each with results of blocks; none where there are no blocks.
+    folds: Vec<usize>,
 }
 
 impl Slots {
@@ -48,7 +50,11 @@ impl Slots {
             }
         }
         let widest = kernel.types.iter().map(|dtype| dtype.compute().size()).max().unwrap_or(1);
-        Self { slot, spread, count: count as usize, slot_bytes: widest * BLOCK }
+        let folds = match kernel.order {
+            ReductionOrder::Lanes => Vec::new(),
+            ReductionOrder::Blocks => (0..len).filter(|&it| matches!(kernel.insts[it], Inst::Reduce(..))).collect(),
+        };
+        Self { slot, spread, count: count as usize, slot_bytes: widest * BLOCK, folds }
     }
 
     /// Where a value lies, in bytes.
@@ -57,14 +63,20 @@ impl Slots {
         self.slot[value] as usize * self.slot_bytes
     }
 
+    /// Where the results of a fold's blocks lie, in bytes.
+    pub fn partials(&self, fold: usize) -> usize {
+        let number = self.folds.binary_search(&fold).expect("a fold that has blocks");
+        (self.count + number * ReductionOrder::PARTIALS) * self.slot_bytes
+    }
+
     /// Whether lanes of a later stage read the value, which is one scalar per row.
     pub fn spread(&self, value: usize) -> bool {
         self.spread[value]
     }
 
-    /// Bytes of all slots.
+    /// Bytes of all slots, and of the results of blocks.
     pub fn bytes(&self) -> usize {
-        self.count * self.slot_bytes
+        (self.count + self.folds.len() * ReductionOrder::PARTIALS) * self.slot_bytes
     }
 }
 

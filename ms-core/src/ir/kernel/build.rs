@@ -1,7 +1,8 @@
 //! The builder of kernels.
 
 use super::{
-    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass, UnaryOp, Val,
+    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage, StrideClass,
+    UnaryOp, Val,
 };
 use crate::tensor::{DType, Scalar};
 use smallvec::SmallVec;
@@ -25,6 +26,8 @@ impl KernelBuilder {
                 par,
                 seq,
                 lanes,
+                order: ReductionOrder::Lanes,
+                run: 0,
                 params: SmallVec::new(),
                 insts: Vec::new(),
                 types: Vec::new(),
@@ -32,6 +35,13 @@ impl KernelBuilder {
             },
             logical: Vec::new(),
         }
+    }
+
+    /// The same with float sums and products in this order; with reduced lanes the innermost `run`
+    /// reduced loops go through one row with them.
+    pub fn with_order(mut self, order: ReductionOrder, run: u8) -> Self {
+        (self.kernel.order, self.kernel.run) = (order, run);
+        self
     }
 
     /// The tensor dtype of a value.
@@ -55,8 +65,15 @@ impl KernelBuilder {
 
     /// The kernel; every instruction belongs to an ended stage.
     pub fn finish(self) -> Kernel {
-        debug_assert_eq!(self.kernel.stages.last().map_or(0, |it| it.end) as usize, self.kernel.insts.len());
-        self.kernel
+        let mut kernel = self.kernel;
+        debug_assert_eq!(kernel.stages.last().map_or(0, |it| it.end) as usize, kernel.insts.len());
+        if !(0..kernel.insts.len()).any(|it| kernel.is_ordered_fold(it)) {
+            kernel.order = ReductionOrder::Lanes;
+        }
+        if kernel.order == ReductionOrder::Lanes || kernel.lanes == LaneAxis::Parallel {
+            kernel.run = 0;
+        }
+        kernel
     }
 
     fn push(&mut self, inst: Inst, compute: DType, logical: DType) -> Val {

@@ -1,6 +1,8 @@
 //! Whether a kernel is one: what is built is, what was stored is looked at before it is used.
 
-use super::{BinaryOp, Inst, Kernel, ParamId, Reducer, Role, Scope, StrideClass, UnaryOp, Val};
+use super::{
+    BinaryOp, Inst, Kernel, LaneAxis, ParamId, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
+};
 use crate::error::{Code, Error, Result};
 use crate::tensor::DType;
 
@@ -17,6 +19,10 @@ impl Kernel {
         let refuse = |what: &str| Err(Error::new(Code::Verify, format!("the kernel is not well formed: {what}")));
         if self.par > MAX_LOOPS || self.seq > MAX_LOOPS {
             return refuse("it has too many loops");
+        }
+        let has_rows = self.order == ReductionOrder::Blocks && self.lanes == LaneAxis::Reduced;
+        if self.run > if has_rows { self.seq } else { 0 } {
+            return refuse("loops that belong to a row are reduced ones, around reduced lanes");
         }
         if self.types.len() != self.insts.len() {
             return refuse("it has a dtype for each instruction");
@@ -107,7 +113,7 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::{KernelBuilder, LaneAxis};
+    use crate::ir::KernelBuilder;
 
     /// The sum of the squares of each row.
     fn kernel() -> Kernel {
@@ -147,5 +153,8 @@ mod tests {
         check(&|it| it.stages[0].scope = Scope::Point);
         check(&|it| it.params[1].step = StrideClass::Any);
         check(&|it| it.par = 200);
+        check(&|it| it.run = 1);
+        check(&|it| (it.order, it.run) = (ReductionOrder::Blocks, 1));
+        check(&|it| (it.order, it.run, it.seq, it.lanes) = (ReductionOrder::Blocks, 1, 1, LaneAxis::Parallel));
     }
 }

@@ -20,12 +20,8 @@
 //! a `Point` stage is visible in all later stages. With reduced lanes a `Point` value is one
 //! scalar per row; with parallel lanes it is a vector of lanes.
 //!
-//! **Order of reduction**, which decides the bits of the result: with parallel lanes each lane
-//! folds its elements in loop order. With reduced lanes there are [`virtual_lanes`] accumulators,
-//! all starting from the identity; element `i` of the lanes goes to accumulator `i mod n`, over
-//! all steps of the `seq` loops; then accumulators are combined by halves: `a[k] = a[k] ⊕ a[k + n/2]`
-//! for `k < n/2`, and so on down to one. It depends on nothing else: neither on the instruction set
-//! nor on threads nor on what was fused around it.
+//! **Order of reduction**, which decides the bits of float sums and products: [`Kernel::order`]
+//! names one of the trees that [`ReductionOrder`] describes.
 //!
 //! **Arithmetic** is done in the compute dtypes ([`DType::compute`]): f32, f64, i32, i64, u32,
 //! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Store`] and [`Inst::Cast`];
@@ -49,7 +45,8 @@
 //! White space has no meaning, and `//` starts a comment.
 //!
 //! ```text
-//! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int {param} {stage}
+//! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int [order] {param} {stage}
+//! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          in lanes where there is none
 //! param    = ("in" | "out") "%" name ":" dtype ("unit" | "zero" | "any")
 //! stage    = ("point" | "loop") ":" {store | name "=" inst}
 //! store    = "store" "%" name "," value
@@ -68,9 +65,11 @@ mod build;
 mod check;
 mod conversion;
 mod names;
+mod order;
 mod text;
 
 pub use build::KernelBuilder;
+pub use order::{ReductionOrder, run_multiple};
 pub use text::NamedKernel;
 
 use crate::tensor::DType;
@@ -274,6 +273,11 @@ pub struct Kernel {
     pub seq: u8,
     /// Which axis the lanes are.
     pub lanes: LaneAxis,
+    /// The tree of its float sums and products; [`ReductionOrder::Lanes`] where there are none.
+    pub order: ReductionOrder,
+    /// Number of the innermost reduced loops that go through one row with the lanes, where the
+    /// [order](ReductionOrder::Blocks) asks for it; zero otherwise.
+    pub run: u8,
     /// Buffer arguments.
     pub params: SmallVec<[Param; 4]>,
     /// All instructions, in order.
@@ -282,11 +286,6 @@ pub struct Kernel {
     pub types: Vec<DType>,
     /// The stages, in order; the last ends with the last instruction.
     pub stages: SmallVec<[Stage; 3]>,
-}
-
-/// The number of accumulators of a reduction along the lanes, by the dtype that is reduced.
-pub const fn virtual_lanes(dtype: DType) -> usize {
-    if dtype.size() == 8 { 8 } else { 16 }
 }
 
 impl Kernel {

@@ -1,6 +1,6 @@
 //! The names of everything that the text of a kernel names.
 
-use super::{BinaryOp, Compare, Inst, LaneAxis, Reducer, Role, Scope, StrideClass, UnaryOp};
+use super::{BinaryOp, Compare, Inst, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp};
 
 /// Names of the variants of an enum, both ways, from one list.
 macro_rules! names {
@@ -104,6 +104,10 @@ names! {
         Unit = "unit",
         Zero = "zero",
         Any = "any",
+    }
+    ReductionOrder {
+        Lanes = "lanes",
+        Blocks = "blocks",
     }
     LaneAxis {
         Parallel = "parallel",

@@ -8,7 +8,7 @@ use super::flat::{Access, Accesses, Flat, FlatNode, Kind, Origin, Source, ValueI
 use super::plan::is_stack;
 use super::routines::Routines;
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, virtual_lanes};
+use crate::ir::{Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
 use crate::ops::{Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Type};
 use rustc_hash::FxHashSet;
@@ -224,7 +224,7 @@ impl Flatten<'_> {
     /// The operand of a fold, copied where its lanes could not keep their order.
     fn foldable(&mut self, access: &Access, rule: &ReduceRule, folded: &[usize]) -> Access {
         let domain = Domain::of_reduction(access.layout.shape(), folded);
-        let accumulators = virtual_lanes((rule.accumulate)(access.dtype));
+        let accumulators = run_multiple((rule.accumulate)(access.dtype));
         let fits = domain.run_fits(access.layout.strides(), accumulators);
         if fits || access.value().is_none() { access.clone() } else { self.copy(access) }
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Raised whenever the meaning of what is stored changes; `stored-schema.txt` watches over it.
-pub(in crate::session) const SCHEMA: u32 = 7;
+pub(in crate::session) const SCHEMA: u32 = 8;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";

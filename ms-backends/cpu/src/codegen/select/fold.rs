@@ -5,7 +5,7 @@ use super::super::rows;
 use super::super::target::{Target, Width};
 use super::super::vinst::{AccArray, AccId, Machine, Op, Tie, VReg, View};
 use super::Select;
-use ms_core::ir::{BinaryOp, LaneAxis, Reducer, virtual_lanes};
+use ms_core::ir::{BinaryOp, LaneAxis, Reducer, ReductionOrder};
 use ms_core::tensor::{DType, Scalar};
 
 /// A reduction of one loop stage.
@@ -55,7 +55,7 @@ impl Select<'_> {
         let identity = if truth { if op == BinaryOp::And { !0 } else { 0 } } else { identity(reducer, ty).to_bits(ty) };
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         // Truth values may be folded in any order and any number of times.
-        let count = if truth || !reduced { self.program.lanes } else { virtual_lanes(ty) };
+        let count = if truth || !reduced { self.program.lanes } else { ReductionOrder::Lanes.accumulators(ty) };
         let in_registers = folds <= register_accumulators(self.target);
         let one_by_one = self.program.one_lane && reduced && !truth;
         let identity = self.constant(identity, ty.size());

@@ -4,6 +4,7 @@
 mod harness;
 mod instructions;
 mod limits;
+mod orders;
 mod random;
 mod reductions;
 mod speed;

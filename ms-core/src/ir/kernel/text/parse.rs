@@ -1,7 +1,9 @@
 //! Text to kernels.
 
 use super::super::names::{Form, Head};
-use super::super::{Inst, Kernel, LaneAxis, Param, ParamId, Reducer, Role, Scope, Stage, StrideClass, Val};
+use super::super::{
+    Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage, StrideClass, Val,
+};
 use crate::error::Result;
 use crate::ir::text::{Token, Tokens, Value};
 use crate::tensor::DType;
@@ -52,8 +54,16 @@ impl Parser<'_, '_> {
         let par = self.setting("par", Self::small)?;
         let lanes = self.setting("lanes", |it| it.tokens.named("`parallel` or `reduced`", LaneAxis::from_name))?;
         let seq = self.setting("seq", Self::small)?;
+        let (mut order, mut run) = (ReductionOrder::Lanes, 0);
+        if self.tokens.token == Token::Word("order") {
+            order =
+                self.setting("order", |it| it.tokens.named("`lanes` or `blocks`", ReductionOrder::from_name))?;
+            if self.tokens.token == Token::Word("run") {
+                run = self.setting("run", Self::small)?;
+            }
+        }
         let (insts, types, stages) = (Vec::new(), Vec::new(), SmallVec::new());
-        let mut kernel = Kernel { par, seq, lanes, params: SmallVec::new(), insts, types, stages };
+        let mut kernel = Kernel { par, seq, lanes, order, run, params: SmallVec::new(), insts, types, stages };
         while let Token::Word(word) = self.tokens.token
             && let Some(role) = Role::from_name(word)
         {

@@ -1,7 +1,7 @@
 //! Kernels to text.
 
 use super::super::names::Head;
-use super::super::{Inst, Kernel, Param, ParamId, Stage, Val};
+use super::super::{Inst, Kernel, Param, ParamId, ReductionOrder, Stage, Val};
 use crate::ir::text::write_element;
 use std::fmt::{Display, Formatter, Result};
 
@@ -9,8 +9,15 @@ use std::fmt::{Display, Formatter, Result};
 /// people only: its dtypes may not be those that the text says.
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
-        let Self { par, seq, lanes, params, insts, types, stages } = self;
-        writeln!(f, "kernel par={par} lanes={} seq={seq}", lanes.name())?;
+        let Self { par, seq, lanes, order, run, params, insts, types, stages } = self;
+        write!(f, "kernel par={par} lanes={} seq={seq}", lanes.name())?;
+        if (*order, *run) != (ReductionOrder::Lanes, 0) {
+            write!(f, " order={}", order.name())?;
+        }
+        if *run != 0 {
+            write!(f, " run={run}")?;
+        }
+        f.write_str("\n")?;
         for (i, Param { dtype, role, step }) in params.iter().enumerate() {
             writeln!(f, "  {} {}: {dtype} {}", role.name(), ParamId(i as u32), step.name())?;
         }

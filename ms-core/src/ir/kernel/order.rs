@@ -1,0 +1,82 @@
+//! The order in which a kernel's reductions add and multiply up.
+
+use super::{Inst, Kernel, Reducer};
+use crate::tensor::DType;
+
+/// The tree in which the elements of a float sum or product are combined, which decides the bits
+/// of the result.
+///
+/// All other folds give the same result in any order, but for which nan a nan is: integers wrap,
+/// truth values and extremes do not round, and of zeros the larger one is +0. They are folded in
+/// whichever order is fast.
+///
+/// In every order an accumulator starts from the identity, elements are combined with it in loop
+/// order, `a = a ⊕ x`, and `n` accumulators are combined by halves: `a[k] = a[k] ⊕ a[k + n/2]` for
+/// `k < n/2`, and so on down to one. The orders depend on nothing but the extents of the reduced
+/// loops and the dtype of the accumulators: neither on the instruction set, nor on threads, nor on
+/// strides, nor on what is fused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum ReductionOrder {
+    /// One level, which suits the vectors of a processor.
+    ///
+    /// With reduced lanes element `i` of the lanes goes to accumulator `i mod 16` (`i mod 8` of
+    /// 8-byte dtypes), over all steps of the reduced loops. With parallel lanes each lane has one
+    /// accumulator.
+    #[default]
+    Lanes,
+    /// Two levels, which suit processors and the groups of threads of a GPU alike.
+    ///
+    /// 1. With reduced lanes a *row* is the lanes together with the innermost
+    ///    [`Kernel::run`] reduced loops, which count on where the lanes end; it has `L` elements.
+    ///    Element `i` of a row goes to accumulator `i mod 128` (`i mod 64` of 8-byte dtypes) of a
+    ///    block. Where `L > 1024`, a row is cut into blocks of 2048 elements, of which the last
+    ///    may have fewer; otherwise `2048 / L'` successive rows share a block, where `L'` is the
+    ///    least power of two that is not below `L`. The accumulators of a block are combined by
+    ///    halves.
+    /// 2. The result of block `b`, counted over all rows, goes to accumulator `b mod 32` of the
+    ///    second level, in order of the blocks; these are combined by halves.
+    /// 3. With parallel lanes 64 successive steps of the reduced loops are a block, of which the
+    ///    last may have fewer; each lane has one accumulator in a block. Then rule 2.
+    ///
+    /// So rows of up to 16 elements (8 of 8-byte dtypes) that share one block, and folds of up to
+    /// 64 steps with parallel lanes, have the bits that [`ReductionOrder::Lanes`] gives them.
+    ///
+    /// The parameters suit a warp, whose threads hold four neighbouring accumulators each: one
+    /// load of 16 bytes per step, and halves of which most are exchanges between threads; 32
+    /// accumulators of the second level are as many as a group has warps.
+    Blocks,
+}
+
+impl ReductionOrder {
+    /// Accumulators of the second level of [`ReductionOrder::Blocks`].
+    pub const PARTIALS: usize = 32;
+
+    /// Elements of a block of a long row, in [`ReductionOrder::Blocks`].
+    pub const ROW_BLOCK: usize = 2048;
+
+    /// Steps of a block where the lanes are parallel, in [`ReductionOrder::Blocks`].
+    pub const COLUMN_BLOCK: usize = 64;
+
+    /// The number of accumulators of a fold along the lanes, by the dtype that is folded.
+    pub const fn accumulators(self, dtype: DType) -> usize {
+        match self {
+            Self::Lanes => run_multiple(dtype),
+            Self::Blocks => 8 * run_multiple(dtype),
+        }
+    }
+}
+
+/// Of how many elements the lanes are a multiple where a reduced loop around them belongs to the
+/// same row, by the dtype that is folded: then a vector of neighbouring accumulators takes
+/// neighbouring elements, in any order of reduction.
+pub const fn run_multiple(dtype: DType) -> usize {
+    if dtype.size() == 8 { 8 } else { 16 }
+}
+
+impl Kernel {
+    /// Whether the result of an instruction depends on the [order of reduction](ReductionOrder):
+    /// sums and products of floats do.
+    pub fn is_ordered_fold(&self, inst: usize) -> bool {
+        matches!(self.insts[inst], Inst::Reduce(Reducer::Sum | Reducer::Prod, _)) && self.types[inst].is_float()
+    }
+}
