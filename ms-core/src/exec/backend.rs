@@ -126,7 +126,7 @@ pub unsafe trait KernelCode: Send + Sync {
     /// Runs it on the block of a call (see [`crate::ir::Kernel`]).
     ///
     /// # Safety
-    /// The block has the kernel's number of words; every address that its extents and strides
+    /// The block has the kernel's number of words, and extents that it [takes](Kernel::takes); every address that its extents and strides
     /// reach lies in memory that lives during the call, that nobody writes meanwhile where the
     /// kernel reads, and that nobody touches meanwhile where it writes. A written place may be
     /// read by the kernel itself only at the very same loop indices.

@@ -1,6 +1,8 @@
 //! What tests and fuzz targets make kernels of: choices, and random kernels that are well formed.
 
-use super::{BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass, UnaryOp, Val};
+use super::{
+    BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
+};
 use crate::tensor::DType;
 
 /// Choices: those of a generator (SplitMix64), or those that bytes spell.
@@ -152,7 +154,8 @@ pub fn staged(random: &mut Random<'_>, steps: usize) -> Kernel {
     let lanes = random.pick(&[LaneAxis::Parallel, LaneAxis::Reduced]);
     let row = if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero };
     let (par, seq) = (random.below(2) as u8, random.below(3) as u8);
-    let mut builder = KernelBuilder::new(par, seq, lanes);
+    let order = random.pick(ReductionOrder::ALL);
+    let mut builder = KernelBuilder::new(par, seq, lanes).with_order(order, random.below(1 + seq as usize) as u8);
     let mut visible = Vec::new();
     for i in 0..2 + random.below(3) {
         let scope = if i % 2 == 0 { Scope::Loop } else { Scope::Point };

@@ -4,11 +4,12 @@
 //! given up at any later point. Constants are never stored: they are made anew. Over the
 //! reduced loops accumulators, and values from outside as far as there is room, keep their
 //! registers; all other registers are free at the head of such a loop and dropped at its end.
+//! Where reduced loops are cut, the same holds for all blocks in them, and each of these that can
+//! be reached from several places begins with what is pinned alone.
 
 use super::rows::Row;
 use super::target::{Target, Width};
-use super::vinst::{Constant, Machine, Op, Program, Tie, VInst, VReg};
-use ms_core::ir::Scope;
+use super::vinst::{Constant, Machine, Op, Program, Span, Tie, VInst, VReg, When};
 use smallvec::SmallVec;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -94,20 +95,29 @@ pub fn allocate(program: &Program, target: Target) -> Allocation {
     let mut blocks = Vec::with_capacity(program.blocks.len());
     for (i, block) in program.blocks.iter().enumerate() {
         let range = program.block_range(i);
-        if block.scope == Scope::Loop {
-            scan.enter_loop(range.clone());
-            // What was reloaded for the loop belongs before it.
-            if let Some(end) = blocks.last_mut() {
-                *end = scan.steps.len();
-            }
+        if let Some(blocked) = program.blocked_at(i) {
+            scan.enter_loop(program.blocked_range(&blocked), &mut blocks);
+        }
+        // What comes from several places finds only what is pinned in registers.
+        let follows = matches!(block.when, When::Once | When::After | When::Loop(Span::Whole(_)));
+        if !follows && (block.when == When::Several || !scan.pinned.is_empty()) {
+            scan.forget();
+        }
+        if let When::Loop(_) = block.when {
+            scan.enter_loop(range.clone(), &mut blocks);
         }
         for at in range {
             scan.instruction(at);
         }
-        if block.scope == Scope::Loop {
-            scan.leave_loop();
+        match block.when {
+            When::Loop(_) => scan.leave_loop(),
+            When::Several => scan.forget(),
+            _ => {}
         }
         blocks.push(scan.steps.len());
+        if program.blocked.iter().any(|it| it.end == i + 1) {
+            scan.leave_loop();
+        }
     }
     scan.finish(blocks)
 }
@@ -150,6 +160,8 @@ struct Scan<'a> {
     uses: Vec<usize>,
     vectors: File,
     masks: File,
+    /// The registers that were pinned before each loop that is entered.
+    pinned: Vec<u32>,
 }
 
 impl<'a> Scan<'a> {
@@ -162,6 +174,7 @@ impl<'a> Scan<'a> {
             uses: Vec::new(),
             vectors: File::new(scratch::allocatable(target, Width::Xmm, gathers)),
             masks: File::new(scratch::allocatable(target, Width::Mask, gathers)),
+            pinned: Vec::new(),
         };
         scan.collect_uses();
         scan
@@ -198,15 +211,14 @@ impl<'a> Scan<'a> {
             }
         }
         // What a loop reads from outside is read again in its next step.
-        for (i, block) in self.program.blocks.iter().enumerate() {
-            if block.scope == Scope::Loop {
-                let range = self.program.block_range(i);
-                for inst in &self.program.insts[range.clone()] {
-                    for reg in inst.srcs.iter().chain(&inst.dst) {
-                        let life = &mut self.lives[reg.0 as usize];
-                        if life.def < range.start {
-                            life.end = life.end.max(range.end);
-                        }
+        let loops = self.program.blocks.iter().enumerate().filter(|it| matches!(it.1.when, When::Loop(_)));
+        let loops = loops.map(|(i, _)| self.program.block_range(i));
+        for range in loops.chain(self.program.blocked.iter().map(|it| self.program.blocked_range(it))) {
+            for inst in &self.program.insts[range.clone()] {
+                for reg in inst.srcs.iter().chain(&inst.dst) {
+                    let life = &mut self.lives[reg.0 as usize];
+                    if life.def < range.start {
+                        life.end = life.end.max(range.end);
                     }
                 }
             }
@@ -404,14 +416,19 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Pins accumulators and what else has room; empties all other registers.
-    fn enter_loop(&mut self, range: std::ops::Range<usize>) {
+    /// Pins accumulators and what else has room; empties all other registers but those that are pinned
+    /// already.
+    fn enter_loop(&mut self, range: std::ops::Range<usize>, blocks: &mut [usize]) {
         let accumulators: SmallVec<[VReg; 4]> = (self.program.accumulators.iter().copied())
             .filter(|&it| self.lives[it.0 as usize].def < range.start && self.lives[it.0 as usize].end >= range.end)
             .collect();
-        let mut room = self.vectors.allocatable.count_ones() as usize / 2;
-        room = room.saturating_sub(accumulators.len());
+        let pinned = self.pinned_values();
+        self.pinned.push(self.vectors.pinned);
         let mut kept = accumulators.clone();
+        kept.extend(pinned.into_iter().filter(|it| !accumulators.contains(it)));
+        // Loops inside this one need registers for accumulators of their own.
+        let inside = self.program.accumulators.iter().filter(|it| range.contains(&self.lives[it.0 as usize].def)).count();
+        let mut room = (self.vectors.allocatable.count_ones() as usize / 2).saturating_sub(kept.len() + inside);
         for register in 0..32 {
             let Some(owner) = self.vectors.owner[register] else { continue };
             let used_inside = self.next_use(owner) < range.end;
@@ -429,19 +446,34 @@ impl<'a> Scan<'a> {
             let register = self.life(reg).register.expect("kept values are in registers");
             self.file(reg).pinned |= 1 << register;
         }
+        // What was reloaded for the loop belongs before it.
+        if let Some(end) = blocks.last_mut() {
+            *end = self.steps.len();
+        }
     }
 
     fn leave_loop(&mut self) {
-        let pinned = self.vectors.pinned;
-        let kept: SmallVec<[VReg; 16]> =
-            (0..32).filter(|it| pinned >> it & 1 == 1).filter_map(|it| self.vectors.owner[it]).collect();
-        self.vectors.pinned = 0;
+        let kept = self.pinned_values();
+        self.vectors.pinned = self.pinned.pop().expect("a loop that was entered");
         self.drop_all_but(&kept);
+        let still = self.pinned_values();
         for reg in kept {
-            if self.next_use(reg) == NEVER {
+            if self.next_use(reg) == NEVER && !still.contains(&reg) {
                 self.release(reg);
             }
         }
+    }
+
+    /// The values in pinned registers.
+    fn pinned_values(&self) -> SmallVec<[VReg; 16]> {
+        let pinned = self.vectors.pinned;
+        (0..32).filter(|it| pinned >> it & 1 == 1).filter_map(|it| self.vectors.owner[it]).collect()
+    }
+
+    /// Empties all registers that are not pinned.
+    fn forget(&mut self) {
+        let kept = self.pinned_values();
+        self.drop_all_but(&kept);
     }
 
     /// Empties all registers but those of `kept`; values still needed keep their slots.

@@ -20,7 +20,7 @@ mod vinst;
 mod tests;
 
 use crate::isa::Isa;
-use ms_core::ir::{Kernel, ReductionOrder};
+use ms_core::ir::{Kernel, LaneAxis, ReductionOrder};
 use std::borrow::Cow;
 use std::fmt;
 use target::Target;
@@ -64,6 +64,16 @@ struct Body {
     allocation: alloc::Allocation,
 }
 
+/// The bodies of a kernel.
+struct Bodies {
+    /// For any extents.
+    body: Body,
+    /// Of several copies, for as many vectors of lanes as are whole.
+    strip: Option<Body>,
+    /// For rows to which all orders of reduction give the same bits.
+    short: Option<Body>,
+}
+
 /// Compiles a kernel for an instruction set.
 ///
 /// # Errors
@@ -75,16 +85,22 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
         Isa::Avx2 => Target::Avx2,
         Isa::Avx512 => Target::Avx512,
     };
-    if kernel.order == ReductionOrder::Blocks {
-        return Err(Unsupported::new("reductions in blocks"));
-    }
     let allocated = |program| {
         let allocation = alloc::allocate(&program, target);
         Body { program, allocation }
     };
-    let body = allocated(select::select(kernel, target)?);
-    let strip = select::select_strip(kernel, target).map(allocated);
-    let bytes = emit::emit(kernel, target, &body, strip.as_ref())
+    let short = match (kernel.order, kernel.lanes) {
+        (ReductionOrder::Blocks, LaneAxis::Reduced) => {
+            Some(allocated(select::select(kernel, target, ReductionOrder::Lanes)?))
+        }
+        _ => None,
+    };
+    let bodies = Bodies {
+        body: allocated(select::select(kernel, target, kernel.order)?),
+        strip: select::select_strip(kernel, target).map(allocated),
+        short,
+    };
+    let bytes = emit::emit(kernel, target, &bodies)
         .ok_or_else(|| Unsupported::new("more values at once than the stack should hold"))?;
-    Ok(Code { bytes, spills: body.allocation.spills })
+    Ok(Code { bytes, spills: bodies.body.allocation.spills })
 }

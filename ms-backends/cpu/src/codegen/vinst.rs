@@ -2,8 +2,9 @@
 
 use super::rows::Row;
 use super::target::Width;
-use ms_core::ir::{ParamId, Scope};
+use ms_core::ir::ParamId;
 use smallvec::SmallVec;
+use std::ops::Range;
 
 /// A virtual register. All but accumulators are defined once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -162,6 +163,19 @@ pub enum Op {
     AccRead(AccId, u8),
     /// Writes the `n`-th vector of accumulators.
     AccWrite(AccId, u8),
+    /// Reads a vector of an array of results of blocks.
+    PartialLoad(AccId, Partial),
+    /// Writes a vector of an array of results of blocks.
+    PartialStore(AccId, Partial),
+}
+
+/// Which result of blocks an instruction means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Partial {
+    /// The one whose turn it is.
+    Current,
+    /// The one that is combined with it by halves.
+    Other,
 }
 
 /// A virtual instruction.
@@ -186,16 +200,40 @@ pub enum Span {
     Rest(usize),
 }
 
+/// When a run of instructions takes place, for a step of the parallel loops.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum When {
+    /// Once.
+    Once,
+    /// For every step of the reduced loops, on these lanes of it if they are reduced.
+    Loop(Span),
+    /// Before a loop over whole runs of lanes, in [`Blocked`].
+    Before,
+    /// After it.
+    After,
+    /// Before the result of a block goes to an accumulator of the second level for the first time,
+    /// and for those that get none.
+    StartPartial,
+    /// When a block of a reduction ends.
+    EndBlock,
+    /// For each pair of accumulators of the second level that is combined.
+    FoldPartials,
+    /// At the end, if there were several blocks.
+    Several,
+}
+
 /// A run of virtual instructions: those from the end of the block before up to `end`.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
-    /// [`Scope::Loop`]: it runs for every step of the reduced loops.
-    pub scope: Scope,
-    /// The lanes that it takes, if it is in a loop over them.
-    pub span: Span,
+    /// When it runs.
+    pub when: When,
     /// One past its last instruction.
     pub end: usize,
 }
+
+/// Blocks, by number, that stand inside the loops of a stage whose reductions are
+/// [cut](ms_core::ir::ReductionOrder::Blocks), and what follows these loops.
+pub type Blocked = Range<usize>;
 
 /// The body of a kernel as virtual instructions.
 #[derive(Clone, Default, Debug)]
@@ -206,11 +244,13 @@ pub struct Program {
     pub insts: Vec<VInst>,
     /// The blocks, in order.
     pub blocks: Vec<Block>,
+    /// Runs of blocks around which reduced loops stand that are cut.
+    pub blocked: Vec<Blocked>,
     /// Registers that keep a value from one step of the reduced loops to the next.
     pub accumulators: Vec<VReg>,
     /// Arrays of accumulators.
     pub arrays: Vec<AccArray>,
-    /// LaneAxis of one vector.
+    /// Lanes of one vector.
     pub lanes: usize,
     /// Copies of the body, each on the next vector of lanes.
     pub copies: usize,
@@ -220,9 +260,19 @@ pub struct Program {
 
 impl Program {
     /// The range of block `i`.
-    pub fn block_range(&self, i: usize) -> std::ops::Range<usize> {
+    pub fn block_range(&self, i: usize) -> Range<usize> {
         let start = if i == 0 { 0 } else { self.blocks[i - 1].end };
         start..self.blocks[i].end
+    }
+
+    /// The run of blocks with [`Blocked`] loops that begins with block `i`, if one does.
+    pub fn blocked_at(&self, i: usize) -> Option<Blocked> {
+        self.blocked.iter().find(|it| it.start == i).cloned()
+    }
+
+    /// The instructions of a run of blocks.
+    pub fn blocked_range(&self, blocked: &Blocked) -> Range<usize> {
+        self.block_range(blocked.start).start..self.block_range(blocked.end - 1).end
     }
 
     /// What is known of a register.

@@ -45,6 +45,9 @@ pub fn kernel(bytes: &[u8]) -> bool {
     }
     let mut extents: Vec<usize> = (0..kernel.loops()).map(|_| random.pick(&[2, 1, 3, 2, 3, 2, 1, 0])).collect();
     extents[kernel.par as usize] = random.pick(&LANES);
+    if !kernel.takes(&extents) {
+        extents[kernel.par as usize] = random.pick(&[16, 48, 144]);
+    }
     let mut want = Call::random(&kernel, &extents, random, 0xc3c3_c3c3_c3c3_c3c3);
     let inputs = want.clone();
     // SAFETY: the code is the kernel's.

@@ -130,7 +130,7 @@ impl Loader<'_> {
                     return Err(malformed("a step names a kernel that is not there"));
                 };
                 let loops = kernel.loops();
-                if extents.len() != loops || args.len() != kernel.params.len() {
+                if extents.len() != loops || args.len() != kernel.params.len() || !kernel.takes(extents) {
                     return Err(malformed("a call fits its kernel"));
                 }
                 let first = self.next_word();

@@ -74,6 +74,15 @@ pub const fn run_multiple(dtype: DType) -> usize {
 }
 
 impl Kernel {
+    /// Whether the kernel takes calls of these extents of all loops: where reduced loops belong to a row
+    /// and have several steps, the lanes are a [multiple](run_multiple) of whole vectors.
+    pub fn takes(&self, extents: &[usize]) -> bool {
+        let steps = &extents[extents.len() - self.run as usize..];
+        let folds = (0..self.insts.len()).filter(|&it| self.is_ordered_fold(it));
+        let multiple = folds.map(|it| run_multiple(self.types[it])).max().unwrap_or(1);
+        extents[self.par as usize].is_multiple_of(multiple) || steps.iter().all(|&it| it <= 1)
+    }
+
     /// Whether the result of an instruction depends on the [order of reduction](ReductionOrder):
     /// sums and products of floats do.
     pub fn is_ordered_fold(&self, inst: usize) -> bool {

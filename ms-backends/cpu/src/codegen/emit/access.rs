@@ -3,9 +3,9 @@
 use super::super::alloc::scratch;
 use super::super::rows::{self, Row};
 use super::super::target::{Target, Width};
-use super::super::vinst::AccId;
+use super::super::vinst::{AccId, Partial};
 use super::asm::{Mem, Operand};
-use super::frame::Home;
+use super::frame::{Cursor, Home};
 use super::{Emitter, Mode, fixed, resized, width_of};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId, StrideClass};
@@ -189,9 +189,12 @@ impl Emitter<'_> {
         debug_assert_eq!(self.kernel.lanes, LaneAxis::Reduced, "with parallel lanes an array has no order");
         let turn = Operand::Reg(fixed::SCRATCH_32);
         self.asm.op(Code::Mov_r32_rm32, &[turn, Operand::Reg(fixed::LANE_32)]);
+        if self.kernel.run > 0 && !self.program.blocked.is_empty() {
+            self.asm.op(Code::Add_r32_rm32, &[turn, Operand::Mem(self.frame.cursor(Cursor::InRow))]);
+        }
         self.asm.op(Code::And_rm32_imm32, &[turn, Operand::Imm32(array.count as i32 - 1)]);
-        let mem =
-            Mem { base: fixed::STACK, index: fixed::SCRATCH, scale: array.size as u32, offset: self.frame.acc(id) };
+        let offset = self.frame.acc(self.program, id);
+        let mem = Mem { base: fixed::STACK, index: fixed::SCRATCH, scale: array.size as u32, offset };
         (mem, array.size as u8)
     }
 
@@ -208,6 +211,19 @@ impl Emitter<'_> {
     pub fn acc_store(&mut self, id: AccId, value: Register, mode: Mode) {
         let (mem, size) = self.acc_at(id);
         self.store_at(Operand::Mem(mem), size, value, mode);
+    }
+
+    /// A vector of results of blocks.
+    pub fn partial(&mut self, id: AccId, which: Partial) -> Operand {
+        let bytes = self.program.lanes * self.program.arrays[id.0 as usize].size;
+        self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, self.frame.cursor(Cursor::Number));
+        if which == Partial::Other {
+            self.load_reg(Code::Add_r64_rm64, fixed::SCRATCH, self.frame.cursor(Cursor::Half));
+        }
+        let shift = [Operand::Reg(fixed::SCRATCH), Operand::Imm8(bytes.trailing_zeros() as u8)];
+        self.asm.op(Code::Shl_rm64_imm8, &shift);
+        let offset = self.frame.acc(self.program, id);
+        Operand::Mem(Mem { offset, ..Mem::indexed(fixed::STACK, fixed::SCRATCH, 1) })
     }
 }
 

@@ -1,7 +1,7 @@
 //! The stack frame and where the parts of a call's block are.
 
 use super::super::Body;
-use super::super::vinst::{AccId, Op, Program};
+use super::super::vinst::{AccArray, AccId, Op, Program};
 use super::asm::Mem;
 use super::fixed;
 use iced_x86::Register;
@@ -17,10 +17,45 @@ pub enum Home {
     Stack(Mem),
 }
 
+/// Numbers of 64 bits by which loops are cut ([`ms_core::ir::ReductionOrder::Blocks`]).
+#[derive(Clone, Copy, Debug)]
+pub enum Cursor {
+    /// Elements, or steps, that are cut into blocks together.
+    Section,
+    /// Those of a block.
+    Block,
+    /// Whether there are several blocks.
+    Several,
+    /// What the block under way still takes.
+    Left,
+    /// What the section under way has behind it.
+    Rest,
+    /// Blocks that have ended.
+    Ended,
+    /// Where the loop that is cut stops next.
+    Stop,
+    /// Where the lanes begin in their row, as far as it decides on accumulators.
+    InRow,
+    /// The number of a result of a block.
+    Number,
+    /// How far apart two results are that are combined.
+    Half,
+}
+
+impl Cursor {
+    const COUNT: usize = Self::Half as usize + 1;
+}
+
+/// Bytes of an array of accumulators.
+fn room(array: &AccArray) -> usize {
+    (array.count * array.size).next_multiple_of(64)
+}
+
 /// Offsets from `rsp`, which is aligned to 64 bytes inside the kernel.
 ///
-/// In order: the caller's `rsp`; a counter for each loop; pointers that have no register;
-/// offsets of gathered lanes; the working space of divisions; accumulators; spilled values.
+/// In order: the caller's `rsp`; a counter for each loop; where cut loops stand; pointers that have no
+/// register; offsets of gathered lanes; the working space of divisions; accumulators; spilled
+/// values.
 pub struct Frame {
     /// Bytes of the whole frame.
     pub bytes: usize,
@@ -28,15 +63,17 @@ pub struct Frame {
     homes: Vec<Home>,
     gathers: Vec<Option<usize>>,
     divide: Option<usize>,
-    accs: Vec<usize>,
+    accs: usize,
     spills: usize,
 }
 
 impl Frame {
-    pub fn new(kernel: &Kernel, body: &Body, strip: Option<&Body>) -> Self {
-        let program = &body.program;
+    /// The frame of a kernel of several bodies, of which the first has all kinds of instructions that the
+    /// others have.
+    pub fn new(kernel: &Kernel, bodies: &[&Body]) -> Self {
+        let program = &bodies[0].program;
         let loops = kernel.loops();
-        let mut bytes = 8 + loops * 8;
+        let mut bytes = 8 + (loops + Cursor::COUNT) * 8;
         let homes = (0..kernel.params.len())
             .map(|i| match fixed::POINTERS.get(i) {
                 Some(&register) => Home::Register(register),
@@ -61,22 +98,22 @@ impl Frame {
             bytes += 3 * 64;
             bytes - 3 * 64
         });
-        let accs = (program.arrays.iter())
-            .map(|array| {
-                let offset = bytes;
-                bytes += (array.count * array.size).next_multiple_of(64);
-                offset
-            })
-            .collect();
+        let accs = bytes;
+        bytes += bodies.iter().map(|it| it.program.arrays.iter().map(room).sum()).max().unwrap_or(0);
         let spills = bytes;
-        let slots = |it: &Body| it.allocation.slot_bytes as usize;
-        bytes = (bytes + slots(body).max(strip.map_or(0, slots))).next_multiple_of(64);
+        let slots = bodies.iter().map(|it| it.allocation.slot_bytes as usize).max().unwrap_or(0);
+        bytes = (bytes + slots).next_multiple_of(64);
         Self { bytes, loops, homes, gathers, divide, accs, spills }
     }
 
     /// The counter of a loop.
     pub fn counter(&self, axis: usize) -> Mem {
         Mem::at(fixed::STACK, 8 + 8 * axis as i32)
+    }
+
+    /// A number that says where cut loops stand.
+    pub fn cursor(&self, which: Cursor) -> Mem {
+        Mem::at(fixed::STACK, 8 + 8 * (self.loops + which as usize) as i32)
     }
 
     pub fn home(&self, param: usize) -> Home {
@@ -103,15 +140,15 @@ impl Frame {
         self.divide.expect("a kernel that divides has the space for it") as i32
     }
 
-    /// An array of accumulators.
-    pub fn acc(&self, id: AccId) -> i32 {
-        self.accs[id.0 as usize] as i32
+    /// An array of accumulators of a program.
+    pub fn acc(&self, program: &Program, id: AccId) -> i32 {
+        (self.accs + program.arrays[..id.0 as usize].iter().map(room).sum::<usize>()) as i32
     }
 
     /// One vector of an array of accumulators.
     pub fn acc_part(&self, program: &Program, id: AccId, part: u8) -> Mem {
         let bytes = program.lanes * program.arrays[id.0 as usize].size;
-        Mem::at(fixed::STACK, self.acc(id) + (part as usize * bytes) as i32)
+        Mem::at(fixed::STACK, self.acc(program, id) + (part as usize * bytes) as i32)
     }
 
     pub fn spill(&self, offset: u32) -> Mem {

@@ -2,12 +2,13 @@
 
 use super::super::rows;
 use super::super::target::{Target, Width};
-use super::super::vinst::Span;
+use super::super::vinst::{Span, When};
 use super::asm::{Mem, Operand};
 use super::frame::Home;
 use super::{Body, Emitter, Mode, Op, fixed};
 use iced_x86::{Code, Register};
-use ms_core::ir::{LaneAxis, ParamId, Scope};
+use std::ops::Range;
+use ms_core::ir::{LaneAxis, ParamId};
 
 /// Bytes below the stack that the guard page surely covers.
 const GUARD: usize = 4096;
@@ -16,10 +17,22 @@ impl<'a> Emitter<'a> {
     /// The whole function.
     pub fn kernel(&mut self) {
         self.enter();
+        let otherwise = self.cut();
+        self.points();
+        self.leave();
+        if let (Some(label), Some(short)) = (otherwise, self.short) {
+            self.asm.place(label);
+            (self.program, self.allocation) = (&short.program, &short.allocation);
+            self.points();
+            self.leave();
+        }
+    }
+
+    /// The parallel loops around the body.
+    fn points(&mut self) {
         let all: Vec<usize> = (0..self.kernel.params.len()).collect();
         let axes: Vec<usize> = (0..self.kernel.par as usize).collect();
         self.nest(&axes, &all, &mut |it| it.point());
-        self.leave();
     }
 
     /// An instruction of two registers.
@@ -97,7 +110,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Loops over `axes`, the first outermost, that move the pointers of `params`.
-    fn nest(&mut self, axes: &[usize], params: &[usize], body: &mut dyn FnMut(&mut Self)) {
+    pub fn nest(&mut self, axes: &[usize], params: &[usize], body: &mut dyn FnMut(&mut Self)) {
         let Some((&axis, inner)) = axes.split_first() else { return body(self) };
         let (extent, counter) = (self.frame.extent(axis), self.frame.counter(axis));
         let (head, end) = (self.asm.label(), self.asm.label());
@@ -107,6 +120,16 @@ impl<'a> Emitter<'a> {
         self.asm.jump(Code::Jae_rel32_64, end);
         self.asm.place(head);
         self.nest(inner, params, body);
+        self.advance(axis, params);
+        self.load_reg(Code::Cmp_r64_rm64, fixed::SCRATCH, extent);
+        self.asm.jump(Code::Jb_rel32_64, head);
+        self.go_back(axis, params);
+        self.asm.place(end);
+    }
+
+    /// Moves to the next step of a loop; its number is in `rax`.
+    pub fn advance(&mut self, axis: usize, params: &[usize]) {
+        let counter = self.frame.counter(axis);
         for &param in params {
             let stride = self.frame.stride(param, axis);
             match self.frame.home(param) {
@@ -120,8 +143,10 @@ impl<'a> Emitter<'a> {
         self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, counter);
         self.asm.op(Code::Inc_rm64, &[Operand::Reg(fixed::SCRATCH)]);
         self.store_reg(Code::Mov_rm64_r64, counter, fixed::SCRATCH);
-        self.load_reg(Code::Cmp_r64_rm64, fixed::SCRATCH, extent);
-        self.asm.jump(Code::Jb_rel32_64, head);
+    }
+
+    /// Moves from the step of a loop whose number is in `rax` to the first.
+    pub fn go_back(&mut self, axis: usize, params: &[usize]) {
         for &param in params {
             self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, self.frame.stride(param, axis));
             self.reg(Code::Imul_r64_rm64, fixed::SCRATCH2, fixed::SCRATCH);
@@ -130,20 +155,28 @@ impl<'a> Emitter<'a> {
                 Home::Stack(mem) => self.store_reg(Code::Sub_rm64_r64, mem, fixed::SCRATCH2),
             }
         }
-        self.asm.place(end);
     }
 
     /// One step of the parallel loops outside the lanes.
     fn point(&mut self) {
         match self.kernel.lanes {
-            LaneAxis::Parallel => self.lanes(Span::All, self.strip, &mut |it, mode| {
-                for i in 0..it.program.blocks.len() {
-                    it.stage_block(i, mode);
+            LaneAxis::Parallel => self.lanes(Span::All, self.strip, &mut |it, mode| it.blocks(mode)),
+            LaneAxis::Reduced => self.blocks(Mode::One),
+        }
+    }
+
+    /// All blocks of the body.
+    fn blocks(&mut self, mode: Mode) {
+        let mut i = 0;
+        while i < self.program.blocks.len() {
+            match self.program.blocked_at(i) {
+                Some(blocked) => {
+                    self.blocked(&blocked, mode);
+                    i = blocked.end;
                 }
-            }),
-            LaneAxis::Reduced => {
-                for i in 0..self.program.blocks.len() {
-                    self.stage_block(i, Mode::One);
+                None => {
+                    self.stage_block(i, mode);
+                    i += 1;
                 }
             }
         }
@@ -152,14 +185,17 @@ impl<'a> Emitter<'a> {
     /// Block `i`, with the reduced loops around it if it is in a loop stage.
     fn stage_block(&mut self, i: usize, mode: Mode) {
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
-        if self.program.blocks[i].scope == Scope::Point {
-            if reduced {
-                self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
+        let span = match self.program.blocks[i].when {
+            When::Loop(span) => span,
+            When::Several => return self.if_several(|it| it.block(i, mode)),
+            _ => {
+                if reduced {
+                    self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
+                }
+                return self.block(i, mode);
             }
-            return self.block(i, mode);
-        }
-        let params = self.params_of(i);
-        let span = self.program.blocks[i].span;
+        };
+        let params = self.params_of(i..i + 1);
         let first = self.kernel.par as usize + 1;
         let axes: Vec<usize> = (first..self.kernel.loops()).collect();
         self.nest(&axes, &params, &mut |it| {
@@ -171,9 +207,10 @@ impl<'a> Emitter<'a> {
         });
     }
 
-    /// The buffers that block `i` reads or writes.
-    fn params_of(&self, i: usize) -> Vec<usize> {
-        let mut params: Vec<usize> = (self.program.insts[self.program.block_range(i)].iter())
+    /// The buffers that some blocks read or write.
+    pub fn params_of(&self, blocks: Range<usize>) -> Vec<usize> {
+        let insts = blocks.flat_map(|it| self.program.block_range(it));
+        let mut params: Vec<usize> = (insts.map(|it| &self.program.insts[it]))
             .filter_map(|inst| match inst.op {
                 Op::Load { param, .. } | Op::Gather { param, .. } | Op::Store { param, .. } => Some(param.0 as usize),
                 _ => None,
@@ -189,7 +226,6 @@ impl<'a> Emitter<'a> {
     fn lanes(&mut self, span: Span, strip: Option<&'a Body>, body: &mut dyn FnMut(&mut Self, Mode)) {
         let extent = self.frame.extent(self.kernel.par as usize);
         let lane = fixed::LANE;
-        let done = self.asm.label();
         let lanes = self.program.lanes;
         if let Span::Rest(vectors) = span {
             self.load_reg(Code::Mov_r64_rm64, lane, extent);
@@ -207,6 +243,13 @@ impl<'a> Emitter<'a> {
             self.whole_steps(extent, lanes * strip.program.copies, &mut *body);
             (self.program, self.allocation) = one;
         }
+        self.vectors_and_rest(extent, body);
+    }
+
+    /// The loop over the lanes up to `extent`, vector by vector, and what is left.
+    pub fn vectors_and_rest(&mut self, extent: Mem, body: &mut dyn FnMut(&mut Self, Mode)) {
+        let (lane, lanes) = (fixed::LANE, self.program.lanes);
+        let done = self.asm.label();
         if !self.program.one_lane {
             self.whole_steps(extent, lanes, &mut *body);
         }

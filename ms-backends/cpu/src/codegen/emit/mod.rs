@@ -6,11 +6,12 @@
 
 mod access;
 mod asm;
+mod blocks;
 mod divide;
 mod frame;
 mod loops;
 
-use super::Body;
+use super::{Bodies, Body};
 use super::alloc::{AllocatedInst, AllocatedOperand, Allocation, scratch};
 use super::rows::{self, Row};
 use super::target::{Target, Width};
@@ -34,14 +35,16 @@ pub enum Mode {
 }
 
 /// The machine code of an allocated kernel; nothing if its stack frame would be too large.
-/// `strip` is a body of several copies, for as many vectors of lanes as are whole.
-pub fn emit(kernel: &Kernel, target: Target, body: &Body, strip: Option<&Body>) -> Option<Vec<u8>> {
-    let frame = Frame::new(kernel, body, strip);
+pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>> {
+    let Bodies { body, strip, short } = bodies;
+    let all: SmallVec<[&Body; 3]> = [Some(body), strip.as_ref(), short.as_ref()].into_iter().flatten().collect();
+    let frame = Frame::new(kernel, &all);
     if frame.bytes > frame::LARGEST {
         return None;
     }
     let Body { program, allocation } = body;
-    let mut emitter = Emitter { kernel, target, program, allocation, strip, frame, asm: Asm::new(target) };
+    let (strip, short) = (strip.as_ref(), short.as_ref());
+    let mut emitter = Emitter { kernel, target, program, allocation, strip, short, frame, asm: Asm::new(target) };
     emitter.kernel();
     Some(emitter.asm.finish())
 }
@@ -53,6 +56,7 @@ struct Emitter<'a> {
     program: &'a Program,
     allocation: &'a Allocation,
     strip: Option<&'a Body>,
+    short: Option<&'a Body>,
     frame: Frame,
     asm: Asm,
 }
@@ -162,6 +166,16 @@ impl Emitter<'_> {
                 let value = source(0);
                 let mem = self.frame.acc_part(self.program, id, part);
                 self.row(rows::STORE, width_of(value), &[Operand::Mem(mem), Operand::Reg(value)]);
+            }
+            Op::PartialLoad(id, which) => {
+                let result = result.expect("a read has a result");
+                let mem = self.partial(id, which);
+                self.row(rows::MOVE, width_of(result), &[Operand::Reg(result), mem]);
+            }
+            Op::PartialStore(id, which) => {
+                let value = source(0);
+                let mem = self.partial(id, which);
+                self.row(rows::STORE, width_of(value), &[mem, Operand::Reg(value)]);
             }
         }
         if let Some((reg, index)) = inst.dst.zip(dst) {

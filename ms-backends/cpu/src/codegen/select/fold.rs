@@ -9,6 +9,7 @@ use ms_core::ir::{BinaryOp, LaneAxis, Reducer, ReductionOrder};
 use ms_core::tensor::{DType, Scalar};
 
 /// A reduction of one loop stage.
+#[derive(Clone, Copy)]
 pub struct Fold {
     /// The instruction.
     pub at: usize,
@@ -18,7 +19,18 @@ pub struct Fold {
     ty: DType,
     /// Whether truth values are folded.
     truth: bool,
+    /// Whether the [order of reduction](ReductionOrder) matters.
+    pub ordered: bool,
+    /// What an accumulator starts from.
+    pub identity: VReg,
     place: Accumulators,
+}
+
+impl Fold {
+    /// Bytes of an accumulator.
+    pub fn size(&self) -> usize {
+        self.ty.size()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -27,6 +39,8 @@ enum Accumulators {
     Register(VReg),
     /// An array on the stack, of which each step takes a part in turn.
     Array(AccId),
+    /// One vector of such an array.
+    Part(AccId, u8),
     /// An array on the stack with one accumulator for each lane.
     Whole(AccId),
 }
@@ -54,8 +68,10 @@ impl Select<'_> {
         };
         let identity = if truth { if op == BinaryOp::And { !0 } else { 0 } } else { identity(reducer, ty).to_bits(ty) };
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
+        let ordered = self.kernel.is_ordered_fold(at);
         // Truth values may be folded in any order and any number of times.
-        let count = if truth || !reduced { self.program.lanes } else { ReductionOrder::Lanes.accumulators(ty) };
+        let order = if ordered { self.order } else { ReductionOrder::Lanes };
+        let count = if truth || !reduced { self.program.lanes } else { order.accumulators(ty) };
         let in_registers = folds <= register_accumulators(self.target);
         let one_by_one = self.program.one_lane && reduced && !truth;
         let identity = self.constant(identity, ty.size());
@@ -72,7 +88,7 @@ impl Select<'_> {
             }
             if reduced && !truth { Accumulators::Array(id) } else { Accumulators::Whole(id) }
         };
-        Ok(Fold { at, op, ty, truth, place })
+        Ok(Fold { at, op, ty, truth, ordered, identity, place })
     }
 
     /// The vectors of accumulators on the stack that take turns.
@@ -83,26 +99,49 @@ impl Select<'_> {
         }
     }
 
-    /// The folds with the accumulators of one part in registers.
-    pub fn hold_part(&mut self, folds: &[Fold], part: usize) -> Vec<Fold> {
-        let mut held = Vec::with_capacity(folds.len());
-        for fold in folds {
-            let Accumulators::Array(id) = fold.place else { continue };
-            let acc = self.vector(fold.ty.size());
-            self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
-            self.program.accumulators.push(acc);
-            held.push(Fold { place: Accumulators::Register(acc), ..*fold });
-        }
-        held
+    /// The fold with the accumulators of one part in registers.
+    pub fn hold_part(&mut self, fold: &Fold, part: usize) -> Fold {
+        let Accumulators::Array(id) = fold.place else { return *fold };
+        let acc = self.vector(fold.size());
+        self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
+        self.program.accumulators.push(acc);
+        Fold { place: Accumulators::Register(acc), ..*fold }
     }
 
-    /// Writes the accumulators of one part back.
-    pub fn put_back_part(&mut self, folds: &[Fold], part: usize, held: &[Fold]) {
-        for (fold, held) in folds.iter().zip(held) {
-            if let (Accumulators::Array(id), Accumulators::Register(acc)) = (fold.place, held.place) {
-                self.push(Op::AccWrite(id, part as u8), None, &[acc]);
+    /// The fold with the accumulators whose turn it is in step `part` of a turn.
+    pub fn static_part(&self, fold: &Fold, part: usize) -> Fold {
+        match (fold.place, self.fold_parts(fold)) {
+            (Accumulators::Array(id), Some(parts)) => {
+                Fold { place: Accumulators::Part(id, (part % parts) as u8), ..*fold }
+            }
+            _ => *fold,
+        }
+    }
+
+    /// Writes the accumulators of one part back, if they were held.
+    pub fn put_back_part(&mut self, fold: &Fold, part: usize, held: &Fold) {
+        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (fold.place, held.place) {
+            self.push(Op::AccWrite(id, part as u8), None, &[acc]);
+        }
+    }
+
+    /// Sets the accumulators to the identity again.
+    pub fn restart_fold(&mut self, fold: &Fold) {
+        match fold.place {
+            Accumulators::Register(acc) => {
+                self.machine(Machine::new(rows::MOVE), acc, &[fold.identity]);
+            }
+            Accumulators::Array(id) | Accumulators::Part(id, _) | Accumulators::Whole(id) => {
+                for part in 0..self.program.arrays[id.0 as usize].count / self.program.lanes {
+                    self.push(Op::AccWrite(id, part as u8), None, &[fold.identity]);
+                }
             }
         }
+    }
+
+    /// Two accumulators combined.
+    pub fn combine(&mut self, fold: &Fold, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
+        self.binary(fold.op, fold.ty, a, b)
     }
 
     /// Folds the lanes' `value`.
@@ -118,6 +157,12 @@ impl Select<'_> {
                 self.push(Op::AccLoad(id), Some(acc), &[]);
                 let sum = self.binary(fold.op, fold.ty, acc, value)?;
                 self.push(Op::AccStore(id), None, &[sum]);
+            }
+            Accumulators::Part(id, part) => {
+                let acc = self.vector(fold.ty.size());
+                self.push(Op::AccRead(id, part), Some(acc), &[]);
+                let sum = self.binary(fold.op, fold.ty, acc, value)?;
+                self.push(Op::AccWrite(id, part), None, &[sum]);
             }
             Accumulators::Whole(id) => {
                 let acc = self.vector(fold.ty.size());
@@ -161,13 +206,22 @@ impl Select<'_> {
                 let dst = self.vector(size);
                 self.machine(Machine::new(rows::MOVE), dst, &[acc])
             }
-            Accumulators::Array(id) | Accumulators::Whole(id) => {
+            Accumulators::Array(id) | Accumulators::Whole(id) | Accumulators::Part(id, _) => {
                 let parts = self.program.arrays[id.0 as usize].count / self.program.lanes;
-                let mut all = Vec::with_capacity(parts);
-                for part in 0..parts {
-                    let dst = self.vector(size);
-                    self.push(Op::AccRead(id, part as u8), Some(dst), &[]);
-                    all.push(dst);
+                let read = |it: &mut Self, part: usize| {
+                    let dst = it.vector(size);
+                    it.push(Op::AccRead(id, part as u8), Some(dst), &[]);
+                    dst
+                };
+                let mut all = vec![];
+                for part in 0..(parts / 2).max(1) {
+                    let low = read(self, part);
+                    all.push(if parts > 1 {
+                        let high = read(self, part + parts / 2);
+                        self.binary(fold.op, fold.ty, low, high)?
+                    } else {
+                        low
+                    });
                 }
                 while all.len() > 1 {
                     let high = all.split_off(all.len() / 2);

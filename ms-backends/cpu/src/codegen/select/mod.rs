@@ -1,6 +1,7 @@
 //! Instruction selection: a kernel's body as virtual instructions.
 
 mod arith;
+mod blocks;
 mod convert;
 mod fold;
 mod memory;
@@ -8,17 +9,17 @@ mod memory;
 use super::Unsupported;
 use super::rows::Row;
 use super::target::{Target, Width};
-use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg};
+use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
 use fold::Fold;
-use ms_core::ir::{Inst, Kernel, LaneAxis, Reducer, Role, Scope, StrideClass, Val};
+use ms_core::ir::{Inst, Kernel, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Selects instructions of `target` for `kernel`.
-pub fn select(kernel: &Kernel, target: Target) -> Result<Program, Unsupported> {
-    run(Select::new(kernel, target, 1))
+/// Selects instructions of `target` for `kernel`, whose reductions are done in `order`.
+pub fn select(kernel: &Kernel, target: Target, order: ReductionOrder) -> Result<Program, Unsupported> {
+    run(Select::new(kernel, target, order, 1))
 }
 
 /// The same for several vectors of lanes at once, where that pays and all accumulators have
@@ -33,7 +34,7 @@ pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
         && kernel.insts.len() <= MOST_INSTS
         && kernel.params.iter().all(|it| it.step != StrideClass::Any)
         && !kernel.insts.contains(&Inst::Index(kernel.par));
-    let select = fits.then(|| Select::new(kernel, target, MOST_COPIES)).filter(|it| !it.program.one_lane)?;
+    let select = fits.then(|| Select::new(kernel, target, kernel.order, MOST_COPIES)).filter(|it| !it.program.one_lane)?;
     run(select).ok()
 }
 
@@ -41,7 +42,7 @@ fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
     for i in 0..select.kernel.stages.len() {
         select.stage(i)?;
     }
-    select.close(Scope::Point, Span::All);
+    select.close(When::Once);
     Ok(select.program)
 }
 
@@ -51,6 +52,8 @@ const MOST_COPIES: usize = 4;
 struct Select<'k> {
     kernel: &'k Kernel,
     target: Target,
+    /// The order of its reductions.
+    order: ReductionOrder,
     program: Program,
     /// For each copy of the body, the register of each value that has been selected; a value
     /// that a copy has none for is that of the first.
@@ -61,7 +64,7 @@ struct Select<'k> {
 }
 
 impl<'k> Select<'k> {
-    fn new(kernel: &'k Kernel, target: Target, copies: usize) -> Self {
+    fn new(kernel: &'k Kernel, target: Target, order: ReductionOrder, copies: usize) -> Self {
         let dtypes = kernel.types.iter().copied().chain(kernel.params.iter().map(|it| it.dtype));
         let widest = if dtypes.into_iter().any(|it| it.size() == 8) { 8 } else { 4 };
         let program = Program {
@@ -74,18 +77,19 @@ impl<'k> Select<'k> {
         Self {
             kernel,
             target,
+            order,
             program,
-            values: vec![vec![None; kernel.insts.len()]; MOST_COPIES],
+            values: vec![vec![None; kernel.insts.len()]; copies],
             copy: 0,
             constants: FxHashMap::default(),
         }
     }
 
     /// Ends a block; an empty one is dropped.
-    fn close(&mut self, scope: Scope, span: Span) {
+    fn close(&mut self, when: When) {
         let end = self.program.insts.len();
         if self.program.blocks.last().map_or(0, |it| it.end) < end {
-            self.program.blocks.push(Block { scope, span, end });
+            self.program.blocks.push(Block { when, end });
         }
     }
 
@@ -106,25 +110,30 @@ impl<'k> Select<'k> {
             let begin = |&(at, reducer): &(usize, Reducer)| self.begin_fold(at, reducer, reduces.len() * copies);
             folds.push(reduces.iter().map(begin).collect::<Result<Vec<Fold>, _>>()?);
         }
+        if self.order == ReductionOrder::Blocks && range.clone().any(|it| self.kernel.is_ordered_fold(it)) {
+            return self.blocked_stage(range, &folds);
+        }
         let mut span = Span::All;
         if let Some(parts) = self.whole_turns(range.clone(), &folds[0]) {
             // Whole turns of the accumulators, in registers; then what is left of the lanes.
-            let held: Vec<Vec<Fold>> = (0..parts).map(|part| self.hold_part(&folds[0], part)).collect();
-            self.close(Scope::Point, Span::All);
+            let held: Vec<Vec<Fold>> = (0..parts).map(|part| folds[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
+            self.close(When::Once);
             for (copy, held) in held.iter().enumerate() {
                 self.body(copy, range.clone(), held)?;
             }
-            self.close(Scope::Loop, Span::Whole(parts));
+            self.close(When::Loop(Span::Whole(parts)));
             for (part, held) in held.iter().enumerate() {
-                self.put_back_part(&folds[0], part, held);
+                for (fold, held) in folds[0].iter().zip(held) {
+                    self.put_back_part(fold, part, held);
+                }
             }
             span = Span::Rest(parts);
         }
-        self.close(Scope::Point, Span::All);
+        self.close(When::Once);
         for (copy, folds) in folds.iter().enumerate() {
             self.body(copy, range.clone(), folds)?;
         }
-        self.close(Scope::Loop, span);
+        self.close(When::Loop(span));
         for (copy, folds) in folds.iter().enumerate() {
             for fold in folds {
                 let result = self.end_fold(fold)?;
@@ -137,6 +146,8 @@ impl<'k> Select<'k> {
     /// One copy of a stage's instructions, with its folds in order.
     fn body(&mut self, copy: usize, range: Range<usize>, folds: &[Fold]) -> Result<(), Unsupported> {
         self.copy = copy;
+        let count = self.kernel.insts.len();
+        self.values.resize_with(self.values.len().max(copy + 1), || vec![None; count]);
         let mut folds = folds.iter();
         for at in range {
             if let Inst::Reduce(_, value) = self.kernel.insts[at] {
@@ -151,22 +162,26 @@ impl<'k> Select<'k> {
         Ok(())
     }
 
-    /// The vectors of accumulators of each fold, if they have several and the lanes can be
-    /// taken in runs of as many vectors.
-    fn whole_turns(&self, range: Range<usize>, folds: &[Fold]) -> Option<usize> {
-        let parts = self.fold_parts(folds.first()?)?;
+    /// Whether a stage can take several vectors of lanes at once.
+    fn takes_runs(&self, range: Range<usize>) -> bool {
         let runs = |inst: &Inst| match *inst {
             Inst::Load(param) | Inst::Store(param, _) => self.kernel.params[param.0 as usize].step != StrideClass::Any,
             Inst::Index(axis) => axis != self.kernel.par,
             _ => true,
         };
+        !self.program.one_lane && self.kernel.insts[range].iter().all(runs)
+    }
+
+    /// The vectors of accumulators of each fold, if they have several and the lanes can be
+    /// taken in runs of as many vectors.
+    fn whole_turns(&self, range: Range<usize>, folds: &[Fold]) -> Option<usize> {
+        let parts = self.fold_parts(folds.first()?)?;
         // With more reduced loops, what is left of one row comes before the next row.
         let fits = parts > 1
             && self.kernel.seq == 0
-            && !self.program.one_lane
             && folds.iter().all(|it| self.fold_parts(it) == Some(parts))
             && folds.len() * parts <= fold::register_accumulators(self.target)
-            && self.kernel.insts[range].iter().all(runs);
+            && self.takes_runs(range);
         fits.then_some(parts)
     }
 
@@ -219,7 +234,7 @@ impl<'k> Select<'k> {
     }
 
     fn value(&self, val: Val) -> VReg {
-        let of = |copy: usize| self.values[copy][val.0 as usize];
+        let of = |copy: usize| self.values.get(copy).and_then(|it| it[val.0 as usize]);
         of(self.copy).or_else(|| of(0)).expect("operands stand before their users")
     }
 }

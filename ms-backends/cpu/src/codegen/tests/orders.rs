@@ -218,7 +218,7 @@ impl Case {
         // SAFETY: the strides stay inside the arrays.
         run("interpreted", &|block| unsafe { interp::run(&kernel, block) });
         for isa in targets() {
-            let Ok(code) = compile(&kernel, isa) else { continue };
+            let code = compile(&kernel, isa).unwrap_or_else(|error| panic!("{self:?} on {isa}: {error}"));
             let Some(code) = mapped(&code.bytes) else { continue };
             // SAFETY: as above.
             run(isa.name(), &|block| unsafe { code.call(block) });

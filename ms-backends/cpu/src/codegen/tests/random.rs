@@ -30,9 +30,11 @@ fn staged_kernels() {
         let mut random = Random::Seed(seed);
         let steps = random.pick(&[2, 6, 30]);
         let kernel = staged(&mut random, steps);
-        let sizes: Vec<Vec<usize>> = [1, 8, 37]
+        // Lanes of which several parts make a row come in whole vectors.
+        let sizes = if kernel.run > 0 { [(16, 3), (48, 3), (144, 5)] } else { [(1, 3), (8, 20), (37, 9)] };
+        let sizes: Vec<Vec<usize>> = sizes
             .iter()
-            .map(|&it| [vec![2; kernel.par as usize], vec![it], vec![3; kernel.seq as usize]].concat())
+            .map(|&(lanes, seq)| [vec![2; kernel.par as usize], vec![lanes], vec![seq; kernel.seq as usize]].concat())
             .collect();
         for isa in targets() {
             let result = check(&format!("random kernel {seed}"), &kernel, isa, &sizes);

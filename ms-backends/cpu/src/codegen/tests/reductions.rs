@@ -1,7 +1,7 @@
 //! Reductions of every dtype with loops around them, and many at once.
 
 use super::harness::{LANES, check, targets};
-use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass};
+use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass};
 use ms_core::tensor::DType;
 
 /// The extents of `loops` loops with the lanes at `at`, for each number of lanes.
@@ -23,12 +23,33 @@ fn sizes(par: usize, seq: usize) -> Vec<Vec<usize>> {
     sizes
 }
 
+/// Extents of which several blocks come.
+fn large(par: usize, seq: usize) -> Vec<Vec<usize>> {
+    let extents = |lanes, outer, inner| {
+        let mut extents = [vec![1; par], vec![lanes], vec![1; seq]].concat();
+        if seq > 0 {
+            extents[par + 1] = outer;
+            *extents.last_mut().expect("at least the lanes") *= inner;
+        }
+        extents
+    };
+    vec![extents(2500, 1, 1), extents(100, 5, 9), extents(7, 3, 70)]
+}
+
 #[track_caller]
 fn all(what: &str, kernel: &Kernel) {
     for isa in targets() {
-        let sizes = sizes(kernel.par as usize, kernel.seq as usize);
-        if let Err(error) = check(what, kernel, isa, &sizes) {
-            panic!("{what} on {isa}: {error}");
+        let (par, seq) = (kernel.par as usize, kernel.seq as usize);
+        for order in [ReductionOrder::Lanes, ReductionOrder::Blocks] {
+            let kernel = Kernel { order, ..kernel.clone() };
+            let mut sizes = sizes(par, seq);
+            if order == ReductionOrder::Blocks {
+                sizes.truncate(6);
+                sizes.extend(large(par, seq));
+            }
+            if let Err(error) = check(what, &kernel, isa, &sizes) {
+                panic!("{what} on {isa}: {error}");
+            }
         }
     }
 }

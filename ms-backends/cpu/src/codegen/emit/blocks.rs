@@ -1,0 +1,333 @@
+//! Reduced loops that are cut into blocks ([`ReductionOrder::Blocks`]).
+//!
+//! Numbers that say where the loops stand are on the stack ([`Cursor`]). What is counted are
+//! elements, or, with parallel lanes, steps. With parallel lanes `rcx` and `rsi` belong to the
+//! loop over the lanes around all this.
+
+use super::super::vinst::{Blocked, Span, When};
+use super::asm::{Label, Mem, Operand};
+use super::frame::Cursor;
+use super::{Emitter, Mode, fixed};
+use iced_x86::{Code, Register};
+use ms_core::ir::{LaneAxis, ReductionOrder, run_multiple};
+
+const A: Register = fixed::SCRATCH;
+const D: Register = fixed::SCRATCH2;
+
+impl Emitter<'_> {
+    /// Says how the reduced loops of this call are cut, if they are; leads to the label that it
+    /// gives where the short body is to run.
+    pub fn cut(&mut self) -> Option<Label> {
+        if self.program.blocked.is_empty() {
+            return None;
+        }
+        let first = self.kernel.par as usize + 1;
+        let inner = self.kernel.loops() - self.kernel.run as usize;
+        let (row, block) = (fixed::LANE, fixed::LANES_END);
+        match self.kernel.lanes {
+            LaneAxis::Parallel => {
+                self.product(D, first..inner);
+                self.number(block, ReductionOrder::COLUMN_BLOCK);
+                self.set(Cursor::Section, D);
+            }
+            LaneAxis::Reduced => {
+                self.product(row, inner..self.kernel.loops());
+                self.load_reg(Code::Imul_r64_rm64, row, self.frame.extent(self.kernel.par as usize));
+                self.product(D, first..inner);
+                self.reg(Code::Imul_r64_rm64, D, row);
+                self.number(block, ReductionOrder::ROW_BLOCK);
+                let (short, done) = (self.asm.label(), self.asm.label());
+                self.compare(row, ReductionOrder::ROW_BLOCK / 2);
+                self.asm.jump(Code::Jbe_rel32_64, short);
+                self.set(Cursor::Section, row);
+                self.asm.jump(Code::Jmp_rel32_64, done);
+                self.asm.place(short);
+                self.set(Cursor::Section, D);
+                // So many rows share a block, for the power of two in `rax`.
+                let (head, found) = (self.asm.label(), self.asm.label());
+                self.number(A, 1);
+                self.asm.place(head);
+                self.reg(Code::Cmp_r64_rm64, A, row);
+                self.asm.jump(Code::Jae_rel32_64, found);
+                self.reg(Code::Add_r64_rm64, A, A);
+                self.asm.op(Code::Shr_rm64_imm8, &[Operand::Reg(block), Operand::Imm8(1)]);
+                self.asm.jump(Code::Jmp_rel32_64, head);
+                self.asm.place(found);
+                self.reg(Code::Imul_r64_rm64, block, row);
+                self.asm.place(done);
+                self.clear(Cursor::InRow);
+            }
+        }
+        self.set(Cursor::Block, block);
+        let several = self.asm.label();
+        self.number(A, 1);
+        self.reg(Code::Cmp_r64_rm64, D, block);
+        self.asm.jump(Code::Ja_rel32_64, several);
+        self.number(A, 0);
+        self.asm.place(several);
+        self.set(Cursor::Several, A);
+        self.short?;
+        // A single block of rows that are no longer than the vector of accumulators of any order.
+        let (short, long) = (self.asm.label(), self.asm.label());
+        self.compare(A, 0);
+        self.asm.jump(Code::Jne_rel32_64, long);
+        let folds = (0..self.kernel.insts.len()).filter(|&it| self.kernel.is_ordered_fold(it));
+        self.compare(row, folds.map(|it| run_multiple(self.kernel.types[it])).min().unwrap_or(0));
+        self.asm.jump(Code::Jbe_rel32_64, short);
+        self.asm.place(long);
+        Some(short)
+    }
+
+    /// Runs `body` if there are several blocks.
+    pub fn if_several(&mut self, body: impl FnOnce(&mut Self)) {
+        let done = self.asm.label();
+        self.compare_cursor(Cursor::Several, 0);
+        self.asm.jump(Code::Je_rel32_64, done);
+        body(self);
+        self.asm.place(done);
+    }
+
+    /// The cut loops of a stage with what stands in them, and the halves of the results of blocks.
+    pub fn blocked(&mut self, blocked: &Blocked, mode: Mode) {
+        self.clear(Cursor::Ended);
+        self.clear(Cursor::Rest);
+        // A single block does not end.
+        self.number(A, i32::MAX as usize);
+        self.asm.op(Code::Shl_rm64_imm8, &[Operand::Reg(A), Operand::Imm8(32)]);
+        self.set(Cursor::Left, A);
+        self.if_several(|it| it.begin_block());
+        let params = self.params_of(blocked.clone());
+        let first = self.kernel.par as usize + 1;
+        let axes: Vec<usize> = (first..self.kernel.loops()).collect();
+        match self.kernel.lanes {
+            LaneAxis::Parallel => match axes.split_last() {
+                Some((&last, outer)) => {
+                    self.nest(outer, &params, &mut |it| it.cut_steps(last, &params, blocked, mode));
+                }
+                None => self.when(blocked, |it| it == When::Loop(Span::All), mode),
+            },
+            LaneAxis::Reduced => {
+                let (outer, run) = axes.split_at(axes.len() - self.kernel.run as usize);
+                self.nest(outer, &params, &mut |it| {
+                    if !run.is_empty() {
+                        it.clear(Cursor::InRow);
+                    }
+                    it.nest(run, &params, &mut |it| it.cut_lanes(blocked, mode));
+                });
+            }
+        }
+        self.if_several(|it| it.fold_partials(blocked, mode));
+    }
+
+    /// The blocks of instructions of one kind.
+    fn when(&mut self, blocked: &Blocked, which: impl Fn(When) -> bool, mode: Mode) {
+        for i in blocked.clone().filter(|&it| which(self.program.blocks[it].when)) {
+            self.block(i, mode);
+        }
+    }
+
+    /// The innermost reduced loop, where lanes are parallel.
+    fn cut_steps(&mut self, axis: usize, params: &[usize], blocked: &Blocked, mode: Mode) {
+        let (counter, extent) = (self.frame.counter(axis), self.frame.extent(axis));
+        let (part, head, end) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.number(A, 0);
+        self.store_reg(Code::Mov_rm64_r64, counter, A);
+        self.load_reg(Code::Cmp_r64_rm64, A, extent);
+        self.asm.jump(Code::Jae_rel32_64, end);
+        self.asm.place(part);
+        self.load_reg(Code::Mov_r64_rm64, D, counter);
+        self.stop(D, extent);
+        self.asm.place(head);
+        self.when(blocked, |it| it == When::Loop(Span::All), mode);
+        self.advance(axis, params);
+        self.load_reg(Code::Cmp_r64_rm64, A, self.frame.cursor(Cursor::Stop));
+        self.asm.jump(Code::Jb_rel32_64, head);
+        self.end_block(blocked, mode);
+        self.load_reg(Code::Mov_r64_rm64, A, counter);
+        self.load_reg(Code::Cmp_r64_rm64, A, extent);
+        self.asm.jump(Code::Jb_rel32_64, part);
+        self.go_back(axis, params);
+        self.asm.place(end);
+    }
+
+    /// The loop over reduced lanes.
+    fn cut_lanes(&mut self, blocked: &Blocked, mode: Mode) {
+        let extent = self.frame.extent(self.kernel.par as usize);
+        let (lane, stop) = (fixed::LANE, self.frame.cursor(Cursor::Stop));
+        let (part, end) = (self.asm.label(), self.asm.label());
+        self.number(lane, 0);
+        self.load_reg(Code::Cmp_r64_rm64, lane, extent);
+        self.asm.jump(Code::Jae_rel32_64, end);
+        self.asm.place(part);
+        self.reg(Code::Mov_r64_rm64, D, lane);
+        self.stop(D, extent);
+        self.whole_turns(blocked);
+        self.vectors_and_rest(stop, &mut |it, mode| it.when(blocked, |it| it == When::Loop(Span::All), mode));
+        self.load_reg(Code::Mov_r64_rm64, lane, stop);
+        self.end_block(blocked, mode);
+        self.load_reg(Code::Cmp_r64_rm64, lane, extent);
+        self.asm.jump(Code::Jb_rel32_64, part);
+        self.asm.place(end);
+        if self.kernel.run > 0 {
+            self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::InRow));
+            self.load_reg(Code::Add_r64_rm64, A, extent);
+            self.set(Cursor::InRow, A);
+        }
+    }
+
+    /// Whole turns of the accumulators up to where the lanes stop, if they begin with the first.
+    fn whole_turns(&mut self, blocked: &Blocked) {
+        let whole = |it: When| match it {
+            When::Loop(Span::Whole(vectors)) => Some(vectors),
+            _ => None,
+        };
+        let Some(vectors) = blocked.clone().find_map(|it| whole(self.program.blocks[it].when)) else { return };
+        let step = self.program.lanes * vectors;
+        let (lane, last) = (fixed::LANE, fixed::LANES_END);
+        let (head, done) = (self.asm.label(), self.asm.label());
+        if self.kernel.run > 0 {
+            self.reg(Code::Mov_r64_rm64, A, lane);
+            self.load_reg(Code::Add_r64_rm64, A, self.frame.cursor(Cursor::InRow));
+            let low = Operand::Imm32(step as i32 - 1);
+            self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(A), low]);
+            self.asm.jump(Code::Jne_rel32_64, done);
+        }
+        self.load_reg(Code::Mov_r64_rm64, last, self.frame.cursor(Cursor::Stop));
+        self.reg(Code::Sub_r64_rm64, last, lane);
+        self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(last), Operand::Imm32(-(step as i32))]);
+        self.asm.jump(Code::Je_rel32_64, done);
+        self.reg(Code::Add_r64_rm64, last, lane);
+        self.when(blocked, |it| it == When::Before, Mode::Full);
+        self.asm.place(head);
+        self.when(blocked, |it| whole(it).is_some(), Mode::Full);
+        self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(lane), Operand::Imm32(step as i32)]);
+        self.reg(Code::Cmp_r64_rm64, lane, last);
+        self.asm.jump(Code::Jb_rel32_64, head);
+        self.when(blocked, |it| it == When::After, Mode::Full);
+        self.asm.place(done);
+    }
+
+    /// Where a loop that is at step `from` stops: at its end, or at that of the block; counts the
+    /// steps until there.
+    fn stop(&mut self, from: Register, extent: Mem) {
+        let left = self.frame.cursor(Cursor::Left);
+        self.load_reg(Code::Mov_r64_rm64, A, extent);
+        self.reg(Code::Sub_r64_rm64, A, from);
+        self.load_reg(Code::Cmp_r64_rm64, A, left);
+        self.load_reg(Code::Cmova_r64_rm64, A, left);
+        self.store_reg(Code::Sub_rm64_r64, left, A);
+        self.reg(Code::Add_r64_rm64, A, from);
+        self.set(Cursor::Stop, A);
+    }
+
+    /// Begins a block.
+    fn begin_block(&mut self) {
+        let inside = self.asm.label();
+        self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::Rest));
+        self.compare(A, 0);
+        self.asm.jump(Code::Jne_rel32_64, inside);
+        self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::Section));
+        self.asm.place(inside);
+        self.load_reg(Code::Mov_r64_rm64, D, self.frame.cursor(Cursor::Block));
+        self.reg(Code::Cmp_r64_rm64, D, A);
+        self.reg(Code::Cmova_r64_rm64, D, A);
+        self.reg(Code::Sub_r64_rm64, A, D);
+        self.set(Cursor::Rest, A);
+        self.set(Cursor::Left, D);
+    }
+
+    /// Ends the block under way, if it is complete, and begins the next.
+    fn end_block(&mut self, blocked: &Blocked, mode: Mode) {
+        let (known, done) = (self.asm.label(), self.asm.label());
+        let ended = self.frame.cursor(Cursor::Ended);
+        self.compare_cursor(Cursor::Left, 0);
+        self.asm.jump(Code::Jne_rel32_64, done);
+        self.load_reg(Code::Mov_r64_rm64, A, ended);
+        self.set(Cursor::Number, A);
+        self.compare(A, ReductionOrder::PARTIALS);
+        self.asm.jump(Code::Jae_rel32_64, known);
+        self.when(blocked, |it| it == When::StartPartial, mode);
+        self.asm.place(known);
+        self.load_reg(Code::Mov_r64_rm64, A, ended);
+        let low = Operand::Imm32(ReductionOrder::PARTIALS as i32 - 1);
+        self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(A), low]);
+        self.set(Cursor::Number, A);
+        self.when(blocked, |it| it == When::EndBlock, mode);
+        self.asm.op(Code::Inc_rm64, &[Operand::Mem(ended)]);
+        self.begin_block();
+        self.asm.place(done);
+    }
+
+    /// Combines the results of blocks by halves. Those that got none would not change anything
+    /// where they are combined with each other, so that this starts from the least power of two.
+    fn fold_partials(&mut self, blocked: &Blocked, mode: Mode) {
+        let (number, half) = (self.frame.cursor(Cursor::Number), self.frame.cursor(Cursor::Half));
+        let (grow, grown) = (self.asm.label(), self.asm.label());
+        self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::Ended));
+        self.number(D, ReductionOrder::PARTIALS);
+        self.reg(Code::Cmp_r64_rm64, A, D);
+        self.reg(Code::Cmova_r64_rm64, A, D);
+        self.set(Cursor::Number, A);
+        self.number(D, 1);
+        self.asm.place(grow);
+        self.reg(Code::Cmp_r64_rm64, D, A);
+        self.asm.jump(Code::Jae_rel32_64, grown);
+        self.reg(Code::Add_r64_rm64, D, D);
+        self.asm.jump(Code::Jmp_rel32_64, grow);
+        self.asm.place(grown);
+        self.set(Cursor::Half, D);
+        let (fill, filled) = (self.asm.label(), self.asm.label());
+        self.asm.place(fill);
+        self.load_reg(Code::Mov_r64_rm64, A, number);
+        self.load_reg(Code::Cmp_r64_rm64, A, half);
+        self.asm.jump(Code::Jae_rel32_64, filled);
+        self.when(blocked, |it| it == When::StartPartial, mode);
+        self.asm.op(Code::Inc_rm64, &[Operand::Mem(number)]);
+        self.asm.jump(Code::Jmp_rel32_64, fill);
+        self.asm.place(filled);
+        let (level, pair, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.asm.place(level);
+        self.asm.op(Code::Shr_rm64_imm8, &[Operand::Mem(half), Operand::Imm8(1)]);
+        self.asm.jump(Code::Je_rel32_64, done);
+        self.clear(Cursor::Number);
+        self.asm.place(pair);
+        self.when(blocked, |it| it == When::FoldPartials, mode);
+        self.asm.op(Code::Inc_rm64, &[Operand::Mem(number)]);
+        self.load_reg(Code::Mov_r64_rm64, A, number);
+        self.load_reg(Code::Cmp_r64_rm64, A, half);
+        self.asm.jump(Code::Jb_rel32_64, pair);
+        self.asm.jump(Code::Jmp_rel32_64, level);
+        self.asm.place(done);
+    }
+
+    /// The product of extents.
+    fn product(&mut self, to: Register, loops: std::ops::Range<usize>) {
+        self.number(to, 1);
+        for axis in loops {
+            self.load_reg(Code::Imul_r64_rm64, to, self.frame.extent(axis));
+        }
+    }
+
+    /// A register with a number below 2^31.
+    fn number(&mut self, register: Register, number: usize) {
+        self.asm.op(Code::Mov_rm64_imm32, &[Operand::Reg(register), Operand::Imm32(number as i32)]);
+    }
+
+    fn compare(&mut self, register: Register, number: usize) {
+        self.asm.op(Code::Cmp_rm64_imm32, &[Operand::Reg(register), Operand::Imm32(number as i32)]);
+    }
+
+    fn compare_cursor(&mut self, which: Cursor, number: i32) {
+        let mem = Operand::Mem(self.frame.cursor(which));
+        self.asm.op(Code::Cmp_rm64_imm32, &[mem, Operand::Imm32(number)]);
+    }
+
+    fn set(&mut self, which: Cursor, register: Register) {
+        self.store_reg(Code::Mov_rm64_r64, self.frame.cursor(which), register);
+    }
+
+    fn clear(&mut self, which: Cursor) {
+        let mem = Operand::Mem(self.frame.cursor(which));
+        self.asm.op(Code::Mov_rm64_imm32, &[mem, Operand::Imm32(0)]);
+    }
+}
