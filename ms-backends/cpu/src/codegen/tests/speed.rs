@@ -5,7 +5,9 @@ use super::super::compile;
 use super::harness::{mapped, targets};
 use super::limits::chain;
 use ms_core::exec::KernelCode;
-use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, Role, Scope, StrideClass, UnaryOp, Val};
+use ms_core::ir::{
+    BinaryOp, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
+};
 use ms_core::tensor::DType;
 use std::time::Instant;
 
@@ -132,4 +134,72 @@ fn running() {
         let block = [256, 256, from, 4, 1024, to, 1024, 4];
         time("transpose of 256 x 256", &transposed(), &block, 65536, 5.0);
     }
+}
+
+#[test]
+#[cfg_attr(debug_assertions, ignore = "times optimised code")]
+fn orders_of_reduction() {
+    // Elements of a row, or steps down a column; of rows and columns so many that all lies in the
+    // second-level cache, but for the last.
+    let data = vec![0.5f32; 1 << 24];
+    let mut result = vec![0f32; 1 << 16];
+    let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
+    for isa in targets() {
+        for (lanes, squares) in [(LaneAxis::Reduced, false), (LaneAxis::Reduced, true), (LaneAxis::Parallel, false)] {
+            let codes = [ReductionOrder::Lanes, ReductionOrder::Blocks].map(|order| {
+                let code = compile(&sums(lanes, squares, order), isa).expect("nothing unusual");
+                mapped(&code.bytes)
+            });
+            let [Some(first), Some(second)] = codes else { return };
+            for n in [4, 10, 16, 17, 32, 64, 100, 128, 200, 768, 1000, 4096, 16384, 1 << 24] {
+                let (rows, passes) = if n == 1 << 24 { (1, 1) } else { ((1 << 16) / n, 8) };
+                let block = match lanes {
+                    LaneAxis::Reduced => [rows as u64, n as u64, from, 4 * n as u64, 4, to, 4, 0, to + (1 << 17), 4, 0],
+                    LaneAxis::Parallel => {
+                        [rows as u64, n as u64, from, 4, 4 * rows as u64, to, 4, 0, to + (1 << 17), 4, 0]
+                    }
+                };
+                let words = if squares { block.len() } else { block.len() - 3 };
+                // Interleaved, so that what else the machine does hits both.
+                let mut best = [f64::INFINITY; 2];
+                for _ in 0..if n == 1 << 24 { 5 } else { 60 } {
+                    for (best, code) in best.iter_mut().zip([&first, &second]) {
+                        let start = Instant::now();
+                        // SAFETY: the block stays inside `data` and `result`.
+                        (0..passes).for_each(|_| unsafe { code.call(&block[..words]) });
+                        *best = best.min(start.elapsed().as_secs_f64() * 1e9 / (passes * rows) as f64);
+                    }
+                }
+                let ratio = best[1] / best[0];
+                println!(
+                    "{isa}, {lanes:?}{} of {n}: {:.1} ns in lanes, {:.1} ns in blocks, {ratio:.2}",
+                    if squares { " with squares" } else { "" },
+                    best[0],
+                    best[1]
+                );
+                assert!(ratio < 30.0);
+            }
+        }
+    }
+}
+
+/// The sum of rows or columns, and that of their squares.
+fn sums(lanes: LaneAxis, squares: bool, order: ReductionOrder) -> Kernel {
+    let (par, seq) = if lanes == LaneAxis::Parallel { (0, 1) } else { (1, 0) };
+    let mut builder = KernelBuilder::new(par, seq, lanes).with_order(order, 0);
+    let step = if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero };
+    let input = builder.param(DType::F32, Role::Input, StrideClass::Unit);
+    let value = builder.load(input);
+    let mut sums = vec![builder.reduce(Reducer::Sum, value)];
+    if squares {
+        let square = builder.binary(BinaryOp::Mul, value, value);
+        sums.push(builder.reduce(Reducer::Sum, square));
+    }
+    builder.end_stage(Scope::Loop);
+    for sum in sums {
+        let out = builder.param(DType::F32, Role::Output, step);
+        builder.store(out, sum);
+    }
+    builder.end_stage(Scope::Point);
+    builder.finish()
 }
