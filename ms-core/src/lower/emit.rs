@@ -8,7 +8,7 @@ use super::nest::{Nest, Walk};
 use super::simplify::simplify;
 use super::stage::Stages;
 use crate::error::{Code, Error, Result};
-use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Role, Scope, Val};
+use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, ReductionOrder, Role, Scope, Val};
 use crate::tensor::{DType, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -31,7 +31,8 @@ pub(super) struct Arg {
     pub dense: bool,
 }
 
-/// The kernel of a group. `stored` says which of its values are written.
+/// The kernel of a group, which reduces in `order`. `stored` says which of its values are written;
+/// `contract` allows `a * b + c` to be rounded once.
 ///
 /// Adds values to `flat` for what the kernel keeps in memory between its loops.
 pub(super) fn emit(
@@ -39,6 +40,7 @@ pub(super) fn emit(
     groups: &Groups,
     group: &Group,
     stored: &[bool],
+    order: ReductionOrder,
     contract: bool,
 ) -> Result<Emitted> {
     let stages = Stages::new(flat, groups, group, stored);
@@ -54,7 +56,7 @@ pub(super) fn emit(
     });
     let nest = Nest::new(domain.axes(), &operands.walks, &fences, folded)
         .ok_or_else(|| Error::new(Code::Verify, "a fusion group's operands fit its reduction"))?;
-    let mut body = KernelBuilder::new(nest.par, nest.seq, nest.lanes);
+    let mut body = KernelBuilder::new(nest.par, nest.seq, nest.lanes).with_order(order, order.run(nest.run));
     for (i, (arg, walk)) in operands.args.iter().zip(&operands.walks).enumerate() {
         body.param(walk.dtype, arg.role, nest.step(i, walk.dtype));
     }

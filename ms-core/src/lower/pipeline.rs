@@ -11,7 +11,7 @@ use super::plan::{Plan, PlanStep, Routine, RoutineId};
 use super::routines::{Key, Located, PlanNames, Routines};
 use super::sink::{sink, transpose_products};
 use crate::error::Result;
-use crate::ir::{Graph, Node};
+use crate::ir::{Graph, Node, ReductionOrder};
 use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
 
 /// How a graph is lowered.
@@ -19,10 +19,17 @@ use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
 pub struct LowerOptions {
     /// Whether ops share kernels. It changes no bit of a result.
     pub fuse: bool,
-    /// Whether results equal those of running op by op to the bit. Otherwise `a * b + c` within
-    /// a kernel is rounded once, and products may be computed transposed, which libraries round
-    /// differently.
+    /// Whether results equal those of running op by op to the bit, on every device. Otherwise `a * b + c`
+    /// within a kernel is rounded once, reductions add up in the order that is fastest, and products
+    /// may be computed transposed, which libraries round differently.
     pub exact: bool,
+}
+
+impl LowerOptions {
+    /// The order of reductions.
+    pub fn order(&self) -> ReductionOrder {
+        if self.exact { ReductionOrder::Blocks } else { ReductionOrder::Lanes }
+    }
 }
 
 impl Default for LowerOptions {
@@ -117,7 +124,10 @@ fn routine(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Re
     let mut steps = Vec::with_capacity(groups.list.len());
     for group in &groups.list {
         steps.push(match group.domain {
-            Some(_) => Draft::Kernel(Box::new(emit(&mut flat, &groups, group, &stored, !options.exact)?)),
+            Some(_) => {
+                let emitted = emit(&mut flat, &groups, group, &stored, options.order(), !options.exact)?;
+                Draft::Kernel(Box::new(emitted))
+            }
             None => Draft::Whole(group.nodes[0]),
         });
     }

@@ -1,7 +1,7 @@
 //! Kernels of one op, for eager execution: a small key, the loops of a call, and the kernel.
 
 use super::nest::{Axis, Nest, Walk, kept_strides};
-use crate::ir::{Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
+use crate::ir::{Kernel, KernelBuilder, LaneAxis, ReductionOrder, Role, Scope, StrideClass, Val};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
@@ -18,6 +18,9 @@ pub struct KernelKey {
     lanes: LaneAxis,
     par: u8,
     seq: u8,
+    /// The order of a reduction, and how many of its loops go through one row with the lanes.
+    order: ReductionOrder,
+    run: u8,
     /// Element types and steps along the lanes: operands, then the result.
     params: SmallVec<[(DType, StrideClass); 4]>,
 }
@@ -31,13 +34,20 @@ pub struct Call {
     pub nest: Nest,
 }
 
-/// The call of an op on operands of these layouts with a row-major result of type `out`.
+/// The call of an op on operands of these layouts with a row-major result of type `out`; a reduction
+/// is done in `order`.
 ///
 /// Gives nothing for an op that is no single kernel (views, products, constants, library ops),
 /// for symbolic dimensions, and for a reduction whose operand must be row-major first
 /// ([`super::nest`]).
 #[inline]
-pub fn prepare(def: &'static OpDef, attrs: &Attrs, inputs: &[(&Layout, DType)], out: &Type) -> Option<Call> {
+pub fn prepare(
+    def: &'static OpDef,
+    attrs: &Attrs,
+    inputs: &[(&Layout, DType)],
+    out: &Type,
+    order: ReductionOrder,
+) -> Option<Call> {
     match &def.lowering {
         Lowering::Map(_) => {
             let shape = out.shape()?;
@@ -48,7 +58,7 @@ pub fn prepare(def: &'static OpDef, attrs: &Attrs, inputs: &[(&Layout, DType)], 
             let dtypes = operands.iter().map(|it| it.1);
             Some(Call { key: KernelKey::new(Some(def.op()), attrs.clone(), &nest, dtypes), nest })
         }
-        Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype),
+        Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, order),
         Lowering::Generate(_) => {
             let shape = out.shape()?;
             let axes: SmallVec<[Axis; 4]> = shape.iter().map(|&size| Axis { size, reduced: false }).collect();
@@ -81,6 +91,7 @@ fn reduction(
     attrs: &Attrs,
     input: (&Layout, DType),
     out: DType,
+    order: ReductionOrder,
 ) -> Option<Call> {
     let (layout, dtype) = input;
     let folded = attrs.sizes(0);
@@ -89,12 +100,14 @@ fn reduction(
         .collect();
     let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
-    Some(Call { key: KernelKey::new(Some(def.op()), Attrs::none(), &nest, [dtype, out]), nest })
+    let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [dtype, out]);
+    (key.order, key.run) = (order, order.run(nest.run));
+    Some(Call { key, nest })
 }
 
 /// The kernel of a key.
 pub fn build(key: &KernelKey) -> Kernel {
-    let mut body = KernelBuilder::new(key.par, key.seq, key.lanes);
+    let mut body = KernelBuilder::new(key.par, key.seq, key.lanes).with_order(key.order, key.run);
     let (&(out_dtype, out_step), inputs) = key.params.split_last().expect("a key names its result");
     let inputs: SmallVec<[_; 4]> = inputs.iter().map(|&(dtype, step)| body.param(dtype, Role::Input, step)).collect();
     let out = body.param(out_dtype, Role::Output, out_step);
@@ -142,6 +155,8 @@ impl KernelKey {
             lanes: nest.lanes,
             par: nest.par,
             seq: nest.seq,
+            order: ReductionOrder::Lanes,
+            run: 0,
             params: params.collect(),
         }
     }
@@ -158,8 +173,14 @@ mod tests {
     fn one_kernel_serves_all_shapes_of_a_class() {
         let call = |shape: &[usize], b: &[usize]| {
             let (a, b) = (Layout::contiguous(shape), Layout::contiguous(b));
-            prepare(&ADD, &Attrs::none(), &[(&a, DType::F32), (&b, DType::F32)], &Type::of(DType::F32, shape))
-                .expect("add is one kernel")
+            prepare(
+                &ADD,
+                &Attrs::none(),
+                &[(&a, DType::F32), (&b, DType::F32)],
+                &Type::of(DType::F32, shape),
+                ReductionOrder::Lanes,
+            )
+            .expect("add is one kernel")
         };
         assert_eq!(call(&[3], &[3]).key, call(&[2, 4, 8], &[2, 4, 8]).key);
         assert_eq!(call(&[3], &[3]).key, call(&[], &[]).key);
@@ -177,12 +198,13 @@ mod tests {
 
     #[test]
     fn reductions_by_row_and_by_column() {
-        let call = |shape: &[usize], axes: &[usize]| {
+        let in_order = |shape: &[usize], axes: &[usize], order: ReductionOrder| {
             let layout = Layout::contiguous(shape);
             let attrs = Attrs::new([Attr::from(axes), false.into()]);
             let out = (SUM.infer)(&attrs, &[&Type::of(DType::BF16, shape)]).expect("the axes exist").remove(0);
-            prepare(&SUM, &attrs, &[(&layout, DType::BF16)], &out).expect("a row-major operand needs no copy")
+            prepare(&SUM, &attrs, &[(&layout, DType::BF16)], &out, order).expect("a row-major operand needs no copy")
         };
+        let call = |shape: &[usize], axes: &[usize]| in_order(shape, axes, ReductionOrder::Lanes);
         let rows = call(&[4, 32], &[1]);
         let kernel = build(&rows.key);
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Reduced));
@@ -194,13 +216,17 @@ mod tests {
         assert_eq!((columns.nest.par, columns.nest.seq, columns.nest.lanes), (0, 1, LaneAxis::Parallel));
         assert_eq!(&*columns.nest.block([8, 16]), &[32, 4, 8, 2, 64, 16, 2, 0]);
         assert_eq!(&*call(&[2, 4, 8], &[0, 1, 2]).nest.extents, &[64]);
+
+        let strict = in_order(&[4, 32], &[1], ReductionOrder::Blocks);
+        assert_ne!(strict.key, rows.key);
+        assert_eq!(build(&strict.key).order, ReductionOrder::Blocks);
     }
 
     #[test]
     fn views_are_no_kernels() {
         let layout = Layout::contiguous(&[2]);
         let out = Type::of(DType::F32, &[2]);
-        assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out).is_none());
+        assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out, ReductionOrder::Lanes).is_none());
         let copy = prepare_copy(&Layout::contiguous(&[3, 2]).permute(&[1, 0]), DType::I8);
         assert_eq!(build(&copy.key).insts.len(), 2);
     }

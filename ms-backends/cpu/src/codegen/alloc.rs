@@ -427,7 +427,8 @@ impl<'a> Scan<'a> {
         let mut kept = accumulators.clone();
         kept.extend(pinned.into_iter().filter(|it| !accumulators.contains(it)));
         // Loops inside this one need registers for accumulators of their own.
-        let inside = self.program.accumulators.iter().filter(|it| range.contains(&self.lives[it.0 as usize].def)).count();
+        let inside =
+            self.program.accumulators.iter().filter(|it| range.contains(&self.lives[it.0 as usize].def)).count();
         let mut room = (self.vectors.allocatable.count_ones() as usize / 2).saturating_sub(kept.len() + inside);
         for register in 0..32 {
             let Some(owner) = self.vectors.owner[register] else { continue };

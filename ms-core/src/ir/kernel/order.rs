@@ -57,6 +57,15 @@ impl ReductionOrder {
     /// Steps of a block where the lanes are parallel, in [`ReductionOrder::Blocks`].
     pub const COLUMN_BLOCK: usize = 64;
 
+    /// Of `run` reduced loops that go through one row with the lanes, those that a kernel has to tell
+    /// from others.
+    pub const fn run(self, run: u8) -> u8 {
+        match self {
+            Self::Lanes => 0,
+            Self::Blocks => run,
+        }
+    }
+
     /// The number of accumulators of a fold along the lanes, by the dtype that is folded.
     pub const fn accumulators(self, dtype: DType) -> usize {
         match self {

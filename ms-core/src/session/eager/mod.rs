@@ -6,6 +6,7 @@ use crate::error::{Result, in_op};
 use crate::exec::{self, Backend, KernelCode};
 use crate::lower::single::{self, KernelKey};
 use crate::ops::{self, Lowering, OpDef, Types};
+use crate::session::context::settings;
 use crate::tensor::{Array, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
 use crate::trace::check_write;
 use rustc_hash::FxHashMap;
@@ -88,9 +89,10 @@ fn kernel(
     if out.numel() == 0 {
         return Ok(());
     }
+    let order = settings().precision.order();
     let described = |operands: &Operands<'_>| {
         let described: SmallVec<[_; 3]> = operands.iter().map(|it| (it.layout(), it.dtype())).collect();
-        single::prepare(def, call.attrs, &described, &out.ty())
+        single::prepare(def, call.attrs, &described, &out.ty(), order)
     };
     match described(operands) {
         Some(prepared) => launch(backend, prepared, operands, out),

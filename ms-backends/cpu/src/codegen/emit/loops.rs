@@ -7,8 +7,8 @@ use super::asm::{Mem, Operand};
 use super::frame::Home;
 use super::{Body, Emitter, Mode, Op, fixed};
 use iced_x86::{Code, Register};
-use std::ops::Range;
 use ms_core::ir::{LaneAxis, ParamId};
+use std::ops::Range;
 
 /// Bytes below the stack that the guard page surely covers.
 const GUARD: usize = 4096;

@@ -11,11 +11,11 @@ mod divide;
 mod frame;
 mod loops;
 
-use super::{Bodies, Body};
 use super::alloc::{AllocatedInst, AllocatedOperand, Allocation, scratch};
 use super::rows::{self, Row};
 use super::target::{Target, Width};
 use super::vinst::{Machine, Op, Program, VReg, View};
+use super::{Bodies, Body};
 use asm::{Asm, Operand};
 use divide::Division;
 use frame::Frame;

@@ -34,7 +34,8 @@ pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
         && kernel.insts.len() <= MOST_INSTS
         && kernel.params.iter().all(|it| it.step != StrideClass::Any)
         && !kernel.insts.contains(&Inst::Index(kernel.par));
-    let select = fits.then(|| Select::new(kernel, target, kernel.order, MOST_COPIES)).filter(|it| !it.program.one_lane)?;
+    let select =
+        fits.then(|| Select::new(kernel, target, kernel.order, MOST_COPIES)).filter(|it| !it.program.one_lane)?;
     run(select).ok()
 }
 
@@ -116,7 +117,8 @@ impl<'k> Select<'k> {
         let mut span = Span::All;
         if let Some(parts) = self.whole_turns(range.clone(), &folds[0]) {
             // Whole turns of the accumulators, in registers; then what is left of the lanes.
-            let held: Vec<Vec<Fold>> = (0..parts).map(|part| folds[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
+            let held: Vec<Vec<Fold>> =
+                (0..parts).map(|part| folds[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
             self.close(When::Once);
             for (copy, held) in held.iter().enumerate() {
                 self.body(copy, range.clone(), held)?;
