@@ -5,6 +5,7 @@ mod movement;
 mod numbers_refused;
 mod numerics;
 mod primitives;
+mod reductions;
 mod robustness;
 mod safety;
 mod tensors;
