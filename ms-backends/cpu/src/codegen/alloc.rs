@@ -95,12 +95,11 @@ pub fn allocate(program: &Program, target: Target) -> Allocation {
     let mut blocks = Vec::with_capacity(program.blocks.len());
     for (i, block) in program.blocks.iter().enumerate() {
         let range = program.block_range(i);
-        if let Some(blocked) = program.blocked_at(i) {
-            scan.enter_loop(program.blocked_range(&blocked), &mut blocks);
+        for held in program.held().filter(|it| it.start == i) {
+            scan.enter_loop(program.insts_of(&held), &mut blocks);
         }
         // What comes from several places finds only what is pinned in registers.
-        let follows = matches!(block.when, When::Once | When::After | When::Loop(Span::Whole(_)));
-        if !follows && (block.when == When::Several || !scan.pinned.is_empty()) {
+        if !matches!(block.when, When::Once | When::After | When::Loop(Span::Whole(_))) && !scan.pinned.is_empty() {
             scan.forget();
         }
         if let When::Loop(_) = block.when {
@@ -109,13 +108,12 @@ pub fn allocate(program: &Program, target: Target) -> Allocation {
         for at in range {
             scan.instruction(at);
         }
-        match block.when {
-            When::Loop(_) => scan.leave_loop(),
-            When::Several => scan.forget(),
-            _ => {}
+        if let When::Loop(_) = block.when {
+            scan.leave_loop();
         }
         blocks.push(scan.steps.len());
-        if program.blocked.iter().any(|it| it.end == i + 1) {
+        for _ in program.held().filter(|it| it.end == i + 1) {
+            scan.forget();
             scan.leave_loop();
         }
     }
@@ -213,7 +211,7 @@ impl<'a> Scan<'a> {
         // What a loop reads from outside is read again in its next step.
         let loops = self.program.blocks.iter().enumerate().filter(|it| matches!(it.1.when, When::Loop(_)));
         let loops = loops.map(|(i, _)| self.program.block_range(i));
-        for range in loops.chain(self.program.blocked.iter().map(|it| self.program.blocked_range(it))) {
+        for range in loops.chain(self.program.held().map(|it| self.program.insts_of(&it))) {
             for inst in &self.program.insts[range.clone()] {
                 for reg in inst.srcs.iter().chain(&inst.dst) {
                     let life = &mut self.lives[reg.0 as usize];

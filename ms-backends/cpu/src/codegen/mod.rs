@@ -70,6 +70,8 @@ struct Bodies {
     body: Body,
     /// Of several copies, for as many vectors of lanes as are whole.
     strip: Option<Body>,
+    /// For lanes in whole vectors.
+    whole: Option<Body>,
     /// For rows to which all orders of reduction give the same bits.
     short: Option<Body>,
 }
@@ -98,6 +100,7 @@ pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
     let bodies = Bodies {
         body: allocated(select::select(kernel, target, kernel.order)?),
         strip: select::select_strip(kernel, target).map(allocated),
+        whole: select::select_whole(kernel, target).map(allocated),
         short,
     };
     let bytes = emit::emit(kernel, target, &bodies)

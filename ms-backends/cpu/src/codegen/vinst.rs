@@ -207,9 +207,13 @@ pub enum When {
     Once,
     /// For every step of the reduced loops, on these lanes of it if they are reduced.
     Loop(Span),
-    /// Before a loop over whole runs of lanes, in [`Blocked`].
+    /// Before a loop over whole turns of the accumulators, in [`Blocked`].
     Before,
-    /// After it.
+    /// For what is left of the lanes, on the vector of this number in the turn, in a [`Slice`].
+    Rest(usize),
+    /// In a slice, if there are more lanes in the block than these.
+    Behind(usize),
+    /// After a loop over whole turns.
     After,
     /// Before the result of a block goes to an accumulator of the second level for the first time,
     /// and for those that get none.
@@ -218,7 +222,9 @@ pub enum When {
     EndBlock,
     /// For each pair of accumulators of the second level that is combined.
     FoldPartials,
-    /// At the end, if there were several blocks.
+    /// At the end of cut loops, if there was one block.
+    One,
+    /// At the end of cut loops, if there were several blocks.
     Several,
 }
 
@@ -231,9 +237,26 @@ pub struct Block {
     pub end: usize,
 }
 
-/// Blocks, by number, that stand inside the loops of a stage whose reductions are
+/// Blocks of instructions that stand inside the loops of a stage whose reductions are
 /// [cut](ms_core::ir::ReductionOrder::Blocks), and what follows these loops.
-pub type Blocked = Range<usize>;
+#[derive(Clone, Debug)]
+pub struct Blocked {
+    /// All of them, by number.
+    pub blocks: Range<usize>,
+    /// Parts of the accumulators that are in registers in turn, each over a whole block of the
+    /// reduction, if the lanes are the only loop; the last one gives the result of the block.
+    pub slices: Vec<Slice>,
+}
+
+/// Some of the accumulators of a stage, in registers, over a block of a reduction.
+#[derive(Clone, Debug)]
+pub struct Slice {
+    /// The blocks of instructions in which the accumulators are held, by number: after the one that sets
+    /// them to the identity, and before the one that takes them.
+    pub held: Range<usize>,
+    /// Lanes of a turn that come before those of this slice.
+    pub skipped: usize,
+}
 
 /// The body of a kernel as virtual instructions.
 #[derive(Clone, Default, Debug)]
@@ -244,7 +267,7 @@ pub struct Program {
     pub insts: Vec<VInst>,
     /// The blocks, in order.
     pub blocks: Vec<Block>,
-    /// Runs of blocks around which reduced loops stand that are cut.
+    /// Those around which reduced loops stand that are cut.
     pub blocked: Vec<Blocked>,
     /// Registers that keep a value from one step of the reduced loops to the next.
     pub accumulators: Vec<VReg>,
@@ -265,14 +288,21 @@ impl Program {
         start..self.blocks[i].end
     }
 
-    /// The run of blocks with [`Blocked`] loops that begins with block `i`, if one does.
-    pub fn blocked_at(&self, i: usize) -> Option<Blocked> {
-        self.blocked.iter().find(|it| it.start == i).cloned()
+    /// The cut loops that begin with block `i`, if some do.
+    pub fn blocked_at(&self, i: usize) -> Option<&Blocked> {
+        self.blocked.iter().find(|it| it.blocks.start == i)
+    }
+
+    /// Runs of blocks over which accumulators keep their registers, besides single loops; each run
+    /// stands before those in it.
+    pub fn held(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        let inside = |it: &Blocked| it.slices.iter().map(|it| it.held.clone()).collect::<Vec<_>>();
+        self.blocked.iter().flat_map(move |it| std::iter::once(it.blocks.clone()).chain(inside(it)))
     }
 
     /// The instructions of a run of blocks.
-    pub fn blocked_range(&self, blocked: &Blocked) -> Range<usize> {
-        self.block_range(blocked.start).start..self.block_range(blocked.end - 1).end
+    pub fn insts_of(&self, blocks: &Range<usize>) -> Range<usize> {
+        self.block_range(blocks.start).start..self.block_range(blocks.end - 1).end
     }
 
     /// What is known of a register.

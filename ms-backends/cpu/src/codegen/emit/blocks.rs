@@ -4,22 +4,25 @@
 //! elements, or, with parallel lanes, steps. With parallel lanes `rcx` and `rsi` belong to the
 //! loop over the lanes around all this.
 
-use super::super::vinst::{Blocked, Span, When};
+use super::super::Body;
+use super::super::target::Target;
+use super::super::vinst::{Blocked, Slice, Span, When};
 use super::asm::{Label, Mem, Operand};
 use super::frame::Cursor;
 use super::{Emitter, Mode, fixed};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ReductionOrder, run_multiple};
+use smallvec::SmallVec;
 
 const A: Register = fixed::SCRATCH;
 const D: Register = fixed::SCRATCH2;
 
-impl Emitter<'_> {
-    /// Says how the reduced loops of this call are cut, if they are; leads to the label that it
-    /// gives where the short body is to run.
-    pub fn cut(&mut self) -> Option<Label> {
+impl<'a> Emitter<'a> {
+    /// Says how the reduced loops of this call are cut, if they are; leads to the labels that it
+    /// gives where other bodies are to run.
+    pub fn cut(&mut self) -> SmallVec<[(Label, &'a Body); 2]> {
         if self.program.blocked.is_empty() {
-            return None;
+            return SmallVec::new();
         }
         let first = self.kernel.par as usize + 1;
         let inner = self.kernel.loops() - self.kernel.run as usize;
@@ -66,16 +69,30 @@ impl Emitter<'_> {
         self.number(A, 0);
         self.asm.place(several);
         self.set(Cursor::Several, A);
-        self.short?;
-        // A single block of rows that are no longer than the vector of accumulators of any order.
-        let (short, long) = (self.asm.label(), self.asm.label());
-        self.compare(A, 0);
-        self.asm.jump(Code::Jne_rel32_64, long);
-        let folds = (0..self.kernel.insts.len()).filter(|&it| self.kernel.is_ordered_fold(it));
-        self.compare(row, folds.map(|it| run_multiple(self.kernel.types[it])).min().unwrap_or(0));
-        self.asm.jump(Code::Jbe_rel32_64, short);
-        self.asm.place(long);
-        Some(short)
+        // Without several blocks none ends.
+        self.number(D, i32::MAX as usize);
+        self.asm.op(Code::Shl_rm64_imm8, &[Operand::Reg(D), Operand::Imm8(32)]);
+        self.set(Cursor::Left, D);
+        let mut others = SmallVec::new();
+        if let Some(body) = self.short {
+            // A single block of rows that are no longer than the vector of accumulators of any order.
+            let (short, long) = (self.asm.label(), self.asm.label());
+            self.compare(A, 0);
+            self.asm.jump(Code::Jne_rel32_64, long);
+            let folds = (0..self.kernel.insts.len()).filter(|&it| self.kernel.is_ordered_fold(it));
+            self.compare(row, folds.map(|it| run_multiple(self.kernel.types[it])).min().unwrap_or(0));
+            self.asm.jump(Code::Jbe_rel32_64, short);
+            self.asm.place(long);
+            others.push((short, body));
+        }
+        if let Some(body) = self.whole {
+            let whole = self.asm.label();
+            let low = Operand::Imm32(self.program.lanes as i32 - 1);
+            self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(row), low]);
+            self.asm.jump(Code::Je_rel32_64, whole);
+            others.push((whole, body));
+        }
+        others
     }
 
     /// Runs `body` if there are several blocks.
@@ -89,14 +106,12 @@ impl Emitter<'_> {
 
     /// The cut loops of a stage with what stands in them, and the halves of the results of blocks.
     pub fn blocked(&mut self, blocked: &Blocked, mode: Mode) {
-        self.clear(Cursor::Ended);
-        self.clear(Cursor::Rest);
-        // A single block does not end.
-        self.number(A, i32::MAX as usize);
-        self.asm.op(Code::Shl_rm64_imm8, &[Operand::Reg(A), Operand::Imm8(32)]);
-        self.set(Cursor::Left, A);
-        self.if_several(|it| it.begin_block());
-        let params = self.params_of(blocked.clone());
+        self.if_several(|it| {
+            it.clear(Cursor::Ended);
+            it.clear(Cursor::Rest);
+            it.begin_block();
+        });
+        let params = self.params_of(blocked.blocks.clone());
         let first = self.kernel.par as usize + 1;
         let axes: Vec<usize> = (first..self.kernel.loops()).collect();
         match self.kernel.lanes {
@@ -116,12 +131,20 @@ impl Emitter<'_> {
                 });
             }
         }
-        self.if_several(|it| it.fold_partials(blocked, mode));
+        let (one, done) = (self.asm.label(), self.asm.label());
+        self.compare_cursor(Cursor::Several, 0);
+        self.asm.jump(Code::Je_rel32_64, one);
+        self.fold_partials(blocked, mode);
+        self.when(blocked, |it| it == When::Several, mode);
+        self.asm.jump(Code::Jmp_rel32_64, done);
+        self.asm.place(one);
+        self.when(blocked, |it| it == When::One, mode);
+        self.asm.place(done);
     }
 
     /// The blocks of instructions of one kind.
     fn when(&mut self, blocked: &Blocked, which: impl Fn(When) -> bool, mode: Mode) {
-        for i in blocked.clone().filter(|&it| which(self.program.blocks[it].when)) {
+        for i in blocked.blocks.clone().filter(|&it| which(self.program.blocks[it].when)) {
             self.block(i, mode);
         }
     }
@@ -161,8 +184,13 @@ impl Emitter<'_> {
         self.asm.place(part);
         self.reg(Code::Mov_r64_rm64, D, lane);
         self.stop(D, extent);
-        self.whole_turns(blocked);
-        self.vectors_and_rest(stop, &mut |it, mode| it.when(blocked, |it| it == When::Loop(Span::All), mode));
+        if blocked.slices.is_empty() {
+            self.whole_turns(blocked);
+            self.vectors_and_rest(stop, &mut |it, mode| it.when(blocked, |it| it == When::Loop(Span::All), mode));
+        } else {
+            self.set(Cursor::Start, lane);
+            blocked.slices.iter().for_each(|it| self.slice(it));
+        }
         self.load_reg(Code::Mov_r64_rm64, lane, stop);
         self.end_block(blocked, mode);
         self.load_reg(Code::Cmp_r64_rm64, lane, extent);
@@ -181,7 +209,7 @@ impl Emitter<'_> {
             When::Loop(Span::Whole(vectors)) => Some(vectors),
             _ => None,
         };
-        let Some(vectors) = blocked.clone().find_map(|it| whole(self.program.blocks[it].when)) else { return };
+        let Some(vectors) = blocked.blocks.clone().find_map(|it| whole(self.program.blocks[it].when)) else { return };
         let step = self.program.lanes * vectors;
         let (lane, last) = (fixed::LANE, fixed::LANES_END);
         let (head, done) = (self.asm.label(), self.asm.label());
@@ -204,6 +232,75 @@ impl Emitter<'_> {
         self.reg(Code::Cmp_r64_rm64, lane, last);
         self.asm.jump(Code::Jb_rel32_64, head);
         self.when(blocked, |it| it == When::After, Mode::Full);
+        self.asm.place(done);
+    }
+
+    /// A slice of the accumulators over the lanes from the start of the block to where they stop.
+    fn slice(&mut self, slice: &Slice) {
+        let (start, stop) = (self.frame.cursor(Cursor::Start), self.frame.cursor(Cursor::Stop));
+        let (lane, end, lanes) = (fixed::LANE, fixed::LANES_END, self.program.lanes);
+        let (rest, held, done) = (self.asm.label(), self.asm.label(), self.asm.label());
+        self.load_reg(Code::Mov_r64_rm64, end, stop);
+        self.load_reg(Code::Mov_r64_rm64, lane, start);
+        self.reg(Code::Sub_r64_rm64, end, lane);
+        if slice.skipped > 0 {
+            self.compare(end, slice.skipped);
+            self.asm.jump(Code::Jbe_rel32_64, done);
+        }
+        self.block(slice.held.start - 1, Mode::Full);
+        let whole = slice.held.start;
+        let When::Loop(Span::Whole(vectors)) = self.program.blocks[whole].when else {
+            unreachable!("a slice begins with whole turns");
+        };
+        let step = (lanes * vectors) as i32;
+        self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(end), Operand::Imm32(-step)]);
+        self.asm.jump(Code::Je_rel32_64, rest);
+        self.reg(Code::Add_r64_rm64, end, lane);
+        let head = self.asm.label();
+        self.asm.place(head);
+        self.block(whole, Mode::Full);
+        self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(lane), Operand::Imm32(step)]);
+        self.reg(Code::Cmp_r64_rm64, lane, end);
+        self.asm.jump(Code::Jb_rel32_64, head);
+        self.asm.place(rest);
+        self.load_reg(Code::Mov_r64_rm64, end, stop);
+        self.reg(Code::Sub_r64_rm64, end, lane);
+        // The last vector may be a part of one.
+        let mut parts = Vec::new();
+        for i in slice.held.clone() {
+            let When::Rest(vector) = self.program.blocks[i].when else { continue };
+            let part = self.asm.label();
+            self.compare(end, (vector + 1) * lanes);
+            self.asm.jump(Code::Jb_rel32_64, part);
+            self.block(i, Mode::Full);
+            parts.push((part, i, vector * lanes));
+        }
+        if self.target == Target::Avx512 {
+            self.asm.jump(Code::Jmp_rel32_64, held);
+            for (part, i, before) in parts {
+                self.asm.place(part);
+                self.reg(Code::Mov_r64_rm64, D, end);
+                self.asm.op(Code::Sub_rm64_imm32, &[Operand::Reg(D), Operand::Imm32(before as i32)]);
+                self.asm.jump(Code::Jbe_rel32_64, held);
+                self.set_tail_mask();
+                self.block(i, Mode::Tail);
+                self.asm.jump(Code::Jmp_rel32_64, held);
+            }
+        } else {
+            parts.into_iter().for_each(|it| self.asm.place(it.0));
+        }
+        self.asm.place(held);
+        for i in slice.held.clone() {
+            let When::Behind(lanes) = self.program.blocks[i].when else { continue };
+            let nothing = self.asm.label();
+            self.load_reg(Code::Mov_r64_rm64, A, stop);
+            self.load_reg(Code::Sub_r64_rm64, A, start);
+            self.compare(A, lanes);
+            self.asm.jump(Code::Jbe_rel32_64, nothing);
+            self.block(i, Mode::Full);
+            self.asm.place(nothing);
+        }
+        self.block(slice.held.end, Mode::Full);
         self.asm.place(done);
     }
 

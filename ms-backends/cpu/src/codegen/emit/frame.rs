@@ -34,6 +34,8 @@ pub enum Cursor {
     Ended,
     /// Where the loop that is cut stops next.
     Stop,
+    /// Where the block under way begins.
+    Start,
     /// Where the lanes begin in their row, as far as it decides on accumulators.
     InRow,
     /// The number of a result of a block.

@@ -17,12 +17,12 @@ impl<'a> Emitter<'a> {
     /// The whole function.
     pub fn kernel(&mut self) {
         self.enter();
-        let otherwise = self.cut();
+        let others = self.cut();
         self.points();
         self.leave();
-        if let (Some(label), Some(short)) = (otherwise, self.short) {
+        for (label, body) in others {
             self.asm.place(label);
-            (self.program, self.allocation) = (&short.program, &short.allocation);
+            (self.program, self.allocation) = (&body.program, &body.allocation);
             self.points();
             self.leave();
         }
@@ -171,8 +171,8 @@ impl<'a> Emitter<'a> {
         while i < self.program.blocks.len() {
             match self.program.blocked_at(i) {
                 Some(blocked) => {
-                    self.blocked(&blocked, mode);
-                    i = blocked.end;
+                    self.blocked(blocked, mode);
+                    i = blocked.blocks.end;
                 }
                 None => {
                     self.stage_block(i, mode);
@@ -187,7 +187,6 @@ impl<'a> Emitter<'a> {
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let span = match self.program.blocks[i].when {
             When::Loop(span) => span,
-            When::Several => return self.if_several(|it| it.block(i, mode)),
             _ => {
                 if reduced {
                     self.reg(Code::Xor_r32_rm32, fixed::LANE_32, fixed::LANE_32);
@@ -257,12 +256,7 @@ impl<'a> Emitter<'a> {
             self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, extent);
             self.reg(Code::Sub_r64_rm64, fixed::SCRATCH2, lane);
             self.asm.jump(Code::Je_rel32_64, done);
-            // 2^count - 1
-            self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
-            self.reg(Code::Bts_rm32_r32, fixed::SCRATCH_32, fixed::SCRATCH2_32);
-            let mask = Operand::Reg(fixed::SCRATCH_32);
-            self.asm.op(Code::Dec_rm32, &[mask]);
-            self.row(rows::K_FROM_GPR, Width::Mask, &[Operand::Reg(self.tail_mask()), mask]);
+            self.set_tail_mask();
             body(self, Mode::Tail);
         } else {
             let head = self.asm.label();
@@ -275,6 +269,16 @@ impl<'a> Emitter<'a> {
             self.asm.jump(Code::Jb_rel32_64, head);
         }
         self.asm.place(done);
+    }
+
+    /// Sets the tail mask to as many lanes as `edx` says, fewer than there are.
+    pub fn set_tail_mask(&mut self) {
+        // 2^count - 1
+        self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
+        self.reg(Code::Bts_rm32_r32, fixed::SCRATCH_32, fixed::SCRATCH2_32);
+        let mask = Operand::Reg(fixed::SCRATCH_32);
+        self.asm.op(Code::Dec_rm32, &[mask]);
+        self.row(rows::K_FROM_GPR, Width::Mask, &[Operand::Reg(self.tail_mask()), mask]);
     }
 
     /// Steps of `step` lanes while as many are left.

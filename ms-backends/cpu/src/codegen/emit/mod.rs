@@ -36,15 +36,16 @@ pub enum Mode {
 
 /// The machine code of an allocated kernel; nothing if its stack frame would be too large.
 pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>> {
-    let Bodies { body, strip, short } = bodies;
-    let all: SmallVec<[&Body; 3]> = [Some(body), strip.as_ref(), short.as_ref()].into_iter().flatten().collect();
+    let Bodies { body, strip, whole, short } = bodies;
+    let (strip, whole, short) = (strip.as_ref(), whole.as_ref(), short.as_ref());
+    let all: SmallVec<[&Body; 4]> = [Some(body), strip, whole, short].into_iter().flatten().collect();
     let frame = Frame::new(kernel, &all);
     if frame.bytes > frame::LARGEST {
         return None;
     }
     let Body { program, allocation } = body;
-    let (strip, short) = (strip.as_ref(), short.as_ref());
-    let mut emitter = Emitter { kernel, target, program, allocation, strip, short, frame, asm: Asm::new(target) };
+    let asm = Asm::new(target);
+    let mut emitter = Emitter { kernel, target, program, allocation, strip, whole, short, frame, asm };
     emitter.kernel();
     Some(emitter.asm.finish())
 }
@@ -56,6 +57,7 @@ struct Emitter<'a> {
     program: &'a Program,
     allocation: &'a Allocation,
     strip: Option<&'a Body>,
+    whole: Option<&'a Body>,
     short: Option<&'a Body>,
     frame: Frame,
     asm: Asm,

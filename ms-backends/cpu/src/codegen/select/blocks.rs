@@ -4,75 +4,160 @@
 //! A result of a block stands in every lane of its vector where lanes are reduced.
 
 use super::super::Unsupported;
-use super::super::vinst::{AccArray, AccId, Op, Partial, Span, VReg, When};
+use super::super::rows;
+use super::super::target::Target;
+use super::super::vinst::{AccArray, AccId, Blocked, Machine, Op, Partial, Slice, Span, VReg, When};
 use super::Select;
 use super::fold::{Fold, register_accumulators};
-use ms_core::ir::{LaneAxis, ReductionOrder};
+use ms_core::ir::{Inst, LaneAxis, Reducer, ReductionOrder, StrideClass};
 use std::ops::Range;
 
 /// Instructions of the kernel that stand in one turn of all accumulators, at most: larger bodies
 /// are not slower where they find their accumulators step by step.
 const MOST_IN_A_TURN: usize = 160;
 
-/// A fold that is cut into blocks, and where the results of these go.
+/// Registers for accumulators of stages that are done in slices.
+const fn slice_accumulators(target: Target) -> usize {
+    match target {
+        Target::Avx2 => 9,
+        Target::Avx512 => 19,
+    }
+}
+
+/// How the accumulators of a stage are cut into slices that are in registers.
+#[derive(Clone, Copy)]
+pub struct Slices {
+    /// Vectors of accumulators of each fold.
+    parts: usize,
+    /// Those of a slice.
+    width: usize,
+}
+
+/// A fold that is cut into blocks.
 struct Cut<'f> {
     copy: usize,
     fold: &'f Fold,
+    /// The results of blocks.
     partials: AccId,
+    /// The result of one block, where lanes are reduced.
+    result: Option<AccId>,
 }
 
 impl Select<'_> {
+    /// Whether a stage's reductions are cut into blocks.
+    pub fn is_blocked(&self, range: Range<usize>) -> bool {
+        self.order == ReductionOrder::Blocks && range.into_iter().any(|it| self.kernel.is_ordered_fold(it))
+    }
+
+    /// The slices of a stage, if it can be done in slices: lanes are the only reduced loop, and stand
+    /// side by side.
+    pub fn slices(&self, range: Range<usize>, reduces: &[(usize, Reducer)]) -> Option<Slices> {
+        let ordered: Vec<usize> = reduces.iter().map(|it| it.0).filter(|&it| self.kernel.is_ordered_fold(it)).collect();
+        let parts = |at: usize| self.order.accumulators(self.kernel.types[at]) / self.program.lanes;
+        let first = parts(*ordered.first()?);
+        let room = slice_accumulators(self.target).checked_sub(reduces.len() - ordered.len())?;
+        let mut width = first;
+        while width > 0 && ordered.len() * width > room {
+            width /= 2;
+        }
+        let fits = self.in_slices
+            && self.order == ReductionOrder::Blocks
+            && (self.kernel.lanes, self.kernel.seq) == (LaneAxis::Reduced, 0)
+            && width > 0
+            && range.len() * first <= MOST_IN_A_TURN
+            && ordered.iter().all(|&it| parts(it) == first)
+            && self.kernel.params.iter().all(|it| it.step != StrideClass::Any)
+            && self.takes_runs(range);
+        fits.then_some(Slices { parts: first, width })
+    }
+
     /// A stage whose reductions are cut into blocks; `folds` of each copy of the body.
-    pub fn blocked_stage(&mut self, range: Range<usize>, folds: &[Vec<Fold>]) -> Result<(), Unsupported> {
+    pub fn blocked_stage(
+        &mut self,
+        range: Range<usize>,
+        folds: &[Vec<Fold>],
+        slices: Option<Slices>,
+    ) -> Result<(), Unsupported> {
         self.close(When::Once);
         let first = self.program.blocks.len();
-        if let Some(parts) = self.turn(range.clone(), &folds[0]) {
-            self.whole_turn(range.clone(), &folds[0], parts)?;
-        }
-        for (copy, folds) in folds.iter().enumerate() {
-            self.body(copy, range.clone(), folds)?;
-        }
-        self.close(When::Loop(Span::All));
+        let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let ordered = folds.iter().enumerate().flat_map(|(copy, folds)| folds.iter().map(move |it| (copy, it)));
-        let cuts: Vec<Cut<'_>> = (ordered.filter(|it| it.1.ordered))
-            .map(|(copy, fold)| Cut { copy, fold, partials: self.partials(fold) })
-            .collect();
-        self.results_of_blocks(&cuts)?;
-        self.program.blocked.push(first..self.program.blocks.len());
+        let mut cuts = Vec::new();
+        for (copy, fold) in ordered.filter(|it| it.1.ordered) {
+            let partials = self.vectors(fold, ReductionOrder::PARTIALS);
+            let result = reduced.then(|| self.vectors(fold, 1));
+            cuts.push(Cut { copy, fold, partials, result });
+        }
+        let mut held = Vec::new();
+        match slices {
+            Some(slices) => {
+                for number in (0..slices.parts / slices.width).rev() {
+                    held.push(self.slice(range.clone(), &folds[0], &cuts, slices, number)?);
+                }
+            }
+            None => {
+                if let Some(parts) = self.turn(range.clone(), &folds[0]) {
+                    self.whole_turn(range.clone(), &folds[0], parts)?;
+                }
+                for (copy, folds) in folds.iter().enumerate() {
+                    self.body(copy, range.clone(), folds)?;
+                }
+                self.close(When::Loop(Span::All));
+            }
+        }
+        self.results_of_blocks(&cuts, slices.is_some())?;
+        self.program.blocked.push(Blocked { blocks: first..self.program.blocks.len(), slices: held });
         for (copy, folds) in folds.iter().enumerate() {
-            for fold in folds {
+            for fold in folds.iter().filter(|it| !(it.ordered && reduced)) {
                 let result = self.end_fold(fold)?;
                 self.values[copy][fold.at] = Some(result);
             }
         }
-        self.close(When::Once);
-        for Cut { copy, fold, partials } in cuts {
-            let result = self.values[copy][fold.at];
-            self.push(Op::AccRead(partials, 0), result, &[]);
+        for Cut { copy, fold, result, .. } in cuts {
+            if let Some(result) = result {
+                let total = self.read(fold, result);
+                self.values[copy][fold.at] = Some(total);
+            }
         }
-        self.close(When::Several);
         Ok(())
     }
 
-    /// Room for the results of a fold's blocks.
-    fn partials(&mut self, fold: &Fold) -> AccId {
-        let count = ReductionOrder::PARTIALS * self.program.lanes;
-        self.program.arrays.push(AccArray { count, size: fold.size() });
+    /// Room for so many vectors of a fold.
+    fn vectors(&mut self, fold: &Fold, count: usize) -> AccId {
+        self.program.arrays.push(AccArray { count: count * self.program.lanes, size: fold.size() });
         AccId(self.program.arrays.len() as u32 - 1)
     }
 
-    /// What happens at the ends of blocks and of all of them.
-    fn results_of_blocks(&mut self, cuts: &[Cut<'_>]) -> Result<(), Unsupported> {
+    fn read(&mut self, fold: &Fold, from: AccId) -> VReg {
+        let dst = self.vector(fold.size());
+        self.push(Op::AccRead(from, 0), Some(dst), &[]);
+        dst
+    }
+
+    fn partial(&mut self, cut: &Cut<'_>, which: Partial) -> VReg {
+        let dst = self.vector(cut.fold.size());
+        self.push(Op::PartialLoad(cut.partials, which), Some(dst), &[]);
+        dst
+    }
+
+    /// What happens at the ends of blocks and of all of them; `in_slices` if the result of a block is
+    /// there already.
+    fn results_of_blocks(&mut self, cuts: &[Cut<'_>], in_slices: bool) -> Result<(), Unsupported> {
         for cut in cuts {
             self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[cut.fold.identity]);
         }
         self.close(When::StartPartial);
         for cut in cuts {
-            let result = self.end_fold(cut.fold)?;
+            let result = match cut.result {
+                Some(result) if in_slices => self.read(cut.fold, result),
+                _ => self.end_fold(cut.fold)?,
+            };
             let sum = self.partial(cut, Partial::Current);
             let sum = self.combine(cut.fold, sum, result)?;
             self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[sum]);
-            self.restart_fold(cut.fold);
+            if !in_slices {
+                self.restart_fold(cut.fold);
+            }
         }
         self.close(When::EndBlock);
         for cut in cuts {
@@ -81,13 +166,22 @@ impl Select<'_> {
             self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[sum]);
         }
         self.close(When::FoldPartials);
+        for cut in cuts.iter().filter(|_| !in_slices) {
+            if let Some(result) = cut.result {
+                let total = self.end_fold(cut.fold)?;
+                self.push(Op::AccWrite(result, 0), None, &[total]);
+            }
+        }
+        self.close(When::One);
+        for cut in cuts {
+            let total = self.read(cut.fold, cut.partials);
+            match cut.result {
+                Some(result) => self.push(Op::AccWrite(result, 0), None, &[total]),
+                None => self.set_fold(cut.fold, total),
+            }
+        }
+        self.close(When::Several);
         Ok(())
-    }
-
-    fn partial(&mut self, cut: &Cut<'_>, which: Partial) -> VReg {
-        let dst = self.vector(cut.fold.size());
-        self.push(Op::PartialLoad(cut.partials, which), Some(dst), &[]);
-        dst
     }
 
     /// The vectors in one turn of the accumulators, if the lanes can be taken in such runs.
@@ -104,14 +198,13 @@ impl Select<'_> {
     /// A loop over whole turns of the accumulators, which are in registers if they have room there.
     fn whole_turn(&mut self, range: Range<usize>, folds: &[Fold], parts: usize) -> Result<(), Unsupported> {
         let in_registers = folds.iter().filter(|it| it.ordered).count() * parts <= register_accumulators(self.target);
-        let held: Vec<Vec<Fold>> = (0..parts)
-            .map(|part| {
-                let hold = |fold: &Fold| {
-                    if fold.ordered && in_registers { self.hold_part(fold, part) } else { self.static_part(fold, part) }
-                };
-                folds.iter().map(hold).collect()
-            })
-            .collect();
+        let mut held: Vec<Vec<Fold>> = Vec::with_capacity(parts);
+        for part in 0..parts {
+            let hold = |fold: &Fold| {
+                if fold.ordered && in_registers { self.hold_part(fold, part) } else { self.static_part(fold, part) }
+            };
+            held.push(folds.iter().map(hold).collect());
+        }
         self.close(When::Before);
         for (copy, held) in held.iter().enumerate() {
             self.body(copy, range.clone(), held)?;
@@ -125,4 +218,91 @@ impl Select<'_> {
         self.close(When::After);
         Ok(())
     }
+
+    /// Slice `number` of the accumulators over a block. By halves, it takes those of slices that were
+    /// done before; the first slice gives the result of the block.
+    fn slice(
+        &mut self,
+        range: Range<usize>,
+        folds: &[Fold],
+        cuts: &[Cut<'_>],
+        Slices { parts, width }: Slices,
+        number: usize,
+    ) -> Result<Slice, Unsupported> {
+        let mut held: Vec<Vec<Fold>> = Vec::with_capacity(width);
+        for at in 0..width {
+            let hold = |it: &Fold| if it.ordered { self.held(it) } else { self.static_part(it, number * width + at) };
+            held.push(folds.iter().map(hold).collect());
+        }
+        self.close(When::Before);
+        let first = self.program.blocks.len();
+        for (at, held) in held.iter().enumerate() {
+            self.body(number * width + at, range.clone(), held)?;
+        }
+        self.close(When::Loop(Span::Whole(parts)));
+        for (at, held) in held.iter().enumerate() {
+            self.body(number * width + at, range.clone(), held)?;
+            self.close(When::Rest(number * width + at));
+        }
+        let ordered = |at: usize| {
+            let pairs = folds.iter().zip(&held[at]).filter(|it| it.0.ordered);
+            pairs.map(|(fold, held)| (*fold, *held)).collect::<Vec<_>>()
+        };
+        let lanes = |slice: usize| slice * width * self.program.lanes;
+        let behind = |half: usize| (half, lanes(number + half));
+        let mut halves: Vec<(usize, usize)> = Vec::new();
+        let mut half = parts / width / 2;
+        while half > number {
+            halves.push(behind(half));
+            half /= 2;
+        }
+        let skipped = lanes(number);
+        for (half, lanes) in halves {
+            for at in 0..width {
+                for (fold, held) in ordered(at) {
+                    self.take_part(&fold, &held, (number + half) * width + at)?;
+                }
+            }
+            self.close(When::Behind(lanes));
+        }
+        let slice = Slice { held: first..self.program.blocks.len(), skipped };
+        if number > 0 {
+            for at in 0..width {
+                ordered(at).iter().for_each(|(fold, held)| self.put_back_part(fold, number * width + at, held));
+            }
+        } else {
+            for (i, cut) in cuts.iter().enumerate() {
+                let parts: Vec<Fold> = (0..width).map(|at| ordered(at)[i].1).collect();
+                let total = self.end_slice(&parts)?;
+                let result = cut.result.expect("lanes are reduced");
+                self.push(Op::AccWrite(result, 0), None, &[total]);
+            }
+        }
+        self.close(When::After);
+        Ok(slice)
+    }
+
+    /// The fold with a register of accumulators that are the identity.
+    fn held(&mut self, fold: &Fold) -> Fold {
+        let acc = self.vector(fold.size());
+        self.machine(Machine::new(rows::MOVE), acc, &[fold.identity]);
+        self.program.accumulators.push(acc);
+        fold.in_register(acc)
+    }
+}
+
+/// Whether a kernel has stages that are done in slices where the lanes are whole vectors.
+pub fn has_slices(select: &Select<'_>) -> bool {
+    let kernel = select.kernel;
+    (0..kernel.stages.len()).any(|i| {
+        let range = kernel.stage_range(i);
+        let reduces: Vec<(usize, Reducer)> = range
+            .clone()
+            .filter_map(|at| match kernel.insts[at] {
+                Inst::Reduce(reducer, _) => Some((at, reducer)),
+                _ => None,
+            })
+            .collect();
+        select.slices(range, &reduces).is_some()
+    })
 }

@@ -31,6 +31,11 @@ impl Fold {
     pub fn size(&self) -> usize {
         self.ty.size()
     }
+
+    /// The same with accumulators in a register.
+    pub fn in_register(&self, acc: VReg) -> Self {
+        Self { place: Accumulators::Register(acc), ..*self }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -46,8 +51,14 @@ enum Accumulators {
 }
 
 impl Select<'_> {
-    /// Chooses a place for the accumulators and sets them to the identity.
-    pub fn begin_fold(&mut self, at: usize, reducer: Reducer, folds: usize) -> Result<Fold, Unsupported> {
+    /// Chooses a place for the accumulators and, if it `starts` here, sets them to the identity.
+    pub fn begin_fold(
+        &mut self,
+        at: usize,
+        reducer: Reducer,
+        folds: usize,
+        starts: bool,
+    ) -> Result<Fold, Unsupported> {
         let dtype = self.kernel.types[at];
         let truth = dtype == DType::Bool;
         let op = match reducer {
@@ -83,7 +94,7 @@ impl Select<'_> {
         } else {
             let id = AccId(self.program.arrays.len() as u32);
             self.program.arrays.push(AccArray { count, size: ty.size() });
-            for part in 0..count / self.program.lanes {
+            for part in 0..if starts { count / self.program.lanes } else { 0 } {
                 self.push(Op::AccWrite(id, part as u8), None, &[identity]);
             }
             if reduced && !truth { Accumulators::Array(id) } else { Accumulators::Whole(id) }
@@ -137,6 +148,50 @@ impl Select<'_> {
                 }
             }
         }
+    }
+
+    /// Sets the accumulators of parallel lanes.
+    pub fn set_fold(&mut self, fold: &Fold, value: VReg) {
+        match fold.place {
+            Accumulators::Register(acc) => {
+                self.machine(Machine::new(rows::MOVE), acc, &[value]);
+            }
+            Accumulators::Array(id) | Accumulators::Part(id, _) | Accumulators::Whole(id) => {
+                self.push(Op::AccWrite(id, 0), None, &[value]);
+            }
+        }
+    }
+
+    /// Combines accumulators that are held with those of a part on the stack.
+    pub fn take_part(&mut self, fold: &Fold, held: &Fold, part: usize) -> Result<(), Unsupported> {
+        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (fold.place, held.place) {
+            let other = self.vector(fold.size());
+            self.push(Op::AccRead(id, part as u8), Some(other), &[]);
+            let sum = self.binary(fold.op, fold.ty, acc, other)?;
+            self.machine(Machine::new(rows::MOVE), acc, &[sum]);
+        }
+        Ok(())
+    }
+
+    /// Combines accumulators that are held to the result of a row.
+    pub fn end_slice(&mut self, parts: &[Fold]) -> Result<VReg, Unsupported> {
+        let registers = parts.iter().filter_map(|it| match it.place {
+            Accumulators::Register(acc) => Some(acc),
+            _ => None,
+        });
+        let all = self.halve(&parts[0], registers.collect())?;
+        self.fold_lanes(&parts[0], all)
+    }
+
+    /// Combines vectors by halves.
+    fn halve(&mut self, fold: &Fold, mut all: Vec<VReg>) -> Result<VReg, Unsupported> {
+        while all.len() > 1 {
+            let high = all.split_off(all.len() / 2);
+            for (low, high) in all.iter_mut().zip(high) {
+                *low = self.binary(fold.op, fold.ty, *low, high)?;
+            }
+        }
+        Ok(all[0])
     }
 
     /// Two accumulators combined.
@@ -223,13 +278,7 @@ impl Select<'_> {
                         low
                     });
                 }
-                while all.len() > 1 {
-                    let high = all.split_off(all.len() / 2);
-                    for (low, high) in all.iter_mut().zip(high) {
-                        *low = self.binary(fold.op, fold.ty, *low, high)?;
-                    }
-                }
-                all[0]
+                self.halve(fold, all)?
             }
         };
         let one = if self.kernel.lanes == LaneAxis::Reduced { self.fold_lanes(fold, all)? } else { all };

@@ -19,7 +19,16 @@ use std::ops::Range;
 
 /// Selects instructions of `target` for `kernel`, whose reductions are done in `order`.
 pub fn select(kernel: &Kernel, target: Target, order: ReductionOrder) -> Result<Program, Unsupported> {
-    run(Select::new(kernel, target, order, 1))
+    // A vector that is not whole needs masks.
+    let in_slices = target == Target::Avx512;
+    run(Select { in_slices, ..Select::new(kernel, target, order, 1) })
+}
+
+/// The same for lanes in whole vectors, where that makes a difference.
+pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
+    let select = Select { in_slices: true, ..Select::new(kernel, target, kernel.order, 1) };
+    let differs = target != Target::Avx512 && blocks::has_slices(&select);
+    if differs { run(select).ok() } else { None }
 }
 
 /// The same for several vectors of lanes at once, where that pays and all accumulators have
@@ -55,6 +64,8 @@ struct Select<'k> {
     target: Target,
     /// The order of its reductions.
     order: ReductionOrder,
+    /// Whether stages may be done in [slices](blocks::Slices).
+    in_slices: bool,
     program: Program,
     /// For each copy of the body, the register of each value that has been selected; a value
     /// that a copy has none for is that of the first.
@@ -79,6 +90,7 @@ impl<'k> Select<'k> {
             kernel,
             target,
             order,
+            in_slices: false,
             program,
             values: vec![vec![None; kernel.insts.len()]; copies],
             copy: 0,
@@ -106,13 +118,18 @@ impl<'k> Select<'k> {
                 _ => None,
             })
             .collect();
+        let slices = self.slices(range.clone(), &reduces);
         let mut folds = Vec::with_capacity(copies);
         for _ in 0..copies {
-            let begin = |&(at, reducer): &(usize, Reducer)| self.begin_fold(at, reducer, reduces.len() * copies);
+            let count = reduces.len() * copies;
+            let begin = |&(at, reducer): &(usize, Reducer)| {
+                let starts = slices.is_none() || !self.kernel.is_ordered_fold(at);
+                self.begin_fold(at, reducer, count, starts)
+            };
             folds.push(reduces.iter().map(begin).collect::<Result<Vec<Fold>, _>>()?);
         }
-        if self.order == ReductionOrder::Blocks && range.clone().any(|it| self.kernel.is_ordered_fold(it)) {
-            return self.blocked_stage(range, &folds);
+        if self.is_blocked(range.clone()) {
+            return self.blocked_stage(range, &folds, slices);
         }
         let mut span = Span::All;
         if let Some(parts) = self.whole_turns(range.clone(), &folds[0]) {
