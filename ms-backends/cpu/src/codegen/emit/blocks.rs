@@ -8,10 +8,10 @@ use super::super::Body;
 use super::super::target::Target;
 use super::super::vinst::{Blocked, Slice, Span, When};
 use super::asm::{Label, Mem, Operand};
-use super::frame::Cursor;
+use super::frame::{Cursor, Home};
 use super::{Emitter, Mode, fixed};
 use iced_x86::{Code, Register};
-use ms_core::ir::{LaneAxis, ReductionOrder, run_multiple};
+use ms_core::ir::{LaneAxis, Param, ReductionOrder, Role, StrideClass, run_multiple};
 use smallvec::SmallVec;
 
 const A: Register = fixed::SCRATCH;
@@ -189,6 +189,9 @@ impl<'a> Emitter<'a> {
             self.vectors_and_rest(stop, &mut |it, mode| it.when(blocked, |it| it == When::Loop(Span::All), mode));
         } else {
             self.set(Cursor::Start, lane);
+            if blocked.slices.len() > 1 {
+                self.fetch_ahead(blocked);
+            }
             blocked.slices.iter().for_each(|it| self.slice(it));
         }
         self.load_reg(Code::Mov_r64_rm64, lane, stop);
@@ -232,6 +235,38 @@ impl<'a> Emitter<'a> {
         self.reg(Code::Cmp_r64_rm64, lane, last);
         self.asm.jump(Code::Jb_rel32_64, head);
         self.when(blocked, |it| it == When::After, Mode::Full);
+        self.asm.place(done);
+    }
+
+    /// Asks for what the next block reads, where rows are so long that it comes from memory: slices jump
+    /// through a block several times, which hardware does not take for a stream.
+    fn fetch_ahead(&mut self, blocked: &Blocked) {
+        const LONG: usize = 1 << 16;
+        const LINE: usize = 64;
+        let done = self.asm.label();
+        self.load_reg(Code::Mov_r64_rm64, A, self.frame.extent(self.kernel.par as usize));
+        self.compare(A, LONG);
+        self.asm.jump(Code::Jb_rel32_64, done);
+        for param in self.params_of(blocked.blocks.clone()) {
+            let (Home::Register(pointer), Param { step: StrideClass::Unit, role: Role::Input, dtype }) =
+                (self.frame.home(param), self.kernel.params[param])
+            else {
+                continue;
+            };
+            let head = self.asm.label();
+            let ahead = Operand::Imm32(ReductionOrder::ROW_BLOCK as i32);
+            self.reg(Code::Mov_r64_rm64, A, fixed::LANE);
+            self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(A), ahead]);
+            self.reg(Code::Mov_r64_rm64, D, A);
+            self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(D), ahead]);
+            self.asm.place(head);
+            let line = Mem::indexed(pointer, A, dtype.size() as u32);
+            self.asm.op(Code::Prefetcht0_m8, &[Operand::Mem(line)]);
+            let step = Operand::Imm32((LINE / dtype.size()) as i32);
+            self.asm.op(Code::Add_rm64_imm32, &[Operand::Reg(A), step]);
+            self.reg(Code::Cmp_r64_rm64, A, D);
+            self.asm.jump(Code::Jb_rel32_64, head);
+        }
         self.asm.place(done);
     }
 

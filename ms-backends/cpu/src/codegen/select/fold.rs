@@ -52,13 +52,7 @@ enum Accumulators {
 
 impl Select<'_> {
     /// Chooses a place for the accumulators and, if it `starts` here, sets them to the identity.
-    pub fn begin_fold(
-        &mut self,
-        at: usize,
-        reducer: Reducer,
-        folds: usize,
-        starts: bool,
-    ) -> Result<Fold, Unsupported> {
+    pub fn begin_fold(&mut self, at: usize, reducer: Reducer, folds: usize, starts: bool) -> Result<Fold, Unsupported> {
         let dtype = self.kernel.types[at];
         let truth = dtype == DType::Bool;
         let op = match reducer {

@@ -162,7 +162,7 @@ fn orders_of_reduction() {
                 let words = if squares { block.len() } else { block.len() - 3 };
                 // Interleaved, so that what else the machine does hits both.
                 let mut best = [f64::INFINITY; 2];
-                for _ in 0..if n == 1 << 24 { 5 } else { 60 } {
+                for _ in 0..if n == 1 << 24 { 10 } else { 60 } {
                     for (best, code) in best.iter_mut().zip([&first, &second]) {
                         let start = Instant::now();
                         // SAFETY: the block stays inside `data` and `result`.
@@ -177,7 +177,7 @@ fn orders_of_reduction() {
                     best[0],
                     best[1]
                 );
-                assert!(ratio < 30.0);
+                assert!(ratio < 6.0, "{isa}, {lanes:?} of {n}");
             }
         }
     }
