@@ -247,12 +247,10 @@ fn large_shapes() {
         (&[100, 100, 16], &[0, 1, 2]),
         (&[100, 100, 3], &[0, 2]),
     ] {
-        for dtype in [DType::F32, DType::BF16] {
-            let x = random.elements(shape, dtype, &SUM);
-            check(&SUM, &x, axes);
-        }
+        let x = random.elements(shape, DType::F32, &SUM);
+        check(&SUM, &x, axes);
     }
-    (0..20).for_each(|_| random_case(&mut random));
+    (0..10).for_each(|_| random_case(&mut random));
 }
 
 #[test]
