@@ -39,7 +39,7 @@ fn noise(len: usize) -> Vec<f32> {
 }
 
 #[test]
-fn rows_fold_in_virtual_lanes() {
+fn rows_fold_in_turns_of_accumulators() {
     let text = "kernel par=1 lanes=reduced seq=1
         in %x: f32 unit
         out %sum: f32 zero

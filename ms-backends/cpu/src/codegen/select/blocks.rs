@@ -9,7 +9,7 @@ use super::super::target::Target;
 use super::super::vinst::{AccArray, AccId, Blocked, Machine, Op, Partial, Slice, Span, VReg, When};
 use super::Select;
 use super::fold::{Fold, register_accumulators};
-use ms_core::ir::{Inst, LaneAxis, Reducer, ReductionOrder, StrideClass};
+use ms_core::ir::{LaneAxis, ReductionOrder, StrideClass};
 use std::ops::Range;
 
 /// Instructions of the kernel that stand in one turn of all accumulators, at most: larger bodies
@@ -51,7 +51,8 @@ impl Select<'_> {
 
     /// The slices of a stage, if it can be done in slices: lanes are the only reduced loop, and stand
     /// side by side.
-    pub fn slices(&self, range: Range<usize>, reduces: &[(usize, Reducer)]) -> Option<Slices> {
+    pub fn slices(&self, range: Range<usize>) -> Option<Slices> {
+        let reduces = self.reduces(range.clone());
         let ordered: Vec<usize> = reduces.iter().map(|it| it.0).filter(|&it| self.kernel.is_ordered_fold(it)).collect();
         let parts = |at: usize| self.order.accumulators(self.kernel.types[at]) / self.program.lanes;
         let first = parts(*ordered.first()?);
@@ -69,6 +70,11 @@ impl Select<'_> {
             && self.kernel.params.iter().all(|it| it.step != StrideClass::Any)
             && self.takes_runs(range);
         fits.then_some(Slices { parts: first, width })
+    }
+
+    /// Whether stages are done in slices.
+    pub fn has_slices(&self) -> bool {
+        (0..self.kernel.stages.len()).any(|i| self.slices(self.kernel.stage_range(i)).is_some())
     }
 
     /// A stage whose reductions are cut into blocks; `folds` of each copy of the body.
@@ -289,20 +295,4 @@ impl Select<'_> {
         self.program.accumulators.push(acc);
         fold.in_register(acc)
     }
-}
-
-/// Whether a kernel has stages that are done in slices where the lanes are whole vectors.
-pub fn has_slices(select: &Select<'_>) -> bool {
-    let kernel = select.kernel;
-    (0..kernel.stages.len()).any(|i| {
-        let range = kernel.stage_range(i);
-        let reduces: Vec<(usize, Reducer)> = range
-            .clone()
-            .filter_map(|at| match kernel.insts[at] {
-                Inst::Reduce(reducer, _) => Some((at, reducer)),
-                _ => None,
-            })
-            .collect();
-        select.slices(range, &reduces).is_some()
-    })
 }

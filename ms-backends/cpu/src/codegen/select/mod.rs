@@ -27,7 +27,7 @@ pub fn select(kernel: &Kernel, target: Target, order: ReductionOrder) -> Result<
 /// The same for lanes in whole vectors, where that makes a difference.
 pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
     let select = Select { in_slices: true, ..Select::new(kernel, target, kernel.order, 1) };
-    let differs = target != Target::Avx512 && blocks::has_slices(&select);
+    let differs = target != Target::Avx512 && select.has_slices();
     if differs { run(select).ok() } else { None }
 }
 
@@ -112,13 +112,8 @@ impl<'k> Select<'k> {
         if self.kernel.stages[i].scope == Scope::Point {
             return (0..copies).try_for_each(|copy| self.body(copy, range.clone(), &[]));
         }
-        let reduces: Vec<(usize, Reducer)> = (range.clone())
-            .filter_map(|at| match self.kernel.insts[at] {
-                Inst::Reduce(reducer, _) => Some((at, reducer)),
-                _ => None,
-            })
-            .collect();
-        let slices = self.slices(range.clone(), &reduces);
+        let reduces = self.reduces(range.clone());
+        let slices = self.slices(range.clone());
         let mut folds = Vec::with_capacity(copies);
         for _ in 0..copies {
             let count = reduces.len() * copies;
@@ -160,6 +155,15 @@ impl<'k> Select<'k> {
             }
         }
         Ok(())
+    }
+
+    /// The reductions of a stage.
+    fn reduces(&self, range: Range<usize>) -> Vec<(usize, Reducer)> {
+        let reduce = |at: usize| match self.kernel.insts[at] {
+            Inst::Reduce(reducer, _) => Some((at, reducer)),
+            _ => None,
+        };
+        range.filter_map(reduce).collect()
     }
 
     /// One copy of a stage's instructions, with its folds in order.
