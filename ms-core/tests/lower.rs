@@ -2,7 +2,7 @@
 //!
 //! `MS_BLESS=1` writes the plans anew.
 
-use ms_core::ir::{Inst, Kernel};
+use ms_core::ir::{Inst, Kernel, Precision};
 use ms_core::lower::{
     BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanNames, PlanStep, Repeat, Routine, RoutineId, Span, View,
     lower, lower_traced,
@@ -19,7 +19,7 @@ fn plan(text: &str) -> Plan {
 
 fn named_plan(text: &str) -> (Plan, PlanNames) {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
-    let options = LowerOptions { exact: false, ..LowerOptions::default() };
+    let options = LowerOptions { precision: Precision::Highest, ..LowerOptions::default() };
     lower_traced(&graph, &options, None).unwrap_or_else(|error| panic!("{error}"))
 }
 

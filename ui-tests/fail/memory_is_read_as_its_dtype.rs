@@ -42,7 +42,7 @@ impl Backend for Mine {
     fn kernel(&self, _: &Kernel) -> Result<Arc<dyn KernelCode>> {
         Ok(Arc::new(Mine))
     }
-    fn product(&self, _: &Array, _: &Array, _: &Array) -> Result<()> {
+    fn product(&self, _: ms::Precision, _: &Array, _: &Array, _: &Array) -> Result<()> {
         Ok(())
     }
     fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> Result<()> {

@@ -9,7 +9,7 @@ use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
-use ms_core::ir::Kernel;
+use ms_core::ir::{Kernel, Precision};
 use ms_core::lower::Plan;
 use ms_core::tensor::{Array, Attrs, Op};
 use rustc_hash::FxHashMap;
@@ -31,8 +31,8 @@ environment_variables! {
     );
 }
 
-/// Runs plans on the processor: kernels as generated code or interpreted, products through the
-/// `gemm` crates.
+/// Runs plans on the processor: kernels as generated code or interpreted, products in order
+/// or through the `gemm` crates.
 pub struct CpuBackend {
     isa: Isa,
     kernels: Mutex<Kernels>,
@@ -162,7 +162,7 @@ unsafe impl Backend for CpuBackend {
         };
         let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
         // SAFETY: the codes are those of the plan's kernels, and the caller vouches for the plan.
-        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services))? }))
+        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services { isa: self.isa }))? }))
     }
 
     fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
@@ -193,43 +193,45 @@ unsafe impl Backend for CpuBackend {
         let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
         drop(kernels);
         // SAFETY: the codes are those of the plan's kernels, and the caller vouches for the plan.
-        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services))? }))
+        Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services { isa: self.isa }))? }))
     }
 
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
         Ok(self.ready(kernel).code)
     }
 
-    unsafe fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()> {
+    unsafe fn product(&self, precision: Precision, a: &Array, b: &Array, out: &Array) -> Result<()> {
         if a.dtype() != out.dtype() || b.dtype() != out.dtype() {
             let message = format!("dtypes {}, {} and {} of a product differ", a.dtype(), b.dtype(), out.dtype());
             return Err(Error::new(Code::DType, message));
         }
-        let product = MatrixProduct::new(out.dtype(), a.layout(), b.layout(), out.layout())?;
+        let product = MatrixProduct::new(out.dtype(), precision, a.layout(), b.layout(), out.layout())?;
         // SAFETY: layouts of arrays lie inside their storage, and nobody else uses the output's, as the
         // caller vouches.
-        unsafe { product::run(&product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
+        unsafe { product::run(self.isa, &product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
     }
 
     unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
         // SAFETY: the caller's contract is the same.
-        unsafe { library::run(op, attrs, inputs, outputs) }
+        unsafe { library::run(self.isa, op, attrs, inputs, outputs) }
     }
 }
 
 /// What executables need of the backend while they run.
-struct Services;
+struct Services {
+    isa: Isa,
+}
 
 // SAFETY: as for the backend.
 unsafe impl Host for Services {
     unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
         // SAFETY: the caller's contract is the same.
-        unsafe { product::run(product, a, b, out) }
+        unsafe { product::run(self.isa, product, a, b, out) }
     }
 
     unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
         // SAFETY: the caller's contract is the same.
-        unsafe { library::run(op, attrs, inputs, outputs) }
+        unsafe { library::run(self.isa, op, attrs, inputs, outputs) }
     }
 }
 

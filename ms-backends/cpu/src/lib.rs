@@ -11,7 +11,6 @@ mod backend;
 mod code;
 mod isa;
 mod library;
-mod packing;
 mod parallel;
 mod product;
 

@@ -80,6 +80,7 @@ fn plan() -> Plan {
         kernels: vec![binary(BinaryOp::Add), binary(BinaryOp::Mul)],
         constants: vec![Literal::scalar(10.0.into(), DType::F32)],
         routines: vec![main],
+        ..Plan::default()
     }
 }
 
@@ -202,7 +203,7 @@ fn empty_results() {
         steps: vec![call(0, 0, [argument(0, 0, 4), argument(1, 0, 4), argument(2, 0, 4)])],
         ..Routine::default()
     };
-    let plan = Plan { kernels: vec![binary(BinaryOp::Add)], constants: Vec::new(), routines: vec![main] };
+    let plan = Plan { kernels: vec![binary(BinaryOp::Add)], routines: vec![main], ..Plan::default() };
     let none = Array::zeros(&[0], DType::F32);
     let outputs = load(plan).expect("a well-formed plan").run(&[&none, &none]).expect("the inputs fit");
     assert_eq!(outputs[0].shape(), [0]);

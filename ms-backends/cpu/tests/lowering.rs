@@ -1,7 +1,7 @@
 //! Graphs lowered to plans and run: with and without fusion, and against the reference.
 
 use ms_core::exec::{Backend, reference};
-use ms_core::ir::{Graph, Kernel, Node, Role, Scope, Type, ValueId};
+use ms_core::ir::{Graph, Kernel, Node, Precision, Role, Scope, Type, ValueId};
 use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
 use ms_core::ops::{by_name, parse_graph};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
@@ -59,16 +59,16 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let mut random = Random(seed);
     let arrays: Vec<Array> = graph.inputs().iter().map(|&it| random.array(graph.ty(it))).collect();
     let inputs: Vec<&Array> = arrays.iter().collect();
-    let plan = |fuse, exact| {
-        let options = LowerOptions { fuse, exact };
+    let plan = |fuse, precision| {
+        let options = LowerOptions { fuse, precision };
         lower(graph, &options).unwrap_or_else(|error| panic!("{error}\n{graph}"))
     };
-    let fused = plan(true, true);
+    let fused = plan(true, Precision::Strict);
     let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");
-    let (together, apart) = (run(fused.clone(), Isa::Interp, &inputs), run(plan(false, true), Isa::Interp, &inputs));
+    let (together, apart) = (run(fused.clone(), Isa::Interp, &inputs), run(plan(false, Precision::Strict), Isa::Interp, &inputs));
     let targets = [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported());
     let generated: Vec<_> = targets.map(|isa| (isa, run(fused.clone(), isa, &inputs))).collect();
-    let loose = run(plan(true, false), Isa::detect(), &inputs);
+    let loose = run(plan(true, Precision::Highest), Isa::detect(), &inputs);
     for (i, ((together, apart), expected)) in together.iter().zip(&apart).zip(&expected).enumerate() {
         let context = || format!("output {i}, seed {seed}\n{graph}\n{}", fused.display());
         assert_eq!(together.shape(), expected.shape(), "{}", context());

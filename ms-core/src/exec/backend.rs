@@ -2,7 +2,7 @@
 
 use crate::environment;
 use crate::error::{OrRaise, Result};
-use crate::ir::Kernel;
+use crate::ir::{Kernel, Precision};
 use crate::lower::Plan;
 use crate::tensor::{Array, Attrs, Op};
 use smallvec::SmallVec;
@@ -69,7 +69,8 @@ pub unsafe trait Backend: Send + Sync {
     /// [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>>;
 
-    /// `out = a b`, batched over leading dimensions of equal size; `out` is row-major.
+    /// `out = a b`, batched over leading dimensions of equal size; `out` is row-major. In strict precision
+    /// terms of floats are added up as `docs/numerics.md` says.
     ///
     /// # Safety
     /// Nobody else uses the memory of `out`, the operands included.
@@ -77,7 +78,7 @@ pub unsafe trait Backend: Send + Sync {
     /// # Errors
     /// [`Code::DType`](crate::Code::DType) and [`Code::Shape`](crate::Code::Shape) for operands that
     /// do not fit, [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
-    unsafe fn product(&self, a: &Array, b: &Array, out: &Array) -> Result<()>;
+    unsafe fn product(&self, precision: Precision, a: &Array, b: &Array, out: &Array) -> Result<()>;
 
     /// Runs an op as a whole, writing its row-major `outputs`.
     ///

@@ -1,6 +1,7 @@
 //! Products of matrices as a backend's kernel sees them: sizes and strides, no addresses.
 
 use crate::error::{Code, Error, Result};
+use crate::ir::Precision;
 use crate::tensor::{DType, Layout};
 use smallvec::SmallVec;
 
@@ -9,6 +10,8 @@ use smallvec::SmallVec;
 pub struct MatrixProduct {
     /// The element type of all three.
     pub dtype: DType,
+    /// How the terms of floats are added up; integers have one result.
+    pub precision: Precision,
     /// Rows of `a` and `out`.
     pub m: usize,
     /// Columns of `a`, rows of `b`.
@@ -40,7 +43,7 @@ impl MatrixProduct {
     ///
     /// # Errors
     /// [`Code::Shape`] when the shapes do not fit.
-    pub fn new(dtype: DType, a: &Layout, b: &Layout, out: &Layout) -> Result<Self> {
+    pub fn new(dtype: DType, precision: Precision, a: &Layout, b: &Layout, out: &Layout) -> Result<Self> {
         let refuse = || {
             let message = format!("no product of {:?} and {:?} in {:?}", a.shape(), b.shape(), out.shape());
             Error::new(Code::Shape, message)
@@ -69,7 +72,7 @@ impl MatrixProduct {
             }
         }
         let (m, k, n) = (out.shape()[lead], b.shape()[lead], out.shape()[lead + 1]);
-        Ok(Self { dtype, m, k, n, a: steps(a), b: steps(b), out: steps(out), batch })
+        Ok(Self { dtype, precision, m, k, n, a: steps(a), b: steps(b), out: steps(out), batch })
     }
 
     /// Number of products in the batch.
@@ -98,13 +101,20 @@ mod tests {
     #[test]
     fn batches_merge() {
         let of = |shape: &[usize]| Layout::contiguous(shape);
-        let all = MatrixProduct::new(DType::F32, &of(&[2, 1, 3, 4, 5]), &of(&[2, 1, 3, 5, 6]), &of(&[2, 1, 3, 4, 6]))
-            .expect("the shapes fit");
+        let all = MatrixProduct::new(
+            DType::F32,
+            Precision::Strict,
+            &of(&[2, 1, 3, 4, 5]),
+            &of(&[2, 1, 3, 5, 6]),
+            &of(&[2, 1, 3, 4, 6]),
+        )
+        .expect("the shapes fit");
         assert_eq!(all.batch[..], [BatchDim { size: 6, strides: [20, 30, 24] }]);
         assert_eq!((all.m, all.k, all.n), (4, 5, 6));
         let shared = of(&[5, 6]).broadcast_to(&[2, 3, 5, 6]).expect("a broadcast");
         let outer = of(&[2, 1, 4, 5]).broadcast_to(&[2, 3, 4, 5]).expect("a broadcast");
-        let part = MatrixProduct::new(DType::F32, &outer, &shared, &of(&[2, 3, 4, 6])).expect("the shapes fit");
+        let part = MatrixProduct::new(DType::F32, Precision::Strict, &outer, &shared, &of(&[2, 3, 4, 6]))
+            .expect("the shapes fit");
         assert_eq!(part.batch.len(), 2);
         assert_eq!(part.batch_offsets(4), [20, 0, 96]);
     }
@@ -118,7 +128,8 @@ mod tests {
             (of(&[2, 2, 3]), of(&[3, 3, 5]), of(&[2, 2, 5])),
             (of(&[2, 3]), of(&[3, 5]), of(&[5, 2])),
         ] {
-            let error = MatrixProduct::new(DType::F32, &a, &b, &out).expect_err("the shapes do not fit");
+            let error =
+                MatrixProduct::new(DType::F32, Precision::Strict, &a, &b, &out).expect_err("the shapes do not fit");
             assert_eq!(error.code(), Code::Shape);
         }
     }

@@ -5,6 +5,7 @@ mod dot;
 mod graph;
 mod html;
 mod kernel;
+mod precision;
 #[cfg(test)]
 mod random;
 mod rewrite;
@@ -21,9 +22,10 @@ pub use dot::to_dot;
 pub use graph::{Def, Graph, Node, NodeId, ValueData, ValueId};
 pub use html::to_html;
 pub use kernel::{
-    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, NamedKernel, Param, ParamId, Reducer, ReductionOrder, Role,
-    Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
+    BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, NamedKernel, Param, ParamId, Reducer, ReductionOrder,
+    Role, Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
+pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;
 pub use verify::{defects, verify_structure, verify_structure_of_one};

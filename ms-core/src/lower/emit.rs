@@ -8,7 +8,7 @@ use super::nest::{Nest, Walk};
 use super::simplify::simplify;
 use super::stage::Stages;
 use crate::error::{Code, Error, Result};
-use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, ReductionOrder, Role, Scope, Val};
+use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Precision, Role, Scope, Val};
 use crate::tensor::{DType, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -31,8 +31,7 @@ pub(super) struct Arg {
     pub dense: bool,
 }
 
-/// The kernel of a group, which reduces in `order`. `stored` says which of its values are written;
-/// `contract` allows `a * b + c` to be rounded once.
+/// The kernel of a group. `stored` says which of its values are written.
 ///
 /// Adds values to `flat` for what the kernel keeps in memory between its loops.
 pub(super) fn emit(
@@ -40,9 +39,9 @@ pub(super) fn emit(
     groups: &Groups,
     group: &Group,
     stored: &[bool],
-    order: ReductionOrder,
-    contract: bool,
+    precision: Precision,
 ) -> Result<Emitted> {
+    let (order, contract) = (precision.order(), precision == Precision::Highest);
     let stages = Stages::new(flat, groups, group, stored);
     let operands = Operands::gather(flat, group, &stages, stored)?;
     let domain = group.domain.as_ref().expect("only kernels are emitted");

@@ -11,7 +11,7 @@ use super::plan::{Plan, PlanStep, Routine, RoutineId};
 use super::routines::{Key, Located, PlanNames, Routines};
 use super::sink::{sink, transpose_products};
 use crate::error::Result;
-use crate::ir::{Graph, Node, ReductionOrder};
+use crate::ir::{Graph, Node, Precision};
 use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
 
 /// How a graph is lowered.
@@ -19,22 +19,15 @@ use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
 pub struct LowerOptions {
     /// Whether ops share kernels. It changes no bit of a result.
     pub fuse: bool,
-    /// Whether results equal those of running op by op to the bit, on every device. Otherwise `a * b + c`
-    /// within a kernel is rounded once, reductions add up in the order that is fastest, and products
-    /// may be computed transposed, which libraries round differently.
-    pub exact: bool,
-}
-
-impl LowerOptions {
-    /// The order of reductions.
-    pub fn order(&self) -> ReductionOrder {
-        if self.exact { ReductionOrder::Blocks } else { ReductionOrder::Lanes }
-    }
+    /// [`Precision::Strict`]: results equal those of running op by op to the bit, on every device.
+    /// Otherwise `a * b + c` within a kernel is rounded once, and reductions and products add their
+    /// terms in the order that is fastest.
+    pub precision: Precision,
 }
 
 impl Default for LowerOptions {
     fn default() -> Self {
-        Self { fuse: true, exact: true }
+        Self { fuse: true, precision: Precision::Strict }
     }
 }
 
@@ -68,7 +61,7 @@ pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: Option<&Graph
 /// Lowers a graph and those that its nodes run; returns the lines of steps that may refuse, and the
 /// names of inputs.
 fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>, PlanNames)> {
-    let mut routines = Routines::default();
+    let mut routines = Routines::new(options.precision);
     add(graph, options, &mut routines)?;
     Ok(routines.finish())
 }
@@ -116,16 +109,14 @@ fn routine(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Re
     if options.fuse {
         sink(&mut flat);
     }
-    if !options.exact {
-        transpose_products(&mut flat);
-    }
+    transpose_products(&mut flat);
     let groups = Groups::new(&flat, options.fuse);
     let stored = groups.stored(&flat);
     let mut steps = Vec::with_capacity(groups.list.len());
     for group in &groups.list {
         steps.push(match group.domain {
             Some(_) => {
-                let emitted = emit(&mut flat, &groups, group, &stored, options.order(), !options.exact)?;
+                let emitted = emit(&mut flat, &groups, group, &stored, options.precision)?;
                 Draft::Kernel(Box::new(emitted))
             }
             None => Draft::Whole(group.nodes[0]),

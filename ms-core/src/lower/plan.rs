@@ -1,6 +1,6 @@
 //! Plans: flat steps over buffers, without addresses.
 
-use crate::ir::{Kernel, Type};
+use crate::ir::{Kernel, Precision, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
 use smallvec::SmallVec;
 
@@ -20,6 +20,8 @@ pub struct RoutineId(pub u32);
 /// knows no addresses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
+    /// How products of floats add their terms up.
+    pub precision: Precision,
     /// Distinct kernels of all routines.
     pub kernels: Vec<Kernel>,
     /// Constant data of all routines.

@@ -2,7 +2,7 @@
 
 use super::plan::{KernelId, Plan, Reuse, Routine, RoutineId};
 use crate::error::Result;
-use crate::ir::{Graph, Kernel};
+use crate::ir::{Graph, Kernel, Precision};
 use crate::tensor::Literal;
 use rustc_hash::FxHashMap;
 use std::panic::Location;
@@ -14,7 +14,6 @@ use std::sync::Arc;
 pub struct PlanNames(pub(super) Vec<Vec<Option<Arc<str>>>>);
 
 /// A plan under construction.
-#[derive(Default)]
 pub(super) struct Routines {
     plan: Plan,
     kernels: FxHashMap<Kernel, KernelId>,
@@ -52,6 +51,18 @@ impl Key {
 }
 
 impl Routines {
+    /// None, of a plan of that precision.
+    pub fn new(precision: Precision) -> Self {
+        Self {
+            plan: Plan { precision, ..Plan::default() },
+            kernels: FxHashMap::default(),
+            constants: FxHashMap::default(),
+            known: FxHashMap::default(),
+            located: Vec::new(),
+            names: PlanNames::default(),
+        }
+    }
+
     /// The plan, the lines of steps that may refuse, and the names of inputs.
     pub fn finish(self) -> (Plan, Vec<Located>, PlanNames) {
         (self.plan, self.located, self.names)

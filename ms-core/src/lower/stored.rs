@@ -5,7 +5,7 @@ use super::plan::{
     RoutineId, Span, View, is_stack,
 };
 use crate::ir::{
-    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage,
+    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Precision, Reducer, ReductionOrder, Role, Scope, Stage,
     StrideClass, UnaryOp, Val,
 };
 use crate::ops;
@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 stored! {
-    struct Plan { kernels: Vec<Kernel>, constants: Vec<Literal>, routines: Vec<Routine> }
+    struct Plan { precision: Precision, kernels: Vec<Kernel>, constants: Vec<Literal>, routines: Vec<Routine> }
     struct Routine {
         name: String,
         inputs: Vec<Type>,
@@ -72,6 +72,7 @@ stored! {
         2 = Counted { count: Span, reverse: bool },
     }
     enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }
+    enum Precision { 0 = Strict, 1 = Highest }
     enum Role { 0 = Input, 1 = Output }
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }

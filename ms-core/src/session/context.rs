@@ -3,7 +3,7 @@
 use crate::effects::Level;
 use crate::environment::{Variable, number};
 use crate::environment_variables;
-use crate::ir::ReductionOrder;
+use crate::ir::Precision;
 use crate::optimize::{PASSES, pass_by_name};
 use std::cell::{Cell, RefCell};
 use std::ffi::OsStr;
@@ -21,28 +21,6 @@ pub enum Mode {
     Graph,
 }
 
-/// What compiled arithmetic may do to the bits of a result.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum Precision {
-    /// Every op rounds as it does eagerly, and sums and products of elements have one order
-    /// ([`ReductionOrder::Blocks`]): compiled and eager results are equal bit for bit.
-    Strict,
-    /// As exact as f32 arithmetic; products and sums may contract, and sums are in the order that is
-    /// fastest. The number of threads changes nothing.
-    #[default]
-    Highest,
-}
-
-impl Precision {
-    /// The order of reductions.
-    pub fn order(self) -> ReductionOrder {
-        match self {
-            Self::Strict => ReductionOrder::Blocks,
-            Self::Highest => ReductionOrder::Lanes,
-        }
-    }
-}
-
 /// The settings.
 ///
 /// ```
@@ -54,7 +32,7 @@ impl Precision {
 pub struct Context {
     /// What a call of a cell does.
     pub mode: Mode,
-    /// What compiled arithmetic may do.
+    /// What arithmetic may do.
     pub precision: Precision,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,

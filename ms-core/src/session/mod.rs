@@ -10,12 +10,13 @@ mod eager;
 mod report;
 mod vmap;
 
+pub use crate::ir::Precision;
 pub use crate::trace::{TypeKey, type_key};
 pub use autodiff::*;
 #[doc(hidden)]
 pub use cache::fuzzing;
 pub use cache::{CacheUse, Site, cache_options, cache_path, cache_use, flush_cache};
 pub use call::{Call, Compiled, Derivative, Entered, Jit, JitFn, JitReturn, jit, retrace};
-pub use context::{Context, Mode, Precision, context, set_context, with_context};
+pub use context::{Context, Mode, context, set_context, with_context};
 pub use report::{CompileReport, GraphReport, PlanReport, StageReport, compile_report};
 pub use vmap::{Axes, IntoLanes, Member, Vmap, vmap, vmap_cells};

@@ -1,16 +1,24 @@
-//! Convolution and its gradients: windows laid out as columns of a matrix, and products.
+//! Convolution and its gradients: windows laid out as columns of a matrix, and products in order.
+//!
+//! The order of every sum is a part of what the ops mean ([`Ordered`] says what a chain is):
+//! - An element of the result is a chain over input channels and taps, taps in row-major order.
+//! - An element of the gradient for the input is the sum of the taps that reach it, in order, each of
+//!   which is a chain over output channels.
+//! - An element of the gradient for the weights is a chain over images and windows, in order.
+//!
+//! Padding is zeros that are multiplied as elements are, but for the gradient for the input, to which
+//! only windows are added that are there.
 
 use super::elements;
-use crate::packing::{prepare_thread, reserve};
-use crate::product::{Gemm, Matrix, Shared};
+use crate::isa::Isa;
+use crate::product::{CHUNK, Matrix, Ordered, Shared, Wide};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::{Run, Windows};
 use ms_core::tensor::{Array, Attrs, Element, try_filled};
 use std::ops::{AddAssign, Range};
 
-/// Images per chunk of a region at most, so that partial sums of gradients stay few. Chunks
-/// depend on the shape alone.
+/// Chunks of images of a region at most.
 const MAX_CHUNKS: usize = 16;
 
 /// The sizes of one convolution. A group is a small convolution of its own on some channels.
@@ -63,23 +71,19 @@ impl Conv {
         self.batch.div_ceil(self.per_chunk())
     }
 
-    /// Runs `f`, which takes a `product` of these sizes, on every group of every image, numbered one
-    /// after the other, with its chunk and room for a matrix of columns.
+    /// Runs `f` on every group of every image, numbered one after the other, with room for a matrix of
+    /// columns.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for such a matrix.
-    fn for_each_image<T: Gemm>(&self, product: [usize; 3], f: impl Fn(usize, usize, &mut [T]) + Sync) -> Result<()> {
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for such a matrix; those of
+    /// `f`.
+    fn for_each_image<T: Copy + Default>(&self, f: impl Fn(usize, &mut [T]) -> Result<()> + Sync) -> Result<()> {
         let per_chunk = self.per_chunk();
-        reserve::<T>(product, self.chunks())?;
         threads::try_for_each(self.chunks(), self.nanos(), |chunk| {
             let len = self.filter_len().saturating_mul(self.windows.output_len());
             let mut columns = try_filled(T::default(), len)?;
-            prepare_thread()?;
             let images = chunk * per_chunk..((chunk + 1) * per_chunk).min(self.batch);
-            for image in images.start * self.groups..images.end * self.groups {
-                f(chunk, image, &mut columns);
-            }
-            Ok(())
+            (images.start * self.groups..images.end * self.groups).try_for_each(|image| f(image, &mut columns))
         })
     }
 
@@ -103,6 +107,56 @@ impl Conv {
                     let from = plane[run.element..].iter().step_by(step);
                     line.iter_mut().zip(from).for_each(|(to, &from)| *to = from);
                 }
+            }
+        }
+    }
+
+    /// Lays out what lies under the windows of some `terms` of a group, which are the windows of all images
+    /// one after the other: row `(channel, tap)` holds what lies under the tap.
+    fn columns_of<T: Copy + Default + Send + Sync>(
+        &self,
+        runs: &[Run],
+        group: usize,
+        terms: Range<usize>,
+        x: &[T],
+        columns: &mut [T],
+    ) {
+        let (plane, windows, taps) = (self.windows.input_len(), self.windows.output_len(), self.windows.taps());
+        let (len, step) = (terms.len(), self.windows.step());
+        let to = Shared::new(columns.as_mut_ptr());
+        threads::for_each(self.channels, self.filter_len() * len / 2, |channel| {
+            // SAFETY: each channel has its own rows.
+            let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * taps * len), taps * len) };
+            rows.fill(T::default());
+            for image in terms.start / windows..terms.end.div_ceil(windows) {
+                let from = &x[((image * self.groups + group) * self.channels + channel) * plane..][..plane];
+                // The windows of this image that are wanted.
+                let (first, end) = (terms.start.saturating_sub(image * windows), terms.end - image * windows);
+                for run in runs {
+                    let skipped = first.saturating_sub(run.window).min(run.len);
+                    let count = end.min(run.window + run.len).saturating_sub(run.window + skipped);
+                    if count > 0 {
+                        let at = run.tap * len + image * windows + run.window + skipped - terms.start;
+                        let from = from[run.element + skipped * step..].iter().step_by(step);
+                        rows[at..at + count].iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+                    }
+                }
+            }
+        });
+    }
+
+    /// Lays out the gradients of the windows of some `terms` of a group, as [`columns_of`](Self::columns_of)
+    /// does, in a row for each output channel.
+    fn gradients_of<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], rows: &mut [T]) {
+        let (windows, len) = (self.windows.output_len(), terms.len());
+        for (output, row) in rows[..self.outputs * len].chunks_exact_mut(len).enumerate() {
+            let mut at = terms.start;
+            while at < terms.end {
+                let (image, window) = (at / windows, at % windows);
+                let count = (windows - window).min(terms.end - at);
+                let from = ((image * self.groups + group) * self.outputs + output) * windows + window;
+                row[at - terms.start..][..count].copy_from_slice(&g[from..from + count]);
+                at += count;
             }
         }
     }
@@ -142,7 +196,13 @@ fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
 }
 
 /// The convolution of inputs `x` and `w`.
-pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) -> Result<()> {
+pub fn forward<T: Wide + Element>(
+    isa: Isa,
+    attrs: &Attrs,
+    inputs: &[Array],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
     let conv = Conv::new(attrs, inputs[0].shape(), inputs[1].shape(), shape);
     let (x, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let (input_len, output_len) = conv.image_lens();
@@ -152,25 +212,21 @@ pub fn forward<T: Gemm + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T]
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
-    let product = [conv.outputs, filter, points];
-    conv.for_each_image(product, |_, image, columns| {
+    let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false };
+    conv.for_each_image(|image, columns| {
         conv.columns(&runs, &x[image * input_len..][..input_len], columns);
+        let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter);
+        let columns = Matrix::dense(columns.as_ptr(), points);
+        let to = Matrix::dense(out.get().wrapping_add(image * output_len), points);
         // SAFETY: each image has its own part of the result; the operands are as large as the
         // sizes say.
-        unsafe {
-            T::gemm(
-                product,
-                Matrix::dense(out.get().add(image * output_len), points),
-                false,
-                Matrix::dense(w[conv.weights(image)].as_ptr(), filter),
-                Matrix::dense(columns.as_ptr(), points),
-            );
-        }
+        unsafe { product.run(1, |_| [0; 3], filters, columns, to) }
     })
 }
 
 /// The gradient for the input, of inputs `g` and `w`.
-pub fn input_grad<T: Gemm + Element + AddAssign>(
+pub fn input_grad<T: Wide + Element + AddAssign>(
+    isa: Isa,
     attrs: &Attrs,
     inputs: &[Array],
     out: &mut [T],
@@ -185,28 +241,25 @@ pub fn input_grad<T: Gemm + Element + AddAssign>(
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
-    let product = [filter, conv.outputs, points];
-    conv.for_each_image(product, |_, image, columns| {
-        let g = &g[image * output_len..][..output_len];
+    let product = Ordered { isa, sizes: [filter, conv.outputs, points], accumulate: false };
+    conv.for_each_image(|image, columns| {
+        let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter).transposed();
+        let g = Matrix::dense(g[image * output_len..][..output_len].as_ptr(), points);
         // SAFETY: each image has its own part of the result; the operands are as large as the
         // sizes say.
         let to = unsafe {
-            T::gemm(
-                product,
-                Matrix::dense(columns.as_mut_ptr(), points),
-                false,
-                Matrix::dense(w[conv.weights(image)].as_ptr(), filter).transposed(),
-                Matrix::dense(g.as_ptr(), points),
-            );
+            product.run(1, |_| [0; 3], filters, g, Matrix::dense(columns.as_mut_ptr(), points))?;
             std::slice::from_raw_parts_mut(out.get().add(image * input_len), input_len)
         };
         to.fill(T::default());
         conv.add_columns(&runs, columns, to);
+        Ok(())
     })
 }
 
 /// The gradient for the weights, of inputs `x` and `g`.
-pub fn weight_grad<T: Gemm + Element + AddAssign>(
+pub fn weight_grad<T: Wide + Element>(
+    isa: Isa,
     attrs: &Attrs,
     inputs: &[Array],
     out: &mut [T],
@@ -214,34 +267,29 @@ pub fn weight_grad<T: Gemm + Element + AddAssign>(
 ) -> Result<()> {
     let conv = Conv::new(attrs, inputs[0].shape(), shape, inputs[1].shape());
     let (x, g) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
-    let (input_len, output_len) = conv.image_lens();
-    let (filter, points) = (conv.filter_len(), conv.windows.output_len());
     out.fill(T::default());
-    if out.is_empty() {
+    let terms = conv.batch * conv.windows.output_len();
+    if out.is_empty() || terms == 0 {
         return Ok(());
     }
+    let filter = conv.filter_len();
     let runs = conv.windows.runs();
-    // A sum per chunk, added up in order: the result does not depend on who ran which.
-    let mut sums = try_filled(T::default(), conv.chunks().saturating_mul(out.len()))?;
-    let shared = Shared::new(sums.as_mut_ptr());
-    let len = out.len();
-    let product = [conv.outputs, points, filter];
-    conv.for_each_image(product, |chunk, image, columns| {
-        conv.columns(&runs, &x[image * input_len..][..input_len], columns);
-        let at = chunk * len + conv.weights(image).start;
-        // SAFETY: each chunk has its own sum; the operands are as large as the sizes say.
-        unsafe {
-            T::gemm(
-                product,
-                Matrix::dense(shared.get().add(at), filter),
-                true,
-                Matrix::dense(g[image * output_len..].as_ptr(), points),
-                Matrix::dense(columns.as_ptr(), points).transposed(),
-            );
+    let shared = Shared::new(out.as_mut_ptr());
+    // The groups are apart; within one, its products are cut.
+    threads::try_for_each(conv.groups, conv.nanos(), |group| {
+        let mut columns = try_filled(T::default(), filter.saturating_mul(terms.min(CHUNK)))?;
+        let mut gradients = try_filled(T::default(), conv.outputs.saturating_mul(terms.min(CHUNK)))?;
+        let to = Matrix::dense(shared.get().wrapping_add(conv.weights(group).start), filter);
+        for start in (0..terms).step_by(CHUNK) {
+            let part = start..terms.min(start + CHUNK);
+            conv.columns_of(&runs, group, part.clone(), x, &mut columns);
+            conv.gradients_of(group, part.clone(), g, &mut gradients);
+            let product = Ordered { isa, sizes: [conv.outputs, part.len(), filter], accumulate: start > 0 };
+            let gradients = Matrix::dense(gradients.as_ptr(), part.len());
+            let columns = Matrix::dense(columns.as_ptr(), part.len()).transposed();
+            // SAFETY: each group has its own weights; the operands are as large as the sizes say.
+            unsafe { product.run(1, |_| [0; 3], gradients, columns, to)? };
         }
-    })?;
-    for sum in sums.chunks_exact(len) {
-        out.iter_mut().zip(sum).for_each(|(to, &from)| *to += from);
-    }
-    Ok(())
+        Ok(())
+    })
 }

@@ -3,6 +3,8 @@
 //! the op's own meaning.
 
 mod conv;
+#[cfg(test)]
+mod conv_tests;
 mod index;
 mod pool;
 #[cfg(test)]
@@ -10,7 +12,8 @@ mod tests;
 mod update;
 
 use crate::interp::number::Number;
-use crate::product::Gemm;
+use crate::isa::Isa;
+use crate::product::Wide;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
 use ms_core::ops;
@@ -27,7 +30,7 @@ use std::ops::AddAssign;
 ///
 /// # Errors
 /// What the op refuses; [`Code::Memory`] when the system has no memory for what it needs besides.
-pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     if let Some(out) = outputs.first() {
         // SAFETY: as the caller's.
         let done = unsafe { index::run(op, attrs, inputs, out).or_else(|| update::run(op, attrs, inputs, out)) };
@@ -36,7 +39,7 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -
         }
     }
     // SAFETY: as the caller's.
-    if unsafe { native(op, attrs, inputs, outputs)? } {
+    if unsafe { native(isa, op, attrs, inputs, outputs)? } {
         return Ok(());
     }
     // SAFETY: as the caller's.
@@ -47,14 +50,14 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn native(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<bool> {
+unsafe fn native(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<bool> {
     // SAFETY: as the caller's.
     unsafe {
         match outputs.first().map(Array::dtype) {
-            Some(DType::F32) => native_in::<f32>(op, attrs, inputs, &outputs[0]),
-            Some(DType::F64) => native_in::<f64>(op, attrs, inputs, &outputs[0]),
-            Some(DType::F16) => native_half(op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
-            Some(DType::BF16) => native_half(op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
+            Some(DType::F32) => native_in::<f32>(isa, op, attrs, inputs, &outputs[0]),
+            Some(DType::F64) => native_in::<f64>(isa, op, attrs, inputs, &outputs[0]),
+            Some(DType::F16) => native_half(isa, op, attrs, inputs, &outputs[0], f16::to_f32, f16::from_f32),
+            Some(DType::BF16) => native_half(isa, op, attrs, inputs, &outputs[0], bf16::to_f32, bf16::from_f32),
             _ => Ok(false),
         }
     }
@@ -65,6 +68,7 @@ unsafe fn native(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) ->
 /// # Safety
 /// As [`run`].
 unsafe fn native_half<H: Element>(
+    isa: Isa,
     op: Op,
     attrs: &Attrs,
     inputs: &[&Array],
@@ -83,7 +87,7 @@ unsafe fn native_half<H: Element>(
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
     let wide = Array::try_zeros(out.shape(), DType::F32)?;
     // SAFETY: the types are those that the caller vouches for, widened; the output is fresh.
-    if !unsafe { native_in::<f32>(op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
+    if !unsafe { native_in::<f32>(isa, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
         return Ok(false);
     }
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
@@ -93,13 +97,14 @@ unsafe fn native_half<H: Element>(
 }
 
 /// A loop over operands that are row-major, into an output of this shape.
-type Loop<T> = fn(&Attrs, &[Array], &mut [T], &[usize]) -> Result<()>;
+type Loop<T> = fn(Isa, &Attrs, &[Array], &mut [T], &[usize]) -> Result<()>;
 
 /// [`native`] for elements of one type.
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn native_in<T: Gemm + Number + Element + AddAssign>(
+unsafe fn native_in<T: Wide + Number + Element + AddAssign>(
+    isa: Isa,
     op: Op,
     attrs: &Attrs,
     inputs: &[&Array],
@@ -109,8 +114,8 @@ unsafe fn native_in<T: Gemm + Number + Element + AddAssign>(
         "conv" => conv::forward,
         "conv_input_grad" => conv::input_grad,
         "conv_weight_grad" => conv::weight_grad,
-        "max_pool" => pool::max,
-        "max_pool_grad" => pool::max_grad,
+        "max_pool" => |_, attrs, inputs, to, shape| pool::max(attrs, inputs, to, shape),
+        "max_pool_grad" => |_, attrs, inputs, to, shape| pool::max_grad(attrs, inputs, to, shape),
         _ => return Ok(false),
     };
     if inputs.iter().any(|it| it.dtype() != T::DTYPE) {
@@ -119,7 +124,7 @@ unsafe fn native_in<T: Gemm + Number + Element + AddAssign>(
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(|it| it.to_contiguous()).collect();
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
     let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) };
-    run(attrs, &inputs, to, out.shape())?;
+    run(isa, attrs, &inputs, to, out.shape())?;
     Ok(true)
 }
 

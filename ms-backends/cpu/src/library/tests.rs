@@ -1,5 +1,6 @@
 //! Loops of their own against the meaning of the ops.
 
+use crate::isa::Isa;
 use crate::threads;
 use ms_core::ops::{self, Lowering, OpDef, Sample, SampleInput};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Element, Scalar, Type};
@@ -30,7 +31,7 @@ fn outputs(def: &OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
 
 fn native(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
     // SAFETY: `outputs` asked the type rule, and nobody else has what it gave.
-    unsafe { super::native(def.op(), attrs, inputs, outputs) }.expect("there is memory")
+    unsafe { super::native(Isa::detect(), def.op(), attrs, inputs, outputs) }.expect("there is memory")
 }
 
 fn evaluate(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) {
@@ -168,9 +169,10 @@ fn positions_as_the_ops_mean_them() {
         let arrays = sample.arrays();
         let inputs: Vec<&Array> = arrays.iter().collect();
         let [got, alone, want] = [(); 3].map(|()| outputs(def, &sample.attrs, &inputs));
-        // SAFETY: as above.
-        let run =
-            |out: &[Array]| unsafe { super::run(def.op(), &sample.attrs, &inputs, out) }.expect("positions are inside");
+        let run = |out: &[Array]| {
+            // SAFETY: as above.
+            unsafe { super::run(Isa::detect(), def.op(), &sample.attrs, &inputs, out) }.expect("positions are inside")
+        };
         run(&got);
         threads::serial(|| run(&alone));
         evaluate(def, &sample.attrs, &inputs, &want);
@@ -180,7 +182,8 @@ fn positions_as_the_ops_mean_them() {
             let own = inputs[0].duplicate();
             let inputs: Vec<&Array> = std::iter::once(&own).chain(inputs[1..].iter().copied()).collect();
             // SAFETY: the op updates its first operand, and may write where that lies.
-            let done = unsafe { super::run(def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)) };
+            let done =
+                unsafe { super::run(Isa::detect(), def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)) };
             done.expect("positions are inside");
             assert!(own.to_bytes() == want[0].to_bytes(), "{} in place, of {sample:?}", def.name());
         }

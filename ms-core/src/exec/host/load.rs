@@ -156,7 +156,13 @@ impl Loader<'_> {
                 if a.dtype != out.dtype || b.dtype != out.dtype {
                     return Err(malformed("a product has one dtype"));
                 }
-                let product = Box::new(MatrixProduct::new(out.dtype, &a.layout, &b.layout, &out.layout)?);
+                let product = Box::new(MatrixProduct::new(
+                    out.dtype,
+                    self.check.plan.precision,
+                    &a.layout,
+                    &b.layout,
+                    &out.layout,
+                )?);
                 let first = self.next_word();
                 for view in [a, b, out] {
                     self.check.check_view(view)?;

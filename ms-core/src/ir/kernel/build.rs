@@ -1,8 +1,8 @@
 //! The builder of kernels.
 
 use super::{
-    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage, StrideClass,
-    UnaryOp, Val,
+    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage,
+    StrideClass, UnaryOp, Val,
 };
 use crate::tensor::{DType, Scalar};
 use smallvec::SmallVec;

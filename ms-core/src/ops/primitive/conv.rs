@@ -14,7 +14,7 @@ use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, appl
 use smallvec::smallvec;
 
 /// Cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`:
-/// `[n, o, spatial..]`.
+/// `[n, o, spatial..]`. Terms are added up in the order of channels and taps (`docs/numerics.md`).
 pub static CONV: OpDef = OpDef {
     info: OpInfo { number: 420, name: "conv", attrs: &["stride", "dilation", "before", "after", "groups"] },
     infer: |attrs, inputs| {
@@ -54,7 +54,8 @@ pub static CONV: OpDef = OpDef {
 };
 
 /// The gradient of [`CONV`] for its input of spatial sizes `sizes`: from the gradient of its
-/// result and the weights. It is also the transposed convolution.
+/// result and the weights. It is also the transposed convolution. Taps are added up in order, each a
+/// sum in the order of output channels.
 pub static CONV_INPUT_GRAD: OpDef = OpDef {
     info: OpInfo {
         number: 421,
@@ -103,7 +104,7 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
 };
 
 /// The gradient of [`CONV`] for its weights of kernel sizes `sizes`: from its input and the
-/// gradient of its result.
+/// gradient of its result. Terms are added up in the order of images and windows.
 pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     info: OpInfo {
         number: 422,

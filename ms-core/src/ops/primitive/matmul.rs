@@ -11,8 +11,8 @@ use smallvec::smallvec;
 
 /// `[.., m, k]` times `[.., k, n]` with equal leading dimensions and dtypes: `[.., m, n]`.
 ///
-/// Floats are accumulated in f32 at least, integers wrap, and of bools it is whether any pair
-/// is true.
+/// Floats are accumulated in f32 at least, in strict precision in one order (`docs/numerics.md`);
+/// integers wrap, and of bools it is whether any pair is true.
 pub static MATMUL: OpDef = OpDef {
     info: OpInfo { number: 400, name: "matmul", attrs: &[] },
     infer: |_, inputs| {
@@ -104,7 +104,8 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 
 /// The product of matrices by NumPy's rules: leading dimensions broadcast, and a
 /// one-dimensional operand is a row on the left or a column on the right, whose axis goes
-/// from the result. Dtypes promote.
+/// from the result. Dtypes promote. In strict precision each element is a sum in the order of the inner
+/// axis, the same bits on every machine (`docs/numerics.md`).
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when the inner sizes differ, an operand has no axis, or leading

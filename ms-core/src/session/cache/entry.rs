@@ -231,6 +231,7 @@ impl At {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ir::Precision;
     use crate::stored::Description;
     use crate::tensor::{Array, Attrs, Op};
 
@@ -259,7 +260,7 @@ mod tests {
             fn kernel(&self, _: &crate::ir::Kernel) -> crate::Result<Arc<dyn crate::exec::KernelCode>> {
                 unreachable!("nothing is compiled here")
             }
-            unsafe fn product(&self, _: &Array, _: &Array, _: &Array) -> crate::Result<()> {
+            unsafe fn product(&self, _: Precision, _: &Array, _: &Array, _: &Array) -> crate::Result<()> {
                 unreachable!("nothing is run here")
             }
             unsafe fn library(&self, _: Op, _: &Attrs, _: &[&Array], _: &[Array]) -> crate::Result<()> {

@@ -5,7 +5,7 @@ use super::source::{Part, Source};
 use super::symbolic::Sized;
 use crate::error::{Error, Result};
 use crate::exec::{self, Artifact, Backend, Executable};
-use crate::ir::{Graph, ValueId, canonical_bytes};
+use crate::ir::{Graph, Precision, ValueId, canonical_bytes};
 use crate::lower::{LowerOptions, Plan, PlanNames, line_of_node, lower_traced, refuse_at_the_same_lines};
 use crate::ops;
 use crate::optimize::PassContext;
@@ -14,7 +14,6 @@ use crate::session::cache::disk::verifies;
 use crate::session::cache::entry::{CacheSlot, Entry, Making, Site, Split};
 use crate::session::cache::footprint::Footprint;
 use crate::session::cache::lru::{Cached, Lru};
-use crate::session::context::Precision;
 use crate::session::report;
 use crate::tensor::{Array, Outputs, Tensor};
 use crate::transform;
@@ -495,5 +494,5 @@ pub(in crate::session) fn making(precision: Precision, backend: &dyn Backend) ->
 }
 
 fn lower_options(precision: Precision) -> LowerOptions {
-    LowerOptions { exact: precision == Precision::Strict, ..LowerOptions::default() }
+    LowerOptions { precision, ..LowerOptions::default() }
 }

@@ -70,7 +70,7 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
         }
         // SAFETY: the op's type rule took the operands and gave the types of the outputs, which are
         // fresh, so that nobody else uses them.
-        Lowering::Product => unsafe { backend.product(operands[0], operands[1], &outputs[0])? },
+        Lowering::Product => unsafe { backend.product(settings().precision, operands[0], operands[1], &outputs[0])? },
         // SAFETY: as above.
         _ => unsafe { backend.library(call.op, call.attrs, operands, &outputs)? },
     }

@@ -56,8 +56,7 @@ impl Parser<'_, '_> {
         let seq = self.setting("seq", Self::small)?;
         let (mut order, mut run) = (ReductionOrder::Lanes, 0);
         if self.tokens.token == Token::Word("order") {
-            order =
-                self.setting("order", |it| it.tokens.named("`lanes` or `blocks`", ReductionOrder::from_name))?;
+            order = self.setting("order", |it| it.tokens.named("`lanes` or `blocks`", ReductionOrder::from_name))?;
             if self.tokens.token == Token::Word("run") {
                 run = self.setting("run", Self::small)?;
             }

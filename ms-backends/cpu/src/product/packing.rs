@@ -1,7 +1,7 @@
 //! Memory for the packed copies of operands that the `gemm` crates make, which end the process where
 //! the system has none: what they ask for is bounded, and asked for before.
 
-use crate::product::Gemm;
+use super::gemm::Gemm;
 use crate::threads;
 use dyn_stack::{MemBuffer, StackReq};
 use gemm_common::cache::{CACHE_INFO, kernel_params};

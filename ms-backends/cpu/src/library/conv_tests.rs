@@ -1,0 +1,187 @@
+//! Convolutions and their gradients against the order of their terms, to the bit.
+
+use super::run;
+use crate::isa::Isa;
+use crate::threads;
+use ms_core::ops::{self, OpDef};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar, Type};
+
+/// A convolution over two spatial axes.
+struct Case {
+    /// Images, channels, height, width.
+    x: [usize; 4],
+    /// Output channels, channels of a group, height and width of the kernel.
+    w: [usize; 4],
+    stride: [usize; 2],
+    dilation: [usize; 2],
+    before: [usize; 2],
+    after: [usize; 2],
+    groups: usize,
+}
+
+const PLAIN: Case =
+    Case { x: [1; 4], w: [1; 4], stride: [1; 2], dilation: [1; 2], before: [0; 2], after: [0; 2], groups: 1 };
+
+/// A product of numbers that are summed up, and of the next.
+type Terms = Vec<(f64, f64)>;
+
+/// The sum of terms in chunks of 1,024, each a chain.
+fn ordered(terms: &Terms, dtype: DType) -> f64 {
+    let chain = |terms: &[(f64, f64)]| match dtype {
+        DType::F64 => terms.iter().fold(0f64, |sum, &(x, y)| x.mul_add(y, sum)),
+        _ => terms.iter().fold(0f32, |sum, &(x, y)| (x as f32).mul_add(y as f32, sum)).into(),
+    };
+    terms.chunks(1024).map(chain).reduce(|x, y| plus(x, y, dtype)).unwrap_or(0.0)
+}
+
+fn plus(x: f64, y: f64, dtype: DType) -> f64 {
+    if dtype == DType::F64 { x + y } else { (x as f32 + y as f32).into() }
+}
+
+impl Case {
+    fn output(&self) -> [usize; 4] {
+        let count = |axis: usize| {
+            let padded = self.x[2 + axis] + self.before[axis] + self.after[axis];
+            (padded - (self.w[2 + axis] - 1) * self.dilation[axis] - 1) / self.stride[axis] + 1
+        };
+        [self.x[0], self.w[0], count(0), count(1)]
+    }
+
+    fn attrs(&self, sizes: &[usize]) -> Attrs {
+        let lists = [&self.stride, &self.dilation, &self.before, &self.after].map(|it| Attr::from(&it[..]));
+        let sizes = (!sizes.is_empty()).then(|| Attr::from(sizes));
+        Attrs::new(lists.into_iter().chain([self.groups.into()]).chain(sizes))
+    }
+
+    /// The place along an axis under a tap of a window; nothing where padding is.
+    fn under(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
+        let place = (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])?;
+        (place < self.x[2 + axis]).then_some(place)
+    }
+
+    /// The element of the input under a tap of a window, or the zero of padding.
+    fn element(&self, x: &[f64], [image, channel]: [usize; 2], window: [usize; 2], tap: [usize; 2]) -> f64 {
+        match (self.under(0, window[0], tap[0]), self.under(1, window[1], tap[1])) {
+            (Some(row), Some(column)) => x[flat(self.x, [image, channel, row, column])],
+            _ => 0.0,
+        }
+    }
+
+    fn forward(&self, x: &[f64], w: &[f64], dtype: DType) -> Vec<f64> {
+        let [_, channels, height, width] = self.w;
+        let element = |[image, output, row, column]: [usize; 4]| {
+            let first = output / (self.w[0] / self.groups) * channels;
+            let term = |[channel, i, j, _]: [usize; 4]| {
+                let x = self.element(x, [image, first + channel], [row, column], [i, j]);
+                (x, w[flat(self.w, [output, channel, i, j])])
+            };
+            ordered(&all([channels, height, width, 1]).map(term).collect(), dtype)
+        };
+        all(self.output()).map(element).collect()
+    }
+
+    fn input_grad(&self, g: &[f64], w: &[f64], dtype: DType) -> Vec<f64> {
+        let [_, channels, height, width] = self.w;
+        let (result, outputs) = (self.output(), self.w[0] / self.groups);
+        let element = |[image, channel, row, column]: [usize; 4]| {
+            // The windows of which a tap lies on a place of an axis.
+            let window = |axis: usize, tap: usize, place: usize| {
+                (0..result[2 + axis]).find(|&it| self.under(axis, it, tap) == Some(place))
+            };
+            let mut sum = 0.0;
+            for [i, j, ..] in all([height, width, 1, 1]) {
+                let (Some(at), Some(to)) = (window(0, i, row), window(1, j, column)) else { continue };
+                let term = |output: usize| {
+                    let output = channel / channels * outputs + output;
+                    (g[flat(result, [image, output, at, to])], w[flat(self.w, [output, channel % channels, i, j])])
+                };
+                sum = plus(sum, ordered(&(0..outputs).map(term).collect(), dtype), dtype);
+            }
+            sum
+        };
+        all(self.x).map(element).collect()
+    }
+
+    fn weight_grad(&self, x: &[f64], g: &[f64], dtype: DType) -> Vec<f64> {
+        let result = self.output();
+        let element = |[output, channel, i, j]: [usize; 4]| {
+            let first = output / (self.w[0] / self.groups) * self.w[1];
+            let term = |[image, row, column, _]: [usize; 4]| {
+                let x = self.element(x, [image, first + channel], [row, column], [i, j]);
+                (x, g[flat(result, [image, output, row, column])])
+            };
+            ordered(&all([result[0], result[2], result[3], 1]).map(term).collect(), dtype)
+        };
+        all(self.w).map(element).collect()
+    }
+}
+
+/// All places of a shape in order.
+fn all(shape: [usize; 4]) -> impl Iterator<Item = [usize; 4]> {
+    let [_, b, c, d] = shape;
+    (0..shape.iter().product()).map(move |at| [at / (b * c * d), at / (c * d) % b, at / d % c, at % d])
+}
+
+fn flat(shape: [usize; 4], at: [usize; 4]) -> usize {
+    at.iter().zip(shape).fold(0, |all, (at, size)| all * size + at)
+}
+
+fn numbers(shape: [usize; 4], dtype: DType, mut state: u64) -> Array {
+    let mut next = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as f64 / (1u64 << 30) as f64 - 1.0
+    };
+    let all: Vec<f32> = (0..shape.iter().product()).map(|_| next() as f32).collect();
+    let single = Array::from_slice(&shape, &all);
+    match dtype {
+        DType::F32 => single,
+        _ => Array::from_slice(&shape, &all.iter().map(|&it| f64::from(it)).collect::<Vec<_>>()),
+    }
+}
+
+fn wide(array: &Array) -> Vec<f64> {
+    array.scalars().into_iter().map(|it| it.as_f64()).collect()
+}
+
+/// Holds an op to its elements on all instruction sets, on one thread and on many.
+#[track_caller]
+fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) {
+    let types = inputs.map(Array::ty);
+    let ty: Type = (def.infer)(attrs, &[&types[0], &types[1]]).expect("the operands fit").remove(0);
+    for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
+        for alone in [false, true] {
+            let out = Array::full(&ty.shape().expect("constant sizes"), Scalar::Float(7.0), ty.dtype);
+            // SAFETY: the type rule gave the type of the output, which nobody else has.
+            let done = || unsafe { run(isa, def.op(), attrs, &inputs, std::slice::from_ref(&out)) };
+            if alone { threads::serial(done) } else { done() }.expect("there is memory");
+            let same = wide(&out).iter().zip(want).all(|(got, want)| got.to_bits() == want.to_bits());
+            assert!(same && out.numel() == want.len(), "{} of {types:?} on {isa}", def.name());
+        }
+    }
+}
+
+#[test]
+fn sums_have_one_order() {
+    let cases = [
+        Case { x: [2, 3, 7, 6], w: [4, 3, 3, 2], before: [1, 0], after: [2, 1], ..PLAIN },
+        Case { x: [3, 4, 9, 8], w: [6, 2, 3, 3], stride: [2, 3], dilation: [2, 1], before: [1; 2], groups: 2, ..PLAIN },
+        // Depthwise.
+        Case { x: [2, 5, 8, 8], w: [5, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 5, ..PLAIN },
+        // More than a chunk of channels and taps; of images and windows, where chunks begin inside of lines.
+        Case { x: [1, 130, 4, 5], w: [3, 130, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
+        Case { x: [5, 2, 23, 21], w: [3, 2, 2, 3], stride: [1, 1], before: [1, 1], ..PLAIN },
+        // More than a chunk of output channels.
+        Case { x: [1, 2, 3, 3], w: [1030, 2, 2, 2], ..PLAIN },
+    ];
+    for case in cases {
+        for dtype in [DType::F32, DType::F64] {
+            let (x, w, g) = (numbers(case.x, dtype, 1), numbers(case.w, dtype, 2), numbers(case.output(), dtype, 3));
+            let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
+            check(&ops::CONV, &case.attrs(&[]), [&x, &w], &case.forward(&wide_x, &wide_w, dtype));
+            let want = case.input_grad(&wide_g, &wide_w, dtype);
+            check(&ops::CONV_INPUT_GRAD, &case.attrs(&case.x[2..]), [&g, &w], &want);
+            let want = case.weight_grad(&wide_x, &wide_g, dtype);
+            check(&ops::CONV_WEIGHT_GRAD, &case.attrs(&case.w[2..]), [&x, &g], &want);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Copies of parts of matrices in which elements that are needed together lie together.
+
+use super::Matrix;
+use super::tile::Operand;
+
+/// Lines that are read at once: few enough that what was read with an element stays in the cache.
+pub const LINES: usize = 8;
+
+/// Copies [`LINES`] lines, whose elements are neighbours and which are `across` elements apart:
+/// `to[step * width + line]` becomes element `step` of a line.
+///
+/// # Safety
+/// The lines have `depth` elements, there is room for the last of them, and the processor runs the
+/// instruction set.
+pub type Turn<W> = unsafe fn(depth: usize, from: *const W, across: isize, to: *mut W, width: usize);
+
+/// Copies some lines of a matrix: `width` elements for each of `depth` steps, one from each line, with
+/// zeros for lines that there are not.
+///
+/// # Safety
+/// The elements are there, `to` has room for `width * depth`, and the processor runs what `turn` is made
+/// of.
+pub unsafe fn pack<E: Operand>(
+    turn: Turn<E::Wide>,
+    from: Matrix<*const E>,
+    lines: usize,
+    width: usize,
+    depth: usize,
+    to: *mut E::Wide,
+) {
+    let [across, along] = from.steps;
+    let element = |line: usize, step: usize| {
+        let at = line as isize * across + step as isize * along;
+        // SAFETY: by the caller's contract.
+        unsafe { *from.first.wrapping_offset(at) }.widen()
+    };
+    // SAFETY: steps and lines are below those for which there is room.
+    let put = |line: usize, step: usize| unsafe { *to.add(step * width + line) = element(line, step) };
+    if across == 1 {
+        for step in 0..depth {
+            (0..lines).for_each(|line| put(line, step));
+        }
+    } else if lines < LINES {
+        for step in 0..depth {
+            (0..lines).for_each(|line| put(line, step));
+        }
+    } else {
+        // The last ones overlap those before them.
+        for first in (0..lines).step_by(LINES).map(|it| it.min(lines - LINES)) {
+            if E::IS_WIDE && along == 1 {
+                let from = from.skip(first, 0).first.cast();
+                // SAFETY: by the caller's contract.
+                unsafe { turn(depth, from, across, to.add(first), width) };
+            } else {
+                for step in 0..depth {
+                    (first..first + LINES).for_each(|line| put(line, step));
+                }
+            }
+        }
+    }
+    for step in 0..if lines < width { depth } else { 0 } {
+        // SAFETY: as above.
+        (lines..width).for_each(|line| unsafe { *to.add(step * width + line) = E::Wide::default() });
+    }
+}
+
+/// [`Turn`] for every processor.
+///
+/// # Safety
+/// As [`Turn`].
+pub unsafe fn plain<W: Copy>(depth: usize, from: *const W, across: isize, to: *mut W, width: usize) {
+    for step in 0..depth {
+        for line in 0..LINES {
+            // SAFETY: by the caller's contract.
+            unsafe { *to.add(step * width + line) = *from.wrapping_offset(line as isize * across).add(step) };
+        }
+    }
+}
+
+/// [`Turn`] with registers of 256 bits: squares of elements at once.
+#[cfg(target_arch = "x86_64")]
+pub mod avx2 {
+    use super::{LINES, plain};
+    use std::arch::x86_64::*;
+
+    /// [`Turn`](super::Turn) of f32.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn f32(depth: usize, from: *const f32, across: isize, to: *mut f32, width: usize) {
+        let squares = depth / 8 * 8;
+        for step in (0..squares).step_by(8) {
+            let from = from.wrapping_add(step);
+            // SAFETY: the lines have eight more elements.
+            let row = |line: isize| unsafe { _mm256_loadu_ps(from.wrapping_offset(line * across)) };
+            // Pairs of lines, then fours, of one half of the steps each.
+            let pairs = [0, 2, 4, 6].map(|it| [row(it), row(it + 1)]);
+            let pairs = pairs.map(|[a, b]| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)]);
+            let fours = [[pairs[0], pairs[1]], [pairs[2], pairs[3]]].map(|[a, b]| {
+                [
+                    _mm256_shuffle_ps::<0x44>(a[0], b[0]),
+                    _mm256_shuffle_ps::<0xEE>(a[0], b[0]),
+                    _mm256_shuffle_ps::<0x44>(a[1], b[1]),
+                    _mm256_shuffle_ps::<0xEE>(a[1], b[1]),
+                ]
+            });
+            for (at, (&a, &b)) in fours[0].iter().zip(&fours[1]).enumerate() {
+                // SAFETY: there is room for eight lines at every step.
+                unsafe {
+                    _mm256_storeu_ps(to.add((step + at) * width), _mm256_permute2f128_ps::<0x20>(a, b));
+                    _mm256_storeu_ps(to.add((step + at + 4) * width), _mm256_permute2f128_ps::<0x31>(a, b));
+                }
+            }
+        }
+        // SAFETY: as the caller's.
+        unsafe { plain(depth - squares, from.wrapping_add(squares), across, to.wrapping_add(squares * width), width) };
+    }
+
+    /// [`Turn`](super::Turn) of f64.
+    #[target_feature(enable = "avx2")]
+    pub unsafe fn f64(depth: usize, from: *const f64, across: isize, to: *mut f64, width: usize) {
+        let squares = depth / 4 * 4;
+        for step in (0..squares).step_by(4) {
+            for first in (0..LINES).step_by(4) {
+                let from = from.wrapping_add(step).wrapping_offset(first as isize * across);
+                // SAFETY: the lines have four more elements.
+                let row = |line: isize| unsafe { _mm256_loadu_pd(from.wrapping_offset(line * across)) };
+                let pairs = [0, 2].map(|it| [row(it), row(it + 1)]);
+                let pairs = pairs.map(|[a, b]| [_mm256_unpacklo_pd(a, b), _mm256_unpackhi_pd(a, b)]);
+                let to = to.wrapping_add(step * width + first);
+                for (at, (&a, &b)) in pairs[0].iter().zip(&pairs[1]).enumerate() {
+                    // SAFETY: there is room for eight lines at every step.
+                    unsafe {
+                        _mm256_storeu_pd(to.add(at * width), _mm256_permute2f128_pd::<0x20>(a, b));
+                        _mm256_storeu_pd(to.add((at + 2) * width), _mm256_permute2f128_pd::<0x31>(a, b));
+                    }
+                }
+            }
+        }
+        // SAFETY: as the caller's.
+        unsafe { plain(depth - squares, from.wrapping_add(squares), across, to.wrapping_add(squares * width), width) };
+    }
+}

@@ -1,0 +1,268 @@
+//! Products against sums of exact numbers, and against their order of terms, to the bit.
+
+use super::run;
+use crate::isa::Isa;
+use crate::threads;
+use ms_core::exec::MatrixProduct;
+use ms_core::ir::Precision;
+use ms_core::tensor::{Array, DType, Element, Layout, Scalar};
+use ms_core::with_element;
+
+const PRECISIONS: [Precision; 2] = [Precision::Strict, Precision::Highest];
+
+fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *state >> 33
+}
+
+/// Small whole numbers, of which every dtype holds sums exactly or wraps alike.
+fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
+    let mut out = Array::zeros(shape, dtype);
+    let unsigned = dtype.is_int() && !dtype.is_signed_int();
+    let low = if unsigned { 0 } else { -7 };
+    with_element!(dtype, T => {
+        for it in out.as_mut_slice::<T>() {
+            *it = T::from_scalar(Scalar::Int((random(&mut seed) >> 27) as i64 + low));
+        }
+    });
+    out
+}
+
+/// Numbers whose sums are rounded, of sizes that differ.
+fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
+    let mut out = Array::zeros(shape, dtype);
+    with_element!(dtype, T => {
+        for it in out.as_mut_slice::<T>() {
+            let size = (2f64).powi((random(&mut seed) % 9) as i32 - 6);
+            *it = T::from_scalar(Scalar::Float((random(&mut seed) as f64 / (1u64 << 30) as f64 - 1.0) * size));
+        }
+    });
+    out
+}
+
+/// The product of small whole numbers.
+fn model(a: &Array, b: &Array) -> Vec<Scalar> {
+    let (rank, shape) = (a.layout().rank(), a.shape());
+    let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
+    let (xs, ys) = (a.scalars(), b.scalars());
+    let batch: usize = shape[..rank - 2].iter().product();
+    let mut out = Vec::new();
+    for i in 0..batch * m {
+        for j in 0..n {
+            let terms = (0..k).map(|p| {
+                let (x, y) = (xs[i * k + p], ys[(i / m * k + p) * n + j]);
+                (x.as_f64() * y.as_f64(), x.as_bool() && y.as_bool())
+            });
+            let (sum, any) = terms.fold((0.0, false), |(sum, any), (x, y)| (sum + x, any | y));
+            out.push(if a.dtype() == DType::Bool { Scalar::Bool(any) } else { wrap(sum, a.dtype()) });
+        }
+    }
+    out
+}
+
+fn wrap(value: f64, dtype: DType) -> Scalar {
+    let scalar = if dtype.is_float() { Scalar::Float(value) } else { Scalar::Int(value as i64) };
+    with_element!(dtype, T => T::from_scalar(scalar).to_scalar())
+}
+
+/// A product into memory that holds something else.
+fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
+    let rank = a.layout().rank();
+    let mut shape = a.shape_owned();
+    shape[rank - 1] = b.shape()[rank - 1];
+    let out = Array::full(&shape, Scalar::Int(1), a.dtype());
+    let product = MatrixProduct::new(a.dtype(), precision, a.layout(), b.layout(), out.layout());
+    let product = product.expect("the shapes fit");
+    // SAFETY: the layouts lie inside the arrays, and `out` is fresh.
+    unsafe { run(isa, &product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }.expect("there is memory");
+    out
+}
+
+#[track_caller]
+fn check(a: &Array, b: &Array) {
+    for precision in PRECISIONS {
+        let out = product(Isa::detect(), precision, a, b);
+        assert_eq!(out.scalars(), model(a, b), "{} x {}, {precision:?}", a.ty(), b.ty());
+    }
+}
+
+#[test]
+fn every_dtype_and_shape() {
+    for dtype in DType::ALL {
+        for (batch, m, k, n) in [(1, 1, 1, 1), (1, 5, 7, 3), (2, 3, 0, 4), (3, 0, 2, 2), (0, 2, 2, 2), (2, 1, 9, 17)] {
+            check(&whole(&[batch, m, k], dtype, 1), &whole(&[batch, k, n], dtype, 2));
+        }
+    }
+    for (m, k, n) in [(64, 64, 128), (130, 300, 257), (1, 300, 200), (200, 300, 1), (3, 5, 3000), (3000, 5, 3)] {
+        check(&whole(&[m, k], DType::F32, 3), &whole(&[k, n], DType::F32, 4));
+    }
+    check(&whole(&[33, 40], DType::I64, 3), &whole(&[40, 1100], DType::I64, 4));
+}
+
+#[test]
+fn strided_operands() {
+    for dtype in [DType::F32, DType::F64, DType::BF16, DType::I8] {
+        let (x, y) = (whole(&[2, 40, 30], dtype, 5), whole(&[50, 40], dtype, 6));
+        let x = x.with_layout(x.layout().permute(&[0, 2, 1]));
+        let y = y.with_layout(y.layout().permute(&[1, 0]).broadcast_to(&[2, 40, 50]).expect("a broadcast"));
+        check(&x, &y);
+        let reversed = x.layout().slice(2, 39, 40, -1).slice(1, 1, 14, 2);
+        check(&x.with_layout(reversed), &y);
+    }
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let a = rounded(&[300, 1500], DType::F32, 7);
+    let b = a.with_layout(Layout::contiguous(&[1500, 300]));
+    for precision in PRECISIONS {
+        let multiply = || product(Isa::detect(), precision, &a, &b).to_bytes();
+        let parallel = multiply();
+        assert!(threads::serial(multiply) == parallel, "{precision:?}");
+    }
+}
+
+/// The bits of the floats that `a b` is, element by element; nans are one value.
+fn in_order(a: &Array, b: &Array) -> Vec<u64> {
+    let (m, k, n) = (a.shape()[0], a.shape()[1], b.shape()[1]);
+    let dtype = a.dtype();
+    let (a, b) = (a.scalars(), b.scalars());
+    let chain = |i: usize, j: usize, terms: std::ops::Range<usize>| {
+        let pairs = terms.map(|p| (a[i * k + p].as_f64(), b[p * n + j].as_f64()));
+        match dtype {
+            DType::F64 => pairs.fold(0f64, |sum, (x, y)| x.mul_add(y, sum)),
+            _ => pairs.fold(0f32, |sum, (x, y)| (x as f32).mul_add(y as f32, sum)).into(),
+        }
+    };
+    let add = |x: f64, y: f64| if dtype == DType::F64 { x + y } else { (x as f32 + y as f32).into() };
+    let element = |i: usize, j: usize| {
+        let chunks = (0..k).step_by(1024).map(|start| chain(i, j, start..k.min(start + 1024)));
+        canonical(Scalar::Float(chunks.reduce(add).unwrap_or(0.0)), dtype)
+    };
+    (0..m).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect()
+}
+
+/// The bits of a float after rounding to `dtype`.
+fn canonical(value: Scalar, dtype: DType) -> u64 {
+    match value.as_f64().is_nan() {
+        true => u64::MAX,
+        false => with_element!(dtype, T => T::from_scalar(value).to_scalar().to_bits(dtype)),
+    }
+}
+
+fn bits(array: &Array) -> Vec<u64> {
+    array.scalars().into_iter().map(|it| canonical(it, array.dtype())).collect()
+}
+
+fn isas() -> impl Iterator<Item = Isa> {
+    Isa::ALL.into_iter().filter(|it| it.is_supported())
+}
+
+/// Holds the product on all instruction sets to its order of terms.
+#[track_caller]
+fn check_order(a: &Array, b: &Array) {
+    let want = in_order(a, b);
+    for isa in isas() {
+        let got = product(isa, Precision::Strict, a, b);
+        assert!(bits(&got) == want, "{} {:?} x {} {:?} on {isa}", a.ty(), a.layout(), b.ty(), b.layout());
+    }
+}
+
+#[test]
+fn sums_have_one_order() {
+    // Sizes at and beside the edges of tiles, panels and chunks.
+    let sides = [1, 2, 5, 6, 7, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 65];
+    for (at, &m) in sides.iter().enumerate() {
+        for &n in sides.iter().skip(at % 3).step_by(3) {
+            let k = [3, 8, 17][(m + n) % 3];
+            check_order(&rounded(&[m, k], DType::F32, 1), &rounded(&[k, n], DType::F32, 2));
+            check_order(&rounded(&[m, k], DType::F64, 1), &rounded(&[k, n], DType::F64, 2));
+        }
+    }
+    for k in [0, 1, 2, 7, 8, 9, 1023, 1024, 1025, 2047, 2048, 2049, 3100] {
+        for (m, n) in [(1, 1), (1, 33), (33, 1), (15, 9), (2, 40)] {
+            for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+                check_order(&rounded(&[m, k], dtype, 3), &rounded(&[k, n], dtype, 4));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_order_of_sums_does_not_depend_on_strides() {
+    for (m, k, n) in [(1, 40, 37), (37, 40, 1), (20, 1030, 35), (3, 70, 66), (1, 8192, 1), (1, 17500, 1)] {
+        for dtype in [DType::F32, DType::F64, DType::BF16] {
+            let (a, b) = (rounded(&[m, k], dtype, 5), rounded(&[k, n], dtype, 6));
+            let want = in_order(&a, &b);
+            let (columns, rows) = (turned(&a), turned(&b));
+            let views = [
+                (a.clone(), rows.clone()),
+                (columns.clone(), b.clone()),
+                (columns, rows),
+                (spread(&a), spread(&b)),
+                (reversed(&a), reversed(&b)),
+            ];
+            for (a, b) in views {
+                assert_eq!((a.shape(), b.shape()), (&[m, k][..], &[k, n][..]));
+                for isa in isas() {
+                    let got = product(isa, Precision::Strict, &a, &b);
+                    assert!(bits(&got) == want, "{m} {k} {n} {:?} x {:?} on {isa}", a.layout(), b.layout());
+                }
+            }
+            // One operand for a batch.
+            let shared = b.with_layout(b.layout().broadcast_to(&[3, k, n]).expect("a broadcast"));
+            let many = a.with_layout(a.layout().broadcast_to(&[3, m, k]).expect("a broadcast")).to_contiguous();
+            for isa in isas() {
+                let got = bits(&product(isa, Precision::Strict, &many, &shared));
+                assert!(got.chunks_exact(m * n).all(|it| it == want), "{m} {k} {n} of {dtype} as a batch on {isa}");
+            }
+        }
+    }
+}
+
+/// The same matrix, column by column in memory.
+fn turned(x: &Array) -> Array {
+    let turned = x.with_layout(x.layout().permute(&[1, 0])).to_contiguous();
+    turned.with_layout(turned.layout().permute(&[1, 0]))
+}
+
+/// The same matrix with gaps in both directions.
+fn spread(x: &Array) -> Array {
+    let [rows, columns] = [x.shape()[0], x.shape()[1]];
+    let mut out = Array::zeros(&[2 * rows, 3 * columns], x.dtype());
+    let layout = out.layout().slice(0, 0, rows, 2).slice(1, 0, columns, 3);
+    with_element!(x.dtype(), T => {
+        let places: Vec<usize> = layout.offsets().collect();
+        let to = out.as_mut_slice::<T>();
+        places.into_iter().zip(x.iter::<T>()).for_each(|(at, it)| to[at] = it);
+    });
+    out.with_layout(layout)
+}
+
+/// The same matrix, backwards in memory.
+fn reversed(x: &Array) -> Array {
+    let back = |it: &Array| {
+        let [rows, columns] = [it.shape()[0], it.shape()[1]];
+        it.with_layout(it.layout().slice(0, rows - 1, rows, -1).slice(1, columns - 1, columns, -1))
+    };
+    back(&back(x).to_contiguous())
+}
+
+#[test]
+fn infinities_and_nans_stay_in_their_sums() {
+    for dtype in [DType::F32, DType::F64, DType::F16, DType::BF16] {
+        let (mut a, mut b) = (rounded(&[17, 1100], dtype, 8), rounded(&[1100, 35], dtype, 9));
+        with_element!(dtype, T => {
+            let of = |it: f64| T::from_scalar(Scalar::Float(it));
+            let specials = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.0, 6e-8, 1e30];
+            for (i, &it) in specials.iter().enumerate() {
+                a.as_mut_slice::<T>()[i * 2 * 1100 + 1050 - i] = of(it);
+                b.as_mut_slice::<T>()[1030 * 35 + i * 5] = of(it);
+            }
+        });
+        check_order(&a, &b);
+    }
+    // What is left of terms that are too small for a number has their sign.
+    let [low, high] = [-1e-30, 1e-30].map(|it| Array::full(&[3, 3], Scalar::Float(it), DType::F32));
+    check_order(&low, &high);
+}

@@ -1,0 +1,231 @@
+//! Products of one tile of rows and one of columns: a chain of fused multiply-adds for each element
+//! of the result, whatever instructions compute it.
+
+use super::dot::{self, Chains};
+use super::pack::{self, Turn};
+use crate::isa::Isa;
+use half::{bf16, f16};
+use ms_core::tensor::Element;
+
+/// How one instruction set multiplies tiles of one element type.
+#[derive(Clone, Copy)]
+pub struct Tile<W> {
+    /// Rows of a tile at most.
+    pub rows: usize,
+    /// Columns of a tile.
+    pub columns: usize,
+    /// What multiplies.
+    pub run: Run<W>,
+    /// What packs lines.
+    pub turn: Turn<W>,
+    /// What multiplies long vectors.
+    pub chains: Chains<W>,
+}
+
+/// `to[i][j]` becomes the chain of `a[p][i] * b[p][j]` over all `p` below `depth`, in this order, each
+/// step rounded once, from +0. `a` has `rows` elements for each `p`, one after the other; `b` and `to` are
+/// matrices of [`Tile::columns`] columns, of which the steps between rows are given.
+///
+/// # Safety
+/// The operands and `to` are as large as that takes, there are 1 to [`Tile::rows`] rows, and the
+/// processor runs the instruction set.
+pub type Run<W> = unsafe fn(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize));
+
+/// The most elements that a tile has.
+pub const TILE: usize = 14 * 32;
+
+/// An element type in which sums are kept.
+pub trait Wide: Operand<Wide = Self> + Element + Default + std::ops::Add<Output = Self> {
+    /// The tiles of an instruction set.
+    fn tile(isa: Isa) -> Tile<Self>;
+
+    /// `self * b + c`, rounded once.
+    fn fused(self, b: Self, c: Self) -> Self;
+}
+
+/// An element type of operands and results.
+pub trait Operand: Copy + Send + Sync {
+    /// The type in which sums of products are kept, which holds every element exactly.
+    type Wide: Wide;
+
+    /// Whether it is that type itself.
+    const IS_WIDE: bool;
+
+    /// The element as a term.
+    fn widen(self) -> Self::Wide;
+
+    /// A sum, rounded.
+    fn narrow(sum: Self::Wide) -> Self;
+}
+
+impl Operand for f16 {
+    type Wide = f32;
+    const IS_WIDE: bool = false;
+
+    fn widen(self) -> f32 {
+        self.to_f32()
+    }
+
+    fn narrow(sum: f32) -> Self {
+        Self::from_f32(sum)
+    }
+}
+
+impl Operand for bf16 {
+    type Wide = f32;
+    const IS_WIDE: bool = false;
+
+    fn widen(self) -> f32 {
+        self.to_f32()
+    }
+
+    fn narrow(sum: f32) -> Self {
+        Self::from_f32(sum)
+    }
+}
+
+macro_rules! wide {
+    ($($ty:ident, $wide:ident, $narrow:ident;)*) => {$(
+        impl Operand for $ty {
+            type Wide = Self;
+            const IS_WIDE: bool = true;
+
+            fn widen(self) -> Self {
+                self
+            }
+
+            fn narrow(sum: Self) -> Self {
+                sum
+            }
+        }
+
+        impl Wide for $ty {
+            fn tile(isa: Isa) -> Tile<Self> {
+                match isa {
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx512 => $wide::TILE,
+                    #[cfg(target_arch = "x86_64")]
+                    Isa::Avx2 => $narrow::TILE,
+                    _ => Tile {
+                        rows: 4,
+                        columns: 8,
+                        run: scalar::<Self>,
+                        turn: pack::plain::<Self>,
+                        chains: dot::plain::<Self>,
+                    },
+                }
+            }
+
+            #[inline(always)]
+            fn fused(self, b: Self, c: Self) -> Self {
+                self.mul_add(b, c)
+            }
+        }
+    )*};
+}
+
+wide! {
+    f32, f32_avx512, f32_avx2;
+    f64, f64_avx512, f64_avx2;
+}
+
+/// [`Run`] for every processor.
+unsafe fn scalar<W: Wide>(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize)) {
+    let mut sums = [[W::default(); 8]; 4];
+    for p in 0..depth {
+        let b = b.0.wrapping_offset(p as isize * b.1);
+        for (i, sums) in sums[..rows].iter_mut().enumerate() {
+            // SAFETY: `a` has an element for each row and step, and `b` one for each column.
+            let factor = unsafe { *a.add(p * rows + i) };
+            for (j, sum) in sums.iter_mut().enumerate() {
+                // SAFETY: as above.
+                *sum = factor.fused(unsafe { *b.add(j) }, *sum);
+            }
+        }
+    }
+    for (i, sums) in sums[..rows].iter().enumerate() {
+        // SAFETY: `to` has room for the rows.
+        unsafe { to.0.wrapping_offset(i as isize * to.1).copy_from_nonoverlapping(sums.as_ptr(), 8) };
+    }
+}
+
+/// [`Tile`]s of two registers of columns; one constant number of rows after the other keeps all sums of
+/// a tile in registers.
+#[cfg(target_arch = "x86_64")]
+macro_rules! vector_tiles {
+    ($($name:ident, $feature:literal, $ty:ident, $lanes:literal,
+        $zero:ident $all:ident $load:ident $store:ident $fused:ident, [$($rows:literal)*] $most:literal;)*) => {$(
+        mod $name {
+            use super::Tile;
+            use crate::product::dot;
+            use crate::product::pack::{LINES, avx2};
+            use std::arch::x86_64::{$all, $fused, $load, $store, $zero};
+
+            pub const TILE: Tile<$ty> =
+                Tile { rows: $most, columns: 2 * $lanes, run, turn: avx2::$ty, chains };
+
+            #[target_feature(enable = $feature)]
+            unsafe fn chains(a: *const $ty, b: *const $ty) -> [$ty; LINES] {
+                // SAFETY: the caller's contract is the same.
+                unsafe { dot::plain(a, b) }
+            }
+
+            unsafe fn run(rows: usize, depth: usize, a: *const $ty, b: (*const $ty, isize), to: (*mut $ty, isize)) {
+                // SAFETY: the caller's contract is the same.
+                unsafe {
+                    match rows {
+                        $($rows => rows_of::<$rows>(depth, a, b, to),)*
+                        _ => rows_of::<$most>(depth, a, b, to),
+                    }
+                }
+            }
+
+            #[target_feature(enable = $feature)]
+            unsafe fn rows_of<const ROWS: usize>(
+                depth: usize,
+                mut a: *const $ty,
+                (mut b, step): (*const $ty, isize),
+                (to, to_step): (*mut $ty, isize),
+            ) {
+                let mut sums = [[$zero(); 2]; ROWS];
+                for _ in 0..depth {
+                    // SAFETY: `b` has two registers of columns for each step, and `a` an element for each row.
+                    unsafe {
+                        let columns = [$load(b), $load(b.add($lanes))];
+                        for (i, sums) in sums.iter_mut().enumerate() {
+                            let factor = $all(*a.add(i));
+                            sums[0] = $fused(factor, columns[0], sums[0]);
+                            sums[1] = $fused(factor, columns[1], sums[1]);
+                        }
+                    }
+                    a = a.wrapping_add(ROWS);
+                    b = b.wrapping_offset(step);
+                }
+                for (i, sums) in sums.iter().enumerate() {
+                    // SAFETY: `to` has room for the rows.
+                    unsafe {
+                        let to = to.offset(i as isize * to_step);
+                        $store(to, sums[0]);
+                        $store(to.add($lanes), sums[1]);
+                    }
+                }
+            }
+        }
+    )*};
+}
+
+#[cfg(target_arch = "x86_64")]
+vector_tiles! {
+    f32_avx512, "avx512f,avx2,fma", f32, 16,
+        _mm512_setzero_ps _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps _mm512_fmadd_ps,
+        [1 2 3 4 5 6 7 8 9 10 11 12 13] 14;
+    f64_avx512, "avx512f,avx2,fma", f64, 8,
+        _mm512_setzero_pd _mm512_set1_pd _mm512_loadu_pd _mm512_storeu_pd _mm512_fmadd_pd,
+        [1 2 3 4 5 6 7 8 9 10 11 12 13] 14;
+    f32_avx2, "avx2,fma", f32, 8,
+        _mm256_setzero_ps _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps _mm256_fmadd_ps,
+        [1 2 3 4 5] 6;
+    f64_avx2, "avx2,fma", f64, 4,
+        _mm256_setzero_pd _mm256_set1_pd _mm256_loadu_pd _mm256_storeu_pd _mm256_fmadd_pd,
+        [1 2 3 4 5] 6;
+}

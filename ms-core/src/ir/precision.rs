@@ -1,0 +1,26 @@
+//! What compiled arithmetic may do to the bits of a result.
+
+use super::kernel::ReductionOrder;
+
+/// What compiled arithmetic may do to the bits of a result.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Precision {
+    /// Every op rounds as it does eagerly, and every sum has one fixed order
+    /// ([`ReductionOrder::Blocks`] in reductions): results are equal bit for bit, eager or compiled,
+    /// on every instruction set and any number of threads.
+    Strict,
+    /// As exact as f32 arithmetic; products and sums may contract, and sums are in the order that is
+    /// fastest. The number of threads changes nothing.
+    #[default]
+    Highest,
+}
+
+impl Precision {
+    /// The order of reductions.
+    pub fn order(self) -> ReductionOrder {
+        match self {
+            Self::Strict => ReductionOrder::Blocks,
+            Self::Highest => ReductionOrder::Lanes,
+        }
+    }
+}
