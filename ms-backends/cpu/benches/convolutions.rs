@@ -1,0 +1,57 @@
+//! Convolutions and their gradients. `cargo bench -p ms-cpu --bench convolutions`.
+
+use ms_core::exec::Backend;
+use ms_core::ops::{self, OpDef};
+use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
+use ms_cpu::CpuBackend;
+use std::time::{Duration, Instant};
+
+/// Runs of which the fastest is printed: others share the machine.
+const ROUNDS: usize = 15;
+
+/// Images, channels, side; output channels, side of the kernel; stride and groups.
+const CASES: [([usize; 3], [usize; 2], usize, usize); 6] = [
+    ([8, 3, 64], [32, 3], 1, 1),
+    ([8, 64, 28], [64, 3], 1, 1),
+    ([8, 128, 28], [128, 3], 2, 1),
+    ([32, 256, 7], [256, 3], 1, 1),
+    ([8, 256, 14], [64, 1], 1, 1),
+    ([8, 64, 28], [64, 3], 1, 64),
+];
+
+fn time(backend: &CpuBackend, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], out: &Array) -> f64 {
+    let run = || {
+        let start = Instant::now();
+        // SAFETY: the type rule gave the type of the output, which is this program's alone.
+        unsafe { backend.library(def.op(), attrs, &inputs, std::slice::from_ref(out)) }.expect("there is memory");
+        start.elapsed()
+    };
+    let best: Option<Duration> = (0..ROUNDS).map(|_| run()).min();
+    best.expect("there are rounds").as_secs_f64() * 1e6
+}
+
+fn main() {
+    let backend = CpuBackend::new();
+    println!("{} on {}", backend.isa(), ms_cpu::threads::count());
+    println!("{:40}{:>12}{:>12}{:>12}", "", "forward us", "input us", "weight us");
+    for ([images, channels, side], [outputs, kernel], stride, groups) in CASES {
+        let half = |shape: &[usize]| Array::full(shape, Scalar::Float(0.5), DType::F32);
+        let x = half(&[images, channels, side, side]);
+        let w = half(&[outputs, channels / groups, kernel, kernel]);
+        let padding = kernel / 2;
+        let out_side = (side + 2 * padding - kernel) / stride + 1;
+        let y = half(&[images, outputs, out_side, out_side]);
+        let attrs = |sizes: Option<usize>| {
+            let all = |it: usize| Attr::from(&[it, it][..]);
+            let window = [all(stride), all(1), all(padding), all(padding), groups.into()];
+            Attrs::new(window.into_iter().chain(sizes.map(all)))
+        };
+        let times = [
+            time(&backend, &ops::CONV, &attrs(None), [&x, &w], &y),
+            time(&backend, &ops::CONV_INPUT_GRAD, &attrs(Some(side)), [&y, &w], &x),
+            time(&backend, &ops::CONV_WEIGHT_GRAD, &attrs(Some(kernel)), [&x, &y], &w),
+        ];
+        let what = format!("{images}x{channels}x{side}x{side} * {outputs}x{kernel}x{kernel} / {stride}, {groups}");
+        println!("{what:40}{:12.1}{:12.1}{:12.1}", times[0], times[1], times[2]);
+    }
+}
