@@ -258,6 +258,36 @@ fn random_graphs_of_other_dtypes() {
     }
 }
 
+/// Products of more terms than one chunk of a sum has, which are read through views, read views, and share
+/// kernels' operands.
+#[test]
+fn random_products() {
+    for seed in 0..40 {
+        let mut random = Random(5000 + seed);
+        let mut builder = Builder { graph: Graph::new("products") };
+        let input = |builder: &mut Builder, shape: &[usize]| builder.graph.add_input(Type::of(DType::F32, shape));
+        let mut values = [&[13, 1030][..], &[1030, 13], &[13, 13]].map(|it| input(&mut builder, it)).to_vec();
+        for _ in 0..3 + random.below(5) {
+            let [x, y] = [(); 2].map(|()| values[random.below(values.len())]);
+            let made = match random.below(4) {
+                0 => builder.apply("permute", Attrs::new([sizes(&[1, 0])]), &[x]),
+                1 => builder.apply("add", Attrs::none(), &[x, y]),
+                _ => builder.apply("matmul", Attrs::none(), &[x, y]).and_then(|product| {
+                    // What is multiplied again stays small.
+                    let value = ms_core::tensor::Literal::scalar(Scalar::Float(0.02), DType::F32);
+                    let small = builder.apply("constant", Attrs::new([Attr::Literal(value)]), &[])?;
+                    random.pick(&[Some(product), builder.apply("mul", Attrs::none(), &[product, small])])
+                }),
+            };
+            let size = |it: &ValueId| builder.shape(*it).iter().product::<usize>();
+            values.extend(made.filter(|it| size(it) < 20_000));
+        }
+        let outputs = [values[random.below(values.len())], *values.last().expect("there are inputs")];
+        builder.graph.set_outputs(outputs);
+        check(&builder.graph, seed, 1e-3);
+    }
+}
+
 /// The graphs whose plans are written down in `ms-core/tests/lower`.
 #[test]
 fn graphs_with_known_plans() {
