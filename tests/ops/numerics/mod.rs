@@ -1,0 +1,25 @@
+//! Values and gradients at extreme arguments; the errors of functions against the bounds that
+//! `docs/numerics.md` states; conversions between dtypes. Eagerly and compiled.
+
+mod accuracy;
+mod conversions;
+mod extremes;
+
+use ms::Tensor;
+use ms_core::session::{Compiled, Precision};
+use ms_core::trace;
+
+type Function = fn(&Tensor) -> Tensor;
+
+/// Runs a function as a compiled graph.
+fn compiled(f: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
+    let graph = trace::build("f", &[x.ty()], |x| Ok(vec![f(&x[0])])).expect("the trace is valid");
+    Compiled::new(&graph, Precision::Highest)
+        .and_then(|it| it.run(std::slice::from_ref(x)))
+        .expect("the graph runs")
+        .remove(0)
+}
+
+fn wide(x: &Tensor) -> Vec<f64> {
+    x.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect()
+}

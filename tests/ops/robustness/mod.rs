@@ -1,0 +1,69 @@
+//! Input at the edge of every domain is an error with a code, or has NumPy's answer: no other
+//! panic, whether an overflow, an index out of range or a failed allocation.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod one_rule;
+mod shapes;
+mod sizes;
+
+use ms::prelude::*;
+use ms::{Code, Result, catch};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What must come of a call.
+enum Want {
+    /// A refusal with this code.
+    Code(Code),
+    /// A tensor of this shape with these elements in row-major order; nan equals nan.
+    Gives(&'static [usize], &'static [f64]),
+}
+
+use Want::{Code as Refused, Gives};
+
+struct Case(&'static str, fn() -> Tensor, Want);
+
+/// What is wrong with the outcome of a case.
+fn defect(case: &Case) -> Option<String> {
+    let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| catch(case.1))) else {
+        return Some("panicked without an error".into());
+    };
+    verdict(outcome, &case.2)
+}
+
+/// What is wrong with an outcome.
+fn verdict(outcome: Result<Tensor>, want: &Want) -> Option<String> {
+    match (outcome, want) {
+        (Err(error), Refused(code)) if error.code() == *code => None,
+        (Err(error), _) => Some(format!("refused with {error}")),
+        (Ok(got), Refused(code)) => Some(format!("accepted, not refused with {code}: {:?}", got.shape())),
+        (Ok(got), Gives(shape, elements)) => {
+            let values = got.cast(DType::F64).to_vec::<f64>();
+            let same = |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan());
+            let fits =
+                got.shape() == *shape && values.len() == elements.len() && values.iter().zip(*elements).all(same);
+            (!fits).then(|| format!("gave {:?} {values:?}, not {shape:?} {elements:?}", got.shape()))
+        }
+    }
+}
+
+fn check(cases: &[Case]) {
+    let found: Vec<_> = cases.iter().filter_map(|it| Some(format!("{}: {}", it.0, defect(it)?))).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+const NAN: f64 = f64::NAN;
+const MAX: usize = usize::MAX;
+
+fn row() -> Tensor {
+    tensor![1.0, 2.0, 3.0]
+}
+
+fn empty() -> Tensor {
+    Tensor::ones([0])
+}
+
+fn image(sides: [usize; 2]) -> Tensor {
+    Tensor::ones([1, 1, sides[0], sides[1]])
+}
