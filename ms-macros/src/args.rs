@@ -13,7 +13,7 @@ use syn::{Attribute, Meta, Path};
 #[derive(Default, FromMeta)]
 #[darling(default)]
 pub struct JitArgs {
-    /// The path of the library.
+    /// The path to the library.
     #[darling(rename = "crate")]
     root: Option<Path>,
     /// Only arguments decide what is built.
@@ -25,7 +25,7 @@ pub struct JitArgs {
 }
 
 impl JitArgs {
-    /// Reads the options; mistakes are refused one by one.
+    /// Parses the options; each invalid one is reported.
     pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
         parse(
             tokens,
@@ -34,7 +34,7 @@ impl JitArgs {
         )
     }
 
-    /// The names for the expansion.
+    /// The names that the expansion uses.
     pub fn names(&self) -> Names {
         Names::new(self.root.as_ref())
     }
@@ -52,18 +52,18 @@ fn parse<T: FromMeta + Default>(tokens: TokenStream, help: &str, diags: &mut Dia
 #[derive(Default, FromMeta)]
 #[darling(default)]
 pub struct ItemArgs {
-    /// The path of the library.
+    /// The path to the library.
     #[darling(rename = "crate")]
     root: Option<Path>,
 }
 
 impl ItemArgs {
-    /// Reads the options; mistakes are refused one by one.
+    /// Parses the options; each invalid one is reported.
     pub fn parse(tokens: TokenStream, diags: &mut Diags) -> Self {
         parse(tokens, "the only option is `crate = path`", diags)
     }
 
-    /// The names for the expansion.
+    /// The names that the expansion uses.
     pub fn names(&self) -> Names {
         Names::new(self.root.as_ref())
     }
@@ -73,12 +73,12 @@ impl ItemArgs {
 #[derive(Default, FromMeta)]
 #[darling(default)]
 pub struct FieldArgs {
-    /// The field is no part of the cell: not hashed, not searched for parameters.
+    /// The field is not part of the cell: neither hashed nor searched for parameters.
     pub skip: bool,
 }
 
 impl FieldArgs {
-    /// Takes `#[cell(..)]` out of a field's attributes.
+    /// Removes `#[cell(..)]` from a field's attributes and parses it.
     pub fn take(attrs: &mut Vec<Attribute>, diags: &mut Diags) -> Self {
         let mut args = Self::default();
         attrs.retain(|attr| {
@@ -101,7 +101,7 @@ fn unknown(errors: darling::Error, help: &str, diags: &mut Diags) {
     }
 }
 
-/// Takes `#[jit(..)]` out of `attrs`, and reads its options.
+/// Removes `#[jit(..)]` from `attrs` and parses its options.
 pub fn take_jit(attrs: &mut Vec<Attribute>, diags: &mut Diags) -> Option<JitArgs> {
     let at = attrs.iter().position(|it| is(it, "jit"))?;
     Some(match attrs.remove(at).meta {
@@ -110,7 +110,8 @@ pub fn take_jit(attrs: &mut Vec<Attribute>, diags: &mut Diags) -> Option<JitArgs
     })
 }
 
-/// Takes the attribute `name` without options out of `attrs`, and says whether it was there.
+/// Removes the attribute `name`, which takes no options, from `attrs`; returns whether it was
+/// present.
 pub fn take_flag(attrs: &mut Vec<Attribute>, name: &str, diags: &mut Diags) -> bool {
     let before = attrs.len();
     attrs.retain(|attr| {

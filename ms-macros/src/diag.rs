@@ -1,10 +1,10 @@
-//! Refusals: collected, each with a code, a place in the user's code, and a way out.
+//! Diagnostics: collected errors, each with a code, a span in the user's code, and a suggestion.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::ToTokens;
 use std::fmt;
 
-/// The stable number of a refusal; `docs/errors/MSxxx.md` explains each.
+/// The stable number of an error; `docs/errors/MSxxx.md` explains each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub enum Code {
@@ -24,11 +24,11 @@ pub enum Code {
     ClassOnCell = 7,
     /// A `construct` that cannot be called as a layer.
     Construct = 8,
-    /// Code that is not Rust.
+    /// Tokens that do not parse as Rust.
     Syntax = 9,
-    /// A pattern that no tensor is matched against.
+    /// A pattern that no tensor can be matched against.
     Pattern = 10,
-    /// `#[lazy_inline]` on something that is no cell.
+    /// `#[lazy_inline]` on something that is not a cell.
     LazyInline = 11,
     /// `#[no_inline]` on something that is neither a cell nor a function.
     NoInline = 17,
@@ -43,7 +43,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// Every code, for the test that each is explained.
+    /// Every code, for the test that each is documented.
     #[cfg(test)]
     pub const ALL: &[Self] = &[
         Self::Item,
@@ -71,22 +71,22 @@ impl fmt::Display for Code {
     }
 }
 
-/// All refusals of one expansion.
+/// All errors of one expansion.
 #[derive(Default)]
 pub struct Diags(Vec<syn::Error>);
 
 impl Diags {
-    /// Refuses the tokens `at`: one sentence without a full stop, and what to do instead.
+    /// Reports an error at the tokens `at`: one sentence without a full stop, and a suggestion.
     pub fn refuse(&mut self, code: Code, at: impl ToTokens, message: impl fmt::Display, help: impl fmt::Display) {
         self.0.push(syn::Error::new_spanned(at, text(code, message, help)));
     }
 
-    /// Refuses the token at `span`.
+    /// Reports an error at `span`.
     pub fn refuse_at(&mut self, code: Code, span: Span, message: impl fmt::Display, help: impl fmt::Display) {
         self.0.push(syn::Error::new(span, text(code, message, help)));
     }
 
-    /// Refuses an option of arguments at a name that is none of them.
+    /// Reports a name in an option of arguments that is not an argument.
     pub fn refuse_unknown_argument(&mut self, option: &str, name: &Ident, arguments: &[Ident]) {
         let help = match arguments {
             [] => "the function has no arguments that it could name".to_owned(),
@@ -99,7 +99,7 @@ impl Diags {
         self.refuse(Code::UnknownOption, name, format!("`{option}` names `{name}`, which is no argument"), help);
     }
 
-    /// The tree of `tokens`, or a refusal of what does not parse.
+    /// Parses `tokens`; reports what does not parse.
     pub fn parse<T: syn::parse::Parse>(&mut self, tokens: TokenStream) -> Option<T> {
         match syn::parse2(tokens) {
             Ok(tree) => Some(tree),
@@ -112,7 +112,7 @@ impl Diags {
         }
     }
 
-    /// One `compile_error!` for each refusal.
+    /// One `compile_error!` per error.
     pub fn into_errors(self) -> Option<TokenStream> {
         if self.0.is_empty() {
             return None;

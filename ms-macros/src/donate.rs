@@ -1,4 +1,4 @@
-//! `donate(x, y)`: arguments whose memory results may take.
+//! `donate(x, y)`: arguments whose memory results may reuse.
 
 use crate::diag::Diags;
 use darling::FromMeta;
@@ -32,7 +32,7 @@ impl Donate {
         self.0.contains(argument)
     }
 
-    /// Refuses names of what is no argument.
+    /// Reports names that are not arguments.
     pub fn check(&self, arguments: &[Ident], diags: &mut Diags) {
         for it in self.0.iter().filter(|it| !arguments.contains(it)) {
             diags.refuse_unknown_argument("donate", it, arguments);

@@ -1,10 +1,10 @@
-//! The user's item without our helper attributes, for when an expansion is refused.
+//! The user's item without our helper attributes, for expansions that fail.
 //!
 //! Works on tokens, because the item may not parse.
 
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
-/// Attributes that mean nothing to rustc and stand inside annotated items.
+/// Attributes inside annotated items that rustc does not know.
 const HELPERS: &[&str] = &["cell", "jit", "lazy_inline", "no_inline", "jit_class", "dynamic", "host"];
 
 /// `item` without helper attributes.

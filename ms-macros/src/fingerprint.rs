@@ -1,8 +1,8 @@
-//! A hash of source text, by which `ms cache explain` says that a function changed.
+//! A hash of source text, by which `ms cache explain` detects that a function changed.
 
 use proc_macro2::TokenStream;
 
-/// FNV-1a over the tokens: independent of layout and comments, the same in every build.
+/// FNV-1a over the tokens: independent of formatting and comments, the same in every build.
 pub fn of(tokens: &TokenStream) -> u64 {
     tokens
         .to_string()

@@ -1,8 +1,8 @@
-//! Attribute macros of `ms`: Rust functions in, graph-building functions out.
+//! Attribute macros of `ms`: they turn Rust functions into graph-building functions.
 //!
-//! This file is the only one that touches `proc_macro`: everything else works on
-//! `proc_macro2` tokens and is tested as ordinary functions. The macros know the names of
-//! `ms::__rt` and nothing of the types behind them.
+//! This file is the only one that uses `proc_macro`: everything else works on `proc_macro2` tokens
+//! and is tested as ordinary functions. The macros refer to items of `ms::__rt` by name, and depend
+//! on none of their types.
 
 mod args;
 mod canon;
@@ -29,16 +29,16 @@ use proc_macro2::TokenStream as Tokens;
 /// Compiles a function or method: a call traces it once per signature, compiles the graph, and
 /// runs it.
 ///
-/// Arguments: tensors and structures of tensors (`Tree`) are inputs; cells are inputs by their
-/// parameters; integers, floats, bools, strings and `Static` values are part of the key;
-/// `#[dynamic] lr: f32` makes a scalar an input, a 0-d tensor in the body; `&mut` structures are
-/// inputs and outputs. Results: a `Tree`, or a `Result` of one.
+/// Arguments: tensors and structures of tensors (`Tree`) are inputs; the parameters of cells are
+/// inputs; integers, floats, bools, strings and `Static` values are part of the key; `#[dynamic]
+/// lr: f32` makes a scalar an input, a 0-d tensor in the body; `&mut` structures are inputs and
+/// outputs. Results: a `Tree`, or a `Result` of one.
 ///
-/// Options: `dims(x = [batch, _])` leaves sizes of tensors to each call, so that one compilation
-/// serves all of them: a name is a size, the same one wherever it stands, `_` is part of the key.
-/// `donate(x)` gives up an argument that is taken by value, so that results may take its memory.
+/// Options: `dims(x = [batch, _])` makes sizes of tensors symbolic, so that one compilation serves
+/// all of them: a name is a size, the same one wherever it occurs; `_` is part of the key.
+/// `donate(x)` gives up an argument that is taken by value, so that results may reuse its memory.
 /// `pure` promises that only the arguments decide what is built, so that a later process need not
-/// trace the function again; `crate = path` where `ms` has another name.
+/// trace the function again; `crate = path` names the library where it is renamed.
 #[proc_macro_attribute]
 pub fn jit(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::func::expand)
@@ -72,19 +72,20 @@ pub fn jit_class(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::class::expand)
 }
 
-/// Marks a cell whose sub-graph is compiled once and shared by all its equal calls.
+/// Marks a cell whose sub-graph is traced and compiled once, and shared by all its equal calls.
 ///
-/// Stands on a `#[cell]` struct, or on `fn new` in a `#[cell]` impl.
+/// Applies to a `#[cell]` struct, or to `fn new` in a `#[cell]` impl.
 #[proc_macro_attribute]
 pub fn lazy_inline(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::marks::lazy_inline)
 }
 
-/// Keeps a sub-graph apart: every call of the cell or function inside compiled code stays a call,
-/// in gradients, in optimised graphs and when it runs.
+/// Prevents inlining: every call of the cell or function inside compiled code stays a call, in
+/// gradients, in optimised graphs and in the plan.
 ///
-/// Stands on a `#[cell]` struct, on `construct` in a `#[cell]` impl, or on a function, with `#[jit]`
-/// or without: a function without runs eagerly where it is called outside compiled code.
+/// Applies to a `#[cell]` struct, to `construct` in a `#[cell]` impl, or to a function, with
+/// `#[jit]` or without: a function without `#[jit]` runs eagerly where it is called outside
+/// compiled code.
 #[proc_macro_attribute]
 pub fn no_inline(args: TokenStream, item: TokenStream) -> TokenStream {
     attribute(args, item, emit::marks::no_inline)
@@ -104,7 +105,7 @@ pub fn derive_static(item: TokenStream) -> TokenStream {
 
 type Attribute = fn(Tokens, Tokens, &mut Diags) -> Option<Tokens>;
 
-/// Expands an attribute; on any refusal the user's item is emitted beside the errors, so that
+/// Expands an attribute; after an error the user's item is emitted beside the errors, so that
 /// editors keep working and rustc does not report uses of a missing item.
 fn attribute(args: TokenStream, item: TokenStream, expand: Attribute) -> TokenStream {
     let mut diags = Diags::default();
@@ -121,7 +122,7 @@ fn attribute(args: TokenStream, item: TokenStream, expand: Attribute) -> TokenSt
     .into()
 }
 
-/// Expands a macro that adds to the program, and has nothing to give back when it is refused.
+/// Expands a macro that only adds items; after an error it emits the errors alone.
 fn derive(item: TokenStream, expand: fn(Tokens, &mut Diags) -> Option<Tokens>) -> TokenStream {
     let mut diags = Diags::default();
     let expansion = expand(item.into(), &mut diags);

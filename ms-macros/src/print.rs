@@ -2,9 +2,9 @@
 
 use proc_macro2::{TokenStream, TokenTree};
 
-/// Prints the expansion if it is asked for.
+/// Prints the expansion if `MS_EXPAND` requests it.
 pub fn traced(expansion: TokenStream) -> TokenStream {
-    // rustc does not rebuild for a changed variable: `touch` the file to see an expansion.
+    // rustc does not rebuild when a variable changes: `touch` the file to see an expansion.
     if let Some(name) = std::env::var("MS_EXPAND").ok().filter(|it| !it.is_empty())
         && defines(&expansion, &name)
     {
@@ -27,7 +27,7 @@ pub fn defines(tokens: &TokenStream, name: &str) -> bool {
     })
 }
 
-/// The tokens as rustfmt would set them, or as they are if they are no file.
+/// The tokens formatted like rustfmt, or unformatted if they do not parse as a file.
 pub fn pretty(tokens: &TokenStream) -> String {
     match syn::parse2(tokens.clone()) {
         Ok(file) => prettyplease::unparse(&file),

@@ -1,23 +1,24 @@
-//! What the text says of whether something changes through a value, besides itself.
+//! Whether something can be mutated through a value besides the value itself (interior mutability,
+//! captured `&mut`), as far as the syntax shows.
 
 use crate::refers;
 use crate::resolve::{Known, Scopes};
 use crate::types::is_host_type;
 use syn::{Expr, GenericArgument, PathArguments, Type, UnOp};
 
-/// Whether a value leads to what changes.
+/// Whether something can be mutated through a value.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Reach {
-    /// Its type says.
+    /// Unknown from the syntax: its type is probed.
     #[default]
-    Asked,
-    /// It leads to nothing, nor do its parts.
+    Unknown,
+    /// Nothing, neither through it nor through its parts.
     Still,
-    /// It leads to nothing; its parts may.
+    /// Nothing through it; its parts are unknown.
     Shared,
-    /// Its type is settled by what follows, so that it cannot be asked.
+    /// Its type is inferred from later code, so it cannot be probed.
     Open,
-    /// It holds closures of this body, of which rustc knows no captures yet, and which change these
+    /// It holds closures of this body, whose captures cannot be probed, and which mutate these
     /// variables.
     Closure(Vec<String>),
 }
@@ -25,26 +26,26 @@ pub enum Reach {
 use Reach::*;
 
 impl Reach {
-    /// Of the parts that a pattern takes.
+    /// The same for the parts that a pattern binds.
     pub fn parts(&self) -> Self {
         match self {
-            Shared => Asked,
+            Shared => Unknown,
             it => it.clone(),
         }
     }
 }
 
-/// Names of types through which shared references write, and of those that may hide one.
+/// Types through which shared references can write, and types that may hide one.
 const SHARING: &[&str] = &["Cell", "RefCell", "Mutex", "RwLock", "Rc", "Arc"];
 
-/// What a written type says.
+/// From a type annotation.
 pub fn of_type(ty: &Type) -> Reach {
     if is_still(ty) {
         return Still;
     }
     match ty {
         Type::Reference(it) if it.mutability.is_none() && names_no_cell(&it.elem) => Shared,
-        _ => Asked,
+        _ => Unknown,
     }
 }
 
@@ -70,7 +71,7 @@ fn is_still(ty: &Type) -> bool {
     }
 }
 
-/// Whether the type is a named one, and no cell stands in it.
+/// Whether the type is a path that mentions no interior mutability.
 fn names_no_cell(ty: &Type) -> bool {
     match ty {
         Type::Path(it) => it.path.segments.iter().all(|it| {
@@ -82,7 +83,7 @@ fn names_no_cell(ty: &Type) -> bool {
                 }),
                 PathArguments::Parenthesized(_) => false,
             };
-            // One letter is a parameter.
+            // A single letter is a type parameter.
             arguments && it.ident.to_string().len() > 1 && !SHARING.iter().any(|name| it.ident == name)
         }),
         Type::Reference(it) => it.mutability.is_none() && names_no_cell(&it.elem),
@@ -91,7 +92,7 @@ fn names_no_cell(ty: &Type) -> bool {
     }
 }
 
-/// What an expression says of its value.
+/// From an expression.
 pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Reach {
     if let Some(captured) = captures(expr, scopes) {
         return Closure(captured);
@@ -99,12 +100,12 @@ pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Reach {
     match expr {
         _ if is_open(expr, scopes) => Open,
         _ if is_plain(expr, scopes) => Still,
-        Expr::Path(it) => it.path.get_ident().map_or(Asked, |name| scopes.reach(&name.to_string())),
-        _ => Asked,
+        Expr::Path(it) => it.path.get_ident().map_or(Unknown, |name| scopes.reach(&name.to_string())),
+        _ => Unknown,
     }
 }
 
-/// Whether the value is made of others that lead to nothing, by operators and by methods of std and of
+/// Whether the value is made of values of [`Still`], by operators and by methods of std and of
 /// tensors.
 fn is_plain(expr: &Expr, scopes: &Scopes) -> bool {
     let is = |expr: &Expr| is_plain(expr, scopes);
@@ -140,11 +141,11 @@ fn is_plain(expr: &Expr, scopes: &Scopes) -> bool {
     }
 }
 
-/// Names of types that `new` makes empty.
+/// Types that `new` makes empty.
 const CONTAINERS: &[&str] =
     &["Vec", "VecDeque", "HashMap", "BTreeMap", "HashSet", "BTreeSet", "BinaryHeap", "LinkedList", "Default"];
 
-/// Whether what follows settles the type of the value: `Vec::new()`, `None`, `text.parse()?`.
+/// Whether later code determines the type of the value: `Vec::new()`, `None`, `text.parse()?`.
 fn is_open(expr: &Expr, scopes: &Scopes) -> bool {
     match expr {
         Expr::Path(it) => it.path.is_ident("None"),
@@ -161,7 +162,7 @@ fn is_open(expr: &Expr, scopes: &Scopes) -> bool {
     }
 }
 
-/// Methods that give an iterator over what their receiver runs over, and keep the closure.
+/// Methods that return an iterator over the items of their receiver, and keep the closure.
 pub const ADAPTERS: &[&str] = &[
     "map",
     "filter",
@@ -185,7 +186,7 @@ pub const ADAPTERS: &[&str] = &[
     "clone",
 ];
 
-/// Methods that call the closure, and keep nothing of it.
+/// Methods that call the closure and do not keep it.
 const CONSUMERS: &[&str] = &[
     "collect",
     "fold",
@@ -209,7 +210,7 @@ const CONSUMERS: &[&str] = &[
     "last",
 ];
 
-/// The variables of outside that closures in the value change; nothing where it holds none.
+/// The outer variables that closures in the value mutate; `None` if it holds no closure.
 fn captures(expr: &Expr, scopes: &Scopes) -> Option<Vec<String>> {
     let all = |exprs: &mut dyn Iterator<Item = &Expr>| -> Option<Vec<String>> {
         let names: Vec<Vec<String>> = exprs.filter_map(|it| captures(it, scopes)).collect();

@@ -1,4 +1,4 @@
-//! What the text says of the `&mut` that a value is, holds, or gives.
+//! Which values are, contain or return a `&mut`, as far as the syntax shows.
 
 use crate::resolve::Scopes;
 use proc_macro2::TokenStream;
@@ -9,20 +9,20 @@ use syn::{Expr, ExprCall, ExprMethodCall, GenericArgument, Ident, Member, Pat, P
 /// What a value refers to.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub enum Refers {
-    /// The text says nothing.
+    /// Unknown from the syntax.
     #[default]
     Unknown,
     /// It is a `&mut` to such a value.
     Mutable(Box<Refers>),
     /// It is a slice, a string slice or a trait object.
     Unsized,
-    /// What it leads to changes through it, and it may be no `&mut`: the guard of a `RefCell`.
+    /// Its target can be mutated through it, and it may not be a `&mut`: the guard of a `RefCell`.
     Guard,
     /// An `Option` or a list of such values.
     Holds(Box<Refers>),
     /// An iterator over such values.
     Runs(Box<Refers>),
-    /// A map, over the entries of which a `for` runs.
+    /// A map, whose entries a `for` iterates over.
     Map,
     /// A tuple or a struct.
     Parts(Vec<(String, Refers)>),
@@ -31,7 +31,7 @@ pub enum Refers {
 use Refers::*;
 
 impl Refers {
-    /// A `&mut` to something that the text does not tell.
+    /// A `&mut` to an unknown value.
     pub fn mutable() -> Self {
         Mutable(Box::default())
     }
@@ -41,7 +41,7 @@ impl Refers {
         matches!(self, Mutable(to) if **to != Unsized)
     }
 
-    /// Whether it holds a `&mut` somewhere.
+    /// Whether it contains a `&mut` somewhere.
     pub fn leads_outward(&self) -> bool {
         match self {
             Unknown | Unsized | Map => false,
@@ -51,7 +51,7 @@ impl Refers {
         }
     }
 
-    /// The value itself, behind references.
+    /// The value behind references.
     fn target(&self) -> &Self {
         match self {
             Mutable(to) => to.target(),
@@ -59,7 +59,7 @@ impl Refers {
         }
     }
 
-    /// What a `for` over it gives.
+    /// The items of a `for` over it.
     pub fn items(&self) -> Self {
         match self {
             Holds(it) | Runs(it) => (**it).clone(),
@@ -72,7 +72,7 @@ impl Refers {
         }
     }
 
-    /// What `iter_mut` on it runs over.
+    /// The items of `iter_mut` on it.
     fn items_mut(&self) -> Self {
         match self.target() {
             Map => tuple([Unknown, Self::mutable()]),
@@ -81,7 +81,7 @@ impl Refers {
         }
     }
 
-    /// What is inside an `Option` or a `Result`.
+    /// The content of an `Option` or a `Result`.
     fn inside(&self) -> Self {
         match self {
             Holds(it) => (**it).clone(),
@@ -99,7 +99,7 @@ impl Refers {
         }
     }
 
-    /// What the [`parts`] of a pattern take of a value that matches it.
+    /// What the [`parts`] of a pattern bind when a value matches it.
     pub fn taken(&self, pat: &Pat) -> Vec<Self> {
         match pat {
             Pat::Tuple(it) => self.positions(it.elems.iter()),
@@ -129,7 +129,7 @@ impl Refers {
         }
     }
 
-    /// The parts of a tuple by position; behind `..` they are counted from the end.
+    /// The parts of a tuple by position; after `..` positions count from the end.
     fn positions<'a>(&self, pats: impl ExactSizeIterator<Item = &'a Pat>) -> Vec<Self> {
         let count = pats.len();
         let mut behind = false;
@@ -150,7 +150,7 @@ impl Refers {
     }
 }
 
-/// The patterns that take the parts of a value, in order.
+/// The patterns for the parts of a value, in order.
 pub fn parts(pat: &Pat) -> Vec<&Pat> {
     match pat {
         Pat::Reference(it) => vec![&*it.pat],
@@ -194,7 +194,7 @@ fn is_map(name: &Ident) -> bool {
     name == "BTreeMap" || name == "HashMap"
 }
 
-/// What a written type says; nothing where a part of it is left to inference.
+/// From a type annotation; `None` if a part of it is inferred.
 pub fn of_type(ty: &Type) -> Option<Refers> {
     Some(match ty {
         Type::Infer(_) => return None,
@@ -224,7 +224,7 @@ pub fn of_type(ty: &Type) -> Option<Refers> {
     })
 }
 
-/// What an expression says.
+/// From an expression.
 pub fn of_expr(expr: &Expr, scopes: &Scopes) -> Refers {
     let of = |expr: &Expr| of_expr(expr, scopes);
     match expr {
@@ -317,7 +317,7 @@ fn of_method(it: &ExprMethodCall, scopes: &Scopes) -> Refers {
     }
 }
 
-/// What a method that takes a closure calls it with.
+/// The argument that a method passes to its closure.
 pub fn passed(it: &ExprMethodCall, scopes: &Scopes) -> Refers {
     const CALLS: &[&str] =
         &["for_each", "try_for_each", "map", "flat_map", "filter_map", "all", "any", "is_some_and", "and_then"];
@@ -328,7 +328,7 @@ pub fn passed(it: &ExprMethodCall, scopes: &Scopes) -> Refers {
 }
 
 impl Refers {
-    /// The value of an entry of a map; anything else is itself.
+    /// The value of an entry of a map; anything else is returned unchanged.
     fn second(self) -> Self {
         match self {
             Parts(mut parts) if parts.len() == 2 => parts.remove(1).1,
@@ -343,7 +343,7 @@ mod tests {
     use crate::resolve::Mutability;
     use syn::Local;
 
-    /// Which of the names that the statement binds are `&mut` for certain.
+    /// Checks which of the names that the statements bind are certainly `&mut`.
     fn check(text: &str, want: &str) {
         let mut scopes = Scopes::default();
         scopes.declare_name("y", Mutability::Reference);

@@ -1,7 +1,7 @@
-//! What annotated code reads of the host besides its arguments: statics, the environment, files.
+//! Host state that annotated code reads besides its arguments: statics, the environment, files.
 //!
-//! Such a value is frozen into the graph when the function is traced. Where it can be seen, rustc
-//! warns of it, and `#[jit(pure)]` refuses it.
+//! Such a value is frozen into the graph when the function is traced. Where the syntax shows it,
+//! rustc warns, and `#[jit(pure)]` makes it an error.
 
 use crate::diag::{Code, Diags};
 use crate::names::Names;
@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, Expr, ExprPath, ExprUnsafe, Item, PatIdent, Path, Stmt, parse_quote};
 
-/// Functions of the host, by their last two names, whose results change from call to call or from
+/// Host functions, by their last two path segments, whose results change from call to call or from
 /// process to process.
 const HOST: &[(&str, &str)] = &[
     ("env", "var"),
@@ -30,10 +30,10 @@ const HOST: &[(&str, &str)] = &[
     ("process", "id"),
 ];
 
-/// Functions that make parameters.
+/// Functions that create parameters.
 const MAKERS: &[(&str, &str)] = &[("Parameter", "new"), ("Parameter", "init")];
 
-/// Adds to each block what makes rustc report the statics that are named in it.
+/// Adds code to each block that makes rustc report the statics named in it.
 pub fn report(block: &mut Block, pure: bool, names: &Names, diags: &mut Diags) {
     let mut locals = Locals(BTreeSet::new());
     locals.visit_block(block);
@@ -44,7 +44,7 @@ pub fn report(block: &mut Block, pure: bool, names: &Names, diags: &mut Diags) {
         .visit_block_mut(block);
 }
 
-/// Every name that a pattern binds.
+/// All names bound by patterns.
 struct Locals(BTreeSet<Ident>);
 
 impl<'ast> Visit<'ast> for Locals {
@@ -54,7 +54,7 @@ impl<'ast> Visit<'ast> for Locals {
     }
 }
 
-/// Refuses calls that a pure function cannot make.
+/// Reports calls that a pure function cannot make.
 struct Impure<'a>(&'a mut Diags);
 
 impl<'ast> Visit<'ast> for Impure<'_> {
@@ -72,7 +72,7 @@ impl<'ast> Visit<'ast> for Impure<'_> {
     fn visit_item(&mut self, _: &'ast Item) {}
 }
 
-/// The path, wholly at `span`, so that rustc points at the user's tokens only.
+/// The path with all spans at `span`, so that rustc points at the user's tokens only.
 fn placed(path: TokenStream, span: Span) -> TokenStream {
     path.into_iter()
         .map(|mut token| {
@@ -92,7 +92,7 @@ struct Report<'a> {
     rt: TokenStream,
     pure: bool,
     locals: BTreeSet<Ident>,
-    /// What is named in the block that is visited.
+    /// The probes of statics named in the current block.
     named: Vec<Stmt>,
     in_unsafe: bool,
     diags: &'a mut Diags,
@@ -113,7 +113,7 @@ impl VisitMut for Report<'_> {
     }
 
     fn visit_expr_call_mut(&mut self, it: &mut syn::ExprCall) {
-        // What is called is no static.
+        // A callee is not a static.
         if !matches!(&*it.func, Expr::Path(_)) {
             self.visit_expr_mut(&mut it.func);
         }
@@ -121,7 +121,7 @@ impl VisitMut for Report<'_> {
     }
 
     fn visit_expr_assign_mut(&mut self, it: &mut syn::ExprAssign) {
-        // The place of an assignment is refused elsewhere.
+        // Assignments to statics are reported elsewhere.
         self.visit_expr_mut(&mut it.right);
     }
 
@@ -132,7 +132,7 @@ impl VisitMut for Report<'_> {
         let span = it.span();
         let rt = &self.rt;
         if !self.in_unsafe {
-            // Only the type tells a static that changes from a constant.
+            // Only its type distinguishes a mutable static from a constant.
             let method = Ident::new(if self.pure { "pure_read" } else { "read" }, span);
             let rt = placed(rt.clone(), span);
             let probe = quote_spanned!(span=> #rt::Named(&#it).#method());
@@ -157,7 +157,7 @@ impl VisitMut for Report<'_> {
 }
 
 impl Report<'_> {
-    /// Whether the path is written like a static or a constant, and no local has its name.
+    /// Whether the path is spelled like a static or a constant, and is not a local.
     fn may_be_static(&self, path: &Path) -> bool {
         let Some(last) = path.segments.last() else { return false };
         let name = last.ident.to_string();

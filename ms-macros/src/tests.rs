@@ -1,4 +1,4 @@
-//! Expansions against snapshots (`MS_BLESS=1` rewrites them), refusals, and broken input.
+//! Expansions against snapshots (`MS_BLESS=1` updates them), errors, and broken input.
 
 use crate::diag::{Code, Diags};
 use crate::{Attribute, emit, fallback, print};
@@ -91,13 +91,13 @@ fn mistakes_are_reported_together() {
     }
 }
 
-/// Editors expand while people type: the item comes back whatever stands in it.
+/// Editors expand while people type: the item is emitted, whatever it contains.
 #[test]
 fn broken_items_come_back() {
     let bodies = ["let y = x.", "if x <", "self.fc1(&x).", "let = ;", "match x { ", "for", "x +", "foo("];
     for body in bodies {
         let text = format!("fn f(#[dynamic] x: f32) {{ {body} }}");
-        // What does not even lex never reaches a macro.
+        // Input that does not even lex never reaches a macro.
         let Ok(tokens) = text.parse::<TokenStream>() else { continue };
         let mut diags = Diags::default();
         assert!(emit::func::expand(TokenStream::new(), tokens.clone(), &mut diags).is_none(), "{body}");
@@ -107,7 +107,7 @@ fn broken_items_come_back() {
     }
 }
 
-/// Every prefix of a body, closed where it breaks off, is expanded or comes back with an error.
+/// Every prefix of a body, with its delimiters closed, either expands or is emitted with an error.
 #[test]
 fn bodies_that_break_off_are_survived() {
     let text = fs::read_to_string(here("tests/expand/control.rs")).expect("the richest body");

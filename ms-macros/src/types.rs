@@ -1,19 +1,19 @@
-//! What written types say of their values.
+//! What type annotations show of their values.
 
 use crate::resolve::Known;
 use proc_macro2::Ident;
 use syn::{GenericArgument, PathArguments, Type};
 
-/// Names of types whose values are host values if their arguments are.
+/// Types whose values are host values if their type arguments are.
 const HOST_TYPES: &[&str] = &[
     "bool", "char", "str", "String", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
     "usize", "f32", "f64", "Option", "Vec", "Box", "DType", "Duration", "Instant", "Ordering",
 ];
 
-/// Names of types that are known by their parts, the last of their arguments.
+/// Types that are known by their last type argument.
 const CONTAINERS: &[&str] = &["Option", "Vec", "VecDeque", "BTreeMap", "HashMap"];
 
-/// What a written type says of its values.
+/// What a type annotation shows of its values.
 pub fn known_type(ty: &Type) -> Known {
     match ty {
         _ if is_host_type(ty) => Known::Host,
@@ -38,20 +38,20 @@ pub fn known_type(ty: &Type) -> Known {
     }
 }
 
-/// What is known of a container by its parts: a slice of tensors is none itself.
+/// What the element type shows of a container: a slice of tensors is not a tensor.
 fn parts(ty: &Type) -> Known {
     Some(known_type(ty)).filter(|it| *it == Known::Object).unwrap_or(Known::Nothing)
 }
 
-/// Whether the name is that of a type which is no pointer, no container and no parameter: those may
-/// be functions, or hold some.
+/// Whether the name is that of a type that is not a pointer, a container or a type parameter: those
+/// may be functions, or hold one.
 pub fn names_object(name: &Ident) -> bool {
     let name = name.to_string();
     let is_holder = ["Box", "Rc", "Arc"].iter().chain(CONTAINERS).any(|it| *it == name);
     name.len() > 1 && name.starts_with(char::is_uppercase) && !is_holder
 }
 
-/// Whether values of the type are host values for certain.
+/// Whether values of the type are certainly host values.
 pub fn is_host_type(ty: &Type) -> bool {
     match ty {
         Type::Reference(it) => is_host_type(&it.elem),

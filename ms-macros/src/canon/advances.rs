@@ -1,15 +1,16 @@
-//! What the head of a loop of the host changes: the iterator or the list that it takes from.
+//! Iterators and collections that the head of a host loop consumes from.
 //!
-//! A tensor may leave such a loop early, and then it is unrolled to its end all the same. What its head
-//! has taken is gone for every value of the tensor, so that nothing behind the loop may see it.
+//! A host loop that a tensor leaves early is nevertheless unrolled to its end. The items that its
+//! head has consumed are gone, whatever the value of the tensor, so nothing after the loop may use
+//! their source.
 
-use super::asks::{TRAITS, Usage};
 use super::changes::{self, Found};
 use super::context::flow_name;
-use super::methods::TAKES_LAZILY;
+use super::methods::CONSUMING_LAZILY;
 use super::places::{Part, Place};
+use super::probes::{TRAITS, Usage};
 use super::repeat::Head;
-use super::{Rewriter, asks::Ask};
+use super::{Rewriter, probes::Probe};
 use crate::names::{own_nth, own_span};
 use crate::reach::{ADAPTERS, Reach};
 use crate::refers::Refers;
@@ -22,18 +23,18 @@ use syn::visit::{self, Visit};
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprCall, ExprClosure, ExprMethodCall, ExprReference};
 
-/// What the head of a loop may change.
+/// What the head of a loop may advance.
 #[derive(Default)]
 pub struct Advances {
-    /// What it changes for certain.
+    /// Places that it certainly changes.
     places: Vec<Place>,
-    /// What it takes from where that is a reference to an iterator.
+    /// Places that it consumes from if they are references to an iterator.
     iterators: Vec<(Place, Expr)>,
-    /// Names of which only the type tells.
-    asks: Vec<Ask>,
+    /// Names whose type decides.
+    probes: Vec<Probe>,
 }
 
-/// The statements that refuse it.
+/// The statements that report an advanced place.
 #[derive(Default)]
 pub struct Refused {
     /// Before the loop.
@@ -43,7 +44,7 @@ pub struct Refused {
 }
 
 impl Rewriter<'_> {
-    /// What a head changes, by its text before it is rewritten.
+    /// What a head advances, from its text before it is rewritten.
     pub fn advances(&self, head: &Head) -> Advances {
         let conditions: Vec<Expr> = match head {
             Head::While(cond, _) => vec![(**cond).clone()],
@@ -55,10 +56,10 @@ impl Rewriter<'_> {
                 return sources.found;
             }
         };
-        let Found { mut places, asks } = changes::changed(&self.scopes, |look| {
+        let Found { mut places, probes } = changes::changed(&self.scopes, |look| {
             conditions.into_iter().for_each(|mut it| look.visit_expr_mut(&mut it));
         });
-        // A closure of this body changes what it has captured.
+        // A closure of this body changes its captures.
         let captured = places.iter().filter(|it| it.parts.is_empty()).filter_map(|it| {
             match self.scopes.reach(&it.root.to_string()) {
                 Reach::Closure(names) => Some((it.clone(), names)),
@@ -67,10 +68,10 @@ impl Rewriter<'_> {
         });
         let captured: Vec<Place> = captured.flat_map(|(place, names)| self.captured(&place, &names)).collect();
         places.extend(captured);
-        Advances { places, iterators: Vec::new(), asks }
+        Advances { places, iterators: Vec::new(), probes }
     }
 
-    /// The variables of these names, as messages spell them, shown where the closure is called.
+    /// The variables of these names, as messages spell them, with the span of the closure's call.
     fn captured(&self, closure: &Place, names: &[String]) -> Vec<Place> {
         let roots = names.iter().filter_map(|it| syn::parse_str(it.trim_matches('`').split('.').next()?).ok());
         roots
@@ -81,16 +82,16 @@ impl Rewriter<'_> {
             .collect()
     }
 
-    /// Refuses what the head of the loop that was left last changes, and what is seen behind it.
+    /// Reports what the head of the loop of exit `flow` advances, and what is used after it.
     pub fn refused(&mut self, all: &Advances, flow: usize, flows: &BTreeSet<usize>, repeat: &TokenStream) -> Refused {
         let (mut refused, rt, name) = (Refused::default(), self.rt, flow_name(flow));
         if !flows.contains(&flow) {
             return refused;
         }
-        let mut asked = false;
+        let mut probed = false;
         let blocks = self.context.seen_behind(flow, flows);
         let is_seen = |it: &Place| self.is_seen(it, blocks);
-        // Spelled as in the user's text, so that the line of the error is the name's.
+        // Spelled as in the user's text, so that the error has the line of the name.
         let mut refuse = |at: proc_macro2::Span, place: &str, does: TokenStream| {
             refused.head.extend(quote_spanned!(at=> #name.advances(#repeat, #place, #does);));
         };
@@ -101,24 +102,26 @@ impl Rewriter<'_> {
             let (ahead, at) = (own_nth("ahead", i), own_span(place.span()));
             refused.before.extend(quote_spanned!(at=> let #ahead = (&&#rt::Probe(&#expr)).advances();));
             refuse(place.span(), &place.name(), quote!(#ahead));
-            asked = true;
+            probed = true;
         }
-        for Ask { expr, name, usage } in &all.asks {
+        for Probe { expr, name, usage } in &all.probes {
             let at = own_span(expr.span());
             let does = match usage {
                 Usage::Captures(_) => quote!(true),
                 _ => quote_spanned!(at=> (&&#rt::Probe(&#expr)).asks().is_some()),
             };
             refuse(expr.span(), name, does);
-            asked = true;
+            probed = true;
         }
-        if asked {
+        if probed {
             self.imports.insert(TRAITS);
         }
         refused
     }
 
-    /// Whether something sees a place where the loop was left to what stands behind so many blocks.
+    /// Whether a place is used after a loop was left, where the remaining statements of the
+    /// outermost
+    /// `blocks` blocks run; `None` if it was left by `return`.
     pub fn is_seen(&self, place: &Place, blocks: Option<usize>) -> bool {
         let name = place.root.to_string();
         let mutability = self.scopes.mutability(&name);
@@ -130,7 +133,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Finds what the iterator of a `for` takes from.
+/// Finds what the iterator of a `for` consumes from.
 struct Sources<'a, 'b> {
     rewriter: &'a Rewriter<'b>,
     found: Advances,
@@ -138,7 +141,7 @@ struct Sources<'a, 'b> {
 
 impl Sources<'_, '_> {
     fn place(&self, expr: &Expr) -> Option<Place> {
-        // What a `&mut` of it would change.
+        // The places that a `&mut` of it would change.
         let mut lent: Expr = syn::parse_quote!(&mut #expr);
         let found = changes::changed(&self.rewriter.scopes, |look| look.visit_expr_mut(&mut lent));
         found.places.into_iter().next()
@@ -148,10 +151,11 @@ impl Sources<'_, '_> {
         self.found.iterators.extend(place.filter(|it| !it.deferred).map(|it| (it, expr.clone())));
     }
 
-    /// Whether a name may be a reference to an iterator: a variable that the loop takes is not seen again.
+    /// Whether a name may be a reference to an iterator: a variable that the loop moves is not used
+    /// again.
     fn may_refer(&self, place: &Place) -> bool {
         let (scopes, name) = (&self.rewriter.scopes, place.root.to_string());
-        scopes.mutability(&name) != Mutability::Variable && matches!(scopes.reach(&name), Reach::Asked | Reach::Open)
+        scopes.mutability(&name) != Mutability::Variable && matches!(scopes.reach(&name), Reach::Unknown | Reach::Open)
     }
 }
 
@@ -175,7 +179,7 @@ impl Visit<'_> for Sources<'_, '_> {
     }
 
     fn visit_expr_method_call(&mut self, it: &ExprMethodCall) {
-        if TAKES_LAZILY.iter().any(|name| it.method == name)
+        if CONSUMING_LAZILY.iter().any(|name| it.method == name)
             && let Some(place) = self.place(&it.receiver)
         {
             self.found.places.push(place);
@@ -196,7 +200,7 @@ impl Visit<'_> for Sources<'_, '_> {
     fn visit_expr_closure(&mut self, it: &ExprClosure) {
         let mut closure = Expr::Closure(it.clone());
         let found = changes::changed(&self.rewriter.scopes, |look| look.visit_expr_mut(&mut closure));
-        // What the text does not say for certain is asked where it is used.
+        // What the syntax does not determine is probed where it is used.
         self.found.places.extend(found.places);
     }
 }

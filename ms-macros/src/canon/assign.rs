@@ -1,10 +1,10 @@
-//! Assignments to statics, which a graph cannot make.
+//! Assignments to statics, which a graph cannot express.
 
 use crate::diag::{Code, Diags};
 use crate::resolve::Scopes;
 use syn::{Expr, ExprPath};
 
-/// Refuses an assignment whose place is a static, or lies inside one.
+/// Reports an assignment to a place in a static.
 pub fn check(place: &Expr, scopes: &Scopes, diags: &mut Diags) {
     if let Some(path) = root(place)
         && is_static(path, scopes)
@@ -15,7 +15,7 @@ pub fn check(place: &Expr, scopes: &Scopes, diags: &mut Diags) {
     }
 }
 
-/// The path in which the place lies.
+/// The path at the root of a place expression.
 fn root(place: &Expr) -> Option<&ExprPath> {
     match place {
         Expr::Path(it) => Some(it),
@@ -26,8 +26,8 @@ fn root(place: &Expr) -> Option<&ExprPath> {
     }
 }
 
-/// Whether the path can be nothing but a static: it leads through a module, or is written like one
-/// and no local has its name.
+/// Whether the path can only be a static: it names a module, or is spelled like a static and is not
+/// a local.
 fn is_static(path: &ExprPath, scopes: &Scopes) -> bool {
     match path.path.get_ident() {
         Some(name) => {

@@ -1,4 +1,4 @@
-//! Blocks: what stands behind a jump that may have left is skipped.
+//! Blocks: statements after a conditional jump are guarded.
 
 use super::Rewriter;
 use super::branch::{Arm, Guard, Region, Use, tail};
@@ -54,13 +54,14 @@ impl Rewriter<'_> {
         }
     }
 
-    /// The names that are declared, and the blocks that are open.
+    /// The numbers of declared names and of open blocks.
     pub fn start(&self) -> (usize, usize) {
         (self.scopes.mark(), self.rests.len())
     }
 
-    /// Notes which variables nothing sees where the region around them is left: those that end with
-    /// the function, or with the loop around.
+    /// Marks the variables that are dead where the enclosing region is left: those whose scope ends
+    /// with
+    /// the function, or with the enclosing loop.
     pub fn mark_passing(&self, places: &mut [Place], used: &Use) {
         let is_over = |name: &str| {
             if self.scopes.mutability(name) != Mutability::Variable || self.scopes.refers(name).leads_outward() {
@@ -78,9 +79,9 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Leaves out what methods may take inside, and nothing mentions outside: it may have moved.
+    /// Removes places that methods may have moved inside and that are not mentioned outside.
     pub fn drop_taken(&self, places: &mut Vec<Place>, used: &Use, other: impl Fn(&str) -> bool) {
-        // What stands behind the region in its own statement is not known, nor what a head of a loop repeats.
+        // What follows the region in its own statement is unknown, as is what a loop head repeats.
         if matches!(used, Use::Value(_)) || self.rounds.len() != self.context.loops() {
             return;
         }
@@ -89,15 +90,15 @@ impl Rewriter<'_> {
         });
     }
 
-    /// What runs unless the iteration or function around was left.
+    /// Code that runs unless the enclosing iteration or function was left.
     pub fn guard(&mut self, mut rest: Block, used: &Use) -> Expr {
         let flow = self.context.innermost();
         let tail = tail(&rest);
         let found = changes::changed(&self.scopes, |look| look.visit_arm_block(&mut rest));
-        let asked = self.asked(&crate::names::own("region"), &found.asks);
+        let probed = self.probed(&crate::names::own("region"), &found.probes);
         let mut places = found.places;
         self.drop_taken(&mut places, used, |_| false);
-        // What is skipped by `continue` is seen by the next iteration.
+        // The next iteration uses what `continue` skips.
         let ends = !self.context.continues(flow);
         if ends {
             self.mark_passing(&mut places, used);
@@ -115,10 +116,10 @@ impl Rewriter<'_> {
         let votes = flows.iter().copied().filter(|it| *it != flow);
         let vote = self.context.vote(&region, votes);
         let leave = self.context.leave();
-        let ways = self.context.ways(&flows);
-        Region { rt: self.rt, at, label: self.label("join"), places, ways, vote, leave }.emit(
+        let exits = self.context.exits(&flows);
+        Region { rt: self.rt, at, label: self.label("join"), places, exits, vote, leave }.emit(
             &cond,
-            &Arm { label, block: rest, tail, asked },
+            &Arm { label, block: rest, tail, probed },
             None,
             used,
             Some(Guard { flow, ends }),
@@ -126,7 +127,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The names that statements mention, but those that a `let` among them declares anew.
+/// The names that statements mention, except those that a `let` among them declares.
 fn behind(stmts: &[Stmt]) -> BTreeSet<String> {
     let (mut names, mut declared) = (BTreeSet::new(), BTreeSet::new());
     for stmt in stmts {
@@ -148,7 +149,7 @@ fn behind(stmts: &[Stmt]) -> BTreeSet<String> {
     names
 }
 
-/// An `if` one arm of which always leaves; the other one takes what follows.
+/// An `if` with an arm that always jumps; the other arm takes the statements after it.
 struct OpenArm(ExprIf, bool);
 
 fn open_arm(it: &ExprIf) -> Option<OpenArm> {

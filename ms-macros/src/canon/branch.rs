@@ -1,7 +1,7 @@
-//! `if`: a region with two arms, where the type of the condition is to decide.
+//! `if`: a region with two arms, unless the type of the condition is known.
 
 use super::changes::{self, Found};
-use super::context::Way;
+use super::context::Exit;
 use super::decide::has_let;
 use super::moves;
 use super::places::Place;
@@ -19,32 +19,32 @@ use syn::token::Brace;
 use syn::visit_mut::VisitMut;
 use syn::{BinOp, Block, Expr, ExprIf, Lifetime, Stmt, Type, parse_quote, parse_quote_spanned};
 
-/// What becomes of the value of an expression.
+/// How the value of an expression is used.
 #[derive(Clone)]
 pub enum Use {
-    /// There is none: the expression is a statement.
+    /// It has none: the expression is a statement.
     Statement,
-    /// It is taken; the type is known if it is written.
+    /// It is used; its type is known if it is annotated.
     Value(Option<Box<Type>>),
     /// It is the result of the function.
     Result(Option<Box<Type>>),
-    /// There is none: whatever happens, something around is left.
+    /// It has none: the expression always jumps.
     Never,
 }
 
-/// An arm of a region, and the label that leads to its end.
+/// An arm of a region, and the label at its end.
 pub struct Arm {
     /// The label.
     pub label: Lifetime,
     /// The code.
     pub block: Block,
-    /// Where its value is given, for messages.
+    /// The span of its value, for messages.
     pub tail: Span,
-    /// The statements that ask what it uses.
-    pub asked: TokenStream,
+    /// The probes of the names that it uses.
+    pub probed: TokenStream,
 }
 
-/// What gives the value of a block, for messages.
+/// The span of the value of a block, for messages.
 pub fn tail(block: &Block) -> Span {
     match block.stmts.last() {
         Some(Stmt::Expr(Expr::If(it), None)) => tail(&it.then_branch),
@@ -70,18 +70,18 @@ impl Rewriter<'_> {
             None => parse_quote!({}),
         };
         let tails = [&first, &second].map(tail);
-        let mut asks = Vec::new();
+        let mut probes = Vec::new();
         let mut scopes = self.scopes.clone();
         bind(&mut scopes, &cond);
-        let Found { mut places, asks: others } = changes::changed(&self.scopes, |look| {
+        let Found { mut places, probes: others } = changes::changed(&self.scopes, |look| {
             look.visit_branch(&mut cond, &mut first, &scopes);
-            asks = look.asks();
+            probes = look.probes();
             look.visit_arm_block(&mut second);
         });
         let in_both = |name: &str| [&first, &second].iter().all(|it| moves::mentions(&it.to_token_stream(), &[name]));
         self.drop_taken(&mut places, used, in_both);
         self.mark_passing(&mut places, used);
-        let asked = [asks, others].map(|it| self.asked(&own("region"), &it));
+        let probed = [probes, others].map(|it| self.probed(&own("region"), &it));
         let mut needed = self.needed(&first.to_token_stream(), &places);
         needed.extend(moves::mentioned([second.to_token_stream()].into_iter()));
         moves::copy(&mut first, needed, &self.scopes, self.rt);
@@ -100,29 +100,30 @@ impl Rewriter<'_> {
         let vote = self.context.vote(&own("region"), flows.iter().copied());
         let leave = self.context.leave();
         let [one, other] = labels;
-        let [asked, others] = asked;
-        let second = Arm { label: other, block: second, tail: tails[1], asked: others };
-        let ways = self.context.ways(&flows);
+        let [probed, others] = probed;
+        let second = Arm { label: other, block: second, tail: tails[1], probed: others };
+        let exits = self.context.exits(&flows);
         let (at, label) = (it.cond.span(), self.label("join"));
-        Region { rt: self.rt, at, label, places, ways, vote, leave }.emit(
+        Region { rt: self.rt, at, label, places, exits, vote, leave }.emit(
             &cond,
-            &Arm { label: one, block: first, tail: tails[0], asked },
+            &Arm { label: one, block: first, tail: tails[0], probed },
             Some(&second),
             used,
             None,
         )
     }
 
-    /// The same `if` with a condition in which nothing changes behind a part that a tensor may decide,
-    /// but in the right side of a `&&` of its own, or in an `if` of its own behind a `let`; and in which no
-    /// `let` before it binds what is written through.
+    /// The same `if` with a condition in which nothing is mutated after an operand that may be a
+    /// tensor,
+    /// except in the right operand of a separate `&&`, or in a nested `if` after a `let`; and in
+    /// which no `let` before it binds a mutable reference.
     fn grouped(&self, it: &ExprIf) -> ExprIf {
         let mut parts = Vec::new();
         flatten(&it.cond, &mut parts);
         let found = |part: &Expr| changes::changed(&self.scopes, |look| look.visit_expr_mut(&mut part.clone()));
         let touches = |part: &Expr| {
             let found = found(part);
-            !found.places.is_empty() || !found.asks.is_empty()
+            !found.places.is_empty() || !found.probes.is_empty()
         };
         let first = parts.iter().position(|it| !self.scopes.is_settled_condition(it)).unwrap_or(parts.len());
         let end = parts[first..].iter().position(has_let).map_or(parts.len(), |at| first + at);
@@ -146,8 +147,9 @@ impl Rewriter<'_> {
         ExprIf { cond: Box::new(joined(&parts)), ..it.clone() }
     }
 
-    /// What is needed behind an arm besides what the other arm needs: what the region carries, and,
-    /// behind an arm that may be left, whatever follows.
+    /// The names that are needed after an arm besides those of the other arm: what the region
+    /// carries,
+    /// and, after an arm that may jump, whatever follows.
     pub fn needed(&self, arm: &TokenStream, places: &[Place]) -> BTreeSet<String> {
         let mut needed: BTreeSet<String> = places.iter().filter_map(Place::variable).collect();
         if moves::mentions(arm, &["return", "break", "continue"]) {
@@ -156,7 +158,7 @@ impl Rewriter<'_> {
         needed
     }
 
-    /// Rewrites the block of an arm, whose last expression is the value of the whole.
+    /// Rewrites the block of an arm, whose last expression is the value of the `if`.
     fn arm_block(&mut self, block: &mut Block, used: &Use) {
         self.used = used.clone();
         self.visit_block_mut(block);
@@ -174,7 +176,7 @@ impl Rewriter<'_> {
         it
     }
 
-    /// Rewrites the condition of a region; names that `let` binds in it are declared.
+    /// Rewrites the condition of a region; declares the names that `let` binds in it.
     fn region_condition(&mut self, cond: &mut Expr) {
         match cond {
             Expr::Binary(it) if matches!(it.op, BinOp::And(_)) && (has_let(&it.left) || has_let(&it.right)) => {
@@ -197,7 +199,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// The block in braces of the expansion's own: what an `if` needs, rustc would call unused here.
+/// The block in braces of the expansion: rustc would warn about the user's braces here.
 pub fn of_its_own(block: &Block) -> Block {
     let mut braces = Group::new(Delimiter::Brace, TokenStream::new());
     braces.set_span(own_span(block.brace_token.span.join()));
@@ -216,7 +218,7 @@ fn bind(scopes: &mut Scopes, cond: &Expr) {
     }
 }
 
-/// The parts with `&&` between them.
+/// The operands joined by `&&`.
 fn joined(parts: &[Expr]) -> Expr {
     let (first, rest) = parts.split_first().expect("a condition has parts");
     rest.iter().fold(first.clone(), |all, part| {
@@ -234,39 +236,39 @@ pub fn block(expr: &Expr) -> Block {
     }
 }
 
-/// That a region runs unless a loop or a function was left.
+/// The condition of a region: no jump left a loop or a function.
 #[derive(Clone, Copy)]
 pub struct Guard {
-    /// The way out.
+    /// The exit of that loop or function.
     pub flow: usize,
-    /// Whether no next iteration follows what is skipped.
+    /// Whether no further iteration follows the skipped code.
     pub ends: bool,
 }
 
-/// What is emitted around the arms.
+/// The code around the arms.
 pub struct Region<'a> {
     /// The hidden module.
     pub rt: &'a TokenStream,
-    /// Where the region stands, for messages.
+    /// The span of the region, for messages.
     pub at: Span,
-    /// The label of the end.
+    /// The label of its end.
     pub label: Lifetime,
-    /// What changes inside.
+    /// The places that it changes.
     pub places: Vec<Place>,
-    /// The ways out that are taken inside.
-    pub ways: Vec<Way>,
-    /// What settles their kinds.
+    /// The exits that are taken inside.
+    pub exits: Vec<Exit>,
+    /// The statement that determines their kinds.
     pub vote: Option<TokenStream>,
-    /// To the end of what is around, where the region is left.
+    /// A jump to the end of the enclosing construct, for a region that is left.
     pub leave: TokenStream,
 }
 
 impl Region<'_> {
-    /// The region; without a second arm nothing runs in its place, and there is no value.
+    /// The region; without a second arm, its alternative is empty and it has no value.
     pub fn emit(&self, cond: &Expr, first: &Arm, second: Option<&Arm>, used: &Use, guards: Option<Guard>) -> Expr {
-        let Self { rt, label: join, vote, leave, ways, .. } = self;
+        let Self { rt, label: join, vote, leave, exits, .. } = self;
         let region = own("region");
-        let state = State { rt, region: &region, places: &self.places, ways, own: None };
+        let state = State { rt, region: &region, places: &self.places, exits, own: None };
         let (held, save, carry) = (state.held(), state.save(), state.carry());
         let kind = quote_spanned!(self.at=> #rt::branch());
         let other = matches!(cond, Expr::Binary(_)).then(|| quote!(#region.other();));
@@ -276,15 +278,15 @@ impl Region<'_> {
             _ => quote!(#other),
         };
         let other = match guards {
-            Some(Guard { flow, ends: true }) if let Some(way) = ways.iter().find(|it| it.flow == flow) => {
-                let (held, flow) = (way.held(), way.name());
+            Some(Guard { flow, ends: true }) if let Some(exit) = exits.iter().find(|it| it.flow == flow) => {
+                let (held, flow) = (exit.held(), exit.name());
                 quote!(#other #region.leaves(&#held, &mut #flow);)
             }
             _ => other,
         };
-        let (asked, others) = (&first.asked, second.map(|it| &it.asked));
+        let (probed, others) = (&first.probed, second.map(|it| &it.probed));
         let never = matches!(used, Use::Never);
-        let leaves = guards.is_some() || !ways.is_empty() || never;
+        let leaves = guards.is_some() || !exits.is_empty() || never;
         let hint = match used {
             Use::Statement if !leaves => {
                 let block = of_its_own(&first.block);
@@ -297,7 +299,7 @@ impl Region<'_> {
                         if #cond {
                             #save
                             #region.begin();
-                            #asked
+                            #probed
                             #block
                             #carry
                             if #region.is_decided() {
@@ -329,7 +331,8 @@ impl Region<'_> {
                 false => quote!(let #one #hint = #block; #binding = #some(#given);),
             }
         };
-        // Where no type is written, the arms are compared at one place, the end of the second one.
+        // Without an annotation, the types of the arms are compared at one span, the end of the
+        // second arm.
         let alike = |arm: &Arm| match &hint {
             Some(_) => quote!(#one),
             None => {
@@ -339,7 +342,7 @@ impl Region<'_> {
                 quote_spanned!(at=> #rt::alike(&#value, #one))
             }
         };
-        // One place for all of them, so that rustc reports a value that is refused once.
+        // One span for all of them, so that rustc reports an unsupported value once.
         let at = first.tail;
         let [keep_first, keep_second, join_values] = {
             let [region, value, one] = [&region, &value, &one].map(|it| shown(it, at));
@@ -378,7 +381,7 @@ impl Region<'_> {
                 if #cond {
                     #save
                     #region.begin();
-                    #asked
+                    #probed
                     #first
                     #keep_first
                     #carry

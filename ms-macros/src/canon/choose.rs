@@ -1,4 +1,4 @@
-//! `match` on numbers and bools: a chain of decisions, where the type of the scrutinee is to decide.
+//! `match` on numbers and bools: a chain of branches, unless the type of the scrutinee is known.
 
 use super::Rewriter;
 use super::branch::{Use, block};
@@ -13,12 +13,12 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Arm, Block, Expr, ExprMatch, Lit, Pat, PatIdent, RangeLimits, UnOp, parse_quote, parse_quote_spanned};
 
-/// Whether the arms are numbers, ranges of them and bools, and the last one takes the rest.
+/// Whether the patterns are numbers, ranges of them and bools, and the last one is irrefutable.
 pub fn is_choice(it: &ExprMatch) -> bool {
     let Some((last, arms)) = it.arms.split_last() else { return false };
     let parts = parts(&it.expr);
     let ends = takes_all(&last.pat, parts)
-        // Rust sees that the two are all.
+        // To Rust, the two bools are exhaustive.
         || matches!(arms, [first] if [first, last].iter().all(|it| is_bool(&it.pat)));
     !arms.is_empty()
         && ends
@@ -26,7 +26,7 @@ pub fn is_choice(it: &ExprMatch) -> bool {
         && arms.iter().any(|it| decides(&it.pat))
 }
 
-/// Whether that is so, and the types of what is matched, or of a guard, are to decide.
+/// Whether that is the case, and the types of the scrutinee or of a guard decide.
 pub fn is_undecided(scopes: &Scopes, it: &ExprMatch) -> bool {
     let is_open = |arm: &Arm| match &arm.pat {
         Pat::Guard(it) => !scopes.is_settled_condition(&it.guard),
@@ -35,7 +35,7 @@ pub fn is_undecided(scopes: &Scopes, it: &ExprMatch) -> bool {
     is_choice(it) && (!scopes.is_settled(&it.expr) || it.arms.iter().any(is_open))
 }
 
-/// How many parts a tuple has, for patterns that take them one by one.
+/// The number of elements of a tuple expression whose elements are matched one by one.
 fn parts(scrutinee: &Expr) -> Option<usize> {
     match scrutinee {
         Expr::Paren(it) => parts(&it.expr),
@@ -48,12 +48,12 @@ fn is_bool(pat: &Pat) -> bool {
     matches!(pat, Pat::Lit(it) if matches!(it.lit, Lit::Bool(_)))
 }
 
-/// Whether the pattern binds a name, and is no constant.
+/// Whether the pattern binds a name and is not a constant.
 fn binds(it: &PatIdent) -> bool {
     it.by_ref.is_none() && it.ident.to_string().starts_with(|it: char| it.is_lowercase() || it == '_')
 }
 
-/// Whether the pattern takes everything.
+/// Whether the pattern is irrefutable.
 fn takes_all(pat: &Pat, parts: Option<usize>) -> bool {
     match pat {
         Pat::Wild(_) => true,
@@ -64,7 +64,7 @@ fn takes_all(pat: &Pat, parts: Option<usize>) -> bool {
     }
 }
 
-/// Whether the pattern says something of a number or a bool, or of the parts of a tuple.
+/// Whether the pattern tests a number or a bool, or the elements of a tuple.
 fn is_case(pat: &Pat, parts: Option<usize>) -> bool {
     match pat {
         Pat::Lit(it) => matches!(it.lit, Lit::Int(_) | Lit::Float(_) | Lit::Bool(_)),
@@ -90,7 +90,7 @@ fn names(pat: &Pat) -> bool {
     }
 }
 
-/// Whether a number or a bool stands in the pattern.
+/// Whether the pattern contains a number or a bool.
 fn decides(pat: &Pat) -> bool {
     match pat {
         Pat::Lit(_) | Pat::Verbatim(_) | Pat::Range(_) => true,
@@ -111,13 +111,13 @@ fn is_number(expr: &Expr) -> bool {
     }
 }
 
-/// A number below zero: no pattern that syn has a form for.
+/// A negative number, for which syn has no pattern.
 fn negative(tokens: &TokenStream) -> Option<Expr> {
     syn::parse2(tokens.clone()).ok().filter(is_number)
 }
 
 impl Rewriter<'_> {
-    /// Whether a `match` is a chain of decisions whose types are to decide.
+    /// Whether a `match` is a chain of branches that types decide.
     pub fn is_choice(&self, it: &ExprMatch) -> bool {
         is_undecided(&self.scopes, it)
     }
@@ -127,7 +127,7 @@ impl Rewriter<'_> {
         let rt = self.rt;
         let mut scrutinee = (*it.expr).clone();
         self.visit_expr_mut(&mut scrutinee);
-        // The arms may change what was matched.
+        // The arms may mutate the scrutinee.
         let (subject, declared) = match parts(&scrutinee).map(|_| super::bare(&scrutinee)) {
             Some(Expr::Tuple(it)) => {
                 let names: Vec<Ident> = (0..it.elems.len()).map(|i| own_nth("scrutinee", i)).collect();
@@ -148,7 +148,7 @@ impl Rewriter<'_> {
         let mut chain: Expr = arms.iter().rev().fold(rest, |rest, arm| {
             let (mut bound, Block { stmts, .. }) = (self.bindings(&subject, &arm.pat), block(&arm.body));
             if matches!(arm.pat, Pat::Guard(_)) {
-                // What the guard needs, the body may not need, and the other way round.
+                // Names that the guard uses may be unused in the body, and vice versa.
                 bound.iter_mut().for_each(|it| *it = quote!(#[allow(unused_variables, unused_mut)] #it));
             }
             let is_case = self.case(&subject, &arm.pat);
@@ -174,7 +174,7 @@ impl Rewriter<'_> {
         }}
     }
 
-    /// That the subject is what the pattern says; nothing if it takes everything.
+    /// The condition that the subject matches the pattern; `None` if it is irrefutable.
     fn case(&self, subject: &Subject, pat: &Pat) -> Option<Expr> {
         let name = match (subject, pat) {
             (_, Pat::Wild(_)) => return None,
@@ -244,7 +244,7 @@ impl Rewriter<'_> {
         }
     }
 
-    /// Refuses a pattern that takes apart, or compares in Rust's own way, what is a tensor for certain.
+    /// Reports a pattern that destructures a tensor, or compares one by Rust's own rules.
     pub fn check_pattern(&mut self, pat: &Pat, scrutinee: &Expr) {
         if self.scopes.known(scrutinee) == Known::Tensor
             && let Some(pat) = foreign(pat)
@@ -257,13 +257,13 @@ impl Rewriter<'_> {
     }
 }
 
-/// What is matched: as a whole, or by its parts.
+/// The scrutinee: as a whole, or by its elements.
 enum Subject {
     Whole(Ident),
     Parts(Vec<Ident>),
 }
 
-/// The part of a pattern that no tensor has.
+/// The part of a pattern that cannot match a tensor.
 fn foreign(pat: &Pat) -> Option<&Pat> {
     match pat {
         Pat::Wild(_) | Pat::Type(_) | Pat::Macro(_) | Pat::Rest(_) => None,

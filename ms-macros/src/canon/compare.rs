@@ -15,7 +15,7 @@ pub fn emit(it: &ExprBinary, rt: &TokenStream) -> Expr {
         BinOp::Gt(_) => "gt",
         _ => "ge",
     };
-    // `2.0 < x` is `x > 2.0`: the type of the other side settles that of the literal.
+    // `2.0 < x` is `x > 2.0`: the type of the other operand determines that of the literal.
     let (left, right, method) = match method {
         _ if !is_number(&it.left) => (&it.left, &it.right, method),
         "lt" => (&it.right, &it.left, "gt"),
@@ -35,7 +35,7 @@ pub fn emit(it: &ExprBinary, rt: &TokenStream) -> Expr {
     parse_quote_spanned!(span=> #rt::Subject(&#left).#method(&#right))
 }
 
-/// Whether the expression is a number without a written type.
+/// Whether the expression is an unsuffixed number.
 fn is_number(expr: &Expr) -> bool {
     match expr {
         Expr::Lit(it) => match &it.lit {

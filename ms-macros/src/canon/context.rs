@@ -1,4 +1,5 @@
-//! Where control may leave from: the regions, loops and functions around what is being rewritten.
+//! The enclosing regions, loops and functions of the code that is being rewritten, and the jumps
+//! out of them.
 
 use crate::names::{own_nth, shown};
 use proc_macro2::{Ident, Span, TokenStream};
@@ -6,7 +7,7 @@ use quote::quote;
 use std::collections::BTreeSet;
 use syn::{Expr, Lifetime, Type};
 
-/// The constructs around, outermost first, and the ways out of loops and functions.
+/// The enclosing constructs, outermost first, and the exits of loops and functions.
 #[derive(Default)]
 pub struct Context {
     stack: Vec<Construct>,
@@ -14,39 +15,39 @@ pub struct Context {
     votes: usize,
 }
 
-/// A way out of a loop or a function: what the expansion calls `__flowN`.
+/// The exit of a loop or a function: `__flowN` in the expansion.
 #[derive(Default)]
 struct Flow {
     /// The kinds of regions that are left through it, and whether they are declared with it.
     votes: Vec<(usize, bool)>,
-    /// How many jumps go through it.
+    /// The number of jumps through it.
     jumps: usize,
     /// Whether one of them is a `break` of the loop itself.
     breaks: bool,
     /// Whether one of them is a `continue` of the loop itself.
     continues: bool,
-    /// Whether one of them ends it with a value.
+    /// Whether one of them has a value.
     valued: bool,
-    /// Where the first of them stands, for messages.
+    /// The span of the first of them, for messages.
     at: Option<Span>,
 }
 
-/// A way out that is taken inside a region.
+/// An exit that is taken inside a region.
 #[derive(Clone, Copy)]
-pub struct Way {
-    /// Which one it is.
+pub struct Exit {
+    /// Its number.
     pub flow: usize,
-    /// Where messages about it point.
+    /// Its span in messages.
     pub at: Span,
 }
 
-impl Way {
+impl Exit {
     /// Its name.
     pub fn name(&self) -> Ident {
         shown(&flow_name(self.flow), self.at)
     }
 
-    /// The name of what a region remembers of it.
+    /// The name of the saved copy of it in a region.
     pub fn held(&self) -> Ident {
         shown(&own_nth("was", self.flow), self.at)
     }
@@ -56,40 +57,40 @@ impl Way {
 pub struct Construct {
     kind: Kind,
     label: Lifetime,
-    /// The ways out that are taken inside and were declared outside, or by the construct itself.
+    /// The exits that are taken inside and were declared outside, or by the construct itself.
     pub flows: BTreeSet<usize>,
 }
 
-/// A place in a body: how many names were declared, and how many blocks were open.
+/// A position in a body: the numbers of declared names and of open blocks.
 pub type Start = (usize, usize);
 
 enum Kind {
     Arm,
     Loop {
         flow: usize,
-        /// Where it begins.
+        /// Its beginning.
         start: Start,
         user: Option<String>,
-        /// Jumps to it may leave regions, so that they are flags.
+        /// Jumps to it may leave regions, so they are flags.
         managed: bool,
     },
-    /// A block with a label.
+    /// A labelled block.
     Block {
         flow: usize,
         start: Start,
         user: String,
-        /// As those of a loop.
+        /// The same as for a loop.
         managed: bool,
     },
     Body {
         flow: usize,
-        /// How many names of outside there are.
+        /// The number of names declared outside.
         mark: usize,
         result: Option<Box<Type>>,
     },
 }
 
-/// Where a jump goes.
+/// The target of a jump.
 #[derive(Clone, Copy)]
 pub struct Target(usize);
 
@@ -103,19 +104,19 @@ impl Context {
         self.flows.len() - 1
     }
 
-    /// An arm begins.
+    /// Begins an arm.
     pub fn push_arm(&mut self, label: Lifetime) {
         self.push(Kind::Arm, label);
     }
 
-    /// A loop begins; gives its way out.
+    /// Begins a loop; returns its exit.
     pub fn push_loop(&mut self, label: Lifetime, user: Option<String>, managed: bool, start: Start) -> usize {
         let flow = self.flow();
         self.push(Kind::Loop { flow, start, user, managed }, label);
         flow
     }
 
-    /// A block that is jumped out of by its label begins; gives its way out.
+    /// Begins a labelled block; returns its exit.
     pub fn push_block(&mut self, label: Lifetime, managed: bool, start: Start) -> usize {
         let flow = self.flow();
         let user = label.to_string();
@@ -123,19 +124,19 @@ impl Context {
         flow
     }
 
-    /// The body of a function or closure begins; gives its way out.
+    /// Begins the body of a function or closure; returns its exit.
     pub fn push_body(&mut self, label: Lifetime, result: Option<Box<Type>>, mark: usize) -> usize {
         let flow = self.flow();
         self.push(Kind::Body { flow, mark, result }, label);
         flow
     }
 
-    /// The innermost construct ends.
+    /// Ends the innermost construct.
     pub fn pop(&mut self) -> Construct {
         self.stack.pop().expect("what is pushed is popped")
     }
 
-    /// The loop or block that `break` or `continue` means.
+    /// The loop or block that a `break` or `continue` refers to.
     pub fn target(&self, label: Option<&Lifetime>) -> Option<Target> {
         let label = label.map(|it| it.to_string());
         let mut inner = self.stack.iter().enumerate().rev().take_while(|it| !matches!(it.1.kind, Kind::Body { .. }));
@@ -148,27 +149,27 @@ impl Context {
         inner.find(|it| is_meant(it.1)).map(|it| Target(it.0))
     }
 
-    /// Whether a jump there ends a block, which has a value.
+    /// Whether the target is a block; a jump to it ends the block, which has a value.
     pub fn is_block(&self, target: Target) -> bool {
         matches!(self.stack[target.0].kind, Kind::Block { .. })
     }
 
-    /// The function that `return` means.
+    /// The function that a `return` refers to.
     pub fn body_target(&self) -> Option<Target> {
         self.stack.iter().rposition(|it| matches!(it.kind, Kind::Body { .. })).map(Target)
     }
 
-    /// Whether a jump there may leave a region.
+    /// Whether a jump to the target may leave a region.
     pub fn is_managed(&self, target: Target) -> bool {
         let leaves = self.stack[target.0 + 1..].iter().any(|it| matches!(it.kind, Kind::Arm));
         leaves
             || matches!(self.stack[target.0].kind, Kind::Loop { managed: true, .. } | Kind::Block { managed: true, .. })
     }
 
-    /// Notes a jump, which messages show at `at`; gives the ways out of what it leaves, innermost
-    /// first, that of the target last.
+    /// Records a jump, which messages show at `at`; returns the exits of everything that it leaves,
+    /// innermost first, that of the target last.
     pub fn jump(&mut self, target: Target, jump: &Expr, valued: bool, at: Span) -> Vec<usize> {
-        // Loops whose jumps are Rust's own are left with whatever is around them.
+        // A loop with plain Rust jumps is left together with its enclosing construct.
         let own = |it: &Construct| match it.kind {
             Kind::Loop { flow, managed: true, .. }
             | Kind::Block { flow, managed: true, .. }
@@ -197,7 +198,7 @@ impl Context {
         &self.stack[target.0].label
     }
 
-    /// The type of the result of a target that is a function, if it is written.
+    /// The type of the result of a target that is a function, if it is annotated.
     pub fn result(&self, target: Target) -> Option<&Type> {
         match &self.stack[target.0].kind {
             Kind::Body { result, .. } => result.as_deref(),
@@ -205,7 +206,7 @@ impl Context {
         }
     }
 
-    /// The way out of the innermost loop, block or function.
+    /// The exit of the innermost loop, block or function.
     pub fn innermost(&self) -> usize {
         let flows = self.stack.iter().rev().find_map(|it| match it.kind {
             Kind::Loop { flow, .. } | Kind::Block { flow, .. } | Kind::Body { flow, .. } => Some(flow),
@@ -214,7 +215,7 @@ impl Context {
         flows.expect("code stands in a function")
     }
 
-    /// Where the innermost loop or block begins, and the loop around it.
+    /// The beginnings of the innermost loop or block, and of the loop around it.
     pub fn loop_starts(&self) -> Option<(Start, Option<Start>)> {
         let inner = self.stack.iter().rev().take_while(|it| !matches!(it.kind, Kind::Body { .. }));
         let mut starts = inner.filter_map(|it| match it.kind {
@@ -226,8 +227,8 @@ impl Context {
         Some((first, starts.find(|it| it.1).map(|it| it.0)))
     }
 
-    /// Behind which of the blocks around stands what runs where a loop is left early, after its end;
-    /// nothing where only `return` leaves it.
+    /// The number of enclosing blocks, outermost first, whose remaining statements run after a loop
+    /// that is left early; `None` if only `return` leaves it.
     pub fn seen_behind(&self, own: usize, flows: &BTreeSet<usize>) -> Option<usize> {
         let around = self.stack.iter().filter_map(|it| match it.kind {
             Kind::Loop { flow, start, .. } | Kind::Block { flow, start, .. } => Some((flow, start.1)),
@@ -237,12 +238,12 @@ impl Context {
         if self.breaks_of(own) { Some(usize::MAX) } else { targets.map(|it| it.1).max() }
     }
 
-    /// How many loops there are around.
+    /// The number of enclosing loops.
     pub fn loops(&self) -> usize {
         self.stack.iter().filter(|it| matches!(it.kind, Kind::Loop { .. })).count()
     }
 
-    /// How many names live on where what is around runs again: the innermost function, or loop.
+    /// The number of names that live on when the innermost function, or loop, runs again.
     pub fn round(&self, loops: bool) -> usize {
         let marks = self.stack.iter().rev().find_map(|it| match it.kind {
             Kind::Loop { start, .. } if loops => Some(start.0),
@@ -252,37 +253,37 @@ impl Context {
         marks.unwrap_or(0)
     }
 
-    /// Whether an iteration of the loop of a way out may be skipped to the next one.
+    /// Whether a jump may skip to the next iteration of the loop of an exit.
     pub fn continues(&self, flow: usize) -> bool {
         self.flows[flow].continues
     }
 
-    /// How many jumps leave the innermost loop, iteration or function so far.
+    /// The number of jumps so far out of the innermost loop, iteration or function.
     pub fn jumps(&self) -> usize {
         self.flows[self.innermost()].jumps
     }
 
-    /// Whether the loop of a way out is left by `break`.
+    /// Whether the loop of an exit is left by `break`.
     pub fn breaks_of(&self, flow: usize) -> bool {
         self.flows[flow].breaks
     }
 
-    /// The ways out with what messages need.
-    pub fn ways(&self, flows: &BTreeSet<usize>) -> Vec<Way> {
-        flows.iter().map(|&flow| Way { flow, at: self.at(flow) }).collect()
+    /// The exits, with their spans for messages.
+    pub fn exits(&self, flows: &BTreeSet<usize>) -> Vec<Exit> {
+        flows.iter().map(|&flow| Exit { flow, at: self.at(flow) }).collect()
     }
 
-    /// Where messages about a way out point.
+    /// The span of an exit in messages.
     pub fn at(&self, flow: usize) -> Span {
         self.flows[flow].at.unwrap_or_else(Span::call_site)
     }
 
-    /// Whether a way out carries a value.
+    /// Whether an exit carries a value.
     pub fn is_valued(&self, flow: usize) -> bool {
         self.flows[flow].valued
     }
 
-    /// To the end of the innermost construct, whose rest is skipped.
+    /// A jump to the end of the innermost construct, skipping the rest of it.
     pub fn leave(&self) -> TokenStream {
         let is_open = |it: &&Construct| {
             !matches!(it.kind, Kind::Loop { managed: false, .. } | Kind::Block { managed: false, .. })
@@ -294,8 +295,8 @@ impl Context {
         }
     }
 
-    /// The vote of a region for the kinds of the ways out that are taken inside; nothing if there
-    /// are none.
+    /// The vote of a region for the kinds of the exits that are taken inside; `None` if there are
+    /// none.
     pub fn vote(&mut self, region: &Ident, flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
         let flows: Vec<usize> = flows.collect();
         let outermost = *flows.iter().min()?;
@@ -307,7 +308,7 @@ impl Context {
         Some(quote!(#region.votes(#vote);))
     }
 
-    /// Declares a way out.
+    /// Declares an exit.
     pub fn declare(&self, flow: usize, value: &TokenStream, rt: &TokenStream) -> TokenStream {
         let name = flow_name(flow);
         let votes = &self.flows[flow].votes;
@@ -323,7 +324,7 @@ impl Context {
     }
 }
 
-/// The name of a way out.
+/// The name of an exit.
 pub fn flow_name(flow: usize) -> Ident {
     own_nth("flow", flow)
 }

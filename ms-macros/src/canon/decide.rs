@@ -1,4 +1,4 @@
-//! Where programs decide: `if`, `while`, guards.
+//! Conditions: `if`, `while`, guards.
 
 use super::Rewriter;
 use crate::names::located;
@@ -7,7 +7,8 @@ use syn::visit_mut::VisitMut;
 use syn::{BinOp, Expr, UnOp, parse_quote_spanned};
 
 impl Rewriter<'_> {
-    /// Rewrites a condition and decides on it; names that `let` binds in it are declared.
+    /// Rewrites a condition and evaluates it to a `bool`; declares the names that `let` binds in
+    /// it.
     pub fn condition(&mut self, cond: &mut Expr) {
         match cond {
             Expr::Let(it) => {
@@ -35,7 +36,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// Whether a condition binds by `let`.
+/// Whether a condition contains `let`.
 pub fn has_let(cond: &Expr) -> bool {
     match cond {
         Expr::Let(_) => true,

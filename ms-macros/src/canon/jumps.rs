@@ -1,4 +1,4 @@
-//! `break`, `continue`, `return`: where control leaves a region.
+//! `break`, `continue`, `return`: jumps out of regions.
 
 use super::context::flow_name;
 use super::moves;
@@ -13,7 +13,7 @@ use syn::visit_mut::VisitMut;
 use syn::{Block, Expr, ExprAsync, ExprClosure, ExprConst, ExprForLoop, ExprIf, Item, Label, Pat, Stmt, parse_quote};
 
 impl Rewriter<'_> {
-    /// A jump that leaves regions which may be under construction; nothing if it is Rust's own.
+    /// A jump out of regions that may be traced; `None` if it is plain Rust.
     pub fn jump(&mut self, expr: &Expr) -> Option<Expr> {
         let (target, value) = match expr {
             Expr::Return(it) => (self.context.body_target()?, it.expr.as_deref()),
@@ -84,32 +84,33 @@ pub fn diverges(block: &Block) -> bool {
     }
 }
 
-/// What is known of the jumps out of the body of a loop, before it is rewritten.
+/// The jumps out of the body of a loop, before it is rewritten.
 #[derive(Default)]
 pub struct Jumps {
     /// There are some.
     pub any: bool,
-    /// Some stand behind conditions whose types are to decide.
+    /// Some are under conditions whose types decide.
     pub undecided: bool,
-    /// Some leave the loop by decisions of the host alone: the names that these are about, or none.
+    /// Those that leave the loop under host conditions alone: the names in each of these
+    /// conditions.
     pub host_exits: Vec<BTreeSet<String>>,
     /// The labels that are jumped to.
     pub labels: BTreeSet<String>,
 }
 
 impl Jumps {
-    /// Whether they make flags of the jumps out of a block with this label.
+    /// Whether the jumps out of a block with this label become flags.
     pub fn manage(&self, label: &Label) -> bool {
         self.undecided && self.lead_to(label)
     }
 
-    /// Whether one of them ends a block with this label.
+    /// Whether one of them targets a block with this label.
     pub fn lead_to(&self, label: &Label) -> bool {
         self.labels.contains(&label.name.to_string())
     }
 }
 
-/// The jumps out of the body of a loop; for a `for` with what it binds, and what it runs over.
+/// The jumps out of the body of a loop; for a `for` with its pattern and iterator.
 pub fn of_body(scopes: &Scopes, items: Option<(&Pat, &Expr)>, body: &Block) -> Jumps {
     let mut scan =
         Scan { scopes: scopes.clone(), undecided: 0, settled: Vec::new(), loops: Vec::new(), found: Jumps::default() };
@@ -123,9 +124,9 @@ pub fn of_body(scopes: &Scopes, items: Option<(&Pat, &Expr)>, body: &Block) -> J
 struct Scan {
     scopes: Scopes,
     undecided: usize,
-    /// The conditions around that are decided by the host.
+    /// The enclosing host conditions.
     settled: Vec<TokenStream>,
-    /// Labels of the loops and blocks inside.
+    /// Labels of the nested loops and blocks.
     loops: Vec<Option<String>>,
     found: Jumps,
 }

@@ -1,4 +1,4 @@
-//! Blocks with labels: what a jump out of one skips stands behind it, as in a function.
+//! Labelled blocks: code that a jump out of one skips is guarded, as in a function.
 
 use super::branch::{Use, tail};
 use super::context::flow_name;
@@ -56,7 +56,9 @@ impl Rewriter<'_> {
         }};
     }
 
-    /// To the end of what is around, behind a loop or a block out of which it may have been left.
+    /// A jump to the end of the enclosing construct, after a loop or a block out of which it may
+    /// have
+    /// been left.
     pub fn beyond(&self, flow: usize, mut flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
         flows.any(|it| it != flow).then(|| {
             let (outer, leave) = (flow_name(self.context.innermost()), self.context.leave());

@@ -9,8 +9,9 @@ use syn::visit_mut;
 use syn::{BinOp, Expr, ExprBinary, ExprIf, parse_quote_spanned};
 
 impl Rewriter<'_> {
-    /// Rewrites a decision. Where the right side changes something, and a tensor may decide whether it
-    /// runs, it is an `if` with a value.
+    /// Rewrites an operator. If its right operand mutates something, and a tensor may decide
+    /// whether it
+    /// is evaluated, it becomes an `if` with a value.
     pub fn logic(&mut self, mut it: ExprBinary, used: &Use) -> Expr {
         let mut right = (*it.right).clone();
         let found = changes::changed(&self.scopes, |look| look.mention(&mut right));
@@ -19,15 +20,15 @@ impl Rewriter<'_> {
             return self.deciding(&it, used);
         }
         visit_mut::visit_expr_binary_mut(self, &mut it);
-        let asked = match is_settled {
+        let probed = match is_settled {
             true => TokenStream::new(),
-            false => self.asked(&own("logic"), &found.asks),
+            false => self.probed(&own("logic"), &found.probes),
         };
-        self.emit_logic(&it, &asked)
+        self.emit_logic(&it, &probed)
     }
 
-    /// The right side stays in this function, so that `?` and `return` in it leave the function.
-    fn emit_logic(&self, it: &ExprBinary, asked: &TokenStream) -> Expr {
+    /// The right operand stays in this function, so that `?` and `return` in it leave the function.
+    fn emit_logic(&self, it: &ExprBinary, probed: &TokenStream) -> Expr {
         let span = it.op.span();
         let rt = located(self.rt.clone(), span);
         let operator = Ident::new(if matches!(it.op, BinOp::And(_)) { "and" } else { "or" }, span);
@@ -37,7 +38,7 @@ impl Rewriter<'_> {
             let #logic = #rt::#operator(#left);
             let mut #value = ::core::option::Option::None;
             if #logic.runs_right() {
-                #asked
+                #probed
                 #value = ::core::option::Option::Some(#right);
             }
             #logic.end(#value)

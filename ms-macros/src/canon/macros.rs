@@ -1,4 +1,4 @@
-//! Macros of std whose arguments are expressions.
+//! Macros whose arguments are expressions: those of std, and `tensor!`.
 
 use super::{Rewriter, bare};
 use crate::names::located;
@@ -10,43 +10,81 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{Expr, ExprRepeat, Macro, Token, parse_quote_spanned};
 
-/// The first argument is a condition.
-const ASSERTIONS: &[&str] = &["assert", "debug_assert"];
+/// A macro whose arguments are expressions.
+pub struct KnownMacro {
+    name: &'static str,
+    /// What it does with its arguments.
+    pub uses: Uses,
+    annotated: Annotated,
+}
 
-/// All arguments are values.
-const VALUES: &[&str] = &[
-    "vec",
-    "assert_eq",
-    "assert_ne",
-    "debug_assert_eq",
-    "debug_assert_ne",
-    "format",
-    "print",
-    "println",
-    "eprint",
-    "eprintln",
-    "write",
-    "writeln",
-    "panic",
+/// What a macro does with its arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Uses {
+    /// Moves them.
+    Moves,
+    /// Reads them.
+    Reads,
+    /// Writes to the first one, and reads the others.
+    Writes,
+}
+
+/// Which arguments are annotated code.
+#[derive(Clone, Copy)]
+enum Annotated {
+    /// All of them.
+    Values,
+    /// All of them, and the first one is a condition.
+    Condition,
+    /// None.
+    No,
+}
+
+const fn macro_of(name: &'static str, uses: Uses, annotated: Annotated) -> KnownMacro {
+    KnownMacro { name, uses, annotated }
+}
+
+static KNOWN: &[KnownMacro] = &[
+    macro_of("assert", Uses::Reads, Annotated::Condition),
+    macro_of("assert_eq", Uses::Reads, Annotated::Values),
+    macro_of("assert_ne", Uses::Reads, Annotated::Values),
+    macro_of("debug_assert", Uses::Reads, Annotated::Condition),
+    macro_of("debug_assert_eq", Uses::Reads, Annotated::Values),
+    macro_of("debug_assert_ne", Uses::Reads, Annotated::Values),
+    macro_of("eprint", Uses::Reads, Annotated::Values),
+    macro_of("eprintln", Uses::Reads, Annotated::Values),
+    macro_of("format", Uses::Reads, Annotated::Values),
+    macro_of("matches", Uses::Reads, Annotated::No),
+    macro_of("panic", Uses::Reads, Annotated::Values),
+    macro_of("print", Uses::Reads, Annotated::Values),
+    macro_of("println", Uses::Reads, Annotated::Values),
+    macro_of("tensor", Uses::Reads, Annotated::No),
+    macro_of("todo", Uses::Reads, Annotated::No),
+    macro_of("unreachable", Uses::Reads, Annotated::No),
+    macro_of("vec", Uses::Moves, Annotated::Values),
+    macro_of("write", Uses::Writes, Annotated::Values),
+    macro_of("writeln", Uses::Writes, Annotated::Values),
 ];
 
+/// The table's entry for the macro of this call.
+pub fn known(it: &Macro) -> Option<&'static KnownMacro> {
+    KNOWN.iter().find(|known| it.path.is_ident(known.name))
+}
+
 impl Rewriter<'_> {
-    /// Rewrites the arguments of a macro that is known; the others see the user's text.
+    /// Rewrites the arguments of a known macro; the arguments of other macros are left unchanged.
     pub fn macro_call(&mut self, it: &mut Macro) {
-        let named = |names: &[&str]| names.iter().any(|name| it.path.is_ident(name));
-        let rewritten = if named(ASSERTIONS) {
-            self.assertion(&it.tokens)
-        } else if named(VALUES) {
-            self.values(&it.tokens)
-        } else {
-            None
+        let rewritten = match known(it).map_or(Annotated::No, |known| known.annotated) {
+            Annotated::Condition => self.assertion(&it.tokens),
+            Annotated::Values => self.values(&it.tokens),
+            Annotated::No => None,
         };
         if let Some(tokens) = rewritten {
             it.tokens = tokens;
         }
     }
 
-    /// The message of an assertion keeps the text of the condition.
+    /// The message of an assertion contains the text of the condition.
     fn assertion(&mut self, tokens: &TokenStream) -> Option<TokenStream> {
         let mut arguments = arguments(tokens)?;
         let condition = arguments.first_mut()?;
@@ -78,6 +116,7 @@ impl Rewriter<'_> {
     }
 }
 
-fn arguments(tokens: &TokenStream) -> Option<Punctuated<Expr, Token![,]>> {
+/// The arguments of a macro, if they are expressions.
+pub fn arguments(tokens: &TokenStream) -> Option<Punctuated<Expr, Token![,]>> {
     Punctuated::parse_terminated.parse2(tokens.clone()).ok()
 }

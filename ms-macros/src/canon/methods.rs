@@ -1,7 +1,7 @@
-//! Names of methods and macros that say what becomes of what they are given.
+//! Methods of std with known effects on their receiver.
 
-/// Methods of std and of tensors that leave their receiver as it is, whatever it is.
-pub const ASKS: &[&str] = &[
+/// Methods of std and of tensors that do not mutate their receiver, whatever its type.
+pub const READING: &[&str] = &[
     "len",
     "is_empty",
     "iter",
@@ -57,8 +57,8 @@ pub const ASKS: &[&str] = &[
     "read",
 ];
 
-/// Methods of std that take their receiver.
-pub const GIVES: &[&str] = &[
+/// Methods of std that consume their receiver.
+pub const CONSUMING: &[&str] = &[
     "unwrap",
     "expect",
     "unwrap_or",
@@ -84,26 +84,5 @@ pub const GIVES: &[&str] = &[
     "ok",
 ];
 
-/// Methods of std that give an iterator which takes from the receiver while it runs.
-pub const TAKES_LAZILY: &[&str] = &["by_ref", "extract_if"];
-
-/// Macros that only read their arguments.
-pub const READS: &[&str] = &[
-    "vec",
-    "assert",
-    "assert_eq",
-    "assert_ne",
-    "debug_assert",
-    "debug_assert_eq",
-    "debug_assert_ne",
-    "format",
-    "print",
-    "println",
-    "eprint",
-    "eprintln",
-    "panic",
-    "matches",
-    "tensor",
-    "todo",
-    "unreachable",
-];
+/// Methods of std that return an iterator which consumes from the receiver lazily.
+pub const CONSUMING_LAZILY: &[&str] = &["by_ref", "extract_if"];

@@ -1,8 +1,7 @@
-//! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and the places where a
-//! program decides. Everything else stays Rust.
+//! Rewrites the bodies of annotated code: comparisons, `&&` and `||`, and control flow. Everything
+//! else is left unchanged.
 
 mod advances;
-mod asks;
 mod assign;
 mod blocks;
 mod branch;
@@ -19,6 +18,7 @@ mod macros;
 mod methods;
 mod moves;
 mod places;
+mod probes;
 mod repeat;
 mod state;
 
@@ -99,7 +99,7 @@ fn bare(expr: &Expr) -> &Expr {
     }
 }
 
-/// The variables of outside that an expression changes, for messages.
+/// The outer variables that an expression mutates, for messages.
 pub fn changed(scopes: &Scopes, expr: &mut Expr) -> Vec<String> {
     changes::changed(scopes, |look| look.visit_expr_mut(expr)).places.iter().map(places::Place::name).collect()
 }
@@ -110,16 +110,16 @@ struct Rewriter<'a> {
     /// Traits whose methods the rewritten code calls.
     imports: BTreeSet<&'static str>,
     diags: &'a mut Diags,
-    /// What becomes of the value of the block or expression that is visited next.
+    /// How the value of the block or expression that is visited next is used.
     used: Use,
     context: Context,
-    /// What is mentioned behind the statement, in each block around.
+    /// The names mentioned after the statement, in each enclosing block.
     rests: Vec<BTreeSet<String>>,
-    /// What is mentioned in each loop around.
+    /// The names mentioned in each enclosing loop.
     rounds: Vec<BTreeSet<String>>,
-    /// How many labels there are: rustc warns of those that shadow others.
+    /// The number of labels: rustc warns of labels that shadow others.
     labels: usize,
-    /// What the method calls the closure with that is visited next.
+    /// The argument that the method passes to the closure that is visited next.
     item: Refers,
 }
 
@@ -139,26 +139,28 @@ impl<'a> Rewriter<'a> {
         }
     }
 
-    /// What brings the methods that the rewritten code calls into scope.
+    /// Imports of the traits whose methods the rewritten code calls.
     fn imports(&self) -> Vec<Stmt> {
         let rt = self.rt;
         let import = |name: &&'static str| -> Stmt {
             let path = Ident::new(name, Span::mixed_site());
             match *name {
-                asks::TRAITS => parse_quote!(use #rt::#path::*;),
+                probes::TRAITS => parse_quote!(use #rt::#path::*;),
                 _ => parse_quote!(use #rt::#path as _;),
             }
         };
         self.imports.iter().map(import).collect()
     }
 
-    /// A label of the expansion's own.
+    /// A label of the expansion.
     fn label(&mut self, name: &str) -> Lifetime {
         self.labels += 1;
         Lifetime::new(&format!("'{name}{}", self.labels), Span::mixed_site())
     }
 
-    /// Rewrites the body of a function or closure with this result; names before `mark` are of outside.
+    /// Rewrites the body of a function or closure with this result; names before `mark` are
+    /// declared
+    /// outside.
     fn function(&mut self, mut block: Block, result: Option<Box<Type>>, mark: usize) -> Block {
         let label = self.label("body");
         let flow = self.context.push_body(label.clone(), result.clone(), mark);
@@ -185,7 +187,7 @@ impl<'a> Rewriter<'a> {
         }}
     }
 
-    /// Visits inside a scope of its own.
+    /// Visits in a new scope.
     fn scoped(&mut self, visit: impl FnOnce(&mut Self)) {
         self.scopes.push();
         visit(self);
@@ -243,7 +245,7 @@ impl VisitMut for Rewriter<'_> {
         let Expr::Binary(binary) = expr else {
             return visit_mut::visit_expr_mut(self, expr);
         };
-        // What is host for certain is judged by the user's text, before its parts are rewritten.
+        // Whether it is a host value is judged by the user's text, before its parts are rewritten.
         let native = match binary.op {
             BinOp::And(_) | BinOp::Or(_) => {
                 self.scopes.is_settled(&binary.left) && self.scopes.is_settled(&binary.right)
@@ -280,7 +282,7 @@ impl VisitMut for Rewriter<'_> {
         if let Pat::Type(it) = &local.pat {
             self.used = Use::Value(Some(it.ty.clone()));
         }
-        // The name begins after its value.
+        // The scope of the name begins after its value.
         self.visit_pat_mut(&mut local.pat);
         if let Some(init) = &mut local.init {
             self.visit_expr_mut(&mut init.expr);
@@ -346,7 +348,7 @@ impl VisitMut for Rewriter<'_> {
         self.macro_call(it);
     }
 
-    /// Items have annotations of their own.
+    /// Items have attributes of their own.
     fn visit_item_mut(&mut self, _: &mut Item) {}
 
     fn visit_expr_const_mut(&mut self, _: &mut ExprConst) {}

@@ -1,6 +1,6 @@
-//! Values that one arm of a region takes and something else needs: the other arm, of which rustc does
-//! not know that only one of them runs; the region itself, which carries what changed; and what
-//! follows where the arm is left. The arm takes a copy.
+//! Values that one arm of a region moves and other code needs: the other arm, since rustc does not
+//! know that only one of them runs; the region itself, which carries changed values; and the code
+//! after an arm that jumps. The arm moves a copy.
 
 use super::changes;
 use crate::names::{own_span, respan};
@@ -12,7 +12,7 @@ use syn::spanned::Spanned;
 use syn::visit_mut::{self, VisitMut};
 use syn::{BinOp, Block, Expr, ExprClosure, FieldValue, Item, Macro, Stmt, parse_quote_spanned};
 
-/// Makes `block` copy the outer variables among `needed` that it takes by value.
+/// Makes `block` copy the outer variables among `needed` that it moves.
 pub fn copy(block: &mut Block, needed: BTreeSet<String>, scopes: &Scopes, rt: &TokenStream) {
     let mut mentioned = needed;
     mentioned.retain(|name| {
@@ -29,14 +29,14 @@ pub fn copy(block: &mut Block, needed: BTreeSet<String>, scopes: &Scopes, rt: &T
     }
 }
 
-/// The names in texts.
+/// The names in token streams.
 pub fn mentioned(texts: impl Iterator<Item = TokenStream>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     texts.for_each(|it| mention(it, &mut names));
     names
 }
 
-/// Whether one of the names stands in a text.
+/// Whether one of the names occurs in a token stream.
 pub fn mentions(text: &TokenStream, names: &[&str]) -> bool {
     text.clone().into_iter().any(|token| match token {
         TokenTree::Ident(it) => names.iter().any(|name| it == name),
@@ -61,7 +61,7 @@ struct Copies<'a> {
 }
 
 impl Copies<'_> {
-    /// An expression whose value is taken.
+    /// Rewrites an expression whose value is moved.
     fn value(&mut self, expr: &mut Expr) {
         match expr {
             Expr::Path(_) | Expr::Field(_) if self.root(expr).is_some() => {
@@ -122,7 +122,7 @@ impl VisitMut for Copies<'_> {
 
     fn visit_local_mut(&mut self, local: &mut syn::Local) {
         visit_mut::visit_local_mut(self, local);
-        // A pattern that binds by reference takes nothing.
+        // A pattern that binds by reference moves nothing.
         if let Some(init) = &mut local.init
             && !changes::binds_mutably(&local.pat)
         {

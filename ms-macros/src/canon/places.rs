@@ -1,4 +1,4 @@
-//! What changes inside a region: places of variables that were declared outside of it.
+//! Place expressions that a region changes, rooted at variables that are declared outside it.
 
 use crate::names::own_span;
 use proc_macro2::{Ident, Span, TokenStream};
@@ -10,29 +10,29 @@ use syn::Member;
 pub struct Place {
     /// The variable.
     pub root: Ident,
-    /// What leads from it to the place.
+    /// The projections from it to the place.
     pub parts: Vec<Part>,
-    /// Declared without a value.
+    /// Declared without an initialiser.
     pub deferred: bool,
-    /// Nothing sees it where the region is left.
+    /// Dead where the region is left.
     pub passes: bool,
-    /// Only methods change it that have the name of one that takes its receiver.
+    /// Changed only by methods whose names are those of consuming methods.
     pub taken: bool,
-    /// How many places before it in the region are spelled alike: `a.b` and `a_b`.
+    /// The number of earlier places in the region with the same spelling: `a.b` and `a_b`.
     pub alike: usize,
 }
 
-/// A step from a variable to a part of it.
+/// A projection from a variable to a part of it.
 #[derive(Clone, PartialEq)]
 pub enum Part {
-    /// To what it refers to.
+    /// To the target of a reference.
     Deref,
     /// To a field.
     Field(Member),
 }
 
 impl Place {
-    /// A reference to the place, as the user writes it.
+    /// A reference to the place, as the user would write it.
     pub fn borrowed(&self, mutably: bool) -> TokenStream {
         let (root, at) = (&self.root, self.span());
         let place = self.parts.iter().fold(quote!(#root), |base, part| match part {
@@ -42,7 +42,7 @@ impl Place {
         if mutably { quote_spanned!(at=> &mut #place) } else { quote_spanned!(at=> &#place) }
     }
 
-    /// The place for messages.
+    /// The place in messages.
     pub fn name(&self) -> String {
         let fields = self.parts.iter().filter_map(|it| match it {
             Part::Deref => None,
@@ -58,24 +58,25 @@ impl Place {
         name.trim_matches('_').to_owned()
     }
 
-    /// A name for what belongs to the place.
+    /// A name for variables of the expansion that belong to the place.
     pub fn ident(&self) -> Ident {
         let number = if self.alike > 0 { self.alike.to_string() } else { String::new() };
         Ident::new(&format!("__{}{number}", self.spelling()), own_span(self.span()))
     }
 
-    /// The variable, unless the place is what a reference leads to.
+    /// The variable, unless the place is behind a reference.
     pub fn variable(&self) -> Option<String> {
         (!self.parts.contains(&Part::Deref)).then(|| self.root.to_string())
     }
 
-    /// Where messages point.
+    /// Its span in messages.
     pub fn span(&self) -> Span {
         self.root.span()
     }
 
-    /// Whether the other place lies in this one: a field may be written with the `*` that leads to
-    /// it and without.
+    /// Whether the other place is inside this one: a field may be written with an explicit
+    /// dereference
+    /// or without.
     pub fn holds(&self, other: &Self) -> bool {
         let fields = |it: &Self| it.parts.iter().filter(|it| **it != Part::Deref).cloned().collect::<Vec<_>>();
         let (outer, inner) = (fields(self), fields(other));

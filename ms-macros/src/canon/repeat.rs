@@ -1,4 +1,4 @@
-//! `while`, `loop` and `for`: loops on tensors, and loops that are left by decisions on them.
+//! `while`, `loop` and `for`: loops on tensors, and loops that are left early depending on tensors.
 
 use super::branch::{Use, of_its_own};
 use super::changes::{self, Found};
@@ -17,19 +17,19 @@ use syn::spanned::Spanned;
 use syn::visit_mut::VisitMut;
 use syn::{BinOp, Block, Expr, Label, Lit, Stmt, parse_quote, parse_quote_spanned};
 
-/// What repeats a body.
+/// The head of a loop.
 pub enum Head {
     /// `while`, with its condition.
     While(Box<Expr>, Span),
     /// `loop`.
     Loop,
-    /// `while let`, up to the first part of the condition that may be a tensor.
+    /// `while let`, up to the first operand of the condition that may be a tensor.
     Chain(Vec<Expr>),
     /// `for`.
     For {
-        /// What it binds.
+        /// Its pattern.
         pat: Box<syn::Pat>,
-        /// What it runs over.
+        /// Its iterator.
         over: Box<Expr>,
     },
 }
@@ -75,7 +75,9 @@ impl Rewriter<'_> {
         *expr = self.region_loop(label, head, body, managed.then_some(jumps), used);
     }
 
-    /// The head of a `while` whose condition binds by `let`: what may be a tensor begins the body.
+    /// The head of a `while` whose condition contains `let`: operands that may be tensors move into
+    /// the
+    /// body.
     fn chain(&self, cond: &Expr, body: &mut Block) -> Head {
         let mut parts = Vec::new();
         flatten(cond, &mut parts);
@@ -90,7 +92,7 @@ impl Rewriter<'_> {
         Head::Chain(parts)
     }
 
-    /// Declares what the head of a loop binds.
+    /// Declares the names that the head of a loop binds.
     fn declare(&mut self, head: &Head) {
         match head {
             Head::For { pat, over } => self.scopes.declare_items(pat, over),
@@ -148,7 +150,7 @@ impl Rewriter<'_> {
     ) -> Expr {
         let rt = self.rt;
         let advances = self.advances(&head);
-        let Found { places, asks } = changes::changed(&self.scopes, |look| match &mut head {
+        let Found { places, probes } = changes::changed(&self.scopes, |look| match &mut head {
             Head::While(cond, _) => look.visit_loop(Some(cond), None, &mut body),
             Head::Loop => look.visit_loop(None, None, &mut body),
             Head::Chain(parts) => {
@@ -163,7 +165,7 @@ impl Rewriter<'_> {
         });
         let label = user.as_ref().map_or_else(|| self.label("repeat"), |it| it.name.clone());
         let region = own("repeat");
-        let asked = self.asked(&region, &asks);
+        let probed = self.probed(&region, &probes);
         let managed = jumps.is_some();
         let at = match &head {
             Head::While(_, at) => *at,
@@ -199,8 +201,8 @@ impl Rewriter<'_> {
         let flows = self.context.pop().flows;
         let own_flow = flows.contains(&flow).then(|| flow_name(flow));
         let vote = self.context.vote(&region, flows.iter().copied());
-        let ways = self.context.ways(&flows);
-        let state = State { rt, region: &region, places: &places, ways: &ways, own: Some(flow) };
+        let exits = self.context.exits(&flows);
+        let state = State { rt, region: &region, places: &places, exits: &exits, own: Some(flow) };
         let (held, carry) = (state.held(), state.carry());
         let declared = own_flow.as_ref().map(|_| {
             let value = if self.context.is_valued(flow) { quote!(_) } else { quote!(()) };
@@ -214,7 +216,8 @@ impl Rewriter<'_> {
             let (flow, at) = (shown(flow, at), at);
             quote_spanned!(at=> #flow.begin(#repeat);)
         });
-        // A decision of the host that the loop itself brings about ends it; any other one is a flag.
+        // A host condition on what the loop itself changes terminates it; jumps under any other are
+        // flags.
         let is_about = |names: &BTreeSet<String>| {
             names.is_empty() || places.iter().filter_map(Place::variable).any(|it| names.contains(&it))
         };
@@ -233,7 +236,7 @@ impl Rewriter<'_> {
                 #ends
                 #advanced
                 #test
-                #asked
+                #probed
                 #begin
                 #body
             }
@@ -278,7 +281,7 @@ impl Rewriter<'_> {
     }
 }
 
-/// What decides whether an iteration runs.
+/// The condition under which an iteration runs.
 fn test(
     head: &Head,
     region: &syn::Ident,
@@ -334,7 +337,7 @@ fn is_true(cond: &Expr) -> bool {
     matches!(cond, Expr::Lit(it) if matches!(&it.lit, Lit::Bool(it) if it.value))
 }
 
-/// The parts of a condition between `&&`.
+/// The operands of a chain of `&&`.
 pub fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
     match cond {
         Expr::Binary(it) if matches!(it.op, BinOp::And(_)) => {
@@ -345,7 +348,7 @@ pub fn flatten(cond: &Expr, parts: &mut Vec<Expr>) {
     }
 }
 
-/// Whether the expression is a call of `range`, as far as the text says; its type decides.
+/// Whether the expression is syntactically a call of `range`; its type decides.
 pub fn is_range(expr: &Expr) -> bool {
     match expr {
         Expr::Paren(it) => is_range(&it.expr),

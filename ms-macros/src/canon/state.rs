@@ -1,23 +1,23 @@
-//! What is carried over the borders of a region: the places that change in it, and the ways out that
-//! are taken in it.
+//! State that is carried across the borders of a region: the places that it changes, and the exits
+//! that are taken in it.
 
-use super::context::Way;
+use super::context::Exit;
 use super::places::Place;
 use crate::names::{own_span, shown};
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
 
-/// The statements for what changes inside a region.
+/// Emits the statements for the state of a region.
 pub struct State<'a> {
     /// The hidden module.
     pub rt: &'a TokenStream,
     /// The region.
     pub region: &'a syn::Ident,
-    /// What changes.
+    /// The places that change.
     pub places: &'a [Place],
-    /// The ways out that are taken inside.
-    pub ways: &'a [Way],
-    /// The way out of the region itself, if it is a loop.
+    /// The exits that are taken inside.
+    pub exits: &'a [Exit],
+    /// The exit of the region itself, if it is a loop.
     pub own: Option<usize>,
 }
 
@@ -26,7 +26,7 @@ impl State<'_> {
         self.places.iter().filter(|it| !it.deferred).map(emit).collect()
     }
 
-    /// Declares what the region remembers.
+    /// Declares the variables for saved values.
     pub fn held(&self) -> TokenStream {
         let (rt, region) = (self.rt, self.region);
         let held = self.each(|place| {
@@ -45,14 +45,14 @@ impl State<'_> {
                 quote_spanned!(at=> #region.settle();)
             })
             .collect();
-        let ways = self.ways.iter().map(Way::held);
-        quote!(#held #(let mut #ways = #rt::held_flow();)* #deferred)
+        let exits = self.exits.iter().map(Exit::held);
+        quote!(#held #(let mut #exits = #rt::held_flow();)* #deferred)
     }
 
-    /// Keeps the places as they are before the region.
+    /// Saves the values of the places before the region.
     pub fn save(&self) -> TokenStream {
         let region = self.region;
-        let ways = self.ways.iter().map(|it| {
+        let exits = self.exits.iter().map(|it| {
             let (held, flow, at, region) = (it.held(), it.name(), own_span(it.at), shown(region, it.at));
             quote_spanned!(at=> #region.save_flow(&mut #held, &#flow);)
         });
@@ -61,13 +61,13 @@ impl State<'_> {
             let place = place.borrowed(false);
             quote_spanned!(at=> #region.save(&mut #held, #place);)
         });
-        quote!(#places #(#ways)*)
+        quote!(#places #(#exits)*)
     }
 
-    /// Brings the places over a border.
+    /// Carries the places across a border.
     pub fn carry(&self) -> TokenStream {
         let region = self.region;
-        let ways = self.ways.iter().map(|it| {
+        let exits = self.exits.iter().map(|it| {
             let (held, flow, at, region) = (it.held(), it.name(), own_span(it.at), shown(region, it.at));
             let own = self.own.map(|own| {
                 let own = own == it.flow;
@@ -80,6 +80,6 @@ impl State<'_> {
             let place = place.borrowed(true);
             quote_spanned!(at=> #region.carry(&mut #held, #place);)
         });
-        quote!(#(#ways)* #places)
+        quote!(#(#exits)* #places)
     }
 }

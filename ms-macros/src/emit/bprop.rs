@@ -1,4 +1,4 @@
-//! `bprop`: a cell whose gradients are its own.
+//! `bprop`: a cell with a user-defined derivative.
 
 use super::callable::output;
 use crate::names::Names;
@@ -6,13 +6,14 @@ use proc_macro2::TokenStream;
 use quote::{format_ident, quote_spanned};
 use syn::{FnArg, Ident, ImplItem, ImplItemFn, ItemImpl, Pat, Type, parse_quote, spanned::Spanned};
 
-/// Whether the impl says how its gradients are taken.
+/// Whether the impl defines `bprop`.
 pub fn is_given(item: &ItemImpl) -> bool {
     item.items.iter().any(|it| matches!(it, ImplItem::Fn(method) if method.sig.ident == "bprop"))
 }
 
-/// Lets `construct` call its own body, given back as a method of its own, as a function whose
-/// derivative is `bprop`. Nothing where an argument is no plain name.
+/// Moves the body of `construct` to a method of its own, which is returned, and makes `construct`
+/// call it as a function whose derivative is `bprop`. Returns `None` if an argument is not a plain
+/// name.
 pub fn divert(construct: &mut ImplItemFn, names: &Names) -> Option<ImplItemFn> {
     let mut arguments: Vec<(Ident, Type)> = Vec::new();
     for input in &construct.sig.inputs {

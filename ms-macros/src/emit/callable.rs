@@ -9,7 +9,7 @@ use syn::{
     Signature, Type,
 };
 
-/// Methods of `Arg`, `Cell` and `Clone`: a field of such a name cannot be called like a method.
+/// Methods of `Arg`, `Cell` and `Clone`: a field with such a name cannot be called like a method.
 const TAKEN: &[&str] = &[
     "visit",
     "enter",
@@ -22,11 +22,11 @@ const TAKEN: &[&str] = &[
     "apply",
 ];
 
-/// One method for each named field, of the field's name, which calls the cell in the field.
+/// One method per named field, of the field's name, which calls the cell in the field.
 ///
-/// They stand in a hidden trait, so that methods that the user writes win. The bound on each
-/// mentions a lifetime of the method, hence rustc checks it at the call only: fields that are
-/// no cells have a method that cannot be called.
+/// They are methods of a hidden trait, so that the user's inherent methods take precedence. The
+/// bound on each mentions a lifetime of the method, hence rustc checks it only at calls: fields
+/// that are not cells have a method that cannot be called.
 pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenStream) -> Option<TokenStream> {
     let fields: Vec<(&Name, &Type)> = fields
         .iter()
@@ -79,7 +79,7 @@ pub fn field_methods(item: &ItemStruct, fields: &[(usize, &Field)], rt: &TokenSt
     })
 }
 
-/// `call` of the signature of `construct`, and what makes the cell callable by others.
+/// `call` with the signature of `construct`, and the impls that make the cell callable.
 pub fn call(construct: &ImplItemFn, item: &ItemImpl, names: &Names) -> TokenStream {
     let rt = names.rt();
     let (params, _, bounds) = item.generics.split_for_impl();
@@ -105,7 +105,7 @@ pub fn call(construct: &ImplItemFn, item: &ItemImpl, names: &Names) -> TokenStre
     }
 }
 
-/// Gives every parameter a plain name and lists the names.
+/// Gives every parameter a plain name, and returns the names.
 fn plain_arguments(sig: &mut Signature) -> Vec<Ident> {
     let mut names = Vec::new();
     for (i, input) in sig.inputs.iter_mut().enumerate() {
@@ -146,7 +146,7 @@ fn apply(construct: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<Tok
     })
 }
 
-/// The impl of `Callable` by way of `call`, whose signature this is.
+/// The impl of `Callable` in terms of `call`, which has this signature.
 pub fn callable(call: &Signature, item: &ItemImpl, rt: &TokenStream) -> Option<TokenStream> {
     let types = argument_types(call)?;
     let (params, bounds) = with_lifetime(item);
@@ -173,8 +173,9 @@ fn lifetime() -> Lifetime {
     Lifetime::new("'__a", Span::call_site())
 }
 
-/// The types of the arguments, borrowed for [`lifetime`]; nothing for signatures that cannot be
-/// written as a trait's: without `&self`, with type parameters, or with `impl Trait`.
+/// The types of the arguments, borrowed for [`lifetime`]; `None` for signatures that the trait
+/// cannot
+/// express: without `&self`, with type parameters, or with `impl Trait`.
 fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
     let shared = matches!(sig.receiver()?.kind, ReceiverKind::Reference(_, _, None));
     let simple = sig.generics.params.iter().all(|it| matches!(it, GenericParam::Lifetime(_)));
@@ -191,7 +192,7 @@ fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
     (shared && simple && !borrow.opaque).then_some(types)
 }
 
-/// Gives every reference the one lifetime.
+/// Gives every reference the same lifetime.
 struct Borrow {
     opaque: bool,
 }

@@ -56,7 +56,7 @@ fn expand_struct(mut item: ItemStruct, names: &Names, diags: &mut Diags) -> Toke
     }
 }
 
-/// Refuses `#[jit_class]` on a cell.
+/// Reports `#[jit_class]` on a cell.
 pub fn refuse_class(at: impl ToTokens, name: impl std::fmt::Display, diags: &mut Diags) {
     let message = format!("jit_class is for user-defined types and cannot be used on a cell: `{name}`");
     diags.refuse(Code::ClassOnCell, at, message, "remove it: a cell can be used in compiled functions as it is");
@@ -87,7 +87,7 @@ fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<T
         }
     }
     item.items.extend(diverted.map(ImplItem::Fn));
-    // `construct` is rewritten already, and stands in the impl as tokens.
+    // `construct` is already rewritten, and is in the impl as tokens.
     canon::methods(&mut item, &names.rt(), diags);
     if let Some(construct) = construct {
         check_construct(&construct, &item, diags);
@@ -132,7 +132,7 @@ fn check_construct(construct: &ImplItemFn, item: &ItemImpl, diags: &mut Diags) {
     }
 }
 
-/// The last name of a type, for messages.
+/// The last path segment of a type, for messages.
 fn type_name(ty: &Type) -> String {
     match ty {
         Type::Path(it) => it.path.segments.last().map(|it| it.ident.to_string()),

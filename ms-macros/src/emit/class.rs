@@ -40,7 +40,7 @@ fn expand_enum(item: DeriveInput, names: &Names) -> TokenStream {
     argument(&item, &item, visit, &rt)
 }
 
-/// The item and its `Arg`; a derived `Tree` or `Static` brings its own.
+/// The item and its `Arg`; a derived `Tree` or `Static` implements `Arg` itself.
 fn argument(input: &DeriveInput, item: &impl ToTokens, visit: TokenStream, rt: &TokenStream) -> TokenStream {
     if input.attrs.iter().any(derives_arg) {
         return item.to_token_stream();
@@ -61,7 +61,7 @@ fn argument(input: &DeriveInput, item: &impl ToTokens, visit: TokenStream, rt: &
 fn derives_arg(attr: &syn::Attribute) -> bool {
     let mut found = false;
     if attr.path().is_ident("derive") {
-        // What does not parse is reported by rustc.
+        // rustc reports what does not parse.
         let _ = attr.parse_nested_meta(|meta| {
             found |= meta.path.segments.last().is_some_and(|it| it.ident == "Tree" || it.ident == "Static");
             Ok(())

@@ -1,4 +1,4 @@
-//! Showing and rebuilding the fields of structs and enums.
+//! Visiting and rebuilding the fields of structs and enums.
 
 use crate::names::{own, own_nth};
 use proc_macro2::{Ident, TokenStream};
@@ -8,7 +8,7 @@ use syn::spanned::Spanned;
 use syn::visit::Visit;
 use syn::{Data, Field, Fields, GenericParam, Generics, Member, Type, TypeParamBound, parse_quote};
 
-/// One way in which a value is built: a struct, or a variant of an enum.
+/// A constructor: of a struct, or of a variant of an enum.
 struct Shape<'a> {
     /// `Self` or `Self::Variant`.
     path: TokenStream,
@@ -63,15 +63,18 @@ fn field_name(ident: Option<&Ident>, i: usize, rt: &TokenStream) -> TokenStream 
     }
 }
 
-/// Shows one field, which `value` refers to; a type that is no `Arg` is reported at the type.
+/// Visits one field, of which `value` is a reference; a type that is not an `Arg` is reported at
+/// the
+/// type.
 fn visit_field(value: impl ToTokens, field: &Field, i: usize, rt: &TokenStream, sink: &Ident) -> TokenStream {
     let (ty, name) = (&field.ty, field_name(field.ident.as_ref(), i, rt));
     let visit = quote_spanned!(ty.span()=> <#ty as #rt::Arg>::visit(#value, #sink););
     quote!(#sink.begin(#name); #visit #sink.end();)
 }
 
-/// The method `visit` of a struct that shows these of its fields, each with its number; of a cell,
-/// which says where it lies, if it has a name.
+/// The method `visit` of a struct that visits these of its fields, each with its number; a cell
+/// with
+/// a name also records its path.
 pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &TokenStream) -> TokenStream {
     let sink = own("sink");
     let cell = cell.map(|name| {
@@ -93,7 +96,7 @@ pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &
     }
 }
 
-/// Fields are bound by reference; a value of an enum without variants does not exist.
+/// Fields are bound by reference; an enum without variants has no values.
 fn match_self(arms: Vec<TokenStream>) -> TokenStream {
     if arms.is_empty() { quote!(match *self {}) } else { quote!(match self { #(#arms)* }) }
 }

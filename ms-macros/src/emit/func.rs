@@ -1,17 +1,18 @@
-//! `#[jit]`: a function whose calls are signed, traced, compiled and run.
+//! `#[jit]`: a function whose calls compute a signature, and are traced, compiled and run.
 //!
 //! ```text
 //! fn f(x: &Tensor, n: usize) -> Tensor {
 //!     static FUNCTION: JitFn = JitFn::new(..);
-//!     let mut call = FUNCTION.begin(type_key(&|| {}), |sink| { Arg::visit(x, sink); Arg::visit(&n, sink) });
+//!     let mut call = FUNCTION.begin(type_key(&|| {}), |sink| { Arg::visit(x, sink); Arg::visit(&n,
+//! sink) });
 //!     if let Some(result) = call.cached::<Tensor>() { return result }
 //!     let (arg0, arg1) = (call.enter(x), call.enter(&n));
 //!     call.finish(move || -> Tensor { let x = &*arg0; let n = arg1.clone(); { the body } })
 //! }
 //! ```
 //!
-//! The body stays inside its function, so that `Self`, type parameters and bounds mean there
-//! what the user wrote, in free functions, methods and trait methods alike.
+//! The body stays inside its function, so that `Self`, type parameters and bounds keep their
+//! meaning, in free functions, methods and trait methods alike.
 
 use super::param::{Param, params};
 use super::receiver;
@@ -28,7 +29,7 @@ use syn::{Attribute, Block, ImplItemFn, Item, ReturnType, Safety, Signature, Stm
 
 /// A function or a method with a body.
 pub struct Func {
-    /// Attributes but our own.
+    /// Attributes except our own.
     pub attrs: Vec<Attribute>,
     /// Visibility.
     pub vis: Visibility,
@@ -36,16 +37,16 @@ pub struct Func {
     pub sig: Signature,
     /// Body.
     pub block: Block,
-    /// Whether a call of it inside compiled code stays one.
+    /// Whether calls of it inside compiled code are never inlined.
     pub no_inline: bool,
 }
 
 /// When a function compiles.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Compiles {
-    /// Wherever it is called; `pure`: only arguments decide what is built.
+    /// Wherever it is called.
     Always {
-        /// Whether the user says so.
+        /// Whether the user promises that only arguments decide what is built.
         pure: bool,
     },
     /// Wherever it is called, as the `construct` of a cell.
@@ -55,7 +56,7 @@ pub enum Compiles {
     },
     /// In graph mode, as the `construct` of a cell.
     CellInGraphMode,
-    /// As a part of others only.
+    /// Only as a part of other functions.
     AsPart,
 }
 
@@ -78,7 +79,7 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
     Some(emit(func, &name, Compiles::Always { pure: args.pure }, &args, &args.names(), diags))
 }
 
-/// Expands `#[no_inline]` on a function, with `#[jit]` behind it or without.
+/// Expands `#[no_inline]` on a function, with `#[jit]` after it or without.
 pub fn expand_no_inline(item: ImplItemFn, diags: &mut Diags) -> TokenStream {
     let mut func = Func { no_inline: true, ..Func::from(item) };
     let args = take_jit(&mut func.attrs, diags);
@@ -95,7 +96,7 @@ impl From<ImplItemFn> for Func {
 }
 
 fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
-    // Methods have receivers, which items have not.
+    // Methods have receivers, which items cannot have.
     if let Ok(it) = syn::parse2::<ImplItemFn>(item.clone()) {
         return Some(it.into());
     }
@@ -122,7 +123,7 @@ fn parse(item: TokenStream, diags: &mut Diags) -> Option<Func> {
     None
 }
 
-/// The function around its traced body; `name` is for messages and reports.
+/// The function around its traced body; `name` is used in messages and reports.
 pub fn emit(
     mut func: Func,
     name: &str,
@@ -169,8 +170,8 @@ pub fn emit(
     }
 }
 
-/// How a call begins, and what is told of its marks: only cells, and functions that are no part of
-/// their callers' graphs, have some.
+/// The beginning of a call, and the statement that passes its marks on: only cells, and functions
+/// that are not inlined in their callers' graphs, have marks.
 fn begin(compiles: Compiles, no_inline: bool, rt: &TokenStream) -> (TokenStream, Option<TokenStream>) {
     let no_inline = match (compiles.is_cell(), no_inline) {
         (false, false) => return (quote!(begin), None),
@@ -187,9 +188,9 @@ fn begin(compiles: Compiles, no_inline: bool, rt: &TokenStream) -> (TokenStream,
     (quote!(begin_graph), Some(quote!(#marks,)))
 }
 
-/// Runs the version that exists, or the body.
+/// Runs the existing version, or the body.
 fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenStream {
-    // A body of one expression stands without its braces, which rustc would call unnecessary.
+    // rustc would warn about unnecessary braces around a single expression.
     let block = match &func.block.stmts[..] {
         [Stmt::Expr(value, None)] => quote!(#value),
         _ => func.block.to_token_stream(),
@@ -220,7 +221,7 @@ fn run(func: &Func, params: &[Param], rt: &TokenStream, call: &Ident) -> TokenSt
             #call.finish::<#output>(move || -> #output { #(#binds)* #block })
         };
     }
-    // What `&mut` arguments become is a result as well.
+    // The final values of `&mut` arguments are results as well.
     let body = quote!(#rt::body(|| -> #output { #(#binds)* #block }));
     let both = quote!((#result, (#(#copies,)*)));
     if is_result(&func.sig.output) {
@@ -317,7 +318,7 @@ fn check_result(output: &ReturnType, diags: &mut Diags) {
     }
 }
 
-/// A lifetime argument of the path that is not `'static`.
+/// A lifetime argument of the path other than `'static`.
 fn lifetime(path: &syn::TypePath) -> Option<&syn::Lifetime> {
     path.path.segments.iter().find_map(|segment| match &segment.arguments {
         syn::PathArguments::AngleBracketed(arguments) => arguments.args.iter().find_map(|it| match it {

@@ -1,5 +1,5 @@
-//! `#[lazy_inline]` and `#[no_inline]` on cells: constants of the type, which stand before those of
-//! the trait `Marked`. `#[no_inline]` also marks functions.
+//! `#[lazy_inline]` and `#[no_inline]` on cells: associated constants of the type, which take
+//! precedence over those of the trait `Marked`. `#[no_inline]` also marks functions.
 
 use super::func;
 use crate::args::is;
@@ -15,10 +15,10 @@ pub struct Mark(pub &'static str);
 /// Equal calls share one sub-graph.
 pub const LAZY_INLINE: Mark = Mark("lazy_inline");
 
-/// Calls stay calls.
+/// Calls are never inlined.
 pub const NO_INLINE: Mark = Mark("no_inline");
 
-/// Expands `#[lazy_inline]` where it stands before `#[cell]`; behind it, `#[cell]` takes it.
+/// Expands `#[lazy_inline]` before `#[cell]`; after it, `#[cell]` takes it.
 pub fn lazy_inline(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     let help = "write it on a `#[cell]` struct, or on `fn new` in its `#[cell]` impl";
     on_cell(LAZY_INLINE, args, &item, diags).or_else(|| {
@@ -27,7 +27,7 @@ pub fn lazy_inline(args: TokenStream, item: TokenStream, diags: &mut Diags) -> O
     })
 }
 
-/// Expands `#[no_inline]` where it stands before `#[cell]` or `#[jit]`, or on a function alone.
+/// Expands `#[no_inline]` before `#[cell]` or `#[jit]`, or on a function alone.
 pub fn no_inline(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option<TokenStream> {
     if let Some(expansion) = on_cell(NO_INLINE, args, &item, diags) {
         return Some(expansion);
@@ -53,13 +53,13 @@ fn on_cell(mark: Mark, args: TokenStream, item: &TokenStream, diags: &mut Diags)
     Some(quote!(#item #mark))
 }
 
-/// The first tokens of an item, to point at.
+/// The first tokens of an item, for the span of an error.
 fn head(item: TokenStream) -> TokenStream {
     item.into_iter().take(2).collect()
 }
 
 impl Mark {
-    /// Takes the attribute out of those of a struct, and gives the mark.
+    /// Removes the attribute from those of a struct; returns the mark if it was there.
     pub fn take(self, attrs: &mut Vec<Attribute>, diags: &mut Diags) -> Option<Self> {
         crate::args::take_flag(attrs, self.0, diags).then_some(self)
     }

@@ -1,4 +1,5 @@
-//! The parameters of a compiled function: how each is signed, entered and seen by the body.
+//! The parameters of a compiled function: how each is added to the signature, entered, and bound
+//! in the body.
 
 use super::receiver;
 use crate::args::{JitArgs, take_flag};
@@ -11,17 +12,17 @@ use syn::{FnArg, Pat, Receiver, ReceiverKind, Signature, Type};
 
 /// One parameter.
 pub struct Param {
-    /// Before the call begins.
+    /// Statements before the call begins.
     pub prepare: TokenStream,
-    /// Shows the argument to the signature.
+    /// Visits the argument for the signature.
     pub visit: TokenStream,
-    /// Makes what the body sees.
+    /// Makes the value for the body.
     pub enter: TokenStream,
     /// Binds it under the user's name, inside the body.
     pub bind: TokenStream,
     /// For `&mut`: the caller's place, and the body's copy that is written back to it.
     pub written: Option<(TokenStream, Ident)>,
-    /// Of a donated one: the caller's value, and what it is called once the call began.
+    /// For a donated one: the caller's value, and its name once the call has begun.
     pub donated: Option<(TokenStream, Ident)>,
 }
 
@@ -35,7 +36,7 @@ enum Mode {
     Dynamic,
 }
 
-/// Reads the parameters, and leaves plain names in the signature.
+/// Parses the parameters, and leaves plain names in the signature.
 pub fn params(
     sig: &mut Signature,
     args: &JitArgs,
@@ -74,7 +75,7 @@ pub fn params(
     params
 }
 
-/// The parameter's name; a pattern is taken out and a name of our own put in its place.
+/// The parameter's name; a pattern is replaced by a name of our own.
 fn plain_name(pat: &mut Box<Pat>, i: usize) -> Ident {
     if let Pat::Ident(it) = &mut **pat
         && it.by_ref.is_none()
@@ -118,7 +119,7 @@ impl Emit<'_> {
         Some(self.param(i, "self", &receiver.self_token.to_token_stream(), &quote!(#mutability #name), mode, at))
     }
 
-    /// How an argument that may be named to be donated is declared; a borrowed one is refused.
+    /// The mode of an argument that may be donated; a borrowed one is reported.
     fn donated(&self, name: &Ident, mode: Mode, ty: TokenStream, diags: &mut Diags) -> Mode {
         if !self.args.donate.has(name) {
             return mode;
@@ -131,8 +132,9 @@ impl Emit<'_> {
         mode
     }
 
-    /// `value` names the argument outside the body, `pat` inside; refusals of its type stand at `at`.
-    /// `name` is the user's, for messages.
+    /// `value` names the argument outside the body, `pat` inside; errors about its type are
+    /// reported at
+    /// `at`. `name` is the user's, for messages.
     fn param(&self, i: usize, name: &str, value: &TokenStream, pat: &TokenStream, mode: Mode, at: Span) -> Param {
         let Self { rt, call, sink, .. } = self;
         let entered = own_nth("arg", i);

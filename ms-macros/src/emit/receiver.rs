@@ -1,11 +1,11 @@
-//! Renames `self` in a body, so that it can stand for the copy that is traced.
+//! Renames `self` in a body, so that it can refer to the traced copy.
 
 use proc_macro2::{Group, Ident, Span, TokenStream, TokenTree};
 use syn::visit_mut::{self, VisitMut};
 use syn::{Block, ExprPath, Item, Macro};
 
-/// The name that stands for `self` in a body. Its place is wholly the user's, so that the lines of
-/// errors in expressions that begin with it are as well.
+/// The name that replaces `self` in a body. All of its span is the user's, so that errors in
+/// expressions that begin with it have the user's line.
 pub fn renamed(at: Span) -> Ident {
     Ident::new("__self", at)
 }

@@ -1,5 +1,5 @@
-//! What a region asks of the types of names that it uses, where the text does not say whether
-//! something changes through them.
+//! Type probes: in a region, a name whose mutability the syntax does not determine is probed by its
+//! type.
 
 use super::Rewriter;
 use crate::names::own_span;
@@ -8,37 +8,37 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::Expr;
 use syn::spanned::Spanned;
 
-/// The module of the traits that answer.
+/// The module of the traits that probes use.
 pub const TRAITS: &str = "reach";
 
 /// How a region uses a name.
 #[derive(Clone, PartialEq)]
 pub enum Usage {
-    /// It is given away.
-    Hands,
-    /// It is lent, called, or a method of it is.
-    Asks,
-    /// It holds a closure that changes these variables.
+    /// It is moved or passed on.
+    Moves,
+    /// It is borrowed, called, or the receiver of a method.
+    Borrows,
+    /// It holds a closure that mutates these variables.
     Captures(Vec<String>),
 }
 
 /// A name, or a field of one, that a region uses.
 #[derive(Clone)]
-pub struct Ask {
-    /// The name.
+pub struct Probe {
+    /// The expression.
     pub expr: Expr,
-    /// The name for messages.
+    /// Its spelling in messages.
     pub name: String,
-    /// How.
+    /// How it is used.
     pub usage: Usage,
 }
 
-impl Ask {
-    /// Adds it to others, unless they ask as much.
+impl Probe {
+    /// Adds the probe to others, unless they include it.
     pub fn add(self, all: &mut Vec<Self>) {
         let text = |it: &Self| it.expr.to_token_stream().to_string();
         match all.iter_mut().find(|it| text(it) == text(&self)) {
-            Some(it) if self.usage == Usage::Hands => it.usage = self.usage,
+            Some(it) if self.usage == Usage::Moves => it.usage = self.usage,
             Some(_) => {}
             None => all.push(self),
         }
@@ -46,16 +46,16 @@ impl Ask {
 }
 
 impl Rewriter<'_> {
-    /// The statements that ask.
-    pub fn asked(&mut self, region: &Ident, asks: &[Ask]) -> TokenStream {
+    /// The statements of the probes.
+    pub fn probed(&mut self, region: &Ident, probes: &[Probe]) -> TokenStream {
         let rt = self.rt;
         let mut out = TokenStream::new();
-        for Ask { expr, name, usage } in asks {
+        for Probe { expr, name, usage } in probes {
             let at = expr.span();
             let own = own_span(at);
             let reach = match usage {
-                Usage::Hands => quote_spanned!(own=> (&&&&#rt::Probe(&#expr)).hands()),
-                Usage::Asks => quote_spanned!(own=> (&&#rt::Probe(&#expr)).asks()),
+                Usage::Moves => quote_spanned!(own=> (&&&&#rt::Probe(&#expr)).hands()),
+                Usage::Borrows => quote_spanned!(own=> (&&#rt::Probe(&#expr)).asks()),
                 Usage::Captures(names) => {
                     let names = names.join(", ");
                     quote!(#rt::Reach::Captures(#names))
@@ -64,7 +64,7 @@ impl Rewriter<'_> {
             if !matches!(usage, Usage::Captures(_)) {
                 self.imports.insert(TRAITS);
             }
-            // Spelled as in the user's text, so that the line of the error is the name's.
+            // Spelled as in the user's text, so that the error has the line of the name.
             out.extend(quote_spanned!(at=> #region.uses(#name, #reach);));
         }
         out

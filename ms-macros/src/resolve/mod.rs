@@ -1,41 +1,45 @@
-//! What is known of names and expressions without types: which are host values for certain.
+//! Syntactic knowledge of names and expressions: which are certainly host values.
 //!
-//! Host code is left as it stands wherever that can be seen from the text, so that it keeps
-//! Rust's own rules, inference of operands among them. What cannot be seen is decided by types.
+//! Host code is left unchanged wherever the syntax shows it, so that Rust's own rules apply,
+//! including inference of operands. Everything else is decided by types.
+
+mod host;
+
+pub use host::{is_assignment, is_comparison};
 
 use crate::reach::{self, Reach};
 use crate::refers::{self, Refers};
-use crate::types::{is_host_type, known_type, names_object};
+use crate::types::{known_type, names_object};
 use proc_macro2::Ident;
-use syn::{BinOp, Expr, ExprBinary, ExprMethodCall, Pat, Type};
+use syn::{Expr, Pat, Type};
 
-/// What the text says of a value.
+/// What the syntax shows of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
     /// It is a host value.
     Host,
-    /// It is of a named type that is no function.
+    /// It is of a named type that is not a function.
     Object,
     /// It is a tensor or a parameter.
     Tensor,
-    /// Nothing: types decide.
+    /// Nothing: its type decides.
     Nothing,
 }
 
-/// Whether what a name stands for can change.
+/// Whether the value of a name can change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mutability {
-    /// It cannot, as far as the text says.
+    /// It cannot, as far as the syntax shows.
     Fixed,
     /// The variable can.
     Variable,
-    /// What it refers to can: a `&mut`.
+    /// Its target can: a `&mut`.
     Reference,
-    /// What it leads to can, as far as its name says: it may be a guard.
+    /// Its target can, judging by its name: it may be a guard.
     Guard,
 }
 
-/// What the text says of a value that is bound to names.
+/// What the syntax shows of a value that is bound to names.
 #[derive(Clone)]
 pub struct Subject {
     known: Known,
@@ -44,12 +48,12 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// A value of which only that is known.
+    /// A value of which only `known` is known.
     pub fn of(known: Known) -> Self {
-        Self { known, refers: Refers::Unknown, reach: Reach::Asked }
+        Self { known, refers: Refers::Unknown, reach: Reach::Unknown }
     }
 
-    /// A value that refers so.
+    /// A value that refers to `refers`.
     pub fn referring(refers: Refers) -> Self {
         Self { refers, ..Self::of(Known::Nothing) }
     }
@@ -68,7 +72,7 @@ struct Name {
     refers: Refers,
     reach: Reach,
     deferred: bool,
-    /// It is a shared reference for certain.
+    /// It is certainly a shared reference.
     shared: bool,
 }
 
@@ -85,14 +89,14 @@ impl Scopes {
         self.starts.push(self.names.len());
     }
 
-    /// Ends it, and with it the names in it.
+    /// Ends the innermost scope, and removes its names.
     pub fn pop(&mut self) {
         if let Some(start) = self.starts.pop() {
             self.names.truncate(start);
         }
     }
 
-    /// Declares the names that `pat` binds; written types say more than `known`.
+    /// Declares the names that `pat` binds; type annotations take precedence over `known`.
     pub fn declare(&mut self, pat: &Pat, known: Known) {
         self.bind(pat, &Subject::of(known));
     }
@@ -102,7 +106,7 @@ impl Scopes {
         self.bind(pat, subject);
     }
 
-    /// What the text says of the value of an expression.
+    /// What the syntax shows of the value of an expression.
     pub fn subject(&self, expr: &Expr) -> Subject {
         let (refers, reach) = (refers::of_expr(expr, self), reach::of_expr(expr, self));
         Subject { known: self.known(expr), refers, reach }
@@ -124,26 +128,26 @@ impl Scopes {
 
     /// Declares the names of a `for` over `items`.
     pub fn declare_items(&mut self, pat: &Pat, items: &Expr) {
-        // What the rows of a tensor are, their types say.
+        // The types of a tensor's rows decide.
         let subject = self.subject(items);
         let known = Some(subject.known).filter(|it| *it != Known::Tensor).unwrap_or(Known::Nothing);
         self.bind(pat, &Subject { known, ..subject.part(subject.refers.items()) });
     }
 
-    /// Declares a name that is no pattern.
+    /// Declares a name without a pattern.
     pub fn declare_name(&mut self, name: &str, mutability: Mutability) {
         self.names.push(Name {
             name: name.to_owned(),
             known: Known::Nothing,
             mutability,
             refers: if mutability == Mutability::Reference { Refers::mutable() } else { Refers::Unknown },
-            reach: Reach::Asked,
+            reach: Reach::Unknown,
             deferred: false,
             shared: false,
         });
     }
 
-    /// The last name is a shared reference.
+    /// Marks the last name as a shared reference.
     fn share(&mut self) {
         if let Some(last) = self.names.last_mut() {
             last.shared = true;
@@ -164,7 +168,7 @@ impl Scopes {
                     (_, Some(_)) if it.by_ref.is_none() => Mutability::Variable,
                     _ => Mutability::Fixed,
                 };
-                let reach = if refers.leads_outward() { Reach::Asked } else { subject.reach.clone() };
+                let reach = if refers.leads_outward() { Reach::Unknown } else { subject.reach.clone() };
                 let (name, known) = (it.ident.to_string(), subject.known);
                 self.names.push(Name { name, known, mutability, refers, reach, deferred: false, shared: false });
                 if let Some((_, inner)) = &it.subpat {
@@ -174,8 +178,8 @@ impl Scopes {
             Pat::Type(it) => {
                 let refers = refers::of_type(&it.ty).unwrap_or_else(|| subject.refers.clone());
                 let reach = match (reach::of_type(&it.ty), &subject.reach) {
-                    (Reach::Asked, Reach::Closure(_)) => subject.reach.clone(),
-                    (Reach::Asked, Reach::Open) if refers::of_type(&it.ty).is_none() => Reach::Open,
+                    (Reach::Unknown, Reach::Closure(_)) => subject.reach.clone(),
+                    (Reach::Unknown, Reach::Open) if refers::of_type(&it.ty).is_none() => Reach::Open,
                     (written, _) => written,
                 };
                 self.bind(&it.pat, &Subject { known: known_type(&it.ty), refers, reach });
@@ -194,7 +198,7 @@ impl Scopes {
         }
     }
 
-    /// What the text says of `expr`.
+    /// What the syntax shows of `expr`.
     pub fn known(&self, expr: &Expr) -> Known {
         match expr {
             _ if self.is_host(expr) => Known::Host,
@@ -236,27 +240,27 @@ impl Scopes {
         self.find(&name.to_string()).map_or(Known::Nothing, |it| it.known)
     }
 
-    /// Whether a local has this name.
+    /// Whether there is a local of this name.
     pub fn is_local(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
 
-    /// How many names there are.
+    /// The number of names.
     pub fn mark(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether the local of this name was declared when there were that many.
+    /// Whether the local of this name was declared after there were `mark` names.
     pub fn is_younger(&self, name: &str, mark: usize) -> bool {
         self.names.iter().rposition(|it| it.name == name).is_some_and(|at| at >= mark)
     }
 
-    /// Whether the local of this name was declared without a value.
+    /// Whether the local of this name was declared without an initialiser.
     pub fn is_deferred(&self, name: &str) -> bool {
         self.find(name).is_some_and(|it| it.deferred)
     }
 
-    /// Whether the local of this name is a shared reference for certain.
+    /// Whether the local of this name is certainly a shared reference.
     pub fn is_shared(&self, name: &str) -> bool {
         self.find(name).is_some_and(|it| it.shared)
     }
@@ -266,110 +270,23 @@ impl Scopes {
         self.find(name).map_or(Refers::Unknown, |it| it.refers.clone())
     }
 
-    /// Whether something changes through the local of this name.
+    /// Whether something can be mutated through the local of this name.
     pub fn reach(&self, name: &str) -> Reach {
-        self.find(name).map_or(Reach::Asked, |it| it.reach.clone())
+        self.find(name).map_or(Reach::Unknown, |it| it.reach.clone())
     }
 
-    /// Whether what the local of this name stands for can change.
+    /// Whether the value of the local of this name can change.
     pub fn mutability(&self, name: &str) -> Mutability {
         self.find(name).map_or(Mutability::Fixed, |it| it.mutability)
     }
 
-    /// Whether a call `f(..)` asks an object for its `call`.
+    /// Whether a call `f(..)` calls the method `call` of an object.
     pub fn calls_object(&self, callee: &Expr) -> bool {
         matches!(callee, Expr::Path(it) if it.path.get_ident().is_some_and(|name| self.name(name) == Known::Object))
     }
-
-    /// Whether `expr` is a host value for certain.
-    pub fn is_host(&self, expr: &Expr) -> bool {
-        match expr {
-            Expr::Lit(_) | Expr::Let(_) => true,
-            Expr::Path(it) => it.path.get_ident().is_some_and(|name| self.name(name) == Known::Host),
-            Expr::Paren(it) => self.is_host(&it.expr),
-            Expr::Group(it) => self.is_host(&it.expr),
-            Expr::Reference(it) => self.is_host(&it.expr),
-            Expr::Unary(it) => self.is_host(&it.expr),
-            Expr::Cast(it) => is_host_type(&it.ty),
-            Expr::Binary(it) if is_comparison(&it.op) => self.is_native_comparison(it),
-            Expr::Binary(it) => self.is_host(&it.left) && self.is_host(&it.right),
-            Expr::Field(it) => self.is_host(&it.base),
-            Expr::Index(it) => self.is_host(&it.expr),
-            Expr::Tuple(it) => it.elems.iter().all(|it| self.is_host(it)),
-            Expr::Array(it) => it.elems.iter().all(|it| self.is_host(it)),
-            Expr::Range(it) => it.start.iter().chain(&it.end).all(|it| self.is_host(it)),
-            Expr::MethodCall(it) => {
-                let asks = ASKS.iter().any(|name| it.method == name);
-                asks || (!is_open(expr) && self.is_host(&it.receiver) && it.args.iter().all(|it| self.is_host(it)))
-            }
-            // A copy that an arm takes.
-            Expr::Call(it) => match (&*it.func, it.args.first()) {
-                (Expr::Path(path), Some(value)) => is_copy(&path.path) && self.is_host(value),
-                _ => false,
-            },
-            Expr::Macro(it) => ["matches", "cfg", "format"].iter().any(|name| it.mac.path.is_ident(name)),
-            _ => false,
-        }
-    }
-
-    /// Whether a comparison is Rust's own: of two host values, or with an operand of an open type,
-    /// which nothing else could infer.
-    pub fn is_native_comparison(&self, it: &ExprBinary) -> bool {
-        let open = is_open(&it.left) || is_open(&it.right);
-        open || (self.is_host(&it.left) && self.is_host(&it.right))
-    }
-
-    /// Whether a condition, which may bind by `let`, is a bool for certain.
-    pub fn is_settled_condition(&self, cond: &Expr) -> bool {
-        match cond {
-            Expr::Let(_) => true,
-            Expr::Binary(it) if matches!(it.op, BinOp::And(_) | BinOp::Or(_)) => {
-                self.is_settled_condition(&it.left) && self.is_settled_condition(&it.right)
-            }
-            Expr::Paren(it) => self.is_settled_condition(&it.expr),
-            Expr::Unary(it) if matches!(it.op, syn::UnOp::Not(_)) => self.is_settled_condition(&it.expr),
-            _ => self.is_settled(cond),
-        }
-    }
-
-    /// Whether a condition is a bool for certain: a host value, or of an open type.
-    pub fn is_settled(&self, expr: &Expr) -> bool {
-        self.is_host(expr) || is_open(expr)
-    }
 }
 
-/// Whether the path is that of the function by which arms take copies.
-fn is_copy(path: &syn::Path) -> bool {
-    let mut names = path.segments.iter().rev().map(|it| &it.ident);
-    names.next().is_some_and(|it| it == "copy") && names.next().is_some_and(|it| it == "__rt")
-}
-
-/// Whether the operator compares.
-pub fn is_comparison(op: &BinOp) -> bool {
-    matches!(op, BinOp::Eq(_) | BinOp::Ne(_) | BinOp::Lt(_) | BinOp::Le(_) | BinOp::Gt(_) | BinOp::Ge(_))
-}
-
-/// Whether the operator writes its left side.
-pub fn is_assignment(op: &BinOp) -> bool {
-    matches!(
-        op,
-        BinOp::AddAssign(_)
-            | BinOp::SubAssign(_)
-            | BinOp::MulAssign(_)
-            | BinOp::DivAssign(_)
-            | BinOp::RemAssign(_)
-            | BinOp::BitXorAssign(_)
-            | BinOp::BitAndAssign(_)
-            | BinOp::BitOrAssign(_)
-            | BinOp::ShlAssign(_)
-            | BinOp::ShrAssign(_)
-    )
-}
-
-/// Methods of std that ask a container or a string, whatever it holds.
-const ASKS: &[&str] = &["len", "is_empty", "is_some", "is_none", "is_ok", "is_err"];
-
-/// Methods of std that give parts of a container, or run over them.
+/// Methods of std that return parts of a container, or iterate over them.
 const PARTS: &[&str] = &[
     "iter",
     "values",
@@ -387,46 +304,9 @@ const PARTS: &[&str] = &[
     "expect",
 ];
 
-/// Whether the type of `expr` is open until its place says what it is: `"4".parse()?`,
-/// `it.sum()` of an iterator, `x.into()`, `x.item()`, `Default::default()`.
-fn is_open(expr: &Expr) -> bool {
-    match expr {
-        Expr::Paren(it) => is_open(&it.expr),
-        Expr::Group(it) => is_open(&it.expr),
-        Expr::Try(it) => is_open(&it.expr),
-        Expr::Unary(it) => is_open(&it.expr),
-        Expr::Call(it) => match &*it.func {
-            Expr::Path(path) if path.qself.is_none() => {
-                let names: Vec<_> = path.path.segments.iter().map(|it| it.ident.to_string()).collect();
-                names == ["Default", "default"]
-            }
-            _ => false,
-        },
-        Expr::MethodCall(it) if it.turbofish.is_none() => match it.method.to_string().as_str() {
-            "parse" | "into" | "try_into" | "collect" | "item" => true,
-            "sum" | "product" => iterates(&it.receiver),
-            "unwrap" | "expect" | "unwrap_or" | "unwrap_or_default" => is_open(&it.receiver),
-            _ => false,
-        },
-        _ => false,
-    }
-}
-
-/// Whether the chain of calls goes through an iterator.
-fn iterates(expr: &Expr) -> bool {
-    match expr {
-        Expr::Paren(it) => iterates(&it.expr),
-        Expr::Range(_) => true,
-        Expr::MethodCall(ExprMethodCall { receiver, method, .. }) => {
-            let starts = ["iter", "into_iter", "iter_mut", "chars", "bytes", "lines", "split", "drain", "windows"];
-            starts.iter().any(|name| method == name) || iterates(receiver)
-        }
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::host::is_open;
     use super::*;
     use syn::parse::Parser;
 
