@@ -1,4 +1,4 @@
-//! Any bytes as what the compile cache keeps of a function.
+//! Any bytes as a stored value of the compile cache.
 
 #![no_main]
 

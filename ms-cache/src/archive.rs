@@ -19,15 +19,15 @@ const MAGIC: [u8; 8] = *b"\x89msCACHS";
 pub struct Imported {
     /// Entries that were added or replaced.
     pub entries: usize,
-    /// Entries that were left out: damaged, or written with another secret.
+    /// Entries that were skipped: damaged, or written with another secret.
     pub ignored: usize,
 }
 
 impl Store {
-    /// Writes all whole entries into one file; gives their number.
+    /// Writes all valid entries into one file; returns their number.
     ///
     /// # Errors
-    /// What the system reports of the directory and of the file.
+    /// I/O errors of the directory and of the file.
     pub fn export(&self, path: &Path) -> Result<usize> {
         let failed = |error| Error::of_io(path, error);
         let mut out = BufWriter::new(File::create(path).map_err(failed)?);
@@ -51,12 +51,12 @@ impl Store {
 
     /// Adds the entries of an exported file. Each is verified like one of the directory.
     ///
-    /// Entries hold code that is run when their keys are asked for: a file of unknown origin is
-    /// as dangerous as a program of unknown origin, unless the store has a secret.
+    /// Entries contain code that is executed when their keys are looked up: a file of unknown
+    /// origin is as dangerous as a program of unknown origin, unless the store has a secret.
     ///
     /// # Errors
-    /// [`Error::NotAnExport`] for another file, and what the system reports. What was added before
-    /// the error stays.
+    /// [`Error::NotAnExport`] for another kind of file, and I/O errors. Entries added before the
+    /// error stay.
     pub fn import(&self, path: &Path) -> Result<Imported> {
         let failed = |error| Error::of_io(path, error);
         let file = File::open(path).map_err(failed)?;
@@ -92,7 +92,7 @@ impl Store {
         Ok(imported)
     }
 
-    /// The name that the bytes of an entry belong under.
+    /// The file name for the bytes of an entry.
     fn check_file(&self, bytes: &[u8]) -> Result<String, Miss> {
         let secret = self.options.secret.as_ref();
         let header = decode_header(bytes, secret)?;

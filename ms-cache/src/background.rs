@@ -1,44 +1,46 @@
-//! Work that nobody waits for until the process ends.
+//! Background jobs, which are finished before the process ends.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the end of a process waits for what is still to be done: a disk that does not answer
-/// must not keep it from ending.
+/// The time for which the end of a process waits for pending jobs: a disk that does not respond
+/// must
+/// not keep it from ending.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long work waits for more of it: what is compiled comes in bursts, which are not to share
-/// their processor with the writer.
+/// The delay before the worker starts: compilations come in bursts, with which the writer should
+/// not
+/// compete for a processor.
 const DELAY: Duration = Duration::from_millis(20);
 
 type Job = Box<dyn FnOnce() + Send>;
 
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Run once when the process ends, after the jobs.
+    /// Jobs that run once when the process ends, after the others.
     last: Vec<Job>,
-    /// Whether the worker is at a job.
+    /// Whether the worker is running a job.
     busy: bool,
     /// Whether there is a worker.
     started: bool,
-    /// How many wait for everything to be done.
+    /// The number of threads that wait for all jobs.
     hurried: usize,
 }
 
 static QUEUE: Mutex<Queue> =
     Mutex::new(Queue { jobs: VecDeque::new(), last: Vec::new(), busy: false, started: false, hurried: 0 });
-/// There is a job.
+/// Signals that there is a job.
 static WORK: Condvar = Condvar::new();
-/// There is none any more.
+/// Signals that there is none left.
 static IDLE: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {
     QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Does `job` on a thread of its own, after those that were given before; the end of the process
-/// waits for it.
+/// Runs `job` on the worker thread, after the jobs queued before it; the end of the process waits
+/// for it.
 pub fn in_background(job: impl FnOnce() + Send + 'static) {
     at_exit();
     let mut queue = queue();
@@ -46,7 +48,7 @@ pub fn in_background(job: impl FnOnce() + Send + 'static) {
         let worker = std::thread::Builder::new().name("ms-cache".into()).spawn(work);
         match worker {
             Ok(_) => queue.started = true,
-            // No thread can be had: the job is done here.
+            // No thread can be started: the job runs on this one.
             Err(_) => {
                 drop(queue);
                 return run(Box::new(job));
@@ -59,15 +61,15 @@ pub fn in_background(job: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Does `job` when the process ends by returning from `main` or by `exit`, after what is done in
-/// the background.
+/// Runs `job` when the process ends by returning from `main` or by `exit`, after the background
+/// jobs.
 pub fn at_end(job: impl FnOnce() + Send + 'static) {
     at_exit();
     queue().last.push(Box::new(job));
 }
 
-/// Waits until everything that was given to [`in_background`] is done, or for ten seconds; says
-/// whether it is.
+/// Waits until all jobs given to [`in_background`] are done, or for ten seconds; returns whether
+/// they are.
 pub fn flush() -> bool {
     let end = Instant::now() + PATIENCE;
     let mut queue = queue();
@@ -104,20 +106,20 @@ fn work() {
     }
 }
 
-/// A job that panics has said so; those after it are done all the same.
+/// Runs a job. One that panics has printed its message; the jobs after it run nevertheless.
 fn run(job: Job) {
     let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
 }
 
-/// Has the system call [`end`] when the process ends.
+/// Registers [`end`] to be called when the process ends.
 fn at_exit() {
     unsafe extern "C" {
         fn atexit(function: extern "C" fn()) -> std::ffi::c_int;
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: `atexit` of the C library, which every Rust program of this system is linked to,
-        // takes a function without arguments; ours does not unwind. Where it refuses, what is not
+        // SAFETY: `atexit` of the C library, which every Rust program on this system links to,
+        // takes a function without arguments; ours does not unwind. If it fails, what is not
         // written by then is compiled again next time.
         let _refused = unsafe { atexit(end) };
     });

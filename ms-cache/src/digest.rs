@@ -1,4 +1,4 @@
-//! The 32 bytes that stand for any others.
+//! 32-byte hashes.
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ impl Digest {
         &self.0
     }
 
-    /// The hash that these bytes are.
+    /// The hash with these bytes.
     pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
         Self(bytes)
     }

@@ -1,4 +1,4 @@
-//! The format of an entry: a header that vouches for itself and for the payload after it.
+//! The format of an entry: a header that authenticates itself and the payload after it.
 //!
 //! All numbers are little-endian.
 //!
@@ -22,8 +22,8 @@
 //! | 32 | blake3 of the header up to here |
 //! | | payload, to the end of the file |
 //!
-//! The payload is the data; where there is code, it follows at the next place in the file that is
-//! a multiple of [`PAGE`], zeros between them.
+//! The payload is the data; code, if any, follows at the next offset in the file that is a multiple
+//! of [`PAGE`], after zeros.
 
 use crate::key::{Key, Part};
 use crate::{Digest, Miss, Secret};
@@ -37,26 +37,26 @@ const VERSION: u32 = 3;
 /// Payloads start at a multiple of this, so that vectors in them are aligned in a mapping.
 pub(crate) const ALIGNMENT: usize = 64;
 
-/// Code starts at a multiple of this, so that its pages can be mapped by themselves.
+/// Code starts at a multiple of this, so that its pages can be mapped separately.
 pub(crate) const PAGE: usize = 4096;
 
-/// What is wrong with the bytes of an entry.
+/// Why the bytes of an entry are invalid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Defect {
     /// The file ends too early.
     Short,
-    /// The file goes on after the payload.
+    /// The file continues after the payload.
     Long,
-    /// The file is something else.
+    /// The file is of another kind.
     Magic,
     /// Another version of the format.
     Version(u32),
-    /// It was written with a secret where none is used, or the other way round.
+    /// It was written with a secret and is read without one, or the other way round.
     Keyed(bool),
-    /// The header is not what was written, or was written with another secret.
+    /// The header was changed, or was written with another secret.
     Header,
-    /// The payload is not what was written.
+    /// The payload was changed.
     Payload,
 }
 
@@ -75,15 +75,15 @@ impl fmt::Display for Defect {
     }
 }
 
-/// What an entry holds, as it is written.
+/// The content of an entry to write.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Contents<'a> {
-    /// Names and texts that are kept beside the payload for people to read; no part of the key.
-    /// Names are cut at 255 bytes and texts at 65535.
+    /// Names and texts that are stored beside the payload for people to read; not part of the key.
+    /// Names are truncated at 255 bytes and texts at 65535.
     pub notes: &'a [(&'a str, &'a str)],
-    /// Bytes to be read.
+    /// Bytes to read.
     pub data: &'a [u8],
-    /// Bytes that may be executed where they lie: they have pages of their own.
+    /// Bytes that may be executed in place: they have separate pages.
     pub code: &'a [u8],
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct Header {
     notes: u32,
 }
 
-/// What an entry says of itself for people.
+/// The description of an entry, for people.
 pub(crate) struct Description {
     pub key: Key,
     pub notes: Vec<(String, String)>,
@@ -129,7 +129,7 @@ pub(crate) fn encode(key: &Key, contents: &Contents<'_>, created: SystemTime, se
     let (data, code) = (contents.data, contents.code);
     let data_end = len + data.len();
     let code_start = if code.is_empty() { data_end } else { data_end.next_multiple_of(PAGE) };
-    // Hashing takes a fraction of the time where all lies in one piece.
+    // Hashing is several times faster on one contiguous piece.
     let mut file = Vec::with_capacity(code_start + code.len());
     file.resize(len, 0);
     file.extend(data);
@@ -168,12 +168,12 @@ pub(crate) fn encode(key: &Key, contents: &Contents<'_>, created: SystemTime, se
     file
 }
 
-/// The longest start of a text that has at most `max` bytes.
+/// The longest prefix of a text that has at most `max` bytes.
 fn cut(text: &str, max: usize) -> &str {
     &text[..text.floor_char_boundary(max)]
 }
 
-/// The blake3 of these bytes, which a secret may key.
+/// The blake3 of these bytes, keyed with a secret if there is one.
 fn hash(secret: Option<&Secret>, bytes: &[u8]) -> Digest {
     Digest::from_bytes(match secret {
         Some(secret) => *blake3::keyed_hash(secret.as_bytes(), bytes).as_bytes(),
@@ -184,10 +184,10 @@ fn hash(secret: Option<&Secret>, bytes: &[u8]) -> Digest {
 /// The length of the fields before the parts.
 const FIXED: usize = PREFIX + 4 + Digest::LEN + 8 + 8 + 8 + Digest::LEN + 4 + 4;
 
-/// The length of what is read before the header is verified.
+/// The length of the fields that are read before the header is verified.
 const PREFIX: usize = MAGIC.len() + 4 + 4 + 4;
 
-/// Reads and verifies the header of an entry; the payload is left alone.
+/// Reads and verifies the header of an entry, but not the payload.
 pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Header, Defect> {
     let mut fields = Fields(file);
     if fields.array()? != MAGIC {
@@ -207,8 +207,8 @@ pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Head
     if (keyed == 1) != secret.is_some() {
         return Err(Defect::Keyed(keyed == 1));
     }
-    // The comparison of two `blake3::Hash` takes the same time wherever they differ, so that a tag
-    // cannot be guessed byte by byte.
+    // Comparing two `blake3::Hash` takes constant time, so that a tag cannot be guessed byte by
+    // byte.
     if blake3::Hash::from(*hash(secret, body).as_bytes()) != blake3::Hash::from(*tag) {
         return Err(Defect::Header);
     }
@@ -223,10 +223,10 @@ pub(crate) fn decode_header(file: &[u8], secret: Option<&Secret>) -> Result<Head
 }
 
 impl Header {
-    /// What the header of this file says of the entry.
+    /// The description of the entry in the header of this file.
     ///
-    /// A header that vouches for itself may still have been written by a program that errs, so that
-    /// it is read with its bounds checked.
+    /// A header with a valid hash may still have been written by a faulty program, so it is read
+    /// with bounds checks.
     pub fn describe(&self, file: &[u8]) -> Result<Description, Defect> {
         let wrong = |_| Defect::Header;
         let mut fields = Fields(&file[FIXED..self.len - Digest::LEN]);
@@ -266,7 +266,7 @@ impl Header {
         Ok(())
     }
 
-    /// The length of the whole file; nothing where no file is so long.
+    /// The length of the whole file; `None` on overflow.
     fn end(&self) -> Option<u64> {
         let data_end = (self.len as u64).checked_add(self.data_len)?;
         if self.code_len == 0 {
@@ -275,12 +275,12 @@ impl Header {
         data_end.checked_next_multiple_of(PAGE as u64)?.checked_add(self.code_len)
     }
 
-    /// Where the data lies in a file whose payload was verified.
+    /// The range of the data in a file whose payload is verified.
     pub fn data(&self) -> Range<usize> {
         self.len..self.len + self.data_len as usize
     }
 
-    /// Where the code lies in a file whose payload was verified.
+    /// The range of the code in a file whose payload is verified.
     pub fn code(&self) -> Range<usize> {
         let end = self.end().expect("a verified payload has an end") as usize;
         end - self.code_len as usize..end
@@ -298,7 +298,7 @@ impl From<Defect> for Miss {
     }
 }
 
-/// The rest of the bytes to read.
+/// The remaining bytes to read.
 struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {

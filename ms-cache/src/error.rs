@@ -1,23 +1,23 @@
-//! What goes wrong: a miss is no error, and no error is worth a result.
+//! Errors and misses: a miss is not an error, and no error costs a result.
 
 use crate::{Defect, Distrust, Secret};
 use std::path::PathBuf;
 use std::{fmt, io};
 
-/// The result of what changes or lists a store.
+/// The result of operations that change or list a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why [`Store::get`](crate::Store::get) gives nothing.
+/// Why [`Store::get`](crate::Store::get) returns no entry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Miss {
     /// There is no such entry.
     Absent,
-    /// The file is not one that only this user could have written.
+    /// The file may have been written by another user.
     Distrusted(Distrust),
-    /// The file is not as it was written.
+    /// The file is damaged.
     Damaged(Defect),
-    /// The file holds the entry of another key.
+    /// The file is the entry of another key.
     OtherKey,
     /// The file cannot be read.
     Io(io::Error),
@@ -48,39 +48,39 @@ impl std::error::Error for Miss {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or a link stands where the directory should be.
+    /// There is a file or a link where the directory should be.
     NotADirectory(PathBuf),
-    /// The directory is not one that only this user can write.
+    /// The directory may be written by another user.
     Distrusted(PathBuf, Distrust),
     /// The directory was removed.
     Gone(PathBuf),
-    /// The disk or the quota is full.
+    /// The disk is full or the quota exceeded.
     Full(PathBuf),
-    /// The disk or the directory cannot be written.
+    /// The disk or the directory is read-only.
     ReadOnly(PathBuf),
-    /// An entry larger than the whole cache may be.
+    /// An entry larger than the cap of the whole cache.
     TooLarge {
         /// The size of the entry in bytes.
         bytes: u64,
         /// The cap of the store.
         max_bytes: u64,
     },
-    /// A key file of so few bytes that its secret could be guessed.
+    /// A key file with so few bytes that its secret could be guessed.
     ShortSecret(PathBuf, usize),
-    /// A key file that is not one that only this user can have read or written.
+    /// A key file that another user may have read or written.
     DistrustedKey(PathBuf, Distrust),
     /// A key file that cannot be read.
     KeyFile(PathBuf, io::Error),
-    /// The file of the sums of hits and misses cannot be read.
+    /// The file of the totals of hits and misses cannot be read.
     Statistics(PathBuf, Miss),
-    /// A file that is not a cache that was exported.
+    /// A file that is not an exported cache.
     NotAnExport(PathBuf),
-    /// Anything else that the system reports.
+    /// Any other I/O error.
     Io(PathBuf, io::Error),
 }
 
 impl Error {
-    /// The error that stands for this report of the system on the directory `path`.
+    /// The error for this I/O error in the directory `path`.
     pub(crate) fn of_io(path: impl Into<PathBuf>, error: impl Into<io::Error>) -> Self {
         let (path, error) = (path.into(), error.into());
         match error.kind() {

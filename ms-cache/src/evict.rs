@@ -1,23 +1,23 @@
-//! Eviction: the least recently used entries make room.
+//! Eviction of the least recently used entries.
 
 use crate::store::is_entry_name;
 use crate::{Result, Store};
 use std::sync::PoisonError;
 use std::time::SystemTime;
 
-/// What was removed.
+/// What an eviction removed.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Evicted {
-    /// How many entries.
+    /// The number of entries.
     pub entries: usize,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// What a store knows of the bytes in its directory without listing it.
+/// What a store knows of the size of its directory without listing it.
 #[derive(Default, Debug)]
 pub(crate) struct Usage {
-    /// The bytes found when it was listed last.
+    /// The number of bytes when it was last listed.
     listed: Option<u64>,
     /// The bytes this store has written since then.
     written: u64,
@@ -44,24 +44,26 @@ struct Candidate {
 }
 
 impl Store {
-    /// Removes the least recently used entries until the rest fits the cap, and what killed writers
-    /// have left behind.
+    /// Removes the least recently used entries until the rest fits the cap, and the unfinished
+    /// files of
+    /// killed writers.
     pub fn gc(&self) -> Result<Evicted> {
         self.evict(self.options.max_bytes, None)
     }
 
-    /// Removes every entry; other files stay.
+    /// Removes every entry, but no other files.
     pub fn clear(&self) -> Result<Evicted> {
         let mut evicted = self.evict(0, None)?;
-        // Links and the like were no candidates.
+        // Links and similar files were not candidates.
         for name in self.directory.names()?.iter().filter(|name| is_entry_name(name)) {
             evicted.entries += usize::from(self.directory.remove_file(name)?);
         }
         Ok(evicted)
     }
 
-    /// Evicts entries if `written` more bytes may have taken the store over its cap; the entry
-    /// `keep` stays.
+    /// Evicts entries if `written` more bytes may have exceeded the cap of the store; the entry
+    /// `keep`
+    /// stays.
     pub(crate) fn make_room(&self, written: u64, keep: &str) -> Result<()> {
         let max_bytes = self.options.max_bytes;
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -73,8 +75,9 @@ impl Store {
         if usage.listed.is_none()
             && let Some(bytes) = self.statistics().ok().and_then(|it| it.bytes)
         {
-            // Another process has listed it. What was written by those that were killed is missing
-            // in its figure, so that some processes list it all the same.
+            // Another process has listed it. Its number lacks the writes of killed processes, so
+            // some
+            // processes list the directory nevertheless.
             usage.listed = Some(bytes);
             if !usage.is_stale(max_bytes) && !std::process::id().is_multiple_of(LISTS) {
                 return Ok(());
@@ -84,14 +87,16 @@ impl Store {
         self.evict(max_bytes, Some(keep)).map(drop)
     }
 
-    /// What this store has written, of which no other process knows yet; told once.
+    /// Takes the number of bytes that this store has written and not yet recorded for other
+    /// processes.
     pub(crate) fn take_unrecorded(&self) -> u64 {
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut usage.unrecorded)
     }
 
-    /// Evicts down to `max_bytes`; below that if an entry was just written (`keep`), so that a full
-    /// store is not listed for every further one.
+    /// Evicts down to `max_bytes`; further if an entry was just written (`keep`), so that a full
+    /// store
+    /// is not listed for every following one.
     fn evict(&self, max_bytes: u64, keep: Option<&str>) -> Result<Evicted> {
         let names = self.directory.names()?;
         self.directory.remove_abandoned(&names, self.options.abandoned_after)?;
@@ -106,7 +111,7 @@ impl Store {
                 if total <= target {
                     break;
                 }
-                // Another process may have evicted it; its bytes are free all the same.
+                // Another process may have evicted it; its bytes are free in any case.
                 if self.directory.remove_file(&candidate.name)? {
                     evicted.entries += 1;
                     evicted.bytes += candidate.bytes;
@@ -116,7 +121,7 @@ impl Store {
         }
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) =
             Usage { listed: Some(total), written: 0, unrecorded: 0 };
-        // A figure that cannot be written is found anew by the next process.
+        // If the total cannot be written, the next process computes it again.
         let _ = self.revise(|sums| sums.bytes = Some(total));
         Ok(evicted)
     }

@@ -1,4 +1,4 @@
-//! What is in a store, and why something is not.
+//! Listing a store, and explaining misses.
 
 use crate::entry::Description;
 use crate::store::{is_entry_name, name_of};
@@ -10,19 +10,19 @@ use std::time::SystemTime;
 pub struct Entry {
     /// Its key.
     pub key: Key,
-    /// What is noted beside it, name and text.
+    /// Its notes: names and texts.
     pub notes: Vec<(String, String)>,
-    /// When it was made.
+    /// When it was created.
     pub created: SystemTime,
     /// The length of its payload in bytes.
     pub payload_bytes: u64,
     /// The length of its file in bytes.
     pub file_bytes: u64,
-    /// When it was written or got last.
+    /// When it was last written or read.
     pub used: SystemTime,
 }
 
-/// A file with the name of an entry that is not believed.
+/// A file with the name of an entry that is not trusted or not valid.
 #[derive(Debug)]
 pub struct Ignored {
     /// The name of the file in the directory of the store.
@@ -31,7 +31,7 @@ pub struct Ignored {
     pub reason: Miss,
 }
 
-/// What a store holds.
+/// The content of a store.
 #[derive(Default, Debug)]
 pub struct Listing {
     /// The entries, the most recently used first. Their payloads are not read.
@@ -40,10 +40,10 @@ pub struct Listing {
     pub ignored: Vec<Ignored>,
 }
 
-/// The entry that is nearest to a key.
+/// The entry most similar to a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explanation {
-    /// The entry with the most equal parts; of several, the one used last.
+    /// The entry with the most equal parts; of several, the most recently used.
     pub nearest: Entry,
     /// The names of the parts that differ; none if it is the entry of the key.
     pub differences: Vec<String>,
@@ -75,11 +75,12 @@ impl Store {
         Ok(listing)
     }
 
-    /// Verifies every entry as a whole: what would be misses, with their reasons, and the number of
-    /// the others.
+    /// Verifies every entry completely: returns the number of valid entries, and the others with
+    /// their
+    /// reasons.
     ///
     /// # Errors
-    /// What the system reports of the directory.
+    /// I/O errors of the directory.
     pub fn verify(&self) -> Result<(usize, Vec<Ignored>)> {
         let mut names = self.directory.names()?;
         names.retain(|name| is_entry_name(name));
@@ -101,10 +102,11 @@ impl Store {
         Ok((whole, ignored))
     }
 
-    /// Why a key is missed: what differs from the nearest entry; `None` if the store is empty.
+    /// Explains a miss: how the key differs from the most similar entry; `None` if the store is
+    /// empty.
     pub fn explain(&self, key: &Key) -> Result<Option<Explanation>> {
         let entries = self.entries()?.entries;
-        // `max_by_key` takes the last of equals, which shall be the one used last.
+        // `max_by_key` returns the last of several maxima, which has to be the most recently used.
         let nearest = entries.into_iter().rev().max_by_key(|entry| entry.key.parts_shared_with(key));
         Ok(nearest.map(|nearest| Explanation { differences: differences(key, &nearest.key), nearest }))
     }

@@ -1,14 +1,14 @@
-//! What fuzzers call: any bytes are an entry or a defect, and never more than that.
+//! Entry points of fuzzers: any bytes are either an entry or a defect.
 
 use crate::entry::{Contents, decode_header, encode};
 use crate::{Digest, Secret};
 
-/// Reads bytes as the file of an entry; says whether it is believed. Then it has to be what writing
-/// its contents gives. The header is tried with a right hash as well, so that what lies behind the
-/// hash is reached.
+/// Reads bytes as the file of an entry; returns whether it is valid. Then writing its contents must
+/// reproduce the bytes. The header is also tried with a corrected hash, so that the code after the
+/// check is reached.
 pub fn entry(bytes: &[u8]) -> bool {
     let secret = Secret::of(SECRET);
-    let believed = [None, Some(&secret)].map(|secret| check(bytes, secret));
+    let valid = [None, Some(&secret)].map(|secret| check(bytes, secret));
     let mut mended = bytes.to_vec();
     if let Some(len) = bytes.get(12..16).map(|it| u32::from_le_bytes([it[0], it[1], it[2], it[3]]) as usize)
         && let Some(header) = mended.get_mut(..len)
@@ -17,10 +17,10 @@ pub fn entry(bytes: &[u8]) -> bool {
         *hash = *Digest::of(body).as_bytes();
         check(&mended, None);
     }
-    believed.contains(&true)
+    valid.contains(&true)
 }
 
-/// What the secret of the fuzzer is made of.
+/// The bytes of the fuzzer's secret.
 pub const SECRET: &[u8] = b"of the fuzzer";
 
 fn check(bytes: &[u8], secret: Option<&Secret>) -> bool {
@@ -39,16 +39,16 @@ fn check(bytes: &[u8], secret: Option<&Secret>) -> bool {
     true
 }
 
-/// Changes bytes at random, the same way for the same seed.
+/// Mutates bytes at random, deterministically by seed.
 pub struct Mutator(u64);
 
 impl Mutator {
-    /// The changes of a seed.
+    /// The mutations of a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// The next of a sequence of numbers (xorshift).
+    /// The next of a sequence of pseudorandom numbers (xorshift).
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -56,13 +56,14 @@ impl Mutator {
         self.0
     }
 
-    /// A number below a bound; zero below zero.
+    /// A number below a bound; zero if the bound is zero.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound.max(1) as u64) as usize
     }
 
-    /// One of `corpus` with a few changes: bits, bytes, telling numbers, pieces cut, doubled or taken
-    /// from another.
+    /// One of `corpus` with a few mutations: bits, bytes, boundary values, pieces removed,
+    /// duplicated or
+    /// spliced from another.
     pub fn mutate(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = corpus[self.below(corpus.len())].clone();
         let other = &corpus[self.below(corpus.len())];

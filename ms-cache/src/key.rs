@@ -1,9 +1,9 @@
-//! Keys: the hash of named parts, each with a hash of its own.
+//! Keys: hashes of named parts, each with its own hash.
 
 use crate::Digest;
 use std::borrow::Cow;
 
-/// The domain of key hashes, so that a key is never the hash of something else.
+/// The hash domain of keys, so that a key never equals the hash of something else.
 const DOMAIN: &str = "ms-cache 1 key";
 
 /// The name under which [`differences`] reports the schema.
@@ -24,7 +24,7 @@ impl Part {
         Self { name: name.into(), hash }
     }
 
-    /// What it is called, as in `signature`.
+    /// Its name, such as `signature`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -35,11 +35,11 @@ impl Part {
     }
 }
 
-/// Where an entry is found: a hash over a schema number and named parts.
+/// The key of an entry: a hash over a schema number and named parts.
 ///
-/// The parts stand in the order of their names, so two keys are equal exactly if [`differences`]
-/// finds none. The hash is `blake3(schema, count, (length of name, name, blake3(bytes))*)`: every
-/// field has a fixed length or is preceded by it, so different parts never give the same input.
+/// Parts are sorted by name, so two keys are equal exactly if [`differences`] is empty. The hash is
+/// `blake3(schema, count, (length of name, name, blake3(bytes))*)`: every field has a fixed length
+/// or is preceded by it, so different parts never encode to the same input.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Key {
     hash: Digest,
@@ -67,7 +67,7 @@ impl Key {
         &self.hash
     }
 
-    /// The version of what the payload means.
+    /// The version of the meaning of the payload.
     pub fn schema(&self) -> u32 {
         self.schema
     }
@@ -83,14 +83,14 @@ impl Key {
         Some(&self.parts[at])
     }
 
-    /// The key with another content of one part, which it has.
+    /// The key with another content of one part, which it must have.
     pub fn with_part(&self, name: &str, bytes: &[u8]) -> Self {
         let hash = |part: &Part| if part.name() == name { Digest::of(bytes) } else { part.hash };
         let parts = self.parts.iter().map(|it| Part { name: it.name.clone(), hash: hash(it) });
         Self::new(self.schema, parts.collect())
     }
 
-    /// How many parts of `other` are the same here; the schema counts as one.
+    /// The number of parts that are the same in `other`; the schema counts as one.
     pub(crate) fn parts_shared_with(&self, other: &Key) -> usize {
         let parts = self.parts.iter().filter(|part| other.part(part.name()) == Some(part)).count();
         parts + usize::from(self.schema == other.schema)
@@ -133,7 +133,7 @@ impl KeyBuilder {
         self
     }
 
-    /// The key of the parts so far.
+    /// The key of the parts added so far.
     pub fn finish(self) -> Key {
         Key::new(self.schema, self.parts)
     }

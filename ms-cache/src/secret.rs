@@ -1,4 +1,4 @@
-//! A secret that vouches for entries in a directory that others may write.
+//! A secret that authenticates entries in a directory that others may write.
 
 use crate::{Distrust, Error, Result, trust};
 use rustix::fs::OFlags;
@@ -8,21 +8,21 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// The key of keyed hashes: an entry that was not written with the same one is ignored.
+/// The key of keyed hashes: an entry that was written with another secret is ignored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret([u8; 32]);
 
-/// The domain of secrets, so that a key file may serve something else as well.
+/// The hash domain of secrets, so that a key file may serve other purposes as well.
 const DOMAIN: &str = "ms-cache 2 secret";
 
 impl Secret {
-    /// The fewest bytes of a key file.
+    /// The minimal length of a key file.
     pub const MIN_BYTES: usize = 32;
 
-    /// The most bytes of a key file.
+    /// The maximal length of a key file.
     const MAX_BYTES: u64 = 1 << 20;
 
-    /// The secret that these bytes stand for; as hard to guess as they are.
+    /// The secret derived from these bytes, which must be hard to guess.
     pub fn of(bytes: &[u8]) -> Self {
         Self(blake3::derive_key(DOMAIN, bytes))
     }
@@ -31,8 +31,8 @@ impl Secret {
     /// and write.
     ///
     /// # Errors
-    /// [`Error::DistrustedKey`] for a file that others own, read or write, [`Error::ShortSecret`] for
-    /// fewer bytes, [`Error::KeyFile`] with what the system reports.
+    /// [`Error::DistrustedKey`] for a file that others own, read or write, [`Error::ShortSecret`]
+    /// for fewer bytes, [`Error::KeyFile`] for I/O errors.
     pub fn read(path: &Path) -> Result<Self> {
         let failed = |error| Error::KeyFile(path.to_owned(), error);
         let flags = OFlags::NONBLOCK.bits();

@@ -1,19 +1,19 @@
-//! What a crate was built from, as one hash: for build scripts.
+//! A hash of everything that a crate is built from, for build scripts.
 
 use crate::Digest;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, io};
 
-/// Sets the environment variable `name` of the crate that is being built to a hash of what decides
-/// how it behaves: [`hash_sources`] with its features, the target, and the compiler.
+/// Sets the environment variable `name` of the crate that is being built to a hash of everything
+/// that determines its behaviour: [`hash_sources`] with its features, the target, and the compiler.
 ///
 /// # Errors
-/// What reading the sources reports.
+/// I/O errors while reading the sources.
 pub fn emit_sources(name: &str) -> io::Result<()> {
     let var = |name: &str| env::var(name).unwrap_or_default();
     let root = PathBuf::from(var("CARGO_MANIFEST_DIR"));
-    // A compiler that does not answer builds nothing either.
+    // If the compiler does not run, nothing is built either.
     let version = Command::new(var("RUSTC")).arg("-vV").output().map(|it| it.stdout).unwrap_or_default();
     let mut facts = vec![("rustc".to_owned(), version)];
     for (name, value) in env::vars_os() {
@@ -31,13 +31,13 @@ pub fn emit_sources(name: &str) -> io::Result<()> {
 }
 
 /// A hash of the crate in the folder `root`: of all files below `src` with their names, of its
-/// manifest, of the versions that its dependencies are locked to, and of `facts` by name.
+/// manifest, of the locked versions of its dependencies, and of `facts` by name.
 ///
-/// Where there is no lock file (in a registry's copy of the crate), dependencies that decide about
-/// results have to be pinned by the manifest.
+/// Without a lock file (in a registry's copy of the crate), the manifest has to pin the
+/// dependencies that affect results.
 ///
 /// # Errors
-/// What reading the files reports.
+/// I/O errors while reading the files.
 pub fn hash_sources(root: &Path, facts: &[(String, Vec<u8>)]) -> io::Result<Digest> {
     let mut hasher = blake3::Hasher::new();
     let mut add = |name: &str, bytes: &[u8]| {
@@ -58,7 +58,7 @@ pub fn hash_sources(root: &Path, facts: &[(String, Vec<u8>)]) -> io::Result<Dige
     Ok(Digest::from_bytes(*hasher.finalize().as_bytes()))
 }
 
-/// The lock file of the workspace that a crate is part of.
+/// The lock file of the workspace of a crate.
 fn lock(root: &Path) -> Option<PathBuf> {
     root.ancestors().map(|it| it.join("Cargo.lock")).find(|it| it.is_file())
 }

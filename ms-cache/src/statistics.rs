@@ -1,22 +1,22 @@
-//! What the processes that used a store gained by it.
+//! Totals of hits, misses and saved time over all processes that used a store.
 
 use crate::{Distrust, Error, Miss, Result, Store};
 use std::io::Read;
 use std::time::Duration;
 
-/// The name of the file that holds the sums.
+/// The name of the file with the totals.
 const FILE: &str = "statistics";
 
-/// Sums over all processes that recorded them.
+/// Totals over all processes that recorded them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Statistics {
     /// Entries that were found and used.
     pub hits: u64,
-    /// Entries that were not there or not usable.
+    /// Entries that were missing or not usable.
     pub misses: u64,
-    /// The time that hits took less than making what they gave.
+    /// The time that hits took less than compiling.
     pub saved: Duration,
-    /// The bytes of all entries, where the store was listed at some time: what was found then and
+    /// The bytes of all entries, if the store was ever listed: the total at that time, and what was
     /// written since.
     pub(crate) bytes: Option<u64>,
 }
@@ -41,10 +41,10 @@ impl Statistics {
 }
 
 impl Store {
-    /// The sums so far; zeros where nothing was recorded, or what is there are none.
+    /// The totals so far; zeros if nothing was recorded, or the file is not valid.
     ///
     /// # Errors
-    /// [`Error::Statistics`] where the file cannot be read or trusted.
+    /// [`Error::Statistics`] if the file cannot be read or trusted.
     pub fn statistics(&self) -> Result<Statistics> {
         let refused = |why| Error::Statistics(self.path().join(FILE), why);
         let file = match self.directory.open_file(FILE) {
@@ -57,12 +57,12 @@ impl Store {
         Ok(Statistics::parse(&String::from_utf8_lossy(&text)))
     }
 
-    /// Adds to the sums. They are figures for people: where the directory is locked for long, or
-    /// cannot be written, nothing is added.
+    /// Adds to the totals. They are for people: if the directory stays locked, or is read-only,
+    /// nothing
+    /// is added.
     ///
     /// # Errors
-    /// [`Error::Statistics`] where the file cannot be read or trusted; what writing a file in the
-    /// directory refuses.
+    /// [`Error::Statistics`] if the file cannot be read or trusted; I/O errors of writing it.
     pub fn record(&self, hits: u64, misses: u64, saved: Duration) -> Result<()> {
         let written = self.take_unrecorded();
         if [hits, misses, written] == [0; 3] {
@@ -76,10 +76,10 @@ impl Store {
         })
     }
 
-    /// Changes the sums while no other process does.
+    /// Changes the totals under a lock.
     pub(crate) fn revise(&self, change: impl FnOnce(&mut Statistics)) -> Result<()> {
         match self.statistics() {
-            // It is replaced.
+            // A link is replaced by a file.
             Err(Error::Statistics(_, Miss::Distrusted(Distrust::Link))) => {}
             other => drop(other?),
         }

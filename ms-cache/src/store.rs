@@ -1,4 +1,4 @@
-//! The store: get and put bytes by key.
+//! The store: bytes by key.
 
 use crate::directory::{self, Directory};
 use crate::entry::{Contents, Header, decode_header, encode};
@@ -12,21 +12,25 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
-/// The ending of the name of an entry; before it stands the hash of the key.
+/// The suffix of the name of an entry, after the hash of the key.
 const ENTRY: &str = ".entry";
 
 /// Files up to this many bytes are read: mapping and unmapping costs more than copying them.
 const SMALL: u64 = 32 << 10;
 
-/// How a [`Store`] behaves.
+/// The options of a [`Store`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The bytes that all entries together may take; the least recently used go first. 2 GiB.
+    /// The maximal total size of the entries in bytes; the least recently used are evicted.
+    /// Default:
+    /// 2 GiB.
     pub max_bytes: u64,
-    /// The age from which an unfinished file is taken for one whose writer was killed. One hour.
+    /// The age from which the writer of an unfinished file is assumed to be dead. Default: one
+    /// hour.
     pub abandoned_after: Duration,
-    /// With a secret the directory may be shared with users who have it too: entries are believed
-    /// by their hashes, which it keys, and not by who owns them. None.
+    /// With a secret, the directory may be shared with users who have it too: entries are trusted
+    /// by
+    /// their keyed hashes, and not by their owners. Default: none.
     pub secret: Option<Secret>,
 }
 
@@ -39,9 +43,9 @@ impl Default for Options {
 /// A directory of entries, shared by any number of threads and processes.
 ///
 /// One file per key, written under a temporary name and renamed (mode 0400), and never edited
-/// afterwards. What is mapped stays as it is when the entry is replaced or evicted; it goes when its
-/// owner shortens the file in place, and the next access to it ends the process. Files
-/// that another user owns or may write, links, and damaged files are misses.
+/// afterwards. A mapping remains valid when its entry is replaced or evicted; if the owner
+/// truncates the file in place, the next access to it terminates the process. Files that another
+/// user owns or may write, links, and damaged files are misses.
 #[derive(Debug)]
 pub struct Store {
     pub(crate) directory: Directory,
@@ -50,29 +54,29 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens the store in a directory, which is made (mode 0700) if it is missing.
+    /// Opens the store in a directory, which is created (mode 0700) if it is missing.
     ///
-    /// The directory stays open: renaming it or changing the working directory changes nothing.
+    /// The directory stays open: renaming it or changing the working directory has no effect.
     ///
     /// # Errors
     ///
     /// [`Error::NotADirectory`] for a file or a link, [`Error::Distrusted`] for the directory of
-    /// another user or one that others may write, [`Error::ReadOnly`] and the like where it cannot
-    /// be made.
+    /// another user or one that others may write, [`Error::ReadOnly`] and other I/O errors if it
+    /// cannot be created.
     pub fn open(path: impl AsRef<Path>, options: &Options) -> Result<Self> {
         let directory = Directory::open(path.as_ref(), options.secret.is_some())?;
         Ok(Self { directory, options: options.clone(), usage: Mutex::default() })
     }
 
-    /// Where the store is; absolute.
+    /// The absolute path of the store.
     pub fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    /// The contents of an entry, mapped and verified; the entry counts as used now.
+    /// The contents of an entry, mapped and verified; records a use of the entry.
     ///
     /// # Errors
-    /// Why there is none: [`Miss`].
+    /// The reason of a miss: [`Miss`].
     pub fn get(&self, key: &Key) -> Result<Mapped, Miss> {
         self.get_by_hash(key.hash())
     }
@@ -80,7 +84,7 @@ impl Store {
     /// [`Store::get`] of the key with this hash.
     ///
     /// # Errors
-    /// Why there is none: [`Miss`].
+    /// The reason of a miss: [`Miss`].
     pub fn get_by_hash(&self, key: &Digest) -> Result<Mapped, Miss> {
         let found = self.read(&name_of(key))?;
         if found.header.key != *key {
@@ -91,55 +95,55 @@ impl Store {
         Ok(Mapped { file: found.file, bytes: found.bytes, shared: found.shared, header: found.header })
     }
 
-    /// Stores an entry, replacing what the key had; the least recently used entries make room.
+    /// Stores an entry, replacing that of the same key; evicts the least recently used entries.
     ///
     /// # Errors
     ///
     /// [`Error::TooLarge`] for an entry beyond the cap; [`Error::Full`], [`Error::ReadOnly`] or
-    /// [`Error::Gone`] if the disk refuses. The old entry, if any, is then still there.
+    /// [`Error::Gone`] if writing fails. The old entry, if any, then remains.
     pub fn put(&self, key: &Key, contents: &Contents<'_>) -> Result<()> {
         let encoded = encode(key, contents, SystemTime::now(), self.options.secret.as_ref());
         self.put_file(&entry_name(key), &encoded)
     }
 
-    /// Writes the file of an entry and makes room for it.
+    /// Writes the file of an entry, and evicts others if necessary.
     pub(crate) fn put_file(&self, name: &str, file: &[u8]) -> Result<()> {
         let bytes = file.len() as u64;
         if bytes > self.options.max_bytes {
             return Err(Error::TooLarge { bytes, max_bytes: self.options.max_bytes });
         }
         self.directory.write_file(name, file)?;
-        // The entry is stored; making room is tried again with the next one.
+        // The entry is stored; eviction is tried again with the next one.
         let _ = self.make_room(bytes, name);
         Ok(())
     }
 
-    /// Removes an entry; false if there is none.
+    /// Removes an entry; returns `false` if there is none.
     pub fn remove(&self, key: &Key) -> Result<bool> {
         self.directory.remove_file(&entry_name(key))
     }
 
-    /// The file of this name with its header verified, and not yet its payload.
+    /// The file of this name; its header is verified, its payload is not.
     pub(crate) fn read(&self, name: &str) -> Result<Found, Miss> {
         let (file, metadata) = self.directory.open_file(name)?;
         let shared = self.directory.is_shared();
         let bytes = if shared || metadata.len() <= SMALL {
-            // One byte more is asked for, so that one call of the system sees the end.
+            // Reading one more byte lets a single system call detect the end.
             let len = usize::try_from(metadata.len().min(self.options.max_bytes)).unwrap_or(0);
             let mut bytes = Vec::with_capacity(len.saturating_add(1));
             (&file).take(self.options.max_bytes).read_to_end(&mut bytes).map_err(Miss::Io)?;
             Bytes::Copied(bytes)
         } else {
             // SAFETY: Only this user can write the file (`open_file` checks owner and mode), and a
-            // store never edits or shortens an entry: it replaces and removes them as a whole,
-            // which leaves the pages of a mapping as they are.
+            // store never edits or truncates an entry: it replaces and removes them as a whole,
+            // which does not change the pages of a mapping.
             Bytes::Mapped(unsafe { Mmap::map(&file) }.map_err(Miss::Io)?)
         };
         let header = decode_header(&bytes, self.options.secret.as_ref())?;
         Ok(Found { file, metadata, bytes, shared, header })
     }
 
-    /// Verifies the payload of a file whose header is.
+    /// Verifies the payload of a file whose header is verified.
     pub(crate) fn check_payload(&self, found: &Found) -> Result<(), Miss> {
         Ok(found.header.check_payload(&found.bytes, self.options.secret.as_ref())?)
     }
@@ -157,10 +161,10 @@ pub(crate) struct Found {
 /// The bytes of a file.
 #[derive(Debug)]
 pub(crate) enum Bytes {
-    /// Mapped, where nobody else may write the file.
+    /// Mapped: nobody else may write the file.
     Mapped(Mmap),
-    /// Copied: where others may write the file, so that what was verified is what is used, and
-    /// where it is small.
+    /// Copied: the file is small, or others may write it, and a copy cannot change after it was
+    /// verified.
     Copied(Vec<u8>),
 }
 
@@ -185,7 +189,7 @@ pub(crate) fn name_of(hash: &Digest) -> String {
     format!("{hash}{ENTRY}")
 }
 
-/// Whether a name is one that [`entry_name`] gives.
+/// Whether [`entry_name`] could have returned this name.
 pub(crate) fn is_entry_name(name: &str) -> bool {
     name.strip_suffix(ENTRY).is_some_and(|hash| {
         hash.len() == 2 * crate::Digest::LEN && hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -207,15 +211,15 @@ impl Mapped {
         &self.bytes[self.header.data()]
     }
 
-    /// The code, to be read.
+    /// The code, for reading.
     pub fn code(&self) -> &[u8] {
         &self.bytes[self.header.code()]
     }
 
-    /// The code in pages that can be executed, at a multiple of the size of a page; nothing where
-    /// there is none, where the directory is shared, and where the system refuses (a disk mounted
-    /// `noexec`). Code of a small file is a copy, which nothing that happens to the file changes;
-    /// where the system has no memory for it, and in a large file, it lies in the file.
+    /// The code in executable pages, aligned to the size of a page; `None` if there is none, if the
+    /// directory is shared, or if the system refuses (a disk mounted `noexec`). Code of a small
+    /// file is a copy, which changes to the file do not affect; if the system has no memory for it,
+    /// and for a large file, the file itself is mapped.
     pub fn executable(&self) -> Option<Mmap> {
         let code = self.header.code();
         if code.is_empty() || self.shared {
@@ -226,7 +230,7 @@ impl Mapped {
         }
         let mut options = MmapOptions::new();
         options.offset(code.start as u64).len(code.len());
-        // SAFETY: Only this user can write the file, and a store never edits it, so that these pages
+        // SAFETY: Only this user can write the file, and a store never edits it, so these pages
         // hold what was verified.
         unsafe { options.map_exec(&self.file) }.ok()
     }
@@ -237,7 +241,7 @@ impl Mapped {
         memory.make_exec().ok()
     }
 
-    /// The time of writing.
+    /// The time of creation.
     pub fn created(&self) -> SystemTime {
         self.header.created
     }

@@ -1,22 +1,22 @@
-//! Whose files are believed: what the store maps may be run as code.
+//! Whose files are trusted: files that the store maps may be executed.
 
 use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 
-/// Why a file or directory is not believed.
+/// Why a file or directory is not trusted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Distrust {
     /// It is a symbolic link.
     Link,
-    /// An entry that is no regular file.
+    /// An entry that is not a regular file.
     NotAFile,
-    /// It belongs to the user of this number, not to the one who runs this process.
+    /// It belongs to the user with this id, not to the user of this process.
     ForeignOwner(u32),
-    /// Its mode lets the group or everyone write.
+    /// Its mode grants write access to the group or to everyone.
     Writable(u32),
-    /// A secret whose mode lets the group or everyone read.
+    /// A secret whose mode grants read access to the group or to everyone.
     Readable(u32),
 }
 
@@ -32,12 +32,12 @@ impl fmt::Display for Distrust {
     }
 }
 
-/// Checks that only the user who runs this process can have written it.
+/// Checks that only the user of this process can have written it.
 pub(crate) fn check(metadata: &Metadata) -> Result<(), Distrust> {
     check_owner(metadata.uid(), metadata.mode(), rustix::process::geteuid().as_raw())
 }
 
-/// Checks that only the user who runs this process can have read or written it.
+/// Checks that only the user of this process can have read or written it.
 pub(crate) fn check_private(metadata: &Metadata) -> Result<(), Distrust> {
     check(metadata)?;
     match metadata.mode() & 0o777 {
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_the_user_alone_can_write_is_believed() {
+    fn only_files_that_others_cannot_write_are_trusted() {
         for mode in 0..=0o777 {
             let expected = if mode & 0o022 == 0 { Ok(()) } else { Err(Distrust::Writable(mode)) };
             assert_eq!(check_owner(1000, 0o100000 | mode, 1000), expected);

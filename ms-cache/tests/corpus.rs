@@ -1,6 +1,8 @@
-//! The corpus of the fuzz target `entry`: as it is, with every byte changed, and changed at random.
-//! `MS_BLESS=1` writes it anew, for another version of the format; `MS_FUZZ=1000000` changes it so
-//! often.
+//! The corpus of the fuzz target `entry`: unchanged, with every byte changed, and mutated at
+//! random.
+//! `MS_BLESS=1` regenerates it for another version of the format; `MS_FUZZ=1000000` sets the number
+//! of
+//! mutations.
 
 mod common;
 
@@ -13,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/entry")
 }
 
-/// Writes files that are believed into the corpus.
+/// Writes valid files into the corpus.
 fn bless() {
     let scratch = Scratch::new();
     let many = (0..20).fold(KeyBuilder::new(7), |key, i| key.part(format!("part {i}"), b"content")).finish();

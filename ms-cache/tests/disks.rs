@@ -1,7 +1,7 @@
-//! Disks that are full or read-only: a put is refused, what is stored stays.
+//! Full and read-only disks: a put fails, and stored entries remain.
 //!
-//! The disks are made in memory, in a mount namespace of a process of their own; where the system
-//! refuses that, the tests are skipped.
+//! The disks are in memory, in a mount namespace of a separate process; where the system does not
+//! permit that, the tests are skipped.
 
 mod common;
 
@@ -10,11 +10,11 @@ use ms_cache::{Contents, Error, Miss};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Names the mounted disk to the process that [`on_disk`] starts.
+/// Passes the path of the mounted disk to the process that [`on_disk`] starts.
 const DISK: &str = "MS_CACHE_TEST_DISK";
 
-/// Runs the test `name` again as a process that sees a disk of 256 KiB, given to it as the path of
-/// a store; this process gets `None`.
+/// Runs the test `name` again in a process with a disk of 256 KiB, which receives the path of the
+/// disk for its store; returns `None` in this process.
 fn on_disk(name: &str) -> Option<PathBuf> {
     if let Ok(disk) = std::env::var(DISK) {
         return Some(PathBuf::from(disk));

@@ -1,4 +1,4 @@
-//! Files that are not as they were written, and places that are not as they should be.
+//! Damaged files, and directories that are not as they should be.
 
 mod common;
 
@@ -7,8 +7,8 @@ use ms_cache::{Contents, Defect, Distrust, Error, Miss, Options, Store};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-/// Stores one small entry and gives its file to `change`; then it must be a miss that `expected`
-/// accepts, listed as ignored for the same reason, and mended by the next put.
+/// Stores one small entry and passes its file to `change`; then it must be a miss that `expected`
+/// accepts, listed as ignored for the same reason, and replaced by the next put.
 fn check(change: impl FnOnce(&Path), expected: impl Fn(&Miss) -> bool) {
     let scratch = Scratch::new();
     let store = scratch.store();

@@ -1,4 +1,4 @@
-//! Many threads and processes at one store: whatever is got is right.
+//! Concurrent threads and processes on one store: every hit is correct.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Names the directory of the store to a process started by these tests, and what it has to do.
+/// Passes the directory of the store and the task to a process that these tests start.
 const DIRECTORY: &str = "MS_CACHE_TEST_DIRECTORY";
 const TASK: &str = "MS_CACHE_TEST_TASK";
 
@@ -16,12 +16,12 @@ const TASK: &str = "MS_CACHE_TEST_TASK";
 const KEYS: usize = 30;
 const MAX_BYTES: u64 = 40_000;
 
-/// The payload of a key, told apart by its length and its bytes.
+/// The payload of a key, distinguished by its length and its bytes.
 fn payload(index: usize) -> Vec<u8> {
     (0..1000 + 100 * index).map(|i| (i * (index + 3)) as u8).collect()
 }
 
-/// Gets and puts all keys in an order of its own; returns how often it got one.
+/// Gets and puts all keys in a different order per worker; returns the number of hits.
 fn work(store: &Store, worker: usize, rounds: usize) -> usize {
     let mut hits = 0;
     for step in 0..rounds * KEYS {
@@ -43,7 +43,7 @@ fn work(store: &Store, worker: usize, rounds: usize) -> usize {
     hits
 }
 
-/// Starts this test again as a process that does `task` in the store at `path`.
+/// Runs this test again in a process that does `task` in the store at `path`.
 fn start(task: &str, path: &Path) -> Child {
     Command::new(std::env::current_exe().expect("the test runs"))
         .args(["--exact", "process"])
@@ -54,14 +54,14 @@ fn start(task: &str, path: &Path) -> Child {
         .expect("the test can be started again")
 }
 
-/// What the processes that [`start`] starts do; nothing in an ordinary run.
+/// The body of the processes that [`start`] starts; does nothing in an ordinary run.
 #[test]
 fn process() {
     let (Ok(path), Ok(task)) = (std::env::var(DIRECTORY), std::env::var(TASK)) else { return };
     let store = open(&PathBuf::from(path), MAX_BYTES);
     match task.parse() {
         Ok(worker) => drop(work(&store, worker, 4)),
-        // Bounded, so that a writer whose tester was killed ends too.
+        // Bounded, so that a writer terminates even if its tester was killed.
         Err(_) => (0..1000 * KEYS).map(|step| step % KEYS).for_each(|index| {
             store.put(&key(&index.to_string()), &Contents::data(&payload(index))).expect("a writable directory");
         }),
@@ -115,7 +115,7 @@ fn a_writer_that_is_killed_leaves_nothing_wrong() {
     assert_whole(&store);
 }
 
-/// Every file is a whole entry with the right payload, and together they are under the cap.
+/// Every file is a valid entry with the right payload, and together they are under the cap.
 fn assert_whole(store: &Store) {
     let listing = store.entries().expect("a readable directory");
     assert!(listing.ignored.is_empty(), "{listing:?}");

@@ -1,4 +1,4 @@
-//! Stores that are shared: with secrets, and as files for other machines; and what they tell.
+//! Shared stores: secrets, exported files, and statistics.
 
 mod common;
 
@@ -104,7 +104,7 @@ fn an_export_is_imported_elsewhere() {
     assert!(matches!(other.get(&key("b")), Err(Miss::Absent)));
     assert_eq!(with_secret(&Scratch::new(), 1).import(&file).expect("a readable file").ignored, 2);
 
-    // However the file is damaged, nothing wrong is imported, and nothing is aborted.
+    // However the file is damaged, nothing invalid is imported, and nothing panics.
     let whole = std::fs::read(&file).expect("the file just written");
     let strange = elsewhere.join("strange");
     for at in (0..whole.len()).step_by(97).chain(0..24) {
@@ -115,7 +115,7 @@ fn an_export_is_imported_elsewhere() {
         }] {
             other.clear().expect("a writable directory");
             overwrite(&strange, change, 0o600);
-            // Refused, or the entries that are whole.
+            // An error, or the entries that are valid.
             let _ = other.import(&strange);
             let (_, ignored) = other.verify().expect("a readable directory");
             assert!(ignored.is_empty(), "{ignored:?} at {at}");

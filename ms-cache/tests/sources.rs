@@ -1,4 +1,4 @@
-//! The hash that build scripts make of the compiler and of a backend.
+//! The hash of the compiler's and a backend's sources that build scripts compute.
 
 mod common;
 
@@ -13,8 +13,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
 }
 
-/// Changes the copy of a crate in every way that makes another compiler of it; each gives another
-/// hash. `folders` are among those that are changed.
+/// Changes a copy of a crate in every way that affects the compiler; each changes the hash.
+/// `folders` are among the files that are changed.
 fn check(name: &str, folders: &[&str]) {
     let scratch = Scratch::new();
     let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
@@ -51,7 +51,7 @@ fn check(name: &str, folders: &[&str]) {
         assert!(inside > 0, "{name} has no sources in {folder}");
     }
 
-    // Files that come, go, are called otherwise, or change places.
+    // Files that are added, removed, renamed, or swapped.
     let [one, other] = [&sources[0], &sources[sources.len() / 2]];
     let added = copy.join("src/added.rs");
     fs::write(&added, "").expect("a writable directory");

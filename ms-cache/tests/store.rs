@@ -1,4 +1,4 @@
-//! What the store promises when nothing goes wrong.
+//! The store in the absence of failures.
 
 mod common;
 

@@ -1,6 +1,6 @@
-//! What the tests of the store share.
+//! Helpers of the tests of the store.
 
-// Every test binary compiles this module and uses its own part of it.
+// Every test binary compiles this module and uses a part of it.
 #![allow(dead_code)]
 
 use ms_cache::{Key, KeyBuilder, Options, Store};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A path of its own for one test, removed with all below it at the end.
+/// A temporary directory for one test, removed with its content on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -48,7 +48,7 @@ pub fn open(path: &Path, max_bytes: u64) -> Store {
     Store::open(path, &Options { max_bytes, ..Options::default() }).expect("the directory can be made")
 }
 
-/// A key of one part.
+/// A key with one part.
 pub fn key(graph: &str) -> Key {
     KeyBuilder::new(1).part("graph", graph.as_bytes()).finish()
 }
@@ -58,7 +58,7 @@ pub fn file_of(store: &Store, key: &Key) -> PathBuf {
     store.path().join(format!("{}.entry", key.hash()))
 }
 
-/// Puts a file in the place of an entry, with this mode.
+/// Replaces the file of an entry, with this mode.
 pub fn overwrite(path: &Path, contents: &[u8], mode: u32) {
     use std::os::unix::fs::PermissionsExt;
     let _ = std::fs::remove_file(path);
@@ -66,13 +66,13 @@ pub fn overwrite(path: &Path, contents: &[u8], mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("the file is ours");
 }
 
-/// Makes an entry look as if it was used so many seconds after the epoch of the system.
+/// Sets the last use of an entry to this many seconds after the Unix epoch.
 pub fn set_used(store: &Store, key: &Key, seconds: u64) {
     let file = std::fs::File::open(file_of(store, key)).expect("the entry is there");
     file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).expect("the entry is ours");
 }
 
-/// The number of files in the directory of a store, its statistics left out.
+/// The number of files in the directory of a store, except its statistics.
 pub fn count_files(path: &Path) -> usize {
     let files = std::fs::read_dir(path).expect("a readable directory").flatten();
     files.filter(|it| it.file_name() != "statistics").count()
