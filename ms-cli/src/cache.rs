@@ -1,4 +1,4 @@
-//! `ms cache`: what the compile cache holds, and why something is not in it.
+//! `ms cache`: lists the compile cache, and explains misses.
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use ms::{Code, Error};
@@ -17,23 +17,23 @@ pub fn command() -> Command {
         .about("The compile cache")
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .arg(path.help("The directory of the cache, instead of the one that the environment names"))
+        .arg(path.help("The directory of the cache; default: the one that the environment names"))
         .subcommand(Command::new("path").about("Prints its directory"))
         .subcommand(Command::new("stat").about("Entries, bytes, hits, misses, time saved"))
-        .subcommand(Command::new("ls").about("Lists its entries, the latest used first"))
+        .subcommand(Command::new("ls").about("Lists its entries, the most recently used first"))
         .subcommand(
             Command::new("explain")
-                .about("Says what tells the latest entry of a function from the nearest one before it")
+                .about("Shows how the latest entry of a function differs from the most similar one before it")
                 .arg(Arg::new("NAME").required(true).help("The name of the function")),
         )
         .subcommand(Command::new("verify").about("Reads every entry; fails if one would be ignored"))
-        .subcommand(Command::new("gc").about("Removes what exceeds the cap, and what killed writers left"))
+        .subcommand(Command::new("gc").about("Evicts entries beyond the cap, and removes the files of killed writers"))
         .subcommand(Command::new("clear").about("Removes all entries"))
         .subcommand(Command::new("export").about("Writes all entries into one file").arg(file("The file to write")))
         .subcommand(
             Command::new("import")
                 .about("Adds the entries of an exported file, each of which is verified")
-                .arg(file("The file to read; what it holds will be run")),
+                .arg(file("The file to read; code in it will be executed")),
         )
 }
 
@@ -42,7 +42,7 @@ pub fn run(matches: &ArgMatches) -> Result {
     let (name, arguments) = matches.subcommand().expect("a subcommand is required");
     let path = match arguments.get_one::<PathBuf>("path").or_else(|| matches.get_one("path")) {
         Some(path) => path.clone(),
-        None => ms::cache_path().ok_or_else(|| refuse("no place is known for it; give --path"))?,
+        None => ms::cache_path().ok_or_else(|| refuse("its directory is not known; pass --path"))?,
     };
     let file = || arguments.get_one::<PathBuf>("FILE").expect("the file is required");
     match name {
@@ -63,7 +63,7 @@ pub fn run(matches: &ArgMatches) -> Result {
         "import" => {
             let imported = made(&path)?.import(file()).map_err(refuse)?;
             let added = counted(imported.entries, "entry", "entries");
-            println!("added {added}, left out {} that cannot be believed", imported.ignored);
+            println!("added {added}, skipped {} that are invalid", imported.ignored);
         }
         other => unreachable!("`{other}` is no subcommand"),
     }
@@ -74,13 +74,13 @@ fn refuse(what: impl Display) -> Error {
     Error::new(Code::Cache, format!("compile cache: {what}"))
 }
 
-/// The store in a directory, which is made where it is missing.
+/// The store in a directory, which is created if it is missing.
 fn made(path: &Path) -> Result<Store> {
     let options = ms::cache_options().map_err(refuse)?;
     Store::open(path, &options).map_err(refuse)
 }
 
-/// The store in a directory that is there.
+/// The store in an existing directory.
 fn open(path: &Path) -> Result<Store> {
     if !path.exists() {
         return Err(refuse(format!("there is none at `{}`", path.display())));
@@ -133,7 +133,7 @@ fn print_ignored(ignored: &Ignored) {
 fn explain(store: &Store, name: &str) -> Result {
     let mut entries = store.entries().map_err(refuse)?.entries;
     entries.retain(|it| it.note("function") == Some(name));
-    // Those of one second stand in the order of their use.
+    // Entries of the same second are ordered by their last use.
     entries.sort_by_key(|it| std::cmp::Reverse((it.created, it.used)));
     let Some((latest, others)) = entries.split_first() else {
         return Err(refuse(format!("there is no entry of `{name}`")));
@@ -146,10 +146,10 @@ fn explain(store: &Store, name: &str) -> Result {
     );
     let nearest = others.iter().min_by_key(|it| differences(&latest.key, &it.key).len());
     let Some(nearest) = nearest else {
-        println!("It is the only entry of this function: there was nothing to find.");
+        println!("It is the only entry of this function.");
         return Ok(());
     };
-    println!("The nearest one, {}, was made {} ago. What differs:", title(nearest), age(nearest.created));
+    println!("The most similar one, {}, was made {} ago. Differences:", title(nearest), age(nearest.created));
     for part in differences(&latest.key, &nearest.key) {
         match (nearest.note(&part), latest.note(&part)) {
             (Some(before), Some(now)) if before != now => println!("  {part}: {before} -> {now}"),
@@ -157,7 +157,7 @@ fn explain(store: &Store, name: &str) -> Result {
         }
     }
     if latest.note("source") != nearest.note("source") {
-        println!("The text of the function is another one.");
+        println!("The source of the function differs.");
     }
     Ok(())
 }
@@ -168,7 +168,7 @@ fn verify(store: &Store) -> Result {
     println!("{} whole, {} ignored", counted(whole, "entry", "entries"), ignored.len());
     match ignored.len() {
         0 => Ok(()),
-        _ => Err(refuse("some entries cannot be believed; they are compiled again when they are needed")),
+        _ => Err(refuse("some entries are invalid; they are compiled again on demand")),
     }
 }
 
@@ -184,7 +184,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// How long ago a time is; one in the future is now.
+/// The age of a time; zero if it is in the future.
 fn age(time: SystemTime) -> String {
     let seconds = time.elapsed().unwrap_or(Duration::ZERO).as_secs();
     match seconds {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Names the program to a process that is started for it.
+/// Passes the name of the program to a process that is started for it.
 const PROGRAM: &str = "MS_CLI_TEST_PROGRAM";
 
 #[jit]
@@ -18,7 +18,7 @@ fn tripled(x: &Tensor) -> Tensor {
     x * 3
 }
 
-/// What the processes do that [`run`] starts; nothing in an ordinary run.
+/// The body of the processes that [`run`] starts; does nothing in an ordinary run.
 #[test]
 fn program() {
     let Ok(program) = std::env::var(PROGRAM) else { return };
@@ -32,12 +32,12 @@ fn program() {
     println!("{result}, {} missed", ms::cache_use().misses);
 }
 
-/// Runs a program in a process of its own; what it prints holds this.
+/// Runs a program in a new process; its output must contain `wanted`.
 fn run(program: &str, cache: &Path, wanted: &str) {
     run_on(None, program, cache, wanted);
 }
 
-/// As [`run`], with code for another processor.
+/// Like [`run`], with code for another processor.
 fn run_on(isa: Option<&str>, program: &str, cache: &Path, wanted: &str) {
     let mut command = Command::new(std::env::current_exe().expect("the test runs"));
     command.args(["--exact", "program", "--nocapture"]).env(PROGRAM, program);
@@ -48,7 +48,7 @@ fn run_on(isa: Option<&str>, program: &str, cache: &Path, wanted: &str) {
     assert!(output.status.success() && text.contains(wanted), "{text}{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A directory for one test, removed with all in it.
+/// A temporary directory for one test, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -77,7 +77,7 @@ fn ms(cache: &Path, arguments: &[&str]) -> Output {
     command.output().expect("the command was built for this test")
 }
 
-/// Runs a command that has to succeed; what it prints holds each of these.
+/// Runs a command that must succeed; its output must contain each of `wanted`.
 fn check(cache: &Path, arguments: &[&str], wanted: &[&str]) -> String {
     let output = ms(cache, arguments);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -95,13 +95,13 @@ fn check_refused(cache: &Path, arguments: &[&str], wanted: &str) {
 }
 
 #[test]
-fn a_cache_is_looked_at_and_tended() {
+fn a_cache_is_inspected_and_maintained() {
     let scratch = Scratch::new();
     let cache = scratch.join("cache");
     let place = cache.to_str().expect("a path in the directory of temporary files");
     check(&cache, &["path"], &[place]);
     check_refused(&cache, &["stat"], "MS150");
-    assert!(!cache.exists(), "looking makes nothing");
+    assert!(!cache.exists(), "inspection creates nothing");
 
     run("floats", &cache, "1 missed");
     run("floats", &cache, "0 missed");
@@ -119,8 +119,9 @@ fn a_cache_is_looked_at_and_tended() {
     let file = file.to_str().expect("a path in the directory of temporary files");
     check(&cache, &["export", file], &["wrote 4 entries"]);
     let other = scratch.join("another machine");
-    check(&other, &["import", file], &["added 4 entries, left out 0"]);
-    // Code for another processor is not run: the function is compiled for this one, and kept beside it.
+    check(&other, &["import", file], &["added 4 entries, skipped 0"]);
+    // Code for another processor is never executed: the function is compiled for this one, and
+    // stored beside it.
     run_on(Some("interp"), "floats", &other, "1 missed");
     check(&other, &["stat"], &["entries  5"]);
     run("floats", &other, "0 missed");
@@ -141,5 +142,5 @@ fn damage_is_named() {
     let mut bytes = std::fs::read(&file).expect("the entry just written");
     *bytes.last_mut().expect("an entry is not empty") ^= 1;
     std::fs::remove_file(&file).and_then(|()| std::fs::write(&file, bytes)).expect("a writable directory");
-    check_refused(&cache, &["verify"], "cannot be believed");
+    check_refused(&cache, &["verify"], "are invalid");
 }
