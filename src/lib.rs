@@ -42,10 +42,10 @@ pub mod closure {
 
 inventory::submit! { ms_core::error::LibrarySource(file!()) }
 
-// Linked for the backend that it submits.
+// Linked for the backend that it registers.
 use ms_cpu as _;
 
-/// The pages whose programs compile and run as they stand.
+/// The pages whose programs compile and run unchanged.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../README.md")]

@@ -1,4 +1,4 @@
-//! What programs import: `use ms::prelude::*`.
+//! The names that programs import: `use ms::prelude::*`.
 
 pub use crate::data::{Batch, Dataset, read_csv};
 pub use crate::optim::{Adadelta, Adagrad, Adam, AdamWeightDecay, Momentum, Optimizer, RMSProp, SGD};

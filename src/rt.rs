@@ -1,4 +1,4 @@
-//! What the expansions of the macros call. No part of the interface.
+//! Functions and traits that macro expansions use; not part of the public API.
 
 pub use crate::statics::*;
 pub use ms_core::session::{Differentiable, JitFn, Wrt, custom_vjp, jit, type_key};
@@ -9,7 +9,7 @@ pub use ms_core::trace::{
     repeat, truth, vote,
 };
 
-/// The traits that ask what changes through a name.
+/// The traits of type probes: what can be mutated through a name.
 pub mod reach {
     pub use ms_core::trace::{
         Advances as _, AdvancesNothing as _, AsksAny as _, AsksWrites as _, HandsAny as _, HandsClone as _,
@@ -40,12 +40,12 @@ pub trait Mutable: Tree {}
 #[diagnostic::do_not_recommend]
 impl<T: Tree> Mutable for T {}
 
-/// Shows an argument behind `&mut` to the signature.
+/// Visits an argument behind `&mut` for the signature.
 pub fn visit_mutable<T: Mutable>(argument: &T, sink: &mut Sink<'_>) {
     argument.visit(sink);
 }
 
-/// What one arm of a decision takes by value while another one needs it too.
+/// A value that one arm of a branch moves while the other arm needs it too.
 #[diagnostic::on_unimplemented(
     message = "MS021: `{Self}` is moved in two arms of a decision that its type may turn into one on a tensor",
     label = "moved here, and used in the other arm",
@@ -62,13 +62,13 @@ pub fn copy<T: Copied>(value: &T) -> T {
     value.clone()
 }
 
-/// Arguments that a call gives up, where its body has to run.
+/// Takes back donated arguments when the body has to run.
 #[inline]
 pub fn kept<T>(given: Option<T>) -> T {
     given.expect("a call without a version leaves its arguments")
 }
 
-/// The value of a decision none of whose arms leaves.
+/// The value of a branch none of whose arms jumps.
 #[inline]
 pub fn given<T>(value: Option<T>) -> T {
     value.expect("an arm that does not leave has a value")

@@ -1,7 +1,7 @@
-//! How rustc is made to report statics that annotated code reads.
+//! Makes rustc report statics that annotated code reads.
 //!
-//! `Named(&VALUE).read()` finds [`ChangingStatic::read`] for types whose content changes behind a
-//! shared reference, which is deprecated; it takes the value and stands before
+//! For types with interior mutability, `Named(&VALUE).read()` resolves to [`ChangingStatic::read`],
+//! which is deprecated; it takes the value by value, so method resolution finds it before
 //! [`FixedValue::read`], which takes a reference.
 
 use std::sync::atomic::{
@@ -14,7 +14,7 @@ use std::thread::LocalKey;
 /// A path that annotated code names.
 pub struct Named<'a, T: ?Sized>(pub &'a T);
 
-/// A type that a pure function can read from a constant.
+/// A type that a pure function may read from a constant.
 #[diagnostic::on_unimplemented(
     message = "MS024: a pure function reads no static",
     label = "depends on the process",
@@ -22,7 +22,7 @@ pub struct Named<'a, T: ?Sized>(pub &'a T);
 )]
 pub trait PureRead<'a> {}
 
-/// A static whose content changes.
+/// A mutable static.
 pub trait ChangingStatic {
     /// Named in annotated code.
     #[deprecated(
@@ -43,7 +43,7 @@ pub trait ChangingStatic {
     }
 }
 
-/// Constants, and statics that never change.
+/// Constants, and immutable statics.
 pub trait FixedValue {
     /// Named in annotated code.
     fn read(&self) {}
@@ -77,7 +77,7 @@ impl<T: ?Sized> ChangingStatic for Named<'_, RwLock<T>> {}
 impl<T> ChangingStatic for Named<'_, OnceLock<T>> {}
 impl<T> ChangingStatic for Named<'_, LocalKey<T>> {}
 
-/// A value that is computed once in a process, in its own way in each.
+/// A static that is initialised once per process, differently in each.
 pub trait ComputedStatic {
     /// Named in annotated code.
     fn read(self)

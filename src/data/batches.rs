@@ -3,7 +3,7 @@
 use ms_core::error::raise;
 use ms_core::{Code, Error, Tensor, ops, random};
 
-/// Inputs and targets with one row for each example.
+/// Inputs and targets with one row per example.
 #[derive(Clone)]
 pub struct Dataset {
     inputs: Tensor,

@@ -6,8 +6,8 @@ use std::path::Path;
 /// The numbers of a comma-separated file without a header, as f32 `[lines, columns]`.
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be read, [`Code::Parse`] with line and column for a field
-/// that is no number and for lines of different lengths, and for a file without a line of numbers.
+/// [`Code::Io`] when the file cannot be read, [`Code::Parse`] with line and column for a field that
+/// is not a number and for lines of different lengths, and for a file without a line of numbers.
 pub fn read_csv(path: impl AsRef<Path>) -> Result<Tensor> {
     let path = path.as_ref();
     let text = std::fs::read_to_string(path)

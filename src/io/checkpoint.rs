@@ -13,13 +13,13 @@ fn refuse(path: &Path, what: &str, why: impl std::fmt::Display) -> Error {
     Error::new(Code::Io, format!("cannot {what} `{}`: {why}", path.display()))
 }
 
-/// Writes every parameter of a cell under its path (`fc1.weight`) into one safetensors file. An older
-/// file is replaced in one step, and on disk when this returns: who reads it meanwhile, and also after
-/// a crash, has the old one or the new one, whatever other threads or processes save there.
+/// Writes every parameter of a cell under its path (`fc1.weight`) into one safetensors file. An
+/// existing file is replaced atomically, and durably when this returns: a reader sees the old file
+/// or the new one, also after a crash, whatever other threads or processes save there.
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be written, or when `path` is something else than a regular
-/// file or a link to one; [`Code::DuplicateName`] when two parameters have one name.
+/// [`Code::Io`] when the file cannot be written, or when `path` is not a regular file or a link to
+/// one; [`Code::DuplicateName`] when two parameters have the same name.
 pub fn save_checkpoint(net: &impl Cell, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let mut arrays = BTreeMap::new();
@@ -29,11 +29,13 @@ pub fn save_checkpoint(net: &impl Cell, path: impl AsRef<Path>) -> Result<()> {
     replace(path, |out| safetensors::write(&arrays, out)).map_err(|error| refuse(path, "write", error))
 }
 
-/// Reads every parameter of a cell from a safetensors file. Nothing is changed unless all fit.
+/// Reads every parameter of a cell from a safetensors file. Nothing is changed unless all of them
+/// fit.
 ///
 /// # Errors
-/// [`Code::Io`] when the file cannot be read or is none of that format, [`Code::Memory`] when the
-/// system has no memory for it, [`Code::Argument`] with all names when parameters are missing in the file or in the cell, or differ in shape or dtype.
+/// [`Code::Io`] when the file cannot be read or has another format, [`Code::Memory`] when the
+/// system has no memory for it, [`Code::Argument`] with all names when parameters are missing in
+/// the file or in the cell, or differ in shape or dtype.
 pub fn load_checkpoint(net: &impl Cell, path: impl AsRef<Path>) -> Result<()> {
     let path = path.as_ref();
     let arrays = in_op(|| {

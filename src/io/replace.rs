@@ -1,18 +1,18 @@
-//! Files that are replaced as a whole: who reads one has all of the old content or all of the new,
-//! also after the machine has lost power, and however many write it at once.
+//! Atomic replacement of files: a reader sees all of the old content or all of the new, also after
+//! a power failure, and with concurrent writers.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Replaces the content of a file, or makes it, by what `write` writes. Where `path` is a symbolic
-/// link, that is the file behind it. Permissions of an older file stay.
+/// Replaces the content of a file, or creates it, with what `write` writes. If `path` is a symbolic
+/// link, its target is replaced. The permissions of an existing file are kept.
 ///
 /// # Errors
-/// What the system refuses, and a path at which something else stands than a regular file: a
-/// directory, a device, a pipe. The old content is there then, except where only the last step
-/// failed, which makes the new one last.
+/// I/O errors, and a path at which there is something other than a regular file: a directory, a
+/// device, a pipe. The old content is then intact, except if only the last step failed, which makes
+/// the new one durable.
 pub(super) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let (target, old) = target(path)?;
     let folder = target.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -28,7 +28,7 @@ pub(super) fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Res
     sync_folder(folder)
 }
 
-/// The path of the file to be replaced, and what is known of it, if it exists.
+/// The path of the file to be replaced, and its metadata, if it exists.
 fn target(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
     let (target, found) = match fs::symlink_metadata(path) {
         Ok(found) if found.is_symlink() => {
@@ -46,7 +46,7 @@ fn target(path: &Path) -> io::Result<(PathBuf, Option<fs::Metadata>)> {
     Ok((target, Some(found)))
 }
 
-/// A file under a name that no other process and no other call has, removed unless it is renamed.
+/// A file under a unique temporary name, removed on drop unless it was renamed.
 struct Part(Option<PathBuf>);
 
 impl Part {
@@ -60,7 +60,7 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // What is left of a failed write is of no use; that it cannot be removed changes nothing.
+            // The remains of a failed write are useless; failing to remove them changes nothing.
             let _ = fs::remove_file(path);
         }
     }
@@ -73,20 +73,21 @@ fn create_part(folder: &Path) -> io::Result<(File, Part)> {
         let path = folder.join(format!(".ms-{}-{number}.part", std::process::id()));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Ok(file) => return Ok((file, Part(Some(path)))),
-            // Left behind by an earlier process of this number, or in use by one of another container.
+            // Left behind by an earlier process with this id, or in use by one in another
+            // container.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error),
         }
     }
 }
 
-/// Makes names in a folder last.
+/// Makes the names in a folder durable.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if !cfg!(unix) {
         return Ok(());
     }
     match File::open(folder)?.sync_all() {
-        // Some file systems keep no names by request.
+        // Some file systems do not support syncing a folder.
         Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
         done => done,
     }

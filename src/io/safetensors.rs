@@ -1,8 +1,8 @@
 //! The safetensors format: the length of a JSON header in eight bytes, the header with dtype,
-//! shape and place of each tensor, and their bytes
+//! shape and offsets of each tensor, and their bytes
 //! (<https://huggingface.co/docs/safetensors>, version 0.8 of its library).
 //!
-//! Written here because the library brings `serde_json` into every program, whose comparisons
+//! Implemented here because the library brings `serde_json` into every program, whose comparisons
 //! with numbers make `n == text.parse()?` ambiguous in user code.
 
 use ms_core::DType;
@@ -12,7 +12,7 @@ use std::io::{self, Write};
 use std::ops::Range;
 use tinyjson::JsonValue;
 
-/// Headers longer than this are refused, as by the library.
+/// Longer headers are an error, as in the library.
 const MAX_HEADER: usize = 100_000_000;
 
 /// Each dtype with its name in the file.
@@ -32,13 +32,13 @@ const DTYPES: [(DType, &str); 13] = [
     (DType::F64, "F64"),
 ];
 
-/// Values nest three deep in a header: it is an object, of objects, of arrays.
+/// The maximal nesting of values in a header: an object, of objects, of arrays.
 const MAX_DEPTH: usize = 3;
 
-/// Writes a file that holds these arrays.
+/// Writes a file with these arrays.
 ///
 /// # Errors
-/// Those of `out`.
+/// I/O errors of `out`.
 pub fn write(arrays: &BTreeMap<String, Array>, out: &mut dyn Write) -> io::Result<()> {
     let numbers = |all: &[usize]| JsonValue::Array(all.iter().map(|&it| JsonValue::Number(it as f64)).collect());
     let mut header = HashMap::new();
@@ -55,7 +55,7 @@ pub fn write(arrays: &BTreeMap<String, Array>, out: &mut dyn Write) -> io::Resul
         header.insert(name.clone(), JsonValue::Object(entry));
     }
     let mut header = JsonValue::Object(header).stringify().expect("sizes and offsets are finite numbers");
-    // The data starts at a multiple of eight bytes; spaces after JSON mean nothing.
+    // The data starts at a multiple of eight bytes; JSON may end with spaces.
     header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
     out.write_all(&(header.len() as u64).to_le_bytes())?;
     out.write_all(header.as_bytes())?;
@@ -68,7 +68,7 @@ pub fn write(arrays: &BTreeMap<String, Array>, out: &mut dyn Write) -> io::Resul
 /// The arrays of a file.
 ///
 /// # Errors
-/// What is wrong with the file, in words.
+/// A description of the defect of the file.
 pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     let (length, rest) = file.split_first_chunk::<8>().ok_or("it is shorter than the length of its header")?;
     let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -77,7 +77,7 @@ pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     }
     let (header, data) = rest.split_at(length);
     let header = std::str::from_utf8(header).map_err(|error| format!("its header is no text: {error}"))?;
-    // The parser recurses into values.
+    // The parser is recursive.
     if !is_flat(header) {
         return Err(format!("its header nests more than {MAX_DEPTH} deep"));
     }
@@ -90,7 +90,7 @@ pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
         places.push(place);
         arrays.insert(name.clone(), array);
     }
-    // Tensors lie one after the other, without gaps.
+    // Tensors are contiguous, without gaps.
     places.sort_by_key(|it| (it.start, it.end));
     let mut end = 0;
     for place in places {
@@ -105,7 +105,7 @@ pub fn deserialize(file: &[u8]) -> Result<BTreeMap<String, Array>, String> {
     Ok(arrays)
 }
 
-/// Whether brackets outside of strings nest at most [`MAX_DEPTH`] deep.
+/// Whether brackets outside of strings are nested at most [`MAX_DEPTH`] deep.
 fn is_flat(text: &str) -> bool {
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);
     for it in text.bytes() {
@@ -123,8 +123,8 @@ fn is_flat(text: &str) -> bool {
     true
 }
 
-/// The array that an entry of the header describes, and where it lies in the data, if it describes
-/// one.
+/// The array that an entry of the header describes, and its range in the data; `None` if the entry
+/// is invalid.
 fn tensor(entry: &JsonValue, data: &[u8]) -> Option<(Array, Range<usize>)> {
     let entry: &HashMap<String, JsonValue> = entry.get()?;
     let numbers = |name: &str| -> Option<Vec<usize>> {
@@ -219,7 +219,7 @@ mod tests {
         }
     }
 
-    /// What fuzzing found, and what is near to it.
+    /// Regression tests for inputs that fuzzing found, and similar ones.
     #[test]
     fn any_bytes_are_a_file_or_refused() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/corpus/checkpoint");

@@ -7,8 +7,8 @@ use ms_core::ops::rules::{Interval, lies_in};
 use ms_core::trace::Training;
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`
-/// ([`ops::batch_norm`]): by the statistics of the batch in training, which move the kept ones, and
-/// by the kept ones in evaluation.
+/// ([`ops::batch_norm`]): with the statistics of the batch in training, which also update the
+/// running ones, and with the running ones in evaluation.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -27,13 +27,13 @@ pub struct BatchNorm {
     pub gamma: Parameter,
     /// `[channels]`, zeros at first.
     pub beta: Parameter,
-    /// `[channels]`, zeros at first; training writes it, and no gradient changes it.
+    /// `[channels]`, zeros at first; updated in training, not trainable.
     pub moving_mean: Parameter,
-    /// `[channels]`, ones at first, of batches the variance divided by `n - 1`.
+    /// `[channels]`, ones at first; for batches, the variance is divided by `n - 1`.
     pub moving_variance: Parameter,
-    /// How much of the kept statistics stays in each call, from zero to one.
+    /// The weight of the old statistics in each update, from zero to one.
     pub momentum: f64,
-    /// Keeps the divisor from zero; positive and finite.
+    /// Added to the variance; positive and finite.
     pub eps: f64,
     training: Training,
 }

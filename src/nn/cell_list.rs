@@ -1,11 +1,10 @@
-//! Cells in a row, as one part of a network.
+//! Lists of cells.
 
 use crate::prelude::*;
 use ms_core::trace::{Apply, Arg, Bound, Carry, Device, Sink, switch};
 use std::ops::{Deref, DerefMut};
 
-/// A list of cells of one type, which a network holds and calls as it likes. Their parameters are
-/// named by position: `blocks[0].weight`.
+/// A list of cells of one type. Their parameters are named by position: `blocks[0].weight`.
 ///
 /// It derefs to a slice. Cells of different types are boxed: `CellList<Box<dyn Layer>>`.
 ///
@@ -22,27 +21,27 @@ pub struct CellList<C> {
 }
 
 impl<C: Cell> CellList<C> {
-    /// No cells.
+    /// An empty list.
     pub fn new() -> Self {
         Self { cells: Vec::new() }
     }
 
-    /// Adds a cell at the end.
+    /// Appends a cell.
     pub fn push(&mut self, cell: C) {
         self.cells.push(cell);
     }
 
-    /// Adds a cell before the one at `index`.
+    /// Inserts a cell before the one at `index`.
     ///
     /// # Panics
-    /// When `index` is beyond the end, as `Vec::insert`.
+    /// If `index` is greater than the length, like `Vec::insert`.
     pub fn insert(&mut self, index: usize, cell: C) {
         self.cells.insert(index, cell);
     }
 
-    /// The cell number `index`, a number or a tensor of one: the first one for a smaller number,
-    /// and the last one for a larger one. Chosen by a tensor, all cells are in the graph, and only
-    /// one of them runs.
+    /// The cell at `index`, a number or a tensor of one number, clamped to the list. If it is a
+    /// tensor,
+    /// all cells are in the graph, and only one of them runs.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -56,14 +55,14 @@ impl<C: Cell> CellList<C> {
     }
 }
 
-/// A cell of a [`CellList`] that is chosen when it is called.
+/// A cell of a [`CellList`] that is selected when it is called.
 pub struct Selected<'a, C> {
     cells: &'a [C],
     index: Bound,
 }
 
 impl<C> Selected<'_, C> {
-    /// Calls the cell with one argument. The cells give structures of the same types.
+    /// Calls the cell with one argument. All cells must return structures of the same types.
     ///
     /// # Panics
     /// Raises [`Code::Argument`](crate::Code::Argument) when there is no cell, and
@@ -77,7 +76,7 @@ impl<C> Selected<'_, C> {
         self.with(|cell| cell.apply(argument.clone()))
     }
 
-    /// What `f` gives for the cell: for cells of several arguments, and for their other methods.
+    /// The result of `f` on the cell: for cells of several arguments, and for their other methods.
     ///
     /// # Panics
     /// As for [`Selected::call`].

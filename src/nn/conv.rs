@@ -10,7 +10,7 @@ use ms_core::ops::rules::counts;
 pub struct Conv2d {
     /// `[out, in, kh, kw]`.
     pub weight: Parameter,
-    /// `[out]`, or nothing.
+    /// `[out]`, or `None`.
     pub bias: Option<Parameter>,
     stride: usize,
     padding: usize,
@@ -35,22 +35,22 @@ impl Conv2d {
         }
     }
 
-    /// The same layer with another stride.
+    /// Sets the stride.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a step of zero.
+    /// Raises [`ms_core::Code::Argument`] for a stride of zero.
     #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
         counts("Conv2d", "stride", stride).or_raise();
         Self { stride, ..self }
     }
 
-    /// The same layer with that many zeros on every side.
+    /// Sets the number of zeros on every side.
     pub fn padding(self, padding: usize) -> Self {
         Self { padding, ..self }
     }
 
-    /// The same layer without its bias.
+    /// Removes the bias.
     pub fn without_bias(self) -> Self {
         Self { bias: None, ..self }
     }

@@ -14,7 +14,7 @@ use crate::prelude::*;
 pub struct Dense {
     /// `[out, in]`.
     pub weight: Parameter,
-    /// `[out]`, or nothing.
+    /// `[out]`, or `None`.
     pub bias: Option<Parameter>,
 }
 

@@ -6,7 +6,7 @@ use ms_core::ops::rules::{Interval, lies_in};
 use ms_core::trace::Training;
 
 /// In training each element is zero with probability `p`, and the others are scaled by
-/// `1 / (1 - p)`; in evaluation nothing happens.
+/// `1 / (1 - p)`; in evaluation, the identity.
 #[cell]
 #[derive(Clone)]
 pub struct Dropout {

@@ -1,8 +1,8 @@
-//! Rows of a table by number.
+//! Lookup in a table of embeddings.
 
 use crate::prelude::*;
 
-/// Row `x[..]` of a table for each index, `[.., features]` ([`ops::embedding`]).
+/// The rows of a table with the given indices, `[.., features]` ([`ops::embedding`]).
 ///
 /// ```
 /// use ms::prelude::*;
@@ -17,7 +17,7 @@ pub struct Embedding {
 
 #[cell]
 impl Embedding {
-    /// A table whose entries are normal with a deviation of 0.02.
+    /// A table whose entries are normally distributed with a standard deviation of 0.02.
     pub fn new(rows: usize, features: usize) -> Self {
         let init = || random::normal([rows, features], 0.0, 0.02);
         Self { table: Parameter::init("", [rows, features], DType::F32, init) }

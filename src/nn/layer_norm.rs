@@ -16,7 +16,7 @@ pub struct LayerNorm {
     pub gamma: Parameter,
     /// `[features]`, zeros at first.
     pub beta: Parameter,
-    /// Keeps the divisor from zero; positive and finite.
+    /// Added to the variance; positive and finite.
     pub eps: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Layers: cells with parameters, written in the project's own language.
+//! Layers: cells with parameters, written with the public API.
 
 mod activation;
 mod batch_norm;

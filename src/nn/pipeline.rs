@@ -1,16 +1,17 @@
-//! One network over the parts of a batch.
+//! A network over micro-batches.
 
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 
-/// Calls a network on equal parts of its batch, one after the other, and gives the mean of what
-/// the parts give: the loss of the whole batch, for a network that gives the mean loss of its part.
+/// Calls a network on equal parts of its batch, one after the other, and returns the mean of the
+/// results: the loss of the whole batch, for a network that returns the mean loss of its part.
 /// Compiled, the network is one graph that is called for every part, forward and backward.
 ///
 /// ```
 /// use ms::prelude::*;
 /// # #[cell] struct Loss { net: nn::Dense }
-/// # #[cell] impl Loss { fn construct(&self, x: &Tensor) -> Tensor { self.net(x).square().mean((), false) } }
+/// # #[cell] impl Loss { fn construct(&self, x: &Tensor) -> Tensor { self.net(x).square().mean((),
+/// false) } }
 /// let net = nn::PipelineCell::new(Loss { net: nn::Dense::new(3, 2) }, 4);
 /// let loss = net.call(&Tensor::ones([8, 3]));
 /// assert_eq!(loss.shape().len(), 0);
@@ -46,7 +47,7 @@ where
         }
         dims[0] = all / self.parts;
         dims.insert(0, self.parts.into());
-        // At a size that a call brings and that has no such parts, this does not fit.
+        // With a symbolic size that is not divisible, this fails at the call.
         let all = x.reshape(&*dims);
         let part = |i: usize| ms_core::trace::Apply::apply(&self.network, &all.at(i));
         let sum = (1..self.parts).fold(part(0), |sum, i| sum + part(i));

@@ -14,7 +14,7 @@ pub struct MaxPool2d {
 
 #[cell]
 impl MaxPool2d {
-    /// Square windows side by side.
+    /// Adjacent square windows.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
@@ -24,10 +24,10 @@ impl MaxPool2d {
         Self { kernel, stride: kernel }
     }
 
-    /// The same layer with another step between windows.
+    /// Sets the stride between windows.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a step of zero.
+    /// Raises [`ms_core::Code::Argument`] for a stride of zero.
     #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
         counts("MaxPool2d", "stride", stride).or_raise();
@@ -49,7 +49,7 @@ pub struct AvgPool2d {
 
 #[cell]
 impl AvgPool2d {
-    /// Square windows side by side.
+    /// Adjacent square windows.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
@@ -59,10 +59,10 @@ impl AvgPool2d {
         Self { kernel, stride: kernel }
     }
 
-    /// The same layer with another step between windows.
+    /// Sets the stride between windows.
     ///
     /// # Panics
-    /// Raises [`ms_core::Code::Argument`] for a step of zero.
+    /// Raises [`ms_core::Code::Argument`] for a stride of zero.
     #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
         counts("AvgPool2d", "stride", stride).or_raise();

@@ -1,8 +1,8 @@
-//! Layers one after the other.
+//! Composition of layers.
 
 use crate::prelude::*;
 
-/// Calls its layers one after the other, each on the result of the one before.
+/// Calls its layers in order, each on the result of the one before.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -22,7 +22,7 @@ impl Sequential {
         Self::default()
     }
 
-    /// The same layers and one more.
+    /// Appends a layer.
     pub fn push(mut self, layer: impl Layer + 'static) -> Self {
         self.layers.push(Box::new(layer));
         self

@@ -34,7 +34,7 @@ impl Adadelta {
         }
     }
 
-    /// The same with another `ρ`.
+    /// Sets `ρ`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
@@ -44,7 +44,7 @@ impl Adadelta {
         Self { rho, ..self }
     }
 
-    /// The same with another `ε`.
+    /// Sets `ε`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
@@ -54,7 +54,7 @@ impl Adadelta {
         Self { epsilon, ..self }
     }
 
-    /// The same with `weight_decay p` added to each gradient.
+    /// Adds `weight_decay p` to each gradient.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.

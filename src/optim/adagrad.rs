@@ -15,7 +15,7 @@ pub struct Adagrad {
     rate_decay: f64,
     epsilon: f64,
     weight_decay: f64,
-    /// Steps that were made.
+    /// The number of steps.
     steps: Parameter,
     squares: State<1>,
 }
@@ -37,7 +37,7 @@ impl Adagrad {
         }
     }
 
-    /// The same with sums of squares that start at another value.
+    /// Sets the initial value of the sums of squares.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
@@ -47,7 +47,7 @@ impl Adagrad {
         Self { squares: State::filled(first), ..self }
     }
 
-    /// The same with a rate that falls from step to step.
+    /// Sets the decay of the learning rate.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
@@ -57,7 +57,7 @@ impl Adagrad {
         Self { rate_decay, ..self }
     }
 
-    /// The same with another `ε`.
+    /// Sets `ε`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
@@ -67,7 +67,7 @@ impl Adagrad {
         Self { epsilon, ..self }
     }
 
-    /// The same with `weight_decay p` added to each gradient.
+    /// Adds `weight_decay p` to each gradient.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.

@@ -28,7 +28,7 @@ pub struct Adam {
     weight_decay: f64,
     decoupled: bool,
     amsgrad: bool,
-    /// Steps that were made.
+    /// The number of steps.
     steps: Parameter,
     moments: State<2>,
     /// The largest second moment so far.
@@ -55,7 +55,7 @@ impl Adam {
         }
     }
 
-    /// The same with other decay rates of the moments.
+    /// Sets the decay rates of the moments.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
@@ -66,7 +66,7 @@ impl Adam {
         Self { betas: (first, second), ..self }
     }
 
-    /// The same with another `ε`.
+    /// Sets `ε`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
@@ -76,7 +76,7 @@ impl Adam {
         Self { epsilon, ..self }
     }
 
-    /// The same with `weight_decay p` added to each gradient.
+    /// Adds `weight_decay p` to each gradient.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
@@ -97,8 +97,9 @@ impl Adam {
         Self { weight_decay, decoupled: true, ..self }
     }
 
-    /// The same with the largest `v` so far in the place of `v` (Reddi et al. 2018, "On the
-    /// Convergence of Adam and Beyond").
+    /// Uses the largest `v` so far instead of `v` (Reddi et al. 2018, "On the Convergence of Adam
+    /// and
+    /// Beyond").
     pub fn amsgrad(self, amsgrad: bool) -> Self {
         Self { amsgrad, ..self }
     }

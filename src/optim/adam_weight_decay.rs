@@ -1,4 +1,4 @@
-//! Adam without correction of its averages, and with decoupled weight decay.
+//! Adam without bias correction, and with decoupled weight decay.
 
 use super::Optimizer;
 use super::state::{State, averaged, checked, learning_rate, set_rate, update_each, visit_field};
@@ -10,8 +10,8 @@ use ms_core::trace::{Arg, Sink};
 /// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
 /// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.
 ///
-/// Unlike [`Adam`](super::Adam) it takes the averages as they are, which start at zero. AdamW is
-/// [`Adam::decoupled_weight_decay`](super::Adam::decoupled_weight_decay).
+/// Unlike [`Adam`](super::Adam) it does not correct the bias of the averages, which start at zero.
+/// AdamW is [`Adam::decoupled_weight_decay`](super::Adam::decoupled_weight_decay).
 pub struct AdamWeightDecay {
     rate: Parameter,
     betas: (f64, f64),
@@ -37,7 +37,7 @@ impl AdamWeightDecay {
         }
     }
 
-    /// The same with other decay rates of the moments.
+    /// Sets the decay rates of the moments.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
@@ -48,7 +48,7 @@ impl AdamWeightDecay {
         Self { betas: (first, second), ..self }
     }
 
-    /// The same with another `ε`.
+    /// Sets `ε`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
@@ -58,7 +58,7 @@ impl AdamWeightDecay {
         Self { epsilon, ..self }
     }
 
-    /// The same with `weight_decay p` added to each step before it is scaled by the rate.
+    /// Adds `weight_decay p` to each step before it is scaled by the rate.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.

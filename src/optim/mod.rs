@@ -1,7 +1,7 @@
 //! Optimisers.
 //!
-//! An optimiser keeps its state in parameters, one set for each parameter that it trains, so that
-//! a compiled training step reads and writes them like any other.
+//! The state of an optimiser is in parameters, one set for each parameter that it trains, so that a
+//! compiled training step reads and writes it like any other parameter.
 
 mod adadelta;
 mod adagrad;

@@ -9,7 +9,7 @@ use ms_core::session::Gradients;
 use ms_core::trace::{Arg, Sink};
 
 /// `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)` (Tieleman and Hinton 2012, "Lecture 6.5:
-/// RMSProp"). Centred: `s - a²` in the place of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
+/// RMSProp"). Centred: `s - a²` instead of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
 /// "Generating Sequences With Recurrent Neural Networks"). With momentum:
 /// `b ← momentum b + g / (sqrt(s) + ε)`, `p ← p - lr b`.
 pub struct RMSProp {
@@ -44,7 +44,7 @@ impl RMSProp {
         }
     }
 
-    /// The same with another `α`.
+    /// Sets `α`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
@@ -54,7 +54,7 @@ impl RMSProp {
         Self { decay, ..self }
     }
 
-    /// The same with another `ε`.
+    /// Sets `ε`.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
@@ -64,7 +64,7 @@ impl RMSProp {
         Self { epsilon, ..self }
     }
 
-    /// The same with momentum.
+    /// Sets the momentum.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
@@ -74,12 +74,12 @@ impl RMSProp {
         Self { momentum, ..self }
     }
 
-    /// The same with the variance of the gradients in the place of their squares.
+    /// Uses the variance of the gradients instead of their squares.
     pub fn centered(self, centered: bool) -> Self {
         Self { centered, ..self }
     }
 
-    /// The same with `weight_decay p` added to each gradient.
+    /// Adds `weight_decay p` to each gradient.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
@@ -122,7 +122,7 @@ impl Optimizer for RMSProp {
             if self.centered {
                 let [means] = self.means.of(parameter);
                 let mean = averaged(&means, self.decay, &gradient);
-                // No variance is negative, but its rounded value may be.
+                // A variance is not negative, but its rounded value may be.
                 scale = maximum(scale - mean.square(), 0.0);
             }
             let mut step = gradient / (scale.sqrt() + self.epsilon);

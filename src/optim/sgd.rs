@@ -13,7 +13,7 @@ use ms_core::{Code, Error, Parameter, Tensor};
 /// 2013, "On the importance of initialization and momentum in deep learning", as PyTorch and
 /// MindSpore write it).
 pub struct SGD {
-    /// The name that users know it by.
+    /// Its name in messages.
     name: &'static str,
     rate: Parameter,
     momentum: f64,
@@ -49,7 +49,7 @@ impl SGD {
         }
     }
 
-    /// The same with momentum.
+    /// Sets the momentum.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] unless it is at least zero and less than one.
@@ -59,10 +59,10 @@ impl SGD {
         Self { momentum, ..self }
     }
 
-    /// The same with gradients that enter the velocity `1 - dampening` times.
+    /// Scales gradients by `1 - dampening` before they are added to the velocity.
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] unless it is from zero to one, and for one that is not zero beside
+    /// Raises [`Code::Argument`] unless it is from zero to one, and unless it is zero together with
     /// [`SGD::nesterov`].
     #[track_caller]
     pub fn dampening(self, dampening: f64) -> Self {
@@ -70,17 +70,17 @@ impl SGD {
         Self { dampening, ..self }.undampened()
     }
 
-    /// The same with Nesterov's step, which looks ahead along a velocity: training refuses it without
-    /// momentum, with [`Code::Argument`].
+    /// Uses Nesterov's step, which looks ahead along a velocity: without momentum, training raises
+    /// [`Code::Argument`].
     ///
     /// # Panics
-    /// Raises [`Code::Argument`] beside [`SGD::dampening`].
+    /// Raises [`Code::Argument`] together with [`SGD::dampening`].
     #[track_caller]
     pub fn nesterov(self, nesterov: bool) -> Self {
         Self { nesterov, ..self }.undampened()
     }
 
-    /// Nesterov's step is that of gradients that enter the velocity whole.
+    /// Checks that Nesterov's step is not combined with dampening.
     #[track_caller]
     fn undampened(self) -> Self {
         if self.nesterov && self.dampening != 0.0 {
@@ -96,7 +96,7 @@ impl SGD {
         raise(Error::new(Code::Argument, message).with_op(self.name));
     }
 
-    /// The same with `weight_decay p` added to each gradient.
+    /// Adds `weight_decay p` to each gradient.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] unless it is at least zero and finite.
@@ -167,7 +167,7 @@ impl Optimizer for SGD {
     }
 }
 
-/// [`SGD`] with momentum and no dampening, under the name that MindSpore has for it:
+/// [`SGD`] with momentum and without dampening, under MindSpore's name:
 /// `v ← momentum v + g`, `p ← p - lr v`, or `p ← p - lr (g + momentum v)` in Nesterov's form.
 pub struct Momentum(SGD);
 
@@ -182,12 +182,12 @@ impl Momentum {
         Self(SGD::named("Momentum", rate).momentum(momentum))
     }
 
-    /// The same with Nesterov's step, which looks ahead; see [`SGD::nesterov`].
+    /// Uses Nesterov's step, which looks ahead; see [`SGD::nesterov`].
     pub fn nesterov(self, nesterov: bool) -> Self {
         Self(self.0.nesterov(nesterov))
     }
 
-    /// The same with `weight_decay p` added to each gradient.
+    /// Adds `weight_decay p` to each gradient.
     ///
     /// # Panics
     /// Raises [`Code::Argument`] unless it is at least zero and finite.

@@ -1,4 +1,4 @@
-//! What optimisers keep: slots for each parameter, learning rates, counters.
+//! State of optimisers: slots for each parameter, learning rates, counters.
 
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, lies_in};
@@ -9,22 +9,22 @@ use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// `N` slots for each trained parameter, kept as long as the parameter is.
+/// `N` slots for each trained parameter, dropped together with the parameter.
 pub struct State<const N: usize> {
     /// Whether the slots belong to the optimiser, and not to the function that made it.
     apart: bool,
     /// Whether a slot is one number rather than of the parameter's shape.
     scalar: bool,
-    /// What slots hold at first.
+    /// The initial value of slots.
     first: f64,
-    /// Whoever looks at them has those of that moment.
+    /// Shared with readers, which keep the slots of the time when they read.
     slots: Mutex<Arc<Slots<N>>>,
 }
 
 #[derive(Clone)]
 struct Slots<const N: usize> {
     all: Vec<(WeakParameter, [Parameter; N])>,
-    /// Where those of a parameter are, by its identity.
+    /// The index of the slots of a parameter, by its identity.
     places: HashMap<u64, usize>,
 }
 
@@ -34,7 +34,7 @@ impl<const N: usize> State<N> {
         Self::filled(0.0)
     }
 
-    /// Slots of the parameter's shape that hold one number at first.
+    /// Slots of the parameter's shape, filled with a value at first.
     pub fn filled(first: f64) -> Self {
         let slots = Mutex::new(Arc::new(Slots { all: Vec::new(), places: HashMap::new() }));
         Self { apart: is_apart(), scalar: false, first, slots }
@@ -52,7 +52,7 @@ impl<const N: usize> State<N> {
     /// Makes the slots of those parameters that have none.
     pub fn prepare(&self, parameters: &[Parameter]) {
         let mut slots = self.lock();
-        // Every step asks, and only the first one finds something to do.
+        // Every step prepares; only the first one finds parameters without slots.
         let all = &slots.all;
         if all.len() == parameters.len() && all.iter().zip(parameters).all(|(known, it)| known.0.id() == it.id()) {
             return;
@@ -78,7 +78,7 @@ impl<const N: usize> State<N> {
         if !gone.is_empty() {
             *places = all.iter().enumerate().map(|(place, it)| (it.0.id(), place)).collect();
         }
-        // What is told of a slot that is dropped may ask for the state.
+        // Observers of a dropped slot may access this state.
         drop(slots);
         drop(gone);
     }
@@ -125,7 +125,7 @@ fn slot(shape: &[usize], dtype: DType, init: impl FnOnce() -> Tensor) -> Paramet
     slot
 }
 
-/// A hyper-parameter of an optimiser, which lies in an interval.
+/// A hyper-parameter of an optimiser, checked to be in an interval.
 ///
 /// # Panics
 /// Raises [`ms_core::Code::Argument`] otherwise.
@@ -135,8 +135,7 @@ pub fn checked(optimizer: &str, name: &str, value: f64, interval: &Interval) -> 
     value
 }
 
-/// The slot of a learning rate: in f64, so that parameters of every dtype are updated with all the
-/// digits that they hold.
+/// The slot of a learning rate: in f64, so that it is precise enough for parameters of every dtype.
 #[track_caller]
 pub fn learning_rate(optimizer: &str, rate: f64) -> Parameter {
     checked(optimizer, "rate", rate, &Interval::RATE);
@@ -160,8 +159,9 @@ fn accumulator(dtype: DType) -> DType {
     if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
 }
 
-/// Replaces each parameter by what `update` makes of it, its value and its gradient, both in the
-/// dtype of its state.
+/// Replaces the value of each parameter by the result of `update` on it, its value and its
+/// gradient,
+/// both in the dtype of its state.
 pub fn update_each(gradients: &Gradients, update: impl Fn(&Parameter, Tensor, Tensor) -> Tensor) {
     for (parameter, gradient) in gradients.iter() {
         let value = parameter.value();
@@ -176,11 +176,11 @@ pub fn decayed(value: &Tensor, gradient: Tensor, decay: f64) -> Tensor {
     if decay == 0.0 { gradient } else { gradient + value * decay }
 }
 
-/// `average ← rate average + (1 - rate) term`, and its new value.
+/// `average ← rate average + (1 - rate) term`; returns its new value.
 pub fn averaged(average: &Parameter, rate: f64, term: &Tensor) -> Tensor {
     let last = average.value();
     // In f32 `rate + (1 - rate)` is not one: an average of equal terms would not be that term.
-    // The smaller of the two factors is the one that keeps its digits.
+    // The smaller of the two factors is the more precise one.
     let next = if rate >= 0.5 { &last + (term - &last) * (1.0 - rate) } else { term + (&last - term) * rate };
     average.set(&next);
     next

@@ -6,7 +6,7 @@ use ms_core::{Parameter, Tensor};
 
 /// Updates parameters from their gradients.
 pub trait Optimizer: Arg {
-    /// Makes the state of those parameters that have none yet; [`Optimizer::update`] does it too.
+    /// Creates the state of those parameters that have none yet; [`Optimizer::update`] does so too.
     #[track_caller]
     fn prepare(&self, parameters: &[Parameter]);
 
@@ -14,18 +14,18 @@ pub trait Optimizer: Arg {
     #[track_caller]
     fn update(&self, gradients: &Gradients);
 
-    /// Sets the learning rate; compiled steps see it without being compiled again.
+    /// Sets the learning rate; compiled steps use it without recompilation.
     ///
     /// # Panics
     /// Raises [`ms_core::Code::Argument`] for a rate that is negative or not finite.
     #[track_caller]
     fn set_learning_rate(&self, rate: f64);
 
-    /// One training step, compiled as one graph: forward, backward, update. Gives the loss of
+    /// One training step, compiled as one graph: forward, backward, update. Returns the loss
     /// `loss(net, batch)` before the update.
     ///
-    /// `loss` captures nothing (checked at compile time): what it needs comes with `batch`, so
-    /// that no captured batch can become a constant of the graph.
+    /// `loss` captures nothing (checked at compile time): its data is passed in `batch`, so that no
+    /// captured batch can become a constant of the graph.
     ///
     /// ```
     /// use ms::prelude::*;
@@ -59,7 +59,7 @@ pub trait Optimizer: Arg {
         call.finish(|| self.step_eagerly(net, &*batch, loss))
     }
 
-    /// [`Optimizer::step`] op by op.
+    /// [`Optimizer::step`], executed eagerly.
     #[track_caller]
     fn step_eagerly<C: Cell + 'static, B: Arg, R: Tree>(&self, net: &C, batch: &B, loss: impl Fn(&C, &B) -> R) -> R
     where

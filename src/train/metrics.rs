@@ -2,7 +2,8 @@
 
 use ms_core::Tensor;
 
-/// The share of rows of `logits: [n, classes]` whose largest entry is at the class in `target: [n]`.
+/// The fraction of rows of `logits: [n, classes]` whose largest entry is at the class in
+/// `target: [n]`.
 #[track_caller]
 pub fn accuracy(logits: &Tensor, target: &Tensor) -> Tensor {
     logits.argmax(-1).eq(target).mean((), false)
@@ -22,7 +23,7 @@ impl Mean {
         self.weight += count as f64;
     }
 
-    /// The mean so far; nan before the first value.
+    /// The mean so far; NaN before the first value.
     pub fn get(&self) -> f64 {
         self.sum / self.weight
     }

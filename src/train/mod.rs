@@ -1,4 +1,4 @@
-//! What a training loop needs around the step: metrics and progress.
+//! Helpers for training loops: metrics and progress.
 
 mod metrics;
 mod progress;

@@ -2,7 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A bar on the standard error stream, where that is a terminal; otherwise nothing.
+/// A bar on standard error, if that is a terminal; otherwise it prints nothing.
 pub struct Progress(ProgressBar);
 
 impl Progress {
@@ -13,13 +13,13 @@ impl Progress {
         Self(ProgressBar::new(total as u64).with_style(style).with_prefix(title.into()))
     }
 
-    /// One step is done; `note` stands behind the bar.
+    /// Completes one step; `note` is shown after the bar.
     pub fn step(&mut self, note: impl Into<String>) {
         self.0.set_message(note.into());
         self.0.inc(1);
     }
 
-    /// Removes the bar, so that a line can take its place.
+    /// Removes the bar, so that a line can be printed in its place.
     pub fn clear(&mut self) {
         self.0.finish_and_clear();
     }
