@@ -1,7 +1,8 @@
-//! What compiling costs, from the first line of the trace to the executable: each figure is the
-//! median of fresh processes, so that nothing is found compiled, in time and in time of a processor,
-//! which other work on the machine does not lengthen. `cargo bench --bench compile`; `-- -v` prints
-//! the stages and passes, too.
+//! The cost of compilation, from the start of the trace to the executable: each figure is the
+//! median
+//! of new processes, so that nothing is cached, in wall-clock time and in processor time, which
+//! other load on the machine does not affect. `cargo bench --bench compile`; `-- -v` prints the
+//! stages and passes, too.
 
 #[path = "../tests/common/gpt.rs"]
 mod gpt;
@@ -11,36 +12,35 @@ use ms::prelude::*;
 use std::process::Command;
 use std::time::Instant;
 
-/// Processes for each figure.
+/// Processes per figure.
 const PROCESSES: usize = 5;
 
-/// Layers and parts of a batch of the large graph: without sharing, its forward and gradient have
-/// 135,000 nodes, as MindSpore's example of `lazy_inline` has.
+/// Layers and micro-batches of the large graph: without sharing, its forward and gradient have
+/// 135,000 nodes, like MindSpore's example of `lazy_inline`.
 const LAYERS: usize = 40;
 const PARTS: usize = 13;
 
-/// What one process measures.
+/// The measurements of one process.
 #[derive(Clone, Copy, Default)]
 struct Figures {
     /// The first call.
     first_ms: f64,
-    /// The same without the run, in time of the processor.
+    /// The same without the run, in processor time.
     cpu_ms: f64,
-    /// What the stages of the compilation took.
+    /// The total of the stages of the compilation.
     compile_ms: f64,
     /// Of these, the trace.
     trace_ms: f64,
     /// A later call.
     run_ms: f64,
-    /// Nodes and graphs after the transforms are expanded, and nodes that there would be without
-    /// sharing.
+    /// Nodes and graphs after expansion of the transforms, and the number of nodes without sharing.
     nodes: f64,
     graphs: f64,
     unshared: f64,
 }
 
 impl Figures {
-    /// Of the latest compilation of a function.
+    /// The figures of the latest compilation of a function.
     fn of(name: &str, first: Spent, run: Spent) -> Self {
         let reports = ms::compile_report();
         let report = reports.iter().rev().find(|it| it.name == name).expect("just compiled");
@@ -77,7 +77,7 @@ impl Figures {
         figures
     }
 
-    /// The median of every figure over fresh processes, which are given these arguments.
+    /// The median of every figure over new processes, started with these arguments.
     fn of_processes(arguments: &[&str]) -> Self {
         let verbose = std::env::args().any(|it| it == "-v");
         let one = |i: usize| {
@@ -102,13 +102,13 @@ impl Figures {
 #[derive(Clone, Copy)]
 struct Spent {
     wall: f64,
-    /// Of the processor, by this thread.
+    /// Processor time of this thread.
     cpu: f64,
 }
 
-/// Milliseconds of the processor that this thread has used; nothing where the system does not say.
+/// Milliseconds of processor time of this thread; `None` if the system does not report it.
 fn cpu() -> f64 {
-    // The system counts when the thread gives way.
+    // The system updates the count when the thread yields.
     std::thread::yield_now();
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|it| it.parse::<f64>().ok()).map_or(f64::NAN, |it| it * 1e-6)
@@ -122,7 +122,7 @@ fn spent<R>(run: impl FnOnce() -> R) -> Spent {
     Spent { wall, cpu: cpu() - before }
 }
 
-/// The shortest of so many.
+/// The shortest of `times` runs.
 fn shortest<R>(times: usize, mut run: impl FnMut() -> R) -> Spent {
     let all = (0..times).map(|_| spent(&mut run));
     all.min_by(|a, b| a.wall.total_cmp(&b.wall)).expect("at least one")
@@ -144,12 +144,12 @@ gradients! {
     of_lazy: lazy;
 }
 
-/// Forward and gradient of a transformer of so many blocks.
+/// Forward and gradient of a transformer with `count` blocks.
 fn blocks(kind: &str, count: usize) -> Figures {
     let tokens = &random::randint([2, 16], 0, 50);
     macro_rules! measure {
         ($model:ident, $function:ident) => {{
-            // What the first compilation of a process pays.
+            // One-time costs of the first compilation of a process.
             $function(&$model::Gpt::new(1, 50, 16), tokens);
             let net = $model::Gpt::new(count, 50, 32);
             let first = spent(|| $function(&net, tokens));
@@ -160,7 +160,7 @@ fn blocks(kind: &str, count: usize) -> Figures {
     if kind == "lazy" { measure!(lazy, of_lazy) } else { measure!(plain, of_plain) }
 }
 
-/// A transformer over the parts of a batch: the whole is as large as its graphs without sharing.
+/// A transformer over micro-batches: the total is as large as its graphs without sharing.
 #[cell]
 struct Loss {
     net: lazy::Gpt,
@@ -229,7 +229,7 @@ fn gradient(xs: &Vec<Tensor>) -> Vec<Tensor> {
 /// Functions of lists of tensors.
 const LISTS: [&str; 4] = ["doubled", "given_up", "stacked", "gradient"];
 
-/// A function of a list of so many tensors.
+/// A function of a list of `count` tensors.
 fn list(name: &str, count: usize) -> Figures {
     let run = |xs: &Vec<Tensor>| {
         let last = xs.len() - 1;
@@ -248,7 +248,7 @@ fn list(name: &str, count: usize) -> Figures {
     Figures::of(name, first, shortest(3, || run(&xs)))
 }
 
-/// The run time of one training gradient with sharing over that without, as the median of pairs.
+/// The run time of one training gradient with sharing relative to without, as the median of pairs.
 fn pairs() {
     for blocks in [6, 12] {
         let tokens = &random::randint([8, 32], 0, 50);

@@ -1,8 +1,10 @@
-//! Programs for callgrind, which counts instructions and so is not disturbed by other work:
+//! Programs for callgrind, which counts instructions and is not disturbed by other load:
 //! `cargo bench --bench instructions --no-run`, then
-//! `valgrind --tool=callgrind --toggle-collect='*counted*' target/release/deps/instructions-* eager 1000`.
-//! The first argument names the program, the second how many calls are counted; docs/contributing.md
-//! shows how two trees are compared.
+//! `valgrind --tool=callgrind --toggle-collect='*counted*' target/release/deps/instructions-* eager
+//! 1000`.
+//! The first argument names the program, the second the number of counted calls;
+//! docs/contributing.md
+//! shows how to compare two trees.
 
 mod common;
 
@@ -10,14 +12,13 @@ use common::{Mlp, add};
 use ms::prelude::*;
 use std::hint::black_box;
 
-/// Calls `body` some times before they are counted, so that compilation and first allocations are
-/// not.
+/// Calls `body` a few times before counting, to exclude compilation and first allocations.
 fn measure(calls: usize, body: impl Fn()) {
     (0..50).for_each(|_| body());
     counted(calls, &body);
 }
 
-/// What callgrind collects: a function of its own by name.
+/// The function that callgrind collects, by name.
 #[inline(never)]
 fn counted(calls: usize, body: &dyn Fn()) {
     (0..calls).for_each(|_| body());

@@ -1,6 +1,6 @@
 //! Forward and gradient of functions that read a sequence of T steps step by step, for T = 50, 100,
-//! 200, 400, 800: eagerly, compiled, and how long compiling takes. `cargo bench --bench sequences`.
-//! Times of calls are those of this thread on a processor, which do not count what other programs take.
+//! 200, 400, 800: eagerly, compiled, and the time of compilation. `cargo bench --bench sequences`.
+//! Calls are measured in processor time of this thread, which excludes other programs.
 
 use ms::prelude::*;
 use std::hint::black_box;
@@ -11,14 +11,15 @@ const LENGTHS: [usize; 5] = [50, 100, 200, 400, 800];
 /// Features of a step.
 const WIDTH: usize = 16;
 
-/// How long this thread has run.
+/// The processor time of this thread.
 fn now() -> Duration {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the system tells");
     let nanos = text.split(' ').next().and_then(|it| it.parse().ok());
     Duration::from_nanos(nanos.expect("the first number is the time on a processor"))
 }
 
-/// The mean time of a call, of as many as make the grain of the clock, some milliseconds, small.
+/// The mean time of a call, over enough calls to make the resolution of the clock, some
+/// milliseconds, negligible.
 fn mean(mut call: impl FnMut()) -> Duration {
     call();
     let (start, mut calls) = (now(), 0);
@@ -65,7 +66,7 @@ fn scanned(x: &Tensor) -> Tensor {
     ops::scan(step, Tensor::zeros([WIDTH]), x).0.sum((), false)
 }
 
-/// A step of the whole sequence, which stays a call.
+/// A step of the whole sequence, which is never inlined.
 #[jit]
 #[no_inline]
 fn called_step(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {

@@ -1,5 +1,6 @@
-//! What leaving the batch size to each call costs: one function for all sizes beside one that
-//! compiles every size. `cargo bench --bench sizes`.
+//! The cost of a symbolic batch size: one function for all sizes compared with one version per
+//! size.
+//! `cargo bench --bench sizes`.
 
 #[path = "../tests/common/gpt.rs"]
 mod gpt;

@@ -1,5 +1,6 @@
-//! What a call costs: one-element ops, the unrolled loop of 200 iterations, branches and loops on
-//! tensors, `vmap`, the training step of the digits MLP. `cargo bench --bench steps`; `peers/steps.py`
+//! The cost of a call: one-element ops, the unrolled loop of 200 iterations, branches and loops on
+//! tensors, `vmap`, the training step of the digits MLP. `cargo bench --bench steps`;
+//! `peers/steps.py`
 //! measures the same on PyTorch.
 
 mod common;
@@ -10,10 +11,10 @@ use ms::vmap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Repetitions whose medians are printed; the variants of a line take turns.
+/// Repetitions whose medians are printed; the variants of a line are interleaved.
 const ROUNDS: usize = 31;
 
-/// The median time of one call of each of `bodies`, of which `calls` are timed at once.
+/// The median time of one call of each of `bodies`, timed in batches of `calls`.
 fn medians<const N: usize>(calls: usize, mut bodies: [&mut dyn FnMut(); N]) -> [Duration; N] {
     let mut times: [Vec<Duration>; N] = std::array::from_fn(|_| Vec::new());
     for round in 0..ROUNDS + 3 {
@@ -67,13 +68,13 @@ fn selects(x: &Tensor, y: &Tensor) -> Tensor {
     out
 }
 
-/// A loop of a thousand iterations whose end is known when it runs.
+/// A loop of a thousand iterations whose end is known only at run time.
 #[jit]
 fn device_loop(x: &Tensor, limit: &Tensor) -> Tensor {
     ops::while_loop(|x: &Tensor| x.lt(limit), |x| x + 1.0, x.clone())
 }
 
-/// P16, written by hand.
+/// P16, batched by hand.
 #[jit]
 fn manually_batched(xs: &Tensor) -> Tensor {
     let mut out = vec![];
@@ -83,8 +84,8 @@ fn manually_batched(xs: &Tensor) -> Tensor {
     ops::stack(&out, 0)
 }
 
-/// A block as a transformer has it, with numbers in the place of matrices: what a call costs
-/// besides its arithmetic.
+/// A transformer block with numbers instead of matrices: the overhead of a call without its
+/// arithmetic.
 #[cell]
 struct Block {
     norms: [Pair; 2],

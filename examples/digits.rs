@@ -1,4 +1,4 @@
-//! Trains an MLP and a small convolutional network on handwritten digits, op by op and with the
+//! Trains an MLP and a small convolutional network on handwritten digits, eagerly and with the
 //! whole training step compiled as one graph, and compares the two.
 //!
 //! `cargo run --release --example digits`
@@ -54,7 +54,7 @@ impl ConvNet {
     }
 }
 
-/// 64 pixels from 0 to 1 for each image, and its class.
+/// 64 pixels from 0 to 1 per image, and its class.
 fn digits() -> ms::Result<Dataset> {
     let table = read_csv(concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/digits.csv"))?;
     let (pixels, classes) = (table.i((.., 0..64)), table.i((.., 64)));
@@ -92,7 +92,7 @@ fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compil
     Timing { first, median: times[times.len() / 2] }
 }
 
-/// Saves the network, loads it into a fresh one, and checks that both answer alike.
+/// Saves the network, loads it into a new one, and checks that both predict the same.
 fn round_trip<N: Cell + Layer>(name: &str, net: &N, fresh: &N, test: &Dataset) -> ms::Result<()> {
     let path = std::env::temp_dir().join(format!("ms-digits-{name}-{}.safetensors", std::process::id()));
     ms::save_checkpoint(net, &path)?;

@@ -3,7 +3,7 @@
 use ms::prelude::*;
 use std::time::Instant;
 
-/// A host loop unrolls into one graph of 600 operations.
+/// A host loop is unrolled into one graph of 600 operations.
 #[jit]
 fn func(x: &Tensor, y: &Tensor) -> Tensor {
     let mut output = x.clone();

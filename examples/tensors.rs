@@ -1,4 +1,4 @@
-//! Tensors: literals, views, slice assignment, random numbers, and what comes back to Rust.
+//! Tensors: literals, views, slice assignment, random numbers, and conversion to Rust values.
 
 use ms::prelude::*;
 
@@ -6,12 +6,12 @@ fn main() {
     let x = tensor![[1., 2., 3.], [4., 5., 6.]];
     println!("x =\n{x}\n");
 
-    // Views copy nothing; positions and bounds count from the end when negative.
+    // Views copy nothing; negative indices and bounds count from the end.
     println!("second row      {}", x.at(1));
     println!("last column     {}", x.i((.., -1)));
     println!("rows reversed\n{}\n", x.i((..).step(-1)));
 
-    // Assignment gives `y` elements of its own: `x` stays as it was.
+    // Assignment copies the elements for `y`: `x` is unchanged.
     let mut y = x.clone();
     y.assign_at((0, 1..), 0.);
     println!("y =\n{y}\n");

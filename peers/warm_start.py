@@ -340,7 +340,7 @@ def main():
             ]
             print(f"| {' | '.join(cells)} |")
     print("\nSteps of the warm calls of ms, medians in ms; `run` is what no step has: the first run and the result.\n")
-    print("| | steps |\n|---|---|")
+    print("| | stages |\n|---|---|")
     for (who, of), all in warm.items():
         if not who.startswith("ms"):
             continue

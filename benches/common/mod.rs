@@ -1,4 +1,4 @@
-//! What several benchmarks measure.
+//! Workloads that several benchmarks share.
 
 use ms::prelude::*;
 

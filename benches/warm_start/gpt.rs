@@ -46,7 +46,7 @@ impl Block {
     }
 }
 
-/// The model; the table of tokens is the output layer as well.
+/// The model; the token embedding is the output layer as well.
 #[cell]
 pub struct Gpt {
     tokens: nn::Embedding,
@@ -75,7 +75,7 @@ impl Gpt {
     }
 }
 
-/// What a step needs.
+/// The inputs of a step.
 pub struct Training {
     net: Gpt,
     optimizer: Adam,
@@ -90,7 +90,7 @@ impl Training {
         Self { net: Gpt::new(), optimizer: Adam::new(1e-3), batch }
     }
 
-    /// One step; gives the loss.
+    /// Runs one step; returns the loss.
     pub fn step(&self) -> f32 {
         let loss = |net: &Gpt, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
         self.optimizer.step(&self.net, &self.batch, loss).item()

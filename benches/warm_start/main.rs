@@ -1,5 +1,5 @@
-//! What a fresh process pays until its first result, without a compile cache, with a cold one and
-//! with a warm one; what a cold one costs; and how long an entry takes to find among many.
+//! The time to the first result of a new process, without a compile cache, with a cold one and with
+//! a warm one; the cost of a cold one; and the time to find an entry among many.
 //! `cargo bench --bench warm_start`.
 
 mod gpt;
@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Names the workload to a process that is started for it.
+/// Passes the name of the workload to a process that is started for it.
 const WORKLOAD: &str = "MS_WARM_START_WORKLOAD";
 
-/// Processes whose median is printed.
+/// Processes over which the median is taken.
 const PROCESSES: usize = 21;
 
-/// How long later calls are measured; as long as in `peers/warm_start.py`.
+/// The duration of the measurement of later calls; the same as in `peers/warm_start.py`.
 const LATER: Duration = Duration::from_millis(200);
 
 /// P11.
@@ -68,9 +68,9 @@ fn main() {
     }
 }
 
-/// The process of a workload: prints the microseconds of its first call and of later ones (their
-/// median), the processor's microseconds of the first one on the thread that calls and on all, with what is
-/// written in the background and at the end; and the steps of the first call.
+/// The body of the process of a workload: prints the microseconds of its first call and the median
+/// of later ones, the processor time of the first one on the calling thread and on all threads,
+/// including background writes and the end of the process; and the stages of the first call.
 fn child(workload: &str) {
     let (x, y) = (Tensor::from_slice([1], &[1.0f32]), Tensor::from_slice([1], &[2.0f32]));
     let gpt = (workload == "gpt").then(gpt::Training::new);
@@ -79,7 +79,7 @@ fn child(workload: &str) {
         "loop200 pure" => unrolled_pure(&x, &y).item::<f32>(),
         "deep" => deep(&Tensor::ones([2, 8])).sum((), false).item(),
         "gpt" => gpt.as_ref().expect("made above").step(),
-        // A hundred functions that are compiled, by constants of this process.
+        // A hundred functions, each compiled with a constant of this process.
         _ => (0..100).map(|i| layer(&Tensor::ones([8, 16]), 16, i).sum((), false).item::<f32>()).sum(),
     };
     let micros = |it: Duration| it.as_nanos() as f64 / 1e3;
@@ -88,7 +88,7 @@ fn child(workload: &str) {
     let value = call();
     let first = start.elapsed();
     let here = processor(ClockId::ThreadCPUTime) - before[0];
-    // The writer is not to work beside the later calls.
+    // The writer should not run during the later calls.
     ms::flush_cache();
     let spent = processor(ClockId::ProcessCPUTime);
     let later = later(call);
@@ -98,7 +98,7 @@ fn child(workload: &str) {
         .last()
         .map(|it| it.stages.iter().map(|it| format!("{} {:.0}", it.name, micros(it.time))).collect())
         .unwrap_or_default();
-    // After everything that the cache does at the end.
+    // After all work of the cache at the end.
     ms_cache::at_end(move || {
         let all = processor(ClockId::ProcessCPUTime) - before[1] - spent;
         println!("{} {} {} {}", micros(first), micros(later), micros(here), micros(all));
@@ -106,7 +106,7 @@ fn child(workload: &str) {
     });
 }
 
-/// The median time of the calls of a while.
+/// The median time of the calls during [`LATER`].
 fn later(call: impl Fn() -> f32) -> Duration {
     let mut times = Vec::new();
     let begin = Instant::now();
@@ -119,14 +119,14 @@ fn later(call: impl Fn() -> f32) -> Duration {
     times[times.len() / 2]
 }
 
-/// The time on a processor so far.
+/// The processor time so far.
 fn processor(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// A directory of this process, removed at the end. A file system may take milliseconds for the
-/// first file after many were removed, so that nothing is removed before.
+/// first file after many were removed, so nothing is removed earlier.
 struct Scratch(PathBuf, Cell<usize>);
 
 impl Scratch {
@@ -136,7 +136,7 @@ impl Scratch {
         Self(path, Cell::new(0))
     }
 
-    /// A path where nothing is.
+    /// A path that does not exist yet.
     fn fresh(&self) -> PathBuf {
         self.0.join(self.1.replace(self.1.get() + 1).to_string())
     }
@@ -148,7 +148,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a process printed.
+/// The output of a process.
 struct Run {
     micros: [f64; 4],
     stages: String,
@@ -166,7 +166,7 @@ fn run(workload: &str, cache: Option<&Path>) -> Run {
     Run { micros: std::array::from_fn(|_| numbers.next().expect("four numbers")), stages: stages.trim().to_owned() }
 }
 
-/// The run whose first result took the median time.
+/// The run with the median time to the first result.
 fn median(mut runs: Vec<Run>) -> Run {
     runs.sort_by(|a, b| a.micros[0].total_cmp(&b.micros[0]));
     runs.swap_remove(runs.len() / 2)
@@ -200,7 +200,7 @@ fn first_results(scratch: &Scratch) {
     }
 }
 
-/// What looking up and writing cost where nothing is found, as processor time.
+/// The cost of looking up and writing on a miss, in processor time.
 fn misses(scratch: &Scratch) {
     println!("processor time of compiling, ms, without a cache and with an empty one: of the caller, of all threads");
     for (workload, name) in [("many", "100 small functions"), ("loop200", "loop200"), ("deep", "40 layers, gradient")] {
@@ -223,7 +223,7 @@ fn misses(scratch: &Scratch) {
     }
 }
 
-/// How long one entry takes to find among many.
+/// The time to find one entry among many.
 fn look_ups(scratch: &Scratch) {
     let key = |i: usize| ms_cache::KeyBuilder::new(1).part("graph", &i.to_le_bytes()).finish();
     let store = ms_cache::Store::open(scratch.fresh(), &Default::default()).expect("a writable directory");
