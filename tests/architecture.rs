@@ -1,5 +1,6 @@
-//! The invariants of ARCHITECTURE.md. Each check is a function from sources to violations, and is shown
-//! to find one that was planted.
+//! Tests of the invariants in ARCHITECTURE.md. Each check is a function from sources to violations,
+//! and
+//! is itself tested on a planted violation.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,13 +9,13 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// A file by its path below the folder that is looked at, with its text.
+/// A file by its path below the searched folder, with its text.
 struct Source {
     path: String,
     text: String,
 }
 
-/// Every Rust file below `folder`, build outputs left out.
+/// Every Rust file below `folder`, without build outputs.
 fn sources(folder: &Path) -> Vec<Source> {
     let (mut found, mut open): (Vec<PathBuf>, _) = (Vec::new(), vec![folder.to_path_buf()]);
     while let Some(folder) = open.pop() {
@@ -35,7 +36,7 @@ fn sources(folder: &Path) -> Vec<Source> {
     found.into_iter().map(source).collect()
 }
 
-/// A check finds nothing in the sources, and something in what breaks its rule.
+/// The sources have no violations, and `planted` has some.
 #[track_caller]
 fn check(sources: &[Source], violations: impl Fn(&[Source]) -> Vec<String>, planted: &[(&str, &str)]) {
     let found = violations(sources);
@@ -47,7 +48,7 @@ fn check(sources: &[Source], violations: impl Fn(&[Source]) -> Vec<String>, plan
     }
 }
 
-/// The modules of `ms-core`; each imports only what stands before it.
+/// The modules of `ms-core`; each imports only modules before it.
 const MODULES: [&str; 13] = [
     "error",
     "environment",
@@ -64,8 +65,8 @@ const MODULES: [&str; 13] = [
     "session",
 ];
 
-/// The first names of the paths below `crate` that stand in a text: in `crate::a::b`, and in
-/// `crate::{a::b, c}`, which may go over several lines.
+/// The first segments of the paths below `crate` in a text: in `crate::a::b`, and in
+/// `crate::{a::b, c}`, which may span several lines.
 fn crate_paths(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let name = |text: &str| text.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect::<String>();
@@ -94,14 +95,14 @@ fn crate_paths(text: &str) -> Vec<String> {
     found
 }
 
-/// The text without comments and what only tests compile.
+/// The text without comments and test-only code.
 fn code(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn modules_import_only_what_stands_before_them() {
+fn modules_import_only_earlier_modules() {
     let violations = |sources: &[Source]| {
         let mut wrong = Vec::new();
         for source in sources.iter().filter(|it| !it.path.contains("test")) {
@@ -122,7 +123,7 @@ fn modules_import_only_what_stands_before_them() {
     check(&sources(&root().join("ms-core/src")), violations, &planted);
 }
 
-/// The files of the folder that a file of `lower` imports from, by the names of their modules.
+/// The modules in the folder that a file of `lower` imports from.
 fn lower_imports(source: &Source) -> Vec<String> {
     let depth = source.path.matches('/').count();
     let prefix = "super::".repeat(depth + 1);
@@ -133,12 +134,12 @@ fn lower_imports(source: &Source) -> Vec<String> {
 }
 
 #[test]
-fn the_files_of_lower_form_no_circle() {
+fn the_files_of_lower_form_no_cycle() {
     let violations = |sources: &[Source]| -> Vec<String> {
         let module = |it: &Source| it.path.split('/').next().unwrap_or_default().trim_end_matches(".rs").to_owned();
         let mut open: Vec<(String, Vec<String>)> =
             sources.iter().filter(|it| it.path != "mod.rs").map(|it| (module(it), lower_imports(it))).collect();
-        // What imports nothing that is left is no part of a circle.
+        // A file without remaining imports is not part of a cycle.
         loop {
             let left: Vec<String> = open.iter().map(|it| it.0.clone()).collect();
             let before = open.len();
@@ -160,7 +161,7 @@ fn the_files_of_lower_form_no_circle() {
 }
 
 #[test]
-fn modules_with_folders_are_in_them() {
+fn modules_with_folders_are_mod_files() {
     let violations = |sources: &[Source]| -> Vec<String> {
         let beside = |it: &&Source| {
             let folder = it.path.trim_end_matches("rs").trim_end_matches('.').to_owned() + "/";
@@ -214,8 +215,8 @@ fn the_core_names_no_backend() {
 
 #[test]
 fn adding_an_op_touches_one_file() {
-    // What other modules need of an op is its definition, which the list exports, or what `ops::core` says
-    // of all ops: nothing has to know in which file an op is.
+    // Other modules need the definition of an op, which the list exports, and `ops::core`: none
+    // needs to know which file an op is in.
     let violations = |sources: &[Source]| {
         let outside = sources.iter().filter(|it| !it.path.starts_with("ops/") && it.path != "ops.rs");
         let names = outside.filter(|it| it.text.contains("ops::primitive::") || it.text.contains("ops::composite::"));
@@ -224,7 +225,7 @@ fn adding_an_op_touches_one_file() {
     let planted = [("lower/group.rs", "use crate::ops::primitive::conv::with_groups;")];
     check(&sources(&root().join("ms-core/src")), violations, &planted);
 
-    // Every file of a primitive is in the list, and every one in the list has a file.
+    // Every file of a primitive is in the list, and every primitive in the list has a file.
     let folder = root().join("ms-core/src/ops/primitive");
     let text = fs::read_to_string(folder.join("mod.rs")).expect("the list is readable");
     let list = text.split("primitives! {").nth(1).expect("the list of primitives");

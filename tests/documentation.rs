@@ -1,4 +1,4 @@
-//! What every function of an op tells: an example, and how it fails.
+//! The documentation of every function of an op: an example, and its errors.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The free functions that give tensors, with their documentation.
+/// The free functions that return tensors, with their documentation.
 fn functions(source: &str) -> Vec<(String, String)> {
     let lines: Vec<&str> = source.lines().collect();
     let starts = (0..lines.len()).filter(|&at| lines[at].starts_with("pub fn "));
@@ -29,7 +29,7 @@ fn functions(source: &str) -> Vec<(String, String)> {
 
 #[test]
 fn every_function_of_an_op_has_an_example() {
-    /// Tools for rules and for other ops, which no user calls.
+    /// Helpers of rules and other ops, which are not public.
     const INNER: [&str; 4] = ["elementwise.rs", "rules.rs", "operand.rs", "batching.rs"];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("ms-core/src/ops");
     let (mut checked, mut bare) = (0, Vec::new());

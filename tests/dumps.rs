@@ -1,4 +1,4 @@
-//! What is told of a compilation: reports, and graphs as files.
+//! Compile reports, and graphs saved as files.
 
 #[path = "common/gpt.rs"]
 mod gpt;
@@ -92,7 +92,7 @@ fn sized(x: &Tensor) -> Tensor {
     ops::softmax(x, 0) + ops::sum(x, 0, true)
 }
 
-/// What further sizes take is told, and what is not done again is not.
+/// The report includes the time that further sizes take, and omits stages that are not repeated.
 #[test]
 fn reports_of_further_sizes() {
     let stages = |n: usize| -> Vec<&str> {
@@ -112,9 +112,9 @@ fn compiled_on_its_thread(x: &Tensor) -> Tensor {
     x * 2.0
 }
 
-/// What other threads compile is told to them.
+/// A compilation is reported to the thread that compiled.
 #[test]
-fn a_thread_is_told_what_it_compiled() {
+fn compilations_are_reported_to_their_thread() {
     let told = |n: usize| {
         compiled_on_its_thread(&Tensor::ones([n]));
         ms::compile_report().iter().filter(|it| it.name == "compiled_on_its_thread").count()

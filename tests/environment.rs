@@ -1,12 +1,13 @@
-//! Settings as a process sees them. With `MS_JIT=0` annotated code runs as it is written, at every
-//! call, with tensors that have values.
+//! Settings of the process. With `MS_JIT=0` annotated code runs eagerly, at every call, with
+//! tensors
+//! that have values.
 
 use ms::prelude::*;
 use std::cell::Cell;
 use std::process::Command;
 
 thread_local! {
-    /// How often a body ran.
+    /// The number of executions of a body.
     static RUNS: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -30,15 +31,15 @@ fn halve(x: &Tensor, most: usize) -> Tensor {
 #[jit]
 fn seen(x: &Tensor) -> Tensor {
     ran();
-    // What `dbg!` prints.
+    // The output of `dbg!`.
     println!("x is {x:?}");
     if x > 1.0 { x * 2.0 } else { x.clone() }
 }
 
-/// Says to a process that it is the child.
+/// Marks a process as the child.
 const CHILD: &str = "MS_TEST_ENVIRONMENT_CHILD";
 
-/// Calls what is compiled, three times each, in a process that the test below starts.
+/// Calls compiled functions, three times each, in a process that the test below starts.
 #[test]
 fn child() {
     if std::env::var_os(CHILD).is_none() {
@@ -51,7 +52,7 @@ fn child() {
     println!("ran {}", RUNS.get());
 }
 
-/// What the child prints.
+/// The output of the child.
 fn child_prints(jit: &str) -> String {
     let program = std::env::current_exe().expect("a test has a path");
     let output = Command::new(program)
@@ -65,7 +66,7 @@ fn child_prints(jit: &str) -> String {
 }
 
 #[test]
-fn without_jit_code_runs_as_it_is_written() {
+fn without_jit_code_runs_eagerly() {
     let eager = child_prints("0");
     for line in ["halved 0.75", "halved 0.625", "seen 6", "seen 10", "ran 6"] {
         assert!(eager.contains(line), "{line} is not in\n{eager}");
@@ -73,8 +74,8 @@ fn without_jit_code_runs_as_it_is_written() {
     let shown =
         |text: &str| -> Vec<String> { text.lines().filter(|it| it.starts_with("x is ")).map(str::to_owned).collect() };
     assert_eq!(shown(&eager), ["3.0", "3.0", "5.0"].map(|it| format!("x is Tensor<f32[]> {it}")));
-    // The loop without an end is refused at every call; the other function is traced once, and has
-    // no value to show while it is.
+    // The infinite loop is an error at every call; the other function is traced once, and has
+    // no value to print while it is.
     let compiled = child_prints("1");
     for line in ["halved NaN", "seen 6", "seen 10", "ran 4"] {
         assert!(compiled.contains(line), "{line} is not in\n{compiled}");
@@ -122,7 +123,7 @@ fn child_of_settings() {
     println!("calls {}", told("expand").calls);
 }
 
-/// Uses the library, and tells what is refused.
+/// Uses the library, and prints errors.
 #[test]
 fn child_of_any() {
     if std::env::var_os(CHILD).is_none() {
@@ -139,10 +140,10 @@ fn child_of_any() {
     }
 }
 
-/// What a variable may be is taken; with anything else nothing runs, and the error names the variable,
-/// the value and what is allowed.
+/// Valid values of a variable are accepted; with any other value nothing runs, and the error names
+/// the variable, the value and the valid values.
 #[test]
-fn variables_are_what_is_allowed_or_refused() {
+fn invalid_values_of_variables_are_errors() {
     let run = |name: &str, variables: &[(&str, &str)]| {
         let program = std::env::current_exe().expect("a test has a path");
         let mut command = Command::new(program);
@@ -197,8 +198,7 @@ fn variables_are_what_is_allowed_or_refused() {
     }
 }
 
-/// `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, `MS_DEV_SHARE_GRAPHS` and those of saved graphs, as a process sees
-/// them.
+/// `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, `MS_DEV_SHARE_GRAPHS` and those of saved graphs, in a process.
 #[test]
 fn settings_of_graphs() {
     let folder = std::env::temp_dir().join(format!("ms-settings-{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Every code of a run-time error has a page, and an error that is caught is a value only.
+//! Every code of a run-time error has a page, and a caught error prints nothing.
 
 use ms::prelude::*;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Nothing grows without bound: what is made for a model goes with the model.
+//! Memory does not grow without bound: what is made for a model is dropped with the model.
 
 use ms::Context;
 use ms::prelude::*;
@@ -13,7 +13,7 @@ struct Counted;
 /// Bytes in use.
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-// SAFETY: every call is handed on to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         LIVE.fetch_add(layout.size() as isize, Ordering::Relaxed);
@@ -31,19 +31,19 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static MEMORY: Counted = Counted;
 
-/// The tests of this file one after the other: they count the memory of the process.
+/// Serialises the tests of this file: they measure the memory of the process.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The most that may stay of one model, in bytes. Its parameters alone are larger.
+/// The limit on what remains of one model, in bytes. Its parameters alone are larger.
 const MODEL_BYTES: isize = 256;
 
-/// What may come once, such as blocks of memory that ended threads leave to others.
+/// The limit on one-time allocations, such as blocks of memory that ended threads leave to others.
 const ONCE_BYTES: isize = 128 << 10;
 
-/// Makes, uses and drops models: what they leave behind must not grow with their number.
+/// Makes, uses and drops models: what remains must not grow with their number.
 #[track_caller]
 fn check(name: &str, count: usize, mut model: impl FnMut(usize)) {
     let warm = count / 4;
@@ -166,8 +166,8 @@ fn current(x: &Tensor) -> Tensor {
     CURRENT.with(|it| it.borrow().as_ref().expect("set before the call").call(x))
 }
 
-/// A function that reaches its model by another way than its arguments is traced again when that
-/// model is gone.
+/// A function that accesses its model other than by an argument is traced again after that model is
+/// dropped.
 #[test]
 fn a_model_that_is_no_argument() {
     let _alone = alone();
@@ -197,7 +197,7 @@ fn models_with_a_cache_on_disk() {
     let _ = std::fs::remove_dir_all(path);
 }
 
-/// Models are dropped while other threads call theirs, and while one calls the same.
+/// Models are dropped while other threads call theirs, and while one calls the same model.
 #[test]
 fn models_of_many_threads() {
     let _alone = alone();
@@ -218,13 +218,13 @@ fn models_of_many_threads() {
                 })
             });
             drop(shared);
-            // The scope waits for what threads do, and not until what they keep is gone.
+            // The scope waits for the threads' work, not for their thread-locals to be dropped.
             threads.into_iter().for_each(|it| it.join().expect("no thread fails"));
         });
     });
 }
 
-/// The state of an optimiser is its own, also where a function that several use makes it.
+/// The state of an optimiser is its own, even if several are made by one function.
 #[test]
 fn optimisers_in_one_function_are_apart() {
     let _alone = alone();
@@ -248,7 +248,7 @@ fn optimisers_in_one_function_are_apart() {
 /// Tensors of a list.
 const FEW: usize = 1500;
 
-/// Structures in each other, far more than fit on a stack.
+/// Nesting depth, far greater than what fits on a stack.
 const MANY: usize = 100_000;
 
 #[jit]
@@ -280,13 +280,13 @@ fn chained(x: &Tensor, n: usize) -> Vec<Tensor> {
     all
 }
 
-/// The time that this thread has run, in seconds: other processes do not count.
+/// The processor time of this thread, in seconds, which excludes other processes.
 fn thread_seconds() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
 }
 
-/// The time that compiling and running take is linear in the number of tensors.
+/// The time of compilation and of a run is linear in the number of tensors.
 #[test]
 fn lists_of_many_tensors() {
     let _alone = alone();
@@ -371,7 +371,7 @@ fn last(link: &Link) -> Tensor {
     &link.value + 1.0
 }
 
-/// What is nested too deeply is refused before the stack ends, and what is not runs.
+/// What is nested too deeply is an error before the stack overflows; anything less runs.
 #[test]
 fn cells_in_cells() {
     let _alone = alone();

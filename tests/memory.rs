@@ -1,5 +1,6 @@
-//! Memory that runs out is an error of the op that asked for it, at the user's line. It never ends
-//! the process.
+//! Running out of memory is an error of the op that allocates, at the user's line. It never aborts
+//! the
+//! process.
 
 use ms::error::OrRaise;
 use ms::ops::{self, OpDef, PRIMITIVES, Sample};
@@ -12,21 +13,22 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The system's allocator, which can be told to refuse.
+/// The system's allocator, which can be made to fail.
 struct Limited;
 
 #[global_allocator]
 static ALLOCATOR: Limited = Limited;
 
-/// Blocks from this size on are refused when they are limited: what depends on the sizes of tensors,
-/// and nothing else, is as large.
+/// Blocks of at least this size fail when they are limited: only blocks whose size depends on those
+/// of
+/// tensors are as large.
 const LARGE: usize = 16 << 10;
 
 /// The alignment of the blocks into which the `gemm` crates pack operands, and of no others: their
-/// size is bounded by the processor's caches, and who calls them makes sure that there is memory.
+/// size is bounded by the processor's caches, and their callers ensure that there is memory.
 const PACKED: usize = 128;
 
-/// Large blocks that are still granted.
+/// The number of large blocks that are still granted.
 static LEFT: AtomicUsize = AtomicUsize::new(UNLIMITED);
 
 const UNLIMITED: usize = usize::MAX;
@@ -58,22 +60,22 @@ unsafe impl GlobalAlloc for Limited {
     }
 }
 
-/// Runs `f` with so many large blocks; says how many of them were left.
+/// Runs `f` with a limited number of large blocks; returns how many of them were left.
 fn limited<R>(blocks: usize, f: impl FnOnce() -> R) -> (R, usize) {
     LEFT.store(blocks, Relaxed);
     let result = f();
     (result, LEFT.swap(UNLIMITED, Relaxed))
 }
 
-/// Lets `run` have no large block, then one, and so on until it has enough; until then it says that
-/// memory ran out, and `check` looks at the error.
+/// Runs `run` with no large block, then one, and so on until it succeeds; until then it must report
+/// that memory ran out, and `check` checks the error.
 fn exhaust<R>(what: &str, run: impl Fn() -> Result<R>, check: impl Fn(&Error)) {
     eprintln!("{what}");
     let run = || catch(&run).and_then(std::convert::identity);
-    // Whatever is made once is made here: kernels, tables.
+    // What is created once is created here: kernels, tables.
     run().unwrap_or_else(|error| panic!("{what} with all memory: {error}"));
     for blocks in 0..1000 {
-        // Blocks that are kept for later are given back when one is refused.
+        // Cached blocks are released when an allocation fails.
         let (kept, _) = limited(0, || catch(|| ops::full_of([1 << 20], 0, DType::U8)));
         assert!(kept.is_err(), "there is no block for this");
         let (done, left) = limited(blocks, run);
@@ -95,11 +97,11 @@ fn is_named(error: &Error) {
     assert!(error.report().location.is_some_and(|it| it.file() == file!()), "no line of here is named: {error}");
 }
 
-/// Says to a process which test it runs.
+/// Passes the name of a test to a process.
 const CHILD: &str = "MS_TEST_MEMORY_CHILD";
 
-/// Runs a test of this file in a process of its own: others allocate at the same time, and a failed
-/// allocation that is not looked at ends the process.
+/// Runs a test of this file in a separate process: others allocate at the same time, and a failed
+/// allocation outside the framework aborts the process.
 fn in_child(name: &str, run: impl FnOnce()) {
     if std::env::var_os(CHILD).is_some() {
         return run();
@@ -109,7 +111,7 @@ fn in_child(name: &str, run: impl FnOnce()) {
     let output = child
         .args(["--exact", name, "--nocapture"])
         .env(CHILD, name)
-        // Where threads have heaps of their own, each has room that no limit sees.
+        // If threads had separate heaps, the limit would not cover their free memory.
         .env("MALLOC_ARENA_MAX", "1")
         .env("RUST_BACKTRACE", "0")
         .output()
@@ -120,7 +122,7 @@ fn in_child(name: &str, run: impl FnOnce()) {
     assert!(output.status.success(), "{}: the last lines are\n{}", output.status, last.join("\n"));
 }
 
-/// A sample of operands of several pages, if its op takes any such.
+/// A sample with operands of several pages, if its op accepts them.
 fn enlarged(def: &OpDef, sample: &Sample) -> Option<Sample> {
     let sizes: Vec<usize> = sample.inputs.iter().flat_map(|it| it.shape.clone()).collect();
     let taken = |sample: &Sample| {
@@ -248,8 +250,8 @@ fn saved(x: &Tensor) -> Tensor {
 }
 
 #[test]
-fn memory_runs_out_in_what_is_made_of_primitives() {
-    in_child("memory_runs_out_in_what_is_made_of_primitives", || {
+fn memory_runs_out_in_composites() {
+    in_child("memory_runs_out_in_composites", || {
         type Case = (&'static str, fn() -> Tensor);
         let cases: [Case; 16] = [
             ("to_vec", || Tensor::scalar(row().to_vec::<f32>()[0])),
@@ -323,14 +325,15 @@ fn an_address_space_has_an_end() {
         let error = load_checkpoint(&net, &path).expect_err("the file is larger than the address space");
         std::fs::remove_file(&path).expect("it is there");
         assert_eq!(error.code(), Code::Memory, "{error}");
-        // What is given back serves again.
+        // Released memory can be allocated again.
         drop(held);
         assert_eq!((&x + &x).dim(0), 8 << 20);
     });
 }
 
-/// Products pack their operands into blocks that the crate which does so does not give up on: there is
-/// room for them, or the product is refused before.
+/// Products pack their operands into blocks, whose crate aborts if an allocation fails: either
+/// there
+/// is memory for them, or the product is an error before.
 #[cfg(target_os = "linux")]
 #[test]
 fn products_at_the_end_of_the_address_space() {
@@ -365,7 +368,7 @@ fn products_at_the_end_of_the_address_space() {
             let want = run();
             let mut refused = 0;
             for room in (4..100).step_by(3) {
-                // On a thread that has packed nothing yet.
+                // On a thread that has not packed anything yet.
                 let start = std::sync::Barrier::new(2);
                 let mut held: Vec<Vec<u8>> = Vec::with_capacity(1 << 16);
                 let done = std::thread::scope(|scope| {
@@ -381,7 +384,7 @@ fn products_at_the_end_of_the_address_space() {
                     let pages: u64 = pages.split(' ').next().and_then(|it| it.parse().ok()).expect("a number of pages");
                     let limit = Some(pages * rustix::param::page_size() as u64);
                     setrlimit(Resource::As, Rlimit { current: limit, maximum: most }).expect("less may be asked for");
-                    // What is free inside the process is taken, too, but for some blocks.
+                    // Free memory inside the process is allocated, too, except for some blocks.
                     while let Ok(block) = try_room::<u8>(32 << 10) {
                         held.push(block);
                     }

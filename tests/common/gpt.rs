@@ -1,4 +1,4 @@
-//! A small GPT, with blocks that share their sub-graph and blocks that do not promise it.
+//! A small GPT, with blocks that are marked `#[lazy_inline]` and blocks that are not.
 
 macro_rules! models {
     ($($module:ident: $(#[$mark:meta])?;)*) => {$(
@@ -6,7 +6,7 @@ macro_rules! models {
         pub mod $module {
             use ms::prelude::*;
 
-            /// Attention and a feed-forward network, each behind a normalisation.
+            /// Attention and a feed-forward network, each after a normalisation.
             #[cell]
             pub struct Block {
                 norm1: Parameter,

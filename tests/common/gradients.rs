@@ -1,9 +1,9 @@
-//! Cases of gradients: by their numbers, eagerly and compiled.
+//! Numbered cases of gradients, eagerly and compiled.
 
 use ms::prelude::*;
 use ms::{Context, with_context};
 
-/// Runs a case eagerly and compiled; both must give these numbers, tensor by tensor.
+/// Runs a case eagerly and compiled; both must return these numbers, tensor by tensor.
 pub fn case(name: &str, run: impl Fn() -> Vec<Tensor>, want: &[&[f32]]) {
     for jit in [false, true] {
         let got = with_context(Context { jit, ..ms::context() }, &run);

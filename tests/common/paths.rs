@@ -1,4 +1,4 @@
-//! One program on all ways: eagerly, compiled, and by the meaning of its traced graph.
+//! One program on all execution paths: eagerly, compiled, and by reference evaluation of its graph.
 
 use ms::Context;
 use ms::ops::{evaluate_graph, verify};
@@ -16,7 +16,7 @@ pub fn values(tensor: &Tensor) -> Vec<f64> {
     tensor.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect()
 }
 
-/// Holds the results of `f` to `want` on every way.
+/// Checks the results of `f` against `want` on every path.
 #[track_caller]
 pub fn check(name: &str, f: impl Fn(&[Tensor]) -> Vec<Tensor>, inputs: &[Tensor], want: &[&[f64]]) {
     let all = |results: &[Tensor]| -> Vec<Vec<f64>> { results.iter().map(values).collect() };
@@ -28,7 +28,7 @@ pub fn check(name: &str, f: impl Fn(&[Tensor]) -> Vec<Tensor>, inputs: &[Tensor]
     let graph = build(name, &types, |inputs| Ok(f(inputs))).unwrap_or_else(|error| panic!("{name}: {error}"));
     verify(&graph).unwrap_or_else(|error| panic!("{name}: {error}\n{graph}"));
     let mut arrays: Vec<Array> = inputs.iter().map(|it| it.try_array().expect("an array")).collect();
-    // Behind the arguments stand parameters, which the programs set before they read them.
+    // After the arguments come parameters, which the programs set before they read them.
     for &slot in &graph.inputs()[inputs.len()..] {
         let ty = graph.ty(slot);
         let zeros = Tensor::zeros_of(ty.shape().expect("parameters have constant shapes"), ty.dtype);
@@ -36,7 +36,7 @@ pub fn check(name: &str, f: impl Fn(&[Tensor]) -> Vec<Tensor>, inputs: &[Tensor]
     }
     let outputs = evaluate_graph(&graph, &arrays.iter().collect::<Vec<_>>())
         .unwrap_or_else(|error| panic!("{name}: {error}\n{graph}"));
-    // What parameters are in the end stands behind the results.
+    // After the results come the final values of parameters.
     let results: Vec<Tensor> = outputs.into_iter().take(want.len()).map(Tensor::from_array).collect();
     assert_eq!(all(&results), want, "{name}, traced\n{graph}");
 }

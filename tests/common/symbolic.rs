@@ -1,4 +1,4 @@
-//! Compiled functions with declared sizes, beside what running op by op gives.
+//! Compiled functions with symbolic sizes, compared with eager execution.
 
 use ms::__rt::{Arg, JitFn, Size, Sizes, type_key};
 use ms::prelude::*;
@@ -27,7 +27,7 @@ pub struct Symbolic<'a> {
 }
 
 impl<'a> Symbolic<'a> {
-    /// A function that no call has compiled yet.
+    /// A function that has not been compiled yet.
     pub fn new(arguments: &[Axes], body: &'a dyn Fn(&[Tensor]) -> Tensor) -> Self {
         let axis = |&name: &&'static str| if name == "_" { Size::Fixed } else { Size::Symbol(name) };
         let sizes = |(axes, argument): (&Axes, &'static str)| -> &'static Sizes {
@@ -55,13 +55,13 @@ impl<'a> Symbolic<'a> {
         call.finish(|| Ok((self.body)(&entered)))
     }
 
-    /// How often it was compiled.
+    /// The number of its versions.
     pub fn versions(&self) -> usize {
         self.function.versions()
     }
 }
 
-/// One compilation gives what running op by op gives, for all shapes; gives what went wrong.
+/// Checks that one compilation agrees with eager execution for all shapes; returns the differences.
 pub fn compare(arguments: &[Axes], shapes: &[Shapes], body: &dyn Fn(&[Tensor]) -> Tensor) -> Result<(), String> {
     let compiled = Symbolic::new(arguments, body);
     for shapes in shapes {

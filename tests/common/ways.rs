@@ -1,10 +1,11 @@
-//! Programs in every way in which they run.
+//! Programs in every execution mode.
 
 use ms::Level;
 use ms::prelude::*;
 
-/// Runs a case eagerly, compiled, and compiled again, at every level of copies, and with graphs that
-/// are shared and not; it makes what it needs anew each time. Gives what it gives and prints.
+/// Runs a case eagerly, compiled, and compiled again, at every level of copies, with shared graphs
+/// and
+/// without; it creates its parameters on each run. Returns its result and prints.
 #[track_caller]
 pub fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) -> (R, Vec<String>) {
     let run = |context: Context| {
@@ -28,7 +29,7 @@ pub fn numbers(tensors: &[Tensor]) -> Vec<f32> {
     tensors.iter().flat_map(|it| it.to_vec::<f32>()).collect()
 }
 
-/// To so many decimals: eager kernels and compiled ones round alike to there.
+/// Rounded to `decimals`: eager and compiled kernels agree to that precision.
 pub fn rounded(tensors: &[Tensor], decimals: i32) -> Vec<f32> {
     numbers(tensors).iter().map(|it| (it * 10f32.powi(decimals)).round()).collect()
 }

@@ -1,5 +1,6 @@
-//! Caches that are damaged, full, taken away or shared by many: never a wrong answer, a crash or a
-//! hang; at most a warning and a compilation.
+//! Caches that are damaged, full, removed or shared by many: never a wrong answer, a crash or a
+//! hang;
+//! at most a warning and a compilation.
 
 use crate::process::{Outcome, Scratch, command, outcome, run, wrap};
 use std::os::unix::fs::PermissionsExt;
@@ -19,9 +20,9 @@ fn entries(cache: &Path) -> Vec<PathBuf> {
     files.filter(|it| it.extension().is_some_and(|it| it == "entry")).collect()
 }
 
-/// Places that are no directory that can be used: one warning, and the right answer.
+/// Paths that are not usable directories: one warning, and the right answer.
 #[test]
-fn odd_places_cost_a_warning_at_most() {
+fn unusable_paths_cost_a_warning() {
     let scratch = Scratch::new();
     let file = scratch.path().join("a file");
     std::fs::write(&file, "content").expect("a writable directory");
@@ -38,7 +39,7 @@ fn odd_places_cost_a_warning_at_most() {
     }
     assert_eq!(std::fs::read_to_string(&file).expect("it is still there"), "content");
 
-    // Missing directories are made; relative ones count from the working directory.
+    // Missing directories are created; relative ones are relative to the working directory.
     for place in ["relative", "with spaces/and more", "./dots/../dots"] {
         for misses in [1, 0] {
             let mut command = command(&["shape", "3"], Path::new(place));
@@ -50,7 +51,7 @@ fn odd_places_cost_a_warning_at_most() {
     assert!(scratch.path().join("with spaces/and more").is_dir());
 }
 
-/// Entries that are cut, changed or replaced by something else are compiled again, once.
+/// Entries that are truncated, changed or replaced by other files are compiled again, once.
 #[test]
 fn damaged_entries_are_replaced() {
     let scratch = Scratch::new();
@@ -82,7 +83,7 @@ fn damaged_entries_are_replaced() {
 
 /// The entry of a function with the contents of another, hashes and all.
 #[test]
-fn an_entry_under_a_wrong_name_is_not_believed() {
+fn an_entry_under_a_wrong_name_is_not_used() {
     let scratch = Scratch::new();
     let other = Scratch::new();
     run(&["shape", "3"], &scratch.cache());
@@ -93,7 +94,7 @@ fn an_entry_under_a_wrong_name_is_not_believed() {
     assert_eq!((&*outcome.result, outcome.misses, warnings(&outcome)), (RESULT, 1, 1), "{outcome:?}");
 }
 
-/// A limit on the size of files stands for a disk that is full: every write fails.
+/// A limit on the size of files simulates a full disk: every write fails.
 #[test]
 fn a_full_disk_costs_a_warning() {
     let scratch = Scratch::new();
@@ -126,7 +127,7 @@ fn a_directory_may_vanish() {
     }
 }
 
-/// Entries that are removed while their code runs where it lies.
+/// Entries that are removed while their code is executed in place.
 #[test]
 fn entries_may_vanish_while_their_code_is_used() {
     let scratch = Scratch::new();
@@ -139,10 +140,10 @@ fn entries_may_vanish_while_their_code_is_used() {
     }
 }
 
-/// Entries that their owner shortens in place while their code is in use: that of small ones is a
+/// Entries that their owner truncates in place while their code is in use: code of small ones is a
 /// copy.
 #[test]
-fn small_entries_may_be_shortened_in_place() {
+fn small_entries_may_be_truncated_in_place() {
     let scratch = Scratch::new();
     let place = scratch.cache();
     run(&["constant", "3"], &place);
@@ -150,9 +151,9 @@ fn small_entries_may_be_shortened_in_place() {
     assert_eq!((&*outcome.result, outcome.hits), ("f32 [4.0, 8.0, 12.0]", 1), "{outcome:?}");
 }
 
-/// A file of sums that is none: a warning that says so, and the right answer.
+/// An invalid file of statistics: a warning about it, and the right answer.
 #[test]
-fn strange_statistics_cost_a_warning() {
+fn invalid_statistics_cost_a_warning() {
     let scratch = Scratch::new();
     std::fs::create_dir_all(scratch.cache().join("statistics")).expect("a writable directory");
     std::fs::set_permissions(scratch.cache(), PermissionsExt::from_mode(0o700)).expect("it is ours");
@@ -182,9 +183,9 @@ fn a_read_only_directory_is_read() {
     }
 }
 
-/// Writers that are killed leave nothing that is believed.
+/// Killed writers leave no valid entry with wrong content.
 #[test]
-fn killed_processes_leave_nothing_wrong() {
+fn killed_processes_leave_no_wrong_entries() {
     let scratch = Scratch::new();
     for wait in (0..12).map(|it| 20 + 15 * it) {
         let mut child = start(&["many", "0", "300"], &scratch.cache());
@@ -216,7 +217,7 @@ fn twenty_processes_share_a_thousand_functions() {
     assert!(whole > 0 && ignored.is_empty(), "{whole} entries, {ignored:?}");
 }
 
-/// A process of `many` ended well, and none of its results was wrong.
+/// Checks that a process of `many` succeeded, with right results only.
 fn assert_right(child: Child) {
     let output = child.wait_with_output().expect("the process ends");
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! The compile cache as programs see it: real processes, one after the other or at once.
+//! The compile cache in real processes, sequentially and concurrently.
 
 mod faults;
 mod memory;
@@ -9,7 +9,7 @@ mod sound;
 mod stored;
 mod trust;
 
-/// What a process does that [`process::command`] starts; nothing in an ordinary run.
+/// The body of the processes that [`process::command`] starts; does nothing in an ordinary run.
 #[test]
 fn program_of_a_process() {
     if let Some(arguments) = process::program() {

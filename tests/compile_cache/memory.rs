@@ -1,17 +1,18 @@
-//! Code where the system lets no file, or no memory of a process, be executed.
+//! Code where the system does not permit executing a file, or memory of the process.
 
 use crate::process::{Outcome, Scratch, command, parse, wrap};
 use std::process::Command;
 
-/// Programs that run no op by itself, which would have code of its own, and what they give: one with
+/// Programs that execute no single op, which would have code of its own, and their results: one
+/// with
 /// a small entry, and one with a large one.
 const SMALL: (&[&str], &str) = (&["constant", "3"], "f32 [3.0, 6.0, 9.0]");
 const LARGE: (&[&str], &str) = (&["large"], "f32 [1.0, 2.0, 3.0]");
 
-/// Set for a program that is to give up the right to make memory executable.
+/// Set for a program that gives up the right to make memory executable.
 pub const REFUSE: &str = "MS_TEST_REFUSE_EXECUTABLE_MEMORY";
 
-/// Gives up that right for this process; false where the system has no such setting.
+/// Gives up that right for this process; returns `false` if the system has no such setting.
 pub fn refuse_executable_memory() -> bool {
     #[cfg(target_os = "linux")]
     {
@@ -20,16 +21,14 @@ pub fn refuse_executable_memory() -> bool {
         }
         const SET_MDWE: i32 = 65;
         const REFUSE_EXEC_GAIN: usize = 1;
-        // SAFETY: the call takes four numbers and changes what later calls of `mmap` and `mprotect`
-        // are allowed.
+        // SAFETY: the call takes four numbers and restricts later calls of `mmap` and `mprotect`.
         unsafe { prctl(SET_MDWE, REFUSE_EXEC_GAIN, 0usize, 0usize, 0usize) == 0 }
     }
     #[cfg(not(target_os = "linux"))]
     false
 }
 
-/// How many pieces of memory of this process hold code of entries, and how many code that is of no
-/// file.
+/// The numbers of mappings of this process with code of entries, and with anonymous code.
 pub fn code() -> [usize; 2] {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let executable = maps.lines().filter(|line| line.split(' ').nth(1).is_some_and(|it| it.contains('x')));
@@ -40,8 +39,8 @@ pub fn code() -> [usize; 2] {
     })
 }
 
-/// Runs the program twice in a namespace where the cache lies on a disk that is mounted with
-/// `options`, or where it lies always; nothing, with a message, where the system does not allow it.
+/// Runs the program twice in a namespace where the cache is on a disk that is mounted with
+/// `options`, or unmounted; returns `None`, with a message, if the system does not permit it.
 fn twice(program: &[&str], options: Option<&str>, refuse: bool) -> Option<[Outcome; 2]> {
     let scratch = Scratch::new();
     let cache = scratch.cache();
@@ -78,9 +77,10 @@ fn twice(program: &[&str], options: Option<&str>, refuse: bool) -> Option<[Outco
     Some([first, second].map(|it| parse(it.to_owned(), errors.clone())))
 }
 
-/// The first process misses and the second one finds, both give the right answer without a
-/// warning, and their code lies where it can: `want` says, for each of them, whether some lies in
-/// the entry, and whether some was copied.
+/// The first process misses and the second one hits, both return the right answer without a
+/// warning,
+/// and their code is where it can be: `want` says, for each of them, whether some is mapped from
+/// the entry, and whether some is copied.
 #[track_caller]
 fn check((program, result): (&[&str], &str), options: Option<&str>, refuse: bool, want: [[bool; 2]; 2]) {
     let Some(outcomes) = twice(program, options, refuse) else { return };
@@ -95,7 +95,7 @@ fn check((program, result): (&[&str], &str), options: Option<&str>, refuse: bool
 }
 
 #[test]
-fn code_of_large_entries_is_run_where_it_lies() {
+fn code_of_large_entries_is_executed_in_place() {
     check(LARGE, None, false, [[false, true], [true, false]]);
     check(LARGE, Some("exec"), false, [[false, true], [true, false]]);
     check(SMALL, None, false, [[false, true], [false, true]]);
@@ -108,7 +108,8 @@ fn code_on_a_noexec_disk_is_copied() {
     }
 }
 
-/// The interpreter runs what cannot be executed, and the next process runs code that lies in a file.
+/// The interpreter runs what cannot be executed, and the next process executes code that is in a
+/// file.
 #[test]
 fn without_executable_memory_kernels_are_interpreted() {
     for program in [SMALL, LARGE] {

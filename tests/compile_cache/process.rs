@@ -1,16 +1,16 @@
-//! Running [`crate::program`] in processes of its own.
+//! Runs [`crate::program`] in separate processes.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Names the program to a process that is started for it, by parts.
+/// Passes the arguments of the program to a process that is started for it.
 const PROGRAM: &str = "MS_TEST_PROGRAM";
 
-/// Between the parts.
+/// The separator of the arguments.
 const SEPARATOR: &str = "|";
 
-/// What a process gave.
+/// The outcome of a process.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
     /// The dtype and the values.
@@ -19,15 +19,15 @@ pub struct Outcome {
     pub misses: u64,
     /// From the start of the call to its result.
     pub micros: u64,
-    /// Pieces of memory with code that lies in entries, and with code that does not.
+    /// The numbers of mappings with code of entries, and with other code.
     pub code: [u64; 2],
-    /// The steps of the last function that was compiled or found.
+    /// The stages of the last function that was compiled or loaded.
     pub stages: String,
     pub stdout: String,
     pub stderr: String,
 }
 
-/// A directory for one test, removed with all in it.
+/// A temporary directory for one test, removed on drop.
 pub struct Scratch(PathBuf);
 
 impl Scratch {
@@ -43,7 +43,7 @@ impl Scratch {
         &self.0
     }
 
-    /// The place of a cache.
+    /// The path of a cache.
     pub fn cache(&self) -> PathBuf {
         self.0.join("cache")
     }
@@ -68,7 +68,7 @@ pub fn command(program: &[&str], cache: &Path) -> Command {
     command
 }
 
-/// Has `outer` run what `inner` runs, with its environment.
+/// Makes `outer` run the command `inner`, with its environment.
 pub fn wrap(outer: &mut Command, inner: &Command) {
     outer.arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {
@@ -93,7 +93,7 @@ pub fn outcome(mut command: Command) -> Outcome {
     parse(stdout, stderr)
 }
 
-/// What a process printed.
+/// Parses the output of a process.
 pub fn parse(stdout: String, stderr: String) -> Outcome {
     let line = |name: &str| {
         let found = stdout.lines().find_map(|line| line.split_once(name).map(|it| it.1.to_owned()));
@@ -114,7 +114,7 @@ pub fn run(program: &[&str], cache: &Path) -> Outcome {
     outcome(command(program, cache))
 }
 
-/// What a program gives without a cache.
+/// Runs a program without a cache.
 pub fn run_without(program: &[&str]) -> Outcome {
     let mut command = command(program, Path::new("/nowhere"));
     command.env("MS_COMPILER_CACHE_ENABLE", "0");

@@ -1,5 +1,5 @@
-//! The program that the tests run as processes of their own: one call of a compiled function, and
-//! what came of it, as one line.
+//! The program that the tests run in separate processes: one call of a compiled function, whose
+//! outcome is printed as one line.
 
 use crate::memory;
 use ms::prelude::*;
@@ -7,11 +7,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// A loop count that reaches the function by a static.
+/// A loop count that is passed to the function in a static.
 static COUNT: AtomicUsize = AtomicUsize::new(200);
 
 /// P11.
-// The warning about statics that change is what this is about: a later process sees the change.
+// Reading a mutable static is the purpose: a later process sees its change.
 #[allow(deprecated)]
 #[jit]
 fn func(input_x: &Tensor, input_y: &Tensor) -> Tensor {
@@ -88,14 +88,14 @@ fn field(cell: &Scale, x: &Tensor) -> Tensor {
     cell.call(x)
 }
 
-/// Makes its cell inside itself.
+/// Creates its cell while it is traced.
 #[jit]
 fn makes_a_cell(x: &Tensor) -> Tensor {
     let cell = Scale::new(7);
     cell.call(x)
 }
 
-/// What [`pure`] gives.
+/// The result of [`pure`].
 #[derive(Clone, Tree)]
 struct Parts {
     sum: Tensor,
@@ -110,7 +110,7 @@ enum Either {
     Nothing,
 }
 
-/// Is not traced where the cache has it; it says so when it is.
+/// Prints when it is traced, which it is not if the cache has it.
 #[jit(pure)]
 fn pure(cell: &Scale, x: &Tensor, factor: i64) -> Either {
     println!("traced");
@@ -145,14 +145,14 @@ fn sized(x: &Tensor) -> Tensor {
     x * 2 + 1
 }
 
-/// A function whose constant makes its entry a large one.
+/// A function whose constant makes its entry large.
 #[jit]
 fn held(x: &Tensor) -> Tensor {
     let constant: Vec<f32> = (0..15_000).map(|it| (it * it % 1001) as f32).collect();
     (x.reshape([3, 1]) + Tensor::from_slice([15_000], &constant)).max(1, false) - 991.0
 }
 
-/// Runs what `arguments` name; prints the result and what the cache was good for.
+/// Runs the program that `arguments` name; prints the result and the use of the cache.
 pub fn run(arguments: &[String]) {
     if std::env::var_os(memory::REFUSE).is_some() && !memory::refuse_executable_memory() {
         println!("executable memory cannot be refused");
@@ -234,7 +234,7 @@ pub fn run(arguments: &[String]) {
             std::process::exit(3)
         }
         "many" => {
-            // Functions that differ by a constant, in an order of this process.
+            // Functions that differ in a constant, in a different order per process.
             let (first, count) = (number(1), number(2));
             let wrong = (0..count)
                 .map(|i| (first + i * 7) % count)

@@ -1,11 +1,13 @@
-//! Changes that need another program: each program is built by rustc from the same sources but for
-//! one change, and runs with the cache that the one before it has filled.
+//! Changes that need another program: rustc builds each program from the same sources except for
+//! one
+//! change, and it runs with the cache that the one before it has filled.
 
 use crate::process::Scratch;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The program: two functions, one of them pure, of a helper crate, a module, a feature, a closure.
+/// The program: two functions, one of them pure, which use a helper crate, a module, a feature, a
+/// closure.
 const PROGRAM: &str = r#"
 use ms::prelude::*;
 mod part { use ms::prelude::*; pub fn inner(x: &Tensor) -> Tensor { x * MODULE_FACTOR } }
@@ -40,7 +42,7 @@ struct Build {
     feature: bool,
     /// The version of the helper crate.
     version: &'static str,
-    /// Whether the linker is told which note to leave in the program, instead of a hash of it.
+    /// Whether the linker writes a fixed build ID into the program, instead of a hash of it.
     fixed_note: bool,
 }
 
@@ -55,7 +57,7 @@ const FIRST: Build = Build {
 };
 
 impl Build {
-    /// What the function gives for `x`.
+    /// The expected result for `x`.
     fn want(&self, x: i64) -> f64 {
         let y = (x * self.module_factor + self.crate_term + self.closure_term) * self.crate_factor;
         if self.feature { -y as f64 } else { y as f64 }
@@ -98,7 +100,7 @@ impl Build {
 }
 
 fn succeed(command: &mut Command) -> String {
-    // While another thread starts a program, that one holds what is being written here for a moment.
+    // A thread that starts a program holds this file open for a moment.
     let busy = |it: &std::io::Error| it.kind() == std::io::ErrorKind::ExecutableFileBusy;
     let mut output = command.output();
     while output.as_ref().is_err_and(busy) {
@@ -110,7 +112,7 @@ fn succeed(command: &mut Command) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// The library of this name that was built last.
+/// The most recently built library of this name.
 fn newest(folder: &Path, start: &str) -> PathBuf {
     let files = std::fs::read_dir(folder).expect("the folder of the test").flatten().map(|it| it.path());
     let fits = |it: &PathBuf| {
@@ -155,7 +157,7 @@ fn a_changed_program_gives_the_new_answer() {
         Build { feature: true, ..FIRST },
         Build { version: "2.0.0", crate_term: 4, ..FIRST },
         FIRST,
-        // Functions that are called by the pure one, where the note says nothing.
+        // Functions that the pure one calls, where the build ID does not change.
         Build { fixed_note: true, ..FIRST },
         Build { fixed_note: true, module_factor: 7, ..FIRST },
         Build { fixed_note: true, crate_term: 1000, ..FIRST },
@@ -164,7 +166,7 @@ fn a_changed_program_gives_the_new_answer() {
     changes.iter().for_each(run);
 }
 
-/// Copies what a folder holds, but for what was built.
+/// Copies a folder without build outputs.
 fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a writable directory");
     for entry in std::fs::read_dir(from).expect("a readable folder").flatten() {
@@ -177,7 +179,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A compiler with another implementation of an op, built from a copy of this repository.
+/// Builds a compiler with another implementation of an op, from a copy of this repository.
 #[test]
 #[ignore = "builds everything anew, which takes minutes"]
 fn a_changed_op_gives_the_new_answer() {

@@ -1,10 +1,10 @@
-//! A later process gives the right answer, and from the cache where nothing changed.
+//! A later process computes the right answer, from the cache if nothing changed.
 
 use crate::process::{self, Scratch, command, outcome, run, run_without};
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a program cold, then warm: the second process compiles nothing and gives the same.
+/// Runs a program cold, then warm: the second process compiles nothing and has the same result.
 fn check_warm(program: &[&str]) {
     let scratch = Scratch::new();
     let want = run_without(program);
@@ -16,7 +16,7 @@ fn check_warm(program: &[&str]) {
     assert!(!warm.stderr.contains("warning"), "{warm:?}");
 }
 
-/// P12: enabled by the environment, a second process runs what the first one compiled.
+/// P12: enabled by the environment, a second process runs code that the first one compiled.
 #[test]
 fn a_second_process_compiles_nothing() {
     let programs: [&[&str]; 9] = [
@@ -35,10 +35,11 @@ fn a_second_process_compiles_nothing() {
     assert_eq!(run(&["func", "200"], &scratch.cache()).result, "f32 [601.0]");
 }
 
-/// A function is looked up as it was traced: where it is found, no gradient is expanded, and nothing
-/// is optimised, lowered or compiled. One file holds all of it.
+/// The key is the graph as it was traced: on a hit no gradient is expanded, and nothing is
+/// optimised,
+/// lowered or compiled. One file holds all of it.
 #[test]
-fn what_is_found_is_not_expanded() {
+fn hits_are_not_expanded() {
     for program in [&["gradient"][..], &["func", "200"], &["captures", "5"]] {
         let scratch = Scratch::new();
         let steps = ["expand, optimize, lower, compile, load", "load"];
@@ -55,8 +56,9 @@ fn what_is_found_is_not_expanded() {
     }
 }
 
-/// A function of symbolic sizes is planned for each of them, and its kernels are made, and found,
-/// once for all.
+/// A function of symbolic sizes has a plan for each of them, and its kernels are compiled, and
+/// looked
+/// up, once for all.
 #[test]
 fn sizes_share_their_kernels() {
     let scratch = Scratch::new();
@@ -71,9 +73,9 @@ fn sizes_share_their_kernels() {
     }
 }
 
-/// P12: the settings of the context win over those of the environment.
+/// P12: the settings of the context take precedence over those of the environment.
 #[test]
-fn the_context_wins_over_the_environment() {
+fn the_context_takes_precedence_over_the_environment() {
     let scratch = Scratch::new();
     let other = scratch.path().join("my compile cache/of two levels");
     let program = |enable: &str| {
@@ -93,15 +95,15 @@ fn the_context_wins_over_the_environment() {
     assert!(other.exists() && !scratch.cache().exists());
 }
 
-/// A change between two processes: what the second one gives is what it would give without a cache.
+/// A change between two processes: the result of the second one is the same as without a cache.
 struct Change<'a> {
     before: &'a [&'a str],
     after: &'a [&'a str],
-    /// What the second process gives.
+    /// The result of the second process.
     want: &'a str,
-    /// An environment variable that only the second process has.
+    /// An environment variable that is set for the second process only.
     environment: Option<(&'a str, &'a str)>,
-    /// Whether what the first process compiled serves the second one too.
+    /// Whether the second process hits the entry of the first one.
     hit: bool,
 }
 
@@ -124,8 +126,8 @@ fn check(change: &Change<'_>) {
     assert_eq!((&*again.result, again.misses), (change.want, 0), "{:?} again", change.after);
 }
 
-/// P13, the five changes that need no other program, and more of that kind. Those that need one
-/// are in `rebuild.rs`.
+/// P13, the five changes that need no other program, and similar ones. Those that need one are in
+/// `rebuild.rs`.
 #[test]
 fn a_change_gives_the_new_answer() {
     let plain = |before, after, want| Change { before, after, want, environment: None, hit: false };
@@ -138,7 +140,7 @@ fn a_change_gives_the_new_answer() {
         plain(&["dtype", "0"], &["dtype", "1"], "i32 [2.0, 4.0, 6.0]"),
         // A field of a cell.
         plain(&["field", "4"], &["field", "5"], "f32 [6.0, 12.0, 18.0]"),
-        // A tensor that the function makes, which is part of its entry.
+        // A tensor that the function creates, which is part of its entry.
         plain(&["captures", "0"], &["captures", "1000"], "f32 [2001.0, 2.0, 5.0]"),
         // The environment, read while tracing.
         Change {
@@ -147,10 +149,10 @@ fn a_change_gives_the_new_answer() {
         },
         // The precision mode.
         plain(&["precision", "0"], &["precision", "1"], "f32 [8.0]"),
-        // The features of the processor that code is made for.
+        // The instruction set of the code.
         Change { environment: Some(("MS_CPU_ISA", "interp")), ..plain(&["product"], &["product"], "f32 [64.0]") },
         Change { environment: Some(("MS_CPU_ISA", "avx2")), ..plain(&["product"], &["product"], "f32 [64.0]") },
-        // The number of threads: it decides nothing that is stored.
+        // The number of threads: nothing in the cache depends on it.
         Change {
             environment: Some(("MS_NUM_THREADS", "1")),
             hit: true,
@@ -167,8 +169,9 @@ fn a_change_gives_the_new_answer() {
     }
 }
 
-/// What another compiler, backend or target has left, or other settings: never used, even where it
-/// holds another function's plan and code. `rebuild.rs` has a compiler that is really changed.
+/// Entries of another compiler, backend or target, or of other settings, are never used, even if
+/// they contain another function's plan and code. `rebuild.rs` has a compiler that is really
+/// changed.
 #[test]
 fn entries_of_other_compilers_are_not_used() {
     let (scratch, wrong) = (Scratch::new(), Scratch::new());
@@ -195,7 +198,7 @@ fn entries_of_other_compilers_are_not_used() {
     store.put(&key, &contents).expect("the directory is ours");
     let outcome = run(&["constant", "3"], &scratch.cache());
     assert_eq!(outcome.result, "f32 [9.0, 18.0, 27.0]", "what stands under the right key is believed");
-    // But for those who want to see that it is what compiling gives.
+    // Verification detects that they are not what compiling produces.
     let mut verifying = command(&["constant", "3"], &scratch.cache());
     verifying.env("MS_CACHE_VERIFY", "1");
     let outcome = process::outcome(verifying);
@@ -204,7 +207,7 @@ fn entries_of_other_compilers_are_not_used() {
     assert_eq!(run(&["constant", "3"], &scratch.cache()).result, "f32 [3.0, 6.0, 9.0]", "it was replaced");
 }
 
-/// Whether this machine has AVX2, and something better that is taken by default.
+/// Whether this machine has AVX2, and a better instruction set, which is the default.
 fn has_avx2_beside_another() -> bool {
     #[cfg(target_arch = "x86_64")]
     return is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avx512f");
@@ -212,9 +215,9 @@ fn has_avx2_beside_another() -> bool {
     false
 }
 
-/// A function is traced in every process, so that what it does while it is traced happens.
+/// A function is traced in every process, so the side effects of tracing happen.
 #[test]
-fn what_tracing_does_happens_in_every_process() {
+fn side_effects_of_tracing_happen_in_every_process() {
     let scratch = Scratch::new();
     for misses in [1, 0] {
         let outcome = run(&["prints"], &scratch.cache());
@@ -222,7 +225,7 @@ fn what_tracing_does_happens_in_every_process() {
     }
 }
 
-/// What it reads from the clock is that of this process.
+/// The time that it reads is that of this process.
 #[test]
 fn what_tracing_reads_is_read_in_every_process() {
     let scratch = Scratch::new();
@@ -236,14 +239,14 @@ fn what_tracing_reads_is_read_in_every_process() {
 
 /// Entries are written when a process ends by `exit` as well.
 #[test]
-fn what_was_compiled_is_written_before_the_process_ends() {
+fn pending_writes_are_flushed_at_exit() {
     let scratch = Scratch::new();
     let ended = command(&["exit"], &scratch.cache()).output().expect("the test can be started again");
     assert_eq!(ended.status.code(), Some(3));
     assert_eq!(run(&["shape", "3"], &scratch.cache()).misses, 0);
 }
 
-/// `MS_CACHE_VERIFY=1` compiles all the same, and finds the same.
+/// `MS_CACHE_VERIFY=1` compiles in any case, with the same result.
 #[test]
 fn compiling_gives_the_same_bytes_in_every_process() {
     for program in [&["func", "200"][..], &["gradient"], &["tape twice"], &["product"], &["makes"]] {
@@ -257,7 +260,7 @@ fn compiling_gives_the_same_bytes_in_every_process() {
     }
 }
 
-/// The sums of all processes.
+/// The totals of all processes.
 #[test]
 fn hits_misses_and_saved_time_are_summed() {
     let scratch = Scratch::new();
@@ -271,7 +274,7 @@ fn hits_misses_and_saved_time_are_summed() {
 }
 
 /// `#[jit(pure)]`: a later process does not even trace; the answer is right for other arguments,
-/// for derivatives, and for another field of a cell.
+/// for derivatives, and for another value of a field of a cell.
 #[test]
 fn a_pure_function_is_not_traced_again() {
     let scratch = Scratch::new();

@@ -1,8 +1,8 @@
-//! What the compile cache keeps of functions, with its bytes changed at random: read and loaded, or
-//! refused, and never more than that.
+//! Stored values of the compile cache with random changes: each is loaded or rejected, and nothing
+//! else happens.
 //!
-//! `MS_FUZZ=1000000` changes so many; `MS_BLESS=1` writes what is changed here into the corpus of
-//! the fuzz target `stored`, which is run as it is too.
+//! `MS_FUZZ=1000000` sets the number of changes; `MS_BLESS=1` writes the values of this test into
+//! the corpus of the fuzz target `stored`, which is also tested unchanged.
 
 use ms::prelude::*;
 use ms_cache::Store;
@@ -22,7 +22,7 @@ fn products(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     (z.sum((), false), z.cast(DType::F16))
 }
 
-/// Branches, loops that tensors end, loops that are counted, and constants.
+/// Branches, loops that tensors terminate, counted loops, and constants.
 #[jit]
 fn control(x: &Tensor) -> Tensor {
     let mut x = x.clone();
@@ -51,7 +51,7 @@ fn looped(x: &Tensor) -> Tensor {
     y.sum((), false)
 }
 
-/// Ops that run as a whole.
+/// Library ops.
 #[jit]
 fn whole(x: &Tensor) -> Tensor {
     let (sorted, _) = ops::sort(x, -1, false);
@@ -74,7 +74,7 @@ fn pure(x: &Tensor, factor: i64) -> Result {
     Result { sum: x.sum((), false), rest: Some((x * factor, factor + 1)) }
 }
 
-/// Calls all of them with a cache at `path`, and gives what it then holds.
+/// Calls all of them with a cache at `path`, and returns the stored values.
 fn seeds(path: &Path) -> Vec<Vec<u8>> {
     let context = Context { enable_compile_cache: true, compile_cache_path: Some(path.to_owned()), ..ms::context() };
     ms::with_context(context, || {
@@ -95,7 +95,7 @@ fn seeds(path: &Path) -> Vec<Vec<u8>> {
     data.collect()
 }
 
-/// Keeps bytes that a panic is about, to be put into the corpus.
+/// Saves the bytes that cause a panic, for the corpus.
 struct Found<'a>(&'a [u8]);
 
 impl Drop for Found<'_> {
@@ -107,7 +107,7 @@ impl Drop for Found<'_> {
     }
 }
 
-/// Whether these bytes are a value.
+/// Whether these bytes are a valid value.
 fn is_value(bytes: &[u8]) -> bool {
     let _found = Found(bytes);
     stored(bytes)
@@ -118,7 +118,7 @@ fn corpus() -> PathBuf {
 }
 
 #[test]
-fn changed_bytes_are_values_or_nothing() {
+fn changed_bytes_are_loaded_or_rejected() {
     let path = std::env::temp_dir().join(format!("ms-stored-{}", std::process::id()));
     let mut all = seeds(&path);
     fs::remove_dir_all(&path).expect("the directory is ours");

@@ -1,4 +1,4 @@
-//! Who may read and write a cache, and whose entries are believed.
+//! Who may read and write a cache, and whose entries are trusted.
 
 use crate::process::{Outcome, Scratch, command, outcome, wrap};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -11,9 +11,9 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).expect("it is there").mode() & 0o7777
 }
 
-/// Directories and entries are for their owner alone, whatever the process leaves to others.
+/// Directories and entries are accessible to their owner only, whatever the umask of the process.
 #[test]
-fn nobody_else_reads_or_writes_a_cache() {
+fn only_the_owner_can_read_or_write_a_cache() {
     for mask in ["000", "022", "077"] {
         let scratch = Scratch::new();
         let place = scratch.path().join("above/cache");
@@ -30,10 +30,11 @@ fn nobody_else_reads_or_writes_a_cache() {
     }
 }
 
-/// A directory that all may write is used with a key file: entries are those of who has the key, and
-/// their code is copied before it is run.
+/// A directory that everyone may write is used with a key file: entries of those who have the key
+/// are
+/// trusted, and their code is copied before it is executed.
 #[test]
-fn a_key_vouches_for_entries_that_others_could_write() {
+fn a_key_authenticates_entries_of_other_users() {
     let scratch = Scratch::new();
     let shared = scratch.cache();
     std::fs::create_dir(&shared).expect("a writable directory");
@@ -54,7 +55,7 @@ fn a_key_vouches_for_entries_that_others_could_write() {
     let (first, other, open) = (key("first", 1, 0o400), key("other", 2, 0o400), key("open", 1, 0o444));
     let missing = scratch.path().join("missing");
     let cases = [
-        // The key, hits, misses, and what is warned of.
+        // The key, hits, misses, and the warning.
         (None, [0, 0], "others may write it"),
         (Some(&first), [0, 1], ""),
         (Some(&first), [1, 0], ""),

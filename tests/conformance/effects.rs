@@ -1,6 +1,7 @@
-//! MindSpore's tests of side effects, by their numbers in the list of conformance cases: each gives
-//! the same eagerly, compiled, and compiled again, on numbers and on vectors of one element. Numbers
-//! are f32 where MindSpore's are integers.
+//! MindSpore's tests of side effects, by their numbers in the list of conformance cases: each has
+//! the
+//! same result eagerly, compiled, and compiled again, on numbers and on vectors of one element.
+//! Numbers are f32 where MindSpore's are integers.
 
 use ms::Level;
 use ms::prelude::*;
@@ -20,7 +21,7 @@ impl Given {
     }
 }
 
-/// What a case gives, and the lines that it prints.
+/// The result of a case, and the lines that it prints.
 type Seen = (Vec<f32>, Vec<String>);
 
 type Body = fn(&Parameter, &Parameter, &Parameter, &[Tensor]) -> Vec<Tensor>;
@@ -62,7 +63,7 @@ macro_rules! cases {
     };
 }
 
-/// Writes `p`, and says that all is well.
+/// Writes `p`, and returns true.
 fn check(p: &Parameter, x: &Tensor, y: &Tensor) -> bool {
     p.set(&(x + y));
     true
@@ -260,7 +261,7 @@ cases! {
     } gives [39.];
 }
 
-/// 2: what is written keeps the slot's dtype; another one is refused, with both named.
+/// 2: a write keeps the slot's dtype; another dtype is an error that names both.
 #[jit]
 fn assign_integers(p: &Parameter, x: &Tensor) -> Tensor {
     p.set(&ops::cast(x, DType::F32));
@@ -346,7 +347,7 @@ fn case_29_bprop_that_assigns() {
     }
 }
 
-/// 32 and 34: an assignment in every round of a loop on a host number, as MindSpore unrolls it.
+/// 32 and 34: an assignment in every iteration of a loop on a host number, which MindSpore unrolls.
 #[jit]
 fn gradient_of_unrolled(w: &Parameter, x: &Tensor) -> Tensor {
     ms::grad(|x: &Tensor| {

@@ -1,4 +1,5 @@
-//! The gradients of MindSpore's own tests of automatic differentiation, by the numbers of its cases,
+//! The gradients of MindSpore's own tests of automatic differentiation, by the numbers of its
+//! cases,
 //! each eagerly and compiled.
 
 use crate::gradients::{case, pair, scalar};
@@ -123,7 +124,7 @@ fn automatic_differentiation() {
     case("95, jit of grad", || vec![ms::jit(ms::grad(cube))(&five())], &[&[75.0]]);
 }
 
-/// Newton's iteration for the square root of `a`, until the square is near.
+/// Newton's iteration for the square root of `a`, until the square is close.
 #[jit]
 fn newton(a: &Tensor) -> Tensor {
     let mut x = a.clone();

@@ -1,5 +1,6 @@
-//! MindSpore's tables of operators and of indexing, in Rust's spelling: values and dtypes, eagerly
-//! and compiled. `docs/conformance.md` lists what is spelt otherwise.
+//! MindSpore's tables of operators and of indexing, in Rust: values and dtypes, eagerly and
+//! compiled.
+//! `docs/conformance.md` lists the differences in spelling.
 
 use ms::tensor::{Ellipsis, NewAxis, WithStep};
 use ms::{Code, DType, Tensor, catch, ops, tensor};
@@ -17,7 +18,7 @@ fn compiled(name: &str, f: Rule, operands: &[Tensor]) -> Tensor {
     Compiled::new(&graph, Precision::Strict).and_then(|it| it.run(operands)).expect("the graph runs").remove(0)
 }
 
-/// Holds rules to shapes, dtypes and values.
+/// Checks the shapes, dtypes and values of rules.
 fn check(operands: &[Tensor], rules: &[Row<'_>]) {
     for &(name, f, shape, dtype, want) in rules {
         for (way, got) in [("eagerly", f(operands)), ("compiled", compiled(name, f, operands))] {

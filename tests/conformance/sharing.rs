@@ -9,7 +9,7 @@ fn with<R>(jit: bool, run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit, ..ms::context() }, run)
 }
 
-/// What the plan of the latest compilation of a function has.
+/// The plan of the latest compilation of a function.
 fn planned(name: &str) -> ms::PlanReport {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name).expect("it was compiled");
@@ -92,7 +92,7 @@ impl Outer {
 #[cell]
 struct Twice {
     blocks: Vec<Outer>,
-    /// What is added between the two rounds; the input where there is nothing.
+    /// The number added between the two calls; if `None`, the input.
     between: Option<f64>,
 }
 
@@ -153,7 +153,7 @@ fn case_111_no_inline() {
     }
 }
 
-// --- 114: structures of another length are another version, those of a known one are not ---
+// --- 114: a structure of another length is another version, one of a known length is not ---
 
 #[jit]
 fn sum_of(all: &Vec<Tensor>) -> Tensor {
@@ -270,7 +270,7 @@ fn case_115_recomputation_and_lazy_inline() {
             assert!(pairs.into_iter().all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs())), "{name}, {way}");
         }
     }
-    // Less memory is why one recomputes: what is kept of a block is its input alone.
+    // Recomputation saves memory: only the input of a block is kept.
     let bytes = [false, true].map(|again| {
         numbers(&make(12, again));
         planned("gradient_of_attention").arena_bytes

@@ -1,10 +1,10 @@
-//! The rows of MindSpore's own tests on `vmap` (`tests/st/vmap`): the same numbers eagerly and
+//! The cases of MindSpore's own tests of `vmap` (`tests/st/vmap`): the same numbers eagerly and
 //! compiled.
 
 use ms::prelude::*;
 use ms::{grad, jit, vmap, vmap_cells};
 
-/// A row: its test, what it gives in all ways that it is run, and the numbers of each.
+/// A row: its test, its results in all variants, and the numbers of each.
 struct Row {
     test: &'static str,
     run: fn() -> Vec<Tensor>,
@@ -109,7 +109,7 @@ fn ensemble_gradients() -> Vec<Tensor> {
         assert_eq!(model.held.value().to_vec::<f32>(), x.at(i as isize).to_vec::<f32>());
     }
     let each = vmap(|row: &Tensor| grad(|x: &Tensor| models[0].call(x))(row)).in_axes(0);
-    // One cell for all lanes would be written by each of them.
+    // Every lane would write the one cell.
     assert_eq!(ms::catch(|| each(&x)).expect_err("refused").code(), ms::Code::Mapped);
     vec![gradient, jit(gradients_inside)(&x)]
 }

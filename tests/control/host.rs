@@ -1,5 +1,6 @@
-//! Control flow in annotated code on host values: Rust's own. A decision on a traced tensor where no
-//! region can be is refused with a code.
+//! Control flow of annotated code on host values is plain Rust. A traced condition where no region
+//! is
+//! possible is an error with a code.
 
 #![allow(clippy::needless_late_init, reason = "deferred `let` is one of the constructs that are compared")]
 
@@ -139,7 +140,7 @@ fn newton(x: &Tensor, tol: f32) -> Tensor {
 }
 
 #[test]
-fn tensors_decide_where_their_value_is_known() {
+fn concrete_tensors_are_conditions() {
     let x = Tensor::scalar(2.0f32);
     for root in [eagerly(|| newton(&x, 1e-4)), newton(&x, 1e-4)].map(|it| it.item::<f32>()) {
         assert!((root - 2f32.sqrt()).abs() < 1e-4, "{root}");

@@ -1,5 +1,6 @@
-//! Jumps under decisions on tensors: `break`, `continue` and `return` out of regions and loops, and
-//! what the host may count beside them.
+//! Jumps that depend on tensors: `break`, `continue` and `return` out of regions and loops, with
+//! host
+//! counters.
 
 use crate::paths::{check, scalars};
 use ms::prelude::*;
@@ -141,7 +142,7 @@ fn jumps_out_of_regions() {
     }
 }
 
-/// Counters of the host go on in a loop that a tensor ends, as long as nothing sees them after it.
+/// Host counters advance in a loop that a tensor terminates, as long as nothing uses them after it.
 #[jit]
 fn host_counters(x: &Tensor, limit: &Tensor, n: usize) -> Tensor {
     let mut x = x.clone();
@@ -171,7 +172,7 @@ fn host_counters(x: &Tensor, limit: &Tensor, n: usize) -> Tensor {
 }
 
 #[test]
-fn counters_of_the_host_in_loops_that_tensors_end() {
+fn host_counters_in_loops_on_tensors() {
     let native = |mut x: f32, limit: f32, n: usize| {
         let mut sum = 0.0;
         for k in 0..2 {
@@ -229,7 +230,7 @@ fn a_loop_that_the_host_ends_and_a_tensor_continues() {
     }
 }
 
-/// A way out that the host finds beside one that a tensor decides on.
+/// A host condition that leaves the loop, besides one on a tensor.
 #[jit]
 fn host_exits(x: &Tensor, n: usize) -> Tensor {
     let half = |n: usize| n.is_multiple_of(2).then_some(n / 2);
@@ -256,18 +257,18 @@ fn host_exits(x: &Tensor, n: usize) -> Tensor {
 }
 
 #[test]
-fn exits_of_the_host_out_of_loops_that_tensors_end() {
+fn host_exits_out_of_loops_on_tensors() {
     for (n, want) in [(0, 46.0), (1, 3.0), (2, 10.0), (4, 3.0), (6, 10.0)] {
         check("host_exits", |it| vec![host_exits(&it[0], n)], &scalars(&[2.0]), &[&[want]]);
     }
 }
 
-/// A decision of the host whose type the text does not show.
+/// A host condition whose type the syntax does not show.
 fn is_odd(n: usize) -> bool {
     n % 2 == 1
 }
 
-/// Loops of the host inside one that a tensor may have left, with jumps past them.
+/// Host loops inside one that a tensor may have left, with jumps past them.
 #[jit]
 fn past_host_loops(x: &Tensor, n: usize) -> Tensor {
     let mut x = x.clone();
@@ -335,8 +336,9 @@ fn jumps_past_loops_of_the_host() {
     }
 }
 
-/// Host loops within a decision on a tensor, which a return under conditions of the host leaves.
-/// The types of the conditions are not written, so that rustc finds them to be the host's.
+/// Host loops within a branch on a tensor, which a return under host conditions leaves. The types
+/// of
+/// the conditions are inferred, so only rustc knows that they are host values.
 #[jit]
 fn return_out_of_host_loops(x: &Tensor, limit: usize) -> Tensor {
     let mut z = x - 1.0;

@@ -1,4 +1,4 @@
-//! Jumps under decisions on tensors out of labelled blocks.
+//! Jumps that depend on tensors out of labelled blocks.
 
 use crate::paths::{check, scalars};
 use ms::prelude::*;

@@ -1,4 +1,4 @@
-//! Control flow: on host values, on tensors, and what is refused.
+//! Control flow: on host values, on tensors, and its errors.
 
 #[path = "../common/paths.rs"]
 mod paths;

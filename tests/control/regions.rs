@@ -1,5 +1,5 @@
-//! Control flow on tensors: eagerly it runs as Rust, traced it becomes nodes with regions, and both
-//! give the same.
+//! Control flow on tensors: eagerly it is plain Rust, traced it becomes nodes with regions; the
+//! results are the same.
 
 use crate::paths::{check, scalars};
 use ms::prelude::*;
@@ -130,7 +130,7 @@ fn a_for_loop_takes_the_rows_of_a_tensor() {
     assert_eq!(error.code(), ms::Code::Shape, "{error}");
 }
 
-/// What is read and written in the condition, and in the body after it.
+/// State that the condition reads and writes, and the body after it.
 #[cell]
 struct Slots {
     tries: Parameter,
@@ -147,7 +147,7 @@ impl Slots {
         Self { tries: zero("tries"), steps: zero("steps") }
     }
 
-    /// Counts that it was asked.
+    /// Counts its evaluations.
     fn below(&self, limit: &Tensor) -> Tensor {
         self.tries.set(&(&self.tries + 1.0));
         ms::ops::less(&self.tries, limit)
@@ -216,11 +216,11 @@ fn is_nested(slots: &Slots, x: &Tensor, limit: &Tensor) -> Tensor {
     x
 }
 
-/// A condition that writes runs once more than the body, unless the loop is left from inside.
+/// A condition that writes runs once more than the body, unless a jump leaves the loop.
 #[test]
 fn conditions_that_write() {
     type Program = fn(&Slots, &Tensor, &Tensor) -> Tensor;
-    // The result, then how often the condition ran and what the body added up.
+    // The result, then the number of evaluations of the condition and the sum in the body.
     let cases: [(&str, Program, f32, f32, [f64; 3]); 11] = [
         ("counts_tries", counts_tries, 1.0, 4.0, [19.0, 4.0, 0.0]),
         ("counts_tries", counts_tries, 1.0, 0.0, [1.0, 1.0, 0.0]),
@@ -245,7 +245,7 @@ fn conditions_that_write() {
     }
 }
 
-/// Gradients through such a loop are those of what ran.
+/// Gradients through such a loop are those of the executed iterations.
 #[test]
 fn gradients_through_conditions_that_write() {
     let limit = Tensor::scalar(4.0f32);

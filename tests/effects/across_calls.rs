@@ -1,6 +1,7 @@
-//! What has an order, kept across calls, branches and loops: parameters that cells share, assertions,
-//! random numbers, updates of optimisers, running statistics. Each case gives the same eagerly,
-//! compiled, and compiled again, at every level of copies, and with graphs that are not shared.
+//! Effects in order, across calls, branches and loops: parameters that cells share, assertions,
+//! random
+//! numbers, updates of optimisers, running statistics. Each case has the same result eagerly,
+//! compiled, and compiled again, at every level of copies, and without shared graphs.
 
 use crate::ways::{check, numbers, parameter, rounded};
 use ms::Code;
@@ -182,7 +183,7 @@ fn assigns(p: &Parameter, x: &Tensor) -> Vec<Tensor> {
 }
 
 #[test]
-fn assignments_give_what_they_wrote() {
+fn assignments_return_the_new_value() {
     for (x, want, lines) in [
         (2.0, [2.0, 6.0, 21.0, 50.5, 450.0, 2.0, 0.0, 0.0], ["15.5 15.5", "16.5 32.0", "18.5 50.5"]),
         (-2.0, [-2.0, -6.0, 20.0, -75.5, -550.0, -2.0, 0.0, 0.0], ["-26.5 -26.5", "-25.5 -52.0", "-23.5 -75.5"]),
@@ -400,7 +401,7 @@ fn trained(net: &Normed, sgd: &Momentum, x: &Tensor) -> Vec<Tensor> {
     for _ in 0..2 {
         let (value, gradients) = ms::value_and_grad(loss)(net);
         sgd.update(&gradients);
-        // Behind the update.
+        // After the update.
         seen.extend([value, loss(net)]);
     }
     let mut rounds = Tensor::scalar(0.0);

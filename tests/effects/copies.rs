@@ -1,4 +1,5 @@
-//! Copies of what parameters held: the cases of `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, with the number of
+//! Copies of old values of parameters: the cases of `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, with the number
+//! of
 //! `tensor_move` nodes at each level. No level changes a result.
 
 use ms::prelude::*;
@@ -85,7 +86,8 @@ fn hand_on(w: &Parameter, v: &Parameter, x: &Tensor) -> Vec<Tensor> {
 
 type Case = fn(&Parameter, &Parameter, &Tensor) -> Vec<Tensor>;
 
-/// A case, what it gives and what `w` and `v` hold afterwards for w = 2, v = 5, x = 3, and the
+/// A case, its result and the final values of `w` and `v` for w = 2, v = 5, x = 3, and the number
+/// of
 /// copies at the levels 0 to 3.
 struct Row {
     name: &'static str,
@@ -93,7 +95,7 @@ struct Row {
     gives: &'static [f32],
     holds: [f32; 2],
     moves: [usize; 4],
-    /// More copies than are needed are a defect at level 2.
+    /// More copies than necessary are an error at level 2.
     needed: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Prints, assertions and writes: in program order, eagerly and in compiled code alike.
+//! Prints, assertions and writes: in program order, eagerly and compiled.
 
 use ms::prelude::*;
 use ms::{Code, Context, Parameter};
@@ -7,7 +7,7 @@ fn eagerly<R>(run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit: false, ..ms::context() }, run)
 }
 
-/// Runs a case eagerly, compiled for the first time, and compiled again: what it gives and prints.
+/// Runs a case eagerly, compiled for the first time, and compiled again: its result and prints.
 #[track_caller]
 fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R, want: R, lines: &[&str]) {
     let how = ["eagerly", "compiled", "compiled again"];
@@ -105,7 +105,7 @@ fn assertions_end_the_run_at_the_users_line() {
     };
     check("holds", || case(2.0), Ok(4.0), &["first 2.0", "second"]);
     check("fails", || case(-2.0), Err(()), &["first -2.0"]);
-    // A compiled call writes its parameters when it has ended.
+    // A compiled call writes its parameters when it completes.
     case(-2.0).expect_err("it does not hold");
     assert_eq!(p.value().item::<f32>(), 0.0);
 }
@@ -117,7 +117,7 @@ fn depends(x: &Tensor, y: &Tensor) -> Tensor {
 }
 
 #[test]
-fn what_depends_is_the_value() {
+fn depend_returns_its_value() {
     let (x, y) = (&Tensor::scalar(1.0), &Tensor::scalar(4.0));
     check("value", || depends(x, y).item::<f32>(), 2.0, &[]);
     check("gradient", || ms::grad(|y: &Tensor| depends(x, y))(y).item::<f32>(), 0.25, &[]);
@@ -169,7 +169,7 @@ fn float_status() {
         let (sum, got) = overflow_of_sum(status, &half(x));
         (ops::cast(&sum, DType::F32).to_vec::<f32>()[0], got.to_vec::<f32>()[0])
     };
-    // What overflows before the clear or after the get does not count.
+    // An overflow before the clear or after the get does not count.
     let finite = || {
         let (sum, got) = case(5.0);
         (sum.is_nan() || sum == 10.0, got)
@@ -198,7 +198,7 @@ fn float_status() {
     assert_eq!(status.get().to_vec::<f32>(), [0.0; 8]);
 }
 
-/// P23: `B` runs behind `A`, of which it takes nothing.
+/// P23: `B` runs after `A`, but uses none of its results.
 #[jit]
 fn a_before_b(x: &Tensor, y: &Tensor) -> (Tensor, Tensor) {
     let a = ops::cumsum(x, 0);
@@ -257,7 +257,7 @@ fn writes_in_calls(net: &Counting, x: &Tensor) -> Tensor {
 /// The routines of the plan that a call compiles, with their buffers and steps.
 fn routines(name: &str, run: impl FnOnce()) -> String {
     let folder = std::env::temp_dir().join(format!("ms-plans-{}-{name}", std::process::id()));
-    // What other tests compile is compiled again under another precision.
+    // Another precision forces functions of other tests to be compiled again.
     let precision = ms::Precision::Strict;
     let context = Context { precision, save_graphs: 2, save_graphs_path: Some(folder.clone()), ..ms::context() };
     ops::capture_prints(|| ms::with_context(context, run));
@@ -268,8 +268,8 @@ fn routines(name: &str, run: impl FnOnce()) -> String {
     plan.lines().skip_while(|it| !it.starts_with("routine")).map(|it| line(it) + "\n").collect()
 }
 
-/// Beside the values: where steps read and write, in the order in which they stand in the plan.
-/// `MS_BLESS=1` writes `tests/effects/plans.txt` anew.
+/// Besides the values: where steps read and write, in plan order. `MS_BLESS=1` updates
+/// `tests/effects/plans.txt`.
 #[test]
 fn plans_keep_program_order() {
     let p = || Parameter::new(Tensor::ones([2]), "p");

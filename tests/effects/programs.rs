@@ -1,10 +1,11 @@
-//! Programs with effects of all kinds among jumps, calls, derivatives and symbolic sizes: each does
-//! the same in every way in which it runs.
+//! Programs that mix effects of all kinds with jumps, calls, derivatives and symbolic sizes: each
+//! has
+//! the same effects in every execution mode.
 
 use crate::ways::{check, parameter, rounded};
 use ms::prelude::*;
 
-/// How often numbers were drawn since the seed was set.
+/// The number of draws since the seed was set.
 fn draws() -> u64 {
     random::default_generator().state().value().to_vec::<u64>()[1]
 }
@@ -34,7 +35,7 @@ fn jumps(p: &Parameter, x: &Tensor) -> Tensor {
 }
 
 #[test]
-fn effects_before_and_behind_jumps() {
+fn effects_before_and_after_jumps() {
     let cases: [(f32, [f32; 2], u64, &str); 4] = [
         (1.5, [2.0, 2.0], 2, "at 0 1.0, drew 0.0, at 1 2.0, end 2.0"),
         (3.5, [4.25, 4.25], 3, "at 0 1.0, drew 0.0, at 1 2.0, drew 0.0, at 2 3.0, at 3 4.25, end 4.25"),
@@ -64,7 +65,7 @@ fn logic(p: &Parameter, x: &Tensor) -> Tensor {
 }
 
 #[test]
-fn the_right_side_has_effects_where_it_is_asked() {
+fn the_right_operand_has_effects_when_evaluated() {
     for (x, want) in [(-1.0, [-10.0, 10.0]), (5.0, [55.0, 11.0]), (20.0, [20.0, 1.0])] {
         let (got, _) = check("logic", || {
             let p = parameter(0.0);
@@ -97,8 +98,9 @@ fn outer(p: &Parameter, q: &Parameter, x: &Tensor) -> Tensor {
 fn calls_of_compiled_functions() {
     let x = &Tensor::scalar(3.0);
     type Case = fn(&Parameter, &Parameter, &Tensor) -> Vec<Tensor>;
-    // The value, its derivatives, and what both parameters hold; they start as 1 and 2. What is
-    // written is a constant: the derivative of `outer(x) * x` is `outer(x)`.
+    // The value, its derivatives, and the values of both parameters, which start as 1 and 2. A
+    // write
+    // is a constant: the derivative of `outer(x) * x` is `outer(x)`.
     let cases: [(&str, Case, bool, &[f32]); 4] = [
         ("value", |p, q, x| vec![outer(p, q, x)], false, &[24.0, 14.0, 6.0]),
         ("one parameter", |p, q, x| vec![outer(p, q, x)], true, &[40.0, 24.0, 24.0]),

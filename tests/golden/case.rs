@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// One operator on given inputs, with the answers.
+/// One operator on given inputs, with the expected results.
 pub struct Case {
     /// The name, for reports.
     pub name: String,
@@ -20,12 +20,13 @@ pub struct Case {
     pub inputs: Vec<Tensor>,
     /// Its results.
     pub outputs: Vec<Tensor>,
-    /// What each result is multiplied by in the sum whose gradients are wanted; nothing where it
-    /// takes no part, no list where there are no gradients.
+    /// The weight of each result in the sum whose gradients are tested; `None` if it is not part of
+    /// it,
+    /// empty if there are no gradients.
     pub cotangents: Vec<Option<Tensor>>,
-    /// The gradient for each operand; nothing where it has none.
+    /// The gradient for each operand; `None` if it has none.
     pub gradients: Vec<Option<Tensor>>,
-    /// How far an answer may be off, in proportion and absolutely.
+    /// The relative and the absolute tolerance.
     pub tolerance: (f64, f64),
 }
 
@@ -60,7 +61,7 @@ impl Attributes {
         value.as_f64().or_else(text).unwrap_or_else(|| panic!("{key} is a number"))
     }
 
-    /// A number, or nothing.
+    /// A number, or `None`.
     pub fn optional_float(&self, key: &str) -> Option<f64> {
         self.has(key).then(|| self.float(key))
     }
@@ -76,13 +77,13 @@ impl Attributes {
         self.0[key].as_str().unwrap_or_else(|| panic!("{key} is a word"))
     }
 
-    /// A list, with null as nothing.
+    /// A list, with `None` for null.
     pub fn optional_ints(&self, key: &str) -> Vec<Option<isize>> {
         let list = self.0[key].as_array().unwrap_or_else(|| panic!("{key} is a list"));
         list.iter().map(|it| it.as_i64().map(|it| it as isize)).collect()
     }
 
-    /// A list of integers; one alone is a list too.
+    /// A list of integers; a single one is a list too.
     pub fn ints(&self, key: &str) -> Vec<isize> {
         match self.0[key].as_i64() {
             Some(one) => vec![one as isize],
@@ -119,7 +120,7 @@ impl Attributes {
     }
 }
 
-/// The dtype that PyTorch calls so.
+/// The dtype with this name in PyTorch.
 pub fn dtype_of(name: &str) -> DType {
     match name {
         "bool" => DType::Bool,

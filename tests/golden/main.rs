@@ -1,5 +1,5 @@
-//! Every operator and its gradient against the answers of an independent framework (PyTorch, in
-//! float64), on each way to run it. `data/README.md` tells the conventions.
+//! Every operator and its gradient against the results of an independent framework (PyTorch, in
+//! float64), on each execution path. `data/README.md` documents the conventions.
 //!
 //! `cargo test --test golden -- --nocapture` prints how many cases of each category pass on each
 //! path.
@@ -41,8 +41,8 @@ fn apply(case: &Case, inputs: &[Tensor]) -> Vec<Tensor> {
     results.unwrap_or_else(|| selected(case, inputs).unwrap_or_else(|| panic!("`{}` has no entry", case.op)))
 }
 
-/// The results of an operator whose results' sizes depend on data; in a graph they are given, and
-/// a little too large.
+/// The results of an operator whose result sizes depend on data; in a graph the sizes are given, a
+/// little too large.
 fn selected(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let (size, traced) = (case.outputs[0].shape().first().copied().unwrap_or(0), x[0].is_traced());
     let result = match &*case.op {
@@ -55,7 +55,7 @@ fn selected(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     Some(vec![result])
 }
 
-/// The operands of a case, then the cotangents of those results that take part.
+/// The operands of a case, then the cotangents of those results that are in the sum.
 fn arguments(case: &Case) -> Vec<Tensor> {
     case.inputs.iter().chain(case.cotangents.iter().flatten()).cloned().collect()
 }
@@ -83,7 +83,7 @@ fn answers(case: &Case, arguments: &[Tensor]) -> Result<Vec<Tensor>> {
     Ok(answers)
 }
 
-/// What is wrong with an answer, if anything is.
+/// The difference of a result from the expected one, if any.
 fn difference(got: &Tensor, want: &Tensor, (rtol, atol): (f64, f64)) -> Option<String> {
     if got.shape() != want.shape() {
         return Some(format!("shape {:?}, not {:?}", got.shape(), want.shape()));
@@ -105,8 +105,8 @@ fn instruction_set() -> String {
     backend.split(' ').next_back().expect("a fingerprint has words").to_string()
 }
 
-/// Runs all cases in a process of its own that is held to one instruction set; nothing where the
-/// machine does not run it.
+/// Runs all cases in a separate process with one instruction set; returns nothing if the machine
+/// does not support it.
 fn on(isa: &str) -> Vec<Column> {
     let mut test = Command::new(std::env::current_exe().expect("this test is a file"));
     test.args(["on_one_instruction_set", "--exact", "--ignored", "--nocapture"]).env("MS_CPU_ISA", isa);
@@ -150,7 +150,7 @@ fn every_case_passes_on_every_path() {
     }
 }
 
-/// The operators that have cases, and those of them that a form has no answer for.
+/// The operators that have cases, and those of them that a form does not support.
 fn without(form: impl Fn(&Case, &[Tensor]) -> Option<Vec<Tensor>>) -> Vec<&'static str> {
     let (mut all, mut known) = (BTreeSet::new(), BTreeSet::new());
     for case in cases() {

@@ -19,7 +19,7 @@ macro_rules! by_name {
     };
 }
 
-/// The results of an operator; nothing where tensors have no such method.
+/// The results of an operator; `None` if tensors have no such method.
 pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let attrs = &case.attrs;
     let axis = || attrs.int("axis");

@@ -19,7 +19,7 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     })
 }
 
-/// In training, the results are followed by the statistics to keep.
+/// In training, the results are followed by the updated statistics.
 fn batch_norm(attrs: &Attributes, x: &[Tensor]) -> Vec<Tensor> {
     let kept = BatchStatistics { mean: x[3].clone(), var: x[4].clone() };
     let eps = attrs.float("eps");

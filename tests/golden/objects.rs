@@ -5,7 +5,7 @@ use crate::{elementwise, losses, products, reductions};
 use ms::Tensor;
 use ms::ops;
 
-/// Looks the objects of functions of tensors alone up by the functions' names.
+/// Looks up the objects of functions of tensors alone by the functions' names.
 macro_rules! by_name {
     ($op:expr, $x:expr; unary: [$($unary:ident $one:ident;)*]; binary: [$($binary:ident $two:ident;)*]; $($other:tt)*) => {
         match $op {
@@ -16,7 +16,7 @@ macro_rules! by_name {
     };
 }
 
-/// The results of an operator; nothing where MindSpore has no such object.
+/// The results of an operator; `None` if MindSpore has no such object.
 pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     let (attrs, op) = (&case.attrs, &*case.op);
     if let Some(results) = several(op, attrs, x) {
@@ -190,7 +190,7 @@ pub fn apply(case: &Case, x: &[Tensor]) -> Option<Vec<Tensor>> {
     Some(vec![result])
 }
 
-/// What an object without a bias gives, with a bias of its channels.
+/// Adds a bias to the result of an object without one.
 fn biased(y: Tensor, bias: Option<&Tensor>) -> Tensor {
     let Some(bias) = bias else { return y };
     let axes: Vec<isize> = (1..y.rank() as isize - 1).collect();

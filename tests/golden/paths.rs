@@ -1,4 +1,4 @@
-//! The ways to run a case.
+//! The execution paths of a case.
 
 use crate::case::{Case, cases};
 use crate::optimisers::OPS;
@@ -9,20 +9,20 @@ use ms::tensor::with_dispatcher;
 use ms::{Context, Precision, Result, Tensor};
 use std::rc::Rc;
 
-/// A way to run a case.
+/// An execution path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// By the meaning that each op declares.
+    /// By the reference evaluation of each op.
     Reference,
-    /// By the bodies of kernels, instruction by instruction; other ops by their meaning.
+    /// By the bodies of kernels, instruction by instruction; other ops by reference evaluation.
     Bodies,
-    /// Op by op, on the backend.
+    /// Eagerly, on the backend.
     Eager,
     /// As a compiled function, on the backend.
     Jitted(Precision),
 }
 
-/// The paths that no backend has a part in.
+/// The paths without a backend.
 pub const WITHOUT_BACKEND: [Path; 2] = [Path::Reference, Path::Bodies];
 
 /// The paths of one instruction set.
@@ -40,10 +40,10 @@ impl Path {
         }
     }
 
-    /// The answers of case number `at`.
+    /// The results of case number `at`.
     ///
     /// # Errors
-    /// What its ops refuse.
+    /// Those of its ops.
     pub fn answers(self, at: usize) -> Result<Vec<Tensor>> {
         let case = &cases()[at];
         let eagerly = || answers(case, &arguments(case));
@@ -66,7 +66,7 @@ fn in_context<R>(precision: Option<Precision>, f: impl FnOnce() -> R) -> R {
 
 fn jitted(at: usize, case: &Case) -> Result<Vec<Tensor>> {
     if OPS.contains(&&*case.op) {
-        // Their steps are compiled functions by themselves, and parameters keep what they change.
+        // Their steps are compiled functions, and parameters keep their changes.
         return answers(case, &arguments(case));
     }
     compiled(at, &arguments(case))

@@ -30,12 +30,12 @@ pub fn apply(op: &str, attrs: &Attributes, x: &[Tensor]) -> Option<Vec<Tensor>> 
     Some(vec![result])
 }
 
-/// The axes, or nothing for all of them.
+/// The axes, or `None` for all of them.
 pub fn axes(attrs: &Attributes) -> Option<Vec<isize>> {
     attrs.has("axes").then(|| attrs.ints("axes"))
 }
 
-/// Where the extreme element stands, among all elements where no axis is named.
+/// The position of the extreme element, among all elements if no axis is named.
 fn extreme(find: fn(&Tensor, isize) -> Tensor, attrs: &Attributes, x: &Tensor) -> Tensor {
     if !attrs.has("axis") {
         return find(&ops::flatten(x, 0), 0);

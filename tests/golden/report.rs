@@ -1,4 +1,4 @@
-//! Counts of cases by category and path, and what is wrong with the others.
+//! Counts of passing cases by category and path, and the failures.
 
 use crate::case::cases;
 use crate::difference;
@@ -7,19 +7,19 @@ use ms::catch;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What one path gave.
+/// The results of one path.
 #[derive(Default)]
 pub struct Column {
     /// The name of the path.
     pub name: String,
     /// Cases that passed, by category.
     pub passed: BTreeMap<String, usize>,
-    /// What is wrong with the others.
+    /// The failures.
     pub wrong: Vec<String>,
 }
 
 impl Column {
-    /// Runs all cases along a path.
+    /// Runs all cases on a path.
     pub fn run(path: Path, name: String) -> Self {
         let mut column = Self { name, ..Self::default() };
         for (at, case) in cases().iter().enumerate() {
@@ -62,7 +62,7 @@ impl Column {
     }
 }
 
-/// What is wrong with a case along a path, if anything is.
+/// The failure of a case on a path, if any.
 fn wrong(path: Path, at: usize) -> Option<String> {
     let case = &cases()[at];
     let got = match catch(|| path.answers(at)) {

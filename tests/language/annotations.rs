@@ -1,4 +1,4 @@
-//! The macros on the runtime: cells, compiled functions and methods, what they take and give.
+//! The macros with the runtime: cells, compiled functions and methods, their arguments and results.
 
 use ms::Apply;
 use ms::prelude::*;
@@ -12,7 +12,7 @@ fn add(x: &Tensor, y: &Tensor) -> Tensor {
     ops::add(x, y)
 }
 
-/// Computes the same in every mode, twice, so that the second call runs what the first compiled.
+/// Checks the result in every mode, twice, so that the second call runs what the first compiled.
 #[track_caller]
 fn check(want: &[f32], run: impl Fn() -> Tensor) {
     for (mode, jit) in [(Mode::PyNative, true), (Mode::Graph, true), (Mode::Graph, false)] {

@@ -1,4 +1,4 @@
-//! What refusals and warnings say: codes, the user's line, the path of the cell, all at once.
+//! Errors and warnings: codes, the user's line, the path of the cell, all at once.
 
 use ms::error::collect_warnings;
 use ms::prelude::*;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// The error that `run` ends with, which must hold these words.
+/// The error that `run` ends with, which must contain these words.
 #[track_caller]
 fn refused<R>(code: Code, words: &[&str], run: impl FnOnce() -> R) -> ms::Error {
     let error = catch(run).err().expect("refused");
@@ -149,7 +149,7 @@ fn a_traced_value_after_its_trace() {
     refused(Code::Escaped, &["outside the function", "help"], || kept.to_vec::<f32>());
 }
 
-/// A function under a transform, or called as a graph of its own, is no branch: the help is another one.
+/// A function under a transform, or called as a graph, is not a branch: the help differs.
 #[test]
 fn a_traced_value_after_an_inner_function() {
     let keep = ms::jit(|x: &Tensor| {
@@ -277,10 +277,11 @@ fn calls_by_transforms_show_no_line_of_the_standard_library() {
     assert!(!error.to_string().contains("/rustc/"), "{error}");
 }
 
-/// Numbers that are read of a value under a gradient, and may come back as constants, are told of
+/// Numbers that are read from a value under a gradient, and may flow back as constants, are
+/// reported
 /// once for each line that reads them.
 #[test]
-fn numbers_read_under_a_gradient_are_told_of() {
+fn numbers_read_under_a_gradient_are_reported() {
     let x = &tensor![0.5, 2.0];
     let codes = |f: &dyn Fn()| {
         let (_, warnings) = collect_warnings(f);
@@ -299,7 +300,7 @@ fn numbers_read_under_a_gradient_are_told_of() {
     assert_eq!(codes(&|| drop(ms::value_and_grad(as_a_number)(x))), told);
     let as_an_attribute = |x: &Tensor| ops::leaky_relu(x, f64::from(x.at(0).item::<f32>()));
     assert_eq!(codes(&|| drop(ms::grad(as_an_attribute)(x))), told);
-    // Looking at them, and saying that constants are meant, is no matter.
+    // Printing them, or marking them as constants, is not reported.
     let logged = |x: &Tensor| {
         let loss = (x * 2.0).sum((), false);
         let _ = (format!("{loss}"), loss.item::<f32>(), x.gt(1.0).to_vec::<bool>());

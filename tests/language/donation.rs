@@ -1,4 +1,4 @@
-//! Arguments that are given up: results take their memory where nobody else has it.
+//! Donated arguments: results reuse their memory unless it is shared.
 
 use ms::prelude::*;
 use ms::{Context, with_context};
@@ -21,12 +21,12 @@ fn eagerly<R>(f: impl FnOnce() -> R) -> R {
     with_context(Context { jit: false, ..ms::context() }, f)
 }
 
-/// Compiled code rounds as running op by op does.
+/// Compiled code rounds like eager execution.
 fn strictly(f: impl FnOnce()) {
     with_context(Context { precision: ms::Precision::Strict, ..ms::context() }, f);
 }
 
-/// What a donated argument became: `reused` where the result lies in its memory.
+/// Checks whether the result of a function reuses the memory of its donated argument.
 #[track_caller]
 fn check(reused: bool, f: fn(Tensor) -> Tensor, shape: &[usize]) {
     let want = bits(&eagerly(|| f(data(shape, 1))));
@@ -97,7 +97,7 @@ fn results_take_the_memory_of_arguments() {
 }
 
 #[test]
-fn arguments_that_are_still_read_are_left() {
+fn arguments_that_are_still_read_are_not_reused() {
     strictly(|| {
         check(false, smaller, &[6, 3]);
         check(false, wider, &[6, 3]);
@@ -195,7 +195,7 @@ fn same_memory() {
             assert_eq!((bits(&out.0), bits(&out.1)), want);
         }
     }
-    // Both are given up, and nobody else has the memory: one result takes it.
+    // Both are donated and not shared: one result reuses the memory.
     let both = new();
     let (at, z) = (place(&both), y.clone());
     let out = crossed(view(&both), both, &z);
@@ -295,7 +295,7 @@ fn derivatives_lanes_and_traces_around() {
         near(&ms::vmap(|x: &Tensor| elementwise(x.clone()))(&x), &plain(&x));
         near(&ms::jvp(|x: &Tensor| elementwise(x.clone()))(&x, &x).1, &ms::jvp(plain)(&x, &x).1);
         near(&ms::jit(|x: &Tensor| elementwise(x.clone()) + elementwise(x * 1.0))(&x), &(plain(&x) + plain(&x)));
-        // What a tape has kept is not written over.
+        // Values saved by a tape are not overwritten.
         let (value, gradient) = ms::value_and_grad(|x: &Tensor| {
             let h = x * x;
             ops::sum(elementwise(h), (), false)
@@ -324,7 +324,7 @@ fn refusals_leave_the_others() {
 }
 
 #[test]
-fn threads_give_up_their_own() {
+fn threads_donate_their_own_arguments() {
     let want = bits(&eagerly(|| elementwise(data(&[1000], 1))));
     std::thread::scope(|scope| {
         for _ in 0..4 {

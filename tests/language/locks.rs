@@ -1,5 +1,6 @@
-//! Code of users that runs while the framework is at work may use the framework: what it writes, reads
-//! or makes is not waited for by the thread that would have to give it.
+//! User code that the framework calls may use the framework: no thread waits for a lock that it
+//! holds
+//! itself, whatever that code writes, reads or creates.
 
 use ms::Context;
 use ms::prelude::*;
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// What is wrong with `f`: it ends, and does not panic.
+/// The failure of `f`, which must terminate and not panic.
 fn check(name: &str, f: fn()) -> Option<String> {
     let (done, ended) = channel();
     let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
@@ -81,7 +82,7 @@ impl trace::Tree for Writes {
     }
 }
 
-/// A number that writes a parameter when it is asked for.
+/// A number that writes a parameter when it is converted.
 struct Asked<'a>(&'a Parameter);
 
 impl ops::IntoOperand for Asked<'_> {
@@ -91,7 +92,7 @@ impl ops::IntoOperand for Asked<'_> {
     }
 }
 
-/// A result that calls a compiled function when it goes, and drops what is compiled.
+/// A result that calls a compiled function when it is dropped, and drops versions.
 #[derive(Clone, Tree)]
 struct Goes {
     x: Tensor,
@@ -117,7 +118,7 @@ fn going(x: &Tensor) -> Goes {
     Goes { x: x * 2.0, last: Last }
 }
 
-/// An argument that calls a compiled function whenever it is looked at.
+/// An argument that calls a compiled function whenever it is visited.
 struct Looked(Tensor);
 
 impl trace::Arg for Looked {

@@ -1,4 +1,4 @@
-//! The language: what is annotated, what it takes and gives, and what refusals say.
+//! The language: annotated code, its arguments and results, and its errors.
 
 mod annotations;
 mod diagnostics;

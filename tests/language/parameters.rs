@@ -1,4 +1,5 @@
-//! Parameters that a network writes, and bodies that give errors: the same in every form of a program.
+//! Parameters that a network writes, and bodies that return errors: the same in every form of a
+//! program.
 
 use ms::prelude::*;
 use ms::{context, with_context};
@@ -32,7 +33,7 @@ fn centre() -> Centre {
     Centre { mean: Parameter::new(Tensor::scalar(0.0f32), "mean") }
 }
 
-/// Running statistics: a write is seen after the call, and by the next one.
+/// Running statistics: a write is visible after the call, and to the next one.
 #[test]
 fn a_write_is_seen_afterwards() {
     for jit in [true, false] {
@@ -46,7 +47,7 @@ fn a_write_is_seen_afterwards() {
     }
 }
 
-/// What was written is a constant to gradients: eagerly, through a compiled call, inside one.
+/// A write is a constant to gradients: eagerly, through a compiled call, inside one.
 #[test]
 fn a_write_ends_gradients() {
     let (net, x) = (centre(), tensor![1.0, 2.0, 3.0]);
@@ -72,9 +73,9 @@ fn sum(x: &Tensor, y: &Tensor) -> Result<Tensor> {
     Ok(x + y)
 }
 
-/// A function that gives a `Result` gives what the library refuses, compiled or not.
+/// A function that returns a `Result` returns the library's errors, compiled or not.
 #[test]
-fn refusals_are_results_in_every_mode() {
+fn errors_are_results_in_every_mode() {
     for jit in [true, false] {
         let refused = with_context(Context { jit, ..context() }, || sum(&tensor![1.0, 2.0], &tensor![1.0, 2.0, 3.0]));
         let text = refused.expect_err("shapes that do not broadcast").to_string();
@@ -98,7 +99,7 @@ fn advance_otherwise(sum: &Parameter, count: &Parameter, x: &Tensor) -> Tensor {
     next
 }
 
-/// Runs that write the same parameters come one after the other, whichever functions they are of.
+/// Runs that write the same parameters are serialised, whichever functions they are of.
 #[test]
 fn runs_that_write_a_parameter_are_serialised() {
     const RUNS: usize = 1000;
@@ -126,7 +127,7 @@ fn bump(count: &Parameter) -> Tensor {
     ops::assign_add(count, 1.0)
 }
 
-/// Updates of one parameter by eager ops and compiled functions come one after the other, too.
+/// Updates of one parameter by eager ops and compiled functions are serialised as well.
 #[test]
 fn no_update_is_lost() {
     const RUNS: usize = 1000;
@@ -150,7 +151,7 @@ fn draw() -> Tensor {
     source().bits((), DType::U64)
 }
 
-/// Threads that draw from one generator, eagerly or compiled, never draw the same.
+/// Threads that draw from one generator, eagerly or compiled, never draw the same numbers.
 #[test]
 fn draws_of_threads_differ() {
     const RUNS: usize = 500;
@@ -170,7 +171,7 @@ fn draws_of_threads_differ() {
     assert_eq!(drawn.len(), all);
 }
 
-/// Numbers of the default generator, compiled where that is asked for.
+/// Numbers of the default generator, compiled or not.
 #[jit]
 fn drawn_from_default(x: &Tensor) -> Tensor {
     let mut y = x + random::uniform([4], 0.0, 1.0);
@@ -192,7 +193,7 @@ fn after_seed(seed: u64, jit: bool) -> Vec<f32> {
     })
 }
 
-/// What a thread draws after it has set a seed does not depend on what others draw meanwhile.
+/// The numbers that a thread draws after it has set a seed do not depend on other threads.
 #[test]
 fn a_seed_decides_what_its_thread_draws() {
     let alone: Vec<Vec<f32>> = (0..3).map(|seed| after_seed(seed, true)).collect();
@@ -212,7 +213,7 @@ fn a_seed_decides_what_its_thread_draws() {
     });
 }
 
-/// Threads without a seed draw different numbers, and those with derived ones what the seed says.
+/// Threads without a seed draw different numbers, and those with derived seeds draw by their seed.
 #[test]
 fn threads_have_streams_of_their_own() {
     let bits = || random::default_generator().bits((), DType::U64).item::<u64>();
@@ -238,7 +239,7 @@ fn state_of_thread() -> Tensor {
     random::default_generator().state().value()
 }
 
-/// A compiled function that only reads the state reads that of its caller's thread.
+/// A compiled function that only reads the state reads that of the calling thread.
 #[test]
 fn the_state_is_that_of_the_calling_thread() {
     random::set_seed(21);
@@ -265,7 +266,7 @@ fn seeded_inside(x: &Tensor) -> Vec<Tensor> {
     vec![before, fixed, random::uniform([2], 0.0, 1.0)]
 }
 
-/// A seed for a part of a program says what that part draws, and nothing of the rest.
+/// A seed for a part of a program affects that part only.
 #[test]
 fn a_seed_holds_where_it_is_scoped() {
     let draw = || random::uniform([2], 0.0, 1.0).to_vec::<f32>();
@@ -293,7 +294,7 @@ fn a_seed_holds_where_it_is_scoped() {
     assert_eq!(draw(), around[0], "an error puts the generator back too");
 }
 
-/// A compiled step trains the parameters that train when it is called.
+/// A compiled step trains the parameters that are trainable when it is called.
 #[test]
 fn freezing_is_seen_by_the_next_call() {
     for jit in [true, false] {
@@ -340,7 +341,7 @@ fn reads_see_the_writes_before_them() {
         for i in 1..=150u32 {
             let (slot, scale) = (&many[(i % 3) as usize], i.div_ceil(3));
             slot.set(&Tensor::scalar((scale * 3) as f32));
-            // What this thread wrote, it reads.
+            // A thread reads what it wrote.
             let want: f32 = many.iter().zip([1.0, 10.0, 100.0]).map(|(it, by)| it.value().item::<f32>() * by).sum();
             assert_eq!(read(), want, "write {i}");
         }
@@ -348,7 +349,7 @@ fn reads_see_the_writes_before_them() {
             reader.join().expect("values only grow");
         }
     });
-    // What was read is not kept from being freed.
+    // Reading a value does not keep it from being freed.
     let old = many[0].load().try_array().expect("an array");
     assert!(std::sync::Arc::strong_count(old.storage()) > 1);
     many[0].set(zero);

@@ -1,4 +1,4 @@
-//! The programs of MindSpore's static-graph tutorials: every form of a program gives the same.
+//! The programs of MindSpore's static-graph tutorials: every form of a program has the same result.
 
 use ms::prelude::*;
 use ms::{context, with_context};
@@ -224,7 +224,7 @@ fn a_linear_model_trains_to_the_same_losses() {
     let y = x.matmul(tensor![[1.5], [-2.0], [0.5]]) + 0.25;
     let losses = |compiled: bool| -> Vec<f32> {
         let net = nn::Dense::new(3, 1);
-        // Not from the default generator, from which other tests draw meanwhile.
+        // Not drawn from the default generator, from which other tests draw concurrently.
         for parameter in net.trainable_parameters() {
             parameter.set(&Tensor::full_like(parameter.value(), 0.1));
         }
@@ -249,7 +249,7 @@ fn made_by_many(x: &Tensor) -> Tensor {
     nn::Dense::new(4, 3).call(x)
 }
 
-/// P2 on several threads: whoever comes first makes the parameters, once.
+/// P2 on several threads: the first one creates the parameters, once.
 #[test]
 fn threads_share_the_model_that_a_function_makes() {
     let x = Tensor::ones([2, 4]);

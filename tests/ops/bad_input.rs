@@ -1,9 +1,9 @@
-//! Bad input gives an error with op, shapes, dtypes and the user's line, or NumPy's answer.
+//! Invalid input is an error with op, shapes, dtypes and the user's line, or has NumPy's answer.
 
 use ms::prelude::*;
 use ms::{Code, catch};
 
-/// What every refusal must say: its code, and these words.
+/// An error: its code, and words of its message.
 struct Refusal {
     what: &'static str,
     run: fn() -> Tensor,
@@ -205,9 +205,10 @@ fn gradients_refuse() {
     }]);
 }
 
-/// What an op gives that was refused is the result of a function that a transform takes.
+/// The poisoned result of an op that failed is the result of a function that a transform is applied
+/// to.
 #[test]
-fn refused_results_of_transformed_functions_are_told_once() {
+fn errors_of_transformed_functions_are_reported_once() {
     fn wrong(x: &Tensor) -> Tensor {
         x + Tensor::ones([3])
     }
@@ -296,12 +297,12 @@ fn empty_zero_dimensional_and_nan_operands_give_the_numpy_answer() {
     check("division by zero", tensor![1.0, -1.0, 0.0] / 0.0, &[3], &[f32::INFINITY, f32::NEG_INFINITY, nan]);
 }
 
-/// A function on a table `[3, 2]`, and positions or classes of which one does not exist.
+/// A function on a table `[3, 2]`, and positions or classes of which one is out of range.
 struct Position {
     name: &'static str,
     run: fn(&Tensor, &Tensor) -> Tensor,
     at: fn() -> Tensor,
-    /// The op that refuses, and what it says.
+    /// The op that fails, and its message.
     op: &'static str,
     says: &'static str,
 }
@@ -332,7 +333,7 @@ impl Table {
     }
 }
 
-// The line of each case that refuses ends with its number.
+// The line of each failing case ends with its number.
 positions! {
     gathers(x, at = tensor![2, 3]) {
         ops::gather(x * 2.0, at, 0) // 1
@@ -419,7 +420,7 @@ fn positions_and_classes_that_do_not_exist_are_refused_where_they_are_used() {
             };
             assert_eq!(error.code(), Code::OutOfRange, "{name}, {way}: {error}");
             let text = error.to_string();
-            // Of the gradient alone, the gather is no part.
+            // The graph of the gradient alone does not contain the gather.
             let op = if op.is_empty() && jit {
                 "index_add"
             } else if op.is_empty() {
@@ -452,7 +453,7 @@ fn what_may_be_left_out_and_what_names_no_place() {
         ms::with_context(ms::Context { jit, ..ms::context() }, || {
             let some = ignoring(x, &tensor![1, -100, 1]).item::<f32>();
             assert!((some - ops::cross_entropy(x, tensor![1, 1, 1]).item::<f32>()).abs() < 1e-6, "{some}");
-            // As MindSpore, and unlike PyTorch.
+            // Like MindSpore, unlike PyTorch.
             assert_eq!(hot(&tensor![1, 2, -1]).to_vec::<f32>(), [0.0, 1.0, 0.0, 0.0, 0.0, 0.0]);
         });
     }
@@ -462,7 +463,9 @@ fn what_may_be_left_out_and_what_names_no_place() {
     assert_eq!(of(DType::U8), of(DType::I64));
 }
 
-/// Functions of one content are compiled once where nothing in them refuses; each knows its lines.
+/// Functions with the same graph are compiled once unless an op in them can fail; each reports its
+/// own
+/// lines.
 #[test]
 fn equal_functions_have_lines_of_their_own() {
     #[jit]

@@ -1,4 +1,4 @@
-//! Ops: values, numerics, layouts, and input that is refused.
+//! Ops: values, numerics, layouts, and invalid input.
 
 mod bad_input;
 mod movement;

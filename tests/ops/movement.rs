@@ -11,7 +11,7 @@ fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
     Tensor::from_slice(shape, &(0..numel).map(|it| it as f32).collect::<Vec<_>>())
 }
 
-/// Holds the compiled form of an expression of `x` to the eager one, bit for bit.
+/// Compares the compiled form of an expression of `x` with the eager one, bit for bit.
 macro_rules! same {
     ($x:expr, |$arg:ident| $body:expr) => {{
         let x = $x;

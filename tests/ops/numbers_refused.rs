@@ -1,10 +1,10 @@
-//! Numbers that make no sense are refused where they are given: with a code, the argument's name, its
-//! value and what is taken, at the user's line.
+//! Numbers out of range are an error where they are passed: with a code, the argument's name, its
+//! value and the valid values, at the user's line.
 
 use ms::prelude::*;
 use ms::{Code, catch};
 
-/// Refuses with [`Code::Argument`], and says all of these words.
+/// The error must be [`Code::Argument`] and contain all of these words.
 fn check(name: &str, run: fn(), words: &[&str]) -> Option<String> {
     let Err(error) = catch(run) else { return Some(format!("{name}: accepted")) };
     let text = error.to_string();
@@ -13,7 +13,7 @@ fn check(name: &str, run: fn(), words: &[&str]) -> Option<String> {
     (!fits).then(|| format!("{name}: {missing:?} or the line are missing in\n{text}"))
 }
 
-/// Each expression is refused in these words.
+/// The error of each expression contains these words.
 macro_rules! refused {
     ($name:ident: $($run:expr => $words:expr;)*) => {
         #[test]
@@ -96,7 +96,7 @@ fn ones(shape: &[usize]) -> Tensor {
     Tensor::ones(shape)
 }
 
-/// A layer with another number in it.
+/// A layer with a changed field.
 fn normalized(change: fn(&mut nn::BatchNorm)) -> Tensor {
     let mut layer = nn::BatchNorm::new(2);
     change(&mut layer);
@@ -213,9 +213,9 @@ refused! { of_data:
     ms::data::Dataset::new(ones(&[2]), ones(&[2])).shuffled_batches(0) => ["batches", "`size` is 0"];
 }
 
-/// Numbers at the ends of what is taken.
+/// Numbers at the ends of the valid range.
 #[test]
-fn what_is_taken() {
+fn the_ends_of_ranges_are_valid() {
     let _taken = (
         SGD::new(0.0).momentum(0.0).dampening(1.0).weight_decay(0.0),
         SGD::new(0.1).nesterov(true).momentum(0.9),

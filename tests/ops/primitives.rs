@@ -1,5 +1,5 @@
-//! Every primitive on its own samples, and on what is made of them: other dtypes, shapes and
-//! layouts; eagerly and compiled, on the backend of this machine, against its reference evaluation.
+//! Every primitive on its own samples, and on variants of them: other dtypes, shapes and layouts;
+//! eagerly and compiled, on the backend of this machine, against its reference evaluation.
 
 use ms::ops::{self, Arrays, OpDef, PRIMITIVES, Sample};
 use ms::tensor::{Array, Attrs, apply};
@@ -9,7 +9,7 @@ use ms_core::trace;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A way to see an operand: the tensor that is given, and the view of it that the op takes.
+/// A layout of an operand: the stored tensor, and the view of it that is passed to the op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum View {
     /// Row-major.
@@ -27,7 +27,7 @@ enum View {
 const VIEWS: [View; 5] = [View::Dense, View::Transposed, View::Spaced, View::Reversed, View::Repeated];
 
 impl View {
-    /// What is stored, so that [`View::see`] gives `x` (or slices all like its first).
+    /// The tensor to store, so that [`View::see`] returns `x` (or slices that all equal its first).
     fn store(self, x: &Tensor) -> Tensor {
         let first = x.shape().first().copied();
         match self {
@@ -45,7 +45,7 @@ impl View {
         }
     }
 
-    /// The view of what is stored, in a shape.
+    /// The view of a stored tensor, in a shape.
     fn see(self, stored: &Tensor, shape: &[usize]) -> Tensor {
         match self {
             Self::Dense => stored.clone(),
@@ -71,7 +71,7 @@ fn copied(x: &Tensor) -> Tensor {
     Tensor::from_array(x.try_array().expect("an array").to_contiguous())
 }
 
-/// How far a result may be from the reference, which rounds less often.
+/// The tolerance relative to the reference, which rounds less often.
 fn last_digits(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-9),
@@ -95,18 +95,18 @@ fn compare(what: &str, got: &[Tensor], want: &[Array]) {
     }
 }
 
-/// Holds an answer to the reference's: the same values, or a refusal of the same code.
+/// Compares a result with the reference's: the same values, or an error with the same code.
 fn agree(what: &str, got: Result<Vec<Tensor>>, want: &Result<Arrays>) {
     match (got, want) {
         (Ok(got), Ok(want)) => compare(what, &got, want),
         (Err(got), Err(want)) => assert_eq!(got.code(), want.code(), "{what}: {got} is not {want}"),
         (Err(error), Ok(_)) => panic!("{what}: {error}"),
-        // What has no element is not computed in graphs, and so refuses no position.
+        // Results without elements are not computed in graphs, and so no index is out of range.
         (Ok(got), Err(error)) => assert!(got.iter().all(|it| it.numel() == 0), "{what} is not refused: {error}"),
     }
 }
 
-/// Holds an op on operands, each seen in a way of its own, to its evaluation on copies of them.
+/// Compares an op on operands, each in a layout of its own, with its evaluation on copies of them.
 fn check(what: &str, def: &'static OpDef, attrs: &Attrs, operands: &[Tensor], views: &[View]) {
     let shapes: Vec<Vec<usize>> = operands.iter().map(|it| it.shape().to_vec()).collect();
     let stored: Vec<Tensor> = operands.iter().zip(views).map(|(it, view)| view.store(it)).collect();
@@ -128,7 +128,7 @@ fn tensors(sample: &Sample) -> Vec<Tensor> {
     sample.arrays().into_iter().map(Tensor::from_array).collect()
 }
 
-/// [`check`] of a sample that the op may refuse by an error; nothing else may happen.
+/// [`check`] of a sample that may be an error; nothing else may happen.
 fn check_or_refuse(what: &str, def: &'static OpDef, sample: &Sample) -> bool {
     let operands = tensors(sample);
     let types: Vec<_> = operands.iter().map(Tensor::ty).collect();
@@ -145,13 +145,13 @@ fn check_or_refuse(what: &str, def: &'static OpDef, sample: &Sample) -> bool {
     true
 }
 
-/// The primitives that mean something by themselves: a float status is read where it was cleared,
-/// of which `tests/effects/program_order.rs` has programs.
+/// The primitives that can be tested alone: a float status is read where it was cleared, of which
+/// `tests/effects/program_order.rs` has programs.
 fn primitives() -> impl Iterator<Item = &'static OpDef> {
     PRIMITIVES.iter().copied().filter(|it| it.name() != "get_float_status")
 }
 
-/// What the tests below run: each sample of each primitive with a name for messages.
+/// Runs each sample of each primitive with a name for messages.
 fn each_sample(mut run: impl FnMut(&str, &'static OpDef, &Sample)) {
     for def in primitives() {
         for (at, sample) in (def.samples)().iter().enumerate() {
@@ -166,7 +166,7 @@ fn samples_in_every_layout() {
         let operands = tensors(sample);
         for shift in 0..if operands.is_empty() { 1 } else { VIEWS.len() } {
             let views: Vec<View> = (0..operands.len()).map(|i| VIEWS[(i * 2 + shift) % VIEWS.len()]).collect();
-            // Positions into another operand, repeated, are positions still.
+            // Indices into another operand remain valid when they are repeated.
             check(&format!("{what} as {views:?}"), def, &sample.attrs, &operands, &views);
         }
     });
@@ -188,7 +188,7 @@ fn samples_in_every_dtype() {
                 }
             }
         }
-        // What takes one float takes all of them.
+        // An op that accepts one float dtype accepts all of them.
         let floats = ["f16", "bf16", "f32", "f64"].iter().filter(|it| taken.contains(**it)).count();
         assert!(floats == 0 || floats == 4, "`{}` takes {taken:?}", def.name());
     }

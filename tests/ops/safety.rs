@@ -1,6 +1,8 @@
-//! What safe code sees of memory, by whatever function of the library: elements that were written, as values of
-//! their dtype, inside of the memory that the array has. What needs a promise of the caller is `unsafe`:
-//! `ui-tests/fail/memory_needs_unsafe.rs`, `ui-tests/fail/memory_is_read_as_its_dtype.rs`.
+//! What safe code can observe of memory, through any function of the library: initialised elements,
+//! as
+//! values of their dtype, inside the memory of the array. Functions that need a promise of the
+//! caller are `unsafe`: `ui-tests/fail/memory_needs_unsafe.rs`,
+//! `ui-tests/fail/memory_is_read_as_its_dtype.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +13,11 @@ use ms_core::ir::{Graph, Node};
 use ms_core::session::{Compiled, Precision};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// No size is larger.
+/// The largest size.
 const MAX: usize = usize::MAX;
 
-/// Arrays, which tensors are made of: what safe code makes of them has the elements that it says.
+/// Arrays, of which tensors are made: those that safe code creates have the elements of their
+/// shape.
 #[test]
 fn arrays_have_the_memory_of_their_shapes() {
     let refused = |array: &dyn Fn() -> Array| catch(array).expect_err("no such array").code();
@@ -36,7 +39,7 @@ fn arrays_have_the_memory_of_their_shapes() {
     assert!(Array::from_slice(&[3], &[0u8, 2, 255]).as_slice::<bool>().is_err());
 }
 
-/// A function that looks at the elements of an array sees those of the view, however they lie.
+/// A function that reads the elements of an array reads those of the view, whatever its layout.
 #[test]
 fn classes_are_those_of_the_view() {
     let attrs = Attrs::new([3i64.into(), [0i64; 0][..].into(), "a test".into()]);

@@ -1,4 +1,4 @@
-//! Equal calls of cells are one sub-graph, and what tells calls apart.
+//! Equal calls of cells share one sub-graph; what distinguishes calls.
 
 use ms::prelude::*;
 
@@ -16,7 +16,7 @@ fn the_same_tensor_twice_is_another_signature() {
     assert_eq!(difference(b, a).item::<f32>(), -2.0);
 }
 
-/// How a case is compiled: what it gives must not depend on it.
+/// Compiles a case in several modes, on which its result must not depend.
 #[track_caller]
 fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) {
     let eager = ms::with_context(ms::Context { jit: false, ..ms::context() }, &case);
@@ -25,7 +25,7 @@ fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) {
     }
 }
 
-/// Writes a parameter, prints, reads a constant tensor of its own, and gives two tensors and a
+/// Writes a parameter, prints, reads a constant tensor of its own, and returns two tensors and a
 /// host value.
 #[cell]
 struct Busy {

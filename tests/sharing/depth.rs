@@ -1,12 +1,13 @@
-//! Cells in cells in cells: each distinct one is one graph, from the trace to the plan, forward and
-//! backward, with `#[lazy_inline]` and without.
+//! Nested cells: each distinct one is one graph, from the trace to the plan, forward and backward,
+//! with
+//! `#[lazy_inline]` and without.
 
 use ms::prelude::*;
 use ms::{CompileReport, PlanReport};
 use std::cell::Cell as HostCell;
 
 thread_local! {
-    /// How often the body of a leaf ran.
+    /// The number of executions of the body of a leaf.
     static LEAVES: HostCell<usize> = const { HostCell::new(0) };
 }
 
@@ -86,7 +87,7 @@ fn eagerly<R>(run: impl FnOnce() -> R) -> R {
     ms::with_context(Context { jit: false, ..ms::context() }, run)
 }
 
-/// The report of a compiled call, which gives what running op by op gives.
+/// The report of a compiled call, whose result must agree with eager execution.
 fn compiled(name: &str, call: &dyn Fn() -> Vec<Tensor>) -> CompileReport {
     let got = call();
     let report = ms::compile_report().into_iter().rev().find(|it| it.name == name).expect("just compiled");
@@ -97,8 +98,9 @@ fn compiled(name: &str, call: &dyn Fn() -> Vec<Tensor>) -> CompileReport {
     report
 }
 
-/// What each stage of a compilation has: nodes, distinct graphs, and nodes without sharing; of the
-/// plan steps, routines and calls.
+/// The sizes of each stage of a compilation: nodes, distinct graphs, and nodes without sharing; of
+/// the
+/// plan: steps, routines and calls.
 fn sizes(report: &CompileReport) -> Vec<[usize; 3]> {
     let graphs = ["trace", "effects", "expand", "optimize"].map(|stage| {
         let size = report.stage(stage).and_then(|it| it.graph).expect("a graph").size;
@@ -134,7 +136,7 @@ macro_rules! check {
                 assert!(c[2] > 2 * b[2] && c[2] > 8 * c[0], "{stage}: {c:?} after {b:?}\n{text}");
             }
         }
-        // The time of every stage and pass is told.
+        // The time of every stage and pass is reported.
         assert!(reports[2].passes.to_string().lines().count() > 3 && reports[2].time() > std::time::Duration::ZERO);
         LEAVES.set(0);
         $module::fifth(&$module::Fifth::new(), x);
@@ -145,7 +147,7 @@ macro_rules! check {
 #[test]
 fn cells_are_shared_at_every_depth() {
     // The guarantee: one body of each cell is traced, however many calls there are. Without it each
-    // call is traced, and equal graphs are one.
+    // call is traced, and equal graphs are shared.
     check!(lazy, bodies 1);
     check!(plain, bodies 81);
 }

@@ -1,4 +1,5 @@
-//! P20 and P21: with and without `#[lazy_inline]`, shared and not, networks give the same numbers;
+//! P20 and P21: with and without `#[lazy_inline]`, shared and not, networks compute the same
+//! numbers;
 //! calls that are marked `#[no_inline]` stay calls.
 
 use crate::gpt::{lazy, plain};
@@ -125,13 +126,13 @@ fn nested_cells_are_both_shared() {
     fn nested(net: &Nested, x: &Tensor) -> Tensor {
         net.call(x)
     }
-    // Of another shape than above, so that it is compiled.
+    // Another shape than above, so that it is compiled.
     nested(&make(), &random::uniform([3, 4], -1.0, 1.0));
     // Four outer calls, and three inner ones in the one outer graph; the network itself is small.
     assert_eq!(shared("nested"), (7, 2));
     #[jit]
     fn third(net: &Nested, x: &Tensor) -> Tensor {
-        // A row that is normalised adds up to zero, and so would its derivatives but for rounding.
+        // A normalised row adds up to zero, and so would its derivatives but for rounding.
         let d = |x: &Tensor| ms::grad(|x: &Tensor| net.call(x) * tensor![0.5, -1.5, 2.0, 0.25])(x);
         ms::grad(|x: &Tensor| ms::grad(d)(x))(x)
     }
@@ -143,7 +144,7 @@ fn nested_cells_are_both_shared() {
     near("third derivative", &relative(compiled), &relative(eager));
 }
 
-/// A block whose host fields decide what it computes.
+/// A block whose host fields determine what it computes.
 #[cell]
 struct Scaled {
     b: f32,
@@ -186,7 +187,7 @@ fn fields_tell_blocks_apart() {
 }
 
 thread_local! {
-    /// How often the body of [`Kept`] was traced or run.
+    /// The number of times that the body of [`Kept`] was traced or run.
     static BODIES: HostCell<usize> = const { HostCell::new(0) };
 }
 
@@ -194,7 +195,7 @@ fn count_body() {
     BODIES.set(BODIES.get() + 1);
 }
 
-/// Smaller than what is put in the place of its call, unless it is marked.
+/// Small enough to be inlined, unless it is marked.
 #[no_inline]
 #[cell]
 struct Kept {
@@ -256,7 +257,7 @@ macro_rules! kept_cases {
             fn $name($all: &[Kept; 3], $around: &Around, $x: &Tensor) -> Tensor $body
         )*
 
-        /// By name: the case, and the steps of its plan that are calls.
+        /// The cases by name, with the number of calls in their plans.
         const KEPT_CASES: &[(&str, Case, usize)] = &[$((stringify!($name), $name, $calls)),*];
     };
 }
@@ -268,7 +269,7 @@ kept_cases! {
     gradient(all, around, x) { ms::grad(|x: &Tensor| all[1].call(&all[0].call(x)).sum((), false))(x) } = 4;
     tangent(all, around, x) { ms::jvp(|x: &Tensor| all[0].call(x))(x, x).1 } = 1;
     lanes(all, around, x) { ms::vmap(|x: &Tensor| all[0].call(x))(&x.reshape((2, 2))).reshape(4) } = 1;
-    // One forward, and one backward, in the call that computes again.
+    // One forward, and one backward, in the call that recomputes.
     recomputed(all, around, x) {
         ms::grad(|x: &Tensor| ms::recompute(|x: &Tensor| all[0].call(x))(x).sum((), false))(x)
     } = 3;
@@ -292,7 +293,7 @@ kept_cases! {
     a_compiled_function(all, around, x) { halved(&halved(x)) } = 2;
 }
 
-/// What the plan of the latest compilation of a function has.
+/// The plan of the latest compilation of a function.
 fn planned(name: &str) -> ms::PlanReport {
     let reports = ms::compile_report();
     let report = reports.iter().rev().find(|it| it.name == name);

@@ -47,7 +47,7 @@ fn sizes_that_do_not_agree_are_refused() {
         |x| x[0].reshape([-1, 2]),
         &["MS100", "`reshape`", "n = 3", "sizes: `n` is axis 0 of `x`", "functions.rs"],
     );
-    // What cannot fit at any size is refused while tracing.
+    // What cannot fit at any size is an error while tracing.
     refused(
         &[&["_", "a"], &["_", "b"]],
         &[&[3, 4], &[3, 5]],
@@ -82,8 +82,9 @@ fn sizes_that_do_not_agree_are_refused() {
     );
 }
 
-/// What eager execution refuses at these sizes is refused, at the line of the op; and bounds of
-/// slices that are not inside, which are not moved there.
+/// What is an error eagerly at these sizes is an error, at the line of the op; so are bounds of
+/// slices
+/// outside the axis, which are not clamped.
 #[test]
 fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
     let cases: &[(usize, Function, &[&str])] = &[
@@ -205,7 +206,7 @@ fn control_flow_serves_every_size() {
     }
 }
 
-/// The largest distance between two tensors of one shape.
+/// Compares two tensors of the same shape with a tolerance.
 #[track_caller]
 fn near(got: &Tensor, want: &Tensor) {
     assert_eq!((got.shape(), got.dtype()), (want.shape(), want.dtype()));
@@ -217,15 +218,15 @@ fn eagerly<R>(f: impl FnOnce() -> R) -> R {
     ms::with_context(ms::Context { jit: false, ..ms::context() }, f)
 }
 
-/// How often the bodies of `train`, `read` and `mixed` ran.
+/// The numbers of executions of the bodies of `train`, `read` and `mixed`.
 static RUNS: [AtomicUsize; 3] = [const { AtomicUsize::new(0) }; 3];
 
-/// A body runs.
+/// Counts an execution of a body.
 fn runs(body: usize) {
     RUNS[body].fetch_add(1, Ordering::Relaxed);
 }
 
-/// How often it ran since this was asked.
+/// The number of executions since the last call of this function.
 fn ran(body: usize) -> usize {
     RUNS[body].swap(0, Ordering::Relaxed)
 }
@@ -251,7 +252,7 @@ impl Block {
     }
 }
 
-/// Words of sentences, batch and length of which vary.
+/// Reads sentences whose batch and length vary.
 #[cell]
 struct Reader {
     words: nn::Embedding,
@@ -399,7 +400,7 @@ fn transforms_around_functions_of_any_size() {
     }
 }
 
-/// A server meets more sizes than are kept ready.
+/// A server sees more sizes than the cache holds plans for.
 #[test]
 fn sizes_without_number() {
     let compiled = Symbolic::new(&[&["n"]], &|x| ops::sum(&x[0] * 2.0, (), false));
@@ -410,8 +411,9 @@ fn sizes_without_number() {
     assert_eq!(compiled.versions(), 1);
 }
 
-/// Without `dims` each size has a version, of which those called last are kept: as many as fit into
-/// 256 MiB with what they hold.
+/// Without `dims` each size has a version, of which the most recently called are kept: as many as
+/// fit
+/// into 256 MiB with the memory that they hold.
 #[test]
 fn versions_without_number() {
     static RUNS_OF_ONE: AtomicUsize = AtomicUsize::new(0);
@@ -441,7 +443,7 @@ fn scaled(weights: &Tensor, x: &Tensor) -> Tensor {
 }
 
 #[test]
-#[ignore = "changing_sizes_are_told_of_once starts it"]
+#[ignore = "changing_sizes_are_reported_once starts it"]
 fn changing_sizes() {
     for n in 1..40 {
         scaled(&data(&[3, 2]), &data(&[n, 3]));
@@ -449,7 +451,7 @@ fn changing_sizes() {
 }
 
 #[test]
-fn changing_sizes_are_told_of_once() {
+fn changing_sizes_are_reported_once() {
     let this = std::env::current_exe().expect("a test is a program");
     let run = std::process::Command::new(this)
         .args(["--ignored", "--exact", "functions::changing_sizes", "--nocapture"])

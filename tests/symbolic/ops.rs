@@ -3,7 +3,7 @@
 use crate::compare::{Axes, Function, Shapes, compare, data};
 use ms::prelude::*;
 
-/// Runs all cases, and tells of those that go wrong.
+/// Runs all cases, and reports failures.
 fn all(arguments: &[Axes], shapes: &[Shapes], cases: &[(&str, Function)]) {
     let wrong: Vec<String> = cases
         .iter()
@@ -39,7 +39,7 @@ macro_rules! cases {
     ($($case:expr;)*) => { &[$((stringify!($case), $case as Function)),*] };
 }
 
-/// Places among the rows of `x`.
+/// Indices of rows of `x`.
 fn places(x: &Tensor) -> Tensor {
     (ops::abs(x.i((.., 0))) * 2.9).cast(DType::I64)
 }
@@ -174,7 +174,7 @@ fn square(x: &Tensor) -> Tensor {
     ops::matmul(x, ops::transpose(x, 0, 1))
 }
 
-/// The cross entropy of `x` where every option is one of these.
+/// The cross entropy of `x` with these options.
 fn loss(x: &Tensor, target: &Tensor, weighted: bool, label_smoothing: f64) -> Tensor {
     let weight = weighted.then(|| ops::size(x.dim(1), DType::F32) + ops::arange(x.dim(1)).cast(DType::F32));
     let ignore_index = (weighted && target.dtype().is_int()).then_some(1);

@@ -1,10 +1,10 @@
-//! Checkpoints: what is written is read, and nothing else is accepted.
+//! Checkpoints: saved values are loaded, and nothing else is accepted.
 
 use ms::prelude::*;
 use ms::{Code, load_checkpoint, save_checkpoint};
 use std::path::PathBuf;
 
-/// A file of its own in the system's temporary folder, removed with its owner.
+/// A file in the system's temporary folder, removed on drop.
 struct File(PathBuf);
 
 impl File {
@@ -62,7 +62,7 @@ fn generators_continue_where_they_were_saved() {
         [(); 2].map(|()| draw(&loaded))
     };
     assert_eq!(continued(), want);
-    // On another thread it is the generator of that thread which continues.
+    // On another thread, that thread's generator continues.
     std::thread::scope(|scope| assert_eq!(scope.spawn(continued).join().expect("the cells are alike"), want));
     save_checkpoint(random::default_generator(), &file.0).expect("a generator is a cell");
 }
@@ -106,7 +106,7 @@ fn a_header_that_nests_without_end_is_an_error() {
     assert_eq!(load_checkpoint(&net(), &file.0).expect_err("no header").code(), Code::Io);
 }
 
-/// Parameters that are all of one value.
+/// Parameters that are filled with one value.
 fn constant(value: f32) -> nn::Sequential {
     let net = nn::sequential![nn::Dense::new(64, 64)];
     for parameter in net.parameters() {
@@ -119,7 +119,7 @@ fn constant(value: f32) -> nn::Sequential {
 fn savers_at_once_leave_one_of_their_files() {
     let file = File::new("at once");
     let _part = File(file.0.with_file_name(format!(".ms-{}-0.part", std::process::id())));
-    // As another process of this number, in another container, would.
+    // As another process with the same id, in another container, would.
     let taken = std::fs::OpenOptions::new().write(true).create_new(true).open(&_part.0);
     save_checkpoint(&constant(0.0), &file.0).expect("the folder is writable");
     std::thread::scope(|scope| {

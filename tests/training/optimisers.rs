@@ -1,5 +1,5 @@
-//! Optimisers beyond the golden cases: every one gives the same compiled and not, on every float
-//! dtype, sees a new learning rate, and takes up parameters that come later.
+//! Optimisers beyond the golden cases: each one has the same result compiled and eagerly, in every
+//! float dtype, uses a changed learning rate, and accepts new parameters.
 
 use ms::Gradients;
 use ms::prelude::*;
@@ -59,7 +59,7 @@ fn every_optimiser_steps_compiled_as_it_does_eagerly() {
     check("Adadelta", || Adadelta::new(10.0).epsilon(1e-3));
 }
 
-/// A parameter without a gradient stays, whatever ε is in its own dtype.
+/// A parameter without a gradient is unchanged, even if ε underflows in its dtype.
 #[test]
 fn half_precision_parameters_have_wide_state() {
     for dtype in [DType::F16, DType::BF16] {
@@ -88,8 +88,9 @@ fn adam_weight_decay_takes_averages_as_they_are() {
     }
 }
 
-/// Gradients of four elements: one all the time, random, random and small, and mostly zero. All are
-/// numbers of f32.
+/// Gradients of four elements: constant, random, random and small, and mostly zero. All are exact
+/// in
+/// f32.
 fn gradients(steps: usize) -> Vec<[f64; 4]> {
     let mut state = 1u64;
     let mut uniform = || {
@@ -99,7 +100,7 @@ fn gradients(steps: usize) -> Vec<[f64; 4]> {
     (0..steps).map(|t| [1.0, uniform(), uniform() / 4096.0, if t % 3 == 0 { uniform() } else { 0.0 }]).collect()
 }
 
-/// Holds the parameter after 1, 10 and 1000 steps to values in f64, in f64 and f32, compiled.
+/// Compares the parameter after 1, 10 and 1000 steps with values in f64, in f64 and f32, compiled.
 fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64; 4]; 3]) {
     #[jit]
     fn step<O: Optimizer + 'static>(optimizer: &O, parameter: &Parameter, gradient: &Tensor) {
@@ -126,7 +127,8 @@ fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64
     }
 }
 
-/// The values are PyTorch's in f64; those of `AdamWeightDecay`, which it does not have, are of its
+/// The values are PyTorch's in f64; those of `AdamWeightDecay`, which PyTorch does not have, are
+/// from its
 /// formula in f64.
 #[test]
 fn a_thousand_steps_follow_those_in_f64() {
@@ -249,7 +251,7 @@ fn a_thousand_steps_follow_those_in_f64() {
     );
 }
 
-/// With a gradient of one each step of Adam is as long as the rate, but for ε.
+/// With a gradient of one each step of Adam has the length of the rate, except for ε.
 #[test]
 fn steps_of_adam_are_exact_in_f32() {
     let parameter = Parameter::new(Tensor::scalar(0.0), "p");

@@ -1,4 +1,4 @@
-//! Derivatives of every order, and functions over lanes.
+//! Derivatives of every order, and `vmap`.
 
 mod bprop_writes;
 mod derivatives;

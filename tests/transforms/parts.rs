@@ -1,6 +1,7 @@
-//! Gradients of tensors that are read part by part in graphs of their own: called, recomputed, in
-//! branches, and compiled functions on an eager tape. They cost what the parts cost, and are
-//! what they are without graphs.
+//! Gradients of tensors that are read part by part in separate graphs: calls, recomputation,
+//! branches,
+//! and compiled functions on an eager tape. Their cost is that of the parts, and their bits are
+//! those without graphs.
 
 use ms::prelude::*;
 
@@ -8,7 +9,7 @@ fn step(state: &Tensor, x: &Tensor) -> Tensor {
     (state * 0.5 + x).tanh()
 }
 
-/// Folds the positions of `x` into a number.
+/// Accumulates a function of the rows of `x`.
 fn folded(x: &Tensor, f: impl Fn(&Tensor, &Tensor) -> Tensor) -> Tensor {
     let start = ops::zeros_like(x.at(0));
     let positions = (0..x.shape()[0]).map(|t| Tensor::scalar((t * 7 % x.shape()[0]) as i64));
@@ -26,7 +27,7 @@ fn kept(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
     step(state, &ops::gather(x, i, 0))
 }
 
-/// Several parts of several kinds, which are added up one after the other.
+/// Several parts of several kinds, which are added one after the other.
 #[jit]
 #[no_inline]
 fn reads_more(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
@@ -57,7 +58,7 @@ fn outer(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
     kept(&state, x, i) + kept(&state, x, &Tensor::scalar(1i64))
 }
 
-/// All of it besides.
+/// Reads all of it as well.
 #[jit]
 #[no_inline]
 fn reads_all(state: &Tensor, x: &Tensor, i: &Tensor) -> Tensor {
@@ -121,14 +122,14 @@ fn with<R>(jit: bool, precision: ms::Precision, f: impl FnOnce() -> R) -> R {
     ms::with_context(ms::Context { jit, precision, ..ms::context() }, f)
 }
 
-/// Numbers that look random.
+/// Pseudorandom numbers.
 fn scattered(shape: &[usize], seed: f64) -> Tensor {
     let numel = shape.iter().product::<usize>();
     let value = |i: usize| ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed).fract() * 2.0 - 1.0;
     Tensor::from_slice(shape, &(0..numel).map(value).collect::<Vec<_>>())
 }
 
-/// Bits, but for which zero it is.
+/// Bits, ignoring the sign of zero.
 fn bits(x: &Tensor) -> Vec<u64> {
     x.to_vec::<f64>().iter().map(|it| (it + 0.0).to_bits()).collect()
 }
@@ -182,7 +183,7 @@ fn derivatives_of_gradients() {
     }
 }
 
-/// The time that this thread has run, in seconds: other processes do not count.
+/// The processor time of this thread, in seconds, which excludes other processes.
 fn thread_seconds() -> f64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9

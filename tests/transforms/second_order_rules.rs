@@ -11,7 +11,7 @@ fn operands(sample: &Sample) -> Vec<Tensor> {
     sample.arrays().into_iter().map(Tensor::from_array).collect()
 }
 
-/// A number that depends on all elements, each with a weight of its own.
+/// A number that depends on all elements, each with a different weight.
 fn weighted(x: &Tensor) -> Tensor {
     let weights: Vec<f64> = (0..x.numel()).map(|i| 0.5 + (i as f64 * 0.754_877_666).fract()).collect();
     ops::sum(x * Tensor::from_slice(x.shape(), &weights), (), false)
@@ -79,8 +79,7 @@ fn check(def: &'static OpDef, sample: &Sample, inputs: &[Tensor], at: usize) {
     assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "operand {at} of `{}`: {got}, not {want}", def.name());
 }
 
-/// What a tangent gives in the direction of a gradient is what that gradient gives in the direction
-/// of the tangent.
+/// The tangent in the direction of a gradient equals the gradient in the direction of the tangent.
 #[test]
 fn tangents_agree_with_gradients() {
     for &def in PRIMITIVES {

@@ -1,4 +1,4 @@
-//! `vmap` as programs use it: axes, nesting, composition with `grad` and `jit`, cells, state.
+//! `vmap` in programs: axes, nesting, composition with `grad` and `jit`, cells, state.
 
 use ms::prelude::*;
 use ms::{Code, catch, grad, jit, value_and_grad, vmap, vmap_cells};

@@ -1,4 +1,4 @@
-//! Derivatives of higher order through loops in branches that lanes take for themselves.
+//! Higher derivatives through loops in branches that each lane takes for itself.
 
 use ms::prelude::*;
 
@@ -97,7 +97,7 @@ fn loop_in_a_loop(x: &Tensor) -> Tensor {
 
 type Function = fn(&Tensor) -> Tensor;
 
-/// Lanes that take either arm, and end their loops after different numbers of iterations.
+/// Lanes that take either arm, and leave their loops after different numbers of iterations.
 fn lanes() -> Tensor {
     tensor![1.5f32, 0.3, 2.0, 1.1, 0.1]
 }
@@ -130,7 +130,7 @@ fn second_and_third_derivatives_over_lanes() {
         let third = |x: &Tensor| ms::grad(ms::grad(ms::grad(f)))(x);
         match ms::catch(|| ms::vmap(third)(&x)) {
             Ok(got) => check(name, &got, third),
-            // What a branch in a branch keeps for its third derivative is not told apart.
+            // The residuals of nested branches for third derivatives are not supported.
             Err(error) => assert!(name == "nested arms" && error.code() == ms::Code::NoGradient, "{name}: {error}"),
         }
     }

@@ -1,11 +1,11 @@
-//! Places that no name in a branch or a loop shows.
+//! State that no name in a branch or a loop shows.
 
 use super::check;
 use ms::Code;
 use ms::prelude::*;
 use std::cell::RefCell;
 
-/// What holds a tensor where no type tells.
+/// Holds a tensor behind a trait object.
 trait Store {
     fn keep(&self, t: &Tensor);
     fn get(&self) -> Tensor;
@@ -46,9 +46,9 @@ fn kept() -> Tensor {
     KEPT.with(|it| it.borrow().clone()).unwrap_or_else(|| Tensor::scalar(0.5f32))
 }
 
-/// A place that nobody carries holds what the region that was traced last left there, whether it is
-/// an outer tensor or one that was made inside, and whoever uses it after the region, in the other
-/// arm, or through another region.
+/// State that is not carried contains what the region that was traced last stored there, an outer
+/// tensor or one that was made inside, whoever uses it after the region: the other arm, or another
+/// region.
 #[test]
 fn tensors_that_a_region_leaves_behind_are_refused() {
     #[jit]
@@ -199,10 +199,10 @@ fn tensors_that_a_region_leaves_behind_are_refused() {
     ]);
 }
 
-/// What regions hand on by values, variables and parameters is of what is around; a tensor of an
-/// earlier trace is of none.
+/// Tensors that leave regions by values, variables and parameters belong to the enclosing region; a
+/// tensor of an earlier trace belongs to none.
 #[test]
-fn tensors_that_regions_hand_on_are_used_after_them() {
+fn results_of_regions_are_used_after_them() {
     #[jit]
     fn handed_on(x: &Tensor, slot: &Parameter) -> Tensor {
         let (z, n, s) = (x * 3.0, Tensor::scalar(3i64), hidden(x));

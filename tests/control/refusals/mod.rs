@@ -1,4 +1,6 @@
-//! What decisions on tensors cannot change or leave, by the code and the words of the refusal.
+//! Errors about state that branches on tensors cannot change and jumps that cannot leave them:
+//! their
+//! codes and words of their messages.
 
 mod hidden;
 mod references;
@@ -7,7 +9,7 @@ use ms::Code;
 use ms::prelude::*;
 use std::collections::BTreeMap;
 
-/// A program, the code that it is refused with, and words of the message.
+/// A program, the code of its error, and words of the message.
 type Case = (&'static str, fn(&Tensor) -> Tensor, Code, &'static [&'static str]);
 
 #[track_caller]
@@ -21,7 +23,7 @@ fn check(cases: &[Case]) {
     }
 }
 
-/// A counter that something sees after the loop, or that one arm alone changes, has to be a tensor.
+/// A counter that is used after the loop, or that only one arm changes, has to be a tensor.
 #[test]
 fn host_values_that_tensors_change_are_refused() {
     #[jit]
@@ -105,7 +107,7 @@ fn host_values_that_tensors_change_are_refused() {
     ]);
 }
 
-/// A host loop without an end of its own, which a tensor would end when the graph runs.
+/// An infinite host loop that only a tensor would terminate when the graph runs.
 #[test]
 fn host_loops_that_only_tensors_end() {
     #[jit]
@@ -159,7 +161,7 @@ macro_rules! give {
     };
 }
 
-/// A jump that stands in a macro of the user's is not seen, and leaves the graph without its end.
+/// A jump inside a user's macro is not rewritten, and leaves the region unfinished.
 #[test]
 fn jumps_that_macros_hide() {
     #[jit]
@@ -197,7 +199,7 @@ fn jumps_that_macros_hide() {
     ]);
 }
 
-/// An error that leaves the whole call is the result of the call.
+/// An error that leaves the call is the result of the call.
 #[test]
 fn errors_of_the_host_leave_the_trace() {
     #[jit]
@@ -214,8 +216,9 @@ fn errors_of_the_host_leave_the_trace() {
     assert_eq!(parsed(&x, "7").expect("a number").item::<f32>(), 16.0);
 }
 
-/// A tensor that leaves a loop of the host does not stop its head, which takes from a host value that is
-/// seen behind the loop.
+/// A tensor that leaves a host loop does not stop its head, which consumes from a host value that
+/// is
+/// used after the loop.
 #[test]
 fn heads_of_host_loops_advance() {
     fn three(x: &Tensor) -> Vec<Tensor> {

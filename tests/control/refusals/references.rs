@@ -1,4 +1,4 @@
-//! References and cells that are handed on.
+//! References and cells that are passed on in regions.
 
 use super::check;
 use ms::Code;
@@ -32,9 +32,9 @@ impl Hold<'_> {
     }
 }
 
-/// What a name refers to is not seen from the text, and its type says that something changes through it.
+/// The syntax does not show that a name is a reference, but its type does.
 #[test]
-fn references_of_unwritten_types_are_handed_on() {
+fn references_of_inferred_types_are_passed_on() {
     #[jit]
     fn argument(x: &Tensor) -> Tensor {
         let (mut a, mut b) = (x.clone(), x.clone());
@@ -115,7 +115,7 @@ fn references_of_unwritten_types_are_handed_on() {
         a
     }
     #[jit]
-    fn behind_a_jump(x: &Tensor) -> Tensor {
+    fn after_a_jump(x: &Tensor) -> Tensor {
         let (mut a, mut b) = (x.clone(), x.clone());
         let w = pick(&mut a, &mut b);
         'block: {
@@ -165,14 +165,14 @@ fn references_of_unwritten_types_are_handed_on() {
         ("matched", matched, Code::HandedOn, &["`o` (`Option<&mut Tensor>`)"]),
         ("bound_beside", bound_beside, Code::HandedOn, &["`w` (`&mut Tensor`)"]),
         ("in_a_loop", in_a_loop, Code::HandedOn, &["`w` (`&mut Tensor`)"]),
-        ("behind_a_jump", behind_a_jump, Code::HandedOn, &["`w` (`&mut Tensor`)"]),
+        ("after_a_jump", after_a_jump, Code::HandedOn, &["`w` (`&mut Tensor`)"]),
         ("right_side", right_side, Code::HandedOn, &["`w` (`&mut Tensor`)"]),
         ("slice", slice, Code::HandedOn, &["`part` (`&mut [Tensor]`)", "the whole variable"]),
         ("closure", closure, Code::HandedOn, &["`f`, a closure that changes `a`"]),
     ]);
 }
 
-/// What changes without `mut` is not seen from the text.
+/// The syntax does not show interior mutability.
 #[test]
 fn cells_change_in_decisions() {
     #[jit]
@@ -243,7 +243,7 @@ fn cells_change_in_decisions() {
     ]);
 }
 
-/// What a reference leads to changes as no tensor does.
+/// The target of a reference changes in a way that no tensor does.
 #[test]
 fn host_values_behind_references() {
     fn keep(v: &mut Vec<Tensor>, x: &Tensor) {

@@ -6,7 +6,7 @@ use ms::tensor::{Array, Attrs};
 use ms::{DType, Tensor};
 use std::collections::BTreeMap;
 
-/// A function, and what it is held to.
+/// A function, and its exact counterpart.
 type Held = (Function, fn(f64) -> f64);
 
 /// The value of an op by its reference evaluation, in f64.
@@ -15,23 +15,23 @@ fn reference(def: &OpDef, x: f64) -> f64 {
     results[0].scalars()[0].as_f64()
 }
 
-/// Exact near one and for large arguments, unlike the standard library's.
+/// Accurate near one and for large arguments, unlike the standard library's.
 fn acosh(x: f64) -> f64 {
     let t = if x < 1.0 { f64::NAN } else { x - 1.0 };
     if x > 1e150 { x.ln() + std::f64::consts::LN_2 } else { (t + (t * t + 2.0 * t).sqrt()).ln_1p() }
 }
 
-/// Exact for negative arguments, unlike the standard library's.
+/// Accurate for negative arguments, unlike the standard library's.
 fn atanh(x: f64) -> f64 {
     (0.5 * (2.0 * x.abs() / (1.0 - x.abs())).ln_1p()).copysign(x)
 }
 
-/// Exact for large arguments, unlike the standard library's.
+/// Accurate for large arguments, unlike the standard library's.
 fn asinh(x: f64) -> f64 {
     if x.abs() > 1e150 { (x.abs().ln() + std::f64::consts::LN_2).copysign(x) } else { x.asinh() }
 }
 
-/// The functions of the table in `docs/numerics.md`, with what they are held to.
+/// The functions of the table in `docs/numerics.md`, with their exact counterparts.
 fn functions() -> BTreeMap<&'static str, Held> {
     BTreeMap::from([
         ("acos", ((|x| ops::acos(x)) as Function, f64::acos as fn(f64) -> f64)),
@@ -61,8 +61,9 @@ fn functions() -> BTreeMap<&'static str, Held> {
     ])
 }
 
-/// A row of the table: the name, the bounds in units of the last place for f32 and f64, and the
-/// largest argument for which they hold.
+/// A row of the table: the name, the bounds in ulp for f32 and f64, and the largest argument for
+/// which
+/// they hold.
 fn stated() -> Vec<(&'static str, f64, f64, f64)> {
     let functions = include_str!("../../../docs/numerics.md").split("\n## ").next().expect("a text has a beginning");
     let rows = functions.lines().filter(|it| it.starts_with("| `"));
@@ -74,8 +75,9 @@ fn stated() -> Vec<(&'static str, f64, f64, f64)> {
     rows.map(row).collect()
 }
 
-/// The distance to the next number for numbers of the size of `x`: by bits of the fraction and the
-/// exponent of the least one.
+/// The distance between adjacent numbers of the magnitude of `x`, for a format with this many
+/// fraction
+/// bits and this smallest exponent.
 fn last_place(x: f64, (bits, least): (i32, i32)) -> f64 {
     let exponent = if x == 0.0 { least } else { (x.abs().log2().floor() as i32 - bits).max(least) };
     2f64.powi(exponent.max(-1022)) * 2f64.powi((exponent + 1022).min(0))
@@ -90,8 +92,9 @@ fn format(dtype: DType) -> (i32, i32) {
     }
 }
 
-/// The largest error of results in units of the last place, and where it is; what is not finite must
-/// agree, save that numbers next to infinity may round either way.
+/// The largest error of results in ulp, and its argument; values that are not finite must agree,
+/// except
+/// that numbers next to infinity may round either way.
 fn worst(name: &str, x: &Tensor, got: &Tensor, exact: fn(f64) -> f64, limit: f64) -> (f64, f64) {
     let dtype = x.dtype();
     let largest = match dtype {
@@ -144,7 +147,7 @@ fn patterns(dtype: DType, step: u64) -> Tensor {
 }
 
 #[test]
-fn functions_are_as_exact_as_stated() {
+fn functions_are_within_the_stated_bounds() {
     let functions = functions();
     let stated = stated();
     assert!(stated.iter().map(|it| it.0).eq(functions.keys().copied()), "the table lists the functions in order");
@@ -173,7 +176,7 @@ fn functions_of_half_precision_are_rounded_once() {
 
 #[test]
 #[ignore = "takes minutes: every f32 there is"]
-fn every_f32_is_as_exact_as_stated() {
+fn every_f32_is_within_the_stated_bounds() {
     let functions = functions();
     std::thread::scope(|scope| {
         for (name, f32_bound, _, limit) in stated() {

@@ -9,10 +9,10 @@ const INF: f64 = f64::INFINITY;
 /// A function of one number with arguments and values.
 type Points<'a> = (&'a str, Function, &'a [(f64, f64)]);
 
-/// A function of a vector with arguments and values.
-type Folds<'a> = (&'a str, Function, &'a [(&'a [f64], &'a [f64])]);
+/// A reduction of a vector, with arguments and values.
+type Reductions<'a> = (&'a str, Function, &'a [(&'a [f64], &'a [f64])]);
 
-/// Holds values to others in proportion; zeros have a sign, and nan is nan.
+/// Compares values with a relative tolerance; zeros have a sign, and NaN equals NaN.
 fn compare(what: &str, got: &Tensor, want: &[f64], tolerance: f64) {
     let got = wide(got);
     assert_eq!(got.len(), want.len(), "{what}");
@@ -23,7 +23,7 @@ fn compare(what: &str, got: &Tensor, want: &[f64], tolerance: f64) {
     }
 }
 
-/// Holds a function of an f32 or f64 to values, eagerly and compiled.
+/// Compares a function of an f32 or f64 with values, eagerly and compiled.
 fn check(name: &str, f: impl Fn(&Tensor) -> Tensor, x: &Tensor, want: &[f64]) {
     let tolerance = if x.dtype() == DType::F64 { 1e-14 } else { 2e-6 };
     for (way, got) in [("eagerly", f(x)), ("compiled", compiled(&f, x))] {
@@ -34,7 +34,7 @@ fn check(name: &str, f: impl Fn(&Tensor) -> Tensor, x: &Tensor, want: &[f64]) {
 #[test]
 fn elementwise_functions_at_extreme_arguments() {
     let nan = f64::NAN;
-    // The function, arguments, and values; subnormal results are exact to their last place.
+    // The function, arguments, and values; subnormal results are exact.
     let table: &[Points<'_>] = &[
         (
             "log1p",
@@ -107,10 +107,10 @@ fn elementwise_functions_at_extreme_arguments() {
 }
 
 #[test]
-fn folds_at_extreme_arguments() {
+fn reductions_at_extreme_arguments() {
     let nan = f64::NAN;
     let ln_2 = std::f64::consts::LN_2;
-    let table: &[Folds<'_>] = &[
+    let table: &[Reductions<'_>] = &[
         (
             "logsumexp",
             |x| ops::logsumexp(x, (), false),
@@ -204,7 +204,7 @@ fn gradients_at_extreme_arguments() {
             let gradient = |x: &Tensor| ms::grad(|x: &Tensor| ops::mul(f(x), 1.0))(x);
             let x = Tensor::from_slice([x.len()], x).cast(dtype);
             for (way, got) in [("eagerly", gradient(&x)), ("compiled", compiled(gradient, &x))] {
-                // Whether a zero gradient is negative is of no use.
+                // The sign of a zero gradient is not tested.
                 let got = ops::select(got.eq(0.0), 0.0, &got);
                 compare(&format!("gradient of {name} at {x}, {way}"), &got, want, 1e-5);
             }

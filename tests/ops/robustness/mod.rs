@@ -12,11 +12,11 @@ use ms::prelude::*;
 use ms::{Code, Result, catch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What must come of a call.
+/// The expected outcome of a call.
 enum Want {
-    /// A refusal with this code.
+    /// An error with this code.
     Code(Code),
-    /// A tensor of this shape with these elements in row-major order; nan equals nan.
+    /// A tensor of this shape with these elements in row-major order; NaN equals NaN.
     Gives(&'static [usize], &'static [f64]),
 }
 
@@ -24,7 +24,7 @@ use Want::{Code as Refused, Gives};
 
 struct Case(&'static str, fn() -> Tensor, Want);
 
-/// What is wrong with the outcome of a case.
+/// The difference of the outcome of a case from the expected one.
 fn defect(case: &Case) -> Option<String> {
     let Ok(outcome) = catch_unwind(AssertUnwindSafe(|| catch(case.1))) else {
         return Some("panicked without an error".into());
@@ -32,7 +32,7 @@ fn defect(case: &Case) -> Option<String> {
     verdict(outcome, &case.2)
 }
 
-/// What is wrong with an outcome.
+/// The difference of an outcome from the expected one.
 fn verdict(outcome: Result<Tensor>, want: &Want) -> Option<String> {
     match (outcome, want) {
         (Err(error), Refused(code)) if error.code() == *code => None,

@@ -15,7 +15,7 @@ fn grouped(groups: usize) -> Tensor {
     ops::group_norm(x, groups, &per_channel, &per_channel, 0.5)
 }
 
-/// Cases that have one outcome eagerly and compiled.
+/// Cases that have the same outcome eagerly and compiled.
 static ONE_RULE: &[Case] = &[
     Case("no groups", || grouped(0), Refused(Code::Argument)),
     Case("groups that do not divide", || grouped(3), Refused(Code::Argument)),
@@ -65,7 +65,7 @@ static ONE_RULE: &[Case] = &[
     Case("a negative deviation", || random::normal([2], 0.0, -1.0), Refused(Code::Argument)),
     Case("a range backwards", || random::uniform([2], 1.0, 0.0), Refused(Code::Argument)),
     Case("an infinite range", || random::uniform([2], 0.0, f64::INFINITY), Refused(Code::Argument)),
-    // What names a position that is not there is refused, whether or not the result has elements.
+    // An index out of range is an error, whether or not the result has elements.
     Case("rows of no element", || ops::gather(Tensor::ones([3, 0]), tensor![7], 0), Refused(Code::OutOfRange)),
     Case("rows of rows", || ops::gather_nd(Tensor::ones([3, 0]), tensor![[7]]), Refused(Code::OutOfRange)),
     Case(
@@ -82,7 +82,7 @@ static ONE_RULE: &[Case] = &[
         Refused(Code::OutOfRange),
     ),
     Case("rows of no element that are there", || ops::gather(Tensor::ones([3, 0]), tensor![2], 0), Gives(&[1, 0], &[])),
-    // Views of nothing, and many rows of nothing.
+    // Empty views, and many empty rows.
     Case("the sum of nothing backwards", || Tensor::ones([0, 3]).flip(1).sum((), false), Gives(&[], &[0.0])),
     Case(
         "the product of nothing backwards",

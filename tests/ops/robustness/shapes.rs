@@ -6,8 +6,9 @@ use ms::{Code, catch};
 
 type Shapes = &'static [&'static [usize]];
 
-/// An op on tensors of ones, shapes that it takes, and shapes that broadcast or fill up although they
-/// do not belong together.
+/// An op on tensors of ones, valid shapes, and shapes that would broadcast or fit by their size,
+/// but do
+/// not belong together.
 struct Asks {
     name: &'static str,
     run: fn(&[Tensor]) -> Tensor,

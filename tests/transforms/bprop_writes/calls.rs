@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 static TRACED: AtomicUsize = AtomicUsize::new(0);
 
-/// [`Shared`], and counts how often it is traced.
+/// [`Shared`], with a count of its traces.
 #[cell]
 #[lazy_inline]
 struct Counted {
@@ -28,7 +28,7 @@ impl Counted {
     }
 }
 
-/// A call that takes the graph of another one writes its own parameter.
+/// A call that shares the graph of another one writes its own parameter.
 #[test]
 fn shared_graphs_write_the_parameters_of_their_calls() {
     #[jit]
@@ -46,7 +46,7 @@ fn shared_graphs_write_the_parameters_of_their_calls() {
     }
 }
 
-/// Lanes that have parameters of their own.
+/// Lanes with parameters of their own.
 #[test]
 fn lanes_write_their_own_parameters() {
     #[jit]
@@ -86,9 +86,9 @@ fn applied_to_any(cell: &Adds, x: &Tensor) -> Tensor {
     cell.call(&x.sum((), false))
 }
 
-/// Functions that are compiled by themselves, and recorded by a gradient outside.
+/// Compiled functions, recorded by a gradient outside.
 #[test]
-fn compiled_functions_hand_on_what_they_write() {
+fn compiled_functions_pass_writes_on() {
     for (how, jit) in MODES {
         ms::with_context(Context { jit, ..ms::context() }, || {
             let net = Net::new();

@@ -2,7 +2,7 @@
 
 use ms::prelude::*;
 
-/// Each backward pass doubles the parameter and adds the gradient, so that an order shows.
+/// Each backward pass doubles the parameter and adds the gradient, so that the order is visible.
 #[cell]
 pub struct Adds {
     pub p: Parameter,
@@ -39,7 +39,7 @@ impl Shared {
     }
 }
 
-/// A cell with a derivative of its own around one that writes.
+/// A cell with a custom derivative around one that writes.
 #[cell]
 pub struct Around {
     pub adds: Adds,
@@ -56,7 +56,7 @@ impl Around {
     }
 }
 
-/// Each backward pass adds one, and gives half again as much as it should.
+/// Each backward pass adds one, and returns one and a half times the gradient.
 #[cell]
 pub struct Counts {
     pub p: Parameter,
@@ -93,7 +93,7 @@ impl Both {
     }
 }
 
-/// The backward pass writes where its own decision says so.
+/// The backward pass writes in a branch on a tensor.
 #[cell]
 pub struct Decides {
     pub p: Parameter,
@@ -187,7 +187,7 @@ impl SharedReads {
     }
 }
 
-/// Everything that cases call; all cells use the same parameter, but for `other` and `apart`.
+/// All cells that cases call; they use the same parameter, except `other` and `apart`.
 #[cell]
 pub struct Net {
     pub p: Parameter,

@@ -1,5 +1,5 @@
-//! Backward functions that write parameters: what they write is there afterwards, in the order in
-//! which gradients are pulled back, the same eagerly, compiled, and compiled again.
+//! Backward functions that write parameters: the writes occur in the order in which gradients are
+//! pulled back, the same eagerly, compiled, and compiled again.
 
 mod calls;
 mod cells;
@@ -13,7 +13,7 @@ const MODES: [(&str, bool); 3] = [("eagerly", false), ("compiled", true), ("comp
 
 type Body = fn(&Net, &Tensor) -> Vec<Tensor>;
 
-/// `body` gives these numbers, and leaves these in the parameters.
+/// `body` computes these numbers, and leaves these values in the parameters.
 fn check(name: &str, body: Body, x: f64, want: &[f32], left: [f32; 2]) {
     for (how, jit) in MODES {
         let net = Net::new();
@@ -32,7 +32,7 @@ macro_rules! cases {
         )*
 
         #[test]
-        fn what_backward_functions_write_is_left() {
+        fn writes_of_backward_functions_persist() {
             $(check(stringify!($name), |net, x| $name(net, x), $value, &$want, $left);)*
         }
     };
@@ -302,9 +302,9 @@ cases! {
     } gives [12.0 + 4.0 * 6.0], leaves [6.0, 100.0];
 }
 
-/// Backward passes of all dtypes, that print, and that draw random numbers.
+/// Backward passes of all dtypes, which print and draw random numbers.
 #[test]
-fn whatever_is_written_is_left() {
+fn writes_of_every_kind_persist() {
     #[jit]
     fn counted(count: &Parameter, x: &Tensor) -> Tensor {
         let f = ms::custom_vjp(

@@ -1,13 +1,13 @@
-//! Writes in no order, and reads of what others write.
+//! Writes without an order, and reads of what others write.
 
 use super::MODES;
 use super::cells::Net;
 use ms::prelude::*;
 use ms::{Code, Context};
 
-/// Where no order of backward passes says what a parameter holds afterwards, nothing is guessed.
+/// Where no order of backward passes determines the final value of a parameter, it is an error.
 #[test]
-fn what_has_no_order_is_refused() {
+fn writes_without_an_order_are_errors() {
     #[jit]
     fn over_lanes(net: &Net, xs: &Tensor) -> Tensor {
         ms::vmap(|x: &Tensor| net.adds.call(x))(xs)

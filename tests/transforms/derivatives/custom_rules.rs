@@ -4,7 +4,7 @@ use super::both;
 use ms::Context;
 use ms::prelude::*;
 
-/// The square, whose gradient is said to be ten times what it is.
+/// The square, with a gradient that is ten times its own.
 fn tenfold(x: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (g * x * 20.0,))(x)
 }
@@ -14,7 +14,7 @@ fn kept_short(x: &Tensor) -> Tensor {
 }
 
 #[test]
-fn functions_that_say_how_they_are_differentiated() {
+fn user_defined_derivatives() {
     let x = || tensor![1.0, 2.0];
     both!("custom_vjp", tenfold, x(), [1.0, 4.0]);
     both!("its gradient", |x| ms::grad(tenfold)(x), x(), [20.0, 40.0]);
@@ -43,7 +43,7 @@ fn sq(x: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| x * x, |x: &Tensor, _: &Tensor, g: &Tensor| (g * x * 3.0,))(x)
 }
 
-/// `exp x` with twice its gradient, taken of the result.
+/// `exp x` with twice its gradient, computed from the result.
 fn doubled_exp(x: &Tensor) -> Tensor {
     ms::custom_vjp(|x: &Tensor| x.exp(), |_: &Tensor, out: &Tensor, g: &Tensor| (g * out * 2.0,))(x)
 }
@@ -104,7 +104,7 @@ fn second(f: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
     ms::grad(ms::grad(|x: &Tensor| f(x)))(x)
 }
 
-/// Compiled functions at a number, with what they give there, and their gradients: of the compiled
+/// Compiled functions at a number, with their values there, and their gradients: of the compiled
 /// function, inside another one, and without compiling.
 macro_rules! to_any_order {
     ($($name:ident($x:ident = $at:expr) $body:block gives $want:expr, $gradient:expr;)*) => {
@@ -114,7 +114,7 @@ macro_rules! to_any_order {
         )*
 
         #[test]
-        fn rules_of_users_hold_to_any_order() {
+        fn user_defined_derivatives_to_any_order() {
             $({
                 let inside = ms::jit(|x: &Tensor| ms::grad(|x: &Tensor| $name(x))(x));
                 for jit in [false, true] {

@@ -19,7 +19,7 @@ fn matrix(values: [f32; 4]) -> Tensor {
     Tensor::from_slice([2, 2], &values)
 }
 
-/// A function of one tensor, eagerly and in a compiled function, with the values that it gives.
+/// Checks a function of one tensor, eagerly and under another gradient.
 fn check(what: &str, f: fn(&Tensor) -> Tensor, x: &Tensor, want: &[f32]) {
     let jitted = |x: &Tensor| ms::grad(|scale: &Tensor| (f(x) * scale).sum((), false))(&Tensor::scalar(1.0f32));
     let close = |got: &[f32]| got.iter().zip(want).all(|(a, b)| (a - b).abs() <= 1e-4 * (1.0 + b.abs()));
@@ -74,7 +74,7 @@ fn transforms_in_any_order() {
     both!("hessian of jit", |x| ms::hessian(ms::jit(cube))(x), three(), [18.0]);
 }
 
-/// What a recomputed function captures has gradients; what a custom one does has none.
+/// The captures of a recomputed function have gradients; those of a custom one have none.
 #[test]
 fn captured_parameters() {
     let (x, w) = (tensor![1.0, 2.0], Parameter::new(tensor![3.0, 5.0], "w"));

@@ -3,14 +3,14 @@
 use ms::prelude::*;
 use ms::{All, Context, Precision};
 
-/// The rows of a matrix that a list names, read in some way.
+/// A function that reads the rows of a matrix with these indices.
 type Read = fn(&Tensor, &[i64]) -> Tensor;
 
 fn positions(rows: &[i64]) -> Tensor {
     Tensor::from_slice([rows.len()], rows)
 }
 
-/// The rows by a product with a matrix of ones and zeros: no part of `x` is read by itself.
+/// The rows by a product with a matrix of ones and zeros: reads `x` as a whole.
 fn by_product(x: &Tensor, rows: &[i64]) -> Tensor {
     ops::one_hot(positions(rows), 6).cast(x.dtype()).matmul(x)
 }
@@ -68,7 +68,7 @@ fn by_elements(x: &Tensor, rows: &[i64]) -> Tensor {
 fn in_a_scan(x: &Tensor, rows: &[i64]) -> Tensor {
     let step = |sum: &Tensor, at: &Tensor| {
         let row = ops::gather(x, at, 0);
-        // Constants are read at fixed places in loops, too.
+        // Constant indices in loops.
         ((sum + &row + x.at(0)) * 0.0, row)
     };
     let (rest, all) = ops::scan(step, x.at(0) * 0.0, &positions(rows));
@@ -107,8 +107,7 @@ fn in_branches(x: &Tensor, rows: &[i64]) -> Tensor {
     ops::stack(&rows.iter().map(row).collect::<Vec<_>>(), 0)
 }
 
-/// What is computed from rows: some of them are read several times, forwards, backwards and in
-/// strides.
+/// A function of rows: some of them are read several times, forwards, backwards and with strides.
 fn of_rows(x: &Tensor, read: Read) -> Tensor {
     let lists: [&[i64]; 6] = [&[0, 1, 2, 3], &[5, 4, 3, 2], &[4, 2, 0, 4], &[1, 3], &[2, 2, 2, 2], &[0, 1, 2, 3, 4, 5]];
     let of = |(at, rows): (usize, &&[i64])| {
@@ -167,8 +166,9 @@ fn parts_of_a_tensor() {
     }
 }
 
-/// Gradients of parts are added in one order, that of the steps backwards: eagerly and compiled, to
-/// the bit.
+/// Gradients of parts are added in one order, that of the steps backwards: bit-identical eagerly
+/// and
+/// compiled.
 #[test]
 fn parts_are_added_in_one_order() {
     let windows = |x: &Tensor, rows: &Tensor| {
