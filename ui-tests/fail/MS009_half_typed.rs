@@ -1,4 +1,4 @@
-// The item is kept, so that its uses are no errors of their own.
+// The item is emitted, so that its uses are not errors as well.
 use ms::prelude::*;
 
 #[jit]

@@ -1,4 +1,4 @@
-// What is no number, bool or tensor is not matched against numbers.
+// Only numbers, bools and tensors can be matched against numbers.
 use ms::prelude::*;
 
 fn words(text: &str) -> Vec<String> {

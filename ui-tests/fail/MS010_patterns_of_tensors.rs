@@ -1,5 +1,5 @@
-// A tensor is matched against numbers, ranges and bools by a `match` with an arm for the rest, and
-// nowhere else.
+// A tensor can only be matched against numbers, ranges and bools, by a `match` with an irrefutable last
+// arm.
 use ms::prelude::*;
 
 #[jit]

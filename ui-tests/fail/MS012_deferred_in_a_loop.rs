@@ -1,4 +1,4 @@
-// A variable without a value before a loop on a tensor cannot be given one inside.
+// A variable without an initialiser cannot be initialised inside a loop on a tensor.
 use ms::prelude::*;
 
 #[jit]

@@ -1,4 +1,4 @@
-// Differs from Rust: a `let` without a value cannot be given one by a decision on a tensor.
+// Differs from Rust: a branch on a tensor cannot initialise a `let` without an initialiser.
 use ms::prelude::*;
 
 #[jit]

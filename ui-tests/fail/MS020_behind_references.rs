@@ -1,4 +1,4 @@
-//! What a reference that is handed on leads to is a structure of tensors.
+//! The target of a reference that is passed on is a structure of tensors.
 use ms::prelude::*;
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-// Differs from Rust: the ways of a decision on a tensor have one type, without coercions.
+// Differs from Rust: the arms of a branch on a tensor have one type, without coercions.
 use ms::prelude::*;
 
 #[jit]

@@ -1,4 +1,4 @@
-// Differs from Rust: what a decision on a tensor changes is a structure of tensors.
+// Differs from Rust: state that a branch on a tensor changes is a structure of tensors.
 use ms::prelude::*;
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-// Differs from Rust: a reference cannot be what a decision on a tensor changes.
+// Differs from Rust: a branch on a tensor cannot rebind a reference.
 use ms::prelude::*;
 
 #[jit]

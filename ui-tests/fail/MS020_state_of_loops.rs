@@ -1,4 +1,4 @@
-// What changes in a loop on a tensor is a structure of tensors: fields, and what a `&mut` leads to.
+// State that a loop on a tensor changes is a structure of tensors: fields, and targets of `&mut`.
 use ms::prelude::*;
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-// The value of a decision on a tensor is a structure of tensors.
+// The value of a branch on a tensor is a structure of tensors.
 use ms::prelude::*;
 
 #[jit]

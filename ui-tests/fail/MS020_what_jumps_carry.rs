@@ -1,4 +1,4 @@
-// What `break` and `return` carry out of decisions on tensors is a structure of tensors.
+// The values of `break` and `return` out of branches on tensors are structures of tensors.
 use ms::prelude::*;
 use std::thread::ThreadId;
 

@@ -1,4 +1,4 @@
-// A value that is no `Clone` cannot be moved in several arms: of a `match`, beside a jump, or as a
+// A value that is not `Clone` cannot be moved in several arms: of a `match`, next to a jump, or as a
 // field.
 use ms::prelude::*;
 

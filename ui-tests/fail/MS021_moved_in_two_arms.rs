@@ -1,5 +1,5 @@
-// Differs from Rust: a value that is no `Clone` cannot be moved in both ways of a decision whose
-// type is not seen from the text.
+// Differs from Rust: a value that is not `Clone` cannot be moved in both arms of a branch whose type
+// is not evident from the text.
 use ms::prelude::*;
 
 struct Token(usize);

@@ -1,4 +1,4 @@
-// What `#[jit(pure)]` refuses from the text alone, all at once.
+// The errors of `#[jit(pure)]` that the text shows, all at once.
 use ms::prelude::*;
 
 static mut CALLS: usize = 0;

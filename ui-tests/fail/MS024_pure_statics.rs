@@ -1,4 +1,4 @@
-// A pure function reads no static whose content can change, and no constant is mistaken for one.
+// A pure function cannot read a mutable static; constants are not mistaken for one.
 use ms::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{LazyLock, Mutex};

@@ -1,4 +1,4 @@
-// A static that changes is a warning; constants and locals of such a name are none.
+// Reading a mutable static is a warning; constants and locals with such a name cause none.
 #![deny(deprecated)]
 use ms::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};

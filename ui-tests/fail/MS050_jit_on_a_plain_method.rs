@@ -1,4 +1,4 @@
-// Methods are compiled of cells, of  types, and of types that derive `Tree`.
+// Only methods of cells, of `jit_class` types, and of types that derive `Tree` can be compiled.
 use ms::prelude::*;
 
 struct Plain {

@@ -1,4 +1,4 @@
-// What is donated is a structure of tensors: a cell keeps its parameters.
+// A donated argument is a structure of tensors: a cell keeps its parameters.
 use ms::prelude::*;
 
 #[jit(donate(net))]

@@ -1,4 +1,4 @@
-// The arms of an `if` have one type: rustc says so at the end of the arm that differs.
+// The arms of an `if` have one type: rustc reports the end of the arm that differs.
 use ms::prelude::*;
 
 #[jit]

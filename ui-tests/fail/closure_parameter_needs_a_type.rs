@@ -1,4 +1,4 @@
-// One of the places where annotated code differs from Rust: the left side of a comparison is known.
+// Differs from Rust: the type of the left operand of a comparison must be known.
 use ms::prelude::*;
 
 #[jit]

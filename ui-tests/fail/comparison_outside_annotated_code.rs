@@ -1,4 +1,4 @@
-// Outside annotated code `x < y` is Rust's, which gives a bool: write `x.lt(y)`.
+// Outside annotated code `x < y` is Rust's, which returns a bool: write `x.lt(y)`.
 use ms::prelude::*;
 
 fn helper(x: &Tensor) -> Tensor {

@@ -1,4 +1,4 @@
-// `#[dynamic]` makes a tensor of a number.
+// `#[dynamic]` accepts numbers only.
 use ms::prelude::*;
 
 #[jit]

@@ -1,5 +1,5 @@
-// Elements are the types of the framework's own dtypes; backends, kernels and hosts are trusted with memory, and
-// implemented by `unsafe impl` alone.
+// Elements are the types of the framework's own dtypes; backends, kernels and hosts are trusted with memory, and can
+// only be implemented by `unsafe impl`.
 #![forbid(unsafe_code)]
 use ms::Result;
 use ms::internals::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct};

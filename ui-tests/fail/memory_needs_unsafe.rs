@@ -1,5 +1,5 @@
-// Functions that trust their caller with memory are out of reach of safe code: arrays whose elements nobody wrote, bytes
-// read as another dtype, borrowed memory, and whatever runs code or an op on addresses as they are.
+// Safe code cannot call functions that trust their caller with memory: uninitialised arrays, bytes read as another
+// dtype, borrowed memory, and whatever runs code or an op on raw addresses.
 #![forbid(unsafe_code)]
 use ms::internals::exec::{Artifact, Backend, Host, HostExecutable, KernelCode, MatrixProduct};
 use ms::internals::lower::Plan;

@@ -1,4 +1,4 @@
-//! A reference that is handed on in a decision is reborrowed there: what a call gives of it ends with the decision.
+//! A reference that is passed on in a branch is reborrowed there: a reference derived from it cannot outlive the branch.
 use ms::prelude::*;
 
 fn longer<'a>(a: &'a mut Tensor, b: &'a mut Tensor) -> &'a mut Tensor {

@@ -1,4 +1,4 @@
-// rustc's own errors in annotated bodies stand at the user's tokens.
+// rustc's own errors in annotated bodies have the spans of the user's tokens.
 use ms::prelude::*;
 
 #[jit]

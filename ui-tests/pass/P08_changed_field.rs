@@ -1,4 +1,4 @@
-//! P8: a field that is changed is seen by the next call.
+//! P8: the next call notices a changed field.
 use ms::prelude::*;
 
 #[cell]

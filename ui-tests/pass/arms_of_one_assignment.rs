@@ -1,4 +1,4 @@
-//! Arms and bodies of one assignment without a semicolon: rustc has nothing to warn of.
+//! Arms and bodies of one assignment without a semicolon cause no warning of rustc.
 #![deny(warnings)]
 use ms::prelude::*;
 

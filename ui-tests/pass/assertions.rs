@@ -1,4 +1,4 @@
-// `assert!` and its relatives on host values and on tensors, whose failure is the error of the call.
+// `assert!` and similar macros on host values and on tensors; a failure is the error of the call.
 use ms::prelude::*;
 
 #[jit]

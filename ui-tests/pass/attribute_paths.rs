@@ -1,4 +1,4 @@
-//! The attributes by their full paths, and the closure macro beside the attribute.
+//! The attributes by their full paths, and the closure macro together with the attribute.
 use ms::closure::jit;
 use ms::{Tensor, ops};
 

@@ -1,4 +1,4 @@
-//! Both ways of a decision on a tensor run while they are traced, once; run eagerly, one of them.
+//! Both arms of a branch on a tensor run once while they are traced; eagerly, one of them runs.
 use ms::prelude::*;
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! A cell implemented by hand beside derived ones.
+//! A cell that is implemented by hand, together with derived ones.
 use ms::prelude::*;
 use ms::{Apply, Arg, Name, Sink};
 

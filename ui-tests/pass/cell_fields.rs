@@ -1,4 +1,4 @@
-//! Fields that are cells are called like methods; the user's methods stand before them.
+//! Fields that are cells are called like methods; the user's inherent methods take precedence.
 use ms::prelude::*;
 
 #[cell]

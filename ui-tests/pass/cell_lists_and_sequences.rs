@@ -1,4 +1,4 @@
-//! `CellList`, a cell of it chosen by a tensor, `Sequential` and `nn::sequential!`.
+//! `CellList`, a cell of it selected by a tensor, `Sequential` and `nn::sequential!`.
 use ms::prelude::*;
 
 #[cell]

@@ -1,4 +1,4 @@
-//! Several annotated methods of a cell, and a getter named like a field.
+//! Several annotated methods of a cell, and a getter with the name of a field.
 use ms::prelude::*;
 
 #[cell]

@@ -1,4 +1,4 @@
-// Functions in functions and closures, with decisions and jumps of their own.
+// Nested functions and closures, with control flow of their own.
 use ms::prelude::*;
 
 #[jit]

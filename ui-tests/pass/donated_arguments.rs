@@ -1,4 +1,4 @@
-//! `donate(x)`: a result takes the memory of an argument that is given up, unless someone else has it.
+//! `donate(x)`: a result reuses the memory of a donated argument, unless it is shared.
 
 use ms::prelude::*;
 

@@ -1,4 +1,4 @@
-//! `Frozen` values are looked at once, and `#[cell(skip)]` leaves a field out of the key.
+//! `Frozen` values are hashed once, and `#[cell(skip)]` excludes a field from the key.
 use ms::prelude::*;
 use ms::Frozen;
 use std::sync::atomic::{AtomicUsize, Ordering};

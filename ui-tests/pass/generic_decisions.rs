@@ -1,4 +1,4 @@
-// Decisions on tensors in generic functions, methods of traits, and functions that call themselves.
+// Control flow on tensors in generic functions, methods of traits, and recursive functions.
 use ms::prelude::*;
 
 #[jit]

@@ -1,4 +1,4 @@
-// What the head of a loop of the host takes from is seen behind the loop where no tensor leaves it early (MS041).
+// The source of the items of a host loop can be used after the loop unless a tensor leaves the loop early (MS041).
 use ms::prelude::*;
 
 /// Nobody sees what is left.

@@ -1,4 +1,4 @@
-//! Host control flow in annotated code is Rust's own: deferred `let`, moves in both arms, coercions
+//! Host control flow in annotated code is plain Rust: deferred `let`, moves in both arms, coercions
 //! across arms, references as state, `?` in conditions, labels, `let else`, let chains.
 use ms::prelude::*;
 

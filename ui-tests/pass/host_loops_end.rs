@@ -1,4 +1,4 @@
-// A loop of the host may be left by a tensor if it ends by itself (MS031).
+// A tensor may leave a host loop that terminates by itself (MS031).
 use ms::prelude::*;
 
 #[jit]

@@ -1,5 +1,5 @@
-// `?` and `let .. else` on host results beside decisions on tensors: an error leaves the call, a jump of
-// the host is a flag where a tensor decided before it.
+// `?` and `let .. else` on host results together with control flow on tensors: an error leaves the call, a
+// host jump after one on a tensor is a flag.
 use ms::prelude::*;
 
 fn number(text: &str) -> Result<i64> {

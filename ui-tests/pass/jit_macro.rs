@@ -1,4 +1,4 @@
-// `ms::closure::jit!` compiles a closure that is written as annotated code.
+// `ms::closure::jit!` compiles a closure whose body is annotated code.
 use ms::prelude::*;
 
 fn main() {

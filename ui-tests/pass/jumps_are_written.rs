@@ -1,4 +1,4 @@
-// A jump out of a decision on a tensor is written where it happens; one that is hidden is refused (MS033).
+// A jump out of a branch on a tensor must be visible in the source; a hidden one is an error (MS033).
 use ms::prelude::*;
 
 macro_rules! give {

@@ -1,5 +1,5 @@
-// Values that are taken where a way ends: by the value of an arm, by a `return`, by a `break`, and what
-// another way or the next iteration does with them.
+// Values that are moved at the end of an arm: by the value of the arm, by a `return`, by a `break`; and their
+// uses in another arm or in the next iteration.
 use ms::prelude::*;
 
 #[jit]

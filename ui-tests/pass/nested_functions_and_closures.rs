@@ -1,4 +1,4 @@
-//! Functions inside functions, closures that capture and change, and helpers without annotations.
+//! Functions inside functions, closures that capture and mutate, and helpers without annotations.
 use ms::prelude::*;
 
 fn helper(x: &Tensor, f: impl Fn(&Tensor) -> Tensor) -> Tensor {

@@ -1,4 +1,4 @@
-//! `#[no_inline]` on cells, on `construct`, on functions and on methods, beside the other attributes in any order.
+//! `#[no_inline]` on cells, on `construct`, on functions and on methods, with the other attributes in any order.
 use ms::prelude::*;
 
 #[no_inline]

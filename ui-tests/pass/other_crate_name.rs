@@ -1,4 +1,4 @@
-//! The option `crate` names the library where it has another name.
+//! The option `crate` names the library if it is renamed.
 extern crate ms as framework;
 
 mod inner {

@@ -1,4 +1,4 @@
-//! `==` of two parameters asks whether they are one slot; `<` compares their values.
+//! `==` of two parameters tests whether they are the same slot; `<` compares their values.
 use ms::prelude::*;
 
 #[jit]

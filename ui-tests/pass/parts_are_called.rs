@@ -1,4 +1,4 @@
-//! Cells are called by the names that patterns and loops give them, wherever they are kept.
+//! Cells are called by the names that patterns and loops bind them to, wherever they are stored.
 #![deny(warnings)]
 use ms::nn::{CellList, Dense, LayerNorm};
 use ms::prelude::*;

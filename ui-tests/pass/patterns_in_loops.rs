@@ -1,5 +1,5 @@
-//! `while let` and `let .. else` in loops that tensors leave early, and a `let` of a written type
-//! without a value.
+//! `while let` and `let .. else` in loops that tensors leave early, and a typed `let` without an
+//! initialiser.
 #![deny(warnings)]
 use ms::prelude::*;
 

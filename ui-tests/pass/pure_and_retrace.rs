@@ -1,4 +1,4 @@
-//! `#[jit(pure)]`, constants and statics that never change, and `ms::retrace`.
+//! `#[jit(pure)]`, constants and immutable statics, and `ms::retrace`.
 use ms::prelude::*;
 use std::sync::atomic::{AtomicI64, Ordering};
 

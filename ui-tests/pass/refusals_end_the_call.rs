@@ -1,4 +1,4 @@
-//! What the library refuses ends the compiled call as a whole; it is handled around that call.
+//! An error of the library ends the outermost compiled call, and is handled around it.
 use ms::prelude::*;
 
 #[jit]

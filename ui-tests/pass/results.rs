@@ -1,4 +1,4 @@
-//! What compiled functions give: tensors, trees, host values, nothing, and `Result`s.
+//! Results of compiled functions: tensors, trees, host values, nothing, and `Result`s.
 use ms::prelude::*;
 
 #[jit]

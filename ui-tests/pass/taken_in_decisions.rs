@@ -1,4 +1,4 @@
-// A `let mut` variable that a method takes in a decision may move, where nothing mentions it behind.
+// A `let mut` variable that a method consumes in a branch may move, unless it is mentioned after the branch.
 use ms::prelude::*;
 
 #[jit]

@@ -1,4 +1,4 @@
-//! In annotated code that runs eagerly, a tensor of one bool decides by its value.
+//! In annotated code that runs eagerly, the value of a tensor of one bool is the condition.
 use ms::prelude::*;
 
 #[cell]

@@ -1,4 +1,4 @@
-//! `#[derive(Tree)]` on structs, enums and generic types; a mistake in none of them costs a version.
+//! `#[derive(Tree)]` on structs, enums and generic types.
 use ms::prelude::*;
 
 #[derive(Clone, Tree)]

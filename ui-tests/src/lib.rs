@@ -1,2 +1,3 @@
-//! The reference of the language: `pass/` holds programs that must run, `fail/` programs that
-//! rustc must refuse with exactly the messages beside them. `tests/ui.rs` runs both.
+//! The reference of the language: `pass/` contains programs that must run, `fail/` programs that
+//! rustc
+//! must reject with exactly the messages beside them. `tests/ui.rs` runs both.

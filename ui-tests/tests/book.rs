@@ -1,5 +1,6 @@
-//! The chapter `docs/language.md` lists every program of the reference, and each difference from
-//! Rust names one. `MS_BLESS=1` writes the lists anew.
+//! `docs/language.md` lists every program of the reference, and each difference from Rust names
+//! one.
+//! `MS_BLESS=1` updates the lists.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -30,7 +31,7 @@ fn code(name: &str) -> Option<&str> {
     name.split('_').find(|it| it.len() == 5 && it.starts_with("MS"))
 }
 
-/// What the comment at the head of a program says, or the title of the page of its code.
+/// The comment at the head of a program, or the title of the page of its code.
 fn about(name: &str, text: &str) -> String {
     let lines = text.lines().map_while(|it| it.strip_prefix("//! ").or_else(|| it.strip_prefix("// ")));
     let words = lines.collect::<Vec<_>>().join(" ");
@@ -76,7 +77,7 @@ fn the_chapter_lists_every_program() {
     }
 }
 
-/// The list of differences is closed: each one has a program that shows it.
+/// The list of differences is complete: each one has a program that shows it.
 #[test]
 fn every_difference_is_shown() {
     let chapter = fs::read_to_string(root().join("docs/language.md")).expect("the chapter");

@@ -1,9 +1,9 @@
 //! Random structured programs.
 //!
 //! [`generator`] writes programs twice: as plain Rust on `f32`, and as annotated code on tensors.
-//! The build script of this crate puts a file of them into the tests, which run each on the same
-//! inputs natively, eagerly (`MS_JIT=0`) and compiled, and compare the bits. A program in which a
-//! decision on a tensor changes what only the host may change is right, or refused when it is compiled.
+//! The build script of this crate writes a file of them for the tests, which run each on the same
+//! inputs natively, eagerly (`MS_JIT=0`) and compiled, and compare the bits. A program in which
+//! control flow on a tensor changes host-only state is right, or an error when it is compiled.
 //!
 //! `MS_RANDOM_SEED=500 cargo test -p ms-random-programs` runs the next 500 programs, and
 //! `ui-tests/random/many COUNT` runs many crates of 500.

@@ -1,6 +1,6 @@
-//! Every random program gives the same bits natively, eagerly and compiled.
+//! Every random program computes the same bits natively, eagerly and compiled.
 
-// What the generator writes is as plain as it can be, and not as a person would.
+// Generated code is uniform, and not written as a person would.
 #![allow(warnings, clippy::all)]
 
 use ms::error::OrRaise;
@@ -12,8 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Both forms of a program.
 struct Program {
     seed: u64,
-    /// A decision on a tensor changes what only the host may change: the program is right, or
-    /// refused.
+    /// Control flow on a tensor changes host-only state: the program is right, or an error.
     refusable: bool,
     native: fn(&Numbers, f32, f32, usize, bool) -> Result<f32>,
     annotated: fn(&Net, &Tensor, &Tensor, usize, bool) -> Result<Tensor>,
@@ -80,7 +79,7 @@ fn mix(a: f32, b: f32) -> f32 {
     if a < b { a * 0.5 + b } else { a - b }
 }
 
-/// A condition of the host whose type only rustc sees.
+/// A host condition whose type only rustc knows.
 fn holds(condition: bool) -> bool {
     condition
 }
@@ -95,7 +94,7 @@ fn below_three(number: usize) -> Result<usize> {
     if number < 3 { Ok(number) } else { Err(Error::new(Code::Argument, "too large")) }
 }
 
-/// What helpers calculate with.
+/// The numbers of helpers.
 trait Number: Clone {
     fn plus(&self, other: &Self) -> Self;
 }
@@ -176,7 +175,7 @@ fn count(n: &mut usize) {
     *n += 1;
 }
 
-/// What holds a number where no type tells.
+/// Holds a number behind a trait object.
 trait Store<T> {
     fn keep(&self, it: &T);
     fn get(&self) -> T;
@@ -205,7 +204,7 @@ fn inputs() -> Vec<(f32, f32, usize, bool)> {
     host.iter().flat_map(|&(k, flag)| numbers.map(|(x, y)| (x, y, k, flag))).collect()
 }
 
-/// What a run gives, and leaves in the state.
+/// The result of a run, and its final state.
 type Outcome = std::result::Result<[f32; 3], String>;
 
 fn same(a: &Outcome, b: &Outcome) -> bool {
@@ -220,8 +219,7 @@ fn refusal(error: Error) -> String {
     error.to_string().lines().filter(|it| it.starts_with("error")).collect::<Vec<_>>().join("; ")
 }
 
-/// What refuses a decision on a tensor that changes what only the host may change, and what tells
-/// of several refusals.
+/// The errors of control flow on a tensor that changes host-only state, and of several errors.
 const REFUSALS: [&str; 3] = ["error[MS040]", "error[MS041]", "error[MS112]"];
 
 fn is_refused(outcome: &Outcome) -> bool {
@@ -278,7 +276,7 @@ fn random_programs_give_the_same_bits() {
     assert!(wrong.is_empty(), "{count} programs of {of}: {:?}\n{}", wrong.keys(), shown.join("\n"));
 }
 
-/// Where a gradient is taken of a program, and what runs it.
+/// How the gradient of a program is taken.
 #[derive(Clone, Copy, Debug)]
 enum Path {
     /// Eagerly, by the tape.
@@ -289,7 +287,7 @@ enum Path {
     Inside,
 }
 
-/// The gradients of a program by a weight and both numbers.
+/// The gradients of a program with respect to a weight and both numbers.
 fn pulled(net: &Net, x: &Tensor, y: &Tensor, at: usize, k: usize, flag: bool) -> Vec<Tensor> {
     let f = |_: &Parameter, x: &Tensor, y: &Tensor| (PROGRAMS[at].annotated)(net, x, y, k, flag).or_raise();
     let (weight, x, y) = ms::grad(f).wrt_all()(&net.mix.weight, x, y);
@@ -301,7 +299,7 @@ fn pulled_inside(net: &Net, x: &Tensor, y: &Tensor, at: usize, k: usize, flag: b
     pulled(net, x, y, at, k, flag)
 }
 
-/// The bits of the gradients of a program and of the state that it leaves; nothing where it refuses.
+/// The bits of the gradients of a program and of its final state; `None` if it is an error.
 fn bits(net: &Net, at: usize, (x, y, k, flag): (f32, f32, usize, bool), path: Path) -> Vec<u32> {
     net.tally.total.set(&Tensor::scalar(0.0f32));
     net.slot.set(&Tensor::scalar(0.25f32));
@@ -312,7 +310,7 @@ fn bits(net: &Net, at: usize, (x, y, k, flag): (f32, f32, usize, bool), path: Pa
     let context = Context { jit: !matches!(path, Path::Eager), precision: Precision::Strict, ..ms::context() };
     let Ok(gradients) = with_context(context, || ms::catch(run)) else { return Vec::new() };
     let held = [net.tally.total.value(), net.slot.value()];
-    // Which zero it is, is not told apart; neither are nans.
+    // The sign of zeros and the bits of NaNs are ignored.
     let bits = |it: f32| if it.is_nan() { f32::NAN.to_bits() } else { (it + 0.0).to_bits() };
     gradients.iter().chain(&held).map(|it| bits(it.item::<f32>())).collect()
 }
@@ -326,7 +324,7 @@ fn gradients_of_random_programs_have_the_same_bits() {
         slot: scalar(0.25, "slot"),
     };
     let mut wrong = Vec::new();
-    // One program in so many: each takes three compilations.
+    // One program in ten: each takes three compilations.
     for at in (0..PROGRAMS.len()).step_by(10).filter(|&at| !PROGRAMS[at].refusable) {
         for input in [(0.3, 0.9, 1, true), (-1.7, 0.45, 2, false), (2.3, -1.1, 3, true)] {
             let want = bits(&net, at, input, Path::Eager);

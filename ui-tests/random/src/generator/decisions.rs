@@ -23,7 +23,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// Statements, at the end of which a jump may stand.
+    /// Statements, which may end with a jump.
     fn arm(&mut self, on_tensor: bool, depth: usize) {
         self.block(on_tensor, depth);
         if self.random.often(1) {
@@ -31,7 +31,7 @@ impl Writer {
         }
     }
 
-    /// Statements and a value, or a jump in its place.
+    /// Statements and a value, or a jump instead.
     fn valued_arm(&mut self, on_tensor: bool, depth: usize) {
         self.under(on_tensor, |it| {
             it.inside(|it| {
@@ -60,7 +60,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// An integer that a tensor decides on.
+    /// An integer that is a tensor.
     pub fn integer(&mut self) -> String {
         if !self.scope.integers.is_empty() && self.random.often(5) {
             return self.random.one(&self.scope.integers).clone();
@@ -172,7 +172,7 @@ impl Writer {
         }
     }
 
-    /// `if condition { .. break }` and its like.
+    /// `if condition { .. break }` and similar.
     pub fn jump_if(&mut self) {
         let condition = self.deciding();
         let on_tensor = condition.on_tensor();
@@ -200,7 +200,7 @@ impl Writer {
         self.scope.hosts.push(name);
     }
 
-    /// A jump out of what is around.
+    /// A jump out of the enclosing construct.
     fn jump(&mut self) {
         self.skips |= self.undecided > 0;
         let returns = self.around.is_empty() || self.random.often(2);

@@ -14,7 +14,7 @@ impl Writer {
         self.around.pop();
     }
 
-    /// A counter of a loop: its declaration, the condition that the loop goes on, and its step.
+    /// A counter of a loop: its declaration, the condition of the loop, and its increment.
     fn counter(label: usize, on_tensor: bool, rounds: usize, form: Form) -> [String; 3] {
         if on_tensor {
             let zero = form.pick("0.0f32", "Tensor::scalar(0.0f32)");
@@ -27,14 +27,15 @@ impl Writer {
         [format!("let mut c{label} = 0;"), format!("c{label} < {rounds}"), format!("c{label} += 1;")]
     }
 
-    /// A loop of a few rounds, which the host counts or a tensor; another condition may end it.
+    /// A loop with a few iterations, counted on the host or by a tensor; another condition may end
+    /// it.
     pub fn while_or_loop(&mut self, depth: usize) {
         let (label, on_tensor, rounds) = (self.fresh(), self.random.often(6), 1 + self.random.below(ROUNDS));
         let counter = move |form| Self::counter(label, on_tensor, rounds, form);
         let around = Around { label, is_block: false, gives: false };
         self.line(|form| counter(form)[0].clone());
         if self.random.often(7) {
-            // A loop that counts on the host is decided on the host.
+            // The condition of a loop that counts on the host is a host value.
             let also = self.random.often(5).then(|| if on_tensor { self.condition() } else { self.host_condition() });
             let first = self.random.often(5);
             self.line(|form| {
@@ -71,7 +72,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// A loop over a range of the host.
+    /// A loop over a host range.
     pub fn for_host(&mut self, depth: usize) {
         let (label, rounds) = (self.fresh(), 1 + self.random.below(ROUNDS));
         let bound = if !self.scope.hosts.is_empty() && self.random.often(3) { self.host() } else { rounds.to_string() };
@@ -82,7 +83,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A loop over a range of the device, whose bound is a number or a tensor.
+    /// A loop over a device range, whose bound is a number or a tensor.
     pub fn for_range(&mut self, depth: usize) {
         let (label, rounds) = (self.fresh(), 1 + self.random.below(ROUNDS));
         let (borrow, stop) = match self.random.below(3) {
@@ -124,7 +125,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A block that jumps leave by its label, as a statement or as a value.
+    /// A labelled block, as a statement or as a value.
     pub fn labelled(&mut self, depth: usize) {
         let label = self.fresh();
         let gives = self.random.often(5);

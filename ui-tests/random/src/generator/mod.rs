@@ -1,7 +1,7 @@
-//! Writes random programs: blocks of assignments, decisions and loops over a few numbers.
+//! Writes random programs: blocks of assignments, branches and loops over a few numbers.
 //!
 //! A program has a native form, on `f32`, and an annotated one, on tensors of one `f32`. Both have
-//! the same statements in the same order, and use only operations that round to the same bits.
+//! the same statements in the same order, and use only operations that round identically.
 
 mod decisions;
 mod loops;
@@ -15,16 +15,16 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use writer::Writer;
 
-/// How deep blocks nest.
+/// The nesting depth of blocks.
 const DEPTH: usize = 4;
 
-/// Statements of a program, more or less.
+/// The approximate number of statements of a program.
 const STATEMENTS: usize = 12;
 
-/// Rounds of a loop at most.
+/// The maximal number of iterations of a loop.
 const ROUNDS: usize = 4;
 
-/// The program of a seed, in both forms, and whether it may be refused.
+/// The program of a seed, in both forms, and whether it may be an error.
 pub fn program(seed: u64) -> (String, bool) {
     let mut writer = Writer::new(seed);
     writer.body();

@@ -1,4 +1,4 @@
-//! Random numbers that are the same everywhere.
+//! Reproducible random numbers.
 
 /// SplitMix64.
 pub struct Random(u64);
@@ -22,7 +22,7 @@ impl Random {
         (self.next() % n as u64) as usize
     }
 
-    /// True `times` out of ten.
+    /// True with probability `times` / 10.
     pub fn often(&mut self, times: usize) -> bool {
         self.below(10) < times
     }

@@ -1,14 +1,14 @@
-//! Blocks in which a reference stands for a number, a list, a pair, or a host value.
+//! Blocks in which a reference refers to a number, a list, a pair, or a host value.
 
 use super::value::Form;
 use super::writer::{Around, Writer, root};
 use super::writes::number;
 
-/// How many variables stay beside those that are lent.
+/// The number of variables that are never borrowed.
 const BESIDE: usize = 2;
 
 impl Writer {
-    /// `{ let r = &mut y; .. }`, by one of the ways in which a name says that it is a reference.
+    /// `{ let r = &mut y; .. }`, in one of the forms that make a name a reference.
     pub fn borrow(&mut self, depth: usize) {
         match self.random.below(5) {
             0 => return self.borrow_pair(depth),
@@ -55,7 +55,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A number that may be lent, of none of these variables.
+    /// A number that may be borrowed, other than these variables.
     fn lendable(&mut self, but: &[&String]) -> Option<String> {
         let of = |it: &&(String, bool)| it.1 && but.iter().all(|other| root(other) != root(&it.0));
         let places: Vec<String> = self.scope.numbers.iter().filter(of).map(|it| it.0.clone()).collect();
@@ -82,7 +82,7 @@ impl Writer {
         self.same("}");
     }
 
-    /// A reference to a counter of the host.
+    /// A reference to a host counter.
     fn borrow_host(&mut self, depth: usize) {
         if self.scope.counters.is_empty() {
             self.counter_of_host();
@@ -214,7 +214,7 @@ impl Writer {
         parts.iter().for_each(|part| self.declare(&format!("a{label}{part}")));
     }
 
-    /// A place that holds a number where no name shows it.
+    /// A store of a number that no name shows.
     pub fn store(&mut self) {
         let (name, label) = (self.value(0), self.fresh());
         self.line(|form| format!("let s{label} = hidden(&({}));", name.own(form)));
@@ -223,7 +223,7 @@ impl Writer {
         self.decided(Self::keep);
     }
 
-    /// Takes a variable that is lent out of what the statements see.
+    /// Hides a borrowed variable from the statements.
     fn hide(&mut self, name: &str) {
         let scope = &mut self.scope;
         scope.numbers.retain(|it| root(&it.0) != name);

@@ -21,7 +21,7 @@ impl Form {
     }
 }
 
-/// Whether the place can be moved out of: no element of a list, nothing behind a reference.
+/// Whether the place can be moved out of: not an element of a list, nor behind a reference.
 fn is_owned(place: &str) -> bool {
     place.chars().all(|it| it.is_ascii_alphanumeric())
 }
@@ -33,11 +33,11 @@ pub enum Value {
     Number(f32),
     Binary(Box<Value>, char, Box<Value>),
     Negated(Box<Value>),
-    /// What the cell that has no state makes of two numbers.
+    /// The result of the stateless cell on two numbers.
     Mixed(Box<Value>, Box<Value>),
-    /// What a closure makes of a number.
+    /// The result of a closure on a number.
     Called(String, Box<Value>),
-    /// What the parameter of the network holds.
+    /// The value of the network's parameter.
     Slot,
 }
 
@@ -52,7 +52,7 @@ impl Value {
         }
     }
 
-    /// As a value of its own.
+    /// As an owned value.
     pub fn own(&self, form: Form) -> String {
         match self {
             Self::Name(name) if is_reference(name) => format!("({name}){}", form.pick("", ".clone()")),
@@ -69,7 +69,7 @@ impl Value {
         }
     }
 
-    /// As a value that takes a name, where nothing needs it any more.
+    /// As a value that moves a name that is not needed any more.
     pub fn taken(&self, form: Form) -> String {
         match self {
             Self::Name(name) if is_owned(name) => name.clone(),
@@ -81,7 +81,7 @@ impl Value {
         }
     }
 
-    /// As a side of a comparison, which borrows by itself.
+    /// As an operand of a comparison, which borrows by itself.
     pub fn side(&self, form: Form) -> String {
         match self {
             Self::Name(name) => name.clone(),
@@ -91,7 +91,7 @@ impl Value {
     }
 }
 
-/// What a program decides on.
+/// A condition.
 pub enum Condition {
     Compare(Value, &'static str, Value),
     /// On integers that are tensors, the same in both forms.
@@ -101,12 +101,12 @@ pub enum Condition {
     Not(Box<Condition>),
     Both(Box<Condition>, Box<Condition>),
     Either(Box<Condition>, Box<Condition>),
-    /// `&&` or `||`, whose right side writes before it decides.
+    /// `&&` or `||`, whose right operand writes before it is evaluated.
     Writes(Box<Condition>, &'static str, String, Box<Condition>),
 }
 
 impl Condition {
-    /// Whether tensors decide.
+    /// Whether it is a tensor.
     pub fn on_tensor(&self) -> bool {
         match self {
             Self::Compare(..) | Self::Integer(_) => true,
@@ -116,7 +116,7 @@ impl Condition {
         }
     }
 
-    /// As it is written.
+    /// Its source text.
     pub fn text(&self, form: Form) -> String {
         match self {
             Self::Compare(a, operator, b) => format!("{} {operator} {}", a.side(form), b.side(form)),

@@ -1,4 +1,4 @@
-//! Statements, and what is in scope where they stand.
+//! Statements, and their scope.
 
 use super::random::Random;
 use super::value::{Condition, Form, Value};
@@ -10,7 +10,7 @@ pub struct Around {
     pub label: usize,
     /// Blocks have no next iteration, and are left by their label only.
     pub is_block: bool,
-    /// What leaves it gives a value.
+    /// Jumps out of it have a value.
     pub gives: bool,
 }
 
@@ -23,22 +23,23 @@ pub struct Writer {
     pub around: Vec<Around>,
     /// Whether the program is inside a closure: it sees no network, and its result is a number.
     pub in_closure: bool,
-    /// Decisions of tensors around the statement.
+    /// Enclosing branches on tensors.
     pub undecided: usize,
-    /// Whether a tensor may have decided that the statement is skipped.
+    /// Whether a tensor may have caused the statement to be skipped.
     pub skips: bool,
-    /// Loops of tensors around the statement.
+    /// Enclosing loops on tensors.
     pub loops: usize,
-    /// Whether a decision on a tensor changes what only the host may change: then the program may be
-    /// refused, if it is not right.
+    /// Whether control flow on a tensor changes host-only state: then the program may be an error,
+    /// if it is
+    /// not right.
     pub refusable: bool,
-    /// Statements that are left to write.
+    /// The number of statements that are still to be written.
     pub left: usize,
     indent: usize,
     fresh: usize,
 }
 
-/// Names.
+/// The names in scope.
 #[derive(Clone, Default)]
 pub struct Scope {
     /// Numbers; the second says whether it may be assigned.
@@ -50,22 +51,22 @@ pub struct Scope {
     pub closures: Vec<String>,
     /// Closures that write their first argument.
     pub writers: Vec<String>,
-    /// Lists and pairs of numbers, which may be written; a reference has a star.
+    /// Lists and pairs of numbers, which may be written; a reference is dereferenced.
     pub lists: Vec<String>,
     pub pairs: Vec<String>,
     /// Host integers that may be written.
     pub counters: Vec<String>,
-    /// What holds a number where no name shows it, and how many loops of tensors are around it.
+    /// Stores of a number that no name shows, with the number of enclosing loops on tensors.
     pub stores: Vec<(String, usize)>,
 }
 
-/// The variable of a place: what stands before its parts, without the star of a reference.
+/// The root variable of a place, without the dereference of a reference.
 pub fn root(place: &str) -> &str {
     let place = place.trim_start_matches("total(").trim_start_matches(['&', '*']);
     place.split(['.', '[', ')']).next().unwrap_or(place)
 }
 
-/// Whether it is what a reference leads to.
+/// Whether it is behind a reference.
 pub fn is_reference(place: &str) -> bool {
     place.starts_with('*')
 }
@@ -120,7 +121,7 @@ impl Writer {
         self.line(|_| line.to_owned());
     }
 
-    /// Writes what is inside of a block, whose names end with it.
+    /// Writes the inside of a block, whose names end with it.
     pub fn inside<R>(&mut self, write: impl FnOnce(&mut Self) -> R) -> R {
         let scope = self.scope.clone();
         self.indent += 1;
@@ -135,7 +136,7 @@ impl Writer {
         self.scope.numbers.push((name.to_owned(), true));
     }
 
-    /// Statements under a decision.
+    /// Statements in a branch.
     pub fn block(&mut self, on_tensor: bool, depth: usize) {
         let statements = 1 + self.random.below(3);
         self.under(on_tensor, |it| {
@@ -143,7 +144,7 @@ impl Writer {
         });
     }
 
-    /// Writes what a tensor may decide on.
+    /// Writes code that may depend on a tensor.
     pub fn under<R>(&mut self, on_tensor: bool, write: impl FnOnce(&mut Self) -> R) -> R {
         self.undecided += on_tensor as usize;
         let result = write(self);
@@ -203,7 +204,7 @@ impl Writer {
         }
         let (place, operator) = (self.random.one(&places).clone(), *self.random.one(&["=", "=", "+=", "-="]));
         let value = self.value(2);
-        // `x += &x` is no Rust, nor `l[0] += &l[1]`: the place is borrowed already.
+        // `x += &x` is not valid Rust, nor is `l[0] += &l[1]`: the place is borrowed already.
         let itself = matches!(&value, Value::Name(other) if *other == place);
         let in_list = place.contains('[') && value.own(Form::Native).contains(root(&place));
         let operator = if in_list { "=" } else { operator };
@@ -257,7 +258,7 @@ impl Writer {
         self.scope.closures.push(name);
     }
 
-    /// `?` on a result of the host, where nothing that a tensor decides stands before it.
+    /// `?` on a host result, unless a jump on a tensor precedes it.
     fn question(&mut self) {
         if self.undecided > 0 || self.skips || self.in_closure || !self.around.is_empty() {
             return self.assign();
@@ -322,7 +323,7 @@ impl Writer {
             3 => format!("{name} > {}", self.random.below(2)),
             _ => format!("{name} % 2 == {}", self.random.below(2)),
         };
-        // A condition whose type the text does not show may turn out to be one on tensors.
+        // A condition whose type is not evident from the text may be compiled as one on tensors.
         Condition::Host(if self.random.often(4) { format!("holds({text})") } else { text })
     }
 

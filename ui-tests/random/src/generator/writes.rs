@@ -4,7 +4,7 @@ use super::value::{Condition, Form};
 use super::writer::{Writer, is_reference, root};
 
 impl Writer {
-    /// A write by a helper, or of what helpers write only.
+    /// A write by a helper, or to something that only helpers write.
     pub fn write(&mut self) {
         match self.random.below(12) {
             0 if !self.scope.lists.is_empty() => self.change_list(),
@@ -44,7 +44,7 @@ impl Writer {
         })
     }
 
-    /// A place that may be written, and a number that is no part of what holds it.
+    /// A place that may be written, and a number that is not a part of its variable.
     fn place_and_source(&mut self) -> Option<(String, String)> {
         let places: Vec<String> = self.scope.numbers.iter().filter(|it| it.1).map(|it| it.0.clone()).collect();
         let place = self.random.one(places.get(..).filter(|it| !it.is_empty())?).clone();
@@ -58,7 +58,7 @@ impl Writer {
         self.scope.numbers.iter().any(|it| it.1 && it.0 == name)
     }
 
-    /// A place as a `&mut` argument: a reference stands for itself, mostly.
+    /// A place as a `&mut` argument: usually a reference is passed by its name.
     pub fn lent(&mut self, place: &str) -> String {
         match place.strip_prefix('*') {
             Some(reference) if self.random.often(8) => reference.to_owned(),
@@ -74,7 +74,7 @@ impl Writer {
         self.declare(&name);
     }
 
-    /// A closure that writes its argument, under a decision.
+    /// A closure that writes its argument, in a branch.
     fn writer(&mut self) {
         let name = format!("f{}", self.fresh());
         let outer = std::mem::take(&mut self.scope);
@@ -92,12 +92,12 @@ impl Writer {
         self.scope.writers.push(name);
     }
 
-    /// A decision of which each way does no more than write.
+    /// A branch whose arms only write.
     pub fn decided_write(&mut self) {
         self.decided(Self::handed_on_or_assigned);
     }
 
-    /// A decision of which each way does this.
+    /// A branch whose arms do this.
     pub fn decided(&mut self, write: fn(&mut Self)) {
         let condition = self.deciding();
         let on_tensor = condition.on_tensor();
@@ -118,7 +118,7 @@ impl Writer {
         }
     }
 
-    /// A condition that may write, where it is no loop's.
+    /// A condition that may write, if it is not that of a loop.
     pub fn deciding(&mut self) -> Condition {
         let condition = self.condition();
         if !self.random.often(3) {
@@ -130,27 +130,26 @@ impl Writer {
         Condition::Writes(Box::new(condition), operator, write, Box::new(then))
     }
 
-    /// Whether host values may change here: no tensor decides whether the statement runs.
+    /// Whether host values may change here: the statement does not depend on a tensor.
     fn host_decides(&self) -> bool {
         self.undecided == 0 && !self.skips && self.around.is_empty()
     }
 
-    /// Whether what only the host may change is changed here all the same: then the program may be
-    /// refused.
+    /// Whether host-only state is nevertheless changed here: then the program may be an error.
     fn changes_host(&mut self) -> bool {
         let changes = self.host_decides() || self.random.often(2);
         self.refusable |= changes && !self.host_decides();
         changes
     }
 
-    /// A list that a helper turns, or makes longer.
+    /// A list that a helper reverses, or extends.
     pub fn change_list(&mut self) {
         let list = self.random.one(&self.scope.lists).clone();
         let to = self.lent(&list);
         match self.random.below(4) {
             0 if self.changes_host() => {
                 let Some((_, source)) = self.place_and_source() else { return self.assign() };
-                // Rust lends the list before it looks at what follows.
+                // Rust borrows the list before it evaluates the arguments.
                 match source.contains(receiver(&list)) {
                     true => self.same(&format!("{{ let last = ({source}).clone(); grow({to}, last); }}")),
                     false => self.same(&format!("grow({to}, ({source}).clone());")),
@@ -161,7 +160,7 @@ impl Writer {
         }
     }
 
-    /// A counter of the host, or a flag, that a helper changes.
+    /// A host counter, or a flag, that a helper changes.
     pub fn count(&mut self) {
         if !self.changes_host() {
             return self.assign();
@@ -172,10 +171,11 @@ impl Writer {
         self.same(&text);
     }
 
-    /// A tensor that is put where no name shows it: refused, once a tensor decides about it.
+    /// A tensor that is stored where no name shows it: an error, if control flow on a tensor is
+    /// around it.
     pub fn keep(&mut self) {
         let (store, loops) = self.random.one(&self.scope.stores).clone();
-        // What an earlier iteration of a traced loop left there is not noticed.
+        // Values that an earlier iteration of a traced loop stored there are not detected.
         if loops != self.loops || !self.changes_host() {
             return self.assign();
         }
