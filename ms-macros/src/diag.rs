@@ -105,7 +105,7 @@ impl Diags {
             Ok(tree) => Some(tree),
             Err(errors) => {
                 for error in errors {
-                    self.refuse_at(Code::Syntax, error.span(), &error, "mend the syntax here");
+                    self.refuse_at(Code::Syntax, error.span(), &error, "fix the syntax here");
                 }
                 None
             }

@@ -19,7 +19,7 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
         Item::Impl(it) => expand_impl(it, &names, diags),
         other => {
             let help = "write it on the struct with the parameters and on the impl with `construct`";
-            diags.refuse(Code::Item, other, "`#[cell]` stands on a struct or an impl", help);
+            diags.refuse(Code::Item, other, "`#[cell]` applies to a struct or an impl", help);
             None
         }
     }
@@ -65,7 +65,7 @@ pub fn refuse_class(at: impl ToTokens, name: impl std::fmt::Display, diags: &mut
 fn expand_impl(mut item: ItemImpl, names: &Names, diags: &mut Diags) -> Option<TokenStream> {
     if let Some((path, _)) = &item.trait_ {
         let help = "write `#[cell]` on the impl with `construct`, and `#[jit]` on single methods of trait impls";
-        diags.refuse(Code::Item, path, "`#[cell]` stands on an impl of the type's own methods", help);
+        diags.refuse(Code::Item, path, "`#[cell]` applies to inherent impls", help);
         return None;
     }
     let type_name = type_name(&item.self_ty);

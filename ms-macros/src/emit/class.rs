@@ -18,7 +18,7 @@ pub fn expand(args: TokenStream, item: TokenStream, diags: &mut Diags) -> Option
         Item::Impl(it) => Some(expand_impl(it, &names, diags)),
         other => {
             let help = "write it on the type and on the impl with its methods";
-            diags.refuse(Code::Item, other, "`#[jit_class]` stands on a struct, an enum or an impl", help);
+            diags.refuse(Code::Item, other, "`#[jit_class]` applies to a struct, an enum or an impl", help);
             None
         }
     }

@@ -296,8 +296,8 @@ fn check_result(output: &ReturnType, diags: &mut Diags) {
     struct Find<'a>(&'a mut Diags);
     impl Visit<'_> for Find<'_> {
         fn visit_type_reference(&mut self, it: &syn::TypeReference) {
-            let message = "a compiled function cannot give a reference: its results are made anew at every call";
-            self.0.refuse(Code::BorrowedResult, it, message, "give the value itself; cloning a tensor copies no data");
+            let message = "a compiled function cannot return a reference: every call creates its results";
+            self.0.refuse(Code::BorrowedResult, it, message, "return the value itself; cloning a tensor copies no data");
         }
 
         fn visit_type_impl_trait(&mut self, it: &syn::TypeImplTrait) {
@@ -307,8 +307,8 @@ fn check_result(output: &ReturnType, diags: &mut Diags) {
 
         fn visit_type_path(&mut self, it: &syn::TypePath) {
             if let Some(lifetime) = lifetime(it) {
-                let message = "a compiled function cannot give a value that borrows";
-                self.0.refuse(Code::BorrowedResult, lifetime, message, "give an owned structure of tensors");
+                let message = "a compiled function cannot return a value that borrows";
+                self.0.refuse(Code::BorrowedResult, lifetime, message, "return an owned structure of tensors");
             }
             visit::visit_type_path(self, it);
         }
