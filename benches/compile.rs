@@ -1,8 +1,7 @@
 //! The cost of compilation, from the start of the trace to the executable: each figure is the
-//! median
-//! of new processes, so that nothing is cached, in wall-clock time and in processor time, which
-//! other load on the machine does not affect. `cargo bench --bench compile`; `-- -v` prints the
-//! stages and passes, too.
+//! median of new processes, so that nothing is cached, in wall-clock time and in processor time,
+//! which other load on the machine does not affect. `cargo bench --bench compile`; `-- -v` prints
+//! the stages and passes, too.
 
 #[path = "../tests/common/gpt.rs"]
 mod gpt;

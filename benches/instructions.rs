@@ -1,10 +1,8 @@
 //! Programs for callgrind, which counts instructions and is not disturbed by other load:
 //! `cargo bench --bench instructions --no-run`, then
-//! `valgrind --tool=callgrind --toggle-collect='*counted*' target/release/deps/instructions-* eager
-//! 1000`.
+//! `valgrind --tool=callgrind --toggle-collect='*counted*' target/release/deps/instructions-* eager 1000`.
 //! The first argument names the program, the second the number of counted calls;
-//! docs/contributing.md
-//! shows how to compare two trees.
+//! docs/contributing.md shows how to compare two trees.
 
 mod common;
 

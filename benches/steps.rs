@@ -1,7 +1,6 @@
 //! The cost of a call: one-element ops, the unrolled loop of 200 iterations, branches and loops on
 //! tensors, `vmap`, the training step of the digits MLP. `cargo bench --bench steps`;
-//! `peers/steps.py`
-//! measures the same on PyTorch.
+//! `peers/steps.py` measures the same on PyTorch.
 
 mod common;
 

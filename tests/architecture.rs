@@ -1,6 +1,5 @@
 //! Tests of the invariants in ARCHITECTURE.md. Each check is a function from sources to violations,
-//! and
-//! is itself tested on a planted violation.
+//! and is itself tested on a planted violation.
 
 use std::fs;
 use std::path::{Path, PathBuf};

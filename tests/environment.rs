@@ -1,6 +1,5 @@
 //! Settings of the process. With `MS_JIT=0` annotated code runs eagerly, at every call, with
-//! tensors
-//! that have values.
+//! tensors that have values.
 
 use ms::prelude::*;
 use std::cell::Cell;

@@ -1,6 +1,5 @@
 //! Running out of memory is an error of the op that allocates, at the user's line. It never aborts
-//! the
-//! process.
+//! the process.
 
 use ms::error::OrRaise;
 use ms::ops::{self, OpDef, PRIMITIVES, Sample};
@@ -20,8 +19,7 @@ struct Limited;
 static ALLOCATOR: Limited = Limited;
 
 /// Blocks of at least this size fail when they are limited: only blocks whose size depends on those
-/// of
-/// tensors are as large.
+/// of tensors are as large.
 const LARGE: usize = 16 << 10;
 
 /// The alignment of the blocks into which the `gemm` crates pack operands, and of no others: their
@@ -332,8 +330,7 @@ fn an_address_space_has_an_end() {
 }
 
 /// Products pack their operands into blocks, whose crate aborts if an allocation fails: either
-/// there
-/// is memory for them, or the product is an error before.
+/// there is memory for them, or the product is an error before.
 #[cfg(target_os = "linux")]
 #[test]
 fn products_at_the_end_of_the_address_space() {

@@ -5,13 +5,11 @@ use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The time for which the end of a process waits for pending jobs: a disk that does not respond
-/// must
-/// not keep it from ending.
+/// must not keep it from ending.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The delay before the worker starts: compilations come in bursts, with which the writer should
-/// not
-/// compete for a processor.
+/// not compete for a processor.
 const DELAY: Duration = Duration::from_millis(20);
 
 type Job = Box<dyn FnOnce() + Send>;

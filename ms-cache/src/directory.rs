@@ -29,8 +29,7 @@ pub(crate) struct Directory {
     handle: File,
     path: PathBuf,
     /// Whether others may own and write the directory and its files; then a secret authenticates
-    /// their
-    /// content.
+    /// their content.
     shared: bool,
 }
 
@@ -93,8 +92,7 @@ impl Directory {
     }
 
     /// Updates the text of a small file under a lock; creates the file if it is missing. If it
-    /// stays
-    /// locked, or others may write it, it is left unchanged.
+    /// stays locked, or others may write it, it is left unchanged.
     ///
     /// The file is not an entry: after a power failure its content is arbitrary.
     pub fn revise_file(&self, name: &str, revise: impl FnOnce(&str) -> String) -> Result<()> {
@@ -129,9 +127,8 @@ impl Directory {
     }
 
     /// Writes a file under a temporary name and renames it: at any time a reader finds the old
-    /// file,
-    /// none, or the whole new one. After a power failure the new one may be torn, which its hashes
-    /// detect; waiting for the disk would cost more than writing it again.
+    /// file, none, or the whole new one. After a power failure the new one may be torn, which its
+    /// hashes detect; waiting for the disk would cost more than writing it again.
     pub fn write_file(&self, name: &str, contents: &[u8]) -> Result<()> {
         let failed = |error: std::io::Error| Error::of_io(&self.path, error);
         let mode = if self.shared { Mode::RUSR | Mode::RGRP | Mode::ROTH } else { Mode::RUSR };

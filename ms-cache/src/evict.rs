@@ -45,8 +45,7 @@ struct Candidate {
 
 impl Store {
     /// Removes the least recently used entries until the rest fits the cap, and the unfinished
-    /// files of
-    /// killed writers.
+    /// files of killed writers.
     pub fn gc(&self) -> Result<Evicted> {
         self.evict(self.options.max_bytes, None)
     }
@@ -62,8 +61,7 @@ impl Store {
     }
 
     /// Evicts entries if `written` more bytes may have exceeded the cap of the store; the entry
-    /// `keep`
-    /// stays.
+    /// `keep` stays.
     pub(crate) fn make_room(&self, written: u64, keep: &str) -> Result<()> {
         let max_bytes = self.options.max_bytes;
         let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,8 +74,7 @@ impl Store {
             && let Some(bytes) = self.statistics().ok().and_then(|it| it.bytes)
         {
             // Another process has listed it. Its number lacks the writes of killed processes, so
-            // some
-            // processes list the directory nevertheless.
+            // some processes list the directory nevertheless.
             usage.listed = Some(bytes);
             if !usage.is_stale(max_bytes) && !std::process::id().is_multiple_of(LISTS) {
                 return Ok(());
@@ -95,8 +92,7 @@ impl Store {
     }
 
     /// Evicts down to `max_bytes`; further if an entry was just written (`keep`), so that a full
-    /// store
-    /// is not listed for every following one.
+    /// store is not listed for every following one.
     fn evict(&self, max_bytes: u64, keep: Option<&str>) -> Result<Evicted> {
         let names = self.directory.names()?;
         self.directory.remove_abandoned(&names, self.options.abandoned_after)?;

@@ -76,8 +76,7 @@ impl Store {
     }
 
     /// Verifies every entry completely: returns the number of valid entries, and the others with
-    /// their
-    /// reasons.
+    /// their reasons.
     ///
     /// # Errors
     /// I/O errors of the directory.

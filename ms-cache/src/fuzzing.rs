@@ -62,8 +62,7 @@ impl Mutator {
     }
 
     /// One of `corpus` with a few mutations: bits, bytes, boundary values, pieces removed,
-    /// duplicated or
-    /// spliced from another.
+    /// duplicated or spliced from another.
     pub fn mutate(&mut self, corpus: &[Vec<u8>]) -> Vec<u8> {
         let mut bytes = corpus[self.below(corpus.len())].clone();
         let other = &corpus[self.below(corpus.len())];

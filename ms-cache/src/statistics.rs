@@ -58,8 +58,7 @@ impl Store {
     }
 
     /// Adds to the totals. They are for people: if the directory stays locked, or is read-only,
-    /// nothing
-    /// is added.
+    /// nothing is added.
     ///
     /// # Errors
     /// [`Error::Statistics`] if the file cannot be read or trusted; I/O errors of writing it.

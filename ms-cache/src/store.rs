@@ -29,8 +29,7 @@ pub struct Options {
     /// hour.
     pub abandoned_after: Duration,
     /// With a secret, the directory may be shared with users who have it too: entries are trusted
-    /// by
-    /// their keyed hashes, and not by their owners. Default: none.
+    /// by their keyed hashes, and not by their owners. Default: none.
     pub secret: Option<Secret>,
 }
 

@@ -1,6 +1,6 @@
-//! The safetensors format: the length of a JSON header in eight bytes, the header with dtype,
-//! shape and offsets of each tensor, and their bytes
-//! (<https://huggingface.co/docs/safetensors>, version 0.8 of its library).
+//! The safetensors format: the length of a JSON header in eight bytes, the header with dtype, shape
+//! and offsets of each tensor, and their bytes (<https://huggingface.co/docs/safetensors>, version
+//! 0.8 of its library).
 //!
 //! Implemented here because the library brings `serde_json` into every program, whose comparisons
 //! with numbers make `n == text.parse()?` ambiguous in user code.

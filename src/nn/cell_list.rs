@@ -40,8 +40,7 @@ impl<C: Cell> CellList<C> {
     }
 
     /// The cell at `index`, a number or a tensor of one number, clamped to the list. If it is a
-    /// tensor,
-    /// all cells are in the graph, and only one of them runs.
+    /// tensor, all cells are in the graph, and only one of them runs.
     ///
     /// ```
     /// use ms::prelude::*;

@@ -98,8 +98,7 @@ impl Adam {
     }
 
     /// Uses the largest `v` so far instead of `v` (Reddi et al. 2018, "On the Convergence of Adam
-    /// and
-    /// Beyond").
+    /// and Beyond").
     pub fn amsgrad(self, amsgrad: bool) -> Self {
         Self { amsgrad, ..self }
     }

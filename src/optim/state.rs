@@ -160,8 +160,7 @@ fn accumulator(dtype: DType) -> DType {
 }
 
 /// Replaces the value of each parameter by the result of `update` on it, its value and its
-/// gradient,
-/// both in the dtype of its state.
+/// gradient, both in the dtype of its state.
 pub fn update_each(gradients: &Gradients, update: impl Fn(&Parameter, Tensor, Tensor) -> Tensor) {
     for (parameter, gradient) in gradients.iter() {
         let value = parameter.value();

@@ -4,8 +4,7 @@ use ms::Level;
 use ms::prelude::*;
 
 /// Runs a case eagerly, compiled, and compiled again, at every level of copies, with shared graphs
-/// and
-/// without; it creates its parameters on each run. Returns its result and prints.
+/// and without; it creates its parameters on each run. Returns its result and prints.
 #[track_caller]
 pub fn check<R: PartialEq + std::fmt::Debug>(name: &str, case: impl Fn() -> R) -> (R, Vec<String>) {
     let run = |context: Context| {

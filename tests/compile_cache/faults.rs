@@ -1,6 +1,5 @@
 //! Caches that are damaged, full, removed or shared by many: never a wrong answer, a crash or a
-//! hang;
-//! at most a warning and a compilation.
+//! hang; at most a warning and a compilation.
 
 use crate::process::{Outcome, Scratch, command, outcome, run, wrap};
 use std::os::unix::fs::PermissionsExt;

@@ -4,8 +4,7 @@ use crate::process::{Outcome, Scratch, command, parse, wrap};
 use std::process::Command;
 
 /// Programs that execute no single op, which would have code of its own, and their results: one
-/// with
-/// a small entry, and one with a large one.
+/// with a small entry, and one with a large one.
 const SMALL: (&[&str], &str) = (&["constant", "3"], "f32 [3.0, 6.0, 9.0]");
 const LARGE: (&[&str], &str) = (&["large"], "f32 [1.0, 2.0, 3.0]");
 
@@ -78,9 +77,8 @@ fn twice(program: &[&str], options: Option<&str>, refuse: bool) -> Option<[Outco
 }
 
 /// The first process misses and the second one hits, both return the right answer without a
-/// warning,
-/// and their code is where it can be: `want` says, for each of them, whether some is mapped from
-/// the entry, and whether some is copied.
+/// warning, and their code is where it can be: `want` says, for each of them, whether some is
+/// mapped from the entry, and whether some is copied.
 #[track_caller]
 fn check((program, result): (&[&str], &str), options: Option<&str>, refuse: bool, want: [[bool; 2]; 2]) {
     let Some(outcomes) = twice(program, options, refuse) else { return };

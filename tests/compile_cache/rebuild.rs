@@ -1,6 +1,5 @@
 //! Changes that need another program: rustc builds each program from the same sources except for
-//! one
-//! change, and it runs with the cache that the one before it has filled.
+//! one change, and it runs with the cache that the one before it has filled.
 
 use crate::process::Scratch;
 use std::path::{Path, PathBuf};

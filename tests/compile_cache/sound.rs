@@ -36,8 +36,7 @@ fn a_second_process_compiles_nothing() {
 }
 
 /// The key is the graph as it was traced: on a hit no gradient is expanded, and nothing is
-/// optimised,
-/// lowered or compiled. One file holds all of it.
+/// optimised, lowered or compiled. One file holds all of it.
 #[test]
 fn hits_are_not_expanded() {
     for program in [&["gradient"][..], &["func", "200"], &["captures", "5"]] {
@@ -57,8 +56,7 @@ fn hits_are_not_expanded() {
 }
 
 /// A function of symbolic sizes has a plan for each of them, and its kernels are compiled, and
-/// looked
-/// up, once for all.
+/// looked up, once for all.
 #[test]
 fn sizes_share_their_kernels() {
     let scratch = Scratch::new();

@@ -31,8 +31,7 @@ fn only_the_owner_can_read_or_write_a_cache() {
 }
 
 /// A directory that everyone may write is used with a key file: entries of those who have the key
-/// are
-/// trusted, and their code is copied before it is executed.
+/// are trusted, and their code is copied before it is executed.
 #[test]
 fn a_key_authenticates_entries_of_other_users() {
     let scratch = Scratch::new();

@@ -1,7 +1,6 @@
 //! MindSpore's own cases of control flow, in Rust: each eagerly, compiled, and by reference
-//! evaluation
-//! of its graph, with the numbers that MindSpore documents. Numbers are f32 where other tests take
-//! their gradients.
+//! evaluation of its graph, with the numbers that MindSpore documents. Numbers are f32 where other
+//! tests take their gradients.
 //!
 //! Omitted, since Rust has no such form: `while .. else` (a syntax error), list comprehensions
 //! (host iterators), and in-place changes of an argument in a callee (a `&mut`).

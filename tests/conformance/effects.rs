@@ -1,6 +1,5 @@
 //! MindSpore's tests of side effects, by their numbers in the list of conformance cases: each has
-//! the
-//! same result eagerly, compiled, and compiled again, on numbers and on vectors of one element.
+//! the same result eagerly, compiled, and compiled again, on numbers and on vectors of one element.
 //! Numbers are f32 where MindSpore's are integers.
 
 use ms::Level;

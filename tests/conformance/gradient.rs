@@ -1,6 +1,5 @@
 //! The gradients of MindSpore's own tests of automatic differentiation, by the numbers of its
-//! cases,
-//! each eagerly and compiled.
+//! cases, each eagerly and compiled.
 
 use crate::gradients::{case, pair, scalar};
 use ms::prelude::*;

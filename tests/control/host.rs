@@ -1,6 +1,5 @@
 //! Control flow of annotated code on host values is plain Rust. A traced condition where no region
-//! is
-//! possible is an error with a code.
+//! is possible is an error with a code.
 
 #![allow(clippy::needless_late_init, reason = "deferred `let` is one of the constructs that are compared")]
 

@@ -1,6 +1,5 @@
 //! Jumps that depend on tensors: `break`, `continue` and `return` out of regions and loops, with
-//! host
-//! counters.
+//! host counters.
 
 use crate::paths::{check, scalars};
 use ms::prelude::*;
@@ -337,8 +336,7 @@ fn jumps_past_loops_of_the_host() {
 }
 
 /// Host loops within a branch on a tensor, which a return under host conditions leaves. The types
-/// of
-/// the conditions are inferred, so only rustc knows that they are host values.
+/// of the conditions are inferred, so only rustc knows that they are host values.
 #[jit]
 fn return_out_of_host_loops(x: &Tensor, limit: usize) -> Tensor {
     let mut z = x - 1.0;

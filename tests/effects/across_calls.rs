@@ -1,7 +1,6 @@
 //! Effects in order, across calls, branches and loops: parameters that cells share, assertions,
-//! random
-//! numbers, updates of optimisers, running statistics. Each case has the same result eagerly,
-//! compiled, and compiled again, at every level of copies, and without shared graphs.
+//! random numbers, updates of optimisers, running statistics. Each case has the same result
+//! eagerly, compiled, and compiled again, at every level of copies, and without shared graphs.
 
 use crate::ways::{check, numbers, parameter, rounded};
 use ms::Code;

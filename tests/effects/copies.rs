@@ -1,6 +1,5 @@
 //! Copies of old values of parameters: the cases of `MS_DEV_SIDE_EFFECT_LOAD_ELIM`, with the number
-//! of
-//! `tensor_move` nodes at each level. No level changes a result.
+//! of `tensor_move` nodes at each level. No level changes a result.
 
 use ms::prelude::*;
 use ms::{Level, Parameter};
@@ -87,8 +86,7 @@ fn hand_on(w: &Parameter, v: &Parameter, x: &Tensor) -> Vec<Tensor> {
 type Case = fn(&Parameter, &Parameter, &Tensor) -> Vec<Tensor>;
 
 /// A case, its result and the final values of `w` and `v` for w = 2, v = 5, x = 3, and the number
-/// of
-/// copies at the levels 0 to 3.
+/// of copies at the levels 0 to 3.
 struct Row {
     name: &'static str,
     case: Case,

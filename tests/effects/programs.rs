@@ -1,6 +1,5 @@
 //! Programs that mix effects of all kinds with jumps, calls, derivatives and symbolic sizes: each
-//! has
-//! the same effects in every execution mode.
+//! has the same effects in every execution mode.
 
 use crate::ways::{check, parameter, rounded};
 use ms::prelude::*;
@@ -99,8 +98,7 @@ fn calls_of_compiled_functions() {
     let x = &Tensor::scalar(3.0);
     type Case = fn(&Parameter, &Parameter, &Tensor) -> Vec<Tensor>;
     // The value, its derivatives, and the values of both parameters, which start as 1 and 2. A
-    // write
-    // is a constant: the derivative of `outer(x) * x` is `outer(x)`.
+    // write is a constant: the derivative of `outer(x) * x` is `outer(x)`.
     let cases: [(&str, Case, bool, &[f32]); 4] = [
         ("value", |p, q, x| vec![outer(p, q, x)], false, &[24.0, 14.0, 6.0]),
         ("one parameter", |p, q, x| vec![outer(p, q, x)], true, &[40.0, 24.0, 24.0]),

@@ -21,8 +21,7 @@ pub struct Case {
     /// Its results.
     pub outputs: Vec<Tensor>,
     /// The weight of each result in the sum whose gradients are tested; `None` if it is not part of
-    /// it,
-    /// empty if there are no gradients.
+    /// it, empty if there are no gradients.
     pub cotangents: Vec<Option<Tensor>>,
     /// The gradient for each operand; `None` if it has none.
     pub gradients: Vec<Option<Tensor>>,

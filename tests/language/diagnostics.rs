@@ -278,8 +278,7 @@ fn calls_by_transforms_show_no_line_of_the_standard_library() {
 }
 
 /// Numbers that are read from a value under a gradient, and may flow back as constants, are
-/// reported
-/// once for each line that reads them.
+/// reported once for each line that reads them.
 #[test]
 fn numbers_read_under_a_gradient_are_reported() {
     let x = &tensor![0.5, 2.0];

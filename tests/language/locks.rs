@@ -1,6 +1,5 @@
 //! User code that the framework calls may use the framework: no thread waits for a lock that it
-//! holds
-//! itself, whatever that code writes, reads or creates.
+//! holds itself, whatever that code writes, reads or creates.
 
 use ms::Context;
 use ms::prelude::*;

@@ -464,8 +464,7 @@ fn what_may_be_left_out_and_what_names_no_place() {
 }
 
 /// Functions with the same graph are compiled once unless an op in them can fail; each reports its
-/// own
-/// lines.
+/// own lines.
 #[test]
 fn equal_functions_have_lines_of_their_own() {
     #[jit]

@@ -1,6 +1,5 @@
 //! What safe code can observe of memory, through any function of the library: initialised elements,
-//! as
-//! values of their dtype, inside the memory of the array. Functions that need a promise of the
+//! as values of their dtype, inside the memory of the array. Functions that need a promise of the
 //! caller are `unsafe`: `ui-tests/fail/memory_needs_unsafe.rs`,
 //! `ui-tests/fail/memory_is_read_as_its_dtype.rs`.
 

@@ -1,6 +1,5 @@
 //! Nested cells: each distinct one is one graph, from the trace to the plan, forward and backward,
-//! with
-//! `#[lazy_inline]` and without.
+//! with `#[lazy_inline]` and without.
 
 use ms::prelude::*;
 use ms::{CompileReport, PlanReport};
@@ -99,8 +98,7 @@ fn compiled(name: &str, call: &dyn Fn() -> Vec<Tensor>) -> CompileReport {
 }
 
 /// The sizes of each stage of a compilation: nodes, distinct graphs, and nodes without sharing; of
-/// the
-/// plan: steps, routines and calls.
+/// the plan: steps, routines and calls.
 fn sizes(report: &CompileReport) -> Vec<[usize; 3]> {
     let graphs = ["trace", "effects", "expand", "optimize"].map(|stage| {
         let size = report.stage(stage).and_then(|it| it.graph).expect("a graph").size;

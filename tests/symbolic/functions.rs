@@ -83,8 +83,7 @@ fn sizes_that_do_not_agree_are_refused() {
 }
 
 /// What is an error eagerly at these sizes is an error, at the line of the op; so are bounds of
-/// slices
-/// outside the axis, which are not clamped.
+/// slices outside the axis, which are not clamped.
 #[test]
 fn ops_that_do_not_fit_at_the_sizes_of_a_call_are_refused() {
     let cases: &[(usize, Function, &[&str])] = &[
@@ -412,8 +411,7 @@ fn sizes_without_number() {
 }
 
 /// Without `dims` each size has a version, of which the most recently called are kept: as many as
-/// fit
-/// into 256 MiB with the memory that they hold.
+/// fit into 256 MiB with the memory that they hold.
 #[test]
 fn versions_without_number() {
     static RUNS_OF_ONE: AtomicUsize = AtomicUsize::new(0);

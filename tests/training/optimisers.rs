@@ -89,8 +89,7 @@ fn adam_weight_decay_takes_averages_as_they_are() {
 }
 
 /// Gradients of four elements: constant, random, random and small, and mostly zero. All are exact
-/// in
-/// f32.
+/// in f32.
 fn gradients(steps: usize) -> Vec<[f64; 4]> {
     let mut state = 1u64;
     let mut uniform = || {
@@ -128,8 +127,7 @@ fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64
 }
 
 /// The values are PyTorch's in f64; those of `AdamWeightDecay`, which PyTorch does not have, are
-/// from its
-/// formula in f64.
+/// from its formula in f64.
 #[test]
 fn a_thousand_steps_follow_those_in_f64() {
     follows(

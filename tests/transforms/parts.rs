@@ -1,7 +1,6 @@
 //! Gradients of tensors that are read part by part in separate graphs: calls, recomputation,
-//! branches,
-//! and compiled functions on an eager tape. Their cost is that of the parts, and their bits are
-//! those without graphs.
+//! branches, and compiled functions on an eager tape. Their cost is that of the parts, and their
+//! bits are those without graphs.
 
 use ms::prelude::*;
 

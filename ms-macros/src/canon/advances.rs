@@ -120,8 +120,7 @@ impl Rewriter<'_> {
     }
 
     /// Whether a place is used after a loop was left, where the remaining statements of the
-    /// outermost
-    /// `blocks` blocks run; `None` if it was left by `return`.
+    /// outermost `blocks` blocks run; `None` if it was left by `return`.
     pub fn is_seen(&self, place: &Place, blocks: Option<usize>) -> bool {
         let name = place.root.to_string();
         let mutability = self.scopes.mutability(&name);

@@ -60,8 +60,7 @@ impl Rewriter<'_> {
     }
 
     /// Marks the variables that are dead where the enclosing region is left: those whose scope ends
-    /// with
-    /// the function, or with the enclosing loop.
+    /// with the function, or with the enclosing loop.
     pub fn mark_passing(&self, places: &mut [Place], used: &Use) {
         let is_over = |name: &str| {
             if self.scopes.mutability(name) != Mutability::Variable || self.scopes.refers(name).leads_outward() {

@@ -114,9 +114,8 @@ impl Rewriter<'_> {
     }
 
     /// The same `if` with a condition in which nothing is mutated after an operand that may be a
-    /// tensor,
-    /// except in the right operand of a separate `&&`, or in a nested `if` after a `let`; and in
-    /// which no `let` before it binds a mutable reference.
+    /// tensor, except in the right operand of a separate `&&`, or in a nested `if` after a `let`;
+    /// and in which no `let` before it binds a mutable reference.
     fn grouped(&self, it: &ExprIf) -> ExprIf {
         let mut parts = Vec::new();
         flatten(&it.cond, &mut parts);
@@ -148,8 +147,7 @@ impl Rewriter<'_> {
     }
 
     /// The names that are needed after an arm besides those of the other arm: what the region
-    /// carries,
-    /// and, after an arm that may jump, whatever follows.
+    /// carries, and, after an arm that may jump, whatever follows.
     pub fn needed(&self, arm: &TokenStream, places: &[Place]) -> BTreeSet<String> {
         let mut needed: BTreeSet<String> = places.iter().filter_map(Place::variable).collect();
         if moves::mentions(arm, &["return", "break", "continue"]) {

@@ -57,8 +57,7 @@ impl Rewriter<'_> {
     }
 
     /// A jump to the end of the enclosing construct, after a loop or a block out of which it may
-    /// have
-    /// been left.
+    /// have been left.
     pub fn beyond(&self, flow: usize, mut flows: impl Iterator<Item = usize>) -> Option<TokenStream> {
         flows.any(|it| it != flow).then(|| {
             let (outer, leave) = (flow_name(self.context.innermost()), self.context.leave());

@@ -10,8 +10,7 @@ use syn::{BinOp, Expr, ExprBinary, ExprIf, parse_quote_spanned};
 
 impl Rewriter<'_> {
     /// Rewrites an operator. If its right operand mutates something, and a tensor may decide
-    /// whether it
-    /// is evaluated, it becomes an `if` with a value.
+    /// whether it is evaluated, it becomes an `if` with a value.
     pub fn logic(&mut self, mut it: ExprBinary, used: &Use) -> Expr {
         let mut right = (*it.right).clone();
         let found = changes::changed(&self.scopes, |look| look.mention(&mut right));

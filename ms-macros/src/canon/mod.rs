@@ -159,8 +159,7 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Rewrites the body of a function or closure with this result; names before `mark` are
-    /// declared
-    /// outside.
+    /// declared outside.
     fn function(&mut self, mut block: Block, result: Option<Box<Type>>, mark: usize) -> Block {
         let label = self.label("body");
         let flow = self.context.push_body(label.clone(), result.clone(), mark);

@@ -75,8 +75,7 @@ impl Place {
     }
 
     /// Whether the other place is inside this one: a field may be written with an explicit
-    /// dereference
-    /// or without.
+    /// dereference or without.
     pub fn holds(&self, other: &Self) -> bool {
         let fields = |it: &Self| it.parts.iter().filter(|it| **it != Part::Deref).cloned().collect::<Vec<_>>();
         let (outer, inner) = (fields(self), fields(other));

@@ -76,8 +76,7 @@ impl Rewriter<'_> {
     }
 
     /// The head of a `while` whose condition contains `let`: operands that may be tensors move into
-    /// the
-    /// body.
+    /// the body.
     fn chain(&self, cond: &Expr, body: &mut Block) -> Head {
         let mut parts = Vec::new();
         flatten(cond, &mut parts);

@@ -174,8 +174,7 @@ fn lifetime() -> Lifetime {
 }
 
 /// The types of the arguments, borrowed for [`lifetime`]; `None` for signatures that the trait
-/// cannot
-/// express: without `&self`, with type parameters, or with `impl Trait`.
+/// cannot express: without `&self`, with type parameters, or with `impl Trait`.
 fn argument_types(sig: &Signature) -> Option<Vec<Type>> {
     let shared = matches!(sig.receiver()?.kind, ReceiverKind::Reference(_, _, None));
     let simple = sig.generics.params.iter().all(|it| matches!(it, GenericParam::Lifetime(_)));

@@ -64,8 +64,7 @@ fn field_name(ident: Option<&Ident>, i: usize, rt: &TokenStream) -> TokenStream 
 }
 
 /// Visits one field, of which `value` is a reference; a type that is not an `Arg` is reported at
-/// the
-/// type.
+/// the type.
 fn visit_field(value: impl ToTokens, field: &Field, i: usize, rt: &TokenStream, sink: &Ident) -> TokenStream {
     let (ty, name) = (&field.ty, field_name(field.ident.as_ref(), i, rt));
     let visit = quote_spanned!(ty.span()=> <#ty as #rt::Arg>::visit(#value, #sink););
@@ -73,8 +72,7 @@ fn visit_field(value: impl ToTokens, field: &Field, i: usize, rt: &TokenStream, 
 }
 
 /// The method `visit` of a struct that visits these of its fields, each with its number; a cell
-/// with
-/// a name also records its path.
+/// with a name also records its path.
 pub fn visit_some_method(cell: Option<&Ident>, fields: &[(usize, &Field)], rt: &TokenStream) -> TokenStream {
     let sink = own("sink");
     let cell = cell.map(|name| {

@@ -297,7 +297,12 @@ fn check_result(output: &ReturnType, diags: &mut Diags) {
     impl Visit<'_> for Find<'_> {
         fn visit_type_reference(&mut self, it: &syn::TypeReference) {
             let message = "a compiled function cannot return a reference: every call creates its results";
-            self.0.refuse(Code::BorrowedResult, it, message, "return the value itself; cloning a tensor copies no data");
+            self.0.refuse(
+                Code::BorrowedResult,
+                it,
+                message,
+                "return the value itself; cloning a tensor copies no data",
+            );
         }
 
         fn visit_type_impl_trait(&mut self, it: &syn::TypeImplTrait) {

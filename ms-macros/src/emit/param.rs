@@ -133,8 +133,7 @@ impl Emit<'_> {
     }
 
     /// `value` names the argument outside the body, `pat` inside; errors about its type are
-    /// reported at
-    /// `at`. `name` is the user's, for messages.
+    /// reported at `at`. `name` is the user's, for messages.
     fn param(&self, i: usize, name: &str, value: &TokenStream, pat: &TokenStream, mode: Mode, at: Span) -> Param {
         let Self { rt, call, sink, .. } = self;
         let entered = own_nth("arg", i);

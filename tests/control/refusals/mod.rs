@@ -1,6 +1,5 @@
 //! Errors about state that branches on tensors cannot change and jumps that cannot leave them:
-//! their
-//! codes and words of their messages.
+//! their codes and words of their messages.
 
 mod hidden;
 mod references;
@@ -217,8 +216,7 @@ fn errors_of_the_host_leave_the_trace() {
 }
 
 /// A tensor that leaves a host loop does not stop its head, which consumes from a host value that
-/// is
-/// used after the loop.
+/// is used after the loop.
 #[test]
 fn heads_of_host_loops_advance() {
     fn three(x: &Tensor) -> Vec<Tensor> {

@@ -62,8 +62,7 @@ fn functions() -> BTreeMap<&'static str, Held> {
 }
 
 /// A row of the table: the name, the bounds in ulp for f32 and f64, and the largest argument for
-/// which
-/// they hold.
+/// which they hold.
 fn stated() -> Vec<(&'static str, f64, f64, f64)> {
     let functions = include_str!("../../../docs/numerics.md").split("\n## ").next().expect("a text has a beginning");
     let rows = functions.lines().filter(|it| it.starts_with("| `"));
@@ -76,8 +75,7 @@ fn stated() -> Vec<(&'static str, f64, f64, f64)> {
 }
 
 /// The distance between adjacent numbers of the magnitude of `x`, for a format with this many
-/// fraction
-/// bits and this smallest exponent.
+/// fraction bits and this smallest exponent.
 fn last_place(x: f64, (bits, least): (i32, i32)) -> f64 {
     let exponent = if x == 0.0 { least } else { (x.abs().log2().floor() as i32 - bits).max(least) };
     2f64.powi(exponent.max(-1022)) * 2f64.powi((exponent + 1022).min(0))
@@ -93,8 +91,7 @@ fn format(dtype: DType) -> (i32, i32) {
 }
 
 /// The largest error of results in ulp, and its argument; values that are not finite must agree,
-/// except
-/// that numbers next to infinity may round either way.
+/// except that numbers next to infinity may round either way.
 fn worst(name: &str, x: &Tensor, got: &Tensor, exact: fn(f64) -> f64, limit: f64) -> (f64, f64) {
     let dtype = x.dtype();
     let largest = match dtype {

@@ -7,8 +7,7 @@ use ms::{Code, catch};
 type Shapes = &'static [&'static [usize]];
 
 /// An op on tensors of ones, valid shapes, and shapes that would broadcast or fit by their size,
-/// but do
-/// not belong together.
+/// but do not belong together.
 struct Asks {
     name: &'static str,
     run: fn(&[Tensor]) -> Tensor,

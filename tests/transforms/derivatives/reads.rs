@@ -167,8 +167,7 @@ fn parts_of_a_tensor() {
 }
 
 /// Gradients of parts are added in one order, that of the steps backwards: bit-identical eagerly
-/// and
-/// compiled.
+/// and compiled.
 #[test]
 fn parts_are_added_in_one_order() {
     let windows = |x: &Tensor, rows: &Tensor| {

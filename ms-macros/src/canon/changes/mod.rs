@@ -58,8 +58,7 @@ pub struct Changes<'a> {
     found: Vec<Place>,
     probes: Vec<Probe>,
     /// Whether the value of the expression that is visited next leaves the region: the region
-    /// reports a
-    /// reference there, and host code keeps its borrow.
+    /// reports a reference there, and host code keeps its borrow.
     given: bool,
 }
 

@@ -30,8 +30,7 @@ pub struct Writer {
     /// Enclosing loops on tensors.
     pub loops: usize,
     /// Whether control flow on a tensor changes host-only state: then the program may be an error,
-    /// if it is
-    /// not right.
+    /// if it is not right.
     pub refusable: bool,
     /// The number of statements that are still to be written.
     pub left: usize,
