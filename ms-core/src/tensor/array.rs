@@ -27,7 +27,7 @@ impl Array {
     /// `dtype`: a bool is 0 or 1.
     ///
     /// # Panics
-    /// Unless every place that `layout` names lies inside `storage`.
+    /// Unless every element of `layout` is inside `storage`.
     pub unsafe fn new(storage: Arc<Storage>, layout: Layout, dtype: DType) -> Self {
         assert!(
             layout.fits(storage.len() / dtype.size()),
@@ -37,7 +37,7 @@ impl Array {
         Self { storage, layout, dtype }
     }
 
-    /// A row-major array whose elements are still to be written.
+    /// A row-major array whose elements are not initialised.
     ///
     /// # Safety
     /// Every element is written before any is read.
@@ -101,7 +101,7 @@ impl Array {
         &self.storage
     }
 
-    /// Where the elements lie.
+    /// The positions of the elements.
     #[inline]
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -131,19 +131,19 @@ impl Array {
 
     /// Another view of the same memory; panics unless it lies inside.
     pub fn with_layout(&self, layout: Layout) -> Self {
-        // SAFETY: the elements of an array are written as values of its dtype, wherever they lie in
-        // its memory: all of that was written for this dtype by whoever made the first view.
+        // SAFETY: the elements of an array are written as values of its dtype, wherever they are in
+        // its memory: all of that was written for this dtype by the creator of the first view.
         unsafe { Self::new(self.storage.clone(), layout, self.dtype) }
     }
 
-    /// The place of the first element, for reading.
+    /// The address of the first element, for reading.
     #[inline]
     pub fn as_ptr(&self) -> *const u8 {
-        // The offset of an empty view may lie past the block: nobody reads there.
+        // The offset of an empty view may be past the block: nothing reads there.
         self.storage.as_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
     }
 
-    /// The place of the first element, for writing under the contract of [`Storage::as_mut_ptr`].
+    /// The address of the first element, for writing under the contract of [`Storage::as_mut_ptr`].
     #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.storage.as_mut_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
@@ -168,7 +168,7 @@ impl Array {
         Ok(unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.numel()) })
     }
 
-    /// The elements of a row-major array that nobody shares, for writing; panics otherwise.
+    /// The elements of a row-major array that is not shared, for writing; panics otherwise.
     pub fn as_mut_slice<T: Element>(&mut self) -> &mut [T] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         assert!(self.layout.is_contiguous(), "the view is contiguous");
@@ -182,7 +182,7 @@ impl Array {
         unsafe { std::slice::from_raw_parts_mut(ptr, len) }
     }
 
-    /// The places of the elements of a fresh array, to be written.
+    /// The elements of a fresh array, to be written.
     fn unwritten<T: Element>(&mut self) -> &mut [MaybeUninit<T>] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         let len = self.numel();
@@ -194,7 +194,7 @@ impl Array {
     pub fn iter<T: Element>(&self) -> impl ExactSizeIterator<Item = T> + '_ {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         let base = self.storage.as_ptr().cast::<T>();
-        // SAFETY: every place that the layout names lies inside the storage.
+        // SAFETY: every offset of the layout is inside the storage.
         self.layout.offsets().map(move |at| unsafe { *base.add(at) })
     }
 
@@ -241,7 +241,7 @@ impl Array {
         with_element!(self.dtype, T => bytemuck::cast_slice(self.as_slice::<T>().expect("the array is row-major")))
     }
 
-    /// A row-major array from its raw bytes, of which every one but zero is a true bool.
+    /// A row-major array from its raw bytes; for bools, every byte but zero is true.
     ///
     /// # Panics
     /// As [`Array::zeros`]; raises [`Code::Shape`] unless the bytes fill the shape.
@@ -255,15 +255,15 @@ impl Array {
         // SAFETY: the fresh storage holds exactly that many bytes and has one owner.
         unsafe { out.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         if dtype == DType::Bool {
-            // SAFETY: as above. Other bytes than 0 and 1 are no `bool`, so that the elements
-            // are mended as bytes before anyone reads them.
+            // SAFETY: as above. Bytes other than 0 and 1 are not valid `bool`s, so the elements
+            // are normalised as bytes before they are read as such.
             let elements = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr(), bytes.len()) };
             elements.iter_mut().for_each(|it| *it = u8::from(*it != 0));
         }
         out
     }
 
-    /// Whether this array is all of its memory, in row-major order, and nobody else can see it.
+    /// Whether this array is all of its memory, in row-major order, and not shared.
     pub fn is_sole(&mut self) -> bool {
         let whole = self.layout.is_contiguous() && self.numel() * self.dtype.size() == self.storage.len();
         whole && Arc::get_mut(&mut self.storage).is_some_and(|it| it.is_owned())

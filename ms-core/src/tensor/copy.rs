@@ -7,7 +7,7 @@ use crate::error::OrExhausted;
 use crate::with_element;
 
 impl Array {
-    /// A row-major copy in memory of its own.
+    /// A row-major copy in new memory.
     ///
     /// # Panics
     /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for it.
@@ -15,33 +15,33 @@ impl Array {
     pub fn duplicate(&self) -> Self {
         // SAFETY: the copy writes every element.
         let out = unsafe { Self::uninit(self.shape(), self.dtype()) }.or_exhausted();
-        // SAFETY: the layout is that of all of the fresh array, which nobody else has.
+        // SAFETY: the layout is that of all of the fresh array, which is not shared.
         with_element!(self.dtype(), T => unsafe { copy::<T>(out.as_mut_ptr().cast(), out.layout(), self) });
         out
     }
 
-    /// Writes the elements of `from` to the places of `layout`, a view of this array's memory with
-    /// the shape of `from`.
+    /// Writes the elements of `from` to the elements of `layout`, a view of this array's memory
+    /// with the shape of `from`.
     ///
     /// # Panics
-    /// When the shapes or dtypes differ, a place lies outside this array, or its memory is shared.
+    /// When the shapes or dtypes differ, an element is outside this array, or its memory is shared.
     pub fn assign(&mut self, layout: &Layout, from: &Array) {
         assert_eq!(layout.shape(), from.shape(), "source and target have one shape");
         with_element!(self.dtype(), T => {
             assert_eq!(from.dtype(), T::DTYPE, "source and target have one dtype");
             let target = self.as_mut_slice::<T>();
             assert!(layout.fits(target.len()), "every place lies inside the target");
-            // SAFETY: the places lie inside the target, which nobody else has.
+            // SAFETY: the elements are inside the target, which is not shared.
             unsafe { copy::<T>(target.as_mut_ptr(), layout, from) };
         });
     }
 }
 
-/// Writes the elements of `source` to places of its shape.
+/// Writes the elements of `source` to a target of its shape.
 ///
 /// # Safety
-/// The places that `to` names, counted from `target`, may be written, and nobody reads them
-/// meanwhile. `source` is of the dtype of `T`.
+/// The elements of `to`, relative to `target`, may be written, and nothing reads them meanwhile.
+/// `source` is of the dtype of `T`.
 unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &Array) {
     if source.numel() == 0 {
         return;
@@ -52,15 +52,15 @@ unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &Array) {
     let (outer_from, _, step_from) = split_rows(from);
     for (to, from) in outer_to.offsets().zip(outer_from.offsets()) {
         if step_to == 1 && step_from == 1 {
-            // SAFETY: `from` and the elements after it are places of the source's layout, which lie
-            // in its storage, `to` and those after it places that the caller vouches for.
+            // SAFETY: `from` and the elements after it are elements of the source's layout, which
+            // are in its storage, `to` and those after it elements that the caller guarantees.
             unsafe { target.add(to).copy_from_nonoverlapping(source.add(from), size) };
             continue;
         }
         let (mut to, mut from) = (to as isize, from as isize);
         for _ in 0..size {
-            // SAFETY: `from` is a place of the source's layout, which lies in its storage, and `to`
-            // one that the caller vouches for.
+            // SAFETY: `from` is an element of the source's layout, which is in its storage, and
+            // `to` one that the caller guarantees.
             unsafe { target.offset(to).write(*source.offset(from)) };
             to += step_to;
             from += step_from;

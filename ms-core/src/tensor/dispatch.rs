@@ -1,4 +1,4 @@
-//! Where an op goes: to the eager executor, or into the trace that is being built.
+//! Dispatch of ops: to the eager executor, the tape, or the tracer.
 
 use super::escape::escaped;
 use super::op::{Attrs, Op};
@@ -31,7 +31,7 @@ pub struct OpCall<'a> {
 /// A loop over the elements along the first axis of a tensor.
 #[derive(Clone, Copy)]
 pub struct Scan<'a> {
-    /// What an iteration makes of the carries and an element: the next carries, of the same types.
+    /// One iteration: from the carries and an element to the next carries, of the same types.
     pub step: &'a dyn Fn(&[Tensor], &Tensor) -> Vec<Tensor>,
     /// The carries before the first iteration.
     pub carries: &'a [Tensor],
@@ -43,12 +43,12 @@ pub struct Scan<'a> {
     pub location: &'static Location<'static>,
 }
 
-/// What a dispatcher does with ops.
+/// How a dispatcher handles ops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DispatchMode {
-    /// Runs them.
+    /// Executes them.
     Eager,
-    /// Runs them and records them.
+    /// Executes them and records them.
     Tape,
     /// Records them only.
     Trace,
@@ -59,12 +59,12 @@ pub trait Dispatcher {
     /// Applies an op.
     ///
     /// # Errors
-    /// What the op's own rules refuse. While tracing nothing is refused here: the error is
-    /// recorded and the results are poisoned.
+    /// Those of the op's rules. While tracing there are none: the error is recorded and the results
+    /// are poisoned.
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs>;
 
-    /// The last carries of a loop, and the first carry after every iteration along a new first axis;
-    /// nothing where iterations are to run one after the other.
+    /// The final carries of a loop, and the first carry after every iteration along a new first
+    /// axis; `None` if iterations should be executed one by one.
     fn scan(&self, _scan: &Scan<'_>) -> Option<(Vec<Tensor>, Tensor)> {
         None
     }
@@ -83,7 +83,7 @@ pub trait Dispatcher {
     #[track_caller]
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()>;
 
-    /// The result of an op that refuses its operands before it is applied at this line.
+    /// The result of an op that fails before it is applied at this line.
     ///
     /// # Errors
     /// `error`, unless errors are recorded: then a poisoned result.
@@ -91,32 +91,32 @@ pub trait Dispatcher {
         Err(error.at(location))
     }
 
-    /// Why the value of a traced tensor cannot be had; may unwind to the trace's boundary.
+    /// The error of reading the value of a traced tensor; may unwind to the trace's boundary.
     #[track_caller]
     fn refuse_read(&self, traced: &Traced) -> Error {
         escaped(traced).at(Location::caller())
     }
 
-    /// Ends the call because a shape was asked for that is not known.
+    /// Ends the call because an unknown shape was read.
     #[track_caller]
     fn refuse_shape(&self, traced: &Traced) -> ! {
         raise(escaped(traced))
     }
 
-    /// Why this tensor cannot be used here, where a region of control flow that is over left it in a
-    /// place that the trace does not see.
+    /// The error of using this tensor, if a completed region of control flow left it where the
+    /// trace does not see it.
     fn escape(&self, _tensor: &Tensor) -> Option<Error> {
         None
     }
 
-    /// Says that the user reads the elements of a tensor as numbers of the host.
+    /// Records that the user reads the elements of a tensor as host numbers.
     fn note_read(&self, _tensor: &Tensor, _location: &'static Location<'static>) {}
 
-    /// Says that `alias` has the elements of `tensor` under an identity of its own, and is the
-    /// same value to whoever records identities.
+    /// Records that `alias` has the elements of `tensor` under a new identity, and is the same
+    /// value.
     fn alias(&self, _tensor: &Tensor, _alias: &Tensor) {}
 
-    /// What it does with ops.
+    /// How it handles ops.
     fn mode(&self) -> DispatchMode {
         DispatchMode::Eager
     }
@@ -127,7 +127,7 @@ pub trait Dispatcher {
     }
 }
 
-/// The executor that is used outside every trace; one is submitted per process.
+/// The executor outside of traces; one is registered per process.
 pub struct EagerDispatcher(pub &'static (dyn Dispatcher + Sync));
 
 inventory::collect!(EagerDispatcher);
@@ -147,18 +147,18 @@ pub fn dispatcher<R>(f: impl FnOnce(&dyn Dispatcher) -> R) -> R {
     }
 }
 
-/// What the dispatcher of this thread does with ops.
+/// How the dispatcher of this thread handles ops.
 #[inline]
 pub fn dispatch_mode() -> DispatchMode {
     STACK.with(|stack| stack.borrow().last().map_or(DispatchMode::Eager, |it| it.mode()))
 }
 
-/// The dispatcher on top of this thread's stack; nothing where ops run eagerly.
+/// The dispatcher on top of this thread's stack; `None` if ops are executed eagerly.
 pub fn current_dispatcher() -> Option<Rc<dyn Dispatcher>> {
     STACK.with(|stack| stack.borrow().last().cloned())
 }
 
-/// The executor that is used outside every trace.
+/// The executor outside of traces.
 pub fn eager() -> &'static dyn Dispatcher {
     static EAGER: OnceLock<&'static (dyn Dispatcher + Sync)> = OnceLock::new();
     *EAGER.get_or_init(|| {
@@ -182,7 +182,7 @@ pub fn with_dispatcher<R>(top: Rc<dyn Dispatcher>, f: impl FnOnce() -> R) -> R {
 /// Applies an op through the current dispatcher.
 ///
 /// # Errors
-/// What the op's rules refuse.
+/// Those of the op's rules.
 #[track_caller]
 #[inline]
 pub fn apply(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
@@ -190,7 +190,7 @@ pub fn apply(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Result<Outputs> {
     dispatcher(|it| it.apply(OpCall { op, attrs, inputs, location }))
 }
 
-/// Applies an op of one result; raises what its rules refuse at the caller's line.
+/// Applies an op with one result; raises errors of its rules at the caller's line.
 #[track_caller]
 #[inline]
 pub fn apply1(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
@@ -200,8 +200,8 @@ pub fn apply1(op: Op, attrs: &Attrs, inputs: &[&Tensor]) -> Tensor {
     }
 }
 
-/// The result of an op that refuses its operands before it is applied: raises `error`, or, while
-/// tracing, records it to be told with the others, and gives a result that is poisoned.
+/// The result of an op that fails before it is applied: raises `error`, or, while tracing, records
+/// it and returns a poisoned result.
 #[track_caller]
 #[cold]
 pub fn refused(error: Error) -> Tensor {
@@ -212,7 +212,7 @@ pub fn refused(error: Error) -> Tensor {
     }
 }
 
-/// The first of these tensors that is the result of an op that was refused.
+/// The first of these tensors that is the result of a failed op.
 #[inline]
 pub fn lost(tensors: &[&Tensor]) -> Option<Tensor> {
     tensors.iter().find(|it| it.is_poisoned()).map(|&it| it.clone())

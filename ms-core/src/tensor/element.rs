@@ -19,13 +19,14 @@ pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     /// The element as a scalar of its kind.
     fn to_scalar(self) -> Scalar;
 
-    /// The scalar as this type. Floats are rounded once, to the nearest, ties to even; integers wrap
-    /// to narrower ones; floats become integers by truncation, saturating, and nan zero; anything
-    /// but zero is true.
+    /// The scalar as this type. Floats are rounded once, to nearest with ties to even; integers
+    /// wrap to narrower ones; floats are truncated to integers, saturating, and NaN becomes zero;
+    /// every value except zero is true.
     fn from_scalar(scalar: Scalar) -> Self;
 }
 
-/// One number on the host. A scalar is weak: it takes the dtype of the tensor it meets.
+/// One number on the host. A scalar is weak: it takes the dtype of the tensor that it is combined
+/// with.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Scalar {
     /// A truth value.
@@ -128,7 +129,7 @@ impl Scalar {
 }
 
 impl Scalar {
-    /// Whether `dtype` holds this integer exactly; floats take every number, rounded.
+    /// Whether `dtype` represents this integer exactly; floats accept every number, rounded.
     pub fn is_within(self, dtype: DType) -> bool {
         let value = match self {
             Self::Int(it) => i128::from(it),
@@ -147,17 +148,17 @@ impl Scalar {
     }
 }
 
-/// A number that makes a tensor by itself.
+/// A number with a default dtype.
 ///
-/// The Rust type is the dtype, but for the two types that numbers without a suffix have: f64 makes
-/// f32, and i32 makes i64. So do the types that are no dtypes, `usize` and [`Scalar`]. `Tensor::from`
-/// keeps f64 and i32, too.
+/// The dtype is that of the Rust type, except for the two types of numbers without a suffix: f64
+/// becomes f32, and i32 becomes i64. The same holds for types that are not dtypes, `usize` and
+/// [`Scalar`]. `Tensor::from` preserves f64 and i32.
 pub trait Number: Into<Scalar> {
     /// The dtype of the tensor.
     fn own_dtype(&self) -> DType;
 }
 
-/// The dtype in which the elements of a Rust type make tensors by themselves; see [`Number`].
+/// The default dtype of tensors of a Rust type; see [`Number`].
 pub(super) const fn own_dtype(of: DType) -> DType {
     match of {
         DType::F64 => DType::F32,
@@ -184,7 +185,7 @@ impl Number for Scalar {
     }
 }
 
-/// A number as an element of the dtype that it has by itself.
+/// A number as an element of its default dtype.
 ///
 /// # Errors
 /// [`Code::DType`] for a finite one that would be infinite there, or an integer that is outside its
@@ -283,10 +284,9 @@ impl From<bool> for Scalar {
     }
 }
 
-/// The scalar in f32, where a value that f32 does not hold becomes that neighbour of it which has an
-/// odd last bit: rounded again to sixteen bits, it gives what rounding once gives (Boldo and
-/// Melquiond 2008, "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding
-/// to Odd").
+/// The scalar in f32, where an inexact value is rounded to the neighbour with an odd last bit:
+/// rounding that again to sixteen bits is equivalent to rounding once (Boldo and Melquiond 2008,
+/// "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd").
 fn rounded_to_odd(scalar: Scalar) -> f32 {
     let (near, excess) = match scalar {
         Scalar::Bool(it) => (it as u8 as f32, Ordering::Equal),

@@ -1,11 +1,11 @@
 //! Traced values outside the trace that makes them, and handles outside the region that they
 //! belong to.
 //!
-//! Both ways of a traced decision run, and the body of a traced loop runs once. What they change in
-//! variables that the code names is carried to what follows; what they change in a place that no
-//! name shows (a trait object, a static, a struct with interior mutability) is seen by nobody, and
-//! stays there when the region ends. So each clone of a tensor is stamped with the region in which
-//! it is made, and a tracer refuses the handles whose region is over.
+//! Both arms of a traced branch run, and the body of a traced loop runs once. Their changes of
+//! variables that the code names are carried to the code after them; changes of state that no name
+//! shows (a trait object, a static, a struct with interior mutability) are not detected, and remain
+//! when the region ends. So each clone of a tensor is stamped with the region in which it is made,
+//! and a tracer reports handles whose region is complete.
 
 use super::tensor::{Tensor, Traced};
 use crate::error::{Code, Error};
@@ -21,7 +21,7 @@ static LIVE: Mutex<BTreeMap<u64, ThreadId>> = Mutex::new(BTreeMap::new());
 pub struct LiveTrace(u64);
 
 impl LiveTrace {
-    /// The trace of this number begins.
+    /// Begins the trace of this number.
     pub fn begin(trace: u64) -> Self {
         LIVE.lock().unwrap_or_else(PoisonError::into_inner).insert(trace, thread::current().id());
         Self(trace)
@@ -52,8 +52,8 @@ pub(super) fn scope() -> u32 {
     SCOPE.get()
 }
 
-/// The stamp of a clone of a handle with this stamp: that of the region that is open, unless the
-/// handle's own is over. A clone of what was left behind was left behind as well.
+/// The stamp of a clone of a handle with this stamp: that of the open region, unless the handle's
+/// own is complete. A clone of a tensor that was left behind counts as left behind as well.
 #[inline]
 pub(super) fn scoped(stamp: u32) -> u32 {
     let scope = SCOPE.get();
@@ -66,13 +66,13 @@ fn outer(stamp: u32, scope: u32) -> u32 {
     if is_open { scope } else { stamp }
 }
 
-/// A region of control flow begins on this thread, or goes on.
+/// A region of control flow begins on this thread, or resumes.
 pub fn open_scope(region: u32) {
     SCOPE.set(region);
     OPEN.with_borrow_mut(|it| it.push(region));
 }
 
-/// It ends, or is put aside, with those inside of it.
+/// It ends, or is suspended, with those inside of it.
 pub fn close_scope(region: u32) {
     OPEN.with_borrow_mut(|it| {
         if let Some(at) = it.iter().rposition(|it| *it == region) {
@@ -82,7 +82,7 @@ pub fn close_scope(region: u32) {
     });
 }
 
-/// Runs `f` outside of all regions: it traces by itself, or not at all.
+/// Runs `f` outside of all regions: it traces separately, or not at all.
 pub fn outside_scopes<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(Vec<u32>);
     impl Drop for Restore {
@@ -96,7 +96,7 @@ pub fn outside_scopes<R>(f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Why a handle of a region that is over cannot be used; `what` says which it is.
+/// The error of using a handle of a completed region; `what` names it.
 pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
     let message =
         format!("{what} that a branch or a loop left in a place its graph does not see is used outside of it");
@@ -105,7 +105,7 @@ pub fn left_behind(what: &str, tensor: &Tensor) -> Error {
     Error::new(Code::Escaped, message).with_operands([tensor.ty().to_string()]).help(help)
 }
 
-/// Why a traced value cannot be used here: its trace is over, is another one, or is under
+/// The error of using a traced value here: its trace is complete, is another one, or is under
 /// construction on another thread.
 pub fn escaped(traced: &Traced) -> Error {
     let thread = LIVE.lock().unwrap_or_else(PoisonError::into_inner).get(&traced.trace).copied();

@@ -1,5 +1,5 @@
-//! Vectors whose length a program decides: where the system has no memory for them, that is an
-//! error, while `Vec` by itself ends the process.
+//! Vectors whose length depends on the program: running out of memory is an error, while `Vec` by
+//! itself aborts the process.
 
 use crate::error::{Code, Error, OrExhausted, Result};
 
@@ -38,7 +38,7 @@ pub fn filled<T: Clone>(value: T, len: usize) -> Vec<T> {
     try_filled(value, len).or_exhausted()
 }
 
-/// The values of an iterator that knows their number, inside an op: there an error is the op's.
+/// The values of an iterator of known length, inside an op: there an error is the op's.
 ///
 /// # Panics
 /// Raises [`Code::Memory`] outside of ops.
@@ -49,8 +49,8 @@ pub fn collected<T>(values: impl ExactSizeIterator<Item = T>) -> Vec<T> {
     out
 }
 
-/// Adds a value to a vector that grows as far as a program's sizes say, inside an op: there an error
-/// is the op's.
+/// Appends a value to a vector whose length depends on the program's sizes, inside an op: there an
+/// error is the op's.
 ///
 /// # Panics
 /// Raises [`Code::Memory`] outside of ops.

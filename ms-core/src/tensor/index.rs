@@ -9,9 +9,9 @@ use std::ops::{Range, RangeFrom, RangeFull, RangeInclusive, RangeTo, RangeToIncl
 /// One part of an index expression.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Index {
-    /// One position, counted from the end when negative; the axis goes.
+    /// One index, counted from the end when negative; the axis is removed.
     At(isize),
-    /// A range as in Python: bounds may be negative or open and are clamped; the axis stays.
+    /// A range as in Python: bounds may be negative or open and are clamped; the axis is kept.
     Slice {
         /// The first position.
         start: Option<isize>,
@@ -44,13 +44,13 @@ pub trait WithStep: Sized {
     fn step(self, step: isize) -> Stepped<Self>;
 }
 
-/// What can be one part of an index expression.
+/// A conversion to one part of an index expression.
 pub trait IntoIndex {
     /// The part.
     fn into_index(self) -> Index;
 }
 
-/// What can be a whole index expression: a part, a tuple of up to eight, a slice of them.
+/// A conversion to a whole index expression: a part, a tuple of up to eight, a slice of them.
 pub trait IntoIndices {
     /// The parts.
     fn into_indices(self) -> SmallVec<[Index; 4]>;
@@ -84,12 +84,12 @@ fn slice(start: Option<isize>, stop: Option<isize>) -> Index {
     Index::Slice { start, stop, step: 1 }
 }
 
-/// A position as a signed number; what no signed number holds is past the end of every axis.
+/// An index as a signed number; one that `isize` cannot represent is past the end of every axis.
 fn bound(position: impl TryInto<isize>) -> isize {
     position.try_into().unwrap_or(isize::MAX)
 }
 
-/// One past an inclusive end; `-1` is the last position, past which lies no number.
+/// One past an inclusive end; `None` for `-1`, the last index.
 fn past(end: isize) -> Option<isize> {
     (end != -1).then_some(end.saturating_add(1))
 }
@@ -217,15 +217,15 @@ pub struct Selection {
     pub starts: Dims,
     /// How many positions along each axis.
     pub sizes: Dims,
-    /// From one position to the next along each axis.
+    /// The distance between indices along each axis.
     pub steps: Strides,
     /// The shape of the result: without the axes that an integer selects, with the new ones.
     pub shape: Dims,
 }
 
 impl Selection {
-    /// What `indices` select from a tensor of `shape`. Bounds are moved into the axis, as in
-    /// Python, where its size is a constant; along a symbolic axis they are taken as they are.
+    /// The selection of `indices` from a tensor of `shape`. Bounds are clamped to the axis, as in
+    /// Python, if its size is a constant; along a symbolic axis they are taken literally.
     ///
     /// # Errors
     /// [`Code::OutOfRange`] for an integer outside its axis or more parts than axes,
@@ -317,7 +317,7 @@ impl Selection {
     }
 }
 
-/// A position of an axis, which counts from its end when negative.
+/// An index of an axis, counted from its end when negative.
 fn place(at: isize, size: Dim) -> Dim {
     if at < 0 { size - at.unsigned_abs() } else { Dim::new(at as usize) }
 }

@@ -10,7 +10,7 @@ pub type Shape = SmallVec<[usize; 4]>;
 /// Steps between neighbours along each dimension, in elements; zero repeats, negative runs backwards.
 pub type Strides = SmallVec<[isize; 4]>;
 
-/// Where the elements of an array lie in its storage.
+/// The positions of the elements of an array in its storage.
 #[derive(PartialEq, Eq, Hash, Debug)]
 pub struct Layout {
     shape: Shape,
@@ -21,7 +21,7 @@ pub struct Layout {
 impl Clone for Layout {
     #[inline]
     fn clone(&self) -> Self {
-        // A copy of all at once; cloning a small vector goes element by element.
+        // A copy of all at once; cloning a small vector copies one element at a time.
         Self { shape: Shape::from_slice(&self.shape), strides: Strides::from_slice(&self.strides), offset: self.offset }
     }
 }
@@ -53,7 +53,7 @@ impl Layout {
         &self.strides
     }
 
-    /// The place of element `[0, 0, ...]`, in elements.
+    /// The position of element `[0, 0, ...]`, in elements.
     #[inline]
     pub fn offset(&self) -> usize {
         self.offset
@@ -65,15 +65,15 @@ impl Layout {
         self.shape.len()
     }
 
-    /// Number of elements: their [`count`] where the address space has room for so many, as it has
-    /// in every array, and that number modulo 2⁶⁴ elsewhere.
+    /// Number of elements: their [`count`] if it does not overflow, as in every array, and that
+    /// number modulo 2⁶⁴ otherwise.
     #[inline]
     pub fn numel(&self) -> usize {
         self.shape.iter().fold(1, |all, &size| all.wrapping_mul(size))
     }
 
-    /// Whether every place lies among the first `elements` of the storage, and `usize` counts them;
-    /// a view without elements has no place.
+    /// Whether every element is among the first `elements` of the storage, and `usize` counts them;
+    /// an empty view has none.
     pub fn fits(&self, elements: usize) -> bool {
         let (mut first, mut last) = (self.offset as i128, self.offset as i128);
         match count(&self.shape) {
@@ -90,14 +90,14 @@ impl Layout {
         first >= 0 && last < elements as i128
     }
 
-    /// Whether elements lie in row-major order without gaps (sizes of one may have any stride).
+    /// Whether elements are in row-major order without gaps (sizes of one may have any stride).
     pub fn is_contiguous(&self) -> bool {
         let mut step = 1;
         for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
             if size != 1 && stride != step {
                 return size == 0 || self.numel() == 0;
             }
-            // It wraps in shapes without elements alone, whose strides do not matter.
+            // It wraps only for shapes without elements, whose strides do not matter.
             step = step.wrapping_mul(size as isize);
         }
         true
@@ -133,13 +133,13 @@ impl Layout {
     /// `size` elements along `axis` from `start`, `step` apart (`step` may be negative).
     pub fn slice(&self, axis: usize, start: usize, size: usize, step: isize) -> Self {
         let mut out = self.clone();
-        // A view without elements stays where it is: the place may be outside the storage.
+        // An empty view is not moved: its position may be outside the storage.
         if size > 0 && !self.shape.contains(&0) {
             let moved = (start as isize).saturating_mul(self.strides[axis]);
             out.offset = out.offset.saturating_add_signed(moved);
         }
         out.shape[axis] = size;
-        // Where there is no second element, any stride serves, and a huge step would overflow.
+        // Without a second element, any stride is valid, and a huge step would overflow.
         if size > 1 {
             out.strides[axis] = out.strides[axis].saturating_mul(step);
         }
@@ -151,7 +151,7 @@ impl Layout {
         if self.numel() == 0 {
             return Some(Self { offset: self.offset, ..Self::contiguous(shape) });
         }
-        // Merge runs of dimensions that lie densely, then split them as the new shape asks.
+        // Merge runs of dense dimensions, then split them according to the new shape.
         let mut runs: SmallVec<[(usize, isize); 4]> = SmallVec::new();
         for (&size, &stride) in self.shape.iter().zip(&self.strides) {
             if size == 1 {
@@ -184,7 +184,7 @@ impl Layout {
         Some(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
-    /// The places of all elements in row-major order.
+    /// The positions of all elements in row-major order.
     pub fn offsets(&self) -> Offsets<'_> {
         Offsets {
             layout: self,
@@ -236,7 +236,7 @@ pub fn contiguous_strides(shape: &[usize]) -> Strides {
         rank => Strides::from_elem(1, rank),
     };
     for axis in (1..shape.len()).rev() {
-        // Strides that overflow are those of a shape that no array has, or of one without elements.
+        // Strides that overflow belong to a shape that no array has, or to one without elements.
         strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1) as isize);
     }
     strides
@@ -287,7 +287,7 @@ where
     Ok(out)
 }
 
-/// What can stand for a shape: arrays, slices and vectors of `usize`, one `usize`, and `()`.
+/// A conversion to a shape: from arrays, slices and vectors of `usize`, one `usize`, and `()`.
 pub trait IntoShape {
     /// The shape.
     fn into_shape(self) -> Shape;

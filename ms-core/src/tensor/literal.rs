@@ -64,7 +64,7 @@ impl Literal {
         &self.bytes
     }
 
-    /// The value that every element has, if they are all of one bit pattern (and there is one).
+    /// The value of every element, if they all have the same bit pattern (and there is one).
     pub fn splat(&self) -> Option<Scalar> {
         let size = self.dtype.size();
         let first = self.bytes.get(..size)?;

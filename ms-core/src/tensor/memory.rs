@@ -1,12 +1,12 @@
-//! Blocks of host memory, kept after use: small ones by the thread that freed them, the others
+//! Blocks of host memory, cached after use: small ones by the thread that freed them, the others
 //! by the process.
 //!
-//! A block has one of a few sizes, so that freed ones fit later requests. What is kept is
-//! bounded; beyond that, memory goes back to the system. Large blocks are asked for as huge
-//! pages, and keeping them saves their page faults, which cost more than most ops on them.
+//! A block has one of a few sizes, so that freed ones fit later requests. The caches are bounded;
+//! beyond that, memory is returned to the system. Large blocks use huge pages, and caching them
+//! saves their page faults, which cost more than most ops on them.
 //!
-//! Built with `--cfg ms_sanitize`, every block is the system allocator's own, of exactly the size
-//! that was asked for, so that AddressSanitizer sees where it ends and when it is freed.
+//! Built with `--cfg ms_sanitize`, every block is the system allocator's own, of exactly the
+//! requested size, so that AddressSanitizer knows its bounds and when it is freed.
 
 use crate::error::{Code, Error, Result};
 use memmap2::MmapMut;
@@ -19,16 +19,16 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Every block starts at a multiple of this many bytes: one cache line and one AVX-512 register.
 pub const ALIGN: usize = 64;
 
-/// Blocks up to this size are kept by threads.
+/// Blocks up to this size are cached by threads.
 const LOCAL_BLOCK: usize = 64 << 10;
 
-/// Bytes that a thread keeps of each size.
+/// Bytes of each size that a thread caches.
 const LOCAL_BYTES: usize = 128 << 10;
 
-/// Blocks up to this size are kept at all.
+/// Blocks up to this size are cached at all.
 const KEPT_BLOCK: usize = 256 << 20;
 
-/// Bytes that the process keeps, threads' own not counted.
+/// Bytes that the process caches, excluding those of threads.
 const KEPT_BYTES: usize = 512 << 20;
 
 /// Blocks from this size on are mapped as huge pages.
@@ -81,10 +81,10 @@ pub fn allocate(bytes: usize) -> Result<NonNull<u8>> {
     allocate_shared(class).ok_or_else(|| refusal(bytes))
 }
 
-/// Gives back a block that [`allocate`] made for `bytes` bytes.
+/// Releases a block that [`allocate`] made for `bytes` bytes.
 ///
 /// # Safety
-/// Nobody uses the block any more, and it is given back once.
+/// The block is not used any more, and is released once.
 #[inline]
 pub unsafe fn release(block: NonNull<u8>, bytes: usize) {
     if cfg!(ms_sanitize) {
@@ -132,7 +132,7 @@ impl Local {
         Some(block)
     }
 
-    /// Keeps a block, unless enough are kept.
+    /// Caches a block, unless enough are cached.
     #[inline]
     unsafe fn push(&self, class: usize, block: NonNull<u8>) -> bool {
         let list = &self.lists[class];
@@ -189,13 +189,13 @@ fn allocate_shared(class: usize) -> Option<NonNull<u8>> {
     if let Some(block) = pool.fresh(bytes) {
         return Some(block);
     }
-    // What is kept for later may be what is missing now.
+    // Cached memory may be what is missing.
     pool.give_back_all();
     pool.fresh(bytes)
 }
 
 impl Shared {
-    /// A block that was not kept, if the system has one.
+    /// A block from the system, if it has one.
     fn fresh(&mut self, bytes: usize) -> Option<NonNull<u8>> {
         if bytes >= MAPPED_BLOCK
             && self.mapped.try_reserve(1).is_ok()
@@ -207,7 +207,7 @@ impl Shared {
         allocate_exactly(bytes)
     }
 
-    /// Keeps a free block, if there is room for it.
+    /// Caches a free block, if the limit permits.
     fn keep(&mut self, block: NonNull<u8>, class: usize) -> bool {
         let bytes = class_bytes(class);
         if class >= CLASSES || self.bytes + bytes > KEPT_BYTES {
@@ -228,7 +228,7 @@ impl Shared {
         true
     }
 
-    /// Gives all free blocks back to the system.
+    /// Returns all free blocks to the system.
     fn give_back_all(&mut self) {
         for class in 0..self.free.len() {
             while let Some(block) = self.free[class].pop() {
@@ -240,10 +240,10 @@ impl Shared {
         }
     }
 
-    /// Gives a block back to the system.
+    /// Returns a block to the system.
     ///
     /// # Safety
-    /// The block is of this class, in no list, and nobody uses it any more.
+    /// The block is of this class, in no list, and not used any more.
     unsafe fn give_back(&mut self, block: NonNull<u8>, class: usize) {
         if self.mapped.remove(&(block.as_ptr() as usize)).is_none() {
             // SAFETY: a block that is not mapped was allocated with this layout.
@@ -252,7 +252,7 @@ impl Shared {
     }
 }
 
-/// A block of the system allocator, which holds one byte at least.
+/// A block of the system allocator, of at least one byte.
 fn allocate_exactly(bytes: usize) -> Option<NonNull<u8>> {
     if bytes > isize::MAX as usize / 2 {
         return None;
@@ -286,7 +286,7 @@ fn map(bytes: usize) -> Option<(NonNull<u8>, MmapMut)> {
     let skip = mapping.as_ptr().align_offset(HUGE_PAGE);
     #[cfg(target_os = "linux")]
     {
-        // Small pages serve as well, only slower.
+        // Small pages work as well, only slower.
         mapping.advise_range(memmap2::Advice::HugePage, skip, bytes).ok();
     }
     let block = NonNull::new(mapping.as_mut_ptr().wrapping_add(skip))?;
@@ -396,7 +396,7 @@ mod tests {
         assert!(shared().bytes <= KEPT_BYTES);
     }
 
-    /// Reads freed memory in a process of its own, which a sanitizer ends.
+    /// Reads freed memory in a separate process, which a sanitizer aborts.
     #[cfg(ms_sanitize)]
     #[test]
     fn a_use_after_free_is_found() {

@@ -7,7 +7,7 @@ use super::layout::Shape;
 use super::tensor::Tensor;
 use crate::error::OrRaise;
 
-/// Numbers, and arrays of arrays of them: rectangular by their Rust type.
+/// Numbers, and nested arrays of them: rectangular by their Rust type.
 pub trait Nested {
     /// The type of the innermost elements.
     type Item: Element;
@@ -53,8 +53,8 @@ fn parts<A: Nested>(data: &A) -> (Shape, Vec<A::Item>) {
 }
 
 impl Tensor {
-    /// The tensor of nested arrays of the numbers' Rust type, but that f64 makes f32 and i32 makes
-    /// i64, as numbers without a suffix are of these types.
+    /// The tensor of nested arrays with the numbers' Rust type, except that f64 becomes f32 and i32
+    /// becomes i64, since numbers without a suffix have these types.
     ///
     /// # Panics
     /// Raises [`Code::DType`](crate::Code::DType) for an f64 beyond the range of f32.
@@ -63,8 +63,9 @@ impl Tensor {
         Self::literal_of(data, Suffixes::default())
     }
 
-    /// [`Tensor::literal`] of items that are written with these suffixes, which keep their type:
-    /// what [`tensor!`](crate::tensor!) expands to.
+    /// [`Tensor::literal`] of items that are written with these suffixes, which preserve their
+    /// type:
+    /// the expansion of [`tensor!`](crate::tensor!).
     #[doc(hidden)]
     #[track_caller]
     pub fn literal_of<A: Nested>(data: A, written: Suffixes) -> Self {
@@ -129,8 +130,8 @@ macro_rules! tensor {
     };
 }
 
-/// Which suffixes the numbers in the source text of an expression have, of the two whose types
-/// numbers without a suffix have, too.
+/// The suffixes of the numbers in the source text of an expression, of the two types that numbers
+/// without a suffix also have.
 #[doc(hidden)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Suffixes {

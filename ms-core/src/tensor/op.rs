@@ -1,4 +1,4 @@
-//! What identifies an op in a call: its stable number and its attributes.
+//! The identity of an op in a call: its stable number and its attributes.
 
 use super::dim::{Dim, Dims};
 use super::dtype::DType;
@@ -196,7 +196,7 @@ impl Attrs {
     }
 }
 
-/// A size as an attribute: what is above `i64::MAX` stays too large for any memory.
+/// A size as an attribute: one above `i64::MAX` remains too large for any memory.
 fn size_as_i64(size: usize) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }

@@ -7,9 +7,9 @@ use super::tensor::Tensor;
 use crate::with_element;
 use std::fmt;
 
-/// Elements above which only the ends of long axes are shown.
+/// The number of elements above which only the ends of long axes are printed.
 const THRESHOLD: usize = 1000;
-/// How many elements are shown at each end.
+/// The number of elements that are printed at each end.
 const EDGE: usize = 3;
 /// Characters in a line.
 const WIDTH: usize = 75;
@@ -60,7 +60,7 @@ impl fmt::Display for Array {
     }
 }
 
-/// The indices that are shown along one axis.
+/// The indices that are printed along one axis.
 struct Shown {
     indices: Vec<usize>,
     /// Whether a gap follows the first [`EDGE`] of them.
@@ -79,7 +79,7 @@ fn shown(array: &Array) -> Vec<Shown> {
     array.shape().iter().map(axis).collect()
 }
 
-/// Where the shown elements lie, in row-major order.
+/// The positions of the printed elements, in row-major order.
 fn places(array: &Array, shown: &[Shown]) -> Vec<usize> {
     let mut places = vec![array.layout().offset() as isize];
     for (axis, stride) in shown.iter().zip(array.layout().strides()) {

@@ -1,4 +1,4 @@
-//! Memory that arrays share.
+//! Memory shared by arrays.
 
 use super::memory;
 use crate::error::Result;
@@ -35,7 +35,7 @@ impl Storage {
         Ok(storage)
     }
 
-    /// A block whose content is up to the caller, who writes every element before any is read.
+    /// A block that is not initialised; the caller writes every element before any is read.
     ///
     /// # Errors
     /// [`Code::Memory`](crate::Code::Memory) when the system has none.
@@ -44,11 +44,11 @@ impl Storage {
         Ok(Self { ptr: memory::allocate(bytes)?, bytes, owned: true })
     }
 
-    /// A block of somebody else's memory.
+    /// A block of borrowed memory.
     ///
     /// # Safety
-    /// The memory is that of `bytes` bytes from `first` on until this value and all that shares
-    /// it are dropped.
+    /// The `bytes` bytes from `first` on are valid until this value and all that shares it are
+    /// dropped.
     pub unsafe fn borrowed(first: NonNull<u8>, bytes: usize) -> Self {
         Self { ptr: first, bytes, owned: false }
     }
@@ -64,7 +64,7 @@ impl Storage {
         self.bytes == 0
     }
 
-    /// Whether the block is freed with this value, and not somebody else's.
+    /// Whether the block is freed with this value, and not borrowed.
     pub fn is_owned(&self) -> bool {
         self.owned
     }
@@ -75,7 +75,7 @@ impl Storage {
         self.ptr.as_ptr()
     }
 
-    /// The first byte, for writing. Who writes makes sure that nobody reads or writes the
+    /// The first byte, for writing. The caller ensures that nothing else reads or writes the
     /// same bytes meanwhile.
     #[inline]
     pub fn as_mut_ptr(&self) -> *mut u8 {

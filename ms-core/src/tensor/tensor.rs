@@ -17,18 +17,18 @@ use std::sync::Arc;
 
 /// An n-dimensional array, or a value of the graph that is being traced.
 ///
-/// Two words wide and cheap to clone: clones share memory. Ops give new tensors and never
-/// write into their operands.
+/// Two words wide and cheap to clone: clones share memory. Ops return new tensors and never write
+/// into their operands.
 pub struct Tensor(Repr);
 
 /// Each handle has the stamp of the region of control flow that it belongs to (see
-/// [`scoped`](super::escape::scoped)), in what would be padding; 0 belongs to none.
+/// [`scoped`](super::escape::scoped)), in what would be padding; 0 means none.
 enum Repr {
     Array(u32, Arc<Array>),
     Traced(u32, Arc<Traced>),
 }
 
-/// The clone belongs to the region of a trace that is open, if there is one.
+/// The clone belongs to the open region of a trace, if there is one.
 impl Clone for Tensor {
     #[inline]
     fn clone(&self) -> Self {
@@ -49,7 +49,7 @@ pub struct Traced {
     pub ty: Type,
     /// The constant shape, if it is constant.
     pub shape: Option<Shape>,
-    /// Set on the results of ops that were refused: ops on them are not reported again.
+    /// Set on the results of failed ops: ops on them are not reported again.
     pub poisoned: bool,
 }
 
@@ -81,13 +81,13 @@ impl Tensor {
         })
     }
 
-    /// A clone that belongs to the region that is open, whichever this handle belongs to: for what
-    /// a region gives.
+    /// A clone that belongs to the open region, whichever this handle belongs to: for results of a
+    /// region.
     pub(crate) fn adopted(&self) -> Self {
         self.stamped(scope())
     }
 
-    /// This handle as one of no region: for what is kept beyond any.
+    /// This handle without a region: for values that outlive all of them.
     #[inline]
     pub(crate) fn unstamped(mut self) -> Self {
         match &mut self.0 {
@@ -96,7 +96,7 @@ impl Tensor {
         self
     }
 
-    /// The array, if this is no traced value.
+    /// The array, if this is not a traced value.
     #[inline]
     pub fn as_array(&self) -> Option<&Array> {
         match &self.0 {
@@ -114,7 +114,7 @@ impl Tensor {
         }
     }
 
-    /// Whether this is the result of an op that was refused while tracing.
+    /// Whether this is the result of an op that failed while tracing.
     #[inline]
     pub fn is_poisoned(&self) -> bool {
         self.as_traced().is_some_and(|it| it.poisoned)
@@ -134,7 +134,7 @@ impl Tensor {
         }
     }
 
-    /// The same elements under an identity of their own.
+    /// The same elements under a new identity.
     pub fn fresh(&self) -> Self {
         match &self.0 {
             Repr::Array(_, array) => Self::from_array((**array).clone()),
@@ -163,15 +163,16 @@ impl Tensor {
         Self::try_from_slice(shape, data).or_raise()
     }
 
-    /// A zero-dimensional tensor of the number's Rust type; f64 and i32, which numbers without a
-    /// suffix have, make f32 and i64. `Tensor::from` keeps these, too.
+    /// A zero-dimensional tensor of the number's Rust type, except that f64 and i32, the types of
+    /// numbers without a suffix, become f32 and i64. `Tensor::from` preserves them.
     ///
     /// # Panics
     /// Raises [`Code::DType`] for an f64 beyond the range of f32.
     ///
     /// ```
     /// use ms_core::{DType, Tensor};
-    /// assert_eq!([Tensor::scalar(0.5), Tensor::scalar(7), Tensor::scalar(7u8)].map(|it| it.dtype()), [DType::F32, DType::I64, DType::U8]);
+    /// assert_eq!([Tensor::scalar(0.5), Tensor::scalar(7), Tensor::scalar(7u8)].map(|it|
+    /// it.dtype()), [DType::F32, DType::I64, DType::U8]);
     /// assert_eq!(Tensor::from(0.1).item::<f64>(), 0.1);
     /// ```
     #[track_caller]
@@ -251,7 +252,7 @@ impl Tensor {
         }
     }
 
-    /// The array of a tensor that is no traced value.
+    /// The array of a tensor that is not traced.
     ///
     /// # Errors
     /// [`Code::Escaped`] or [`Code::Thread`] for a traced value, which has left its trace.
@@ -263,8 +264,8 @@ impl Tensor {
         }
     }
 
-    /// The array of a tensor that is no traced value, without a copy of what describes it where
-    /// this is its only handle.
+    /// The array of a tensor that is not traced, without copying its metadata if this is its only
+    /// handle.
     ///
     /// # Errors
     /// As for [`Tensor::array`].
@@ -275,11 +276,11 @@ impl Tensor {
         }
     }
 
-    /// The array behind the tensor.
+    /// The array of the tensor.
     ///
     /// # Errors
-    /// [`Code::TracedValue`] while tracing; [`Code::Escaped`] for what a region of the trace left
-    /// in a place that the trace does not see.
+    /// [`Code::TracedValue`] while tracing; [`Code::Escaped`] for a tensor that a region of the
+    /// trace left where the trace does not see it.
     #[track_caller]
     pub fn try_array(&self) -> Result<Array> {
         if self.dtype().is_float() && dispatch_mode() == DispatchMode::Tape {
@@ -289,7 +290,7 @@ impl Tensor {
         self.elements()
     }
 
-    /// [`Tensor::try_array`] for the library itself, which reads no numbers that users see.
+    /// [`Tensor::try_array`] for the library itself, whose reads are not the user's.
     ///
     /// # Errors
     /// [`Code::TracedValue`] while tracing.
@@ -356,7 +357,7 @@ impl Tensor {
     }
 }
 
-// Both call the dispatcher directly: in a closure the user's line would be lost.
+// Both call the dispatcher directly: a closure would lose the user's line.
 
 #[track_caller]
 #[cold]
@@ -376,7 +377,7 @@ fn refuse_read(traced: &Traced) -> Error {
     }
 }
 
-/// What an op takes for a tensor: tensors, parameters (read at that point), and references to them.
+/// An operand that is a tensor: tensors, parameters (read at that point), and references to them.
 pub trait AsTensor {
     /// The tensor.
     fn as_tensor(&self) -> Cow<'_, Tensor>;

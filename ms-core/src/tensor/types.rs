@@ -31,8 +31,8 @@ impl Type {
         Self { dtype: self.dtype, dims: std::iter::once(size).chain(self.dims.iter().copied()).collect() }
     }
 
-    /// Whether a value of type `other` may be one of this type: equal, where this type does not
-    /// leave a size open and neither has symbols.
+    /// Whether a value of type `other` is valid for this type: equal, unless this type leaves a
+    /// size open or one of them has symbols.
     pub fn admits(&self, other: &Self) -> bool {
         let fits = |(mine, theirs): (&Dim, &Dim)| mine.may_equal(*theirs) || *mine == Dim::DYNAMIC;
         self.dtype == other.dtype && self.rank() == other.rank() && self.dims.iter().zip(&other.dims).all(fits)
@@ -53,7 +53,7 @@ impl Type {
         self.dims.iter().copied().product()
     }
 
-    /// The constant shape, or nothing when a dimension is symbolic.
+    /// The constant shape, or `None` if a dimension is symbolic.
     pub fn shape(&self) -> Option<super::layout::Shape> {
         self.dims.iter().map(|dim| dim.as_const()).collect()
     }
@@ -63,11 +63,11 @@ impl Type {
         count(&self.shape()?)
     }
 
-    /// Whether the address space has room for an array of this type, so that no number of
-    /// elements or bytes and no stride of it overflows. As in NumPy, the sizes beside a zero count.
+    /// Whether an array of this type fits the address space, so that no number of elements or bytes
+    /// and no stride of it overflows. As in NumPy, sizes next to a zero count.
     ///
     /// # Errors
-    /// [`Code::Memory`] when it has not, [`Code::Shape`] for a negative size.
+    /// [`Code::Memory`] if it does not fit, [`Code::Shape`] for a negative size.
     pub fn check_size(&self) -> Result<()> {
         if self.dims.iter().any(|it| it.is_negative()) {
             return Err(Error::new(Code::Shape, format!("{self} has a negative size")));

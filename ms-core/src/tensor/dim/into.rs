@@ -1,10 +1,10 @@
-//! What can stand for dimensions.
+//! Conversions to dimensions.
 
 use super::{Dim, Dims};
 use crate::tensor::layout::IntoShape;
 use smallvec::smallvec;
 
-/// What can stand for dimensions: shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and
+/// A conversion to dimensions: from shapes (see [`IntoShape`]), one [`Dim`], arrays, slices and
 /// vectors of them, and tuples of sizes of both kinds, such as `(x.dim(0), 64)`.
 pub trait IntoDims {
     /// The dimensions.

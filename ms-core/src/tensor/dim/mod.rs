@@ -1,8 +1,8 @@
-//! Sizes of dimensions: constants, and expressions of symbols that a call fixes.
+//! Sizes of dimensions: constants, and expressions of symbols that a call determines.
 //!
-//! An expression is a polynomial in normal form whose atoms are symbols and rounded quotients,
-//! so that equal sizes written differently are one: `2 * (batch + 1)` is `2 + 2 * batch`.
-//! Expressions are interned; a [`Dim`] is a number that names one.
+//! An expression is a polynomial in normal form whose atoms are symbols and rounded quotients, so
+//! that equal sizes that are written differently are the same: `2 * (batch + 1)` is `2 + 2 *
+//! batch`. Expressions are interned; a [`Dim`] is the number of one.
 
 mod into;
 mod polynomial;
@@ -33,15 +33,15 @@ pub struct Dim(i64);
 /// The dimensions of a type, outermost first.
 pub type Dims = SmallVec<[Dim; 4]>;
 
-/// Raw numbers below this one name expressions: more than memory holds.
+/// Raw numbers below this one refer to expressions: more than memory holds.
 const FIRST_CONSTANT: i64 = i64::MIN + (1 << 32);
 
 impl Dim {
-    /// The size of an axis that only the run of a loop decides. It equals itself; no op but
-    /// `scan` and those that pass values on takes it.
+    /// The size of an axis that is known only when a loop has run. It equals itself; no op but
+    /// `scan` and those that pass values on accepts it.
     pub const DYNAMIC: Self = Self(i64::MIN);
 
-    /// A constant size; one above `i64::MAX`, which no memory holds, counts as `i64::MAX`.
+    /// A constant size; one above `i64::MAX`, which no memory holds, is clamped.
     pub const fn new(size: usize) -> Self {
         Self(if size > i64::MAX as usize { i64::MAX } else { size as i64 })
     }
@@ -76,21 +76,21 @@ impl Dim {
         self.is_symbolic().then_some(self)
     }
 
-    /// The number under which an attribute holds it: the size itself, or a negative number that
-    /// means this expression in this process only.
+    /// The number that represents it in an attribute: the size itself, or a negative number that
+    /// refers to this expression in this process only.
     pub const fn raw(self) -> i64 {
         self.0
     }
 
-    /// The dimension that an attribute holds: of [`Dim::raw`], or an integer.
+    /// The dimension of an attribute: from [`Dim::raw`], or an integer.
     pub const fn from_raw(raw: i64) -> Self {
         Self(raw)
     }
 
-    /// An integer that is no size, as an attribute holds it.
+    /// An integer that is not a size, as an attribute.
     ///
     /// # Errors
-    /// [`Code::Argument`] for one of the few that name expressions in attributes.
+    /// [`Code::Argument`] for one of the few that refer to expressions in attributes.
     pub fn plain(number: i64) -> Result<i64> {
         if !Self(number).is_symbolic() {
             return Ok(number);
@@ -98,7 +98,7 @@ impl Dim {
         Err(Error::new(Code::Argument, format!("the integer {number} is below {FIRST_CONSTANT}")))
     }
 
-    /// Whether two sizes may be the same: unless their difference is a constant other than zero.
+    /// Whether two sizes may be equal: unless their difference is a constant other than zero.
     pub fn may_equal(self, other: Self) -> bool {
         if self == other || !(self.is_symbolic() || other.is_symbolic()) {
             return self == other;
@@ -109,22 +109,22 @@ impl Dim {
         !(self - other).is_known()
     }
 
-    /// An integer as it is written in a shape, where `-1` stands for what is left over.
+    /// An integer as it is written in a shape, where `-1` means the remaining size.
     pub const fn signed(number: i64) -> Self {
         Self(if number < FIRST_CONSTANT { FIRST_CONSTANT } else { number })
     }
 
-    /// Whether it is a negative number, which is no size: `-1` stands for what is left over.
+    /// Whether it is a negative number, which is not a size: `-1` means the remaining size.
     pub const fn is_negative(self) -> bool {
         self.is_known() && self.0 < 0
     }
 
-    /// Whether it is a number, if a negative one, and no expression.
+    /// Whether it is a number, possibly negative, and not an expression.
     const fn is_known(self) -> bool {
         self.0 >= FIRST_CONSTANT
     }
 
-    /// The size where `value` gives the sizes of symbols.
+    /// The size for the sizes of symbols that `value` returns.
     ///
     /// # Errors
     /// [`Code::Shape`] when a symbol has none, or the size is negative.
@@ -139,7 +139,7 @@ impl Dim {
         }
     }
 
-    /// [`Dim::evaluate`] of what may be negative, such as a start of a slice.
+    /// [`Dim::evaluate`] for an expression that may be negative, such as a start of a slice.
     ///
     /// # Errors
     /// [`Code::Shape`] when a symbol has no value or a divisor is zero.
@@ -173,8 +173,8 @@ impl Dim {
         Ok(sum)
     }
 
-    /// The value of a symbol that makes this dimension `size`, where it is a symbol times a
-    /// number plus a number: its name and value.
+    /// The value of a symbol for which this dimension is `size`, if it is linear in one symbol: its
+    /// name and value.
     pub fn solve(self, size: usize) -> Option<(Arc<str>, usize)> {
         let expression = Polynomial::of(self.symbolic()?);
         let (mut constant, mut linear) = (0, None);
@@ -192,9 +192,9 @@ impl Dim {
         Some((symbol_name(number), value))
     }
 
-    /// Whether it is a number times the symbol `name` plus a number.
+    /// Whether it is linear in the symbol `name`.
     pub fn is_linear_in(self, name: &str) -> bool {
-        // Any size that the form can take tells: the constant and one times the factor.
+        // Two values determine a linear form: the constant, and one multiple of the factor.
         let zero = self.number(&|it: &str| (it == name).then_some(0)).ok();
         zero.and_then(|it| usize::try_from(it).ok())
             .is_some_and(|it| self.solve(it).is_some_and(|(it, _)| *it == *name))

@@ -1,4 +1,4 @@
-//! Expressions in normal form, and the table in which each has a number.
+//! Expressions in normal form, and the table that numbers them.
 
 use super::{Dim, FIRST_CONSTANT};
 use rustc_hash::FxHashMap;
@@ -80,7 +80,7 @@ impl Polynomial {
         }
     }
 
-    /// The dimension that this polynomial is.
+    /// The dimension for this polynomial.
     pub(super) fn dim(mut self) -> Dim {
         self.0.retain(|(_, coefficient)| *coefficient != 0);
         if let Some(value) = self.as_constant() {
@@ -125,7 +125,7 @@ impl Polynomial {
         product
     }
 
-    /// One term over another, where that leaves no remainder.
+    /// The quotient of two terms, if there is no remainder.
     fn term_over(term: &(Factors, i64), divisor: &(Factors, i64)) -> Option<(Factors, i64)> {
         let mut factors = term.0.clone();
         for atom in &divisor.0 {
@@ -135,7 +135,7 @@ impl Polynomial {
         (term.1 % divisor.1 == 0).then(|| (factors, term.1 / divisor.1))
     }
 
-    /// The quotient, rounded down: what divides evenly, term by term, and an atom for the rest.
+    /// The quotient, rounded down: divisible terms term by term, and an atom for the rest.
     pub(super) fn over(&self, divisor: &Self) -> Self {
         let (mut whole, mut rest) = (Self::default(), Self::default());
         let [single] = &divisor.0[..] else {

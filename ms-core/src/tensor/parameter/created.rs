@@ -1,4 +1,4 @@
-//! The slots that functions make when they run.
+//! Slots that functions create when they run.
 
 use super::{Parameter, Role};
 use crate::error::{Code, Error, OrRaise, Result};
@@ -8,23 +8,23 @@ use std::cell::RefCell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
-/// The slots that a compiled function makes when it runs: the same ones at every run, on every
-/// thread. Slots of different keys (monomorphisations) are apart.
+/// The slots that a compiled function creates when it runs: the same ones at every run, on every
+/// thread. Slots of different keys (monomorphisations) are separate.
 #[derive(Default)]
 pub struct Created {
     slots: Mutex<Slots>,
-    /// Told when a slot is made, or could not be.
+    /// Signals that a slot was created, or could not be.
     ended: Condvar,
 }
 
 #[derive(Default)]
 struct Slots {
     made: Vec<(TypeId, Parameter)>,
-    /// Those whose first values are being computed, by which threads.
+    /// Those whose initial values are being computed, and the threads that do so.
     begun: Vec<(Kind, ThreadId)>,
 }
 
-/// What slots have in common that stand for each other.
+/// The properties by which slots of different runs correspond.
 #[derive(Clone, PartialEq, Eq)]
 struct Kind {
     key: TypeId,
@@ -46,7 +46,7 @@ impl Created {
         Self { slots: Mutex::new(slots), ended: Condvar::new() }
     }
 
-    /// Whether the function has made none.
+    /// Whether the function has created none.
     pub fn is_empty(&self) -> bool {
         self.lock().made.is_empty()
     }
@@ -56,7 +56,7 @@ impl Created {
     }
 }
 
-/// A slot that is being made; dropped when it is made or cannot be.
+/// A slot that is being created; dropped when it is created or cannot be.
 struct Begun<'a> {
     created: &'a Created,
     kind: &'a Kind,
@@ -69,19 +69,19 @@ impl Drop for Begun<'_> {
     }
 }
 
-/// A run that may make slots.
+/// A run that may create slots.
 struct Run {
     created: &'static Created,
     key: TypeId,
-    /// Positions of the slots that this run has met.
+    /// The slots that this run has already returned.
     met: Vec<usize>,
 }
 
 impl Run {
-    /// The first slot of that name, type and role that this run has not met yet, or a new one.
+    /// The first slot of that name, type and role that this run has not returned yet, or a new one.
     ///
     /// # Errors
-    /// [`Code::Created`] for a slot that is needed for its own first value.
+    /// [`Code::Created`] for a slot that is needed for its own initial value.
     fn slot(&mut self, name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Result<Parameter> {
         let kind = Kind { key: self.key, name: name.to_owned(), ty: ty.clone(), role };
         let created = self.created;
@@ -93,7 +93,7 @@ impl Run {
                 self.met.push(at);
                 return Ok(slot.clone());
             }
-            // No two threads make it; code of users computes the value, and may make other slots.
+            // No two threads create it; user code computes the value, and may create other slots.
             match slots.begun.iter().find(|it| it.0 == kind) {
                 None => break,
                 Some((_, thread)) if *thread == this => {
@@ -121,7 +121,7 @@ thread_local! {
     static RUN: RefCell<Option<Run>> = const { RefCell::new(None) };
 }
 
-/// Puts a run back when it is dropped.
+/// Restores a run when it is dropped.
 struct Restore(Option<Run>);
 
 impl Drop for Restore {
@@ -130,28 +130,29 @@ impl Drop for Restore {
     }
 }
 
-/// Runs `f` so that [`Parameter::init`] gives the slots of `created` again before it makes new ones.
+/// Runs `f` such that [`Parameter::init`] returns the slots of `created` before it creates new
+/// ones.
 pub fn with_created<R>(created: &'static Created, key: TypeId, f: impl FnOnce() -> R) -> R {
     let run = Run { created, key, met: Vec::new() };
     let _restore = Restore(RUN.with(|it| it.borrow_mut().replace(run)));
     f()
 }
 
-/// Whether slots that are made here belong to no function.
+/// Whether slots that are created here belong to no function.
 pub fn is_apart() -> bool {
     RUN.with(|it| it.borrow().is_none())
 }
 
-/// Runs `f` so that the slots it makes belong to no function: those of the process.
+/// Runs `f` such that the slots it creates belong to no function, but to the process.
 pub fn apart<R>(f: impl FnOnce() -> R) -> R {
     let _restore = Restore(RUN.with(|it| it.borrow_mut().take()));
     f()
 }
 
-/// The slot that the running function made for this name, type and role before, or a new one.
+/// The slot that the running function created for this name, type and role before, or a new one.
 #[track_caller]
 pub(super) fn once(name: &str, ty: &Type, role: Role, make: impl FnOnce() -> Parameter) -> Parameter {
-    // Taken out meanwhile: slots that `init` makes are no part of the run.
+    // Taken out: slots that `init` creates are not part of the run.
     match RUN.with(|it| it.borrow_mut().take()) {
         None => make(),
         Some(run) => {

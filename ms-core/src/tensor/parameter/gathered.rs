@@ -1,14 +1,14 @@
-//! The values of many slots at once.
+//! Cached values of several slots.
 
 use super::store::Store;
 use super::{Parameter, WeakParameter};
 use crate::tensor::Tensor;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-/// The values of some slots, gathered once and kept until one of the slots is written.
+/// The values of some slots, gathered once and cached until one of the slots is written.
 ///
-/// What is kept is what the slots hold at this moment: it needs no memory of its own, and no value
-/// that was replaced lives on in it. The slots themselves are not kept.
+/// The cache holds the current values of the slots: it needs no memory of its own, and keeps no
+/// replaced value alive, nor the slots themselves.
 pub struct Gathered {
     slots: Vec<WeakParameter>,
     kept: Arc<RwLock<Kept>>,
@@ -17,31 +17,31 @@ pub struct Gathered {
 #[derive(Default)]
 struct Kept {
     values: Option<Arc<[Tensor]>>,
-    /// How often a write has ended what was kept.
+    /// The number of writes that invalidated the cache.
     writes: u64,
 }
 
-/// What a slot holds.
+/// The value of a slot.
 pub(super) struct Held {
     value: Tensor,
-    /// Where it is kept among the values of other slots.
+    /// The caches that contain it.
     kept: Vec<Weak<RwLock<Kept>>>,
 }
 
 impl Gathered {
-    /// Of these slots, which are gathered when they are first asked for. None of them is of a thread:
+    /// The values of these slots, gathered on first use. None of them may be thread-local:
     /// see [`Parameter::is_of_thread`].
     pub fn new(slots: &[Parameter]) -> Self {
         debug_assert!(!slots.iter().any(Parameter::is_of_thread), "what is kept is for all threads");
         Self { slots: slots.iter().map(Parameter::downgrade).collect(), kept: Arc::default() }
     }
 
-    /// The slots; nothing where one is gone.
+    /// The slots; `None` if one is dropped.
     pub fn slots(&self) -> Option<Vec<Parameter>> {
         self.slots.iter().map(WeakParameter::upgrade).collect()
     }
 
-    /// What the slots hold, in their order, by-passing the dispatcher; nothing where one is gone.
+    /// The values of the slots, in their order, bypassing the dispatcher; `None` if one is dropped.
     pub fn values(&self) -> Option<Arc<[Tensor]>> {
         let kept = self.kept.read().unwrap_or_else(PoisonError::into_inner);
         match &kept.values {
@@ -54,7 +54,7 @@ impl Gathered {
         }
     }
 
-    /// Gathers the values, and keeps them unless a slot was written since `writes` was read.
+    /// Gathers the values, and caches them unless a slot was written since `writes` was read.
     #[cold]
     fn gather(&self, writes: u64) -> Option<Arc<[Tensor]>> {
         let value = |it: &Parameter| {
@@ -80,7 +80,7 @@ impl Held {
         &self.value
     }
 
-    /// The value, which `kept` is told of when it is replaced.
+    /// The value; registers `kept`, which is invalidated when the value is replaced.
     fn kept_in(&mut self, kept: &Arc<RwLock<Kept>>) -> Tensor {
         if !self.kept.iter().any(|it| std::ptr::eq(it.as_ptr(), Arc::as_ptr(kept))) {
             self.kept.retain(|it| it.strong_count() > 0);
@@ -89,8 +89,8 @@ impl Held {
         self.value.clone()
     }
 
-    /// Replaces the value. Who reads the slot after this finds the new one everywhere. Gives the old
-    /// one, and what was kept of it, to be dropped when nobody waits for the slot.
+    /// Replaces the value. Reads of the slot after this return the new one everywhere. Returns the
+    /// old one, and the invalidated caches, to be dropped outside of the slot's lock.
     pub fn replace(&mut self, value: Tensor) -> (Tensor, Vec<Arc<[Tensor]>>) {
         let ended = |it: Weak<RwLock<Kept>>| {
             let kept = it.upgrade()?;

@@ -35,17 +35,17 @@ pub type SlotId = u64;
 #[derive(Clone)]
 pub struct Parameter(Arc<Slot>, Side);
 
-/// Who sees a slot.
+/// The view of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Forward,
     Backward,
 }
 
-/// What a slot is for.
+/// The role of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A weight, a statistic, a counter: whatever a program keeps.
+    /// A weight, a statistic, a counter: any state of a program.
     Value,
     /// The state of a generator of random numbers, which every draw advances.
     RandomState,
@@ -57,19 +57,19 @@ struct Slot {
     role: Role,
     requires_grad: AtomicBool,
     store: Store,
-    /// What is told when the slot is dropped.
+    /// Notified when the slot is dropped.
     dependents: Mutex<Vec<Weak<dyn Dependent>>>,
 }
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 impl Parameter {
-    /// A trainable slot whose first value `init` gives: eagerly, even while a function that makes
-    /// the slot is being traced, and once, however often that function runs.
+    /// A trainable slot whose initial value is the result of `init`: computed eagerly, even while a
+    /// function that creates the slot is being traced, and once, however often that function runs.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and dtype,
-    /// and [`Code::Created`](crate::Code::Created) when it needs the parameter itself.
+    /// Raises [`Code::Shape`](crate::Code::Shape) when the value is not of the given shape and
+    /// dtype, and [`Code::Created`](crate::Code::Created) when it needs the parameter itself.
     #[track_caller]
     pub fn init(name: &str, shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
         let ty = Type::of(dtype, &shape.into_shape());
@@ -85,10 +85,11 @@ impl Parameter {
         once(name, &ty, Role::Value, make)
     }
 
-    /// A trainable slot that holds `value`. The name may be empty: its path in the cell stands for it.
+    /// A trainable slot with an initial value. The name may be empty: its path in the cell is used
+    /// instead.
     ///
-    /// A function that makes a slot makes it once: compiled or run eagerly, its later calls get the
-    /// first slot of the same name and type again.
+    /// A function that creates a slot creates it once: compiled or run eagerly, its later calls get
+    /// the first slot of the same name and type again.
     ///
     /// # Panics
     /// Raises [`Code::Created`](crate::Code::Created) for a value that is computed by the function
@@ -104,17 +105,17 @@ impl Parameter {
         once(&name.clone(), &ty, Role::Value, || Self::make(Store::shared(value), name, Role::Value))
     }
 
-    /// A slot without a name for the state of a generator, which no training changes; made once by
-    /// the function that makes it, as those of [`Parameter::new`] are.
+    /// A slot without a name for the state of a generator, which is not trainable; created once by
+    /// the function that creates it, like those of [`Parameter::new`].
     #[track_caller]
     pub fn random_state(value: Tensor) -> Self {
         let ty = value.ty();
         once("", &ty, Role::RandomState, || Self::make(Store::shared(value), String::new(), Role::RandomState))
     }
 
-    /// As [`Parameter::random_state`], with a value of its own on every thread: whoever reads or
-    /// writes the slot, compiled functions included, reads and writes what the calling thread holds.
-    /// It belongs to no function. All values are of one type.
+    /// Like [`Parameter::random_state`], with a separate value on every thread: reads and writes of
+    /// the slot, also by compiled functions, use the value of the calling thread. It belongs to no
+    /// function. All values are of one type.
     pub fn random_state_of_thread(values: &'static LocalKey<RefCell<Tensor>>) -> Self {
         Self::make(Store::Thread(values), String::new(), Role::RandomState)
     }
@@ -132,46 +133,47 @@ impl Parameter {
         self.0.id | (self.1 as SlotId) << (SlotId::BITS - 1)
     }
 
-    /// The slot as backward functions see it: to a trace a slot of its own, whose value says
-    /// nothing, and whose gradient is what the parameter holds while gradients are pulled back.
+    /// The slot as backward functions see it: to a trace a separate slot, whose value is
+    /// meaningless, and whose gradient is the value of the parameter while gradients are pulled
+    /// back.
     pub fn backward(&self) -> Self {
         Self(self.0.clone(), Side::Backward)
     }
 
-    /// Whether it is what [`Parameter::backward`] gives.
+    /// Whether it is a view of [`Parameter::backward`].
     #[inline]
     pub fn is_backward(&self) -> bool {
         self.1 == Side::Backward
     }
 
-    /// The slot itself, of what [`Parameter::backward`] gives.
+    /// The slot itself, for a view of [`Parameter::backward`].
     pub fn forward(&self) -> Self {
         Self(self.0.clone(), Side::Forward)
     }
 
-    /// The name that was given, or nothing.
+    /// The name, or an empty string.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What it is for.
+    /// Its role.
     pub fn role(&self) -> Role {
         self.0.role
     }
 
-    /// Whether every thread has a value of its own.
+    /// Whether every thread has a separate value.
     #[inline]
     pub fn is_of_thread(&self) -> bool {
         matches!(self.0.store, Store::Thread(_))
     }
 
-    /// Whether training changes it.
+    /// Whether it is trainable.
     #[inline]
     pub fn requires_grad(&self) -> bool {
         self.0.requires_grad.load(Ordering::Relaxed)
     }
 
-    /// Sets whether training changes it.
+    /// Sets whether it is trainable.
     pub fn set_requires_grad(&self, yes: bool) {
         self.0.requires_grad.store(yes, Ordering::Relaxed);
     }
@@ -203,27 +205,27 @@ impl Parameter {
     }
 
     /// Waits for other runs of compiled functions that write the slot, and makes later ones wait
-    /// while the guard lives; nothing where every thread has a value of its own.
+    /// while the guard lives; `None` if every thread has a separate value.
     pub fn lock(&self) -> Option<MutexGuard<'_, ()>> {
         self.0.store.lock()
     }
 
-    /// What the slot holds, by-passing the dispatcher.
+    /// The value of the slot, bypassing the dispatcher.
     #[inline]
     pub fn load(&self) -> Tensor {
         self.0.store.load()
     }
 
-    /// Replaces what the slot holds, by-passing the dispatcher.
+    /// Replaces the value of the slot, bypassing the dispatcher.
     pub fn store(&self, value: Tensor) {
         let replaced = self.0.store.replace_if(value, |_, _| true);
         debug_assert!(replaced.is_ok(), "every value is accepted");
     }
 
-    /// [`Parameter::store`] of an array of the shape and dtype that the slot holds.
+    /// [`Parameter::store`] of an array of the shape and dtype of the slot's value.
     ///
     /// # Errors
-    /// The value, where it is another one.
+    /// The value, if its type differs.
     pub fn try_store(&self, value: Tensor) -> Result<(), Tensor> {
         self.0.store.replace_if(value, |old, new| match (old.as_array(), new.as_array()) {
             (Some(old), Some(new)) => old.dtype() == new.dtype() && old.shape() == new.shape(),

@@ -1,4 +1,4 @@
-//! Where slots keep what they hold.
+//! The storage of the values of slots.
 
 use super::gathered::Held;
 use crate::tensor::Tensor;
@@ -8,7 +8,7 @@ use std::thread::LocalKey;
 
 /// The value of a slot: one for the process, or one for each thread.
 pub(super) enum Store {
-    /// One that all threads see.
+    /// One that all threads share.
     Shared {
         held: RwLock<Held>,
         /// Held by the run of a compiled function that writes the slot.
@@ -24,7 +24,7 @@ impl Store {
         Self::Shared { held: RwLock::new(Held::new(value)), writing: Mutex::new(()) }
     }
 
-    /// Excludes other runs that write the slot; nothing where no other thread sees the value.
+    /// Excludes other runs that write the slot; `None` if no other thread shares the value.
     pub fn lock(&self) -> Option<MutexGuard<'_, ()>> {
         match self {
             Self::Shared { writing, .. } => Some(writing.lock().unwrap_or_else(PoisonError::into_inner)),
@@ -41,10 +41,10 @@ impl Store {
         }
     }
 
-    /// Replaces the value if `fits`, asked of the old one and the new one, says so.
+    /// Replaces the value if `fits` returns true for the old one and the new one.
     ///
     /// # Errors
-    /// The new value, where it does not fit.
+    /// The new value, if it does not fit.
     pub fn replace_if(&self, value: Tensor, fits: impl FnOnce(&Tensor, &Tensor) -> bool) -> Result<(), Tensor> {
         match self {
             Self::Shared { held, .. } => {
@@ -53,7 +53,7 @@ impl Store {
                     return Err(value);
                 }
                 let old = held.replace(value);
-                // Dropped when nobody waits for the slot.
+                // Dropped outside of the slot's lock.
                 drop(held);
                 drop(old);
             }

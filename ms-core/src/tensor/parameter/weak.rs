@@ -1,9 +1,9 @@
-//! Slots that are referred to without being kept.
+//! Weak references to slots.
 
 use super::{Parameter, Side, Slot, SlotId};
 use std::sync::{PoisonError, Weak};
 
-/// A slot that is referred to without being kept: what is made for a model goes with the model.
+/// A weak reference to a slot: what is made for a model is dropped with the model.
 #[derive(Clone)]
 pub struct WeakParameter {
     id: SlotId,
@@ -12,7 +12,7 @@ pub struct WeakParameter {
 }
 
 impl WeakParameter {
-    /// The slot; nothing where nobody keeps it any more.
+    /// The slot; `None` if it is dropped.
     #[inline]
     pub fn upgrade(&self) -> Option<Parameter> {
         self.slot.upgrade().map(|slot| Parameter(slot, self.side))
@@ -24,28 +24,28 @@ impl WeakParameter {
         self.id
     }
 
-    /// Whether somebody keeps the slot.
+    /// Whether the slot is alive.
     pub fn is_kept(&self) -> bool {
         self.slot.strong_count() > 0
     }
 }
 
-/// What is of no use without a slot that it does not keep.
+/// Something that is useless without a slot that it refers to weakly.
 pub trait Dependent: Send + Sync {
-    /// A slot is dropped, on any thread.
+    /// Called when a slot is dropped, on any thread.
     fn slot_dropped(&self);
 }
 
 impl Parameter {
-    /// A reference that does not keep the slot.
+    /// A weak reference to the slot.
     pub fn downgrade(&self) -> WeakParameter {
         WeakParameter { id: self.id(), slot: std::sync::Arc::downgrade(&self.0), side: self.1 }
     }
 
-    /// Tells `dependent` when the slot is dropped.
+    /// Registers `dependent`, to be notified when the slot is dropped.
     pub fn add_dependent(&self, dependent: Weak<dyn Dependent>) {
         let mut all = self.0.dependents.lock().unwrap_or_else(PoisonError::into_inner);
-        // What is gone is looked for whenever the list is full, so that each costs little.
+        // Dropped dependents are removed whenever the list is full, which makes the cost amortised.
         if all.len() == all.capacity() {
             all.retain(|it| it.strong_count() > 0);
         }
