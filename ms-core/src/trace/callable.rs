@@ -1,4 +1,4 @@
-//! What can be called: cells as fields, and everything that is called through a local name.
+//! Callable values: cells as fields, and everything that is called by a local name.
 
 use super::arg::Sink;
 use super::cell::{Cell, Layer};
@@ -26,7 +26,7 @@ pub trait Apply<'a> {
     fn apply(&self, argument: Self::Argument) -> Self::Output;
 }
 
-/// What a name can stand for in a call `name(x, y)` inside compiled functions: functions,
+/// What a name can refer to in a call `name(x, y)` inside compiled functions: functions,
 /// closures, cells, and types with `#[jit_class]` whose impl has a method `call`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` has no `call` method",
@@ -36,11 +36,12 @@ pub trait Apply<'a> {
 pub trait Callable<Args> {
     /// The result.
     type Output;
-    /// Whether it holds values of its own, which its type does not tell.
+    /// Whether it captures values, which its type does not determine.
     const CAPTURES: bool = true;
 
-    /// Shows the host values that it depends on beside its type and what it captures, as a part
-    /// of keys: those that were given to a transform.
+    /// Visits the host values that it depends on besides its type and its captures, as a part of
+    /// keys:
+    /// those that were passed to a transform.
     fn sign(&self, sink: &mut Sink<'_>) {
         let _ = sink;
     }
@@ -49,8 +50,8 @@ pub trait Callable<Args> {
     fn call_with(&self, arguments: Args) -> Self::Output;
 }
 
-/// How annotated code asks a local object for its [`Callable`]: `net(x, y)` is
-/// `net.invoke((x, y))`, found through references.
+/// Resolves a call of a local object to its [`Callable`]: `net(x, y)` is `net.invoke((x, y))`,
+/// which is found through references.
 pub trait Invoke {
     /// Calls it with a tuple of arguments.
     #[track_caller]
@@ -69,8 +70,8 @@ impl<T: ?Sized> Invoke for T {
     }
 }
 
-/// The marks of a cell: `#[lazy_inline]` and `#[no_inline]` give the type a constant of its own of
-/// the same name, which stands before the one here.
+/// The marks of a cell: `#[lazy_inline]` and `#[no_inline]` define an inherent constant of the same
+/// name, which takes precedence over the one here.
 pub trait Marked {
     /// Not marked `#[lazy_inline]`.
     const LAZY_INLINE: bool = false;
@@ -80,12 +81,12 @@ pub trait Marked {
 
 impl<T: Cell + ?Sized> Marked for T {}
 
-/// What was asked for the calls of a cell or a function inside compiled code.
+/// The marks of the calls of a cell or a function inside compiled code.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Marks {
-    /// All calls that show the same are one graph, traced once.
+    /// All calls with the same pattern share one graph, traced once.
     pub lazy_inline: bool,
-    /// No pass puts the graph in the place of its calls.
+    /// The graph is never inlined.
     pub no_inline: bool,
 }
 

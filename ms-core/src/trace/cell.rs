@@ -38,7 +38,7 @@ pub trait Cell: Arg {
         parameters(|sink| self.visit(sink))
     }
 
-    /// The parameters that training changes.
+    /// The trainable parameters.
     fn trainable_parameters(&self) -> Vec<Parameter> {
         self.parameters().into_iter().filter(Parameter::requires_grad).collect()
     }
@@ -49,7 +49,7 @@ pub trait Cell: Arg {
     }
 }
 
-/// So that a generator can be kept in a checkpoint, by itself or as the field of a cell.
+/// Makes a generator part of checkpoints, by itself or as the field of a cell.
 impl Cell for crate::ops::random::Generator {}
 
 struct Names {
@@ -79,7 +79,7 @@ impl Visitor for Names {
     }
 }
 
-/// The parameters that `sign` shows, each slot once.
+/// The parameters that `sign` visits, each slot once.
 pub fn parameters(sign: impl Fn(&mut Sink<'_>)) -> Vec<Parameter> {
     let mut slots = Slots::default();
     sign(&mut Sink::new(&mut slots));
@@ -131,7 +131,7 @@ impl Visitor for SetTraining {
     }
 }
 
-/// A cell that takes one tensor and gives one: what sequences of layers hold.
+/// A cell from one tensor to one tensor: the element of sequences of layers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a layer",
     note = "MS016: a layer is a cell whose `construct` takes one `&Tensor` and gives a `Tensor`"
@@ -140,8 +140,8 @@ pub trait Layer: Any + Send + Sync {
     /// Calls the cell.
     fn forward(&self, x: &Tensor) -> Tensor;
 
-    /// The type of the cell, as two layers of one structure and different code are different; then
-    /// [`Arg::visit`].
+    /// Visits the type of the cell, since two layers with the same structure may have different
+    /// code; then calls [`Arg::visit`].
     fn visit_layer(&self, sink: &mut Sink<'_>);
 }
 

@@ -1,20 +1,20 @@
-//! Comparisons as annotated code writes them: `x < y` gives a bool for host values and a tensor
+//! Comparisons in annotated code: `x < y` returns a bool for host values and a tensor
 //! of bools for tensors.
 //!
-//! `x < y` becomes `Subject(&x).lt(&y)`. Where `x` is a tensor, a method of `Subject<Tensor>`
-//! itself is found, which takes all operands; so the result is known to be a tensor even while
-//! the type of a literal beside it is still open; `x == 2.0` becomes `Subject(&x).is(&2.0)`, so that
-//! this holds for parameters too. Everywhere else the method of [`Compare`] is
-//! found, which leaves the choice to the pair of types.
+//! `x < y` becomes `Subject(&x).lt(&y)`. If `x` is a tensor, this resolves to an inherent method of
+//! `Subject<Tensor>`, which takes all operands; so the result is known to be a tensor even while
+//! the type of a literal operand is not inferred yet; `x == 2.0` becomes `Subject(&x).is(&2.0)`, so
+//! that this holds for parameters too. In all other cases it resolves to the method of [`Compare`],
+//! which depends on both types.
 
 use crate::ops::{IntoOperand, equal, greater, greater_equal, less, less_equal, not_equal};
 use crate::tensor::{Parameter, Tensor};
 use half::{bf16, f16};
 
-/// The left side of a comparison.
+/// The left operand of a comparison.
 pub struct Subject<'a, L: ?Sized>(pub &'a L);
 
-/// Comparisons of a [`Subject`] that is no tensor.
+/// Comparisons of a [`Subject`] that is not a tensor.
 pub trait Compare<L: ?Sized> {
     /// `==`
     fn eq<R: ?Sized>(&self, rhs: &R) -> L::Output
@@ -24,11 +24,11 @@ pub trait Compare<L: ?Sized> {
     fn ne<R: ?Sized>(&self, rhs: &R) -> L::Output
     where
         L: Equals<R>;
-    /// `==` beside a literal.
+    /// `==` with a literal.
     fn is<R: ?Sized>(&self, rhs: &R) -> L::Output
     where
         L: Equals<R>;
-    /// `!=` beside a literal.
+    /// `!=` with a literal.
     fn is_not<R: ?Sized>(&self, rhs: &R) -> L::Output
     where
         L: Equals<R>;
@@ -50,7 +50,7 @@ pub trait Compare<L: ?Sized> {
         L: Ordered<R>;
 }
 
-/// `==` and `!=` of a pair of types: a bool, or a tensor of bools.
+/// `==` and `!=` of two types: a bool, or a tensor of bools.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be compared with `{Rhs}`",
     label = "no `{Self} == {Rhs}`",
@@ -66,7 +66,7 @@ pub trait Equals<Rhs: ?Sized> {
     fn ne(&self, rhs: &Rhs) -> Self::Output;
 }
 
-/// `<`, `<=`, `>` and `>=` of a pair of types: a bool, or a tensor of bools.
+/// `<`, `<=`, `>` and `>=` of two types: a bool, or a tensor of bools.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be compared with `{Rhs}`",
     label = "no `{Self} < {Rhs}`",
@@ -142,8 +142,8 @@ macro_rules! subjects {
     )*};
 }
 
-// `==` of parameters asks whether they are one slot, as it does outside annotated code; a literal
-// is none.
+// `==` of parameters tests whether they are the same slot, as outside annotated code; a literal
+// is not a slot.
 subjects! {
     Tensor: eq equal, ne not_equal, is equal, is_not not_equal,
         lt less, le less_equal, gt greater, ge greater_equal;
@@ -153,7 +153,7 @@ subjects! {
     &Parameter: is equal, is_not not_equal, lt less, le less_equal, gt greater, ge greater_equal;
 }
 
-// Pairs are written out: for a type parameter in either place rustc cannot rule out that another
+// Pairs are enumerated: for a type parameter in either position rustc cannot rule out that another
 // crate compares the two natively.
 macro_rules! equals {
     ($($l:ty, $r:ty;)*) => {$(
@@ -216,7 +216,7 @@ macro_rules! numbers {
 numbers! { bool i8 i16 i32 i64 u8 u16 u32 u64 usize f32 f64 f16 bf16 }
 equals! { Parameter, Tensor; Parameter, &Tensor; &Parameter, Tensor; &Parameter, &Tensor; }
 
-/// What a `match` on literals of annotated code can look at.
+/// A scrutinee of a `match` on literals in annotated code.
 #[diagnostic::on_unimplemented(
     message = "MS010: `{Self}` cannot be matched against `{Literal}`",
     label = "neither a number, a bool nor a tensor",
@@ -226,7 +226,7 @@ pub trait Case<Literal> {
     /// `bool`, or a tensor of bools.
     type Output;
 
-    /// Whether this is the literal.
+    /// Whether it equals the literal.
     fn is(&self, literal: Literal) -> Self::Output;
 }
 
@@ -272,13 +272,13 @@ tensor_cases! {
     Parameter, i64; Parameter, f64; Parameter, bool;
 }
 
-/// What is matched: as the arms see it, which may change it.
+/// A copy of the scrutinee, since the arms may mutate it.
 #[inline]
 pub fn matched<T: Clone>(subject: &T) -> T {
     subject.clone()
 }
 
-/// Whether `subject` is the literal of a pattern.
+/// Whether `subject` equals the literal of a pattern.
 #[track_caller]
 #[inline]
 pub fn case<T: Case<L>, L>(subject: &T, literal: L) -> T::Output {

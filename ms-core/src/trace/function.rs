@@ -1,7 +1,7 @@
-//! Functions of borrowed arguments as values that transforms take and give.
+//! Functions of borrowed arguments as values: the inputs and outputs of transforms.
 //!
-//! Every transform takes a [`Function`] and gives a [`Transformed`], which is one again. The
-//! numbers of arguments are spelled out here and nowhere else.
+//! Every transform takes a [`Function`] and returns a [`Transformed`], which is a function again.
+//! Only this module enumerates numbers of arguments.
 
 use super::arg::{Arg, Sink};
 use super::callable::Callable;
@@ -9,7 +9,7 @@ use crate::tensor::Tensor;
 use std::ops::Deref;
 use std::rc::Rc;
 
-/// The argument of position `I`, as something that transforms can be taken with respect to.
+/// The argument at position `I`, which derivatives can be taken with respect to.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct At<const I: usize>;
 
@@ -17,46 +17,46 @@ pub struct At<const I: usize>;
 pub trait Arguments: 'static {
     /// The arguments of one call.
     type Refs<'a>: Copy;
-    /// A function of them as an object.
+    /// The type of a function object of them.
     type Closure<'f, R: 'f>: ?Sized + 'f;
     /// [`At`] of every position.
     type Each: Copy + Default + 'static;
 
-    /// A function of the arguments, taken apart.
+    /// A function of a tuple of arguments as a function object.
     fn closure<'f, R: 'f>(f: impl for<'a> Fn(Self::Refs<'a>) -> R + 'f) -> Box<Self::Closure<'f, R>>;
 }
 
-/// [`Arguments`] with one at position `I`.
+/// [`Arguments`] with an argument at position `I`.
 pub trait Nth<const I: usize>: Arguments {
     /// Its type.
     type Item: 'static;
 
-    /// It.
+    /// The argument.
     fn nth(arguments: Self::Refs<'_>) -> &Self::Item;
 
-    /// The arguments with another one in its place.
+    /// The arguments with `item` instead of it.
     fn with_nth<'a, 'b: 'a>(arguments: Self::Refs<'b>, item: &'a Self::Item) -> Self::Refs<'a>;
 }
 
-/// [`Arguments`] that another one can follow.
+/// [`Arguments`] to which one can be appended.
 pub trait Followed<S: 'static>: Arguments {
-    /// The arguments with that one at the end.
+    /// The arguments with one appended.
     type Longer: Arguments;
 
-    /// The arguments, and the one at the end.
+    /// The arguments, and the appended one.
     fn split_last<'a>(arguments: <Self::Longer as Arguments>::Refs<'a>) -> (Self::Refs<'a>, &'a S);
 
-    /// The arguments with that one at the end.
+    /// The arguments with `last` appended.
     fn with_last<'a, 'b: 'a>(arguments: Self::Refs<'b>, last: &'a S) -> <Self::Longer as Arguments>::Refs<'a>;
 }
 
-/// [`Arguments`] that compiled functions can take.
+/// [`Arguments`] of compiled functions.
 pub trait TracedArguments: Arguments {
-    /// Shows everything inside to `sink`; see [`Arg::visit`].
+    /// Visits everything inside; see [`Arg::visit`].
     fn visit(arguments: Self::Refs<'_>, sink: &mut Sink<'_>);
 
-    /// Calls `f` with the arguments as a trace sees them; see [`Arg::enter`]. `next` is told the
-    /// position of the argument, too.
+    /// Calls `f` with the traced arguments; see [`Arg::enter`]. `next` also receives the position
+    /// of the argument.
     fn enter<R>(
         arguments: Self::Refs<'_>,
         next: &mut dyn FnMut(usize, &Tensor) -> Tensor,
@@ -64,8 +64,8 @@ pub trait TracedArguments: Arguments {
     ) -> R;
 }
 
-/// A function of arguments `Args` that are borrowed: a function, a closure, a cell, a type with
-/// `#[jit_class]`, or what a transform gives.
+/// A function of borrowed arguments `Args`: a function, a closure, a cell, a type with
+/// `#[jit_class]`, or the result of a transform.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be transformed",
     note = "MS052: transforms and `jit` take functions of up to seven references (`|x: &Tensor, n: &usize|`); the type of a \
@@ -74,46 +74,46 @@ pub trait TracedArguments: Arguments {
 pub trait Function<Args: Arguments> {
     /// The result.
     type Output;
-    /// Whether it holds values of its own; see [`Callable::CAPTURES`].
+    /// Whether it captures values; see [`Callable::CAPTURES`].
     const CAPTURES: bool;
 
-    /// Shows the host values that it depends on; see [`Callable::sign`].
+    /// Visits the host values that it depends on; see [`Callable::sign`].
     fn sign(&self, sink: &mut Sink<'_>);
 
     /// Calls it.
     fn invoke(&self, arguments: Args::Refs<'_>) -> Self::Output;
 }
 
-/// What a transform makes of a function: a recipe that [`Transformed`] turns into a function.
+/// A transformed function as data, which [`Transformed`] turns into a function.
 pub trait Transform<Args: Arguments> {
     /// The result.
     type Output;
-    /// Whether it, or the function that it holds, has values of its own.
+    /// Whether it, or the function in it, captures values.
     const CAPTURES: bool;
 
-    /// Shows the host values that it, or the function that it holds, depends on.
+    /// Visits the host values that it, or the function in it, depends on.
     fn sign(&self, sink: &mut Sink<'_>);
 
-    /// Calls the function that it stands for.
+    /// Calls the transformed function.
     fn call(&self, arguments: Args::Refs<'_>) -> Self::Output;
 }
 
-/// A function made by a transform: called like the function it was made from, and taken by
-/// every transform as that one is.
+/// The result of a transform: it is called like the original function, and every transform accepts
+/// it.
 pub struct Transformed<'f, Args: Arguments, T: Transform<Args, Output: 'f> + 'f> {
     transform: Rc<T>,
     closure: Box<Args::Closure<'f, T::Output>>,
 }
 
 impl<'f, Args: Arguments, T: Transform<Args, Output: 'f> + 'f> Transformed<'f, Args, T> {
-    /// The function that `transform` stands for.
+    /// The function that `transform` describes.
     pub fn new(transform: T) -> Self {
         let transform = Rc::new(transform);
         let own = transform.clone();
         Self { transform, closure: Args::closure(move |arguments| own.call(arguments)) }
     }
 
-    /// The transform, to make another function of it.
+    /// The transform, to make another function from it.
     pub fn into_transform(self) -> T {
         drop(self.closure);
         Rc::into_inner(self.transform).expect("the closure held the only other reference")
@@ -216,7 +216,7 @@ macro_rules! arities {
     )*};
 }
 
-/// [`Nth`] for every position: those before it, and itself with those behind it.
+/// Implements [`Nth`] for every position: the arguments before it, itself, and those after it.
 macro_rules! nth {
     ([$($before:ident $b:ident $bi:tt)*] []) => {};
     ([$($before:ident $b:ident $bi:tt)*] [$item:ident $arg:ident $i:tt $($after:ident $a:ident $ai:tt)*]) => {

@@ -1,16 +1,16 @@
 //! `&&` and `||` of annotated code.
 //!
-//! The right side is a region: host values skip it as Rust does, a traced tensor has it traced
-//! beside the left side, or in a branch of its own where it writes. Where the right side changes
-//! variables, the expansion is an `if` with a value instead, of which [`truth`] and [`known`] are the
-//! values of the arms.
+//! The right operand is a region: on host values it is skipped as in Rust, on a traced tensor it is
+//! traced together with the left operand, or in a branch if it has writes. If the right operand
+//! changes variables, the expansion is an `if` with a value instead, whose arms have the values
+//! [`truth`] and [`known`].
 
 use super::region::{Branch, Condition, Decision, Device, Host, Open, Reach};
 use crate::ops;
 use crate::tensor::Tensor;
 use std::panic::Location;
 
-/// What `a && b` and `a || b` give: a bool for two bools, and a tensor otherwise.
+/// The result of `a && b` and `a || b`: a bool for two bools, and a tensor otherwise.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` and `{B}` cannot be combined by `&&` or `||`",
     label = "expected `bool`, or a tensor with one bool"
@@ -19,11 +19,11 @@ pub trait Combine<B>: Sized {
     /// The result.
     type Output;
 
-    /// The left side alone.
+    /// The left operand alone.
     fn left(self) -> Self::Output;
-    /// The right side alone.
+    /// The right operand alone.
     fn right(b: B) -> Self::Output;
-    /// What `combine` makes of a right side that is a tensor.
+    /// The result for a right operand that is a tensor, by `combine`.
     fn traced(right: Self::Output, combine: impl FnOnce(Tensor) -> Tensor) -> Self::Output;
 }
 
@@ -77,14 +77,14 @@ tensors! {
     bool, &Tensor: |a| Tensor::scalar(a), |b| b.clone();
 }
 
-/// The right side of `&&` or `||` as the value of an arm: a bool where the host decides on bools, and a
-/// tensor otherwise.
+/// The right operand of `&&` or `||` as the value of an arm: a bool for a host condition on bools,
+/// and a tensor otherwise.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the right side of `&&` or `||`",
     label = "expected `bool`, or a tensor with one bool"
 )]
 pub trait Truth<K> {
-    /// What the arm gives.
+    /// The type of the value of the arm.
     type Output;
 
     /// The value.
@@ -114,13 +114,13 @@ truths! {
     Device, &Tensor => Tensor: |it| it.clone();
 }
 
-/// The right side as the value of an arm of `region`, which the left side decides.
+/// The right operand as the value of an arm of `region`, whose condition is the left operand.
 #[inline]
 pub fn truth<K, B: Truth<K>>(_: &Branch<K>, right: B) -> B::Output {
     right.truth()
 }
 
-/// A truth value that needs no right side.
+/// A truth value without a right operand.
 pub trait Known {
     /// The value.
     fn known(value: bool) -> Self;
@@ -139,7 +139,7 @@ impl Known for Tensor {
     }
 }
 
-/// The value of the arm that the left side decides alone.
+/// The value of the arm that the left operand alone determines.
 #[inline]
 pub fn known<T: Known>(value: bool) -> T {
     T::known(value)
@@ -151,23 +151,23 @@ enum Operator {
     Or,
 }
 
-/// The left side of `&&` or `||`, evaluated; the right side runs only where it decides.
+/// The left operand of `&&` or `||`, evaluated; the right operand is evaluated only if it matters.
 pub struct Logic<A> {
     left: A,
     operator: Operator,
     runs_right: bool,
-    /// The region of the right side, and the left side as a `bool[]`.
+    /// The region of the right operand, and the left operand as a `bool[]`.
     traced: Option<(Open, Tensor)>,
 }
 
-/// The left side of `&&`.
+/// The left operand of `&&`.
 #[track_caller]
 #[inline]
 pub fn and<A: Condition>(left: A) -> Logic<A> {
     Logic::new(left, Operator::And)
 }
 
-/// The left side of `||`.
+/// The left operand of `||`.
 #[track_caller]
 #[inline]
 pub fn or<A: Condition>(left: A) -> Logic<A> {
@@ -192,10 +192,10 @@ impl<A: Condition> Logic<A> {
 }
 
 impl<A> Logic<A> {
-    /// A name of which the text does not say whether something changes through it is used in the right side.
+    /// The right operand uses a name through which something may be mutated.
     ///
     /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
-    /// [`Code::SharedChange`](crate::Code::SharedChange) where a tensor decides.
+    /// [`Code::SharedChange`](crate::Code::SharedChange) if the condition is a tensor.
     #[track_caller]
     #[inline]
     pub fn uses(&self, name: &str, reach: Reach) {
@@ -204,13 +204,13 @@ impl<A> Logic<A> {
         }
     }
 
-    /// Whether the right side is evaluated.
+    /// Whether the right operand is evaluated.
     #[inline]
     pub fn runs_right(&self) -> bool {
         self.runs_right
     }
 
-    /// The result, given the right side if it was evaluated.
+    /// The result; `right` is the right operand if it was evaluated.
     #[track_caller]
     #[inline]
     pub fn end<B>(self, right: Option<B>) -> A::Output

@@ -1,4 +1,4 @@
-//! From a Rust call to a graph: what calls take and give, and the tracer.
+//! From a Rust call to a graph: arguments and results of calls, and the tracer.
 
 mod arg;
 mod callable;
@@ -40,10 +40,10 @@ pub(crate) use tuples::tuples_of;
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Tensor, Type};
 
-/// Whether `value` may be written into a parameter of type `slot`.
+/// Checks that `value` may be written into a parameter of type `slot`.
 ///
 /// # Errors
-/// [`Code::Shape`] or [`Code::DType`] when it is of another type than the slot.
+/// [`Code::Shape`] or [`Code::DType`] if its type differs from the slot's.
 pub fn check_write(slot: &Type, value: &Tensor) -> Result<()> {
     let new = value.ty();
     if *slot == new || value.is_poisoned() {

@@ -1,7 +1,7 @@
-//! Where in the model a cell stands: `Gpt.blocks[3].attn`, for messages.
+//! Paths of cells in their model, such as `Gpt.blocks[3].attn`, for messages.
 //!
-//! A cell is known by its type and address. The first cell that is called while tracing is a
-//! root; what lies inside it is named from there.
+//! A cell is identified by its type and address. The first cell that is called while tracing is a
+//! root; the cells inside it are named relative to it.
 
 use super::arg::{Name, Sink, Visitor};
 use super::cell::join;
@@ -10,10 +10,10 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// A cell: its type's name, and where it lies.
+/// A cell: the name of its type, and its address.
 type Key = (&'static str, usize);
 
-/// The cells that a trace has met.
+/// The cells that occur in a trace.
 #[derive(Default)]
 struct Known {
     trace: u64,
@@ -24,13 +24,13 @@ thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
 }
 
-/// The path of the cell whose method is called with what `sign` shows, in the trace of this number;
-/// nothing if it is no method of a cell.
+/// The path of the cell whose method is called with what `sign` visits, in the trace of this
+/// number; `None` if it is not a method of a cell.
 pub fn cell_path(trace: u64, sign: impl Fn(&mut Sink<'_>)) -> Option<Rc<str>> {
     let mut receiver = Receiver { here: false, found: None };
     sign(&mut Sink::new(&mut receiver));
     let root = receiver.found?;
-    // Taken out meanwhile: what an argument does when it is looked at may be traced, too.
+    // Taken out: visiting an argument may run code that is traced, too.
     let mut known = KNOWN.take();
     if known.trace != trace {
         known = Known { trace, paths: FxHashMap::default() };
@@ -69,7 +69,7 @@ impl Visitor for Receiver {
     }
 
     fn begin(&mut self, _: Name<'_>) {
-        // What lies inside a part is not `self`.
+        // Parts of `self` are not `self`.
         self.here = false;
     }
 }

@@ -1,4 +1,4 @@
-//! What tells the versions of a compiled function apart.
+//! Signatures: what distinguishes the versions of a compiled function.
 
 use super::arg::{Size, Sizes};
 use super::type_key::TypeKey;
@@ -11,25 +11,25 @@ use std::cell::RefCell;
 use std::hash::Hasher;
 use std::ops::{Deref, DerefMut};
 
-/// The signature of one call: what the compiled code depends on, as words, and the tensors that
-/// are inputs. Parameters stand for themselves: a version is bound to its slots.
+/// The signature of one call: everything that the compiled code depends on, as words, and the
+/// tensors that are inputs. Parameters are identified by their slots: a version is bound to them.
 #[derive(Default)]
 pub struct Signature {
     words: Vec<u64>,
-    /// The types of which hashes are among the words.
+    /// The types whose hashes are among the words.
     type_ids: SmallVec<[TypeId; 2]>,
     tensors: Vec<Tensor>,
-    /// Where each tensor is among them, by its identity, once there are more than [`FEW`].
+    /// The index of each tensor, by its identity, once there are more than [`FEW`].
     places: FxHashMap<usize, usize>,
-    /// What is declared for the tensors that are being shown.
+    /// The declaration for the tensors that are being visited.
     declared: Option<&'static Sizes>,
-    /// The tensors for which sizes are declared.
+    /// The tensors with declared sizes.
     sized: SmallVec<[(usize, &'static Sizes); 2]>,
     symbols: SmallVec<[Symbol; 2]>,
     refused: Option<Error>,
 }
 
-/// A symbol with the size that this call gives it, and the argument that does.
+/// A symbol, its size in this call, and the argument that determines it.
 struct Symbol {
     name: &'static str,
     size: usize,
@@ -37,14 +37,14 @@ struct Symbol {
     axis: usize,
 }
 
-/// Marks in the words, so that different structures never read the same.
+/// Tags in the words, so that different structures never have equal words.
 const TENSOR: u64 = 1 << 56;
 const PARAMETER: u64 = 2 << 56;
 const TRAINED: u64 = 1 << 55;
 const ALIAS: u64 = 3 << 56;
 const SYMBOL: u64 = 4 << 56;
 
-/// Up to this many tensors are compared one by one to find those that are the same.
+/// Up to this many tensors are compared one by one to find aliases.
 const FEW: usize = 16;
 
 impl Signature {
@@ -53,8 +53,8 @@ impl Signature {
         &self.words
     }
 
-    /// The types of which the words have hashes only: two signatures are the same if both their words
-    /// and their types are.
+    /// The types of which the words contain only hashes: two signatures are equal if both their
+    /// words and their types are.
     #[inline]
     pub fn type_ids(&self) -> &[TypeId] {
         &self.type_ids
@@ -65,12 +65,12 @@ impl Signature {
         &self.tensors
     }
 
-    /// The tensors among the arguments, which it has no more.
+    /// Takes the tensors among the arguments.
     pub fn take_tensors(&mut self) -> Vec<Tensor> {
         std::mem::take(&mut self.tensors)
     }
 
-    /// The types of the tensors, with symbols where sizes are declared to be some.
+    /// The types of the tensors, with symbols for declared sizes.
     pub fn types(&self) -> Vec<Type> {
         let mut types: Vec<Type> = self.tensors.iter().map(Tensor::ty).collect();
         for &(at, sizes) in &self.sized {
@@ -83,17 +83,17 @@ impl Signature {
         types
     }
 
-    /// The symbols, and which dimension of an argument each of them is.
+    /// The symbols, with the dimension of an argument that each of them refers to.
     pub fn symbols(&self) -> impl Iterator<Item = (&'static str, String)> + '_ {
         self.symbols.iter().map(|it| (it.name, format!("axis {} of `{}`", it.axis, it.argument)))
     }
 
-    /// Why the arguments do not fit what is declared of them, if they do not.
+    /// The error if the arguments do not match their declaration.
     pub fn refused(&mut self) -> Option<Error> {
         self.refused.take()
     }
 
-    /// Adds the sizes of a tensor for which some are declared.
+    /// Adds the sizes of a tensor with declared sizes.
     fn symbolic(&mut self, shape: &[usize], declared: &'static Sizes) {
         let argument = declared.argument;
         if shape.len() != declared.axes.len() {
@@ -135,7 +135,7 @@ impl Signature {
 
     /// Adds a tensor.
     pub fn tensor(&mut self, tensor: &Tensor) {
-        // Traced, two places with one tensor are one input.
+        // While tracing, two arguments that are the same tensor are one input.
         if let Some(first) = self.first(tensor.identity()) {
             self.words.push(ALIAS | first as u64);
             self.tensors.push(tensor.clone());
@@ -150,14 +150,14 @@ impl Signature {
                     Some(declared) => self.symbolic(shape, declared),
                 }
             }
-            // A call inside a trace runs inline and is not signed; a traced tensor here has
+            // A call inside a trace runs inline without a signature; a traced tensor here has
             // escaped, which the tracer reports.
             None => self.words.push(TENSOR | u32::MAX as u64),
         }
         self.tensors.push(tensor.clone());
     }
 
-    /// The first place of the tensor of that identity, which is to be added.
+    /// The index of the first tensor with that identity, which is added if there is none.
     #[inline]
     fn first(&mut self, identity: usize) -> Option<usize> {
         if self.tensors.len() < FEW {
@@ -173,7 +173,7 @@ impl Signature {
         (place < next).then_some(place)
     }
 
-    /// Adds a parameter: which slot it is, and whether it trains.
+    /// Adds a parameter: its slot, and whether it is trainable.
     #[inline]
     pub fn parameter(&mut self, parameter: &Parameter) {
         let trained = if parameter.requires_grad() { TRAINED } else { 0 };
@@ -193,7 +193,7 @@ impl Signature {
         self.type_ids.push(ty.id());
     }
 
-    /// Sets the sizes that are declared for the tensors that follow.
+    /// Sets the declared sizes of the following tensors.
     pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
         self.declared = sizes;
     }
@@ -210,17 +210,17 @@ impl Signature {
     }
 }
 
-/// A signature whose memory the thread uses again.
+/// A signature whose memory is reused by the thread.
 pub struct Pooled(Option<Box<Signature>>);
 
-/// Signatures that a thread keeps: those of calls that are nested have one each.
+/// The number of signatures in a thread's pool: nested calls have one each.
 const KEPT: usize = 8;
 
-/// Words of a signature that is kept at most.
+/// The maximal number of words of a pooled signature.
 const KEPT_WORDS: usize = 1 << 16;
 
 thread_local! {
-    // In boxes, as calls hold them: a call that is moved moves one word.
+    // Boxed, as calls hold them: moving a call moves one word.
     #[allow(clippy::vec_box)]
     static IDLE: RefCell<Vec<Box<Signature>>> = const { RefCell::new(Vec::new()) };
 }
@@ -239,7 +239,7 @@ impl Drop for Pooled {
         let Some(mut signature) = self.0.take() else { return };
         signature.clear();
         if signature.words.capacity() <= KEPT_WORDS {
-            // While the thread ends, it goes with what is left.
+            // While the thread ends, the pool may already be dropped.
             let _ended = IDLE.try_with(|it| {
                 let mut idle = it.borrow_mut();
                 if idle.len() < KEPT {
@@ -270,7 +270,7 @@ impl DerefMut for Pooled {
 mod tests {
     use super::*;
 
-    /// Signs tensors, of which equal numbers are one.
+    /// The signature of tensors, of which equal numbers are the same tensor.
     fn sign(numbers: &[usize]) -> Vec<u64> {
         let tensors: Vec<Tensor> = numbers.iter().map(|_| Tensor::scalar(1.0)).collect();
         let mut signature = Pooled::empty();

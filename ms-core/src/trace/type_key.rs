@@ -1,11 +1,11 @@
-//! The types of functions, closures and layers, which tell monomorphisations apart.
+//! The types of functions, closures and layers, which distinguish monomorphisations.
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 use std::any::{TypeId, type_name};
 use std::hash::BuildHasher;
 use std::sync::{PoisonError, RwLock};
 
-/// A type: of a function or closure, where it tells monomorphisations apart.
+/// The type of a function or closure, which identifies a monomorphisation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TypeKey {
     id: TypeId,
@@ -19,19 +19,19 @@ impl TypeKey {
         Self { id: typeid::of::<T>(), name: type_name::<T>() }
     }
 
-    /// The type itself, whatever its lifetimes.
+    /// The type id, ignoring lifetimes.
     #[inline]
     pub fn id(self) -> TypeId {
         self.id
     }
 
-    /// A hash, equal for equal types: it says where to look, never what was found.
+    /// A hash, equal for equal types; lookups still compare ids.
     #[inline]
     pub fn hash(self) -> u64 {
         FxBuildHasher.hash_one(self.id)
     }
 
-    /// A number that no other type of this process has.
+    /// A number that is unique in this process.
     pub fn number(self) -> u64 {
         static NUMBERS: RwLock<FxHashMap<TypeId, u64>> = RwLock::new(FxHashMap::with_hasher(FxBuildHasher));
         let known = NUMBERS.read().unwrap_or_else(PoisonError::into_inner).get(&self.id).copied();
@@ -42,7 +42,7 @@ impl TypeKey {
         })
     }
 
-    /// The type as a text that is the same in every process of one build, and another one for every
+    /// The type as text that is the same in every process of one build, and different for every
     /// other type.
     pub fn text(self) -> String {
         format!("{} {:?}", self.name, self.id)
@@ -53,7 +53,7 @@ impl TypeKey {
         self.name
     }
 
-    /// The path of the function; of a closure, that of the function around it.
+    /// The path of the function; for a closure, that of the enclosing function.
     pub fn path(self) -> &'static str {
         self.name.strip_suffix("::{{closure}}").unwrap_or(self.name)
     }
@@ -69,7 +69,7 @@ pub fn type_key<T: ?Sized>(_: &T) -> TypeKey {
 mod tests {
     use super::*;
 
-    /// What stands for a type stands for no other one, also where names are equal.
+    /// The texts of types are different, even if their names are equal.
     #[test]
     fn types_are_told_apart() {
         let closures = [type_key(&|| 1), type_key(&|| 2)];

@@ -1,4 +1,4 @@
-//! Arguments made of others: references, lists, options, maps, tuples.
+//! Arguments with parts: references, lists, options, maps, tuples.
 
 use super::{Arg, Name, Sink, Tree};
 use crate::tensor::Tensor;
@@ -15,7 +15,7 @@ impl<T: Arg + ?Sized> Arg for &T {
     }
 }
 
-/// A value in two places: its tensors and parameters are found by identity in both.
+/// A shared value: its tensors and parameters have the same identity in every occurrence.
 impl<T: Arg + ?Sized> Arg for Arc<T> {
     fn visit(&self, sink: &mut Sink<'_>) {
         (**self).visit(sink);
@@ -26,7 +26,7 @@ impl<T: ?Sized> Arg for PhantomData<T> {
     fn visit(&self, _: &mut Sink<'_>) {}
 }
 
-/// Elements of a stored list at most.
+/// The maximal number of elements of a stored list.
 const MAX_STORED: u64 = 1 << 20;
 
 fn visit_all<'a, T: Arg + 'a>(items: impl ExactSizeIterator<Item = &'a T>, sink: &mut Sink<'_>) {
@@ -38,7 +38,7 @@ fn visit_all<'a, T: Arg + 'a>(items: impl ExactSizeIterator<Item = &'a T>, sink:
     }
 }
 
-/// Enters every item; nothing if the items enter as they are.
+/// Enters every item; `None` if the items enter unchanged.
 fn enter_all<T: Arg>(items: &[T], next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Vec<T>> {
     items.iter().map(|it| it.enter(next).map(|it| *it)).collect()
 }
@@ -78,7 +78,7 @@ impl<T: Tree> Tree for Vec<T> {
     }
 
     fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
-        // Elements need not have words of their own, so that nothing else bounds their number.
+        // Elements may have no words, so nothing else limits their number.
         let len = words.next().filter(|&it| it <= MAX_STORED)?;
         (0..len).map(|_| T::restore(words, next)).collect()
     }
@@ -176,7 +176,7 @@ impl<T: Tree> Tree for Box<T> {
     }
 }
 
-/// Entries are seen in the order of their keys, as in a [`BTreeMap`].
+/// Entries are visited in the order of their keys, as in a [`BTreeMap`].
 impl<T: Arg, S: BuildHasher + Clone + Default> Arg for HashMap<String, T, S> {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.fixed(self.len() as u64);

@@ -39,8 +39,8 @@ impl Arg for Training {
     }
 }
 
-/// A host value that never changes: looked at once, when it is made. Two of them are one to compiled
-/// functions if their [`Hash`] shows the same: of what it shows, 256 bits are kept.
+/// A host value that never changes: it is hashed once, when it is created. Compiled functions treat
+/// two of them as equal if their [`Hash`] is: 256 bits of it are kept.
 #[derive(Clone, Debug)]
 pub struct Frozen<T> {
     value: T,
@@ -48,7 +48,7 @@ pub struct Frozen<T> {
 }
 
 impl<T: Hash> Frozen<T> {
-    /// Takes the value.
+    /// Wraps and hashes the value.
     pub fn new(value: T) -> Self {
         let mut shown = Shown(Vec::new());
         value.hash(&mut shown);
@@ -57,7 +57,7 @@ impl<T: Hash> Frozen<T> {
     }
 }
 
-/// The bytes that a value shows to be hashed.
+/// The bytes that a value hashes.
 struct Shown(Vec<u8>);
 
 impl Shown {
@@ -125,7 +125,7 @@ impl Arg for Parameter {
     }
 }
 
-/// By the slot of its state.
+/// Visits the slot of its state.
 impl Arg for crate::ops::random::Generator {
     fn visit(&self, sink: &mut Sink<'_>) {
         sink.parameter(self.state());
@@ -193,7 +193,7 @@ fixed! {
     () => |_it| 0, |_word| Some(());
 }
 
-/// Shows a string: its length and its bytes, eight at a time.
+/// Visits a string: its length and its bytes, eight at a time.
 fn visit_str(text: &str, sink: &mut Sink<'_>) {
     sink.fixed(text.len() as u64);
     for chunk in text.as_bytes().chunks(8) {

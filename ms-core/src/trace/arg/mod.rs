@@ -1,4 +1,4 @@
-//! What compiled functions take and give: values that can be looked into.
+//! Arguments and results of compiled functions: values whose parts can be visited.
 
 mod containers;
 mod leaf;
@@ -11,22 +11,22 @@ pub use sink::{Name, Sink, Size, Sizes, Visitor};
 
 use crate::tensor::{Parameter, Tensor};
 
-/// A value that a compiled function can take: its tensors and parameters become inputs, its
-/// other content becomes part of the key.
+/// An argument of a compiled function: its tensors and parameters become inputs, its other content
+/// becomes part of the key.
 ///
-/// Implemented for tensors, parameters, integers, floats, bools, strings and containers of
-/// them, by `#[cell]` for networks and by `#[derive(Tree)]` for structures of tensors.
+/// Implemented for tensors, parameters, integers, floats, bools, strings and containers of them, by
+/// `#[cell]` for networks and by `#[derive(Tree)]` for structures of tensors.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be part of a compiled function or a cell",
     label = "neither tensors nor a host value that can be hashed",
     note = "MS050: derive `Tree` or `Static` for it, wrap it in `Frozen`, or mark the field `#[cell(skip)]`"
 )]
 pub trait Arg {
-    /// Shows everything inside to `sink`, always in the same order.
+    /// Visits everything inside with `sink`, always in the same order.
     fn visit(&self, sink: &mut Sink<'_>);
 
-    /// This value with other tensors inside; nothing where the value enters a trace as it is,
-    /// because its tensors are found by identity (cells) or there are none.
+    /// This value with other tensors inside; `None` if the value enters a trace unchanged, because
+    /// its tensors are found by identity (cells) or there are none.
     fn enter(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>> {
         let _ = next;
         None
@@ -40,26 +40,26 @@ pub trait Arg {
     note = "MS051: derive `Tree` for it"
 )]
 pub trait Tree: Arg + Clone {
-    /// The same structure; each tensor is replaced by what `next` makes of it, in the order of
+    /// The same structure with each tensor replaced by the result of `next`, in the order of
     /// [`Arg::visit`].
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self;
 
-    /// The structure as a compiled function keeps it between its calls, to be rebuilt with the
-    /// tensors of each: without what lives on in it. A structure that holds parameters refers to
-    /// them weakly.
+    /// The structure that a compiled function keeps between its calls, to be rebuilt with the
+    /// tensors of each: it does not keep anything alive. A structure that holds parameters refers
+    /// to them weakly.
     fn as_template(&self) -> Self {
         self.clone()
     }
 
-    /// Tells what the structure is besides its tensors, as words from which [`Tree::restore`]
-    /// makes it again; says whether it can be told.
+    /// Serialises the structure without its tensors, as words for [`Tree::restore`]; returns
+    /// whether that is possible.
     fn store(&self, words: &mut Vec<u64>) -> bool {
         let _ = words;
         false
     }
 
-    /// The structure that these words tell, with tensors of `next`; nothing where they tell none,
-    /// or where there are too few.
+    /// The structure that these words describe, with the tensors of `next`; `None` if they describe
+    /// none, or if there are too few.
     fn restore(words: &mut dyn Iterator<Item = u64>, next: &mut dyn FnMut() -> Option<Tensor>) -> Option<Self> {
         let _ = (words, next);
         None

@@ -1,4 +1,4 @@
-//! Where arguments show what is inside of them.
+//! The visitor interface of arguments.
 
 use super::Training;
 use crate::error::{Code, Error, raise, stack_address};
@@ -7,18 +7,18 @@ use crate::trace::signature::Signature;
 use crate::trace::type_key::TypeKey;
 use std::fmt;
 
-/// What an [`Arg`](super::Arg) shows its parts to: a [`Visitor`], or the signature of a call.
+/// Receives the parts of an [`Arg`](super::Arg): a [`Visitor`], or the signature of a call.
 ///
-/// A signature is made at every call. It takes what it needs without a dispatched call per part,
-/// and the names of parts cost it nothing.
+/// A signature is computed at every call. It needs no dynamic call per part, and ignores the names
+/// of parts.
 pub struct Sink<'a> {
     to: To<'a>,
-    /// The address on the stack below which parts are nested too deeply.
+    /// The stack address below which parts are nested too deeply.
     floor: usize,
 }
 
-/// Stack that the parts of a value may take that are nested in each other: an eighth of what a
-/// thread has by default, so that whatever else goes through the value has room for it.
+/// The stack that nested parts of a value may use: an eighth of a thread's default, so that every
+/// other traversal of the value has enough.
 const STACK_BYTES: usize = 256 << 10;
 
 #[cold]
@@ -35,12 +35,12 @@ enum To<'a> {
 }
 
 impl<'a> Sink<'a> {
-    /// What shows everything to `visitor`.
+    /// A sink for `visitor`.
     pub fn new(visitor: &'a mut dyn Visitor) -> Self {
         Self::made(To::Visitor(visitor))
     }
 
-    /// What adds everything to `signature`.
+    /// A sink for `signature`.
     pub fn signing(signature: &'a mut Signature) -> Self {
         Self::made(To::Signature(signature))
     }
@@ -79,7 +79,7 @@ impl Sink<'_> {
         }
     }
 
-    /// A type that decides what code the value is.
+    /// A type that determines the code of the value.
     #[inline]
     pub fn ty(&mut self, ty: TypeKey) {
         match &mut self.to {
@@ -97,7 +97,7 @@ impl Sink<'_> {
         }
     }
 
-    /// Whether a cell trains.
+    /// The mode of a cell: training or evaluation.
     #[inline]
     pub fn training(&mut self, flag: &Training) {
         match &mut self.to {
@@ -106,7 +106,7 @@ impl Sink<'_> {
         }
     }
 
-    /// The sizes that are declared for the tensors that follow; nothing for those that are not.
+    /// The declared sizes of the following tensors; `None` for tensors without.
     #[inline]
     pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
         match &mut self.to {
@@ -129,7 +129,7 @@ impl Sink<'_> {
         }
     }
 
-    /// What is shown from here on, up to the end of the part, belongs to a cell of this type at
+    /// The following parts, up to the end of the current part, belong to a cell of this type at
     /// this address.
     #[inline]
     pub fn cell(&mut self, name: &'static str, address: usize) {
@@ -140,7 +140,7 @@ impl Sink<'_> {
 
     /// A field or an element begins.
     ///
-    /// Raises [`Code::Nesting`] where parts are nested so deeply that the stack would end.
+    /// Raises [`Code::Nesting`] if parts are nested so deeply that the stack would overflow.
     #[inline]
     pub fn begin(&mut self, name: Name<'_>) {
         if stack_address() < self.floor {
@@ -160,7 +160,7 @@ impl Sink<'_> {
     }
 }
 
-/// Sees what is inside an [`Arg`](super::Arg), part by part: the methods are those of [`Sink`].
+/// Visits the parts of an [`Arg`](super::Arg); the methods are those of [`Sink`].
 pub trait Visitor {
     /// A tensor.
     fn tensor(&mut self, tensor: &Tensor);
@@ -171,7 +171,7 @@ pub trait Visitor {
     /// A host value, or a part of one.
     fn fixed(&mut self, bits: u64);
 
-    /// A type that decides what code the value is.
+    /// A type that determines the code of the value.
     fn ty(&mut self, ty: TypeKey) {
         self.fixed(ty.number());
     }
@@ -181,12 +181,12 @@ pub trait Visitor {
         self.fixed(bits);
     }
 
-    /// Whether a cell trains.
+    /// The mode of a cell: training or evaluation.
     fn training(&mut self, flag: &Training) {
         self.fixed(flag.get() as u64);
     }
 
-    /// The sizes that are declared for the tensors that follow.
+    /// The declared sizes of the following tensors.
     fn sizes(&mut self, sizes: Option<&'static Sizes>) {
         let _ = sizes;
     }
@@ -196,7 +196,7 @@ pub trait Visitor {
         let _ = name;
     }
 
-    /// What follows belongs to a cell.
+    /// The following parts belong to a cell.
     fn cell(&mut self, name: &'static str, address: usize) {
         let _ = (name, address);
     }
@@ -222,9 +222,9 @@ pub struct Sizes {
 /// The size of one axis of an argument.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Size {
-    /// Part of the key: every size compiles a version of its own. Written `_`.
+    /// Part of the key: every size compiles a version. Written `_`.
     Fixed,
-    /// A symbol, whose size each call fixes. Written as a name.
+    /// A symbol, whose size is determined by each call. Written as a name.
     Symbol(&'static str),
 }
 
@@ -240,7 +240,7 @@ pub enum Name<'a> {
 }
 
 impl Name<'_> {
-    /// The name behind that of the whole: `.fc1`, `[3]`, or `["w"]`.
+    /// The name as a step of a path: `.fc1`, `[3]`, or `["w"]`.
     pub fn step(&self) -> String {
         match self {
             Self::Field(name) => format!(".{name}"),

@@ -28,16 +28,15 @@ use crate::error::{Code, Error, OrRaise, Result};
 pub struct HyperMap {
     function: MultitypeFuncGraph,
     reverse: bool,
-    /// Whether the parts of parts are looked into.
+    /// Whether nested parts are visited.
     deep: bool,
 }
 
-/// [`HyperMap`] of one level: the parts themselves are the arguments, also where they are
-/// structures.
+/// [`HyperMap`] of one level: the parts themselves are the arguments, even if they are structures.
 pub struct Map;
 
 impl Map {
-    /// `function` over the parts of structures, which are not looked into.
+    /// Maps `function` over the parts of structures, without nested parts.
     #[expect(clippy::new_ret_no_self, reason = "a map is a hyper map of one level")]
     pub fn new(function: MultitypeFuncGraph) -> HyperMap {
         HyperMap { deep: false, ..HyperMap::new(function) }
@@ -45,12 +44,12 @@ impl Map {
 }
 
 impl HyperMap {
-    /// `function` over all parts of structures.
+    /// Maps `function` over all parts of structures.
     pub fn new(function: MultitypeFuncGraph) -> Self {
         Self { function, reverse: false, deep: true }
     }
 
-    /// Calls the function for the last part first. The results stand in the same places.
+    /// Calls the function in reverse order of the parts. The positions of the results are the same.
     pub fn reverse(mut self) -> Self {
         self.reverse = true;
         self
@@ -84,11 +83,12 @@ impl HyperMap {
         result.and_then(value::convert).or_raise()
     }
 
-    /// The function over the tensors of a structure that is no tuple or list, as the gradients of a
-    /// cell: it gives a tensor for each.
+    /// The function over the tensors of a structure that is not a tuple or list, such as the
+    /// gradients of a cell; it must return a tensor for each.
     ///
     /// # Panics
-    /// Raises [`Code::NoOverload`] where it takes no tensor, [`Code::Argument`] where it gives none.
+    /// Raises [`Code::NoOverload`] if it takes no tensor, [`Code::Argument`] if it does not return
+    /// one.
     #[track_caller]
     pub fn call_tree<T: Tree>(&self, tree: &T) -> T {
         tree.rebuild(&mut |it| {
@@ -116,7 +116,7 @@ impl HyperMap {
     }
 }
 
-/// The parts of structures that have one form.
+/// The parts of structures with the same form.
 fn columns<'a>(form: &Value, values: &[&'a Value]) -> Result<Vec<Vec<&'a Value>>> {
     let refuse = |message: String| {
         let help = "structures that are mapped together have the same form, down to the parts";

@@ -1,4 +1,4 @@
-//! Functions chosen by the kinds of their arguments.
+//! Overloaded functions, selected by the kinds of their arguments.
 
 use super::value::{Number, Structure, Value};
 use crate::error::{Code, Error, OrRaise, Result};
@@ -16,7 +16,7 @@ pub trait Kind: ToOwned {
     /// The name in messages.
     const NAME: &'static str;
 
-    /// The value as this kind, and how far it is from it: 0 where it is of this very kind.
+    /// The value as this kind, and the distance of its own kind from it: 0 for this very kind.
     fn accept(value: &Value) -> Option<(Cow<'_, Self>, u8)>;
 }
 
@@ -62,10 +62,10 @@ pub trait Overload<Args> {
     /// The names of the kinds.
     const KINDS: &'static [&'static str];
 
-    /// How far the arguments are from those that it takes; nothing where it does not take them.
+    /// The distance of the arguments from its kinds; `None` if it does not accept them.
     fn distance(arguments: &[&Value]) -> Option<u32>;
 
-    /// Calls it on arguments that it takes.
+    /// Calls it on arguments that it accepts.
     fn call(&self, arguments: &[&Value]) -> Value;
 }
 
@@ -140,10 +140,10 @@ impl MultitypeFuncGraph {
         self
     }
 
-    /// Calls the form that fits.
+    /// Calls the overload that fits.
     ///
     /// # Panics
-    /// Raises [`Code::NoOverload`] where none does.
+    /// Raises [`Code::NoOverload`] if none does.
     #[track_caller]
     pub fn call(&self, arguments: &[&dyn Structure]) -> Value {
         let arguments: Vec<Value> = arguments.iter().map(|it| it.value()).collect();

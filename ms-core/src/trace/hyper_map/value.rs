@@ -1,5 +1,5 @@
-//! Structures as values: what functions of [`MultitypeFuncGraph`](super::MultitypeFuncGraph) are
-//! chosen by.
+//! Structures as dynamic values, by which overloads of
+//! [`MultitypeFuncGraph`](super::MultitypeFuncGraph) are selected.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
@@ -50,7 +50,7 @@ impl Number {
 }
 
 impl Value {
-    /// What kind of value it is, in messages.
+    /// Its kind, in messages.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Tensor(_) => "Tensor",
@@ -93,27 +93,27 @@ impl fmt::Display for Value {
     }
 }
 
-/// A structure that [`HyperMap`](super::HyperMap) can run over: tensors, parameters, numbers,
+/// A structure that [`HyperMap`](super::HyperMap) can traverse: tensors, parameters, numbers,
 /// bools, strings, and tuples, vectors, arrays and maps of them.
 #[diagnostic::on_unimplemented(
     message = "`HyperMap` cannot run over `{Self}`",
     note = "it runs over tensors, parameters, numbers, bools, strings, and tuples, vectors, arrays and maps of them"
 )]
 pub trait Structure {
-    /// As a value.
+    /// As a dynamic value.
     fn value(&self) -> Value;
 }
 
-/// A [`Structure`] that can be made of a value.
+/// A [`Structure`] that can be made from a dynamic value.
 pub trait FromValue: Sized {
-    /// It; nothing where the value is of another kind.
+    /// The structure; `None` if the value is of another kind.
     fn from_value(value: Value) -> Option<Self>;
 }
 
-/// What a function gave, as the type that is wanted.
+/// The result of a function as the requested type.
 ///
 /// # Errors
-/// [`Code::Argument`] where it is of another one.
+/// [`Code::Argument`] if it is of another type.
 pub(super) fn convert<T: FromValue>(value: Value) -> Result<T> {
     let kind = value.to_string();
     T::from_value(value).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `if`: both arms of a decision on a tensor are traced; the other one of a host value is skipped.
+//! `if`: both arms of a branch on a tensor are traced; on a host value one of them runs.
 //!
 //! ```text
 //! let mut region = branch();              let mut x0 = held("`x`");
@@ -37,7 +37,7 @@ pub struct Branch<K> {
     traced: Option<Box<Traced>>,
 }
 
-/// Where a traced `if` stands.
+/// The phase of a traced `if`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     First,
@@ -50,23 +50,23 @@ struct Traced {
     condition: Tensor,
     phase: Phase,
     first: Option<Suspended>,
-    /// Which arms leave the loop around.
+    /// Which arms leave the enclosing loop.
     left: [bool; 2],
-    /// It is what a jump skips, and no `if` of the user's.
+    /// It guards code that a jump skips, and is not the user's `if`.
     skips: bool,
-    /// The function ends with it.
+    /// The function ends after it.
     ends: bool,
     states: Vec<State>,
 }
 
-/// The tensors of a variable at the ends of the two arms, and what they become.
+/// The tensors of a variable at the ends of the two arms, and the results.
 #[derive(Default)]
 struct State {
     ends: [Vec<Tensor>; 2],
     results: Vec<Tensor>,
 }
 
-/// An `if` whose condition is still to come.
+/// An `if` before its condition.
 #[inline]
 pub fn branch<K: Kind>() -> Branch<K> {
     Branch { kind: PhantomData, traced: None }
@@ -93,8 +93,8 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The second arm begins, behind a condition of several parts: it runs alone where a pattern
-    /// among them does not match.
+    /// The second arm of a condition of several parts begins: it runs alone if a pattern among them
+    /// does not match.
     #[inline]
     pub fn other(&mut self) {
         if self.traced.as_ref().is_some_and(|it| it.phase == Phase::First) {
@@ -102,7 +102,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// A variable without a value before the region gets one in each arm.
+    /// Each arm initialises a variable that has no value before the region.
     #[inline]
     pub fn settle(&self)
     where
@@ -110,7 +110,7 @@ impl<K: Kind> Branch<K> {
     {
     }
 
-    /// Keeps a variable as it is before the arms.
+    /// Saves the value of a variable before the arms.
     #[inline]
     pub fn save<S>(&self, held: &mut Held<S>, variable: &S)
     where
@@ -129,10 +129,10 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// A name of which the text does not say whether something changes through it is used inside.
+    /// The region uses a name through which something may be mutated.
     ///
     /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
-    /// [`Code::SharedChange`](crate::Code::SharedChange) where a tensor decides.
+    /// [`Code::SharedChange`](crate::Code::SharedChange) if the condition is a tensor.
     #[track_caller]
     #[inline]
     pub fn uses(&self, name: &str, reach: Reach) {
@@ -141,13 +141,13 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// Whether one arm alone runs.
+    /// Whether only one arm runs.
     #[inline]
     pub fn is_decided(&self) -> bool {
         self.traced.is_none()
     }
 
-    /// A variable at the end of an arm, and at the end of both.
+    /// Carries a variable at the end of an arm, and at the end of both.
     pub fn carry<S>(&mut self, held: &mut Held<S>, variable: &mut S)
     where
         K: Carry<S>,
@@ -173,12 +173,12 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The value of the first arm; nothing where the arm leaves.
+    /// The value of the first arm; `None` if the arm jumps.
     pub fn first<R>(&mut self, held: &mut Held<R>, value: Option<R>)
     where
         K: Carry<R>,
     {
-        // Not in the signature, which messages of rustc show.
+        // Not in the signature, which rustc shows in messages.
         let mut value = value;
         match &mut self.traced {
             Some(it) => it.keep::<K, _>(held, value.as_ref()),
@@ -187,7 +187,7 @@ impl<K: Kind> Branch<K> {
         held.first = value;
     }
 
-    /// The value of the first arm, which alone runs.
+    /// The value of the first arm if only that one runs.
     #[inline]
     pub fn alone<R>(&self, held: &mut Held<R>) -> Option<R> {
         held.first.take()
@@ -213,11 +213,11 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// Settles the kind of the loops that are left from inside.
+    /// Determines the kind of the loops that are left from inside.
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// The second arm stands for a loop or a function that was left.
+    /// The second arm is the case that a loop or a function was left.
     #[inline]
     pub fn passes(&mut self) {
         if let Some(it) = &mut self.traced {
@@ -225,15 +225,15 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// The second arm stands for a loop that was left: if the first arm leaves it for certain, it is
-    /// left for certain.
+    /// The second arm is the case that a loop was left: if the first arm certainly leaves it, it is
+    /// certainly left.
     pub fn leaves<L, R>(&mut self, held: &HeldFlow<R>, flow: &mut Flow<L, R>) {
         if self.traced.is_some() && held.flags.leaves.tensors.first().is_some_and(flow::is_set) {
             *flow.parts().0 = flow::left();
         }
     }
 
-    /// The function ends with the region.
+    /// The function ends after the region.
     #[inline]
     pub fn ends(&mut self) {
         if let Some(it) = &mut self.traced {
@@ -241,7 +241,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// [`Branch::save`] of the way out.
+    /// [`Branch::save`] for an exit.
     pub fn save_flow<L, R>(&self, held: &mut HeldFlow<R>, flow: &Flow<L, R>)
     where
         K: Carry<R>,
@@ -252,7 +252,7 @@ impl<K: Kind> Branch<K> {
         }
     }
 
-    /// [`Branch::carry`] of the way out.
+    /// [`Branch::carry`] for an exit.
     pub fn carry_flow<L: Kind, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>)
     where
         K: Carry<R>,
@@ -328,7 +328,7 @@ impl Traced {
         }
         let passes = held.passes && (self.ends || self.left[0] || self.left[1]);
         if passes && !is_alike(&leaves, &held.leaves) {
-            // The other arm's value is not seen: it only has to be of that type.
+            // The other arm's value is not used: it only needs the right type.
             if self.left[1] {
                 held.refused = true;
                 state.ends[1] = state.ends[0].iter().map(|it| blank(&tracer, it)).collect();
@@ -342,7 +342,7 @@ impl Traced {
             return;
         }
         if !leaves.fits(&held.leaves) {
-            // A loop of the host may wait for the value: there is no going on with a wrong one.
+            // A host loop may depend on the value: tracing cannot continue with a wrong one.
             let when = match self.skips {
                 true => "where a jump skips what follows than where it goes on",
                 false => "in one arm than in the other",
@@ -422,7 +422,7 @@ impl Traced {
     }
 }
 
-/// Whether two structures differ in the values of their tensors only.
+/// Whether two structures differ only in the values of their tensors.
 fn is_alike(one: &Leaves, other: &Leaves) -> bool {
     let same = |(a, b): (&Tensor, &Tensor)| a.ty() == b.ty() || a.is_poisoned() || b.is_poisoned();
     one.fits(other) && one.tensors.iter().zip(&other.tensors).all(same)

@@ -5,26 +5,26 @@ use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::arg::{Name, Sink, Tree, Visitor};
 
-/// What a kind of region does with a variable of type `S` that changes inside: nothing on host
-/// values, where any Rust type is fine; on tensors it becomes an operand and a result.
+/// The treatment of a variable of type `S` that changes inside a kind of region: none on host
+/// values, where any Rust type is allowed; on tensors it becomes an operand and a result.
 ///
-/// It is a trait of the kind, so that rustc does not guess the kind from the variable.
+/// It is a trait of the kind, so that rustc does not infer the kind from the variable.
 #[diagnostic::on_unimplemented(
     message = "MS020: `{S}` changes inside control flow on a tensor, but it is no structure of tensors",
     label = "changes inside a decision on a tensor",
     note = "make it a tensor, derive `Tree` for its type, or decide on a host value"
 )]
 pub trait Carry<S>: Kind {
-    /// The value as it is now, where the region has to bring it back.
+    /// A copy of the value, if the region has to restore it.
     fn copy(value: &S) -> Option<S>;
 
-    /// Shows the tensors and host values inside.
+    /// Collects the tensors and host values inside.
     fn show(value: &S, leaves: &mut Leaves);
 
     /// Replaces the tensors inside.
     fn put(value: &mut S, next: &mut dyn FnMut(&Tensor) -> Tensor);
 
-    /// Whether there is no structure of tensors in it, because it is the error of a `Result`.
+    /// Whether it is the error of a `Result`, and thus not a structure of tensors.
     fn is_refusal(_: &S) -> bool {
         false
     }
@@ -82,27 +82,27 @@ impl<S: Tree, E: Clone> Carry<Result<S, E>> for Device {
     }
 }
 
-/// What is inside a value.
+/// The content of a value.
 #[derive(Default)]
 pub struct Leaves {
     /// The tensors.
     pub tensors: Vec<Tensor>,
     /// The path of each inside the value: `.layers[2]`.
     pub paths: Vec<String>,
-    /// Everything else, and where it stands.
+    /// The host values, with their positions.
     fixed: Vec<(u64, usize)>,
     path: Vec<String>,
 }
 
 impl Leaves {
-    /// What is inside `value`.
+    /// The content of `value`.
     pub fn of<K: Carry<S>, S>(value: &S) -> Self {
         let mut leaves = Self::default();
         K::show(value, &mut leaves);
         leaves
     }
 
-    /// Whether the two differ in tensors only.
+    /// Whether the two differ only in tensors.
     pub fn fits(&self, other: &Self) -> bool {
         self.tensors.len() == other.tensors.len()
             && self.fixed.iter().map(|it| it.0).eq(other.fixed.iter().map(|it| it.0))
@@ -132,27 +132,27 @@ impl Visitor for Leaves {
     }
 }
 
-/// What a region remembers of a variable.
+/// The saved values of a variable of a region.
 pub struct Held<S> {
     /// Its name, for messages.
     pub(super) name: &'static str,
-    /// Its value where the region begins.
+    /// Its value at the beginning of the region.
     pub(super) before: Option<S>,
     /// Its value at the end of the first arm.
     pub(super) first: Option<S>,
-    /// Its structure at the first border that compares.
+    /// Its structure at the first border that is compared.
     pub(super) leaves: Leaves,
     /// Whether there is a value at that border.
     pub(super) given: bool,
-    /// Which variable of the region it is.
+    /// Its number among the variables of the region.
     pub(super) at: usize,
-    /// It was refused: what it becomes is not to be used.
+    /// It was reported as an error: its result must not be used.
     pub(super) refused: bool,
-    /// Nothing sees it where the region was left.
+    /// It is dead where the region is left.
     pub(super) passes: bool,
 }
 
-/// Nothing remembered yet of the variable `name`.
+/// No saved value yet of the variable `name`.
 #[inline]
 pub fn held<S>(name: &'static str) -> Held<S> {
     Held {
@@ -167,21 +167,21 @@ pub fn held<S>(name: &'static str) -> Held<S> {
     }
 }
 
-/// The same for a variable that nothing sees behind an arm that leaves: its value is that of the
-/// other arm.
+/// The same for a variable that is dead after an arm that jumps: its value is that of the other
+/// arm.
 #[inline]
 pub fn passing<S>(name: &'static str) -> Held<S> {
     Held { passes: true, ..held(name) }
 }
 
-/// The value of the second arm of an `if`, of the type that the first one gave.
+/// The value of the second arm of an `if`, with the type of the first one.
 #[inline]
 pub fn alike<S>(_: &Held<S>, value: S) -> S {
     value
 }
 
 impl<S> Held<S> {
-    /// The error of a value that is not the same structure at two borders; `when` says which.
+    /// The error for a value whose structure differs at two borders; `when` says which.
     pub(super) fn mismatch(&self, when: &str) -> Error {
         let ty = std::any::type_name::<S>();
         let name = self.name;
@@ -191,14 +191,13 @@ impl<S> Held<S> {
         )
     }
 
-    /// The path of a tensor inside the variable, from its name on; nothing where it is no variable of
-    /// the user's.
+    /// The path of a tensor inside the variable, with its name; `None` if it is no variable of the user's.
     pub(super) fn path(&self, leaf: usize) -> Option<String> {
         let name = self.name.strip_prefix('`')?.strip_suffix('`')?;
         Some(format!("{name}{}", self.leaves.paths[leaf]))
     }
 
-    /// The error of a tensor that is of two types at two borders.
+    /// The error for a tensor whose type differs at two borders.
     pub(super) fn retyped(&self, leaf: usize, [one, other]: [&Tensor; 2], when: &str) -> Error {
         let place = self.path(leaf).map_or_else(|| self.name.to_owned(), |it| format!("`{it}`"));
         Error::new(Code::TypeChange, format!("{place} is {} {when} {}", one.ty(), other.ty())).help(

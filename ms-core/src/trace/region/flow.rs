@@ -1,9 +1,9 @@
-//! `break`, `continue` and `return` under a decision on a tensor: flags that say that the rest is
-//! skipped, and the value that is carried out.
+//! `break`, `continue` and `return` that depend on a tensor: flags that guard the following code,
+//! and the value of the jump.
 //!
-//! A jump that leaves no region under construction is Rust's own. Any other sets the flags of every
-//! loop that it leaves, and goes to the end of the innermost region; what follows there runs only
-//! while the flag of its loop is not set.
+//! A jump that leaves no region under construction is plain Rust. Any other one sets the flags of
+//! every loop that it leaves, and jumps to the end of the innermost region; the code after it runs
+//! only while the flag of its loop is not set.
 
 use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, Decision, Device, Host, Kind};
@@ -16,7 +16,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::LazyLock;
 
-/// The kind of a region, for the flags of the loops that are left from inside of it.
+/// The kind of a region, which determines the kind of the flags of the loops that are left from it.
 pub struct Vote<K>(PhantomData<K>);
 
 impl<K> Clone for Vote<K> {
@@ -27,13 +27,13 @@ impl<K> Clone for Vote<K> {
 
 impl<K> Copy for Vote<K> {}
 
-/// A kind that a region will settle.
+/// A kind that a region will determine.
 #[inline]
 pub fn vote<K>() -> Vote<K> {
     Vote(PhantomData)
 }
 
-/// [`Device`] where one of the kinds is.
+/// [`Device`] if one of the kinds is.
 pub trait Any {
     /// That kind.
     type Kind: Kind;
@@ -41,7 +41,7 @@ pub trait Any {
 
 /// See [`Any`].
 pub trait Either<K: Kind> {
-    /// [`Device`] where one of the two kinds is.
+    /// [`Device`] if one of the two kinds is.
     type Kind: Kind;
 }
 
@@ -61,8 +61,8 @@ impl<K: Either<R::Kind>, R: Any> Any for (Vote<K>, R) {
     type Kind = K::Kind;
 }
 
-/// The two values of a flag, each one tensor, so that flags that are known to be equal are seen to
-/// be.
+/// The two constant values of a flag, each one tensor, so that equal constants have the same
+/// identity.
 static FLAGS: LazyLock<[Tensor; 2]> = LazyLock::new(|| [false, true].map(Tensor::scalar));
 
 fn flag(value: bool) -> Tensor {
@@ -74,7 +74,7 @@ pub(super) fn left() -> (Tensor, Tensor) {
     (flag(true), flag(true))
 }
 
-/// Whether a flag is set for certain.
+/// Whether a flag is certainly set.
 pub(super) fn is_set(flag: &Tensor) -> bool {
     known(flag) == Some(true)
 }
@@ -88,24 +88,24 @@ fn depth() -> usize {
     Tracer::current().map_or(0, |it| it.depth())
 }
 
-/// Whether a loop, an iteration of it, or a function is left.
+/// The exit of a loop, an iteration of it, or a function.
 pub struct Flow<K, R> {
     kind: PhantomData<K>,
     /// The loop is left; the rest of the iteration, or of the function, is skipped.
     flags: (Tensor, Tensor),
-    /// What it is left with.
+    /// The value of the jump.
     value: Option<R>,
     outside: usize,
     inside: usize,
-    /// Iterations that were traced one by one since a tensor may have left the loop.
+    /// The number of iterations traced since a tensor may have left the loop.
     waited: usize,
 }
 
-/// How many iterations of a loop whose end is not known are traced one by one while a tensor may
-/// have ended it.
+/// The maximal number of iterations of a potentially infinite loop that are traced while a tensor
+/// may have left it.
 const PATIENCE: usize = 10_000;
 
-/// A loop or a function that is about to begin.
+/// The exit of a loop or a function that begins.
 #[inline]
 pub fn flow<V: Any, R>(_: V) -> Flow<V::Kind, R> {
     let depth = depth();
@@ -151,30 +151,30 @@ impl<K: Kind, R> Flow<K, R> {
         self.flags.1 = flag(true);
     }
 
-    /// What the loop or the function is left with.
+    /// Sets the value of the jump.
     #[inline]
     pub fn give(&mut self, value: R) {
         self.value = Some(value);
     }
 
-    /// That the rest is not skipped.
+    /// The condition that the rest is not skipped.
     pub fn goes_on(&self) -> GoesOn<K> {
         GoesOn(PhantomData, self.flags.1.clone())
     }
 
-    /// That the loop is not left.
+    /// The condition that the loop is not left.
     pub fn repeats(&self) -> GoesOn<K> {
         GoesOn(PhantomData, self.flags.0.clone())
     }
 
-    /// Whether the rest is skipped for certain. A loop of the host is left by its flag too, where a
-    /// jump out of it leaves a region around it.
+    /// Whether the rest is certainly skipped. A host loop is also left by its flag if a jump out of
+    /// it leaves an enclosing region.
     #[inline]
     pub fn is_left(&self) -> bool {
         is_set(&self.flags.1)
     }
 
-    /// Whether the loop is left for certain.
+    /// Whether the loop is certainly left.
     #[inline]
     pub fn ends(&self) -> bool {
         is_set(&self.flags.0)
@@ -182,7 +182,7 @@ impl<K: Kind, R> Flow<K, R> {
 
     /// An iteration begins.
     ///
-    /// Raises [`Code::HostLoop`] for a loop of the host that only a tensor ends.
+    /// Raises [`Code::HostLoop`] for a host loop that only a tensor terminates.
     #[track_caller]
     #[inline]
     pub fn begin<L>(&mut self, region: &Repeat<L>) {
@@ -195,10 +195,10 @@ impl<K: Kind, R> Flow<K, R> {
         }
     }
 
-    /// The head of a loop changes a place that something sees behind the loop.
+    /// The head of a loop advances a place that is used after the loop.
     ///
-    /// Reports [`Code::HostChange`] where a tensor may have left a loop of the host by then: the place
-    /// would change for every value of the tensor.
+    /// Reports [`Code::HostChange`] if a tensor may have left a host loop by then: the place would
+    /// advance whatever the value of the tensor.
     #[track_caller]
     #[inline]
     pub fn advances<L>(&self, region: &Repeat<L>, name: &str, does: bool) {
@@ -207,7 +207,7 @@ impl<K: Kind, R> Flow<K, R> {
         }
     }
 
-    /// A tensor may have left the loop, and the host goes on.
+    /// A tensor may have left the loop, and the host continues.
     #[track_caller]
     #[cold]
     fn wait(&mut self, rounds: Rounds) {
@@ -225,13 +225,13 @@ impl<K: Kind, R> Flow<K, R> {
         abandon();
     }
 
-    /// What a loop was left with.
+    /// The value with which a loop was left.
     #[inline]
     pub fn take(self) -> Option<R> {
         self.value
     }
 
-    /// The result of a function that ends with `value`, unless it was left before.
+    /// The result of a function that ends with `value`, unless a jump left it before.
     #[track_caller]
     pub fn result(self, value: Option<R>) -> Option<R>
     where
@@ -278,7 +278,7 @@ impl<K, R> Flow<K, R> {
     }
 }
 
-/// `one` where `condition` holds, else `other`; both are there.
+/// `one` if `condition` holds, else `other`; both have values.
 #[track_caller]
 fn choose<K: Carry<R>, R>(tracer: &Tracer, condition: &Tensor, one: R, mut other: R) -> R {
     let mut held: Held<R> = held("the result");
@@ -306,13 +306,13 @@ fn choose<K: Carry<R>, R>(tracer: &Tracer, condition: &Tensor, one: R, mut other
     other
 }
 
-/// What a region remembers of a [`Flow`].
+/// The saved state of a [`Flow`] in a region.
 pub struct HeldFlow<R> {
     pub(super) flags: Held<(Tensor, Tensor)>,
     pub(super) value: Held<R>,
 }
 
-/// Nothing remembered yet.
+/// No saved state yet.
 #[inline]
 pub fn held_flow<R>() -> HeldFlow<R> {
     HeldFlow { flags: held("the way out"), value: held("the value that is left with") }

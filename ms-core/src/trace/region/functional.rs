@@ -1,6 +1,6 @@
 //! Control flow as functions over structures: `cond`, `switch`, `while_loop`, `fori_loop`, `scan`.
 //!
-//! Where nothing is traced they run as they stand, step by step; in a trace each is one node.
+//! Eagerly they run step by step; in a trace each is one node.
 
 use super::carry::{Carry, Held, Leaves, held};
 use super::kind::{Condition, Device};
@@ -82,7 +82,7 @@ where
     }
 }
 
-/// One of `branches`, of which the first has the number `first`.
+/// One of `branches`, whose numbers start at `first`.
 #[track_caller]
 fn pick<T, R>(index: &Tensor, branches: &[&dyn Fn(&T) -> R], first: usize, operands: &T) -> R
 where
@@ -190,7 +190,7 @@ pub fn scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs
     }
 }
 
-/// The size of the first axis of all tensors.
+/// The common size of the first axis of all tensors.
 fn length(sequences: &[Tensor]) -> Result<usize> {
     let first = sequences.first().ok_or_else(|| Error::new(Code::Argument, "there is nothing to scan over"))?;
     let size = |it: &Tensor| match it.dims().first() {
@@ -235,7 +235,7 @@ fn eager_scan<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, 
     (carry, stacked)
 }
 
-/// The results of no iteration; their types are those of a trace that is thrown away.
+/// The results of no iterations; their types come from a trace that is discarded.
 #[track_caller]
 fn nothing<T: Tree, X: Tree, Y: Tree>(f: impl Fn(&T, &X) -> (T, Y), init: T, xs: &X) -> (T, Y) {
     let tracer = Tracer::new("scan");
@@ -311,7 +311,7 @@ fn traced_scan<T: Tree, X: Tree, Y: Tree>(
     (init.rebuild(&mut put), y.rebuild(&mut put))
 }
 
-/// A [`Scan`] as a node.
+/// Adds a [`Scan`] as a node.
 pub(crate) fn scan_carries(tracer: Rc<Tracer>, scan: &Scan<'_>) -> (Vec<Tensor>, Tensor) {
     let step = |carries: &Vec<Tensor>, x: &Tensor| {
         let next = (scan.step)(carries, x);
@@ -321,7 +321,7 @@ pub(crate) fn scan_carries(tracer: Rc<Tracer>, scan: &Scan<'_>) -> (Vec<Tensor>,
     traced_scan(tracer, step, scan.carries.to_vec(), scan.sequence, scan.length, scan.location)
 }
 
-/// The borders of a loop's one variable.
+/// The saved values of a loop's single variable.
 fn carry_of<T>(name: &'static str) -> Held<T> {
     held(match name {
         "while_loop" => "the carry of `while_loop`",
@@ -330,7 +330,7 @@ fn carry_of<T>(name: &'static str) -> Held<T> {
     })
 }
 
-/// Why a carry cannot be what it is after an iteration.
+/// The error for a carry that differs after an iteration.
 fn difference<T: Tree>(borders: &Held<T>, after: &Leaves) -> Option<Error> {
     if !after.fits(&borders.leaves) {
         return Some(borders.mismatch("after an iteration than before it"));
@@ -340,7 +340,7 @@ fn difference<T: Tree>(borders: &Held<T>, after: &Leaves) -> Option<Error> {
     changed.next().map(|(i, (a, b))| borders.retyped(i, [a, b], "before an iteration, but after it"))
 }
 
-/// The carry after an iteration that ran by itself, held to the same types as in a trace.
+/// The carry after an iteration that ran eagerly, checked for the same types as in a trace.
 #[track_caller]
 fn checked<T: Tree>(before: &T, after: T, name: &'static str) -> T {
     if dispatch_mode() == DispatchMode::Trace {

@@ -1,4 +1,4 @@
-//! What annotated code decides on: the type of a condition says what kind of region it begins.
+//! Conditions of annotated code: the type of a condition determines the kind of the region.
 
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops;
@@ -7,15 +7,15 @@ use crate::trace::tracer::Tracer;
 use std::panic::Location;
 use std::rc::Rc;
 
-/// Regions on host values: Rust as it stands.
+/// Regions on host values: plain Rust.
 pub struct Host;
 
-/// Regions on tensors: traced both ways, or decided by the tensor's value where it is known.
+/// Regions on tensors: both arms are traced, or the tensor's value is used if it is known.
 pub struct Device;
 
 /// [`Host`] or [`Device`].
 pub trait Kind {
-    /// Whether tensors decide.
+    /// Whether the conditions are tensors.
     const DEVICE: bool;
 }
 
@@ -27,7 +27,7 @@ impl Kind for Device {
     const DEVICE: bool = true;
 }
 
-/// Regions that leave variables without a value before them to their arms.
+/// Regions in which variables may be initialised that have no value before.
 #[diagnostic::on_unimplemented(
     message = "MS012: a variable without a value before a decision on a tensor",
     label = "assigned inside, and declared without a value",
@@ -38,26 +38,26 @@ pub trait Deferring {}
 #[diagnostic::do_not_recommend]
 impl Deferring for Host {}
 
-/// Which way a program goes.
+/// The outcome of a condition.
 pub enum Decision {
     /// It is known.
     Known(bool),
-    /// The value of a trace that will tell, a `bool[]`.
+    /// A `bool[]` of a trace, known only at run time.
     Traced(Rc<Tracer>, Tensor),
 }
 
-/// The condition of `if`, `while`, a guard, an assertion, or a side of `&&` and `||`.
+/// The condition of `if`, `while`, a guard, an assertion, or an operand of `&&` and `||`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a condition",
     label = "expected `bool`, or a tensor with one bool"
 )]
 pub trait Condition {
-    /// What it makes of the region that it decides.
+    /// The kind of the region.
     type Kind: Kind;
-    /// Whether it is that no jump skips what follows.
+    /// Whether it is the condition that no jump skips the following code.
     const SKIPS: bool = false;
 
-    /// Which way to go.
+    /// The outcome.
     ///
     /// Raises [`Code::Shape`] or [`Code::DType`] for a tensor that is not one bool.
     fn decision(&self) -> Decision;
@@ -118,7 +118,8 @@ fn one_bool(tracer: &Tracer, condition: &Tensor) -> Result<Tensor> {
     Ok(if ty.dims.is_empty() { condition } else { ops::reshape(&condition, [0usize; 0]) })
 }
 
-/// Decides on `condition` where no region can: in the guard of a `match`, and beside patterns.
+/// Evaluates `condition` where no region is possible: in the guard of a `match`, and together with
+/// patterns.
 ///
 /// Raises [`Code::Condition`] for a traced tensor.
 #[track_caller]
@@ -139,14 +140,14 @@ fn refuse(tracer: &Tracer, condition: &Tensor, location: &'static Location<'stat
     tracer.refuse(traced, Error::new(Code::Condition, message).at(location).help(help))
 }
 
-/// What can be asserted: a bool, or a tensor of bools, all of which have to hold.
+/// What can be asserted: a bool, or a tensor of bools, all of which must be true.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be asserted",
     label = "expected `bool`, or a tensor of bools"
 )]
 pub trait Assertion {
-    /// Whether it holds; `text` says what. Tensors are asserted in program order with other
-    /// effects, see [`ops::assert_that`], and give true.
+    /// Whether it is true; `text` is for the message. Tensors are asserted in program order with
+    /// other effects, see [`ops::assert_that`], and return true.
     fn holds(&self, text: &str) -> bool;
 }
 
@@ -160,7 +161,7 @@ impl Assertion for bool {
 impl Assertion for Tensor {
     #[track_caller]
     fn holds(&self, text: &str) -> bool {
-        // Braces would be places for values.
+        // Braces would be placeholders.
         ops::assert_that(self, &text.replace('{', "(").replace('}', ")"), &[]);
         true
     }
@@ -173,7 +174,7 @@ impl Assertion for &Tensor {
     }
 }
 
-/// Whether an assertion holds.
+/// Whether an assertion is true.
 #[track_caller]
 #[inline]
 pub fn holds(condition: impl Assertion, text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! `ms::range`: numbers to count over on the device.
+//! `ms::range`: loops over numbers on the device.
 
 use super::carry::{Carry, Held};
 use super::flow::{Flow, HeldFlow, Vote};
@@ -11,12 +11,12 @@ use crate::tensor::{DType, Dim, Parameter, Tensor};
 
 /// The numbers from `start` up to, and without, `stop`: each an `i64[]`.
 ///
-/// In annotated code that is traced, a `for` over it stays a loop; everywhere else it is an
+/// In annotated code that is traced, a `for` over it remains a loop; everywhere else it is an
 /// iterator. See [`range`].
 #[derive(Clone)]
 pub struct Range(Bounds);
 
-/// Where a range begins and ends.
+/// The bounds of a range.
 #[derive(Clone)]
 pub(super) struct Bounds {
     pub start: Tensor,
@@ -25,12 +25,12 @@ pub(super) struct Bounds {
     step: i64,
 }
 
-/// An end of a [`range`]: a number, a size, or a tensor of one integer.
+/// A bound of a [`range`]: a number, a size, or a tensor of one integer.
 #[derive(Clone)]
 pub enum Bound {
     /// A host value.
     Number(i64),
-    /// A value of the device.
+    /// A traced or device value.
     Tensor(Tensor),
 }
 
@@ -110,7 +110,7 @@ impl Bound {
 pub fn range(start: impl Into<Bound>, stop: impl Into<Bound>) -> Range {
     let (first, stop) = (start.into(), stop.into());
     let start = first.tensor();
-    // Refused here, at the user's line.
+    // Reported here, at the user's line.
     let stop = match stop {
         Bound::Tensor(_) => Bound::Tensor(stop.tensor()),
         number => number,
@@ -133,7 +133,7 @@ impl Range {
 }
 
 impl Bounds {
-    /// The number of iterations, where it is fixed.
+    /// The number of iterations, if it is fixed.
     pub fn count(&self) -> Option<usize> {
         let (first, stop, step) = (self.first.number()? as i128, self.stop.number()? as i128, self.step as i128);
         let (span, step) = ((stop - first) * step.signum(), step.abs());
@@ -141,7 +141,7 @@ impl Bounds {
         Some(usize::try_from(count.max(0)).unwrap_or(usize::MAX))
     }
 
-    /// Those of them that are tensors.
+    /// The bounds that are tensors.
     pub fn tensors(&self) -> Vec<Tensor> {
         let stop = match &self.stop {
             Bound::Tensor(it) => Some(it.clone()),
@@ -162,14 +162,14 @@ impl Bounds {
     }
 }
 
-/// The counter of a loop that is traced.
+/// The counter of a traced loop.
 pub(super) struct Counter {
     pub bounds: Bounds,
     pub now: Tensor,
 }
 
 impl Counter {
-    /// What it is in the next iteration.
+    /// Its value in the next iteration.
     pub fn next(&self) -> Tensor {
         ops::add(&self.now, self.bounds.step)
     }
@@ -199,7 +199,7 @@ impl Iterator for Numbers {
 
 impl ExactSizeIterator for Numbers {}
 
-/// Outside annotated code the bounds have to be known: a traced one raises
+/// Outside annotated code the bounds must be known: a traced one raises
 /// [`Code::TracedValue`].
 impl IntoIterator for Range {
     type Item = Tensor;
@@ -217,7 +217,7 @@ impl IntoIterator for Range {
     }
 }
 
-/// What a `for` of annotated code runs over.
+/// The iterator of a `for` in annotated code.
 pub struct Over<I>(pub I);
 
 /// A `for` of annotated code: over a host iterator, or over a [`Range`].
@@ -226,14 +226,14 @@ pub struct For<K, I> {
     source: I,
 }
 
-/// What a [`Range`] gives to a `for`.
+/// The iteration state of a `for` over a [`Range`].
 pub struct Counting {
     bounds: Bounds,
     numbers: Option<Numbers>,
 }
 
 impl Over<Range> {
-    /// A loop of the device, or of the host where nothing is traced.
+    /// A device loop, or a host loop if nothing is traced.
     pub fn iterate(self) -> For<Device, Counting> {
         For { region: repeat(), source: Counting { bounds: self.0.0, numbers: None } }
     }
@@ -241,10 +241,10 @@ impl Over<Range> {
 
 /// A `for` over anything but a [`Range`].
 pub trait Iterate {
-    /// What it runs over.
+    /// Its iterator.
     type Items: Iterator;
 
-    /// A loop of the host.
+    /// A host loop.
     fn iterate(self) -> For<Host, Self::Items>;
 }
 
@@ -266,17 +266,17 @@ impl<I: IntoIterator> Iterate for Over<I> {
 }
 
 impl<K, I> For<K, I> {
-    /// What is repeated.
+    /// The loop's region.
     #[inline]
     pub fn region(&self) -> &Repeat<K> {
         &self.region
     }
 
-    /// Settles the kind of the loops that are left from inside.
+    /// Determines the kind of the loops that are left from inside.
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// A variable without a value before the loop gets one inside.
+    /// A variable without a value before the loop is initialised inside.
     #[inline]
     pub fn settle(&self)
     where
@@ -290,21 +290,21 @@ impl<I: Iterator> For<Host, I> {
     #[inline]
     pub fn head(&mut self) {}
 
-    /// Whether the loop is traced to its end.
+    /// Whether tracing of the loop is complete.
     #[inline]
     pub fn is_over(&mut self) -> bool {
         false
     }
 
-    /// A name is used inside, where the host alone repeats.
+    /// Uses of names are unrestricted in a host loop.
     #[inline]
     pub fn uses(&self, _: &str, _: Reach) {}
 
-    /// A variable at the borders of the loop.
+    /// Carries a variable at the borders of the loop.
     #[inline]
     pub fn carry<S>(&mut self, _: &mut Held<S>, _: &mut S) {}
 
-    /// A way out at the borders of the loop.
+    /// Carries an exit at the borders of the loop.
     #[inline]
     pub fn carry_flow<L, R>(&mut self, _: &mut HeldFlow<R>, _: &mut Flow<L, R>, _: bool) {}
 
@@ -323,7 +323,7 @@ impl For<Device, Counting> {
         self.region.head_of(&self.source.bounds);
     }
 
-    /// Whether the loop is traced to its end.
+    /// Whether tracing of the loop is complete.
     pub fn is_over(&mut self) -> bool {
         self.region.is_over()
     }
@@ -335,7 +335,7 @@ impl For<Device, Counting> {
         self.region.uses(name, reach);
     }
 
-    /// A variable at the borders of the loop.
+    /// Carries a variable at the borders of the loop.
     pub fn carry<S>(&mut self, held: &mut Held<S>, variable: &mut S)
     where
         Device: Carry<S>,
@@ -343,7 +343,7 @@ impl For<Device, Counting> {
         self.region.carry(held, variable);
     }
 
-    /// A way out at the borders of the loop; `own` is that of the loop itself.
+    /// Carries an exit at the borders of the loop; `own` if it is that of the loop itself.
     pub fn carry_flow<L, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool)
     where
         Device: Carry<R>,

@@ -1,13 +1,13 @@
-//! What a name leads to, by its type: asked where a region uses a name of which the text does not say
-//! whether something changes through it.
+//! Type probes: what can be mutated through a name, by its type, where a region uses a name whose
+//! mutability the syntax does not determine.
 //!
-//! The question is put to a shared borrow that ends at once, so that nothing is said of what becomes of
-//! the value; and it is answered by the depth of references at which a method is found, so that nothing
-//! is asked of types that answer to none of the traits:
+//! A probe takes a shared borrow that ends immediately, so it does not affect later uses of the
+//! value; and it is resolved by the depth of references at which a method is found, so types that
+//! implement none of the traits need no bound:
 //!
 //! ```text
-//! region.uses("`w`", (&&&&Probe(&w)).hands());    w is given away: `f(w)`
-//! region.uses("`c`", (&&Probe(&c)).asks());       c is lent, or has a method called: `c.set(1)`
+//! region.uses("`w`", (&&&&Probe(&w)).hands());    w is moved or passed on: `f(w)`
+//! region.uses("`c`", (&&Probe(&c)).asks());       c is borrowed, or a receiver: `c.set(1)`
 //! ```
 
 use crate::error::{Code, Error};
@@ -17,21 +17,21 @@ use std::panic::UnwindSafe;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, RwLock};
 
-/// What changes through a value.
+/// What can be mutated through a value.
 #[derive(Clone, Copy)]
 pub enum Reach {
-    /// Nothing outside of it, as far as its type says.
+    /// Nothing besides itself, as far as its type shows.
     Nothing,
-    /// What a `&mut` in it refers to; the type.
+    /// The target of a `&mut` in it; the type.
     Hands(&'static str),
-    /// What it holds, through shared references; the type.
+    /// Its content, through shared references; the type.
     Shares(&'static str),
-    /// What a closure in it has captured; the names.
+    /// The captures of a closure in it; the names.
     Captures(&'static str),
 }
 
 impl Reach {
-    /// Whether something changes.
+    /// Whether something can be mutated.
     #[inline]
     pub fn is_some(self) -> bool {
         !matches!(self, Self::Nothing)
@@ -66,7 +66,7 @@ impl Reach {
     }
 }
 
-/// The name of a type without the modules that it lies in.
+/// The name of a type without its module path.
 fn short(name: &str) -> String {
     let mut out = String::new();
     for part in name.split_inclusive(|it: char| !it.is_alphanumeric() && it != '_' && it != ':') {
@@ -75,12 +75,12 @@ fn short(name: &str) -> String {
     out
 }
 
-/// A name whose type is asked.
+/// A name whose type is probed.
 pub struct Probe<'a, T: ?Sized>(pub &'a T);
 
-/// Types through which a value certainly writes, shared or not.
+/// Types that certainly write, shared or not.
 pub trait Writes {
-    /// Whether it does so through a shared reference.
+    /// Whether they write through a shared reference.
     const SHARED: bool = false;
 }
 
@@ -99,9 +99,9 @@ macro_rules! shared {
 
 shared! { Cell RefCell Mutex RwLock }
 
-/// Given away: a value that writes.
+/// Moved or passed on: a value that writes.
 pub trait HandsWrites {
-    /// What changes through it.
+    /// What can be mutated through it.
     fn hands(&self) -> Reach;
 }
 
@@ -112,9 +112,9 @@ impl<T: Writes> HandsWrites for &&&Probe<'_, T> {
     }
 }
 
-/// Given away: what is `Clone` holds no `&mut`.
+/// Moved or passed on: a `Clone` type contains no `&mut`.
 pub trait HandsClone {
-    /// Nothing changes through it.
+    /// Nothing can be mutated through it.
     #[inline]
     fn hands(&self) -> Reach {
         Reach::Nothing
@@ -123,9 +123,9 @@ pub trait HandsClone {
 
 impl<T: Clone> HandsClone for &&Probe<'_, T> {}
 
-/// Given away: what is `UnwindSafe`, an auto trait of std, holds no `&mut` either.
+/// Moved or passed on: an `UnwindSafe` type, by std's auto trait, contains no `&mut` either.
 pub trait HandsStill {
-    /// Nothing changes through it.
+    /// Nothing can be mutated through it.
     #[inline]
     fn hands(&self) -> Reach {
         Reach::Nothing
@@ -134,9 +134,9 @@ pub trait HandsStill {
 
 impl<T: UnwindSafe> HandsStill for &Probe<'_, T> {}
 
-/// Given away: anything else may hold a `&mut`.
+/// Moved or passed on: any other type may contain a `&mut`.
 pub trait HandsAny {
-    /// What changes through it.
+    /// What can be mutated through it.
     fn hands(&self) -> Reach;
 }
 
@@ -147,9 +147,9 @@ impl<T> HandsAny for Probe<'_, T> {
     }
 }
 
-/// Lent, or a receiver: a value that writes.
+/// Borrowed, or a receiver: a value that writes.
 pub trait AsksWrites {
-    /// What changes through it.
+    /// What can be mutated through it.
     fn asks(&self) -> Reach;
 }
 
@@ -160,9 +160,9 @@ impl<T: Writes> AsksWrites for &Probe<'_, T> {
     }
 }
 
-/// Lent, or a receiver: nothing is known to change through it.
+/// Borrowed, or a receiver: nothing is known to be mutated through it.
 pub trait AsksAny {
-    /// Nothing changes through it.
+    /// Nothing can be mutated through it.
     #[inline]
     fn asks(&self) -> Reach {
         Reach::Nothing
@@ -171,9 +171,9 @@ pub trait AsksAny {
 
 impl<T: ?Sized> AsksAny for Probe<'_, T> {}
 
-/// Run over by a `for`: a reference to an iterator, which is there after it.
+/// The iterator of a `for`: a reference to an iterator, which outlives the loop.
 pub trait Advances {
-    /// What it refers to advances.
+    /// Its target advances.
     #[inline]
     fn advances(&self) -> bool {
         true
@@ -182,9 +182,9 @@ pub trait Advances {
 
 impl<I: Iterator + ?Sized> Advances for &Probe<'_, &mut I> {}
 
-/// Run over by a `for`: anything else.
+/// The iterator of a `for`: anything else.
 pub trait AdvancesNothing {
-    /// Nothing advances that is there after it.
+    /// Nothing that outlives the loop advances.
     #[inline]
     fn advances(&self) -> bool {
         false

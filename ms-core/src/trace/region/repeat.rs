@@ -34,29 +34,29 @@ use std::sync::Arc;
 pub struct Repeat<K> {
     kind: PhantomData<K>,
     traced: Option<Box<Traced>>,
-    /// How often it runs where the host alone decides, as far as that is known.
+    /// The number of iterations of a host loop, as far as it is known.
     pub(super) rounds: Rounds,
 }
 
-/// How often a loop of the host runs.
+/// How long a host loop runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Rounds {
-    /// It comes to an end.
+    /// It terminates.
     Bounded,
-    /// Only time tells.
+    /// Unknown.
     Open,
-    /// It does not come to an end.
+    /// It is infinite.
     Endless,
 }
 
-/// Where a traced loop stands.
+/// The phase of a traced loop.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// Before the condition.
     Condition,
-    /// Behind the condition.
+    /// After the condition.
     Body,
-    /// Behind the body.
+    /// After the body.
     End,
     /// After the loop.
     After,
@@ -67,18 +67,18 @@ struct Traced {
     phase: Phase,
     condition: Option<(Suspended, Tensor)>,
     counter: Option<Counter>,
-    /// The flag that says that the loop was left.
+    /// The flag that the loop was left.
     left: Option<usize>,
     states: Vec<State>,
 }
 
 /// A tensor that may change inside.
 struct State {
-    /// Its value before the loop; nothing where there is one after an iteration only.
+    /// Its value before the loop; `None` if it exists only after an iteration.
     before: Option<Tensor>,
-    /// The path of it from the variable on.
+    /// Its path, from the variable on.
     name: Option<Arc<str>>,
-    /// What stands for it in the condition and in the body.
+    /// The inputs for it in the condition and in the body.
     params: [Option<Tensor>; 2],
     after: Option<Tensor>,
     result: Option<Tensor>,
@@ -93,7 +93,7 @@ impl State {
     }
 }
 
-/// A loop whose condition is still to come.
+/// A loop before its condition.
 #[inline]
 pub fn repeat<K: Kind>() -> Repeat<K> {
     Repeat { kind: PhantomData, traced: None, rounds: Rounds::Open }
@@ -127,7 +127,7 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// The same for a loop that counts.
+    /// The same for a counted loop.
     #[track_caller]
     pub(super) fn head_of(&mut self, bounds: &Bounds) {
         self.start("body");
@@ -138,12 +138,12 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// What the counter is in the body; nothing where the loop runs as it stands.
+    /// The counter in the body; `None` if the loop is plain Rust.
     pub(super) fn counter(&self) -> Option<Tensor> {
         self.traced.as_ref()?.counter.as_ref().map(|it| it.now.clone())
     }
 
-    /// Whether the loop is traced to its end.
+    /// Whether tracing of the loop is complete.
     #[inline]
     pub fn is_over(&mut self) -> bool {
         match &mut self.traced {
@@ -173,11 +173,11 @@ impl<K: Kind> Repeat<K> {
         true
     }
 
-    /// Settles the kind of the loops that are left from inside.
+    /// Determines the kind of the loops that are left from inside.
     #[inline]
     pub fn votes(&self, _: Vote<K>) {}
 
-    /// A variable without a value before the loop gets one inside.
+    /// A variable without a value before the loop is initialised inside.
     #[inline]
     pub fn settle(&self)
     where
@@ -199,7 +199,7 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// [`Repeat::carry`] of a way out; `own` is that of the loop itself.
+    /// [`Repeat::carry`] for an exit; `own` if it is that of the loop itself.
     pub fn carry_flow<L, R>(&mut self, held: &mut HeldFlow<R>, flow: &mut Flow<L, R>, own: bool)
     where
         K: Carry<R>,
@@ -240,10 +240,10 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// A name of which the text does not say whether something changes through it is used inside.
+    /// The region uses a name through which something may be mutated.
     ///
     /// Reports [`Code::HandedOn`](crate::Code::HandedOn) or
-    /// [`Code::SharedChange`](crate::Code::SharedChange) where a tensor decides.
+    /// [`Code::SharedChange`](crate::Code::SharedChange) if the condition is a tensor.
     #[track_caller]
     #[inline]
     pub fn uses(&self, name: &str, reach: Reach) {
@@ -252,7 +252,7 @@ impl<K: Kind> Repeat<K> {
         }
     }
 
-    /// A variable at the borders of the loop.
+    /// Carries a variable at the borders of the loop.
     pub fn carry<S>(&mut self, held: &mut Held<S>, variable: &mut S)
     where
         K: Carry<S>,
@@ -280,7 +280,7 @@ impl Traced {
         self.counter = Some(Counter { bounds: bounds.clone(), now });
     }
 
-    /// Adds a tensor, and gives what stands for it here.
+    /// Adds a tensor, and returns the input for it.
     fn declare(&mut self, before: &Tensor, region: usize, name: Option<Arc<str>>) -> Tensor {
         let param = self.open.tracer.named_input(before.ty(), name.clone());
         let mut params = [None, None];
@@ -298,7 +298,7 @@ impl Traced {
         held.before = K::copy(variable);
     }
 
-    /// What the condition sees, the body sees as well, as inputs of its own.
+    /// The variables of the condition are inputs of the body as well.
     fn restart<K: Carry<S>, S>(&mut self, held: &mut Held<S>, variable: &mut S) {
         let leaves = Leaves::of::<K, _>(variable);
         let states = &self.states[held.at..];
@@ -345,7 +345,7 @@ impl Traced {
         }
     }
 
-    /// A value that there is only after an iteration.
+    /// A value that exists only after an iteration.
     fn begin_late<K: Carry<S>, S>(&mut self, held: &mut Held<S>, value: &S) {
         held.at = self.states.len();
         held.leaves = self.open.leaves::<K, _>(held.name, value);
@@ -359,7 +359,7 @@ impl Traced {
         self.states.extend(held.leaves.tensors.iter().map(late));
     }
 
-    /// Whether the loop may be left in an iteration.
+    /// Whether an iteration may leave the loop.
     fn may_be_left(&self) -> bool {
         self.left.is_some_and(|at| match (&self.states[at].params[1], &self.states[at].after) {
             (Some(param), Some(after)) => !self.open.tracer.is_same(param, after),
@@ -403,7 +403,7 @@ impl Traced {
         self.states.iter().any(is_lost) || self.condition.as_ref().is_some_and(|it| it.1.is_poisoned())
     }
 
-    /// How often a loop that counts runs.
+    /// The number of iterations of a counted loop.
     fn counted(&self, before: &[Tensor]) -> Repeated {
         let counter = self.counter.as_ref().expect("a loop has a condition or counts");
         match counter.bounds.count() {

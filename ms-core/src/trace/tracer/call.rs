@@ -1,10 +1,10 @@
-//! Calls of cells, and of functions marked `#[no_inline]`: each is traced into a graph of its own,
-//! and equal graphs are one.
+//! Calls of cells, and of functions marked `#[no_inline]`: each is traced into a separate graph,
+//! and equal graphs are shared.
 //!
 //! A cell marked `#[lazy_inline]` promises that its type, its host values, the types of its tensors
-//! and parameters, and which of them are the same say all about its graph: it is traced once for
-//! each such [`Pattern`], and further calls take that graph. Any other cell is traced at every
-//! call, since it may read what no pattern shows; its graph is compared with those that are there.
+//! and parameters, and which of them alias determine its graph: it is traced once for each such
+//! [`Pattern`], and further calls use that graph. Any other cell is traced at every call, since it
+//! may depend on more than the pattern; its graph is compared with the existing ones.
 
 use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
@@ -21,8 +21,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Graphs of at most this many nodes are put in the place of the call at once: a call would be
-/// no smaller.
+/// Graphs of at most this many nodes are inlined immediately: a call would not be smaller.
 const SMALL: usize = 8;
 
 /// The calls of a trace.
@@ -34,34 +33,34 @@ pub(super) struct Calls {
     graphs: FxHashMap<Vec<u8>, Arc<Graph>>,
 }
 
-/// A graph that stands for all calls of a pattern.
+/// A graph that is shared by all calls of a pattern.
 struct Known {
     graph: Arc<Graph>,
     inputs: Vec<Source>,
     writes: Vec<Slot>,
-    /// What backward functions read and do not write.
+    /// The parameters that backward functions read and do not write.
     backward_reads: Vec<Slot>,
     /// The result, whose tensors are replaced by those of a call.
     result: Box<dyn Any>,
 }
 
-/// What an input of a called graph is, in terms of the call.
+/// The source of an input of a called graph, relative to the call.
 enum Source {
     Operand(usize),
     Slot(Slot),
 }
 
-/// A slot, in terms of the call.
+/// A slot, relative to the call.
 enum Slot {
     /// One of the pattern's.
     Own(usize),
     /// One of the pattern's, as backward functions see it.
     OwnBackward(usize),
-    /// One that all calls use: the state of random numbers, the order of prints.
+    /// One that all calls share: the state of random numbers, the token of effects.
     Common(Parameter),
 }
 
-/// What tells the graphs of a cell's calls apart, and the tensors and parameters of one call.
+/// What distinguishes the graphs of a cell's calls, and the tensors and parameters of one call.
 #[derive(Default)]
 pub struct Pattern {
     words: SmallVec<[u64; 24]>,
@@ -71,7 +70,7 @@ pub struct Pattern {
     tracer: Option<Rc<Tracer>>,
 }
 
-/// Where a tensor comes from: the same for all tensors that are the same value.
+/// The origin of a tensor: the same for all tensors that are the same value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
     Array(usize),
@@ -101,7 +100,7 @@ impl Pattern {
 
     fn ty(&mut self, mark: u64, ty: &Type) {
         self.words.push(mark | (ty.dtype as u64) << 32 | ty.rank() as u64);
-        // Of one word the hash is another one for every word.
+        // A hash of one word is injective.
         self.words.extend(ty.dims.iter().map(|dim| rustc_hash::FxBuildHasher.hash_one(dim)));
     }
 
@@ -141,14 +140,14 @@ impl Visitor for Pattern {
     }
 }
 
-/// A call that is a graph of its own, between its begin and its result.
+/// A call with a graph of its own, between its beginning and its result.
 pub struct GraphCall {
     tracer: Rc<Tracer>,
-    /// What shows all of the call, where the cell promises that.
+    /// The pattern of the call, if the cell promises that it is complete.
     pattern: Option<Pattern>,
-    /// Whether it stays a call, whatever it calls.
+    /// Whether it is never inlined.
     no_inline: bool,
-    /// What its inputs are called, where it is to be traced.
+    /// The names of its inputs, if it is to be traced.
     names: Option<ArgumentNames>,
 }
 
@@ -184,7 +183,7 @@ impl State {
     }
 }
 
-/// Whether every call of a cell uses this slot, whichever cell it is.
+/// Whether this slot is the same in every call, whichever cell it is.
 pub(super) fn is_common(parameter: &Parameter) -> bool {
     let parameter = &parameter.forward();
     parameter == ops::order() || parameter == ops::random::default_generator().state()
@@ -201,7 +200,7 @@ impl GraphCall {
     /// The result of the call, if its pattern has been traced.
     ///
     /// # Panics
-    /// Raises what an operand of another trace is refused with.
+    /// Raises the error of an operand of another trace.
     #[track_caller]
     pub fn known<T: Tree + 'static>(&self, location: &'static Location<'static>) -> Option<T> {
         let pattern = self.pattern.as_ref()?;
@@ -232,11 +231,11 @@ impl GraphCall {
         Some(tracer.results(&mut state, template, &outputs, &writes))
     }
 
-    /// Traces `body` into a graph of its own and calls that. What the body gives instead of a
-    /// result is given back.
+    /// Traces `body` into a separate graph and calls that. If the body returns an error, it is
+    /// returned.
     ///
     /// # Errors
-    /// That.
+    /// The error of the body.
     #[track_caller]
     pub fn trace<T: Tree + 'static, E>(
         mut self,
@@ -244,7 +243,7 @@ impl GraphCall {
         location: &'static Location<'static>,
         body: impl FnOnce() -> Result<T, E>,
     ) -> Result<T, E> {
-        /// Leaves the graph when the body unwinds.
+        /// Abandons the graph when the body unwinds.
         struct Leave<'a>(Option<&'a Tracer>);
         impl Drop for Leave<'_> {
             fn drop(&mut self) {
@@ -323,7 +322,7 @@ impl GraphCall {
         state.push(frame);
     }
 
-    /// Lets a traced graph stand for all calls of its pattern, if that shows all of it.
+    /// Shares a traced graph among all calls of its pattern, if the pattern is complete.
     fn remember<T: 'static>(&self, state: &mut State, traced: Traced<T>) {
         let Some(pattern) = &self.pattern else { return };
         let operands: Vec<Option<ValueId>> =
@@ -350,9 +349,9 @@ impl GraphCall {
 /// A call that was traced.
 struct Traced<T> {
     graph: Arc<Graph>,
-    /// What its inputs stand for.
+    /// The bindings of its inputs.
     bindings: Vec<Binding>,
-    /// What they were in this call.
+    /// The values of the inputs in this call.
     operands: SmallVec<[ValueId; 3]>,
     writes: Vec<Parameter>,
     backward_reads: Vec<Parameter>,
@@ -360,14 +359,14 @@ struct Traced<T> {
 }
 
 impl Calls {
-    /// The graph of that content that came first.
+    /// The first graph with the same content.
     fn distinct(&mut self, graph: Graph) -> Arc<Graph> {
         self.graphs.entry(shallow_bytes(&graph)).or_insert_with(|| Arc::new(graph)).clone()
     }
 }
 
 impl Tracer {
-    /// The result of a call, whose outputs are its tensors and then what it writes.
+    /// The result of a call, whose outputs are its tensors followed by its writes.
     fn results<T: Tree>(&self, state: &mut State, template: &T, outputs: &[ValueId], writes: &[Parameter]) -> T {
         let (results, written) = outputs.split_at(outputs.len() - writes.len());
         for (parameter, &value) in writes.iter().zip(written) {

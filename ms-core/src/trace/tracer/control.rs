@@ -1,5 +1,5 @@
-//! Nodes of control flow: graphs under construction are put aside, and joined into one node when
-//! all of its regions are there.
+//! Nodes of control flow: graphs under construction are suspended, and joined into one node when
+//! all of its regions are complete.
 
 use super::frame::Frame;
 use super::{Binding, Tracer};
@@ -11,40 +11,40 @@ use smallvec::SmallVec;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// A graph under construction that was put aside.
+/// A suspended graph under construction.
 pub struct Suspended(Box<Frame>);
 
 /// How often the body of a loop runs.
 pub enum Repeated {
     /// While the condition holds.
     While {
-        /// A graph of its own.
+        /// A separate graph.
         condition: Suspended,
         /// Its result.
         holds: Tensor,
-        /// Which of the first values says, after the body, that the loop was left; without it, the
-        /// loop ends with its condition only.
+        /// Which of the initial values becomes, after the body, the flag that the loop was left;
+        /// without it, the loop ends only by its condition.
         left: Option<usize>,
     },
     /// Once for each element of sequences.
     Over {
-        /// How many elements they have.
+        /// The number of elements.
         count: usize,
-        /// How many sequences stand behind the carries among the first values.
+        /// The number of sequences after the carries among the initial values.
         sequences: usize,
-        /// Values of the body that are kept for every iteration.
+        /// Values of the body that are stacked for every iteration.
         rows: Vec<Tensor>,
     },
 }
 
 impl Repeated {
-    /// That many times.
+    /// A fixed number of times.
     pub fn times(count: usize) -> Self {
         Self::Over { count, sequences: 0, rows: Vec::new() }
     }
 }
 
-/// What an input of a region stands for.
+/// The meaning of an input of a region.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Key {
     Declared(usize),
@@ -66,7 +66,7 @@ impl Frame {
         self.bindings.iter().map(Self::key)
     }
 
-    /// Adds the inputs that are missing, with these names, and puts all of them in this order.
+    /// Adds the missing inputs, with these names, and sorts all of them in this order.
     fn take_inputs(&mut self, wanted: &[(Key, Type, Option<Arc<str>>)]) {
         let order: Vec<usize> = wanted
             .iter()
@@ -76,7 +76,7 @@ impl Frame {
                     let binding = match *key {
                         Key::Outer(value) => Binding::Outer(value),
                         Key::Declared(at) => Binding::Argument(at),
-                        // Which slot it was no longer matters: nothing here reads it.
+                        // Its slot is irrelevant: nothing here reads it.
                         Key::Slot(_) => Binding::Argument(usize::MAX),
                     };
                     self.input(ty.clone(), binding, name.clone());
@@ -95,7 +95,7 @@ impl Suspended {
     }
 }
 
-/// Appends the keys that are not there yet.
+/// Appends the keys that are missing.
 fn add_keys(keys: &mut Vec<Key>, more: impl Iterator<Item = Key>) {
     for key in more {
         if !keys.contains(&key) {
@@ -105,12 +105,12 @@ fn add_keys(keys: &mut Vec<Key>, more: impl Iterator<Item = Key>) {
 }
 
 impl Tracer {
-    /// How many graphs are under construction.
+    /// The number of graphs under construction.
     pub fn depth(&self) -> usize {
         self.state.borrow().frames.len()
     }
 
-    /// Leaves all graphs but the `depth` outermost ones without a result.
+    /// Abandons all graphs but the `depth` outermost ones.
     pub fn unwind(&self, depth: usize) {
         let mut state = self.state.borrow_mut();
         while state.frames.len() > depth {
@@ -118,7 +118,7 @@ impl Tracer {
         }
     }
 
-    /// Begins a region of control flow; one that `repeats` sees what its last iteration wrote.
+    /// Begins a region of control flow; one that `repeats` sees the writes of its last iteration.
     pub fn open(&self, name: &str, repeats: bool) {
         let mut frame = Frame::new(name);
         frame.own_slots = repeats;
@@ -128,17 +128,17 @@ impl Tracer {
         state.push(frame);
     }
 
-    /// Puts the innermost region aside.
+    /// Suspends the innermost region.
     pub fn suspend(&self) -> Suspended {
         Suspended(Box::new(self.state.borrow_mut().pop().expect("`open` opened the region")))
     }
 
-    /// Continues a region that was put aside.
+    /// Resumes a suspended region.
     pub fn resume(&self, region: Suspended) {
         self.state.borrow_mut().push(*region.0);
     }
 
-    /// Whether the two are one value of this trace.
+    /// Whether the two are the same value of this trace.
     pub fn is_same(&self, a: &Tensor, b: &Tensor) -> bool {
         match (a.as_traced(), b.as_traced()) {
             (Some(a), Some(b)) => (a.frame, a.value) == (b.frame, b.value),
@@ -147,7 +147,7 @@ impl Tracer {
         }
     }
 
-    /// The result of an op that was refused: uses of it are not reported again.
+    /// The result of an op that failed: uses of it are not reported again.
     pub fn poisoned(&self, ty: Type) -> Tensor {
         let mut state = self.state.borrow_mut();
         self.poison(state.top(), ty)
@@ -181,8 +181,8 @@ impl Tracer {
         Ok(outputs)
     }
 
-    /// The nodes of a region that writes nothing, at the end of the graph around it; `results` are
-    /// values inside, and their values here are given.
+    /// Inlines the nodes of a region that writes nothing into the enclosing graph; `results` are
+    /// values inside, and their values outside are returned.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
@@ -201,9 +201,9 @@ impl Tracer {
         Ok(outputs.into_iter().map(|it| self.wrap(frame, it)).collect())
     }
 
-    /// The values after a loop. `before` are its first values, `after` what they become in the
-    /// body, and `params` the inputs that stand for them there, if there are any; those that stay the same are given
-    /// back as they are. The rows of all iterations stand behind them.
+    /// The values after a loop. `before` are its initial values, `after` their values at the end of
+    /// the body, and `params` the inputs for them there, if there are any; loop-invariant ones are
+    /// returned unchanged. The stacked rows of all iterations follow.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for values of another trace.
@@ -254,9 +254,9 @@ impl Tracer {
         Ok(all)
     }
 
-    /// [`Tracer::repeat`] while a condition holds that writes parameters: only a body carries them
-    /// on, so the condition runs before the loop and at the end of the body, unless the loop was
-    /// left there, and the loop carries what it gave.
+    /// [`Tracer::repeat`] for a condition that writes parameters: only a body can carry them, so
+    /// the condition runs before the loop and at the end of the body, unless the loop was left
+    /// there, and its result is a carry.
     #[expect(clippy::too_many_arguments, reason = "the parts of a loop")]
     fn repeat_writing(
         &self,
@@ -292,14 +292,14 @@ impl Tracer {
         Ok(results)
     }
 
-    /// Declares an input of the innermost region that stands for the first value of that position.
+    /// Declares an input of the innermost region for the initial value at that position.
     pub(super) fn input_for(&self, ty: Type, at: usize, name: Option<Arc<str>>) -> Tensor {
         let mut state = self.state.borrow_mut();
         let value = state.top().input(ty, Binding::Argument(at), name);
         self.wrap(state.top(), value)
     }
 
-    /// What the condition of a loop gives for these values, in the innermost graph, where it writes
+    /// The result of the condition of a loop for these values, in the innermost graph, if it writes
     /// these parameters; the loop is in the graph at depth `outside`.
     fn run_here(&self, condition: &Frame, outside: usize, values: &[Tensor], writes: &[Parameter]) -> Result<Tensor> {
         let operands: Result<Vec<Tensor>> = condition
@@ -321,7 +321,7 @@ impl Tracer {
         Ok(outputs.remove(0))
     }
 
-    /// What `run` gives, or false, without running it, where the loop was left.
+    /// The result of `run`, or false, without running it, if the loop was left.
     fn unless(
         &self,
         left: Option<&Tensor>,
@@ -339,7 +339,7 @@ impl Tracer {
         Ok(self.branch(&left, arms, location)?.remove(0))
     }
 
-    /// Ends a region with these results, the last values of `writes`, and these rows.
+    /// Ends a region with these results, the final values of `writes`, and these rows.
     fn end(&self, region: Suspended, results: &[Tensor], writes: &[Parameter], rows: &[Tensor]) -> Result<Frame> {
         self.resume(region);
         let slots: Result<Vec<Tensor>> = writes.iter().map(|it| self.read_parameter(it)).collect();

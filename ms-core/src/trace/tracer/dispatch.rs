@@ -1,4 +1,4 @@
-//! What happens to ops, and to what asks for values, while a graph is traced.
+//! Dispatch of ops, and of reads of values, while a graph is traced.
 
 use super::Tracer;
 use super::call::is_common;
@@ -13,7 +13,7 @@ use std::any::Any;
 use std::panic::Location;
 use std::rc::Rc;
 
-/// How many poisoned results a refused op gives: more than any op has.
+/// The number of poisoned results of a failed op: more than any op has.
 const POISONED_RESULTS: usize = 8;
 
 impl Tracer {

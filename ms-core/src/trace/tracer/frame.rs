@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// What a tracer knows.
+/// The state of a tracer.
 pub(super) struct State {
     /// Changed by [`State::push`] and [`State::pop`].
     pub frames: Vec<Frame>,
@@ -18,32 +18,32 @@ pub(super) struct State {
     pub regions: Vec<u32>,
     pub errors: Vec<Error>,
     pub calls: call::Calls,
-    /// The parameters that backward functions read and do not write, as these were traced.
+    /// The parameters that traced backward functions read and do not write.
     pub backward_reads: Vec<Parameter>,
 }
 
 /// One graph under construction.
 pub(super) struct Frame {
     pub serial: u32,
-    /// It is a way of a decision, or a part of a loop: clones that are made in it are its own.
+    /// It is an arm, or a part of a loop: clones that are made in it belong to it.
     pub is_region: bool,
-    /// It is the graph of a call or of an iteration, whose slots are inputs of its own.
+    /// It is the graph of a call or of an iteration, which has its own inputs for slots.
     pub own_slots: bool,
     pub graph: Graph,
     pub bindings: Vec<Binding>,
     pub outer: FxHashMap<ValueId, ValueId>,
-    /// Tensors that stand for a value of the frame of some depth, by identity; kept alive as the
-    /// captured ones are.
+    /// Tensors for a value of the frame of some depth, by identity; kept alive like the
+    /// captured ones.
     pub arguments: FxHashMap<usize, (Tensor, usize, ValueId)>,
-    /// Captured arrays by identity, kept alive so that the address stays theirs.
+    /// Captured arrays by identity, kept alive so that their addresses are not reused.
     pub captured: FxHashMap<usize, (Tensor, ValueId)>,
     pub slots: Vec<SlotState>,
     pub slot_of: FxHashMap<SlotId, usize>,
-    /// Of the graph of a call: what its inputs are called.
+    /// Of the graph of a call: the names of its inputs.
     pub names: Option<CallNames>,
 }
 
-/// What the inputs of a call are called.
+/// The names of the inputs of a call.
 pub(super) struct CallNames {
     /// The names of parameters.
     pub arguments: ArgumentNames,
@@ -51,7 +51,7 @@ pub(super) struct CallNames {
     pub values: FxHashMap<(u32, u32), Arc<str>>,
 }
 
-/// What a graph knows of a parameter.
+/// The state of a parameter in a graph.
 pub(super) struct SlotState {
     pub parameter: Parameter,
     pub value: ValueId,
@@ -85,7 +85,7 @@ impl Frame {
         value
     }
 
-    /// What a slot holds when this graph starts.
+    /// The value of a slot at the beginning of this graph.
     fn slot_input(&mut self, parameter: &Parameter, ty: Type, name: Option<Arc<str>>) -> ValueId {
         let value = self.input(ty, Binding::Slot(parameter.clone()), name);
         if !self.slot_of.contains_key(&parameter.id()) {
@@ -113,8 +113,8 @@ impl Frame {
 }
 
 impl State {
-    /// Records an error, with the calls around it, unless it follows from another one: where something
-    /// is handed on that may write, a region leaves behind what is written.
+    /// Records an error, with the active calls, unless it follows from another one: if a reference
+    /// that may write is passed on, a region leaves the written tensors behind.
     pub fn record(&mut self, error: Error) {
         let is_cause = |it: &Error| matches!(it.code(), Code::HandedOn | Code::SharedChange);
         if error.code() != Code::Escaped || !self.errors.iter().any(is_cause) {
@@ -122,7 +122,7 @@ impl State {
         }
     }
 
-    /// Begins a graph, or goes on with one.
+    /// Begins a graph, or resumes one.
     pub fn push(&mut self, frame: Frame) {
         if frame.is_region {
             open_scope(frame.serial);
@@ -130,7 +130,7 @@ impl State {
         self.frames.push(frame);
     }
 
-    /// Ends the innermost graph, or puts it aside.
+    /// Ends the innermost graph, or suspends it.
     pub fn pop(&mut self) -> Option<Frame> {
         let frame = self.frames.pop()?;
         if frame.is_region {
@@ -139,7 +139,7 @@ impl State {
         Some(frame)
     }
 
-    /// Whether the tensor is a handle of a region of this trace that is over.
+    /// Whether the tensor is a handle of a completed region of this trace.
     #[inline]
     pub fn is_left_behind(&self, tensor: &Tensor) -> bool {
         let stamp = tensor.stamp();
@@ -152,7 +152,7 @@ impl State {
         self.frames.last_mut().expect("a trace has a frame until it is finished")
     }
 
-    /// The type of what a slot holds here: over lanes, that of one.
+    /// The type of the value of a slot here: over lanes, that of one lane.
     pub fn held(&self, parameter: &Parameter) -> Type {
         let known = self.frames.iter().rev().find_map(|it| {
             let at = *it.slot_of.get(&parameter.id())?;
@@ -164,7 +164,7 @@ impl State {
         })
     }
 
-    /// What a slot holds, as a value of the innermost frame.
+    /// The value of a slot, as a value of the innermost frame.
     pub fn slot(&mut self, parameter: &Parameter) -> ValueId {
         let mut depth = self.frames.len() - 1;
         let value = loop {

@@ -1,4 +1,4 @@
-//! What backward functions write, apart from what the functions around them do.
+//! Writes of backward functions, separated from those of the functions around them.
 
 use super::{Binding, Region, Trace, Tracer};
 use crate::error::{Code, Error, Result};
@@ -7,19 +7,20 @@ use crate::ops::{CUSTOM_VJP, FULL};
 use crate::tensor::{Attr, Attrs, Literal, Parameter};
 use std::sync::Arc;
 
-/// A trace as gradients take it that are taken of it from outside.
+/// A trace as the operand of gradients that are taken from outside.
 pub struct Handing {
-    /// The graph with one more input for each of `writes`, and one more output, behind all others: the
-    /// slot as backward functions see it ([`Parameter::backward`]). Without any, it is that of the trace.
+    /// The graph with one more input for each of `writes`, and one more output, at the end: the
+    /// slot as backward functions see it ([`Parameter::backward`]). If there are none, it is the
+    /// graph of the trace.
     pub graph: Option<Graph>,
     /// The parameters that backward functions write.
     pub writes: Vec<Parameter>,
-    /// Those that backward functions only read: they read what the parameter held at their call.
+    /// Those that backward functions only read: they read the value of the parameter at their call.
     pub reads: Vec<Parameter>,
 }
 
-/// Whether no backward function reads what another one writes: only one that writes a parameter, too,
-/// reads what was handed on.
+/// Checks that no backward function reads a parameter that another one writes: only one that also
+/// writes it reads the current value.
 ///
 /// # Errors
 /// [`Code::BackwardWrites`] otherwise.
@@ -35,23 +36,23 @@ pub fn check_handing<'a>(writes: impl IntoIterator<Item = &'a Parameter>, reads:
 }
 
 impl Tracer {
-    /// Whether the innermost region, which has slots of its own, reads or writes one.
+    /// Whether the innermost region, which has its own slots, reads or writes this one.
     pub fn has_slot(&self, parameter: &Parameter) -> bool {
         self.state.borrow_mut().top().slot_of.contains_key(&parameter.id())
     }
 
-    /// How many reads of backward functions are noted: where those of what is traced now begin.
+    /// The number of recorded reads of backward functions, as a mark.
     pub fn backward_reads(&self) -> usize {
         self.state.borrow().backward_reads.len()
     }
 
-    /// The parameters that backward functions read and do not write that were traced from there on.
+    /// The parameters that backward functions traced since the mark read and do not write.
     pub fn backward_reads_since(&self, start: usize) -> Vec<Parameter> {
         self.state.borrow().backward_reads[start..].to_vec()
     }
 
-    /// Notes what a backward function reads and does not write, in the place of what was noted from
-    /// there on: functions inside have another derivative now.
+    /// Records the parameters that a backward function reads and does not write, replacing the
+    /// records since the mark: functions inside have another derivative now.
     pub fn note_backward_reads(&self, start: usize, reads: impl IntoIterator<Item = Parameter>) {
         let noted = &mut self.state.borrow_mut().backward_reads;
         noted.truncate(start);
@@ -63,7 +64,7 @@ impl Tracer {
     }
 }
 
-/// A trace from its graph, whose outputs end with what `writes` hold afterwards.
+/// A trace from its graph, whose outputs end with the final values of `writes`.
 pub(super) fn told_apart(graph: Graph, bindings: Vec<Binding>, writes: Vec<Parameter>, reads: Vec<Parameter>) -> Trace {
     let is_backward = |it: &Binding| matches!(it, Binding::Slot(slot) if slot.is_backward());
     if !bindings.iter().any(is_backward) {
@@ -84,8 +85,8 @@ pub(super) fn told_apart(graph: Graph, bindings: Vec<Binding>, writes: Vec<Param
     }
 }
 
-/// The graph with these outputs. Of the slots that backward functions see, those of `parameters` are
-/// its last inputs; the value of any other says nothing.
+/// The graph with these outputs. Of the slots that backward functions see, those of `parameters`
+/// are its last inputs; the value of any other is irrelevant.
 fn with(graph: &Graph, bindings: &[Binding], parameters: &[Parameter], outputs: &[usize]) -> Graph {
     let mut to = Graph::new(graph.name());
     let mut operands = vec![None; bindings.len()];
@@ -115,7 +116,7 @@ fn zeros(to: &mut Graph, like: &Graph, input: usize) -> ValueId {
 }
 
 impl Region {
-    /// It without what backward functions in it write: where its own derivative is another one than
+    /// The trace without the writes of backward functions in it: if its own derivative differs from
     /// theirs, they do not run.
     pub fn without_handing(mut self) -> Self {
         let results = self.graph.outputs().len() - self.writes.len();

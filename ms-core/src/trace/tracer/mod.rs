@@ -26,19 +26,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How large a captured tensor is at most to become a constant.
+/// The maximal size of a captured tensor that becomes a constant.
 const CONSTANT_BYTES: usize = 64 << 10;
 
-/// What a graph input stands for.
+/// The meaning of a graph input.
 #[derive(Clone)]
 pub enum Binding {
     /// The argument of that position.
     Argument(usize),
-    /// The value of a parameter when the call, or an iteration of a loop, starts.
+    /// The value of a parameter at the beginning of the call, or of an iteration of a loop.
     Slot(Parameter),
     /// A large tensor that the function captured.
     Captured(Tensor),
-    /// A value of the graph around a region.
+    /// A value of the enclosing graph.
     Outer(ValueId),
 }
 
@@ -46,11 +46,11 @@ pub enum Binding {
 pub struct Trace {
     /// The graph: outputs are the results, then the final values of `writes`.
     pub graph: Graph,
-    /// What its inputs stand for.
+    /// The meaning of its inputs.
     pub bindings: Vec<Binding>,
     /// The parameters that were written.
     pub writes: Vec<Parameter>,
-    /// What backward functions in it read and write, if they do.
+    /// The reads and writes of backward functions in it, if there are any.
     pub handing: Option<Handing>,
 }
 
@@ -59,9 +59,9 @@ pub struct Region {
     /// The graph: outputs are the results, then the final values of `writes`. Its inputs are
     /// those that were declared, then one for each of `slots`, then one for each of `captures`.
     pub graph: Arc<Graph>,
-    /// The parameters whose first values are inputs of it, where it has slots of its own.
+    /// The parameters whose initial values are inputs of it, if it has its own slots.
     pub slots: Vec<Parameter>,
-    /// The values of the graph around it that it uses.
+    /// The values of the enclosing graph that it uses.
     pub captures: Vec<Tensor>,
     /// The parameters that it writes.
     pub writes: Vec<Parameter>,
@@ -72,7 +72,7 @@ pub struct Tracer {
     live: LiveTrace,
     /// Captured tensors up to this many bytes become constants; larger ones become inputs.
     constants: usize,
-    /// The line that ops count to, where it is not that of their call.
+    /// The line that ops are attributed to, if it is not that of their call.
     location: Cell<Option<&'static Location<'static>>>,
     state: RefCell<State>,
 }
@@ -85,7 +85,7 @@ impl Tracer {
         Self::with_constants(name, CONSTANT_BYTES)
     }
 
-    /// A tracer to whose graph captured tensors are inputs, also small ones: the graph is the
+    /// A tracer whose graph takes captured tensors as inputs, even small ones: the graph is the
     /// same when their values change.
     pub fn capturing(name: &str) -> Rc<Self> {
         Self::with_constants(name, 0)
@@ -106,15 +106,15 @@ impl Tracer {
         })
     }
 
-    /// The tracer that is the current dispatcher of this thread, if there is one.
+    /// The tracer that is the current dispatcher of this thread, if any.
     pub fn current() -> Option<Rc<Self>> {
         crate::tensor::current_dispatcher().and_then(|it| it.as_any()?.downcast::<Self>().ok())
     }
 
-    /// The line to which the ops that follow count instead of their own: a transform's ops stand
-    /// for one of the user's.
+    /// Sets the line that the following ops are attributed to: a transform's ops belong to the
+    /// user's op.
     ///
-    /// Gives the one that was set before.
+    /// Returns the previous one.
     pub fn locate(&self, location: Option<&'static Location<'static>>) -> Option<&'static Location<'static>> {
         self.location.replace(location)
     }
@@ -149,8 +149,8 @@ impl Tracer {
         })
     }
 
-    /// Declares an argument: wherever `tensor` itself is met while tracing, it is this input, of a
-    /// type that may leave sizes to the call.
+    /// Declares an argument: wherever `tensor` itself occurs while tracing, it is this input, of a
+    /// type that may have symbolic sizes.
     pub fn argument(&self, tensor: &Tensor, ty: Type) {
         let mut state = self.state.borrow_mut();
         let index = state.top().bindings.len();
@@ -172,7 +172,7 @@ impl Tracer {
         self.state.borrow().name_of(tensor)
     }
 
-    /// The traced value that stands for an argument or for any other tensor.
+    /// The traced value of an argument or of any other tensor.
     ///
     /// # Errors
     /// [`Code::Escaped`](crate::Code::Escaped) for a value of another trace.
@@ -185,8 +185,8 @@ impl Tracer {
         Ok(self.wrap(state.top(), value))
     }
 
-    /// Refuses, at this line, those of `tensors` that another region left behind; `name` says what
-    /// holds them.
+    /// Reports, at this line, those of `tensors` that another region left behind; `name` says what
+    /// contains them.
     pub fn check_kept(&self, tensors: &mut [Tensor], name: &str, location: &'static Location<'static>) {
         for tensor in tensors.iter_mut().filter(|it| it.stamp() != 0 && !it.is_poisoned()) {
             if self.state.borrow().is_left_behind(tensor) {
@@ -218,7 +218,7 @@ impl Tracer {
         Ok(())
     }
 
-    /// Begins a graph of its own in which code runs that runs where it stands: no decision.
+    /// Begins a separate graph for code that always runs where it is: not an arm.
     pub(super) fn begin(&self, name: &str, own_slots: bool) {
         let mut frame = Frame::new(name);
         frame.own_slots = own_slots;
@@ -241,7 +241,7 @@ impl Tracer {
         let captures = captures.collect();
         frame.graph.set_outputs(outputs?);
         let mut graph = frame.graph;
-        // Declared inputs stand before captured ones, in whatever order they were met.
+        // Declared inputs come before captured ones, in whatever order they occurred.
         let order: Vec<usize> = {
             let (given, outer): (Vec<_>, Vec<_>) =
                 (0..frame.bindings.len()).partition(|&i| !matches!(frame.bindings[i], Binding::Outer(_)));
@@ -257,12 +257,12 @@ impl Tracer {
         Ok(Region { graph: Arc::new(graph), slots, captures, writes })
     }
 
-    /// Leaves the innermost region without a result.
+    /// Abandons the innermost region.
     pub fn abandon(&self) {
         self.state.borrow_mut().pop();
     }
 
-    /// Adds the nodes of `body`, whose inputs are the operands, to the innermost graph, and gives
+    /// Adds the nodes of `body`, whose inputs are the operands, to the innermost graph, and returns
     /// its outputs.
     ///
     /// # Errors
@@ -302,7 +302,7 @@ impl Tracer {
     /// Ends the trace with these results.
     ///
     /// # Errors
-    /// Everything that was refused while tracing, at once.
+    /// All errors that were recorded while tracing, at once.
     pub fn finish(&self, results: &[Tensor]) -> Result<Trace> {
         let mut state = self.state.borrow_mut();
         let outputs = if state.errors.is_empty() { self.outputs(&mut state, results) } else { Ok(Vec::new()) };
@@ -316,13 +316,13 @@ impl Tracer {
         Ok(handing::told_apart(frame.graph, frame.bindings, writes, reads))
     }
 
-    /// Records an error that ends up with the others at the boundary of the trace.
+    /// Records an error that is reported with the others at the boundary of the trace.
     pub fn report(&self, error: Error) {
         self.state.borrow_mut().record(error);
     }
 
-    /// Records an error unless one of that line with those words is recorded: arms in arms ask the
-    /// same, and so do loops of the host.
+    /// Records an error unless the same error at the same line is recorded: nested arms report the
+    /// same, and so do unrolled host loops.
     pub fn report_once(&self, error: Error) {
         let new = error.report();
         let is_same = |it: &Error| {
@@ -334,8 +334,8 @@ impl Tracer {
         }
     }
 
-    /// Ends the trace because a host fact of `traced` was asked for: records `error`, unless the
-    /// value is the result of an op that was refused already, and unwinds to the boundary.
+    /// Ends the trace because a host fact of `traced` was read: records `error`, unless the
+    /// value is the result of an op that failed already, and unwinds to the boundary.
     pub fn refuse(&self, traced: &Traced, error: Error) -> ! {
         if !traced.poisoned {
             self.report(error);
@@ -352,7 +352,7 @@ impl Tracer {
         Ok(outputs)
     }
 
-    /// The value of the innermost graph that `tensor` is.
+    /// The value of `tensor` in the innermost graph.
     fn resolve(&self, state: &mut State, tensor: &Tensor) -> Result<ValueId> {
         if state.is_left_behind(tensor) {
             return Err(left_behind("a tensor", tensor));

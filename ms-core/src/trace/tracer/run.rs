@@ -6,7 +6,7 @@ use crate::ir::{Graph, Type};
 use crate::tensor::{Tensor, outside_scopes, with_dispatcher};
 use std::rc::Rc;
 
-/// Runs `body` with `tracer` as the dispatcher; an early leave gives nothing, its errors being
+/// Runs `body` with `tracer` as the dispatcher; returns `None` if it is abandoned, with the errors
 /// recorded in the tracer.
 pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R> {
     let (result, errors) = outside_scopes(|| collecting(|| with_dispatcher(tracer.clone(), body)));
@@ -14,10 +14,10 @@ pub fn run_traced<R>(tracer: &Rc<Tracer>, body: impl FnOnce() -> R) -> Option<R>
     result
 }
 
-/// Runs `body`, which gives a value and the results of a region, inside a region of `tracer`.
+/// Runs `body`, which returns a value and the results of a region, inside a region of `tracer`.
 ///
 /// # Errors
-/// What `body` gives, and [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
+/// Those of `body`, and [`Code::Escaped`](crate::Code::Escaped) for a result of another trace.
 pub fn run_nested<R>(
     tracer: &Tracer,
     name: &str,
@@ -26,8 +26,8 @@ pub fn run_nested<R>(
     run_in(tracer, name, false, body)
 }
 
-/// The tensors of a region's result. Ends the trace where an op on the way was refused: all that is
-/// made of them would be refused again.
+/// The tensors of a region's result. Ends the trace if an op that they depend on failed: every use
+/// of them would fail again.
 pub fn sound(results: Vec<Tensor>) -> Vec<Tensor> {
     if results.iter().any(Tensor::is_poisoned) {
         abandon();
@@ -35,8 +35,8 @@ pub fn sound(results: Vec<Tensor>) -> Vec<Tensor> {
     results
 }
 
-/// [`run_nested`] in a region that runs at another time than what is around it: what parameters hold
-/// then are inputs of its own.
+/// [`run_nested`] in a region that runs at another time than the code around it: the values of
+/// parameters at that time are its own inputs.
 ///
 /// # Errors
 /// As for [`run_nested`].
@@ -54,7 +54,7 @@ fn run_in<R>(
     own_slots: bool,
     body: impl FnOnce() -> Result<(R, Vec<Tensor>)>,
 ) -> Result<(R, Region)> {
-    /// Leaves the region when `body` unwinds.
+    /// Abandons the region when `body` unwinds.
     struct Leave<'a>(Option<&'a Tracer>);
     impl Drop for Leave<'_> {
         fn drop(&mut self) {
@@ -73,7 +73,7 @@ fn run_in<R>(
 /// Builds a graph by running `body` on traced inputs of the given types.
 ///
 /// # Errors
-/// Everything that was refused while tracing.
+/// All errors that were recorded while tracing.
 pub fn build(name: &str, inputs: &[Type], body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>) -> Result<Graph> {
     let tracer = Tracer::new(name);
     let inputs: Vec<Tensor> = inputs.iter().map(|ty| tracer.input(ty.clone())).collect();
