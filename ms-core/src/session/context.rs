@@ -1,4 +1,4 @@
-//! How code runs: settings of the process, overridden per thread.
+//! Settings of the process, which threads can override.
 
 use crate::effects::Level;
 use crate::environment::{Variable, number};
@@ -14,7 +14,7 @@ use std::sync::{OnceLock, PoisonError, RwLock};
 /// What a call of a cell does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Mode {
-    /// Ops run one by one; only `#[jit]` compiles. The default.
+    /// Ops run eagerly; only `#[jit]` compiles. The default.
     #[default]
     PyNative,
     /// Every call of a cell is compiled as a whole.
@@ -36,27 +36,28 @@ pub struct Context {
     pub precision: Precision,
     /// Whether annotated code compiles at all; `MS_JIT=0` turns it off for debugging.
     pub jit: bool,
-    /// Whether equal calls of cells stay one graph; otherwise every call is put in its place before
-    /// anything else. It changes no result but, under [`Precision::Highest`], by the order in which gradients are added.
-    /// `MS_DEV_SHARE_GRAPHS=0` turns it off.
+    /// Whether equal calls of cells share a graph; otherwise every call is inlined before anything
+    /// else.
+    /// It changes no result except, under [`Precision::Highest`], by the order in which gradients
+    /// are added.
+    /// `MS_DEV_SHARE_GRAPHS=0` disables it.
     pub share_graphs: bool,
-    /// How many copies keep what parameters held before they are written; no level changes a
-    /// result. `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+    /// Which old values of parameters are copied before a write; no level changes a result.
+    /// `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
     pub load_elim: Level,
-    /// Which graphs are written as files: 0 none, 1 one per stage, 2 the plan too, 3 every pass, and
+    /// Which graphs are saved as files: 0 none, 1 one per stage, 2 the plan too, 3 every pass, and
     /// each stage for Graphviz and as a page for a browser. `MS_DEV_SAVE_GRAPHS`.
     pub save_graphs: u8,
-    /// The folder for those files, by default `ms_graphs`. `MS_DEV_SAVE_GRAPHS_PATH`.
+    /// The folder for these files; default: `ms_graphs`. `MS_DEV_SAVE_GRAPHS_PATH`.
     pub save_graphs_path: Option<PathBuf>,
-    /// The passes that are written at level 3; all where there is none. `MS_DEV_DUMP_IR_PASSES`,
-    /// with commas between.
+    /// The passes that are saved at level 3; if empty, all. `MS_DEV_DUMP_IR_PASSES`, separated by
+    /// commas.
     pub save_graphs_passes: Vec<String>,
-    /// Whether compiled functions are kept on disk for later processes;
-    /// `MS_COMPILER_CACHE_ENABLE=1` turns it on.
+    /// Whether compiled functions are stored on disk for later processes;
+    /// `MS_COMPILER_CACHE_ENABLE=1` enables it.
     pub enable_compile_cache: bool,
-    /// The directory they are kept in, made where it is missing; a relative one counts from the
-    /// working directory. By default that of `MS_COMPILER_CACHE_PATH`, or `ms` in the user's
-    /// directory of caches.
+    /// The directory of the cache, created if it is missing; a relative path is relative to the
+    /// working directory. Default: `MS_COMPILER_CACHE_PATH`, or `ms` in the user's cache directory.
     pub compile_cache_path: Option<PathBuf>,
 }
 
@@ -82,20 +83,20 @@ environment_variables! {
     static COMPILE_CACHE_PATH: Variable<PathBuf> = Variable::path("MS_COMPILER_CACHE_PATH");
 }
 
-/// The level at which most is saved of graphs.
+/// The maximal level of saved graphs.
 const MAX_SAVE_GRAPHS: u8 = 3;
 
-/// Names of passes, with commas between.
+/// Names of passes, separated by commas.
 fn passes(text: &OsStr) -> Option<Vec<String>> {
     let names = text.to_str()?.split(',').map(str::trim).filter(|it| !it.is_empty());
     names.map(|it| pass_by_name(it).map(|_| it.to_owned())).collect()
 }
 
 impl Default for Context {
-    /// What the environment says.
+    /// The settings of the environment.
     ///
     /// # Panics
-    /// Raises [`Code::Environment`](crate::Code::Environment) when a variable is set to what is not allowed.
+    /// Raises [`Code::Environment`](crate::Code::Environment) if a variable has an invalid value.
     fn default() -> Self {
         Self {
             mode: Mode::default(),
@@ -119,14 +120,14 @@ fn process() -> &'static RwLock<Context> {
 
 thread_local! {
     static THREAD: RefCell<Vec<Context>> = const { RefCell::new(Vec::new()) };
-    /// The last of the settings that calls look at, and the change of settings that they follow.
+    /// The cached settings of this thread, with the number of changes at which they were read.
     static SETTINGS: Cell<(u64, Settings)> = const { Cell::new((0, Settings::UNKNOWN)) };
 }
 
-/// Changes of settings so far, on any thread.
+/// The number of changes of settings so far, on any thread.
 static CHANGES: AtomicU64 = AtomicU64::new(1);
 
-/// The settings that every call of a compiled function looks at.
+/// The settings that every call of a compiled function reads.
 #[derive(Clone, Copy)]
 pub(super) struct Settings {
     pub mode: Mode,
@@ -150,15 +151,14 @@ impl Settings {
         Self { mode, precision, jit, share_graphs, load_elim }
     }
 
-    /// Those that decide what a function compiles to, as a number.
+    /// Those that determine the compiled code, as a number.
     #[inline]
     pub fn key(self) -> u64 {
         self.precision as u64 | (self.load_elim as u64) << 8 | (self.share_graphs as u64) << 16
     }
 }
 
-/// The settings that hold here, as far as every call looks at them. They are read again only after
-/// a change.
+/// The current settings that every call reads. They are read again only after a change.
 #[inline]
 pub(super) fn settings() -> Settings {
     let changes = CHANGES.load(Ordering::Acquire);
@@ -175,17 +175,17 @@ fn read_settings(changes: u64) -> Settings {
     settings
 }
 
-/// Says that [`settings`] of this thread, and of all others, may have changed.
+/// Marks [`settings`] of all threads as possibly changed.
 fn changed() {
     CHANGES.fetch_add(1, Ordering::Release);
 }
 
-/// The settings that hold here.
+/// The current settings.
 pub fn context() -> Context {
     read(Context::clone)
 }
 
-/// Looks at the settings that hold here.
+/// Passes the current settings to `f`.
 pub(crate) fn read<R>(f: impl FnOnce(&Context) -> R) -> R {
     THREAD.with(|stack| match stack.borrow().last() {
         Some(context) => f(context),
@@ -195,7 +195,7 @@ pub(crate) fn read<R>(f: impl FnOnce(&Context) -> R) -> R {
 
 /// Sets the settings of the process, or those of the innermost [`with_context`] of this thread.
 ///
-/// All threads see the settings of the process: tests, which run at the same time, use
+/// All threads use the settings of the process: tests, which run concurrently, use
 /// [`with_context`].
 pub fn set_context(context: Context) {
     THREAD.with(|stack| match stack.borrow_mut().last_mut() {
@@ -205,8 +205,8 @@ pub fn set_context(context: Context) {
     changed();
 }
 
-/// Runs `f` with settings of its own on this thread. Threads that `f` starts see those of the process;
-/// one that is to go on with these takes a clone of [`context`] with it.
+/// Runs `f` with its own settings on this thread. Threads that `f` starts use those of the process;
+/// pass a clone of [`context`] to a thread that should use these.
 pub fn with_context<R>(context: Context, f: impl FnOnce() -> R) -> R {
     struct Pop;
     impl Drop for Pop {

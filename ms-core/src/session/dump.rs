@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The files of one compilation: a folder of its own, whose names sort in the order of the stages.
+/// The files of one compilation: a separate folder, whose names sort in the order of the stages.
 ///
 /// ```text
 /// 0003_train_step/00_trace.msir
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub(super) struct Dump {
     folder: PathBuf,
     level: u8,
-    /// Passes that are written; all of them where there is none.
+    /// The passes that are saved; if empty, all.
     passes: Vec<String>,
     next: usize,
 }
@@ -32,7 +32,7 @@ pub(super) struct Dump {
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Dump {
-    /// The files of a compilation, where settings ask for them.
+    /// The files of a compilation, if enabled.
     pub fn begin(name: &str) -> Option<Self> {
         let (level, path, passes) =
             context::read(|it| (it.save_graphs, it.save_graphs_path.clone(), it.save_graphs_passes.clone()));
@@ -53,7 +53,7 @@ impl Dump {
         }
     }
 
-    /// A file that cannot be written costs a warning, never a result.
+    /// A file that cannot be written causes a warning, never an error.
     fn warn(&self, error: &dyn Display) {
         static ONCE: Once = Once::new();
         ONCE.call_once(|| eprintln!("warning: graphs are not saved in {}: {error}", self.folder.display()));
@@ -71,7 +71,7 @@ impl Dump {
         stem
     }
 
-    /// The graph that a stage gave.
+    /// Saves the graph of a stage.
     pub fn graph(&mut self, stage: &str, graph: &Graph) {
         let stem = self.stem(stage);
         self.write(&stem, "msir", graph);
@@ -81,7 +81,7 @@ impl Dump {
         }
     }
 
-    /// The graph that a pass gave.
+    /// Saves the graph of a pass.
     pub fn pass(&mut self, pass: &str, graph: &Graph) {
         let wanted = self.passes.is_empty() || self.passes.iter().any(|it| it == pass);
         if self.level >= 3 && wanted {
@@ -90,7 +90,7 @@ impl Dump {
         }
     }
 
-    /// What is told of the compilation, which ends.
+    /// Saves the report of the completed compilation.
     pub fn report(&mut self, report: &CompileReport) {
         let stem = self.stem("report");
         self.write(&stem, "txt", report);

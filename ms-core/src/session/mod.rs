@@ -1,4 +1,4 @@
-//! Call sites, eager execution, the tape, gradients, settings: the only module that sees all the
+//! Call sites, eager execution, the tape, gradients, settings: the only module that uses all the
 //! others.
 
 mod autodiff;

@@ -1,7 +1,7 @@
-//! What was compiled, how large it was, and how long each step took.
+//! Compile reports: sizes of graphs and plans, and times of stages.
 //!
-//! A compilation is recorded on the thread that runs it, from its trace to its executable; the
-//! steps between find the record there, and its report stays there.
+//! A compilation is recorded on the thread that runs it, from its trace to its executable; its
+//! stages find the record there, and its report remains there.
 
 use super::dump::Dump;
 use crate::error::Result;
@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Compilations that each thread remembers; older ones are forgotten.
+/// The maximal number of reports that a thread keeps; older ones are dropped.
 const REMEMBERED: usize = 256;
 
 /// One compilation.
@@ -23,26 +23,26 @@ const REMEMBERED: usize = 256;
 pub struct CompileReport {
     /// The function or graph.
     pub name: String,
-    /// The steps, in order.
+    /// The stages, in order.
     pub stages: Vec<StageReport>,
-    /// What the passes of the optimisation did.
+    /// The statistics of the optimisation's passes.
     pub passes: Report,
 }
 
-/// One step of a compilation.
+/// One stage of a compilation.
 #[derive(Clone, Debug)]
 pub struct StageReport {
     /// Its name.
     pub name: &'static str,
-    /// How long it took.
+    /// Its duration.
     pub time: Duration,
-    /// The graph that it gave.
+    /// Its resulting graph.
     pub graph: Option<GraphReport>,
-    /// The plan that it gave.
+    /// Its resulting plan.
     pub plan: Option<PlanReport>,
 }
 
-/// What is told of a plan.
+/// The sizes of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PlanReport {
     /// Routines: one for each distinct graph, and one for each loop.
@@ -51,7 +51,7 @@ pub struct PlanReport {
     pub kernels: usize,
     /// Steps of all routines.
     pub steps: usize,
-    /// Those of them that call a routine, branches and loops not counted.
+    /// The number of calls of routines among the steps, without branches and loops.
     pub calls: usize,
     /// Bytes of intermediate values of one run.
     pub arena_bytes: usize,
@@ -70,14 +70,14 @@ impl PlanReport {
     }
 }
 
-/// What is told of a graph.
+/// The sizes of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct GraphReport {
     /// Nodes and distinct sub-graphs.
     pub size: GraphSize,
     /// Calls of sub-graphs.
     pub calls: usize,
-    /// Copies of what parameters held: `tensor_move`.
+    /// Copies of old values of parameters: `tensor_move`.
     pub moves: usize,
 }
 
@@ -97,9 +97,9 @@ impl CompileReport {
         self.stages.iter().map(|it| it.time).sum()
     }
 
-    /// A step by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `lower`,
-    /// `compile`, `load`; for further sizes of a graph of symbolic ones `sizes`, `specialize`, and those
-    /// from `lower` on.
+    /// A stage by its name: `trace`, `effects`, `key`, `look up`, `expand`, `optimize`, `lower`,
+    /// `compile`, `load`; for further sizes of a graph with symbolic ones `sizes`, `specialize`,
+    /// and those from `lower` on.
     pub fn stage(&self, name: &str) -> Option<&StageReport> {
         self.stages.iter().find(|it| it.name == name)
     }
@@ -131,13 +131,13 @@ impl fmt::Display for CompileReport {
     }
 }
 
-/// What this thread compiled, the latest last; at most its last 256 compilations. A function is
-/// compiled by the thread that is the first to call it.
+/// The compilations of this thread, the latest last; at most the last 256. The first thread to call
+/// a function compiles it.
 pub fn compile_report() -> Vec<CompileReport> {
     DONE.with_borrow(|it| it.iter().cloned().collect())
 }
 
-/// A compilation that is under way.
+/// A compilation in progress.
 #[derive(Default)]
 struct Record {
     report: CompileReport,
@@ -153,13 +153,13 @@ fn with_record<R>(f: impl FnOnce(&mut Record) -> R) -> R {
     RECORD.with(|it| f(&mut it.borrow_mut()))
 }
 
-/// Begins a compilation with a trace that began at `start` and gave `graph`.
+/// Begins a compilation with a trace that began at `start` and resulted in `graph`.
 pub(super) fn traced(graph: &Graph, start: Instant) {
     with_record(|it| *it = Record::default());
     gave("trace", graph, start.elapsed());
 }
 
-/// Runs a step that gives a graph.
+/// Runs a stage that results in a graph.
 pub(super) fn graph_stage<'g>(name: &'static str, f: impl FnOnce() -> Cow<'g, Graph>) -> Cow<'g, Graph> {
     let start = Instant::now();
     let graph = f();
@@ -167,7 +167,7 @@ pub(super) fn graph_stage<'g>(name: &'static str, f: impl FnOnce() -> Cow<'g, Gr
     graph
 }
 
-/// Runs a step that may refuse to give a graph.
+/// Runs a stage that results in a graph or an error.
 pub(super) fn try_graph_stage<'g>(
     name: &'static str,
     f: impl FnOnce() -> Result<Cow<'g, Graph>>,
@@ -178,7 +178,7 @@ pub(super) fn try_graph_stage<'g>(
     Ok(graph)
 }
 
-/// Runs a step that gives something else.
+/// Runs a stage with another result.
 pub(super) fn stage<R>(name: &'static str, f: impl FnOnce() -> R) -> R {
     let start = Instant::now();
     let result = f();
@@ -204,7 +204,7 @@ fn add(name: &'static str, time: Duration, graph: Option<GraphReport>) {
     with_record(|it| it.report.stages.push(StageReport { name, time, graph, plan: None }));
 }
 
-/// The graph, optimised.
+/// The optimised graph.
 pub(super) fn optimize(graph: &Graph) -> Graph {
     let start = Instant::now();
     let (graph, passes) = optimize_watched(graph.clone(), PASSES, &PassContext::default(), &mut passed);
@@ -213,7 +213,7 @@ pub(super) fn optimize(graph: &Graph) -> Graph {
     graph
 }
 
-/// A pass gave `graph`.
+/// Records the result of a pass.
 fn passed(name: &'static str, graph: &Graph) {
     with_record(|it| {
         if let Some(dump) = &mut it.dump {

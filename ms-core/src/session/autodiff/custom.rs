@@ -1,4 +1,4 @@
-//! Functions that say how their derivatives are taken: `custom_vjp`, `recompute`.
+//! Functions with custom derivatives: `custom_vjp`, `recompute`.
 
 use super::derived::rebuilt;
 use super::differentiable::{Target, Wrt};
@@ -89,7 +89,7 @@ pub struct WithVjp<Args, F, B> {
 }
 
 /// The arguments of the backward function: those of the forward one, its result, and the gradient
-/// of that.
+/// of the result.
 type Backward<Args, R> = <<Args as Followed<R>>::Longer as Followed<R>>::Longer;
 
 impl<Args, F, B> Transform<Args> for WithVjp<Args, F, B>
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// Calls `then` with the arguments that hold the tensors of these values.
+/// Calls `then` with the arguments, containing the tensors of these values.
 fn with_tensors<Args: Arguments, R>(
     arguments: Args::Refs<'_>,
     values: &[Tensor],
@@ -153,7 +153,7 @@ where
             Target::Parameter(parameter) => parameter.value(),
         };
         let targets: Vec<Tensor> = wrt.targets().iter().map(value).collect();
-        // The tensors of arguments alone, where parameters stand in between.
+        // The tensors of arguments, without those of parameters in between.
         let of_arguments = |given: &[Tensor]| -> Vec<Tensor> {
             let tensors = wrt.targets().iter().zip(given).filter(|(target, _)| matches!(target, Target::Tensor(_)));
             tensors.map(|(_, it)| it.clone()).collect()
@@ -188,7 +188,7 @@ where
             });
             let gradients = sound(leaves(&gradients));
             check_seeds(&given, &gradients).map_err(|it| it.with_op("custom_vjp"))?;
-            // It reads what the forward function wrote as it reads what it writes itself.
+            // It reads what the forward function wrote as it reads its own writes.
             for parameter in forward.writes.iter().filter(|it| !it.is_backward() && tracer.has_slot(it)) {
                 tracer.bind_slot(parameter, &parameter.value(), true)?;
             }
@@ -224,7 +224,8 @@ where
     }
 }
 
-/// A forward region that gives, behind its `results`, slots that it takes behind the `targets`.
+/// A forward region with pass-through slots: extra inputs after the `targets`, and outputs after
+/// its `results`.
 fn handing_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &[Tensor]) -> Arc<Graph> {
     if slots.is_empty() {
         return region.clone();
@@ -240,8 +241,8 @@ fn handing_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &
     Arc::new(graph)
 }
 
-/// A backward region that takes what it writes of parameters, behind the inputs that were declared,
-/// and gives it, both as it is handed on.
+/// A backward region whose written parameters are inputs after the declared ones, and outputs, both
+/// as current values.
 fn handing_on(region: &Region) -> Result<Arc<Graph>> {
     let Region { graph, slots, captures, writes } = region;
     if writes.is_empty() {
@@ -251,7 +252,7 @@ fn handing_on(region: &Region) -> Result<Arc<Graph>> {
     let declared = inputs.len() - slots.len() - captures.len();
     let gradients = graph.outputs().len() - writes.len();
     let held: Vec<&Type> = graph.outputs()[gradients..].iter().map(|&it| graph.ty(it)).collect();
-    // Where each input of the region stands.
+    // The position of each input of the region.
     let (mut places, mut types): (Vec<usize>, Vec<Type>) =
         ((0..declared).collect(), inputs[..declared].iter().copied().cloned().collect());
     types.extend(held.iter().map(|it| handed_type(it)));

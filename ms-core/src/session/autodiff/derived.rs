@@ -1,4 +1,4 @@
-//! What all derivatives of functions have in common.
+//! Code shared by all derivatives of functions.
 
 use super::differentiable::Wrt;
 use super::record::{Recording, record};
@@ -10,10 +10,10 @@ use std::cell::Cell;
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// Which derivative is given: gradients, Jacobians, or functions that give them.
+/// The kind of derivative: gradients, Jacobians, or linear functions.
 pub trait Mode {}
 
-/// A derivative of `F` with respect to what `S` chooses.
+/// A derivative of `F` with respect to the selection `S`.
 pub struct Derived<F, S, M> {
     f: F,
     select: S,
@@ -42,8 +42,8 @@ impl<F, S, M> Derived<F, S, M> {
         Derived::new(self.f, select, self.location)
     }
 
-    /// Records a call of the function. Gives its result, in which a trace has to put the tensors
-    /// that the recording gives, and the recording.
+    /// Records a call of the function. Returns its result, in which a trace has to substitute the
+    /// tensors of the recording, and the recording.
     pub(in crate::session) fn record<Args: Arguments>(
         &self,
         name: &'static str,

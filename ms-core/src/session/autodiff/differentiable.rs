@@ -1,16 +1,16 @@
-//! What derivatives are taken with respect to, and what they are.
+//! The targets of derivatives, and their gradients.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor, WeakParameter};
 use crate::trace::{Arg, Cell, Sink, Tree, leaves};
 
-/// What derivatives are taken with respect to, in order.
+/// The targets of a derivative, in order.
 #[derive(Default)]
 pub struct Wrt {
     targets: Vec<Target>,
 }
 
-/// One value that a derivative is taken with respect to.
+/// One target of a derivative.
 pub(in crate::session) enum Target {
     /// A tensor of an argument.
     Tensor(Tensor),
@@ -23,7 +23,7 @@ pub(in crate::session) enum Target {
 pub struct Gradients {
     parameters: Vec<Parameter>,
     tensors: Vec<Tensor>,
-    /// The parameters of a template, which does not keep them.
+    /// The parameters of a template, which does not keep them alive.
     template: Vec<WeakParameter>,
 }
 
@@ -73,7 +73,7 @@ impl Tree for Gradients {
     fn rebuild(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Self {
         let mut made = Self::new(self.parameters.clone(), self.tensors.rebuild(next));
         if !self.template.is_empty() {
-            // A parameter that is gone has no gradient.
+            // A dropped parameter has no gradient.
             let kept = self.template.iter().zip(made.tensors).filter_map(|(slot, it)| Some((slot.upgrade()?, it)));
             (made.parameters, made.tensors) = kept.unzip();
         }
@@ -87,22 +87,22 @@ impl Tree for Gradients {
 }
 
 /// An argument that gradients can be taken with respect to: a structure of float tensors, or a
-/// cell, which stands for its trainable parameters.
+/// cell, of which it means the trainable parameters.
 #[diagnostic::on_unimplemented(
     message = "no gradient can be taken with respect to `{Self}`",
     note = "gradients are taken with respect to tensors, structures of them that derive `Tree`, and cells"
 )]
 pub trait Differentiable: Arg {
-    /// What a gradient of it is.
+    /// The type of its gradient.
     type Gradient: Tree;
 
-    /// Adds what gradients are taken with respect to.
+    /// Adds the targets.
     fn collect(&self, wrt: &mut Wrt);
 
-    /// The argument with other tensors inside; nothing where it stays as it is.
+    /// The argument with other tensors inside; `None` if it stays unchanged.
     fn substitute(&self, next: &mut dyn FnMut(&Tensor) -> Tensor) -> Option<Box<Self>>;
 
-    /// The gradient, made of its tensors in order.
+    /// The gradient, built from its tensors in order.
     fn gradient(&self, next: &mut dyn FnMut() -> Tensor) -> Self::Gradient;
 }
 
@@ -183,7 +183,7 @@ impl Wrt {
         &self.targets
     }
 
-    /// Refuses what has no gradient.
+    /// Reports targets without gradients.
     pub(in crate::session) fn check(&self) -> Result<()> {
         let integer = self.targets.iter().enumerate().find_map(|(at, target)| {
             let ty = match target {

@@ -6,9 +6,9 @@ use crate::trace::{Arguments, At, Function, Sink, Transform, Transformed, Tree, 
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// What a gradient function gives of the result `R` and the gradient.
+/// The result of a gradient function, from the result `R` and the gradient.
 pub trait Outcome<R> {
-    /// It.
+    /// Its type.
     type Output<G>;
 
     /// How many tensors of the result, from the first one on, are differentiated.
@@ -24,7 +24,7 @@ pub struct OnlyGradient;
 /// The result and the gradient.
 pub struct WithValue;
 
-/// [`OnlyGradient`] or [`WithValue`] of a function whose result is a pair, of which the first
+/// [`OnlyGradient`] or [`WithValue`] for a function whose result is a pair, of which the first
 /// part is differentiated.
 pub struct WithAux<O>(O);
 
@@ -78,10 +78,10 @@ impl<R: Tree, A: Tree> Outcome<(R, A)> for WithAux<WithValue> {
 
 impl<O> Mode for Gradient<O> {}
 
-/// Gives gradients, and what `O` says.
+/// Returns gradients in the form `O`.
 pub struct Gradient<O>(PhantomData<O>);
 
-/// What [`grad`] and [`value_and_grad`] make of `F`.
+/// The result of [`grad`] and [`value_and_grad`] for `F`.
 pub type Grad<F, S, O> = Derived<F, S, Gradient<O>>;
 
 impl<Args, F, S, O> Transform<Args> for Grad<F, S, O>

@@ -123,7 +123,7 @@ where
     }
 }
 
-/// Whether tensors can be the gradients of results.
+/// Checks that tensors can be the gradients of results.
 pub(in crate::session) fn check_seeds(results: &[Tensor], seeds: &[Tensor]) -> Result<(), Error> {
     if results.len() != seeds.len() {
         let message = format!("{} gradients for a result of {} tensors", seeds.len(), results.len());

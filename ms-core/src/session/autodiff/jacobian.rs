@@ -1,4 +1,4 @@
-//! Matrices of derivatives: `jacrev`, `jacfwd`, `hessian`.
+//! Jacobians and Hessians: `jacrev`, `jacfwd`, `hessian`.
 
 use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
@@ -9,10 +9,10 @@ use crate::trace::{Arguments, At, Function, Sink, Tracer, Transform, Transformed
 use smallvec::smallvec;
 use std::panic::Location;
 
-/// Gives Jacobians, a row at a time: for functions of many inputs and few outputs.
+/// Jacobians row by row: for functions of many inputs and few outputs.
 pub struct ByRows;
 
-/// Gives Jacobians, a column at a time: for functions of few inputs and many outputs.
+/// Jacobians column by column: for functions of few inputs and many outputs.
 pub struct ByColumns;
 
 impl Mode for ByRows {}
@@ -20,10 +20,10 @@ impl Mode for ByColumns {}
 
 /// A result whose Jacobian has for each of its tensors a structure like that of a gradient `G`.
 pub trait Jacobian<G>: Tree {
-    /// The result's structure, with one of these in each tensor's place.
+    /// The result's structure, with a `G` instead of each tensor.
     type Output;
 
-    /// It, made of those in order.
+    /// The structure, built from these in order.
     fn assemble(&self, next: &mut dyn FnMut() -> G) -> Self::Output;
 }
 
@@ -109,14 +109,14 @@ fn joined(a: &Tensor, b: &Tensor) -> Dims {
     a.ty().dims.iter().chain(&b.ty().dims).copied().collect()
 }
 
-/// `value` in the place `at` of `values`, and zeros in the others.
+/// `values` with `value` at `at`, and zeros elsewhere.
 fn alone(values: &[Tensor], at: usize, value: &Tensor) -> Vec<Tensor> {
     let each = |(other, it): (usize, &Tensor)| if other == at { value.clone() } else { ops::zeros_like(it) };
     values.iter().enumerate().map(each).collect()
 }
 
 impl<F, S, M> Derived<F, S, M> {
-    /// The Jacobian, from that of each tensor of the result by each target.
+    /// The Jacobian, from the Jacobians of each tensor of the result with respect to each target.
     fn assembled<Args: Arguments>(
         &self,
         arguments: Args::Refs<'_>,

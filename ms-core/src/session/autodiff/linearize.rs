@@ -10,16 +10,16 @@ use crate::trace::{Arguments, At, Followed, Function, Sink, Transform, Transform
 use std::marker::PhantomData;
 use std::panic::Location;
 
-/// Gives the result, and the function from gradients of the result to gradients of the arguments.
+/// Returns the result, and the function from gradients of the result to gradients of the arguments.
 pub struct Vjp;
 
-/// Gives the result, and the function from tangents of the arguments to tangents of the result.
+/// Returns the result, and the function from tangents of the arguments to tangents of the result.
 pub struct Linearize;
 
 impl Mode for Vjp {}
 impl Mode for Linearize {}
 
-/// A call whose derivative is taken when it is asked for.
+/// A call whose derivative is taken on demand.
 pub struct Linear<R, G> {
     recording: Recording,
     result: R,
@@ -27,10 +27,10 @@ pub struct Linear<R, G> {
     location: &'static Location<'static>,
 }
 
-/// The transform behind the function that [`vjp`] gives.
+/// The pullback that [`vjp`] returns.
 pub struct Pullback<R, G>(Linear<R, G>);
 
-/// The transform behind the function that [`linearize`] gives.
+/// The pushforward that [`linearize`] returns.
 pub struct Pushforward<R, G>(Linear<R, G>);
 
 fn checked(results: &[Tensor], given: &[Tensor], location: &'static Location<'static>) -> Result<()> {

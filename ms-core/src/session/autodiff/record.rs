@@ -1,5 +1,5 @@
-//! One call of a function, recorded so that derivatives can be taken of it: on the tape outside
-//! a trace, as the region of a node inside one.
+//! One call of a function, recorded for derivatives: on the tape outside a trace, as the region of
+//! a node inside one.
 
 use super::differentiable::{Target, Wrt};
 use super::tape::{Record, Tape};
@@ -13,20 +13,20 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A call that was recorded, before derivatives are taken of it.
+/// A recorded call, before derivatives are taken of it.
 pub(in crate::session) enum Recording {
-    /// The ops that ran.
+    /// The executed ops.
     Tape { record: Record, watched: Vec<Tensor>, results: Vec<Tensor> },
     /// The ops as a graph.
     Trace {
         tracer: Rc<Tracer>,
         region: Region,
-        /// The targets, then what the region captures.
+        /// The targets, then the captures of the region.
         inputs: Vec<Tensor>,
         targets: usize,
         results: usize,
         handed: Vec<Handed>,
-        /// What backward functions read of parameters that they do not write.
+        /// The parameters that backward functions read and do not write.
         reads: Vec<Parameter>,
         location: &'static Location<'static>,
     },
@@ -35,13 +35,13 @@ pub(in crate::session) enum Recording {
 /// A parameter that backward functions in a region write.
 pub(in crate::session) struct Handed {
     parameter: Parameter,
-    /// The input and the output of the region that are the slot as they see it.
+    /// The input and the output of the region for the slot as they see it.
     input: usize,
     output: usize,
 }
 
-/// Runs `body` on tensors that stand for those of `wrt`. Gives its result, in which a trace has
-/// to put the tensors that the recording gives, and the recording.
+/// Runs `body` on tensors that replace those of `wrt`. Returns its result, in which a trace has
+/// to substitute the tensors of the recording, and the recording.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) for integer targets.
@@ -128,7 +128,7 @@ impl Recording {
     /// The tensors of the result.
     ///
     /// # Errors
-    /// What the tracer refuses.
+    /// Those of the tracer.
     pub fn values(&self) -> Result<Vec<Tensor>> {
         match self {
             Self::Tape { results, .. } => Ok(results.clone()),
@@ -183,11 +183,11 @@ impl Recording {
         }
     }
 
-    /// The tensors of the result, by a node of another op that holds the graph. Asked of a trace
-    /// only.
+    /// The tensors of the result, by a node of another op with the graph as region; only for a
+    /// trace.
     ///
     /// # Errors
-    /// What the tracer refuses.
+    /// Those of the tracer.
     pub fn by(&self, op: Op, attrs: Attrs) -> Result<Vec<Tensor>> {
         self.results(self.node(op, attrs, &self.all(), &[], Vec::new())?.0, true)
     }
@@ -198,7 +198,7 @@ impl Recording {
         };
         check_handing(handed.iter().map(|it| &it.parameter), reads).map_err(|it| it.at(location))?;
         let wrt: Vec<usize> = (0..*targets).chain(handed.iter().map(|it| it.input)).collect();
-        // What gradients are pulled back from stands first.
+        // Outputs that gradients are pulled back from come first.
         let is_handed = |at: &usize| handed.iter().any(|it| it.output == *at);
         let order: Vec<usize> = (0..differentiated)
             .chain(handed.iter().map(|it| it.output))
@@ -223,8 +223,8 @@ impl Recording {
         Ok((values, gradients))
     }
 
-    /// What the parameters that backward functions write hold when gradients are pulled back: what
-    /// the region writes, if it `writes`, or what they hold here.
+    /// The values of the parameters that backward functions write at the time when gradients are
+    /// pulled back: the writes of the region, if it `writes`, or their current values.
     fn held(&self, writes: bool) -> Result<Vec<Tensor>> {
         let Self::Trace { region, results, handed, .. } = self else { unreachable!("asked of a trace only") };
         let written = |it: &Handed| region.writes.iter().position(|slot| writes && *slot == it.parameter);
@@ -259,8 +259,8 @@ impl Recording {
         (0..region.graph.outputs().len()).collect()
     }
 
-    /// Adds a node that has the outputs of the region in this order, then others of these types. Gives
-    /// the outputs in the region's order, and the others.
+    /// Adds a node with the outputs of the region in this order, then others of these types.
+    /// Returns the outputs in the region's order, and the others.
     fn node(
         &self,
         op: Op,
@@ -284,8 +284,8 @@ impl Recording {
         Ok((placed, others))
     }
 
-    /// The tensors of the result among the outputs of the region; parameters keep what it writes if
-    /// `writes`.
+    /// The tensors of the result among the outputs of the region; its writes are applied to
+    /// parameters if `writes`.
     fn results(&self, mut outputs: Vec<Tensor>, writes: bool) -> Result<Vec<Tensor>> {
         let Self::Trace { tracer, region, results, .. } = self else { unreachable!("asked of a trace only") };
         for (parameter, value) in region.writes.iter().zip(outputs.split_off(*results)).filter(|_| writes) {

@@ -1,4 +1,4 @@
-//! Which arguments and parameters a derivative is taken with respect to.
+//! The selection of arguments and parameters as targets of a derivative.
 
 use super::differentiable::{Differentiable, Gradients, Wrt};
 use crate::tensor::{Parameter, Tensor};
@@ -12,13 +12,13 @@ use crate::trace::{Arguments, At, Nth, Tree, tuples_of};
     note = "write `At::<1>` for the second argument, `All` for all, parameters, or a tuple of these"
 )]
 pub trait Select<Args: Arguments> {
-    /// What a gradient of it is.
+    /// The type of its gradient.
     type Gradient: Tree;
 
-    /// Adds what derivatives are taken with respect to.
+    /// Adds the targets.
     fn collect(&self, arguments: Args::Refs<'_>, wrt: &mut Wrt);
 
-    /// Calls `then` with the arguments that hold other tensors in the chosen places.
+    /// Calls `then` with the arguments, with other tensors in the selected positions.
     fn substitute(
         &self,
         arguments: Args::Refs<'_>,
@@ -26,7 +26,7 @@ pub trait Select<Args: Arguments> {
         then: &mut dyn FnMut(Args::Refs<'_>),
     );
 
-    /// The gradient, made of its tensors in order.
+    /// The gradient, built from its tensors in order.
     fn gradient(&self, arguments: Args::Refs<'_>, next: &mut dyn FnMut() -> Tensor) -> Self::Gradient;
 }
 
@@ -79,7 +79,7 @@ impl<Args: Arguments<Each: Select<Args>>> Select<Args> for All {
     }
 }
 
-/// A choice of parameters, which stand in no argument.
+/// A selection of parameters, which are in no argument.
 macro_rules! parameters {
     ($ty:ty, $gradient:ty) => {
         impl<Args: Arguments> Select<Args> for $ty {
@@ -129,7 +129,7 @@ impl<Args: Arguments> Select<Args> for Parameter {
     }
 }
 
-/// Substitutes one choice after the other: each sees what the ones before it put in place.
+/// Substitutes the selections in order: each sees the substitutions of those before it.
 macro_rules! nested {
     ($arguments:expr, $next:expr, $then:expr,) => { $then($arguments) };
     ($arguments:expr, $next:expr, $then:expr, $first:expr, $($rest:expr,)*) => {

@@ -10,10 +10,10 @@ use std::fs::{self, Metadata};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Folders of libraries that come with the system, whose notes are those of who made them.
+/// Folders of the system's libraries, whose build IDs are those of their vendor.
 const OF_SYSTEM: [&str; 3] = ["/lib/", "/lib64/", "/usr/lib"];
 
-/// The build of everything that this process has loaded: of the program and of its libraries.
+/// The build of everything that this process has loaded: the program and its libraries.
 pub(in crate::session) struct Build {
     notes: Digest,
     /// The program, and the libraries that are not the system's.
@@ -23,9 +23,9 @@ pub(in crate::session) struct Build {
 }
 
 impl Build {
-    /// The build of this process; nothing where a file of it cannot be found any more.
+    /// The build of this process; `None` if one of its files cannot be found any more.
     pub fn current() -> Option<Arc<Self>> {
-        /// What was loaded, and the build that it is.
+        /// The loaded objects, and their build.
         type Known = (loaded::Changes, Option<Arc<Build>>);
         static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
         let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,20 +49,20 @@ impl Build {
         Some(Self { notes: Digest::of(&notes), files, identity, content: OnceLock::new() })
     }
 
-    /// The notes of the linker: the same for all processes of one build, and perhaps for those of
+    /// The linker's notes: the same for all processes of one build, and perhaps for those of
     /// others.
     pub fn notes(&self) -> &Digest {
         &self.notes
     }
 
-    /// The files as the file system knows them, with their sizes and the times of their last
-    /// changes: not the same for two builds, nor for two copies of one.
+    /// The files' identities in the file system, with their sizes and modification times: different
+    /// for two builds, and for two copies of one.
     pub fn identity(&self) -> &Digest {
         &self.identity
     }
 
-    /// What the files hold: the same for all processes of one build, and for no others. Nothing
-    /// where they cannot be read, or change meanwhile.
+    /// The content of the files: the same for all processes of one build, and for no others. `None`
+    /// if they cannot be read, or change meanwhile.
     pub fn content(&self) -> Option<&Digest> {
         let read = || {
             let mut all = Vec::new();
@@ -75,17 +75,17 @@ impl Build {
     }
 }
 
-/// A file that was loaded.
+/// A loaded file.
 struct Object {
-    /// Where it is; empty for the program itself.
+    /// Its path; empty for the program itself.
     path: String,
     /// The note of its build.
     note: Option<Vec<u8>>,
 }
 
 impl Object {
-    /// The file that runs, even where another was put in the place of the program; nothing for a
-    /// library in whose place another was put.
+    /// The executing file, even if the program's path was replaced; `None` for a library whose path
+    /// was replaced.
     fn file(&self) -> Option<PathBuf> {
         let running = PathBuf::from("/proc/self/exe");
         match &*self.path {
@@ -104,7 +104,7 @@ fn identity(files: &[PathBuf]) -> Option<Digest> {
     Some(Digest::of(&all))
 }
 
-/// What changes with a file. The time of the last change is set by the system alone.
+/// Metadata that changes with a file. The change time is set by the system alone.
 #[cfg(unix)]
 fn stamp(file: &Metadata) -> [i64; 7] {
     use std::os::unix::fs::MetadataExt;
@@ -112,7 +112,7 @@ fn stamp(file: &Metadata) -> [i64; 7] {
     [device, inode, size, file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()]
 }
 
-/// What changes with a file.
+/// Metadata that changes with a file.
 #[cfg(not(unix))]
 fn stamp(file: &Metadata) -> [i64; 3] {
     let nanos = |time: std::io::Result<std::time::SystemTime>| {
@@ -141,7 +141,7 @@ fn find_note(mut notes: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// What the dynamic linker tells.
+/// Information of the dynamic linker.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
 mod loaded {
     use super::{Object, find_note};
@@ -150,13 +150,13 @@ mod loaded {
     use std::os::unix::fs::MetadataExt;
     use std::slice;
 
-    /// How many objects were loaded so far, and how many unloaded.
+    /// The numbers of objects loaded and unloaded so far.
     pub type Changes = (u64, u64);
 
     /// `dl_phdr_info` of `link.h`.
     #[repr(C)]
     struct Info {
-        /// What is added to addresses in the file.
+        /// The offset of addresses from those in the file.
         base: usize,
         name: *const c_char,
         segments: *const Segment,
@@ -184,7 +184,7 @@ mod loaded {
         fn dl_iterate_phdr(visit: Visit, data: *mut c_void) -> c_int;
     }
 
-    /// Tells whether something was loaded or unloaded since another time.
+    /// Detects whether something was loaded or unloaded.
     pub fn changes() -> Changes {
         unsafe extern "C" fn visit(info: *const Info, _: usize, data: *mut c_void) -> c_int {
             // SAFETY: the linker gives an object, with what stands in `Info` since 2.4 of the C
@@ -198,7 +198,7 @@ mod loaded {
         changes
     }
 
-    /// The program, then its libraries; without the one that is part of the system's kernel.
+    /// The program, then its libraries, without the vDSO.
     pub fn objects() -> Vec<Object> {
         unsafe extern "C" fn visit(info: *const Info, _: usize, data: *mut c_void) -> c_int {
             // SAFETY: the linker gives an object, whose name and segments live during the call, and
@@ -220,7 +220,7 @@ mod loaded {
         objects
     }
 
-    /// Whether the file that is at this path now is one that this process has mapped.
+    /// Whether the file at this path is mapped by this process.
     pub fn is_mapped(path: &str) -> bool {
         let Ok(file) = fs::metadata(path) else { return false };
         let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
@@ -252,7 +252,7 @@ mod loaded {
     }
 }
 
-/// Nobody tells what is loaded: the program stands for all.
+/// Loaded objects are unknown: the program represents all of them.
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
 mod loaded {
     use super::Object;
@@ -286,7 +286,7 @@ mod tests {
         assert_eq!(first.content(), Some(&Digest::of(Digest::of(&bytes).as_bytes())), "its file, and no other");
     }
 
-    /// A change in any part that is loaded is another build.
+    /// A change in any loaded object is another build.
     #[test]
     fn every_object_counts() {
         let object = |note: Option<&[u8]>| Object { path: String::new(), note: note.map(<[u8]>::to_vec) };
@@ -305,7 +305,8 @@ mod tests {
         assert!(Build::of(&[missing]).is_none());
     }
 
-    /// A file of other content at the same place is another one; a copy is the same by its content only.
+    /// A file of other content at the same path is another build; a copy is the same by its content
+    /// only.
     #[test]
     fn files_are_known_by_their_content() {
         let folder = std::env::temp_dir().join(format!("ms-build-{}", std::process::id()));

@@ -1,6 +1,6 @@
-//! The compile cache on disk: where it is, and what it was good for.
+//! The compile cache on disk: its location and its statistics.
 //!
-//! Whatever goes wrong costs a warning and a compilation, never a result.
+//! Any failure costs a warning and a compilation, never a result.
 
 use crate::environment::Variable;
 use crate::environment_variables;
@@ -44,7 +44,7 @@ fn warn(message: &str) {
     crate::error::warn(Error::new(Code::Cache, format!("compile cache: {message}")));
 }
 
-/// The options that the environment gives to a compile cache: its cap and its secret.
+/// The options of a compile cache from the environment: its cap and its secret.
 ///
 /// # Errors
 /// A key file that cannot be read or trusted.
@@ -61,8 +61,8 @@ pub(in crate::session) fn verifies() -> bool {
     *VERIFIES.get_or_init(|| VERIFY.value().unwrap_or(false))
 }
 
-/// Where the compile cache is that the settings name, whether it is used or not; nothing where
-/// neither they nor the system name a place.
+/// The path of the compile cache according to the settings, whether it is used or not; `None` if
+/// neither they nor the system determine one.
 pub fn cache_path() -> Option<PathBuf> {
     let path = context::read(|it| it.compile_cache_path.clone()).filter(|it| !it.as_os_str().is_empty());
     let named = |name: &str, below: &str| {
@@ -73,22 +73,22 @@ pub fn cache_path() -> Option<PathBuf> {
     std::path::absolute(path).ok()
 }
 
-/// Waits until what the compile cache still has to write is written, or for ten seconds; says
-/// whether it is. The end of a process waits by itself.
+/// Waits until pending writes of the compile cache are done, or for ten seconds; returns whether
+/// they are. The end of a process waits by itself.
 pub fn flush_cache() -> bool {
     ms_cache::flush()
 }
 
-/// How often this process found what it needed in compile caches, and how often not.
+/// The numbers of hits and misses of this process in compile caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CacheUse {
     /// Entries that were found and used.
     pub hits: u64,
-    /// Entries that were not there or not usable.
+    /// Entries that were missing or not usable.
     pub misses: u64,
 }
 
-/// What the compile caches of this process were good for so far.
+/// The use of the compile caches by this process so far.
 pub fn cache_use() -> CacheUse {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.values().flatten().fold(CacheUse::default(), |sum, disk| CacheUse {
@@ -97,7 +97,7 @@ pub fn cache_use() -> CacheUse {
     })
 }
 
-/// The caches of this process by path; nothing for one that cannot be opened.
+/// The caches of this process by path; `None` for one that cannot be opened.
 static OPEN: LazyLock<Mutex<BTreeMap<PathBuf, Option<Arc<Disk>>>>> = LazyLock::new(Mutex::default);
 
 /// An open cache.
@@ -107,15 +107,15 @@ pub(in crate::session) struct Disk {
     misses: AtomicU64,
     /// Microseconds.
     saved: AtomicU64,
-    /// What was warned of.
+    /// The kinds of warnings that were printed.
     warned: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Disk {
-    /// The cache that the settings ask for; nothing where they ask for none, or where it cannot be
-    /// opened, which is said once.
+    /// The cache of the settings; `None` if it is disabled, or cannot be opened, which is reported
+    /// once.
     pub fn current() -> Option<Arc<Self>> {
-        // Who wants to see the graphs of all stages wants to see them made.
+        // With saved graphs, all stages have to run.
         if !context::read(|it| it.enable_compile_cache && it.save_graphs == 0) {
             return None;
         }
@@ -148,10 +148,10 @@ impl Disk {
         Some(disk)
     }
 
-    /// Adds what this process gained to the sums in the cache; done once.
+    /// Adds the counts of this process to the totals in the cache; done once.
     fn record(&self) {
         let [hits, misses, saved] = [&self.hits, &self.misses, &self.saved].map(|it| it.load(Ordering::Relaxed));
-        // A directory that cannot be written keeps the sums it has.
+        // A read-only directory keeps its totals.
         if let Err(error @ ms_cache::Error::Statistics(..)) =
             self.store.record(hits, misses, Duration::from_micros(saved))
         {
@@ -159,13 +159,13 @@ impl Disk {
         }
     }
 
-    /// Counts an entry that was used, and the microseconds that it saved.
+    /// Counts a hit, and the microseconds that it saved.
     pub fn used(&self, saved: u64) {
         self.hits.fetch_add(1, Ordering::Relaxed);
         self.saved.fetch_add(saved, Ordering::Relaxed);
     }
 
-    /// Counts an entry that was missed.
+    /// Counts a miss.
     pub fn missed(&self) {
         self.misses.fetch_add(1, Ordering::Relaxed);
     }
@@ -179,7 +179,7 @@ impl Disk {
 }
 
 impl Disk {
-    /// The entry that this finds in the store; why one is ignored is said once.
+    /// The entry that `find` finds in the store; the reason for ignoring one is reported once.
     pub fn find(&self, find: impl FnOnce(&Store) -> Result<Mapped, Miss>) -> Option<Mapped> {
         let found = find(&self.store);
         match &found {
@@ -191,7 +191,7 @@ impl Disk {
         found.ok()
     }
 
-    /// An entry that is data alone.
+    /// An entry without code.
     pub fn read<T: Stored>(&self, key: &Key) -> Option<T> {
         let mapped = self.find(|it| it.get(key))?;
         let value = read_all(mapped.data());

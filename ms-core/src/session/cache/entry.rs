@@ -1,7 +1,7 @@
-//! What compiled graphs are looked up by in the compile cache, and what is kept of them.
+//! The keys and the entries of compiled graphs in the compile cache.
 //!
-//! The key is what was really built: the canonical graph as it was traced, before anything is
-//! expanded, with everything that decides what becomes of it.
+//! The key is computed from what was really built: the canonical graph as it was traced, before
+//! anything is expanded, and everything else that determines the code.
 
 use super::disk::Disk;
 use crate::exec::{Artifact, Backend, MachineCode};
@@ -13,19 +13,19 @@ use ms_cache::{Digest, Key, KeyBuilder, Mapped, Store};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Raised whenever the meaning of what is stored changes; `stored-schema.txt` watches over it.
+/// Incremented whenever the meaning of stored values changes; `stored-schema.txt` tests it.
 pub(in crate::session) const SCHEMA: u32 = 8;
 
 /// The name of the part of keys that says which piece of a function an entry is.
 const PIECE: &str = "piece";
 
-/// What an entry holds besides its code.
+/// The content of an entry besides its code.
 pub(in crate::session) struct Entry {
-    /// What is known of the forward part of a derivative.
+    /// The split of the forward part of a derivative.
     pub split: Split,
-    /// What making the entry took, in microseconds.
+    /// The time in microseconds that compiling the entry took.
     pub took: u64,
-    /// What is run.
+    /// The plan.
     pub plan: Arc<Plan>,
     /// See [`Artifact::table`].
     pub table: Vec<u8>,
@@ -34,11 +34,11 @@ pub(in crate::session) struct Entry {
 /// How a derivative is split: see [`Derivative`](crate::session::Derivative).
 #[derive(Clone, Default)]
 pub(in crate::session) struct Split {
-    /// Results that take a cotangent.
+    /// Results that have a cotangent.
     pub seeds: Vec<usize>,
-    /// What the backward part takes first.
+    /// The first inputs of the backward part.
     pub residuals: Vec<Residual>,
-    /// Inputs whose gradients are added to what they are so far.
+    /// Inputs whose gradients are added to their partial sums.
     pub sums: Vec<usize>,
 }
 
@@ -49,37 +49,37 @@ stored! {
 
 stored! { enum Residual { 0 = Input(at: usize), 1 = Saved(at: usize) } }
 
-/// Where in a cache a function is.
+/// The location of a function in a cache.
 #[derive(Clone)]
 pub(crate) struct CacheSlot {
     disk: Arc<Disk>,
     at: At,
 }
 
-/// How an entry is known.
+/// How an entry is identified.
 #[derive(Clone)]
 enum At {
-    /// By everything that it was made of.
+    /// By all of its parts.
     Parts {
         key: Arc<Key>,
-        /// Everything but the piece.
+        /// All parts but the piece.
         parts: KeyBuilder,
         piece: String,
         notes: Arc<Notes>,
     },
-    /// By its key alone: it can be found, and not made.
+    /// By its key alone: it can be loaded, but not compiled.
     Hash(Digest),
 }
 
-/// What decides, besides a graph, what becomes of it: parts of its key.
+/// Everything besides a graph that determines its compiled code: parts of its key.
 pub(in crate::session) struct Making {
     texts: Vec<(&'static str, String)>,
-    /// A key of these parts.
+    /// A key with these parts.
     pub key: KeyBuilder,
 }
 
 impl Making {
-    /// What this compiler, this backend and these settings make.
+    /// The parts of this compiler, this backend and these settings.
     pub fn new(backend: &dyn Backend, settings: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let mut texts = vec![
             ("compiler", env!("MS_CORE_SOURCES").to_owned()),
@@ -93,13 +93,13 @@ impl Making {
     }
 }
 
-/// What is kept beside an entry for people to read.
+/// The notes of an entry, for people.
 pub(in crate::session) struct Notes {
     pub making: &'static Making,
     pub signature: String,
     pub function: String,
     pub site: Option<Site>,
-    /// The level of the cache, where it is not that of graphs.
+    /// The level of the cache, if it is not that of graphs.
     pub level: &'static str,
 }
 
@@ -129,15 +129,15 @@ pub struct Site {
     pub source: u64,
 }
 
-/// An entry that was found.
+/// A loaded entry.
 pub(in crate::session) struct Found {
     pub entry: Entry,
     pub artifact: Artifact,
 }
 
 impl CacheSlot {
-    /// The place of a graph as it was traced, whose canonical bytes are `bytes`; nothing where no
-    /// cache is asked for.
+    /// The location of a graph as it was traced, whose canonical bytes are `bytes`; `None` if the
+    /// cache is disabled.
     pub fn of(graph: &Graph, bytes: &[u8], making: &'static Making, site: Option<Site>) -> Option<Self> {
         let disk = Disk::current()?;
         let types: Vec<_> = graph.inputs().iter().map(|&it| graph.ty(it).to_string()).collect();
@@ -147,12 +147,13 @@ impl CacheSlot {
         Some(Self { disk, at: At::of(key, String::new(), Arc::new(notes)) })
     }
 
-    /// The place with this key.
+    /// The location with this key.
     pub fn with_key(disk: Arc<Disk>, key: Digest) -> Self {
         Self { disk, at: At::Hash(key) }
     }
 
-    /// The place of a piece of this one: its derivative's forward or backward part, or it at sizes.
+    /// The location of a piece of this one: its derivative's forward or backward part, or it at
+    /// sizes.
     pub fn piece(&self, name: String) -> Self {
         let At::Parts { parts, piece, notes, .. } = &self.at else { return self.clone() };
         let piece = if piece.is_empty() { name } else { format!("{piece}; {name}") };
@@ -194,12 +195,12 @@ impl CacheSlot {
         Some(Found { entry, artifact })
     }
 
-    /// Notes that an entry was used, and what that saved.
+    /// Counts the use of an entry, and the time that it saved.
     pub fn used(&self, took: Duration, entry: &Entry) {
         self.disk.used(entry.took.saturating_sub(took.as_micros() as u64));
     }
 
-    /// Notes that an entry was found and could not be used.
+    /// Counts an entry that was found and could not be used.
     pub fn refused(&self, why: &str) {
         self.disk.missed();
         self.disk.warn("refused", why);
@@ -210,7 +211,7 @@ impl CacheSlot {
         let At::Parts { key, piece, notes, .. } = &self.at else { return };
         let (key, piece, notes, disk) = (key.clone(), piece.clone(), notes.clone(), self.disk.clone());
         let took = took.as_micros() as u64;
-        // The bytes are a fraction of the plan, whose memory the next compilation can use.
+        // The bytes are much smaller than the plan, whose memory the next compilation can reuse.
         let mut data = Vec::new();
         Entry { split, took, plan, table }.write(&mut data);
         ms_cache::in_background(move || {
@@ -235,12 +236,12 @@ mod tests {
     use crate::stored::Description;
     use crate::tensor::{Array, Attrs, Op};
 
-    /// Another compiler, backend, target or setting has other entries. What programs cannot change
-    /// without building the compiler anew is changed here.
+    /// Another compiler, backend, target or setting has other entries. Parts that programs cannot
+    /// change without rebuilding the compiler are changed here.
     #[test]
     fn every_part_counts() {
         struct Made([&'static str; 3]);
-        // SAFETY: nothing of it is ever run.
+        // SAFETY: nothing of it is ever executed.
         unsafe impl Backend for Made {
             fn name(&self) -> &'static str {
                 self.0[0]
@@ -288,7 +289,8 @@ mod tests {
         assert_eq!(key(["cpu", "sources", "avx2"], "Strict"), first);
     }
 
-    /// What is stored changed: raise [`SCHEMA`], and add a line for it to `stored-schema.txt`.
+    /// If a stored type changes: increment [`SCHEMA`], and add a line for it to
+    /// `stored-schema.txt`.
     #[test]
     fn a_changed_type_has_another_schema() {
         let mut types = Description::new();

@@ -1,4 +1,4 @@
-//! The memory that what was compiled takes, as far as it is known.
+//! An estimate of the memory that compiled code takes.
 
 use crate::exec::Artifact;
 use crate::ir::{Graph, GraphSize};
@@ -6,28 +6,29 @@ use crate::lower::Plan;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// About what a node takes with its values, as it was traced and as it was expanded.
+/// The approximate size of a node with its values, as it was traced and as it was expanded.
 const NODE_BYTES: usize = 1 << 10;
 
-/// About what a step takes with its buffers, in the plan and as it is run.
+/// The approximate size of a step with its buffers, in the plan and as it is executed.
 const STEP_BYTES: usize = 1 << 10;
 
-/// About what anything takes that was compiled, however small.
+/// The minimal size of compiled code, however small.
 const LEAST_BYTES: usize = 8 << 10;
 
-/// The bytes of a graph, its plan and its code, counted to those of the graph that it was made of.
+/// The bytes of a graph, its plan and its code, which also count towards those of the graph that it
+/// was derived from.
 pub(crate) struct Footprint {
     own: AtomicUsize,
     all: Arc<AtomicUsize>,
 }
 
 impl Footprint {
-    /// Of a graph by itself.
+    /// The footprint of an independent graph.
     pub fn new() -> Self {
         Self::within(Arc::default())
     }
 
-    /// Of a part of the graph that this is the footprint of.
+    /// The footprint of a part of the graph of this footprint.
     pub fn part(&self) -> Self {
         Self::within(self.all.clone())
     }
@@ -48,7 +49,7 @@ impl Footprint {
         self.add(GraphSize::of(graph).nodes * NODE_BYTES);
     }
 
-    /// Adds what is run.
+    /// Adds an executable.
     pub fn add_code(&self, plan: &Plan, artifact: &Artifact) {
         let constants: usize = plan.constants.iter().map(|it| it.bytes().len()).sum();
         let steps: usize = plan.routines.iter().map(|it| it.steps.len()).sum();
@@ -60,7 +61,7 @@ impl Footprint {
         self.own.load(Ordering::Relaxed)
     }
 
-    /// The bytes, with those of all parts.
+    /// The bytes, including those of all parts.
     pub fn bytes(&self) -> usize {
         self.all.load(Ordering::Relaxed)
     }

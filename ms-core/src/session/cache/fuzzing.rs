@@ -1,4 +1,4 @@
-//! What fuzzers call: any bytes are a stored value that can be used, or nothing.
+//! Entry points of fuzzers: any bytes are either a stored value that can be used, or rejected.
 
 use super::entry::Entry;
 use super::pure::PureEntry;
@@ -8,20 +8,20 @@ use crate::stored::{Stored, read_all};
 use crate::tensor::{Array, Attrs, Op};
 use std::sync::Arc;
 
-/// Reads bytes as what the compile cache keeps of a function; says whether they are that. A plan
-/// is then looked at and loaded, or refused, as one from a file is.
+/// Reads bytes as a stored value of the compile cache; returns whether they are valid. A plan is
+/// then checked and loaded, or rejected, as one from a file is.
 pub fn stored(bytes: &[u8]) -> bool {
     let pure = read_again::<PureEntry>(bytes).is_some();
     let Some(Entry { plan, .. }) = read_again::<Entry>(bytes) else { return pure };
     if plan.is_sound() {
         let kernels: Vec<_> = plan.kernels.iter().map(|_| Arc::new(Nothing) as Arc<dyn KernelCode>).collect();
-        // SAFETY: it is not run.
+        // SAFETY: it is not executed.
         let _loaded_or_refused = unsafe { HostExecutable::new(&plan, &kernels, Arc::new(Nothing)) };
     }
     true
 }
 
-/// The value that these bytes are; it is written as bytes that are read as the same.
+/// The value of these bytes; writing it must reproduce them.
 fn read_again<T: Stored>(bytes: &[u8]) -> Option<T> {
     let written = |value: &T| {
         let mut bytes = Vec::new();
@@ -38,7 +38,7 @@ fn read_again<T: Stored>(bytes: &[u8]) -> Option<T> {
 /// A device that does nothing.
 struct Nothing;
 
-// SAFETY: nothing of it is ever run.
+// SAFETY: nothing of it is ever executed.
 unsafe impl KernelCode for Nothing {
     unsafe fn call(&self, _: &[u64]) {}
 }

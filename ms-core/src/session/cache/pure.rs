@@ -1,4 +1,4 @@
-//! The level above the compile cache: functions of which the user says that only their arguments
+//! The level above the compile cache: functions whose user promises that only their arguments
 //! decide what is built (`#[jit(pure)]`) are not even traced in a later process of the same build.
 
 use super::build_id::Build;
@@ -14,31 +14,31 @@ use ms_cache::{Digest, Key};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// What is kept of a function that was traced.
+/// The stored data of a traced function.
 #[derive(Clone)]
 pub(in crate::session) struct PureEntry {
-    /// The key of the entry that has its plan and its code.
+    /// The key of the entry with its plan and its code.
     pub compiled: Vec<u8>,
-    /// What its inputs are.
+    /// The sources of its inputs.
     pub inputs: Vec<Input>,
-    /// The parameters that it writes, in the order in which the arguments show them.
+    /// The parameters that it writes, by their positions among those of the arguments.
     pub writes: Vec<usize>,
     /// The number of tensors in its result.
     pub results: usize,
-    /// What the result is besides them.
+    /// The structure of its result.
     pub template: Vec<u64>,
-    /// The build that traced it: the files as the file system knew them, and what they held.
+    /// The build that traced it: the identities of its files, and their content.
     pub build: Traced,
 }
 
-/// What is kept of the build that traced a function: see [`Build`].
+/// The stored data of the build that traced a function: see [`Build`].
 #[derive(Clone, Default)]
 pub(in crate::session) struct Traced {
     identity: Vec<u8>,
     content: Vec<u8>,
 }
 
-/// An input, by its position among what the arguments show.
+/// An input, by its position among the parts of the arguments.
 #[derive(Clone, Copy)]
 pub(in crate::session) enum Input {
     /// A tensor.
@@ -61,23 +61,23 @@ stored! {
 
 stored! { enum Input { 0 = Argument(at: usize), 1 = Slot(at: usize) } }
 
-/// Where in a cache a call of a pure function is.
+/// The location of a call of a pure function in a cache.
 pub(crate) struct PureSlot {
     pub disk: Arc<Disk>,
     pub key: Key,
     build: Arc<Build>,
-    /// The parameters that the arguments show.
+    /// The parameters of the arguments.
     pub parameters: Vec<Parameter>,
-    /// Where each of them is, by its identity.
+    /// The index of each of them, by its identity.
     places: FxHashMap<u64, usize>,
     making: &'static Making,
     function: &'static JitFn,
-    /// The types of the tensors that the arguments show.
+    /// The types of the tensors of the arguments.
     types: Vec<Type>,
 }
 
 impl PureSlot {
-    /// The place of a call; nothing where no cache is asked for, and for arguments with symbolic
+    /// The location of a call; `None` if the cache is disabled, and for arguments with symbolic
     /// sizes.
     pub fn of(
         function: &'static JitFn,
@@ -114,7 +114,7 @@ impl PureSlot {
         Some(Self { disk, key, build, parameters, places, making, function, types })
     }
 
-    /// What is kept of the function, if anything, by this build, with its parts in range.
+    /// The entry of the function by this build, if any, with valid indices.
     pub fn get(&self, tensors: usize) -> Option<PureEntry> {
         let entry: PureEntry = self.disk.read(&self.key)?;
         let fits = |it: &Input| match *it {
@@ -125,7 +125,8 @@ impl PureSlot {
         if !fit || *entry.build.identity == *self.build.identity().as_bytes() {
             return fit.then_some(entry);
         }
-        // Another build with the same notes; or another copy of the same one, as which it is kept on.
+        // Another build with the same notes; or another copy of the same one, as which it is stored
+        // again.
         let same = *entry.build.content == *self.build.content()?.as_bytes();
         same.then(|| {
             self.put(entry.clone());
@@ -133,7 +134,7 @@ impl PureSlot {
         })
     }
 
-    /// Keeps it; it is written in the background.
+    /// Stores it, in the background.
     pub fn put(&self, mut entry: PureEntry) {
         let types: Vec<_> = self.types.iter().map(Type::to_string).collect();
         let notes = Notes {
@@ -154,29 +155,29 @@ impl PureSlot {
         });
     }
 
-    /// The position of a parameter among those that the arguments show.
+    /// The position of a parameter among those of the arguments.
     pub fn position(&self, parameter: &Parameter) -> Option<usize> {
         self.places.get(&parameter.id()).copied()
     }
 }
 
 impl PureEntry {
-    /// The key under which plan and code are.
+    /// The key of plan and code.
     pub fn compiled(&self) -> Option<Digest> {
         Some(Digest::from_bytes((*self.compiled).try_into().ok()?))
     }
 }
 
-/// What arguments show, the same in every process: tensors and parameters by their types and by
-/// which of them are one, host values as they are.
+/// The content of the arguments, the same in every process: tensors and parameters by their types
+/// and aliases, host values by content.
 #[derive(Default)]
 struct Shown {
     words: Vec<u64>,
-    /// How many tensors there are, and where each of them is first, by its identity.
+    /// The number of tensors, and the first index of each of them, by its identity.
     tensors: usize,
     tensor_places: FxHashMap<usize, usize>,
     parameters: Vec<Parameter>,
-    /// Where each of them is, by its identity.
+    /// The index of each of them, by its identity.
     parameter_places: FxHashMap<u64, usize>,
     /// The types of the tensors.
     types: Vec<Type>,
@@ -193,7 +194,7 @@ impl Shown {
     }
 }
 
-/// Marks before each part, so that different structures never show the same.
+/// Tags of the parts, so that different structures never encode to the same words.
 #[derive(Clone, Copy)]
 enum Mark {
     Tensor = 1,

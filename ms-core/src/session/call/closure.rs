@@ -1,4 +1,4 @@
-//! Functions that hold values of their own: traced at every call, compiled once for each graph.
+//! Functions that capture values: traced at every call, compiled once for each graph.
 
 use super::JitReturn;
 use super::compiled::Compiled;
@@ -8,8 +8,8 @@ use crate::session::context;
 use crate::tensor::{Parameter, Tensor};
 use crate::trace::{ArgumentNames, Binding, Sink, TracedArguments, Tracer, Tree, Visitor, leaves, run_traced};
 
-/// Traces `body` on the arguments, and runs the graph. What `body` captures are inputs of the
-/// graph, so that it is compiled once while the values change.
+/// Traces `body` on the arguments, and runs the graph. The captures of `body` are inputs of the
+/// graph, so it is compiled once while the values change.
 pub(crate) fn call_closure<Args: TracedArguments, R: JitReturn>(
     name: &'static str,
     arguments: Args::Refs<'_>,
@@ -57,7 +57,7 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
     Ok(result)
 }
 
-/// The tensors that `visit` shows, in order.
+/// The tensors that `visit` visits, in order.
 fn tensors(visit: impl FnOnce(&mut Sink<'_>)) -> Vec<Tensor> {
     struct Found(Vec<Tensor>);
     impl Visitor for Found {

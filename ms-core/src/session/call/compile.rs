@@ -20,15 +20,15 @@ use std::rc::Rc;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-/// A trace under way.
+/// A trace in progress.
 pub(super) struct Tracing {
     pub tracer: Rc<Tracer>,
-    /// The path of the cell that is called.
+    /// The path of the called cell.
     pub path: Option<Rc<str>>,
     pub facts: Facts,
-    /// The parameters that the signature names.
+    /// The parameters in the signature.
     shown: Vec<Parameter>,
-    /// Where the cache has what is traced.
+    /// The location of the traced function in the cache.
     pub pure: Option<PureSlot>,
 }
 
@@ -41,7 +41,7 @@ impl Tracing {
         Self { tracer, path: None, facts: Facts::default(), shown: Vec::new(), pure }
     }
 
-    /// Notes what messages tell of the arguments.
+    /// Collects facts about the arguments for messages.
     pub fn note(mut self, sign: Sign<'_>) -> Self {
         sign(&mut Sink::new(&mut self.facts));
         self.shown = parameters(sign);
@@ -52,7 +52,7 @@ impl Tracing {
 }
 
 impl Call {
-    /// Traces the body, compiles what it gives, and runs that.
+    /// Traces the body, compiles the graph, and runs it.
     #[track_caller]
     pub(super) fn compile<R: JitReturn>(&mut self, tracing: Tracing, body: impl FnOnce(Option<Rc<str>>) -> R) -> R {
         let Tracing { tracer, path, facts, shown, pure } = tracing;
@@ -65,11 +65,11 @@ impl Call {
             None => None,
         };
         match self.version::<R::Tree>(&tracer, template, &shown, pure, start) {
-            // What the body made and dropped stays until it has run.
+            // Parameters that the body created and dropped stay alive until the run is over.
             Ok((version, _held)) => {
                 self.insert(&version);
                 self.check_specialisation(facts);
-                // The trace knows arguments by their tensors.
+                // The trace identifies arguments by their tensors.
                 drop(tracer);
                 let result = run(&version, &mut self.signature, self.donates);
                 result.expect("its parameters are held").map_or_else(
@@ -127,7 +127,7 @@ impl Call {
         Ok((Version::new(&self.function.versions, &self.signature, shown, parts), held))
     }
 
-    /// What was traced; everything that was refused meanwhile.
+    /// The finished trace; all errors that were recorded.
     fn traced(&self, tracer: &Tracer, results: &[Tensor], start: Instant) -> Result<Trace> {
         if self.function.pure && !self.function.created.is_empty() {
             let message = format!("`{}` is pure, and makes parameters", self.function.name);
@@ -152,7 +152,7 @@ impl Call {
     }
 }
 
-/// The graph of a function with these slots, to be called.
+/// The graph of a function with these slots, ready to be called.
 fn compile(graph: &Graph, slots: &Slots, settings: Settings, site: Site) -> Result<Arc<Compiled>> {
     let graph = report::graph_stage("effects", || insert_moves(graph, slots, settings.load_elim));
     let graph = match settings.share_graphs {

@@ -1,4 +1,4 @@
-//! Graphs that can be called: compiled when they first are, once per content.
+//! Callable graphs: compiled at their first call, once per content.
 
 use super::made::Made;
 use super::source::{Part, Source};
@@ -26,18 +26,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What was compiled and is kept for another function, or another model, of the same graph.
+/// The size of the cache of compiled graphs for other functions, or other models, with the same
+/// graph.
 const KEPT_BYTES: usize = 64 << 20;
 
 /// A graph and what it compiles to: itself, and its derivatives.
 pub struct Compiled {
     pub(in crate::session) source: Arc<Source>,
     precision: Precision,
-    /// Where sizes are symbolic: what a call fixes.
+    /// The symbols that a call determines, if sizes are symbolic.
     sized: Option<Sized>,
-    /// Where it is on disk.
+    /// Its location on disk.
     place: Option<CacheSlot>,
-    /// Whether it was looked for there.
+    /// Whether it was looked up there.
     sought: AtomicBool,
     footprint: Footprint,
     /// A start that fails is tried again at the next call.
@@ -49,24 +50,24 @@ pub struct Compiled {
 
 /// The derivative of a [`Compiled`] with respect to some inputs, split for a tape.
 pub struct Derivative {
-    /// Gives the results, then what the backward part needs besides the inputs.
+    /// Returns the results, then what the backward part needs besides the inputs.
     pub forward: Arc<Compiled>,
-    /// Takes `residuals`, the cotangents of the results `seeds`, and what the gradients of the inputs
-    /// `sums` are so far; gives the gradients.
+    /// Takes `residuals`, the cotangents of the results `seeds`, and the partial sums of the
+    /// gradients of the inputs `sums`; returns the gradients.
     pub backward: Arc<Compiled>,
     /// What the backward part takes from the inputs and the forward part.
     pub residuals: Vec<transform::Residual>,
-    /// Results that take a cotangent.
+    /// Results that have a cotangent.
     pub seeds: Vec<usize>,
-    /// Inputs whose gradients are added to what they are so far.
+    /// Inputs whose gradients are added to their partial sums.
     pub sums: Vec<usize>,
 }
 
 /// The gradients of a [`Compiled`] from those of some results.
 pub struct Partial {
-    /// Takes the inputs, and the cotangents of these results; gives the gradients.
+    /// Takes the inputs, and the cotangents of these results; returns the gradients.
     pub compiled: Arc<Compiled>,
-    /// Of which inputs the gradient is one that arrives; that of any other is zeros.
+    /// Which inputs a gradient reaches; that of any other is zeros.
     pub reached: Vec<bool>,
 }
 
@@ -92,19 +93,19 @@ impl Compiled {
         })
     }
 
-    /// A graph to be called, whose transforms are expanded here; code is made at the first call,
-    /// and kept in this process only.
+    /// A graph to be called, whose transforms are expanded here; code is generated at the first
+    /// call, and kept in this process only.
     ///
     /// # Errors
     /// [`Code::Verify`](crate::Code::Verify) for a graph that is not well formed: its code would
-    /// read and write memory that its types do not speak of.
-    /// [`Code::NoGradient`](crate::Code::NoGradient) and its like, from expanding transforms.
+    /// access memory that its types do not describe. [`Code::NoGradient`](crate::Code::NoGradient)
+    /// and similar, from expanding transforms.
     pub fn new(graph: &Graph, precision: Precision) -> Result<Arc<Self>> {
         ops::verify(graph)?;
         Self::sound(graph, precision, Footprint::new())
     }
 
-    /// [`Compiled::new`] of a graph that tracing or a transform made.
+    /// [`Compiled::new`] for a graph from tracing or a transform.
     fn sound(graph: &Graph, precision: Precision, footprint: Footprint) -> Result<Arc<Self>> {
         let source = Source::given(graph, precision == Precision::Strict)?;
         let sized = Sized::of(source.graph()?)?;
@@ -112,16 +113,16 @@ impl Compiled {
         Ok(Self::of(source, precision, sized, None, footprint))
     }
 
-    /// The graph to be called that a function was traced to; or what it was before, for a graph of
-    /// the same content that is still in use or was used lately. Code comes from the cache on disk where that has it:
-    /// then nothing is expanded either, and what expanding refuses is refused when it is called.
+    /// The callable graph of a traced function; or the existing one, if a graph of the same content
+    /// is still in use or was used recently. Code is loaded from the cache on disk on a hit: then
+    /// nothing is expanded either, and errors of expanding are reported when it is called.
     ///
     /// # Errors
     /// As for [`Compiled::new`].
     pub(in crate::session) fn shared(graph: Graph, precision: Precision, site: Option<Site>) -> Result<Arc<Self>> {
         static MADE: LazyLock<Mutex<Made>> = LazyLock::new(Mutex::default);
         let lock = || MADE.lock().unwrap_or_else(PoisonError::into_inner);
-        // Lines are no part of the content, and are told where running refuses.
+        // Locations are not part of the content, and are reported if a run fails.
         let same_lines = |it: &Arc<Self>| it.source.traced().is_some_and(|it| refuse_at_the_same_lines(it, &graph));
         let (key, known, place) = report::stage("key", || {
             let mut key = canonical_bytes(&graph);
@@ -149,15 +150,15 @@ impl Compiled {
         Ok(made.kept())
     }
 
-    /// Keeps it for a while: another model of the same structure may come.
+    /// Keeps it for a while: another model of the same structure may follow.
     fn kept(self: Arc<Self>) -> Arc<Self> {
-        // By address, which is its own as long as it is kept.
+        // By address, which is unique as long as it is kept.
         static KEPT: Lru<usize, Arc<Compiled>, KEPT_BYTES> = Lru::new();
         let address = Arc::as_ptr(&self).addr();
         KEPT.get(&address).unwrap_or_else(|| KEPT.insert(address, self))
     }
 
-    /// The memory that it takes, with its derivatives, and itself at other sizes.
+    /// The memory that it takes, including its derivatives, and itself at other sizes.
     pub(in crate::session) fn bytes(&self) -> usize {
         self.footprint.bytes()
     }
@@ -167,8 +168,8 @@ impl Compiled {
         self.footprint.own_bytes()
     }
 
-    /// What is in the cache at this place: a graph of so many inputs and outputs, that was traced
-    /// by another process. It has no derivatives.
+    /// The entry at this location of the cache: a graph with so many inputs and outputs, traced by
+    /// another process. It has no derivatives.
     pub(in crate::session) fn stored(
         place: CacheSlot,
         precision: Precision,
@@ -181,7 +182,7 @@ impl Compiled {
         Some(compiled)
     }
 
-    /// The key under which it is in the cache, if there is one; of symbolic sizes there are many.
+    /// Its key in the cache, if there is one; with symbolic sizes there are many.
     pub(in crate::session) fn key(&self) -> Option<Digest> {
         if self.sized.is_some() { None } else { self.place.as_ref().map(CacheSlot::key) }
     }
@@ -197,12 +198,13 @@ impl Compiled {
     /// Calls the graph through the current dispatcher: recorded as one step if that is a tape.
     ///
     /// # Errors
-    /// What lowering or an op refuses.
+    /// Those of lowering or of an op.
     pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
         self.call_handing(inputs, 0..0)
     }
 
-    /// As [`Compiled::call`], where the outputs `handed` are slots as backward functions see them.
+    /// Like [`Compiled::call`], where the outputs `handed` are slots as backward functions see
+    /// them.
     pub(in crate::session) fn call_handing(
         self: &Arc<Self>,
         inputs: &[Tensor],
@@ -214,7 +216,7 @@ impl Compiled {
         }
     }
 
-    /// As [`Compiled::call`], with inputs that are given up: see [`Compiled::run_owned`].
+    /// Like [`Compiled::call`], with donated inputs: see [`Compiled::run_owned`].
     ///
     /// # Errors
     /// As for [`Compiled::call`].
@@ -228,7 +230,7 @@ impl Compiled {
     /// This graph at the sizes of its inputs, if sizes are symbolic.
     ///
     /// # Errors
-    /// What expanding at these sizes refuses.
+    /// Those of expanding at these sizes.
     pub(in crate::session) fn at_sizes(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Arc<Self>> {
         match &self.sized {
             None => Ok(self.clone()),
@@ -236,8 +238,8 @@ impl Compiled {
         }
     }
 
-    /// As [`Compiled::run`], with inputs that are given up: a result may take the memory of one that
-    /// nobody else has.
+    /// Like [`Compiled::run`], with donated inputs: a result may reuse the memory of one that is
+    /// not shared.
     ///
     /// # Errors
     /// As for [`Compiled::run`].
@@ -249,10 +251,10 @@ impl Compiled {
         Ok(tensors(outputs))
     }
 
-    /// Runs the graph on tensors that are no traced values.
+    /// Runs the graph on tensors that are not traced.
     ///
     /// # Errors
-    /// What lowering or an op refuses.
+    /// Those of lowering or of an op.
     pub fn run(&self, inputs: &[Tensor]) -> Result<Outputs> {
         self.run_arrays(&arrays(inputs)?)
     }
@@ -260,7 +262,7 @@ impl Compiled {
     /// Runs the graph.
     ///
     /// # Errors
-    /// What lowering or an op refuses.
+    /// Those of lowering or of an op.
     pub(in crate::session) fn run_arrays(&self, inputs: &[&Array]) -> Result<Outputs> {
         let outputs = match &self.sized {
             None => self.executable()?.run(inputs),
@@ -297,8 +299,7 @@ impl Compiled {
         self.executable.get_or_try_init(make)
     }
 
-    /// Compiles the graph, and puts it where the cache has it next time, with what is to be known
-    /// of a forward part.
+    /// Compiles the graph, and stores it in the cache, with the split of a forward part.
     fn compile(&self, backend: &'static Arc<dyn Backend>, split: Split) -> Result<Arc<dyn Executable>> {
         let start = Instant::now();
         let (plan, names) = self.plan()?;
@@ -308,7 +309,7 @@ impl Compiled {
             true => backend.compile_shared(&plan),
             false => backend.compile(&plan),
         })?;
-        // SAFETY: the artifact was just made of this plan, which is of a sound graph.
+        // SAFETY: the artifact was just compiled from this plan, which is of a sound graph.
         let executable = report::stage("load", || unsafe { self.load(&**backend, plan.clone(), &artifact) })?;
         report::finished();
         if let Some(place) = &self.place {
@@ -337,7 +338,7 @@ impl Compiled {
         report::stage("lower", || lower_traced(&graph, &options, self.source.traced()))
     }
 
-    /// The executable from the cache on disk, with what is known of a forward part. It is looked for
+    /// The executable from the cache on disk, with the split of a forward part. It is looked up
     /// once.
     fn find(&self) -> Option<(Arc<dyn Executable>, Split)> {
         let (place, backend) = (self.place.as_ref()?, exec::backend()?);
@@ -354,9 +355,9 @@ impl Compiled {
             place.refused("an entry is not what compiling gives now; it is replaced");
             return None;
         }
-        // SAFETY: the cache gives what this compiler and this backend have put there for this graph:
-        // its keys say so, its hashes that nothing changed, and who owns the files that nobody else
-        // wrote them.
+        // SAFETY: the cache returns what this compiler and this backend have stored for this graph:
+        // its key says so, its hashes that nothing changed, and the owner of the files that nobody
+        // else wrote them.
         let load = || unsafe { self.load(&**backend, found.entry.plan.clone(), &found.artifact) };
         match report::stage("load", load) {
             Ok(executable) => {
@@ -378,8 +379,8 @@ impl Compiled {
         })
     }
 
-    /// The graph that gives the tangents of the float outputs `results`, from the inputs and the
-    /// tangents of the inputs `wrt`; made once.
+    /// The graph that computes the tangents of the float outputs `results`, from the inputs and the
+    /// tangents of the inputs `wrt`; created once.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -399,8 +400,8 @@ impl Compiled {
         Ok(tangent)
     }
 
-    /// The graph that gives the gradients of the inputs `wrt`, from the inputs and the cotangents of
-    /// the outputs `seeds`, as if there were no other outputs; made once.
+    /// The graph that computes the gradients of the inputs `wrt`, from the inputs and the
+    /// cotangents of the outputs `seeds`, as if there were no other outputs; created once.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -422,7 +423,7 @@ impl Compiled {
         Ok(partial)
     }
 
-    /// The derivative with respect to the inputs `wrt`, made once.
+    /// The derivative with respect to the inputs `wrt`, created once.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -470,7 +471,7 @@ impl Cached for Arc<Compiled> {
 
 fn tensors(mut outputs: SmallVec<[Array; 1]>) -> Outputs {
     match (outputs.len(), outputs.pop()) {
-        // The usual one, without a loop.
+        // The usual case, without a loop.
         (1, Some(only)) => Outputs::from_buf([Tensor::from_array(only)]),
         (_, last) => outputs.into_iter().chain(last).map(Tensor::from_array).collect(),
     }
@@ -480,7 +481,7 @@ fn arrays(inputs: &[Tensor]) -> Result<SmallVec<[&Array; 8]>> {
     inputs.iter().map(|it| it.array()).collect()
 }
 
-/// What decides, besides the graph, what it compiles to: made once for each precision.
+/// Everything besides the graph that determines its code: computed once for each precision.
 pub(in crate::session) fn making(precision: Precision, backend: &dyn Backend) -> &'static Making {
     static MAKING: [OnceLock<Making>; 2] = [const { OnceLock::new() }; 2];
     MAKING[precision as usize].get_or_init(|| {

@@ -10,7 +10,7 @@ type Functions = FxHashMap<&'static str, SmallVec<[&'static JitFn; 1]>>;
 
 static FUNCTIONS: LazyLock<Mutex<Functions>> = LazyLock::new(Mutex::default);
 
-/// A function of that path has a compiled version.
+/// Registers a function of that path with a compiled version.
 pub(in crate::session) fn register(path: &'static str, function: &'static JitFn) {
     let mut functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let known = functions.entry(path).or_default();
@@ -19,18 +19,18 @@ pub(in crate::session) fn register(path: &'static str, function: &'static JitFn)
     }
 }
 
-/// Drops all compiled versions of `function`, so that its next call traces it again and reads anew
-/// what it reads of the host: statics, files, the environment.
+/// Drops all compiled versions of `function`, so that its next call traces it again and reads its
+/// host state again: statics, files, the environment.
 ///
 /// `function` is the function itself: `ms::retrace(f)` for `#[jit] fn f`, `ms::retrace(Net::run)`
-/// for a method, `ms::retrace(f)` for what was given to `ms::jit(f)`. Closures of one function are
+/// for a method, `ms::retrace(f)` for the argument of `ms::jit(f)`. Closures of one function are
 /// retraced together.
 pub fn retrace<F>(function: F) {
     let _ = function;
     let path = TypeKey::of::<F>().path();
     let functions = FUNCTIONS.lock().unwrap_or_else(PoisonError::into_inner);
     let found = functions.get(path).cloned().unwrap_or_default();
-    // What is dropped may run code of users.
+    // Dropping may run user code.
     drop(functions);
     found.into_iter().for_each(JitFn::retrace);
 }

@@ -28,7 +28,7 @@ impl<Args: TracedArguments, F: Function<Args, Output: JitReturn>> Transform<Args
     }
 }
 
-/// Calls `function`, whose body is `body`; `sign` shows what decides what is built, besides the
+/// Calls `function`, whose body is `body`; `sign` visits what decides what is built, besides the
 /// arguments.
 #[track_caller]
 pub(in crate::session) fn call_compiled<Args: TracedArguments, R: JitReturn>(
@@ -116,10 +116,10 @@ mod tests {
         assert_eq!([1, 2, 5].map(|n| repeated(&x, &n).item::<f32>()), [2.0, 4.0, 10.0]);
     }
 
-    /// Values that are chosen to have one hash of 64 bits are two.
+    /// Values with the same 64-bit hash are distinguished.
     #[test]
     fn frozen_values_are_told_apart_by_their_content() {
-        // What the hash multiplies by after each word.
+        // The factor by which the hash multiplies after each word.
         const FACTOR: u64 = 0xf135_7aea_2e62_a9c5;
         let all = [(2u64, 3u64), (1, FACTOR.wrapping_add(3))];
         let hashes = all.map(|it| FxBuildHasher.hash_one(it));

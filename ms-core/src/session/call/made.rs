@@ -1,29 +1,29 @@
-//! The graphs that were compiled, by what they are.
+//! The existing compiled graphs, by content.
 
 use super::compiled::Compiled;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, Weak};
 
-/// Keys of graphs that are gone, at least, before it is looked for them.
+/// The minimal size of the keys of dropped graphs before they are removed.
 const GONE_BYTES: usize = 64 << 10;
 
-/// The graphs that were made and are still in use, by their canonical bytes and their precision.
+/// The compiled graphs that are still in use, by their canonical bytes and their precision.
 #[derive(Default)]
 pub(super) struct Made {
     table: FxHashMap<Vec<u8>, Weak<Compiled>>,
-    /// The bytes of the keys that were added since it was looked for what is gone, and up to which
-    /// it is not looked for again.
+    /// The bytes of the keys that were added since dropped graphs were last removed, and the limit
+    /// up to which they are not removed again.
     added: usize,
     limit: usize,
 }
 
 impl Made {
-    /// The one of a key, if it is still in use.
+    /// The graph of a key, if it is still in use.
     pub fn get(&self, key: &[u8]) -> Option<Arc<Compiled>> {
         self.table.get(key).and_then(Weak::upgrade)
     }
 
-    /// Adds the one of a key.
+    /// Adds the graph of a key.
     pub fn insert(&mut self, key: Vec<u8>, made: &Arc<Compiled>) {
         self.added += key.len();
         self.table.insert(key, Arc::downgrade(made));

@@ -46,7 +46,7 @@ pub struct JitFn {
     /// Whether only arguments decide what is built.
     pure: bool,
     versions: Versions,
-    /// Whether it was said that sizes keep changing.
+    /// Whether the warning about changing sizes was printed.
     warned: AtomicBool,
     created: Created,
     specialisation: Mutex<Option<Specialisation>>,
@@ -62,7 +62,7 @@ enum Compiles {
     Never,
 }
 
-/// Shows all arguments of a call to a sink.
+/// Visits all arguments of a call.
 type Sign<'a> = &'a dyn Fn(&mut Sink<'_>);
 
 impl JitFn {
@@ -89,7 +89,7 @@ impl JitFn {
         Self { name, file, line, source, compiles, pure: false, versions, warned, created, specialisation }
     }
 
-    /// The same function, of which the user says that only its arguments decide what is built.
+    /// The same function, whose user promises that only its arguments decide what is built.
     pub const fn pure(mut self) -> Self {
         self.pure = true;
         self
@@ -115,12 +115,12 @@ impl JitFn {
         self.versions.len()
     }
 
-    /// Drops all compiled versions, so that host values are read anew.
+    /// Drops all compiled versions, so that host values are read again.
     pub fn retrace(&self) {
         self.versions.clear();
     }
 
-    /// Begins a call: `sign` shows all arguments to its sink.
+    /// Begins a call: `sign` visits all arguments.
     #[track_caller]
     #[inline]
     pub fn begin(&'static self, monomorph: TypeKey, sign: impl Fn(&mut Sink<'_>)) -> Call {
@@ -135,7 +135,7 @@ impl JitFn {
         call
     }
 
-    /// Begins a call that becomes, in a trace, a call of a graph of its own, as calls of cells do.
+    /// Begins a call that becomes, in a trace, a call of a separate graph, like calls of cells.
     #[track_caller]
     #[inline]
     pub fn begin_graph(&'static self, monomorph: TypeKey, marks: Marks, sign: impl Fn(&mut Sink<'_>)) -> Call {
@@ -172,7 +172,7 @@ impl JitFn {
         }
     }
 
-    /// A call whose arguments are still to be signed, if they are at all.
+    /// A call whose signature is not computed yet, if it needs one.
     fn call(&'static self, monomorph: TypeKey, location: &'static Location<'static>) -> Call {
         let (mode, settings) = (dispatch_mode(), context::settings());
         let compiles = match self.compiles {
@@ -180,7 +180,7 @@ impl JitFn {
             Compiles::InGraphMode => settings.jit && settings.mode == Mode::Graph,
             Compiles::Never => false,
         };
-        // Between an eager clear and get every op's result is looked at.
+        // Between an eager clear and get every op's result is checked.
         let compiles = compiles && mode != DispatchMode::Trace && !ops::is_float_status_watched();
         let mut signature = Pooled::empty();
         let state = match compiles {
@@ -194,7 +194,7 @@ impl JitFn {
         Call { function: self, location, settings, mode, monomorph, signature, state, donates: false }
     }
 
-    /// Says once which argument makes the function compile again and again.
+    /// Warns once about the argument that makes the function compile again and again.
     fn warn_of_variation(&self, call: &Call, sign: Sign<'_>) {
         if self.versions() < MANY_VERSIONS || self.warned.load(Ordering::Relaxed) {
             return;
@@ -217,26 +217,26 @@ pub struct Call {
     monomorph: TypeKey,
     signature: Pooled,
     state: State,
-    /// Whether arguments are given up.
+    /// Whether arguments are donated.
     donates: bool,
 }
 
 enum State {
-    /// The signature is not complete, or no version was looked for.
+    /// The signature is not complete, or no version was looked up.
     Unknown,
     /// The body runs as plain Rust with eager ops.
     Eager,
     /// The body runs inside the trace of its caller, as the call of the cell at this path.
     Inline(Option<Rc<str>>),
-    /// The body is a graph of its own in the trace of its caller; a cell is at this path.
+    /// The body is a separate graph in the trace of its caller; a cell has this path.
     Graph(Box<GraphCall>, Option<Rc<str>>),
     /// A version exists.
     Ready(Arc<Version>),
-    /// The cache has what another process traced; taken once.
+    /// The cache has the trace of another process; taken once.
     Stored(Option<Box<(PureSlot, Stored)>>),
     /// The body is traced.
     Trace(Box<Tracing>),
-    /// The arguments do not fit what is declared of them; given out once.
+    /// The arguments do not match their declaration; returned once.
     Refused(Option<Error>),
 }
 
@@ -246,7 +246,7 @@ impl Call {
         matches!(self.state, State::Unknown)
     }
 
-    /// Looks for the version that the signature names; says whether no more is to be done.
+    /// Looks up the version of the signature; returns whether that completes the preparation.
     fn find(&mut self) -> bool {
         if let Some(error) = self.signature.refused() {
             let error = error.with_op(self.function.name).at(self.location);
@@ -274,7 +274,7 @@ impl Call {
         };
     }
 
-    /// What another process traced, or the beginning of the trace of the body.
+    /// The stored trace of another process, or the beginning of the trace of the body.
     fn trace(&self, sign: Sign<'_>) -> State {
         self.function.warn_of_variation(self, sign);
         let place = self.place(sign);
@@ -284,7 +284,7 @@ impl Call {
         }
     }
 
-    /// The result of a version that exists already.
+    /// The result of an existing version.
     #[track_caller]
     pub fn cached<R: JitReturn>(&mut self) -> Option<R> {
         let result = match &mut self.state {
@@ -308,14 +308,14 @@ impl Call {
         Some(result.map_or_else(|error| R::refuse(in_compiled(error, name, location, &self.signature)), R::join))
     }
 
-    /// As [`Call::cached`], with arguments that are given up: results may take their memory. They
-    /// stay where the body has to run.
+    /// Like [`Call::cached`], with donated arguments: results may reuse their memory. The arguments
+    /// are left in place if the body has to run.
     #[track_caller]
     pub fn donating<R: JitReturn>(&mut self, arguments: &mut Option<impl Sized>) -> Option<R> {
         self.donates = true;
         let mut held = None;
         if let State::Ready(version) = &self.state {
-            // A parameter may be kept by nobody else.
+            // Nothing else may keep a parameter alive.
             held = version.hold();
             if held.is_none() {
                 return self.trace_anew();
@@ -327,14 +327,14 @@ impl Call {
         result
     }
 
-    /// Has the body traced, where a parameter of the version that was found is gone.
+    /// Traces the body, if a parameter of the version that was found is dropped.
     #[cold]
     fn trace_anew<R>(&mut self) -> Option<R> {
         self.state = State::Trace(Box::new(Tracing::new(self, None)));
         None
     }
 
-    /// A given up argument as the body has to see it.
+    /// A donated argument as the body sees it.
     #[track_caller]
     pub fn take<T: Tree>(&mut self, argument: T) -> T {
         let entered = match self.enter(&argument) {
@@ -344,7 +344,7 @@ impl Call {
         entered.unwrap_or(argument)
     }
 
-    /// The tracer that the body runs in, where it is traced.
+    /// The tracer that the body runs in, if it is traced.
     pub(super) fn tracer(&self) -> Option<Rc<Tracer>> {
         match &self.state {
             State::Trace(tracing) => Some(tracing.tracer.clone()),
@@ -352,7 +352,7 @@ impl Call {
         }
     }
 
-    /// An argument as the body has to see it.
+    /// An argument as the body sees it.
     #[track_caller]
     pub fn enter<'a, T: Arg + ?Sized>(&mut self, arg: &'a T) -> Entered<'a, T> {
         let State::Trace(tracing) = &self.state else { return Entered::Given(arg) };
@@ -363,7 +363,7 @@ impl Call {
         arg.enter(&mut next).map_or(Entered::Given(arg), Entered::Traced)
     }
 
-    /// The result of running `body`: traced and compiled, or as it stands.
+    /// The result of running `body`: traced and compiled, or eagerly.
     #[track_caller]
     pub fn finish<R: JitReturn>(mut self, body: impl FnOnce() -> R) -> R {
         let (name, location) = (self.function.name, self.location);
@@ -389,8 +389,8 @@ impl Call {
     }
 }
 
-/// Runs a version; nothing where a parameter of it is gone. Arguments that are given up are the
-/// signature's by now.
+/// Runs a version; `None` if a parameter of it is dropped. Donated arguments have moved to the
+/// signature by now.
 #[track_caller]
 fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates: bool) -> Option<Result<T>> {
     match donates {
@@ -399,8 +399,8 @@ fn run<T: Tree + 'static>(version: &Version, signature: &mut Signature, donates:
     }
 }
 
-/// What a run of a compiled function refuses: at the line in the function, where that is known, and
-/// else at that of the call.
+/// The error of a run of a compiled function: at the line in the function, if that is known, or at
+/// that of the call.
 #[cold]
 fn in_compiled(error: Error, name: &str, location: &'static Location<'static>, signature: &Signature) -> Error {
     error.at(location).within(format!("`{name}` at {location}")).with_sizes(signature.symbols())

@@ -1,4 +1,4 @@
-//! Warns of functions that are compiled again and again, and says for what.
+//! Warnings about functions that are compiled again and again, and the cause.
 
 use super::JitFn;
 use crate::error::{Code, Error, warn};
@@ -9,10 +9,10 @@ use std::any::TypeId;
 use std::fmt::Write as _;
 use std::panic::Location;
 
-/// This many versions of one function are too many.
+/// The number of versions of one function from which on a warning is printed.
 const MANY: usize = 8;
 
-/// What one version was compiled for: every part of its arguments, with its place.
+/// The facts that one version was compiled for: every part of its arguments, with its path.
 #[derive(Default)]
 pub(in crate::session) struct Facts {
     path: Vec<String>,
@@ -52,8 +52,8 @@ impl Facts {
         }
     }
 
-    /// The facts in which two versions differ, of the later one, with what it was in the other.
-    /// Sizes are not among them: [`super::varying_sizes`] sees those.
+    /// The facts in which two versions differ, of the later one, with their values in the other.
+    /// Sizes are not among them: [`super::varying_sizes`] handles those.
     fn differences<'a>(&'a self, earlier: &'a Self) -> Vec<(&'a Fact, &'a Fact)> {
         let mut places: FxHashMap<(&str, Kind), &Fact> = FxHashMap::default();
         for it in &earlier.facts {
@@ -96,7 +96,7 @@ impl Visitor for Facts {
     }
 }
 
-/// What a function knows of its last version.
+/// The facts of the last version of a function.
 pub(in crate::session) struct Specialisation {
     monomorph: TypeId,
     last: Facts,
@@ -104,7 +104,7 @@ pub(in crate::session) struct Specialisation {
     warned: Vec<String>,
 }
 
-/// A version was compiled for `facts`, the `count`th of its function.
+/// Checks the facts of a new version, the `count`th of its function.
 pub(in crate::session) fn check(
     function: &JitFn,
     known: &mut Option<Specialisation>,

@@ -12,14 +12,14 @@ use crate::tensor::{DispatchMode, Parameter, Tensor};
 use crate::trace::Tree;
 use std::sync::Arc;
 
-/// What another process traced.
+/// The stored trace of another process.
 pub(super) struct Stored {
     entry: PureEntry,
     compiled: Arc<Compiled>,
 }
 
 impl Call {
-    /// Where the cache has the function, if it is pure.
+    /// The location of the function in the cache, if it is pure.
     pub(super) fn place(&self, sign: Sign<'_>) -> Option<PureSlot> {
         if !self.function.pure || self.mode == DispatchMode::Tape {
             return None;
@@ -27,9 +27,9 @@ impl Call {
         report::stage("key", || PureSlot::of(self.function, self.monomorph, self.settings, sign))
     }
 
-    /// What another process traced.
+    /// The stored trace of another process.
     pub(super) fn stored(&self, place: &PureSlot) -> Option<Stored> {
-        // Who wants results to be verified wants them traced.
+        // Verification needs the trace.
         if verifies() {
             return None;
         }
@@ -40,7 +40,7 @@ impl Call {
         Some(Stored { entry, compiled })
     }
 
-    /// The version that another process traced, if its result can be made again.
+    /// The version that another process traced, if its result can be rebuilt.
     pub(super) fn restore<R: JitReturn>(&self, place: &PureSlot, stored: Stored) -> Option<Arc<Version>> {
         let Stored { entry, compiled } = stored;
         let slot = |at: &usize| place.parameters[*at].clone();
@@ -65,7 +65,7 @@ impl Call {
         Some(version)
     }
 
-    /// Keeps a version of a pure function for later processes, where only its arguments and their
+    /// Stores a version of a pure function for later processes, if only its arguments and their
     /// parameters occur in it.
     pub(super) fn keep<T>(place: PureSlot, parts: &Parts<T>, results: usize, words: Vec<u64>) {
         let input = |it: &Source| match it {

@@ -1,4 +1,4 @@
-//! What bodies of compiled functions see and give.
+//! Arguments and results of the bodies of compiled functions.
 
 use crate::error::{Error, Result, catch, raise};
 use crate::trace::Tree;
@@ -23,7 +23,7 @@ impl<T: ?Sized> Deref for Entered<'_, T> {
     }
 }
 
-/// What a compiled function can give: a [`Tree`], or a `Result` of one.
+/// The result of a compiled function: a [`Tree`], or a `Result` of one.
 #[diagnostic::on_unimplemented(
     message = "a compiled function cannot give `{Self}`",
     label = "not a structure of tensors",
@@ -34,7 +34,7 @@ pub trait JitReturn: Sized {
     /// The structure of tensors inside.
     type Tree: Tree + Send + Sync + 'static;
 
-    /// The structure, or the whole value where there is none (an error of the user's).
+    /// The structure, or the whole value if there is none (the user's error).
     ///
     /// # Errors
     /// The value itself.
@@ -43,11 +43,11 @@ pub trait JitReturn: Sized {
     /// The value of a structure.
     fn join(tree: Self::Tree) -> Self;
 
-    /// The value of a refusal, or a panic with its text.
+    /// The value for an error of the library, or a panic with its text.
     #[track_caller]
     fn refuse(error: Error) -> Self;
 
-    /// The value of a body that runs eagerly, whose refusals become values as well.
+    /// The value of a body that runs eagerly; errors of the library become values as well.
     fn run(body: impl FnOnce() -> Self) -> Self {
         body()
     }

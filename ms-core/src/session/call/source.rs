@@ -1,4 +1,4 @@
-//! Graphs that are made when they are asked for: expanded, differentiated, at sizes.
+//! Graphs that are created on demand: expanded, differentiated, at sizes.
 
 use crate::effects::{float_status, has_float_status};
 use crate::error::{Code, Error, Result};
@@ -13,27 +13,27 @@ use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A graph whose transforms are expanded, and what is compiled of it.
+/// A graph whose transforms are expanded; the source of compiled code.
 pub(in crate::session) struct Source {
     origin: Origin,
     graph: OnceCell<Graph>,
     optimized: OnceCell<Graph>,
-    /// What making the graph took.
+    /// The time that creating the graph took.
     took: OnceLock<Duration>,
-    /// Whether gradients are added in the order in which they are eagerly.
+    /// Whether gradients are added in the same order as eagerly.
     in_order: bool,
 }
 
-/// What a graph is made from.
+/// The origin of a graph.
 enum Origin {
     /// It is given.
     Given,
-    /// Nothing: it was traced by another process.
+    /// Unknown: it was traced by another process.
     Unknown {
         /// The number of its inputs and outputs.
         counts: [usize; 2],
     },
-    /// A graph that was traced.
+    /// A traced graph.
     Traced(Graph),
     /// The derivative of another.
     Derivative { of: Arc<Source>, wrt: Vec<usize>, part: Part },
@@ -59,7 +59,7 @@ impl Source {
     /// A graph as it was traced, expanded here.
     ///
     /// # Errors
-    /// What expanding refuses.
+    /// Those of expanding.
     pub fn given(graph: &Graph, in_order: bool) -> Result<Arc<Self>> {
         let source = Self::new(Origin::Given, in_order);
         source.set(graph, Duration::ZERO)?;
@@ -71,8 +71,8 @@ impl Source {
         Self::new(Origin::Traced(graph), in_order)
     }
 
-    /// A graph that another process traced, with this many inputs and outputs. It can be found in
-    /// a cache, and not made.
+    /// A graph that another process traced, with this many inputs and outputs. It can be loaded
+    /// from a cache, but not created.
     pub fn unknown(inputs: usize, outputs: usize) -> Arc<Self> {
         Self::new(Origin::Unknown { counts: [inputs, outputs] }, false)
     }
@@ -82,7 +82,7 @@ impl Source {
         Self::new(Origin::Derivative { of: self.clone(), wrt: wrt.to_vec(), part }, self.in_order)
     }
 
-    /// This one at sizes of its symbols.
+    /// This graph at sizes of its symbols.
     pub fn at(self: &Arc<Self>, sizes: &[(&str, usize)]) -> Arc<Self> {
         let sizes = sizes.iter().map(|&(name, size)| (name.to_owned(), size)).collect();
         Self::new(Origin::Sizes { of: self.clone(), sizes }, self.in_order)
@@ -91,7 +91,7 @@ impl Source {
     /// The graph.
     ///
     /// # Errors
-    /// What expanding refuses.
+    /// Those of expanding.
     pub fn graph(&self) -> Result<&Graph> {
         let make = || {
             let start = Instant::now();
@@ -118,22 +118,22 @@ impl Source {
         self.graph.get_or_try_init(make)
     }
 
-    /// Gives the graph, if nobody did, and what making it took.
+    /// Sets the graph, unless it is set, and the time that creating it took.
     pub fn set(&self, graph: &Graph, took: Duration) -> Result<()> {
         let _first = self.graph.set(expand(graph, self.in_order)?);
         let _first = self.took.set(took);
         Ok(())
     }
 
-    /// The graph that code is made of; derivatives are taken of the other one.
+    /// The graph that code is generated from; derivatives are taken of the other one.
     ///
     /// # Errors
-    /// What expanding refuses.
+    /// Those of expanding.
     pub fn optimized(&self) -> Result<Graph> {
         match &self.origin {
-            // What has symbols is optimised once for all sizes.
+            // A graph with symbols is optimised once for all sizes.
             Origin::Sizes { of, sizes } => {
-                // Here it is refused what does not fit; of that which does, passes keep the types.
+                // This reports shapes that do not fit; passes preserve the types of those that do.
                 self.graph()?;
                 let optimized = of.optimized.get_or_try_init(|| of.graph().map(report::optimize))?;
                 let made = || transform::specialized(optimized, &by_name(sizes)).map(Cow::Owned);
@@ -143,7 +143,7 @@ impl Source {
         }
     }
 
-    /// The graph that was traced, by whose nodes steps of plans are known.
+    /// The traced graph, whose nodes identify steps of plans.
     pub fn traced(&self) -> Option<&Graph> {
         match &self.origin {
             Origin::Traced(graph) => Some(graph),
@@ -153,12 +153,12 @@ impl Source {
         }
     }
 
-    /// Whether the graph cannot be made in this process.
+    /// Whether the graph cannot be created in this process.
     pub fn is_unknown(&self) -> bool {
         matches!(self.origin, Origin::Unknown { .. })
     }
 
-    /// Whether kernels are worth sharing with those of other sources: the same graph at other sizes.
+    /// Whether kernels should be shared with those of other sources: the same graph at other sizes.
     pub fn shares_kernels(&self) -> bool {
         matches!(self.origin, Origin::Sizes { .. })
     }
@@ -166,7 +166,7 @@ impl Source {
     /// The number of outputs.
     ///
     /// # Errors
-    /// What expanding refuses.
+    /// Those of expanding.
     pub fn results(&self) -> Result<usize> {
         match &self.origin {
             Origin::Traced(graph) => Ok(graph.outputs().len()),
@@ -174,8 +174,8 @@ impl Source {
         }
     }
 
-    /// Whether a routine that was stored is one of this graph, as far as that is known without
-    /// making the graph.
+    /// Whether a stored routine matches this graph, as far as that is known without creating the
+    /// graph.
     pub fn fits(&self, routine: &Routine, split: &Split) -> bool {
         let (inputs, outputs) = (routine.inputs.len(), routine.outputs.len());
         match &self.origin {
@@ -200,7 +200,7 @@ impl Source {
         }
     }
 
-    /// What making the graph took, if it was made.
+    /// The time that creating the graph took, if it was created.
     pub fn took(&self) -> Duration {
         self.took.get().copied().unwrap_or_default()
     }

@@ -1,4 +1,4 @@
-//! Compiled graphs of symbolic sizes: traced and optimised once, planned once for each set of
+//! Compiled graphs with symbolic sizes: traced and optimised once, planned once for each set of
 //! sizes, with kernels that all of them share.
 
 use super::compiled::Compiled;
@@ -9,15 +9,15 @@ use crate::tensor::{Array, Dim};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// What is kept ready at most of one function, in bytes.
+/// The maximal size in bytes of the plans that are cached for one function.
 const READY_BYTES: usize = 64 << 20;
 
 type Sizes = SmallVec<[usize; 2]>;
 
-/// The sizes that a call of a graph fixes, and the graphs of constant sizes that were met.
+/// The symbols of a graph, and the graphs of constant sizes so far.
 pub struct Sized {
     symbols: Vec<Symbol>,
-    /// Other dimensions of inputs in which symbols stand, and where.
+    /// Other dimensions of inputs in which symbols occur, and where.
     others: Vec<(usize, usize, Dim)>,
     ready: Lru<Sizes, AtSizes, READY_BYTES>,
 }
@@ -32,7 +32,7 @@ impl Cached for AtSizes {
     }
 }
 
-/// A symbol, and the dimension of an input that fixes it.
+/// A symbol, and the dimension of an input that determines it.
 struct Symbol {
     name: String,
     input: usize,
@@ -41,10 +41,10 @@ struct Symbol {
 }
 
 impl Sized {
-    /// The sizes of a graph; nothing where all are constant.
+    /// The symbols of a graph; `None` if all sizes are constant.
     ///
     /// # Errors
-    /// [`Code::Shape`] when no dimension of an input fixes a symbol.
+    /// [`Code::Shape`] if no dimension of an input determines a symbol.
     pub fn of(graph: &Graph) -> Result<Option<Self>> {
         let names = graph.symbols();
         if names.is_empty() {
@@ -73,10 +73,10 @@ impl Sized {
         Ok(Some(Self { symbols, others, ready: Lru::new() }))
     }
 
-    /// The graph of the sizes of these inputs, which `make` makes for new ones.
+    /// The graph for the sizes of these inputs, created by `make` for new ones.
     ///
     /// # Errors
-    /// [`Code::Shape`] when inputs disagree; what `make` gives.
+    /// [`Code::Shape`] if inputs disagree; those of `make`.
     pub fn at(
         &self,
         inputs: &[&Array],

@@ -1,13 +1,13 @@
-//! A word about arguments whose changing sizes make a function compile again and again.
+//! Warnings about arguments whose changing sizes make a function compile again and again.
 
 use crate::error::{Code, Error};
 use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Name, Signature, Sink, Visitor};
 
-/// The number of versions from which on it is said.
+/// The number of versions from which on the warning is printed.
 pub const MANY_VERSIONS: usize = 8;
 
-/// The warning for one more version of `function`, if the versions that exist, known by the types
+/// The warning for one more version of `function`, if the existing versions, given by the types
 /// of their tensors, differ from this call in sizes of one argument only.
 pub fn warning(
     function: &str,

@@ -17,16 +17,16 @@ use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-/// What the versions of a function take at most, in bytes.
+/// The maximal size of the versions of a function, in bytes.
 const MAX_BYTES: usize = 256 << 20;
 
-/// The versions of a function. Where they take too much, those whose last use is longest ago are
-/// dropped; those of a parameter that is gone are dropped at once.
+/// The versions of a function. If they take too much memory, the least recently used are evicted;
+/// those of a dropped parameter are dropped immediately.
 pub(super) struct Versions {
     table: RwLock<Table>,
     /// The position of the version that was called last.
     recent: AtomicUsize,
-    /// How often another version was called than the time before.
+    /// The number of calls of another version than the one before.
     turns: AtomicU64,
 }
 
@@ -57,9 +57,9 @@ impl Versions {
         drop(old);
     }
 
-    /// The types of the tensors among the arguments of each.
+    /// Passes the types of the tensors among the arguments of each version to `f`.
     pub fn arguments<R>(&self, f: impl FnOnce(&[&[Type]]) -> R) -> R {
-        // `f` may run code of users, who may drop parameters.
+        // `f` may run user code, which may drop parameters.
         let all = self.read(|it| it.all.clone());
         f(&all.iter().map(|it| &*it.arguments).collect::<Vec<_>>())
     }
@@ -84,7 +84,7 @@ impl Versions {
         })
     }
 
-    /// Notes that another version is called than the time before.
+    /// Records that another version is called than before.
     fn turn(&self, table: &Table, to: usize) {
         let from = self.recent.swap(to, Ordering::Relaxed);
         let now = self.turns.fetch_add(1, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Versions {
         }
     }
 
-    /// Adds a version, in the place of one of the same signature.
+    /// Adds a version, replacing one of the same signature.
     pub fn insert(&self, version: Arc<Version>) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         if version.dead.load(Ordering::Acquire) {
@@ -104,7 +104,7 @@ impl Versions {
         // The one that was called last is in use until now.
         self.turn(&table, self.recent.load(Ordering::Relaxed));
         let mut forgotten = table.forget();
-        // One that was not traced may have been here until a derivative was asked for.
+        // An untraced version may have been here until a derivative was requested.
         match table.place(|it| it.is_like(&version), version.hash) {
             Some(at) => forgotten.push(std::mem::replace(&mut table.all[at], version)),
             None => {
@@ -117,7 +117,7 @@ impl Versions {
         drop(forgotten);
     }
 
-    /// Takes a version out.
+    /// Removes a version.
     fn remove(&self, version: &Version) {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
         let at = table.place(|it| std::ptr::eq(it, version), version.hash);
@@ -128,7 +128,7 @@ impl Versions {
 }
 
 impl Table {
-    /// The position of the version with this hash that fits.
+    /// The position of the version with this hash that satisfies `fits`.
     fn place(&self, fits: impl Fn(&Version) -> bool, hash: u64) -> Option<usize> {
         self.by_hash.get(&hash)?.iter().copied().find(|&at| fits(&self.all[at]))
     }
@@ -138,7 +138,7 @@ impl Table {
         self.all.push(version);
     }
 
-    /// Takes out the version at a position, which the last one takes.
+    /// Removes the version at a position, which the last one takes.
     fn remove(&mut self, at: usize) -> Arc<Version> {
         let (from, version) = (self.all.len() - 1, self.all.swap_remove(at));
         if let Entry::Occupied(mut bucket) = self.by_hash.entry(version.hash) {
@@ -154,10 +154,10 @@ impl Table {
         version
     }
 
-    /// Where all together take too much, takes out those that were not called for the longest time.
+    /// If all together take too much memory, removes the least recently used.
     fn forget(&mut self) -> Vec<Arc<Version>> {
         let used = |it: &Arc<Version>| it.used.load(Ordering::Relaxed);
-        // Versions of equal graphs share what is compiled.
+        // Versions of equal graphs share compiled code.
         let mut met = FxHashSet::default();
         let weighed = |it: &Arc<Version>| {
             let compiled = if met.insert(Arc::as_ptr(&it.compiled)) { it.compiled.bytes() } else { 0 };
@@ -173,7 +173,7 @@ impl Table {
     }
 }
 
-/// Where an input of a version comes from at a call.
+/// The source of an input of a version at a call.
 pub(super) enum Source {
     /// The argument of that position.
     Argument(usize),
@@ -183,7 +183,7 @@ pub(super) enum Source {
     Captured(Tensor),
 }
 
-/// Where an input of a version is found when it runs.
+/// The source of an input of a version when it runs.
 enum InputSource {
     Argument(usize),
     Captured(usize),
@@ -197,12 +197,12 @@ enum InputSource {
 
 /// A compiled function for one signature.
 ///
-/// It keeps no parameter: when one of those that it is bound to, or that its signature names, is
-/// dropped, no call can have its signature any more, and it is dropped too.
+/// It keeps no parameter alive: when one of those that it is bound to, or that its signature names,
+/// is dropped, no call can have its signature any more, and it is dropped too.
 pub(super) struct Version {
     home: &'static Versions,
     signature: Box<[u64]>,
-    /// The types that the signature has only hashes of.
+    /// The types of which the signature contains only hashes.
     types: Box<[TypeId]>,
     /// The hash of the signature.
     hash: u64,
@@ -210,9 +210,9 @@ pub(super) struct Version {
     arguments: Box<[Type]>,
     /// See [`Versions::turns`].
     used: AtomicU64,
-    /// Whether a parameter is gone.
+    /// Whether a parameter is dropped.
     dead: AtomicBool,
-    /// The bytes that it takes besides what is compiled.
+    /// The bytes that it takes besides its compiled code.
     bytes: usize,
     compiled: Arc<Compiled>,
     handing: Option<Handing>,
@@ -223,8 +223,8 @@ pub(super) struct Version {
     /// Those of them that have a value on each thread; they belong to the process.
     of_thread: Vec<Parameter>,
     writes: Vec<WeakParameter>,
-    /// Those whose values matter to other threads, in the order of their identities, so that two
-    /// runs never wait for each other.
+    /// Those that are shared with other threads, in the order of their identities, so that two
+    /// runs never deadlock.
     locks: Box<[usize]>,
     /// Whether another process traced it, so that it has no derivatives.
     pub untraced: bool,
@@ -232,7 +232,7 @@ pub(super) struct Version {
     template: Box<dyn Any + Send + Sync>,
 }
 
-/// The graph as a tape calls it, where backward functions in it read or write parameters; see
+/// The graph for a tape, if backward functions in it read or write parameters; see
 /// [`crate::trace::Handing`].
 pub(super) struct Handing {
     compiled: OnceCell<Arc<Compiled>>,
@@ -254,15 +254,15 @@ impl Handing {
     }
 }
 
-/// What a [`Version`] is made of.
+/// The components of a [`Version`].
 pub(super) struct Parts<T> {
     /// The graph.
     pub compiled: Arc<Compiled>,
-    /// The graph to a tape, where that is another one.
+    /// The graph for a tape, if it is another one.
     pub handing: Option<Handing>,
-    /// What its inputs are.
+    /// The sources of its inputs.
     pub inputs: Vec<Source>,
-    /// The parameters that take its last outputs.
+    /// The parameters that its last outputs are written to.
     pub writes: Vec<Parameter>,
     /// Whether another process traced it.
     pub untraced: bool,
@@ -271,7 +271,7 @@ pub(super) struct Parts<T> {
 }
 
 impl Version {
-    /// The version for a signature that names the parameters `shown`, one of the versions of `home`.
+    /// The version for a signature with the parameters `shown`, one of the versions of `home`.
     pub fn new<T: Tree + Send + Sync + 'static>(
         home: &'static Versions,
         signature: &Signature,
@@ -313,7 +313,7 @@ impl Version {
         let of_tensor = |it: &Tensor| it.as_array().map_or(0, |it| it.storage().len());
         let words = signature.words().len() + 16 * (writes.len() + reads.len());
         let bytes = size_of::<Self>() + size_of::<u64>() * words + captured.iter().map(of_tensor).sum::<usize>();
-        // What the result was in the trace is replaced by every run, and is not to be kept.
+        // Every run replaces the traced tensors of the result, which must not be kept.
         let blank = Tensor::scalar(0.0);
         let version = Arc::new(Self {
             home,
@@ -346,15 +346,15 @@ impl Version {
         *self.signature == *signature.words() && *self.types == *signature.type_ids()
     }
 
-    /// Whether it is the version for the signature of another one.
+    /// Whether it has the same signature as another one.
     fn is_like(&self, other: &Self) -> bool {
         self.signature == other.signature && self.types == other.types
     }
 
-    /// Runs it on the tensors among the arguments; nothing where a parameter is gone.
+    /// Runs it on the tensors among the arguments; `None` if a parameter is dropped.
     ///
     /// # Errors
-    /// What an op refuses while running.
+    /// Those of an op at run time.
     #[track_caller]
     #[inline]
     pub fn run<T: Tree + 'static>(&self, arguments: &[Tensor]) -> Option<Result<T>> {
@@ -369,7 +369,7 @@ impl Version {
         Some(outputs.map(|it| self.result(it)))
     }
 
-    /// Runs it with the slots that it writes, and gives the tensors of the result.
+    /// Runs it with the slots that it writes; returns the tensors of the result.
     #[track_caller]
     fn run_on(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Result<Outputs>> {
         Some(match dispatch_mode() {
@@ -388,7 +388,7 @@ impl Version {
         })
     }
 
-    /// As [`Version::run`], with arguments that are given up.
+    /// Like [`Version::run`], with donated arguments.
     ///
     /// # Errors
     /// As for [`Version::run`].
@@ -408,8 +408,8 @@ impl Version {
         Some(outputs.map(|it| self.result(it)))
     }
 
-    /// The parameters that it is bound to, so that they stay until it has run; nothing where one is
-    /// gone.
+    /// The parameters that it is bound to, to keep them alive until it has run; `None` if one is
+    /// dropped.
     pub fn hold(&self) -> Option<Vec<Parameter>> {
         let mut held = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         held.extend(upgraded(&self.writes)?);
@@ -431,26 +431,26 @@ impl Version {
         }
     }
 
-    /// Locks what it writes: from its first read of a slot to its last write, a run is alone with it.
+    /// Locks the slots that it writes: from its first read of a slot to its last write, a run has
+    /// exclusive access to it.
     #[inline]
     fn lock<'a>(&self, writes: &'a [Parameter]) -> Option<SmallVec<[impl Sized + use<'a>; 4]>> {
         (!self.locks.is_empty()).then(|| self.locks.iter().map(|&at| writes[at].lock()).collect())
     }
 
-    /// The result of these tensors, which code of users makes: behind the run, which is alone with
-    /// what it writes.
+    /// The result from these tensors, which may run user code: after the run, outside of its locks.
     fn result<T: Tree + 'static>(&self, outputs: Outputs) -> T {
         let mut outputs = outputs.into_iter();
         let template = self.template.downcast_ref::<T>().expect("the signature holds the result's type");
         template.rebuild(&mut |_| outputs.next().expect("as many results as the template has"))
     }
 
-    /// Writes the slots, and gives the outputs without what they hold now.
+    /// Writes the slots, and returns the outputs without their new values.
     #[track_caller]
     fn written(&self, mut outputs: Outputs, writes: &[Parameter], dispatched: bool) -> Result<Outputs> {
         let results = outputs.len() - writes.len();
         for (parameter, value) in writes.iter().zip(outputs.drain(results..)) {
-            // A dispatcher sees all writes; by themselves, only values of another type are refused.
+            // A dispatcher checks all writes; direct writes only have to match the slot's type.
             if dispatched {
                 parameter.try_set(&value)?;
             } else if let Err(value) = parameter.try_store(value) {
@@ -460,7 +460,7 @@ impl Version {
         Ok(outputs)
     }
 
-    /// The outputs where no dispatcher has other values of slots, or keeps a record.
+    /// The outputs if no dispatcher overrides values of slots, or records.
     fn outputs(&self, arguments: &[Tensor], read: &[Tensor], writes: &[Parameter]) -> Result<Outputs> {
         let mut held: SmallVec<[Tensor; 4]> = SmallVec::new();
         for slot in writes.iter().chain(&self.of_thread) {
@@ -480,7 +480,7 @@ impl Version {
         self.compiled.run_arrays(&inputs)
     }
 
-    /// The inputs by way of the dispatcher; nothing where a slot is gone.
+    /// The inputs, read through the dispatcher; `None` if a slot is dropped.
     fn gather(&self, arguments: &[Tensor], writes: &[Parameter]) -> Option<Vec<Tensor>> {
         let read = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         let input = |place: &InputSource| match *place {
@@ -500,7 +500,7 @@ fn upgraded(slots: &[WeakParameter]) -> Option<Vec<Parameter>> {
 
 impl Dependent for Version {
     fn slot_dropped(&self) {
-        // Before it is looked for: who adds it later sees it.
+        // Before the version is looked up: whoever adds it later sees the flag.
         if !self.dead.swap(true, Ordering::AcqRel) {
             self.home.remove(self);
         }

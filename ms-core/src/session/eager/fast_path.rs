@@ -1,8 +1,8 @@
-//! A short way to the kernels of elementwise ops on dense operands of one shape.
+//! The fast path to the kernels of elementwise ops on dense operands of one shape.
 //!
 //! Such a call needs no broadcasting and no loop nest: one loop over all elements, in which each
-//! operand moves by one element or (a single element) not at all. The kernel is the one that
-//! [`crate::lower::single`] gives for these operands; only the way to it is shorter.
+//! operand advances by one element or (a single element) not at all. The kernel is the one of
+//! [`crate::lower::single`] for these operands; only the dispatch to it is shorter.
 
 use crate::error::Result;
 use crate::exec::{Backend, KernelCode};
@@ -15,16 +15,17 @@ use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Operands that a call on this way has at most.
+/// The maximal number of operands on this path.
 const OPERANDS: usize = 3;
 
-/// Entries of the table of a thread, by pairs: a training step has so many that some have one place.
+/// The size of a thread's table, in pairs of entries: a training step has so many that some
+/// collide.
 const ENTRIES: usize = 256;
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     op: u16,
-    /// Bit `i`: operand `i` is one element for all.
+    /// Bit `i`: operand `i` is a single element.
     single: u8,
     dtypes: [Option<DType>; OPERANDS],
 }
@@ -60,7 +61,7 @@ pub(in crate::session) fn map(
                 return None;
             }
         } else if operand.numel() == 1 {
-            // One element beside one element moves as any dense operand does.
+            // Among single elements, one advances like any dense operand.
             key.single |= ((widest.numel() != 1) as u8) << i;
         } else {
             return None;
@@ -121,7 +122,7 @@ fn compile(
 ) -> Result<(Arc<dyn KernelCode>, DType)> {
     let types: SmallVec<[Type; 3]> = operands.iter().map(|it| it.ty()).collect();
     let types = (def.infer)(attrs, &types.iter().collect::<SmallVec<[&Type; 3]>>())?;
-    // Two elements stand for any number: with fewer, every step would count as one element.
+    // Two elements represent any number: with fewer, every operand would count as a single element.
     let layout = |i: usize| Layout::contiguous(if single >> i & 1 == 1 { &[] } else { &[2] });
     let layouts: SmallVec<[(Layout, DType); 3]> =
         operands.iter().enumerate().map(|(i, it)| (layout(i), it.dtype())).collect();

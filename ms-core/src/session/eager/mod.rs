@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Runs ops as they come.
+/// Executes ops one by one.
 struct Eager;
 
 inventory::submit! { EagerDispatcher(&Eager) }
@@ -26,7 +26,7 @@ fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
     ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
 }
 
-/// The results as arrays that nobody else writes.
+/// The results as arrays that are not shared.
 fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
     if let (Lowering::Map(_), Some(backend)) = (&def.lowering, exec::backend())
         && let Some(out) = fast_path::map(&**backend, def, call, operands)
@@ -85,7 +85,7 @@ fn kernel(
     operands: &Operands<'_>,
     out: &Array,
 ) -> Result<()> {
-    // A loop around one of no iterations takes its time too.
+    // A loop around one of no iterations takes time, too.
     if out.numel() == 0 {
         return Ok(());
     }
@@ -97,7 +97,7 @@ fn kernel(
     match described(operands) {
         Some(prepared) => launch(backend, prepared, operands, out),
         None => {
-            // Some reductions need a row-major operand to keep their order of terms.
+            // Some reductions need a row-major operand to preserve their order of terms.
             let dense: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_contiguous()).collect();
             let dense: Operands<'_> = dense.iter().collect();
             let prepared = described(&dense).expect("row-major operands have a nest");
@@ -106,7 +106,7 @@ fn kernel(
     }
 }
 
-/// Kernels kept per thread before the table is emptied.
+/// The number of kernels cached per thread before the table is emptied.
 const KEPT: usize = 4096;
 
 thread_local! {

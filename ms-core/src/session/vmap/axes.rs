@@ -1,4 +1,4 @@
-//! Axes over which arguments and results are mapped, and the structures that they stand for.
+//! Axes over which arguments and results are mapped, and their structure.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Parameter, Tensor};
@@ -16,7 +16,7 @@ pub enum Axes {
 }
 
 impl Axes {
-    /// Shows them to `sink`, as a part of a key.
+    /// Visits them with `sink`, as a part of a key.
     pub(super) fn sign(&self, sink: &mut Sink<'_>) {
         match self {
             Self::Axis(axis) => {
@@ -33,8 +33,8 @@ impl Axes {
     }
 }
 
-/// What can stand for [`Axes`]: an axis, `None` for what the lanes share, and tuples, arrays and
-/// vectors of these for the parts of a structure.
+/// A conversion to [`Axes`]: from an axis, `None` for values that the lanes share, and tuples,
+/// arrays and vectors of these for the parts of a structure.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no axis",
     label = "expected an axis, `None`, or a structure of these",
@@ -73,7 +73,7 @@ macro_rules! integers {
     ($($ty:ty)*) => {$(
         impl IntoLanes for $ty {
             fn into_lanes(self) -> Axes {
-                // What no signed number holds is no axis of any tensor.
+                // A number beyond `isize` is not an axis of any tensor.
                 Axes::Axis(isize::try_from(self).unwrap_or(isize::MAX))
             }
         }
@@ -102,24 +102,24 @@ enum Part {
     Each(Vec<Part>),
 }
 
-/// A structure with what is in it.
+/// A structure with its content.
 pub(super) struct Seen {
     pub tensors: Vec<Tensor>,
     pub parameters: Vec<Parameter>,
-    /// The parts that are open, with whether each thing inside is a part of its own.
+    /// The open parts, with whether each element is a separate part.
     open: Vec<Vec<(Part, bool)>>,
     /// Whether the innermost open part is an argument.
     in_argument: bool,
 }
 
-/// The axis of every tensor and parameter of a structure, where it has one.
+/// The axis of every tensor and parameter of a structure, if it has one.
 pub(super) struct Assigned {
     pub tensors: Vec<Option<isize>>,
     pub parameters: Vec<Option<isize>>,
 }
 
 impl Seen {
-    /// What `visit` shows.
+    /// The content that `visit` visits.
     pub fn of(visit: impl FnOnce(&mut Sink<'_>)) -> Self {
         let (tensors, parameters) = (Vec::new(), Vec::new());
         let mut seen = Self { tensors, parameters, open: vec![Vec::new()], in_argument: false };
@@ -138,7 +138,7 @@ impl Seen {
         self.open.last_mut().expect("the outermost part is open").push((part, own));
     }
 
-    /// One thing by itself, or the parts of a structure.
+    /// A single element, or the parts of a structure.
     fn part(mut inside: Vec<(Part, bool)>) -> Part {
         match &inside[..] {
             [(_, false)] => inside.remove(0).0,
@@ -146,10 +146,10 @@ impl Seen {
         }
     }
 
-    /// The axes of everything inside. `subject` names the structure, and its parts `parts`.
+    /// The axes of all content. `subject` names the structure, and `parts` its parts.
     ///
     /// # Errors
-    /// [`Code::Axes`] when `axes` has another structure.
+    /// [`Code::Axes`] if `axes` has another structure.
     pub fn assign(&self, axes: &Axes, subject: &str, parts: &str) -> Result<Assigned> {
         let mut assigned =
             Assigned { tensors: vec![None; self.tensors.len()], parameters: vec![None; self.parameters.len()] };
@@ -237,7 +237,7 @@ impl Visitor for Seen {
     }
 }
 
-/// The place of an axis in a tensor of `rank` axes.
+/// The index of an axis in a tensor of `rank` axes.
 ///
 /// # Errors
 /// [`Code::Axes`] outside `-rank..rank`.

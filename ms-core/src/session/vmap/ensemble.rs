@@ -7,7 +7,7 @@ use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{Callable, Cell, Function, Sink, TracedArguments, Transformed, Visitor};
 use std::panic::Location;
 
-/// A cell that stands for all cells of a list.
+/// A cell that represents all cells of a list.
 pub struct Member<'c, C>(&'c C);
 
 impl<Args, C: Callable<Args>> Callable<Args> for Member<'_, C> {
@@ -18,11 +18,11 @@ impl<Args, C: Callable<Args>> Callable<Args> for Member<'_, C> {
     }
 }
 
-/// Cells of one kind as one function: lane `i` calls cell `i`, as a model ensemble does.
+/// Cells of one kind as one function: lane `i` calls cell `i`, as in a model ensemble.
 ///
-/// Arguments are mapped as those of [`vmap`](fn@super::vmap), where a lane for each cell is
-/// needed; with `in_axes(None)` all cells get the same ones. The parameters of the cells are
-/// stacked at every call, and what a lane writes is written to the parameter of its cell.
+/// Arguments are mapped like those of [`vmap`](fn@super::vmap), with one lane per cell; with
+/// `in_axes(None)` all cells get the same ones. The parameters of the cells are stacked at every
+/// call, and a write of a lane is a write to the parameter of its cell.
 ///
 /// # Errors
 /// Raises [`Code::Ensemble`] for no cells, and for cells that differ in more than the values of
@@ -44,7 +44,7 @@ fn refusal(message: String) -> Error {
     Error::new(Code::Ensemble, message).with_op("vmap").help(help)
 }
 
-/// The parameters of cells that are alike, by their place in the cell.
+/// The parameters of cells of the same structure, by their position in the cell.
 fn stacks<C: Cell>(cells: &[C]) -> Result<Vec<Vec<Parameter>>> {
     let forms: Vec<Form> = cells.iter().map(Form::of).collect();
     for (at, form) in forms.iter().enumerate().skip(1) {
@@ -56,7 +56,7 @@ fn stacks<C: Cell>(cells: &[C]) -> Result<Vec<Vec<Parameter>>> {
     Ok((0..forms[0].parameters.len()).map(stack).filter(|it| it.iter().any(|own| *own != it[0])).collect())
 }
 
-/// What is in a cell.
+/// The structure of a cell.
 #[derive(Default)]
 struct Form {
     parameters: Vec<Parameter>,
@@ -72,7 +72,7 @@ impl Form {
         form
     }
 
-    /// What is different in another one.
+    /// The difference from another one.
     fn difference(&self, other: &Self) -> Option<String> {
         if self.fixed != other.fixed || self.types.len() != other.types.len() {
             return Some("a field has another value".into());
@@ -91,7 +91,7 @@ impl Visitor for Form {
     }
 
     fn parameter(&mut self, parameter: &Parameter) {
-        // A slot in two places of a cell is one.
+        // A slot in two places of a cell is one slot.
         let first = self.parameters.iter().position(|it| it == parameter);
         self.fixed.push(first.unwrap_or(self.parameters.len()) as u64);
         if first.is_none() {

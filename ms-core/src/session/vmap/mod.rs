@@ -25,9 +25,9 @@ pub struct Vmap<F> {
     f: F,
     in_axes: Axes,
     out_axes: Axes,
-    /// The parameters of a list of cells, by their place in a cell, one for each lane.
+    /// The parameters of a list of cells, by their position in a cell, one for each lane.
     stacks: Vec<Vec<Parameter>>,
-    /// Where versions are kept, for a function without values of its own.
+    /// Where versions are kept, for a function without captures.
     function: Option<&'static JitFn>,
     location: &'static Location<'static>,
 }
@@ -72,14 +72,14 @@ where
     Args: TracedArguments,
     F: Function<Args, Output: JitReturn + 'f> + 'f,
 {
-    /// The axes of the arguments, axis 0 of all where they are not given: one entry for all of
-    /// them, or one for each.
+    /// The axes of the arguments; default: axis 0 of all. One entry for all of them, or one for
+    /// each.
     pub fn in_axes(self, axes: impl IntoLanes) -> Self {
         Self::new(Vmap { in_axes: axes.into_lanes(), ..self.into_transform() })
     }
 
-    /// The axes of the results in which the lanes stand, axis 0 of all where they are not given.
-    /// `None` is for a result that is the same for all lanes.
+    /// The axes of the lanes in the results; default: axis 0 of all. `None` for a result that is
+    /// the same for all lanes.
     pub fn out_axes(self, axes: impl IntoLanes) -> Self {
         Self::new(Vmap { out_axes: axes.into_lanes(), ..self.into_transform() })
     }
@@ -120,7 +120,7 @@ struct Operands {
 }
 
 impl Operands {
-    /// Adds a value that has lanes along an axis.
+    /// Adds a value with lanes along an axis.
     fn add(&mut self, value: &Tensor, axis: isize) -> Result<usize> {
         let axis = place(axis, value.rank(), "in_axes")?;
         let size = value.dims()[axis];
@@ -139,7 +139,7 @@ impl Operands {
 enum Slot {
     /// One slot that holds all of them along an axis.
     Along(Parameter, isize),
-    /// A slot of each lane, of which the first stands for all in the function.
+    /// One slot per lane, of which the first represents all in the function.
     Stack(Vec<Parameter>),
 }
 
@@ -182,8 +182,8 @@ impl<F> Vmap<F> {
         let axes = seen.assign(&self.in_axes, "in_axes", "arguments").map_err(at)?;
         let (operands, tensors, slots) = self.operands(&seen, &axes).map_err(at)?;
 
-        // Inside, an argument's tensors are met in the order in which they were seen, but for
-        // those that no other ones can take the place of.
+        // Inside, an argument's tensors occur in the order in which they were visited, except
+        // those that cannot be substituted.
         let places = seen.arguments();
         let met: Vec<Cell<usize>> = places.iter().map(|_| Cell::new(0)).collect();
         let mut refused = None;
@@ -222,7 +222,7 @@ impl<F> Vmap<F> {
             return Ok(result);
         }
         let (tree, region) = traced?;
-        // BatchedCall have no order in which their backward functions would write.
+        // Lanes have no order in which their backward functions would write.
         let region = region.without_handing();
         if crate::trace::leaves(&tree).iter().any(Tensor::is_poisoned) {
             return Ok(F::Output::join(tree.rebuild(&mut |it| tracer.poisoned(it.ty()))));
@@ -269,8 +269,8 @@ impl<F> Vmap<F> {
         Ok(F::Output::join(tree.rebuild(&mut |_| placed.next().expect("one for each tensor of the result"))))
     }
 
-    /// What has lanes: first tensors, then parameters; for each tensor that was seen, which one it
-    /// is; and the parameters.
+    /// The mapped values: first tensors, then parameters; for each visited tensor its index; and
+    /// the parameters.
     fn operands(&self, seen: &Seen, axes: &axes::Assigned) -> Result<(Operands, Vec<Option<usize>>, Vec<Slot>)> {
         let mut operands = Operands { tensors: Vec::new(), size: Dim::new(0) };
         let mut tensors = vec![None; seen.tensors.len()];

@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 /// A step of a tape: gradients are pulled back through it, and tangents pushed forward.
 pub(super) trait Recorded: TapeEntry {
-    /// The tangents of the results, at least of those that are `wanted`, from those of the operands, of
-    /// which at least one is there.
+    /// The tangents of the results, at least of those that are `wanted`, from those of the
+    /// operands, of which at least one is present.
     fn push(&self, tangents: &[Option<Tensor>], wanted: &[bool]) -> Result<Vec<Option<Tensor>>>;
 
-    /// Whether it takes floats that no gradient is of.
+    /// Whether it takes floats that have no gradient.
     fn takes_constants(&self) -> bool;
 }
 
@@ -33,7 +33,7 @@ impl Recorded for RuleEntry {
 /// A step that is a compiled graph.
 pub(crate) struct CallEntry {
     pub compiled: Arc<Compiled>,
-    /// The inputs that are watched.
+    /// The watched inputs.
     pub wrt: Vec<usize>,
     pub inputs: Vec<Tensor>,
     /// The results that are slots as backward functions see them; the last inputs are, too.
@@ -61,7 +61,7 @@ impl TapeEntry for CallEntry {
 }
 
 impl CallEntry {
-    /// What running a derivative refuses: of no op, where memory runs out for what ops share.
+    /// The error of running a derivative: without an op, if memory runs out for what ops share.
     #[cold]
     fn named(&self, error: Error) -> Error {
         let traced = self.compiled.source.traced();
@@ -88,14 +88,15 @@ impl CallEntry {
             inputs.push(gradients.take(slot).unwrap_or_else(zeros));
         }
         let mut shares: Cotangents = backward.call_owned(inputs)?.into_iter().map(Some).collect();
-        // These first: to other inputs that are the same value, they are what was there before.
+        // These first: for other inputs with the same value, they are the previous partial sum.
         for (at, slot) in summed() {
             gradients.add(slot, shares[at].take().expect("a sum that was taken goes on"))?;
         }
         gradients.add_all(&self.input_slots, shares)
     }
 
-    /// Pulls back where some gradients are missing: backward functions that none reaches do not run.
+    /// Pulls back if some gradients are missing: backward functions that no gradient reaches do not
+    /// run.
     fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
         let all = || self.derivative.seeds.iter().copied().zip(cotangents);
         let (handed, results): (Vec<_>, Vec<_>) = all().partition(|(seed, _)| self.handed.contains(seed));

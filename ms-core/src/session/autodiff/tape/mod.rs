@@ -1,4 +1,5 @@
-//! The eager tape: ops are run and recorded, so that gradients can be pulled back through them.
+//! The eager tape: ops are executed and recorded, so that gradients can be pulled back through
+//! them.
 
 mod entry;
 mod record;
@@ -23,7 +24,7 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Runs ops through the dispatcher below it and records those that a watched tensor reaches.
+/// Executes ops through the dispatcher below it and records those with watched operands.
 pub struct Tape {
     below: Rc<dyn Dispatcher>,
     state: RefCell<State>,
@@ -31,14 +32,15 @@ pub struct Tape {
 
 #[derive(Default)]
 struct State {
-    /// Slots of watched tensors by identity. The steps keep the tensors, and so their addresses, alive.
+    /// Slots of watched tensors by identity. The steps keep the tensors, and so their addresses,
+    /// alive.
     slots: FxHashMap<usize, Slot>,
     kept: Vec<Tensor>,
     steps: Vec<Box<dyn Recorded>>,
     /// Watched parameters, until they are written.
     parameters: FxHashMap<SlotId, Tensor>,
     handed: Vec<Handed>,
-    /// What backward functions read of parameters that they do not write.
+    /// The parameters that backward functions read and do not write.
     backward_reads: Vec<Parameter>,
     reads: Vec<NumbersRead>,
     next: Slot,
@@ -72,7 +74,7 @@ impl Tape {
         Rc::new(Self { below, state: RefCell::default() })
     }
 
-    /// The tape that is the current dispatcher of this thread, if there is one.
+    /// The tape that is the current dispatcher of this thread, if any.
     pub fn current() -> Option<Rc<Self>> {
         let top = current_dispatcher()?;
         if top.mode() != DispatchMode::Tape {
@@ -81,20 +83,20 @@ impl Tape {
         top.as_any()?.downcast::<Self>().ok()
     }
 
-    /// Starts recording what happens to `tensor`: gives the same elements under an identity of
-    /// their own.
+    /// Starts recording uses of `tensor`: returns a tensor with the same elements and a new
+    /// identity.
     pub fn watch(&self, tensor: &Tensor) -> Tensor {
         let watched = tensor.fresh();
-        // A tape around this one goes on seeing its own value.
+        // An outer tape continues to use its own value.
         self.below.alias(tensor, &watched);
         self.state.borrow_mut().watch(&watched);
         watched
     }
 
-    /// Starts recording what happens to the value of `parameter`; reads of it give the result.
+    /// Starts recording uses of the value of `parameter`; reads of it return the result.
     ///
     /// # Errors
-    /// When the parameter cannot be read here.
+    /// If the parameter cannot be read here.
     pub fn watch_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
         if let Some(watched) = self.state.borrow().parameters.get(&parameter.id()) {
             return Ok(watched.clone());
@@ -121,12 +123,12 @@ impl Tape {
         Record { slots, _kept: kept, steps, handed, backward_reads, reads, count: next as usize }
     }
 
-    /// The tape around this one.
+    /// The outer tape.
     fn tape_below(&self) -> Option<Rc<Self>> {
         self.below.clone().as_any()?.downcast().ok()
     }
 
-    /// The slot of a parameter as backward functions see it, as far as they were recorded.
+    /// The slot of a parameter as backward functions see it, as far as they are recorded.
     fn handed(&self, parameter: &Parameter) -> Result<Tensor> {
         let known = self.state.borrow().handed.iter().find(|it| it.parameter == *parameter).map(|it| it.last.clone());
         if let Some(known) = known {
@@ -142,7 +144,7 @@ impl Tape {
         Ok(first)
     }
 
-    /// Goes on from another value of the slot of a parameter as backward functions see it.
+    /// Sets the value of the slot of a parameter as backward functions see it.
     fn hand_on(&self, parameter: &Parameter, value: &Tensor) {
         let mut state = self.state.borrow_mut();
         let it = state.handed.iter_mut().find(|it| it.parameter == *parameter);
@@ -153,7 +155,7 @@ impl Tape {
         }
     }
 
-    /// Notes what backward functions read of parameters that they do not write.
+    /// Records the parameters that backward functions read and do not write.
     fn note_backward_reads(&self, reads: &[Parameter]) {
         let mut state = self.state.borrow_mut();
         for parameter in reads {
@@ -167,8 +169,8 @@ impl Tape {
         }
     }
 
-    /// Calls a compiled graph and records it as one step; see [`crate::trace::Handing`] for what it
-    /// takes and gives behind all others.
+    /// Calls a compiled graph and records it as one step; see [`crate::trace::Handing`] for its
+    /// additional inputs and outputs.
     pub(in crate::session) fn call_handing(
         &self,
         compiled: &Arc<Compiled>,
@@ -189,8 +191,8 @@ impl Tape {
         Ok(outputs)
     }
 
-    /// Calls a compiled graph and records it as one step. The outputs `handed`, and as many inputs at
-    /// the end, are slots as backward functions see them.
+    /// Calls a compiled graph and records it as one step. The outputs `handed`, and as many inputs
+    /// at the end, are slots as backward functions see them.
     pub(in crate::session) fn call(
         &self,
         compiled: &Arc<Compiled>,
@@ -206,7 +208,7 @@ impl Tape {
             return self.below(|| compiled.call_handing(inputs, handed));
         }
         let derivative = compiled.derivative(&wrt)?;
-        // A tape around this one records the same slots.
+        // An outer tape records the same slots.
         let mut outputs = self.below(|| derivative.forward.call_handing(inputs, handed.clone()))?;
         let saved: Vec<Tensor> = outputs.drain(compiled.results()?..).collect();
         let residuals = derivative.residuals.iter().map(|it| match *it {
@@ -246,7 +248,7 @@ impl Dispatcher for Tape {
         {
             return Ok(outputs);
         }
-        // An op may hand an operand through; its result must be a value of its own here.
+        // An op may return an operand; its result must have its own identity here.
         for output in &mut outputs {
             if state.slot(output).is_some() {
                 let own = output.fresh();
@@ -275,7 +277,7 @@ impl Dispatcher for Tape {
     }
 
     fn write_parameter(&self, parameter: &Parameter, value: &Tensor) -> Result<()> {
-        // The new value is a constant to the gradient: an identity that nothing recorded.
+        // The new value is a constant to the gradient: an identity that is not recorded.
         self.state.borrow_mut().parameters.remove(&parameter.id());
         self.below.write_parameter(parameter, &value.fresh())
     }

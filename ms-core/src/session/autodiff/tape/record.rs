@@ -1,4 +1,4 @@
-//! What a tape recorded, run backwards and forwards.
+//! The record of a tape, run backwards and forwards.
 
 use super::entry::Recorded;
 use crate::error::{Code, Error, Result, warn};
@@ -12,11 +12,11 @@ use std::collections::BTreeSet;
 use std::panic::Location;
 use std::sync::{Mutex, PoisonError};
 
-/// What a tape recorded: a linear function from changes of the watched tensors to changes of
-/// what was computed from them, and its transpose.
+/// The record of a tape: a linear function from changes of the watched tensors to changes of
+/// the values computed from them, and its transpose.
 pub struct Record {
     pub(super) slots: FxHashMap<usize, Slot>,
-    /// Keeps the addresses of tensors theirs.
+    /// Keeps tensors alive so that their addresses are not reused.
     pub(super) _kept: Vec<Tensor>,
     pub(super) steps: Vec<Box<dyn Recorded>>,
     pub(super) handed: Vec<Handed>,
@@ -30,9 +30,8 @@ impl Record {
         self.slots.get(&tensor.identity()).copied()
     }
 
-    /// The gradients of the sum of `results`, weighted by `seeds` where they are given, with
-    /// respect to watched tensors; zeros where none arrives. Parameters hold then what backward
-    /// functions write.
+    /// The gradients of the sum of `results`, weighted by `seeds` if given, with respect to watched
+    /// tensors; zeros where none arrives. Applies the writes of backward functions to parameters.
     ///
     /// # Errors
     /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -45,7 +44,7 @@ impl Record {
             }
         }
         check_handing(self.handed.iter().map(|it| &it.parameter), &self.backward_reads)?;
-        // As a run of a compiled function, the pass is alone with what it reads and writes.
+        // Like a run of a compiled function, the pass locks what it reads and writes.
         let mut locks: Vec<&Parameter> =
             self.handed.iter().map(|it| &it.parameter).filter(|it| *it != ops::order()).collect();
         locks.sort_by_key(|it| it.id());
@@ -60,7 +59,7 @@ impl Record {
         pull_all(self.steps.iter().map(|it| &**it as &dyn TapeEntry), &mut gradients)?;
         for (it, (seed, dtype)) in self.handed.iter().zip(seeded) {
             let first = self.slot(&it.first).and_then(|slot| gradients.get(slot)).expect("every step hands it on");
-            // Where no backward function ran, there is no write that gradients around this one stop at.
+            // If no backward function ran, there is no write that is a barrier to outer gradients.
             if first.identity() != seed.identity() {
                 it.parameter.try_set(&ops::take_over(first, dtype))?;
             }
@@ -72,8 +71,9 @@ impl Record {
         Ok(watched.iter().map(&mut gradient).collect())
     }
 
-    /// Warns of numbers that were read of recorded values, where they may have come back into
-    /// `results`: as constants, which entered behind the read.
+    /// Warns of numbers that were read from recorded values, if they may have flowed back into
+    /// `results`:
+    /// as constants that entered after the read.
     fn tell_of_reads(&self, results: &[Tensor]) {
         let Some(first) = self.reads.first() else { return };
         let is_constant = |it: &Tensor| it.dtype().is_float() && self.slot(it).is_none();
@@ -150,13 +150,13 @@ pub(super) struct Handed {
     pub last: Tensor,
 }
 
-/// Numbers of a recorded value that the user read, and how many steps there were.
+/// A read of numbers from a recorded value by the user, and the number of steps at that time.
 pub(super) struct NumbersRead {
     pub steps: usize,
     pub location: &'static Location<'static>,
 }
 
-/// Warns of numbers read at a line, once.
+/// Warns once of numbers read at a line.
 fn tell_of_read(location: &'static Location<'static>) {
     static TOLD: Mutex<BTreeSet<(&str, u32, u32)>> = Mutex::new(BTreeSet::new());
     let line = (location.file(), location.line(), location.column());
