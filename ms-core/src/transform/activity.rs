@@ -1,4 +1,4 @@
-//! Which values of a graph gradients flow through: those that depend on an input of interest and
+//! The values of a graph that gradients flow through: those that depend on an input of interest and
 //! that an output of interest depends on.
 
 use crate::ir::{Graph, Node};
@@ -7,35 +7,34 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// What was found of a region, by the flags that were asked for; it holds the region, whose
-/// address is the key.
+/// The result for a region, by the requested flags; it holds the region, whose address is the key.
 type Known = RefCell<FxHashMap<(*const Graph, Vec<bool>), (Arc<Graph>, Vec<bool>)>>;
 
-/// Answers, kept for regions that stand in several nodes.
+/// Results, cached for regions of several nodes.
 #[derive(Default)]
 pub(super) struct Activity {
     varied: Known,
     useful: Known,
 }
 
-/// How a loop divides its operands and results.
+/// The operands and results of a loop by kind.
 pub(super) struct Loop {
     /// The position of the first carry among the operands.
     pub first: usize,
-    /// How many carries there are.
+    /// The number of carries.
     pub carries: usize,
-    /// How many sequences there are.
+    /// The number of sequences.
     pub sequences: usize,
     /// The position of the first stacked result.
     pub stacked: usize,
-    /// The number of iterations, where it is fixed.
+    /// The number of iterations, if it is fixed.
     pub length: Option<usize>,
     /// From last to first.
     pub reverse: bool,
 }
 
 impl Loop {
-    /// The division of a node, if it is a loop; its body is the last region.
+    /// Those of a node, if it is a loop; its body is the last region.
     pub fn of(node: &Node) -> Option<Self> {
         if node.op == WHILE.op() {
             let carries = node.attrs.int(0) as usize;
@@ -76,7 +75,7 @@ fn join(mut a: Vec<bool>, b: &[bool]) -> Vec<bool> {
 }
 
 impl Activity {
-    /// Which values gradients flow through, from the outputs to the inputs that are flagged.
+    /// The values that gradients flow through, from the flagged outputs to the flagged inputs.
     pub fn active(&self, graph: &Graph, inputs: &[bool], outputs: &[bool]) -> Vec<bool> {
         let (varied, useful) = (self.varied(graph, inputs), self.useful(graph, outputs));
         varied.into_iter().zip(useful).map(|(a, b)| a && b).collect()
@@ -120,7 +119,7 @@ impl Activity {
     fn results(&self, node: &Node, operands: &[bool]) -> Vec<bool> {
         if let Some(parts) = Loop::of(node) {
             let (inputs, outputs) = self.outputs_of_loop(&parts, node, parts.inputs(operands));
-            // A loop that does not run gives the carries that it was given.
+            // A loop of no iterations returns its initial carries.
             let (carries, stacks) = (&inputs[..parts.carries], &outputs[parts.carries..]);
             return [carries, &vec![false; node.outputs.len() - outputs.len()], stacks].concat();
         }
@@ -165,7 +164,8 @@ impl Activity {
         vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.inputs.len()]
     }
 
-    /// Which inputs and outputs of a loop's body depend, in some iteration, on the flagged inputs.
+    /// The inputs and outputs of a loop's body that depend, in some iteration, on the flagged
+    /// inputs.
     pub fn outputs_of_loop(&self, parts: &Loop, node: &Node, mut inputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
         let body = node.regions.last().expect("a loop has a body");
         loop {
@@ -178,7 +178,8 @@ impl Activity {
         }
     }
 
-    /// Which inputs and outputs of a loop's body the flagged outputs depend on in some iteration.
+    /// The inputs and outputs of a loop's body that the flagged outputs depend on in some
+    /// iteration.
     pub fn inputs_of_loop(&self, parts: &Loop, node: &Node, mut outputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
         let body = node.regions.last().expect("a loop has a body");
         loop {

@@ -1,4 +1,4 @@
-//! Derivatives of graphs that say how they are taken.
+//! Graphs with custom derivatives.
 
 use super::emit::{emit, emit_node, tracer, zeros};
 use super::regions::{chosen, placed, positions};
@@ -12,10 +12,11 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 
 impl Reverse {
-    /// A graph with a derivative of its own, which runs where a gradient reaches a result. What it
-    /// writes goes on from there; elsewhere parameters stay as they are.
+    /// A graph with a custom derivative, which runs if a gradient reaches a result. Then its writes
+    /// are the new values of parameters; otherwise they are unchanged.
     ///
-    /// The node stays as it is, so that derivatives of this one take the results by the same rule.
+    /// The node remains in the graph, so that derivatives of this derivative use the same rule for
+    /// the results.
     pub(super) fn custom(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let at = CustomVjp::of(&node.attrs);
         let count = operands.len();
@@ -29,11 +30,11 @@ impl Reverse {
             let pull: Pull = Box::new(move |cotangents, _| Ok(untouched(cotangents)));
             return Ok((outputs, pull));
         }
-        // Nobody would see what is written.
+        // Nothing would use the writes.
         if wanted.outputs[at.handed_results()].contains(&false) {
             return Err(refuse_writes(node, "no backward pass around it takes that"));
         }
-        // A result that the derivative does not look at is no residual, and no gradient reaches it.
+        // A result that the derivative does not use is not a residual, and no gradient reaches it.
         let (backward, used) = trimmed(&node.regions[1]);
         let backward = Arc::new(backward);
         let (results, operands) = (outputs[..at.results].to_vec(), operands.to_vec());
@@ -60,8 +61,8 @@ impl Reverse {
         Ok((outputs, pull))
     }
 
-    /// A graph whose values are computed again, in a call that waits for the gradients and stays one: so
-    /// no pass takes the first values for the second ones.
+    /// A graph whose values are recomputed, in a call that depends on the gradients and is never
+    /// inlined: so no pass replaces the recomputed values by the first ones.
     pub(super) fn recompute(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (region, kept) = self.called(node, operands)?;
         let (count, operands) = (operands.len(), chosen(&kept, operands));
@@ -81,8 +82,8 @@ impl Reverse {
         Ok((outputs, pull))
     }
 
-    /// The graph that gives the gradients of the inputs `wrt` from the inputs, the gradients of the
-    /// outputs `seeds`, and what the inputs `sums` have got so far.
+    /// The graph that computes the gradients of the inputs `wrt` from the inputs, the gradients of
+    /// the outputs `seeds`, and the partial sums of the inputs `sums`.
     fn again(&self, graph: &Graph, wrt: &[usize], seeds: &[usize], sums: &[usize]) -> Result<Graph> {
         let active =
             self.activity.active(graph, &flags(graph.inputs().len(), wrt), &flags(graph.outputs().len(), seeds));
@@ -103,8 +104,9 @@ fn refuse_writes(node: &Node, why: &str) -> Error {
     }
 }
 
-/// The results of a graph with a derivative of its own, and the tangents of the float ones: by the
-/// transpose of that derivative, where they are `wanted`. As in reverse mode, the node stays as it is.
+/// The results of a graph with a custom derivative, and the tangents of the float ones: by the
+/// transpose of that derivative, if they are `wanted`. As in reverse mode, the node remains in the
+/// graph.
 pub(super) fn push_custom(
     node: &Node,
     operands: &[Tensor],

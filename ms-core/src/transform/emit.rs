@@ -1,4 +1,4 @@
-//! What transforms add to the graph that is being built.
+//! Nodes that transforms add to the graph under construction.
 
 use crate::error::Result;
 use crate::ir::{Graph, Node};
@@ -26,7 +26,7 @@ pub(super) fn emit(
     tracer().region_node(def.op(), attrs, regions.into(), inputs, results.into_vec(), Location::caller())
 }
 
-/// Whether a type is that of a stack: a first axis whose size only running decides.
+/// Whether a type is that of a stack: a first axis whose size is known only at run time.
 pub(super) fn is_stack(ty: &Type) -> bool {
     ty.dims.first() == Some(&Dim::DYNAMIC)
 }
@@ -36,12 +36,12 @@ pub(super) fn zeros(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), 0, ty.dtype)
 }
 
-/// A sum of no gradients: of all numbers, -0 alone leaves what is added to it as it is, to the bit.
+/// The sum of no gradients: only -0 preserves every bit of what is added to it.
 pub(super) fn nothing(ty: &Type) -> Tensor {
     ops::full_of(ty.dims.clone(), -0.0, ty.dtype)
 }
 
-/// Adds a node with regions as it stands, on other operands.
+/// Adds an unchanged node with regions, on other operands.
 pub(super) fn emit_node(node: &Node, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     emit(ops::definition(node.op), node.attrs.clone(), &node.regions, inputs)
 }

@@ -1,4 +1,4 @@
-//! Expansion of transforms that stand as nodes in a graph.
+//! Expansion of transforms, which are nodes of a graph.
 
 use super::{forward, reverse, vmap};
 use crate::error::Result;
@@ -9,9 +9,8 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The graph without transform nodes, here and in the graphs in it: each is expanded from the
-/// inside out, once where it stands in several places. See [`differentiate`](super::differentiate) for
-/// `in_order`.
+/// The graph without transform nodes, including the graphs in it: each is expanded innermost first,
+/// once even if it has several uses. See [`differentiate`](super::differentiate) for `in_order`.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -56,7 +55,7 @@ fn expand_nodes(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     Ok(rewriter.finish())
 }
 
-/// The graph that a transform node stands for, made from its region, which holds no transforms.
+/// The graph that replaces a transform node, made from its region, which contains no transforms.
 fn transformed(node: &Node, in_order: bool) -> Result<Graph> {
     let body = &node.regions[0];
     if node.op == ops::VMAP.op() {

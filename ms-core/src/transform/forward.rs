@@ -17,8 +17,8 @@ use std::cell::RefCell;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// The graph that gives the outputs of `graph`, then the tangents of those float outputs among
-/// the first `results`. It takes the tangents of the inputs `wrt` behind its own inputs.
+/// The graph that computes the outputs of `graph`, then the tangents of those float outputs among
+/// the first `results`. Its inputs are those of `graph`, then the tangents of the inputs `wrt`.
 ///
 /// # Errors
 /// [`Code::NoGradient`] when an op on the way has no derivative.
@@ -41,7 +41,7 @@ pub fn jvp(graph: &Graph, wrt: &[usize], results: usize) -> Result<Graph> {
     })
 }
 
-/// A value with its tangent; nothing where it does not depend on what the derivative is by.
+/// A value with its tangent; `None` if it does not depend on the targets.
 #[derive(Clone)]
 struct Dual {
     tensor: Tensor,
@@ -66,26 +66,26 @@ fn varied(duals: &[Dual]) -> Vec<bool> {
     duals.iter().map(|it| it.tangent.is_some()).collect()
 }
 
-/// A region with tangents: it takes those of some inputs behind its own inputs, and gives those
-/// of the outputs that are flagged behind its own outputs.
+/// A region with tangents: those of some inputs follow its own inputs, and those of the flagged
+/// outputs follow its own outputs.
 #[derive(Clone)]
 struct Region {
     graph: Arc<Graph>,
     varied: Vec<bool>,
 }
 
-/// By the region's address, the inputs that have tangents, the outputs that must, and those whose
-/// tangents are wanted; with the region, so that the address stays its own.
+/// By the region's address, the inputs that have tangents, the outputs that must have some, and
+/// those whose tangents are wanted; with the region, so that its address is not reused.
 type Made = FxHashMap<(*const Graph, [Vec<bool>; 3]), (Arc<Graph>, Region)>;
 
-/// Pushes tangents through graphs; a region that stands in several nodes is turned once.
+/// Pushes tangents through graphs; a region with several uses is transformed once.
 #[derive(Default)]
 struct Forward {
     activity: Activity,
     made: RefCell<Made>,
 }
 
-/// The outputs of a graph that was applied, and what zeros of stacks need.
+/// The outputs of an applied graph, and the lengths for zeros of stacks.
 struct Outputs {
     values: Vec<Dual>,
     lengths: Vec<Option<Tensor>>,
@@ -101,8 +101,8 @@ impl Outputs {
 }
 
 impl Forward {
-    /// The outputs of `graph`, its nodes being added to the graph that is built now. `wanted` says
-    /// whose tangents somebody looks at.
+    /// The outputs of `graph`, whose nodes are added to the graph under construction. `wanted`
+    /// flags the outputs whose tangents are used.
     fn replay(&self, graph: &Graph, inputs: Vec<Dual>, wanted: &[bool]) -> Result<Outputs> {
         let tracer = tracer();
         let useful = self.activity.useful(graph, wanted);
@@ -149,8 +149,8 @@ impl Forward {
         Ok(outputs.into_iter().zip(tangents).map(|(tensor, tangent)| Dual { tensor, tangent }).collect())
     }
 
-    /// A region with tangents of the inputs that are flagged; outputs that `forced` flags have
-    /// tangents in any case.
+    /// A region with tangents of the flagged inputs; outputs flagged in `forced` have tangents in
+    /// any case.
     fn region(&self, region: &Arc<Graph>, given: &[bool], forced: &[bool], wanted: &[bool]) -> Result<Region> {
         let key = (Arc::as_ptr(region), [given, forced, wanted].map(<[bool]>::to_vec));
         if let Some((_, known)) = self.made.borrow().get(&key) {
@@ -262,7 +262,7 @@ impl Forward {
         Ok(self.results(node, at, &body.varied, moved, results))
     }
 
-    /// The tangents of the operands that are flagged: zeros for those that get one in the loop.
+    /// The tangents of the flagged operands: zeros for those that get one in the loop.
     fn tangents_of(&self, operands: &[Dual], given: &[bool]) -> Result<Vec<Tensor>> {
         let flagged = operands.iter().zip(given).filter(|(_, given)| **given);
         let tangent = |(it, _): (&Dual, &bool)| match &it.tangent {
@@ -272,7 +272,7 @@ impl Forward {
         flagged.map(tangent).collect()
     }
 
-    /// The results of a loop with tangents in the places of those of the node.
+    /// The results of a loop with tangents, in the order of the node's results.
     fn results(&self, node: &Node, at: &Loop, varied: &[bool], moved: usize, results: Vec<Tensor>) -> Vec<Dual> {
         let (carries, rest) = results.split_at(at.carries);
         let (carried, rest) = rest.split_at(moved);
@@ -292,7 +292,7 @@ impl Forward {
     }
 }
 
-/// Results with the tangents that stand behind them.
+/// Results, paired with the tangents that follow them.
 fn paired(mut results: Vec<Tensor>, varied: &[bool]) -> Vec<Dual> {
     let mut tangents = results.split_off(varied.len()).into_iter();
     let dual = |(tensor, &varied): (Tensor, &bool)| Dual {

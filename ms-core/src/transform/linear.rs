@@ -25,8 +25,8 @@ pub(super) struct Pushed<'a> {
     pub location: &'static Location<'static>,
 }
 
-/// The tangents of the results; nothing where they do not depend on the operands that have one.
-/// The ops of it go to the current dispatcher.
+/// The tangents of the results; `None` if they do not depend on the operands that have one.
+/// Their ops are applied through the current dispatcher.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
@@ -43,7 +43,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
             let operands = call.inputs.iter().map(|it| it.ty().to_string());
             Err(no_derivative(call.op, given[0], why).with_operands(operands).at(call.location))
         }
-        // Linear in what it reads.
+        // Linear in its operand.
         Derivative::Read(_) => {
             let Some(tangent) = &tangents[0] else { return none() };
             let operands = std::iter::once(tangent).chain(&call.inputs[1..]);
@@ -62,7 +62,7 @@ pub(super) fn push(call: &Pushed<'_>, tangents: &[Option<Tensor>]) -> Result<Vec
     }
 }
 
-/// [`push`] of a step that was recorded.
+/// [`push`] of a recorded step.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when there is no rule.
@@ -89,10 +89,10 @@ fn diagonal(rule: Rule, call: &Pushed<'_>, tangents: &[Option<Tensor>], given: &
     given.iter().filter_map(share).reduce(|a, b| ops::add(&a, &b))
 }
 
-/// What decides about a transposed rule: op, attributes, types of the operands, those given.
+/// What determines a transposed rule: op, attributes, types of the operands, those with tangents.
 type Key = (u16, Attrs, Vec<Type>, Vec<usize>);
 
-/// Transposed rules kept per thread before the table is emptied.
+/// The number of transposed rules cached per thread before the table is emptied.
 const KEPT: usize = 1024;
 
 thread_local! {
@@ -135,9 +135,9 @@ fn transposed(
     Ok(call.outputs.iter().map(|it| if it.dtype().is_float() { pushed.next() } else { None }).collect())
 }
 
-/// The transpose of the rule: a graph that takes the operands, the results, gradients of the
-/// float results (whose values do not matter), and the tangents of the operands `given`, and
-/// gives the tangents of the float results.
+/// The transpose of the rule: a graph from the operands, the results, gradients of the
+/// float results (whose values do not matter), and the tangents of the operands `given`, to the
+/// tangents of the float results.
 fn transpose(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<Graph> {
     let Derivative::Rule(rule) = def.derivative else { unreachable!("looked at above") };
     let types = |tensors: &[Tensor]| tensors.iter().map(Tensor::ty).collect::<Vec<Type>>();
@@ -165,7 +165,7 @@ fn transpose(def: &'static OpDef, call: &Pushed<'_>, given: &[usize]) -> Result<
     Ok(super::split::pruned(&transposed))
 }
 
-/// The outputs of a graph without regions, its ops going to the current dispatcher.
+/// The outputs of a graph without regions, whose ops are applied through the current dispatcher.
 fn apply_graph(graph: &Graph, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let mut values: Vec<Option<Tensor>> = vec![None; graph.value_count()];
     for (id, input) in graph.inputs().iter().zip(inputs) {

@@ -1,9 +1,9 @@
 //! Reverse mode through loops.
 //!
-//! The forward loop keeps, for every iteration, what the backward part of its body needs; the
-//! backward part is a scan over that in the other direction, whose carries are the gradients of
-//! the carries and, added one by one to what came from behind the loop, of the values that stay the
-//! same: each iteration adds where the sum lies.
+//! The forward loop stacks, for every iteration, the residuals of its body; the backward part is a
+//! scan over them in the opposite direction, whose carries are the gradients of the carries and the
+//! partial sums of the gradients of loop-invariant values, which start with the terms from after
+//! the loop: each iteration adds to the sum in place.
 
 use super::activity::Loop;
 use super::emit::{emit, nothing, tracer, zeros};
@@ -18,23 +18,23 @@ use crate::tensor::{Array, Attrs, Literal, Tensor, Type};
 use crate::trace;
 use std::sync::Arc;
 
-/// What the backward scan is made of; positions are those of the body's inputs.
+/// The components of the backward scan; positions are those of the body's inputs.
 struct Backward {
     parts: Differentiated,
     /// Carries that have gradients.
     carries: Vec<usize>,
     /// Sequences that have gradients.
     sequences: Vec<usize>,
-    /// Values that stay the same and have gradients.
+    /// Loop-invariant values that have gradients.
     constants: Vec<usize>,
     /// Stacked results that gradients may reach.
     stacked: Vec<usize>,
-    /// Where the backward part of the body finds its residuals.
+    /// The residuals of the backward part of the body.
     residuals: Vec<Kept>,
     /// Types of the body's inputs and outputs.
     inputs: Vec<Type>,
     outputs: Vec<Type>,
-    /// The iterations: their number, where it is fixed, or the tensor that counts them.
+    /// The number of iterations, if it is fixed, or the tensor that counts them.
     length: Option<usize>,
     count: Option<Tensor>,
     reverse: bool,
@@ -44,7 +44,7 @@ struct Backward {
 enum Kept {
     /// One for each iteration.
     Sequence(Tensor),
-    /// The same in all.
+    /// Loop-invariant.
     Constant(Tensor),
 }
 
@@ -100,7 +100,8 @@ impl Reverse {
         let (first, results_at) = (at.first, at.stacked - at.carries);
         let operands = operands.len();
         let pull: Pull = Box::new(move |cotangents, sums| {
-            // Of the body's outputs, the carries are results at the same place, the others behind.
+            // Of the body's outputs, the carries are results at the same position, the others
+            // follow.
             let of = |output: usize| {
                 let at = if backward.carries.contains(&output) { output } else { output + results_at };
                 cotangents[at].as_ref()
@@ -113,8 +114,9 @@ impl Reverse {
     }
 }
 
-/// Adds the loop with a body that pushes what crosses, too: its own results, the number of
-/// iterations where it is not fixed, and the new stacks: what the body saves, then its carries.
+/// Adds the loop with a body that also pushes residuals. Its results are its own, the number of
+/// iterations if it is not fixed, and the new stacks: the saved values of the body, then its
+/// carries.
 fn forward(
     node: &Node,
     at: &Loop,
@@ -130,7 +132,7 @@ fn forward(
     let before = node.outputs.len();
     let is_while = node.op == WHILE.op();
     if is_while && outputs.len() == at.carries {
-        // A loop that pushes nothing does not count.
+        // A loop without stacks does not count.
         let mark = Literal::from_array(&Array::from_slice(&[], &[true]));
         let ty = Array::from_slice(&[], &[true]).ty();
         let id = body.add_node(Node::new(CONSTANT.op(), Attrs::new([mark.into()]), []), [ty]);
@@ -152,7 +154,7 @@ fn forward(
 
 impl Backward {
     /// The gradients of some of the body's inputs over the whole loop, from the cotangents of its
-    /// outputs and the sums that those of constants go on from. Gives which inputs they are, first.
+    /// outputs and the initial sums of those of constants. Returns which inputs they are, first.
     fn run<'a>(
         &self,
         cotangent: impl Fn(usize) -> Option<&'a Tensor>,
@@ -181,10 +183,10 @@ impl Backward {
         Ok((order, gradients))
     }
 
-    /// The body of the backward scan. It takes the cotangents of the carries after an iteration,
-    /// the sums for the constants, the residuals, the cotangents of the stacked results that
-    /// gradients reached, and the constants; it gives the cotangents before the iteration, the
-    /// sums, and the gradients of the sequences' elements.
+    /// The body of the backward scan. Its inputs are the cotangents of the carries after an
+    /// iteration, the sums for the constants, the residuals, the cotangents of the stacked results
+    /// that gradients reached, and the constants; its outputs the cotangents before the iteration,
+    /// the sums, and the gradients of the sequences' elements.
     fn body(&self, reached: &[usize], kept: &[Tensor], constants: &[Tensor]) -> Result<Graph> {
         let element = |stack: &Tensor| {
             let ty = stack.ty();

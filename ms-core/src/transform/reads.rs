@@ -1,4 +1,4 @@
-//! Inputs of graphs of which a run may read a small part alone.
+//! Inputs of graphs of which a run may read only a small part.
 
 use super::activity::Loop;
 use super::emit::is_stack;
@@ -8,33 +8,34 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The inputs `wrt` but for stacks, of which nobody may know inside a graph how long they are.
+/// The inputs `wrt` without stacks, whose length is unknown inside a graph.
 pub(super) fn without_stacks(wrt: &[usize], types: &[Type]) -> Vec<usize> {
     wrt.iter().copied().filter(|&at| !is_stack(&types[at])).collect()
 }
 
-/// The inputs `wrt` of a graph whose gradients are added to what they are so far: those of which it
-/// `reads` parts alone, or, `in_order`, all.
+/// The inputs `wrt` of a graph whose gradients are added to their partial sums: those of which it
+/// `reads` only parts, or, `in_order`, all.
 pub(super) fn added_inside(wrt: &[usize], types: &[Type], reads: &[bool], in_order: bool) -> Vec<usize> {
     let mut inside = without_stacks(wrt, types);
     inside.retain(|&at| in_order || reads[at]);
     inside
 }
 
-/// By the region's address, for each input whether parts of it are read; with the region, so that the
-/// address stays its own.
+/// By the region's address, for each input whether parts of it are read; with the region, so that
+/// its address is not reused.
 type Known = RefCell<FxHashMap<*const Graph, (Arc<Graph>, Vec<bool>)>>;
 
-/// Answers, kept for regions that stand in several nodes.
+/// Results, cached for regions with several uses.
 #[derive(Default)]
 pub(super) struct Reads {
     known: Known,
 }
 
 impl Reads {
-    /// For each input of a region, whether a run may read a part of it that is smaller than the whole.
-    /// A gradient of the whole from every run of it would cost more than the run: such a gradient
-    /// is added where what it has got so far lies.
+    /// For each input of a region, whether a run may read a part of it that is smaller than the
+    /// whole.
+    /// A gradient of the whole from every run would cost more than the run: such a gradient is
+    /// added to its partial sum in place.
     pub fn of_region(&self, region: &Arc<Graph>) -> Vec<bool> {
         let address = Arc::as_ptr(region);
         if let Some((_, known)) = self.known.borrow().get(&address) {
@@ -45,7 +46,7 @@ impl Reads {
         found
     }
 
-    /// [`Reads::of_region`] of a graph that nothing holds.
+    /// [`Reads::of_region`] of a graph that is not a region.
     pub fn of(&self, graph: &Graph) -> Vec<bool> {
         let mut reads: FxHashMap<ValueId, Read> = FxHashMap::default();
         for (_, node) in graph.nodes() {
@@ -65,7 +66,8 @@ impl Reads {
         graph.inputs().iter().map(is_part).collect()
     }
 
-    /// Operands of a node that its regions read parts of, and which are the same in all runs of them.
+    /// Operands of a node that its regions read parts of, and which are invariant in all runs of
+    /// them.
     fn of_operands(&self, node: &Node) -> Vec<usize> {
         let (first, same) = match Loop::of(node) {
             Some(it) => (it.first, it.carries + it.sequences),
@@ -84,7 +86,7 @@ impl Reads {
 struct Read {
     /// Elements; each of them may be read several times.
     numel: usize,
-    /// Whether it is not known how many more.
+    /// Whether the number of further elements is unknown.
     is_open: bool,
 }
 

@@ -159,14 +159,14 @@ impl Reverse {
     }
 }
 
-/// The derivatives of the two regions of a branch, whose results are alike: what either saves has
-/// a place among the results of both, and shares it with something of the same type that the
-/// other one saves.
+/// The derivatives of the two regions of a branch, whose results have the same types: each saved
+/// value of either has a position among the results of both, which it shares with one of the same
+/// type that the other one saves.
 struct Arms {
     parts: [Differentiated; 2],
-    /// Types of the places.
+    /// Types of the positions.
     types: Vec<Type>,
-    /// The place of each value that a region saves.
+    /// The position of each value that a region saves.
     places: [Vec<usize>; 2],
 }
 
@@ -195,7 +195,7 @@ impl Arms {
         Self { types, places: [first, second], parts }
     }
 
-    /// A region that fills all places: those of the other one with zeros.
+    /// A region that fills all positions: those of the other one with zeros.
     fn forward(&self, arm: usize, results: usize) -> Result<Graph> {
         let graph = &self.parts[arm].forward;
         trace::build_like(graph, &input_types(graph), |inputs| {
@@ -213,7 +213,7 @@ impl Arms {
         })
     }
 
-    /// A region that takes the operands, all places, the cotangents, and the sums that there are.
+    /// A region with the operands, all positions, the cotangents, and the partial sums as inputs.
     fn backward(
         &self,
         arm: usize,

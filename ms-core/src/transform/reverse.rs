@@ -18,32 +18,33 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// A graph split for its derivative: what runs forward, and what runs when gradients come back.
+/// A graph split for its derivative: the forward part, and the part that runs when gradients are
+/// pulled back.
 pub struct Differentiated {
-    /// Inputs: the graph's. Outputs: the graph's, then what is saved.
+    /// Inputs: the graph's. Outputs: the graph's, then the saved values.
     pub forward: Arc<Graph>,
-    /// Inputs: `residuals`, the cotangents of the outputs `seeds`, and what the gradients of the
-    /// inputs `sums` are so far. Outputs: the gradients of the inputs that were asked for, of these
+    /// Inputs: `residuals`, the cotangents of the outputs `seeds`, and the partial sums of the
+    /// gradients of the inputs `sums`. Outputs: the gradients of the requested inputs, for these
     /// the sums.
     pub backward: Arc<Graph>,
     /// What the backward graph takes from the forward one.
     pub residuals: Vec<Residual>,
-    /// Outputs of the graph that take a cotangent.
+    /// Outputs of the graph that have a cotangent.
     pub seeds: Vec<usize>,
-    /// Inputs whose gradients are added to what they are so far.
+    /// Inputs whose gradients are added to their partial sums.
     pub sums: Vec<usize>,
 }
 
-/// Takes derivatives; that of a region that stands in several nodes is made once.
+/// Takes derivatives; that of a region with several uses is made once.
 #[derive(Clone, Default)]
 pub(super) struct Reverse {
     pub activity: Rc<Activity>,
     pub reads: Rc<Reads>,
-    /// Whether calls add all gradients to what their operands have got so far, not only those of
-    /// which they may have a part alone.
+    /// Whether calls add all gradients to the partial sums of their operands, not only those of
+    /// which they may have a part.
     pub in_order: bool,
-    /// By the region's address, the inputs and the outputs of interest, and the inputs whose sums are
-    /// given; with the region, so that the address stays its own.
+    /// By the region's address, the inputs and the outputs of interest, and the inputs with given
+    /// sums; with the region, so that its address is not reused.
     made: Rc<RefCell<FxHashMap<Key, Made>>>,
 }
 
@@ -51,9 +52,9 @@ type Made = (Arc<Graph>, Rc<Differentiated>);
 
 type Key = (*const Graph, [Vec<usize>; 3]);
 
-/// The graph that gives the outputs of `graph`, then the gradients of the sum of its first
-/// `results` outputs with respect to the inputs `wrt`. Where it is `seeded`, it takes the weights
-/// of these outputs in the sum behind its own inputs. See [`differentiate`] for `in_order`.
+/// The graph that computes the outputs of `graph`, then the gradients of the sum of its first
+/// `results` outputs with respect to the inputs `wrt`. If it is `seeded`, the weights of these
+/// outputs in the sum follow its own inputs. See [`differentiate`] for `in_order`.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -89,12 +90,12 @@ pub fn reached(graph: &Graph, wrt: &[usize]) -> Vec<bool> {
 
 /// Splits the derivative of `graph` with respect to the inputs `wrt` into two graphs.
 ///
-/// Gradients of a value are added in the reverse order of its uses, those in branches and loops among
-/// them. Where they are added `in_order` through calls, too, sums are rounded as they are without
-/// calls, and a graph that is called may have several backward parts.
+/// Gradients of a value are added in the reverse order of its uses, including those in branches and
+/// loops. If they are added `in_order` through calls, too, sums are rounded as without calls, and a
+/// called graph may have several backward parts.
 ///
-/// The gradient of what the graph may read a part of alone is added to what there is of it so far, see
-/// [`Differentiated::sums`]; `in_order` all are.
+/// The gradient of an input of which the graph may read only a part is added to its partial sum,
+/// see [`Differentiated::sums`]; `in_order` all are.
 ///
 /// # Errors
 /// [`Code::NoGradient`](crate::Code::NoGradient) when an op on the way has no derivative.
@@ -136,9 +137,9 @@ impl Reverse {
     }
 
     /// The derivative of the outputs `seeds` with respect to the inputs `wrt`, in two graphs.
-    /// `lengths` says of inputs that are stacks, where it is known, which input is their length.
-    /// Behind the cotangents, the backward graph takes what the gradients of the inputs `sums` are
-    /// added to.
+    /// `lengths` maps inputs that are stacks to the input that is their length, where it is known.
+    /// The partial sums of the gradients of the inputs `sums` follow the cotangents among the
+    /// inputs of the backward graph.
     pub fn differentiate(
         &self,
         graph: &Graph,
@@ -156,9 +157,9 @@ impl Reverse {
         Ok(Differentiated { forward, backward, residuals, seeds: seeds.to_vec(), sums: sums.to_vec() })
     }
 
-    /// The graph that gives the outputs of `graph`, then the gradients of the inputs `wrt`, from
-    /// the inputs, the cotangents of the outputs `seeds`, and what the gradients of the inputs
-    /// `sums` are added to.
+    /// The graph that computes the outputs of `graph`, then the gradients of the inputs `wrt`, from
+    /// the inputs, the cotangents of the outputs `seeds`, and the partial sums of the gradients of
+    /// the inputs `sums`.
     pub fn joint(
         &self,
         graph: &Graph,
@@ -177,8 +178,8 @@ impl Reverse {
             let (cotangents, before) = arrived.split_at(seeds.len());
             let replay = self.replay(graph, inputs, active)?;
             let mut outputs = replay.outputs(graph);
-            // What an input has got so far comes first. A value that is several outputs is one where
-            // they are used, and the last one of these is where gradients begin.
+            // The partial sum of an input comes first. A value that is several outputs is one where
+            // they are used, and its gradient starts at the last of these.
             let before = sums.iter().map(|&at| graph.inputs()[at]).zip(before.iter().cloned());
             let seeds = seeds.iter().map(|&at| graph.outputs()[at]).zip(cotangents.iter().cloned());
             let seeds = seeds.filter(|(value, _)| active[value.0 as usize]);
@@ -187,7 +188,7 @@ impl Reverse {
         })
     }
 
-    /// Applies a graph to tensors of the graph that is built now, and keeps the steps through
+    /// Applies a graph to tensors of the graph under construction, and keeps the steps through
     /// which gradients flow; slots are numbers of values.
     fn replay(&self, graph: &Graph, inputs: &[Tensor], active: &[bool]) -> Result<Replay> {
         let counts = counts(graph);
@@ -263,21 +264,21 @@ impl Length {
     }
 }
 
-/// What is asked of the derivative of a node with regions.
+/// What is requested of the derivative of a node with regions.
 pub(super) struct Wanted {
     /// Operands whose gradients are wanted.
     pub inputs: Vec<bool>,
     /// Results that gradients may reach.
     pub outputs: Vec<bool>,
-    /// For results that are stacks: their length, where it is known.
+    /// For results that are stacks: their length, if it is known.
     pub lengths: Vec<Option<Length>>,
 }
 
-/// The gradients of a node's operands from those of its results. What it takes of the sums so far is
-/// part of what it gives.
+/// The gradients of a node's operands from those of its results. The partial sums that it takes are
+/// included in its results.
 pub(super) type Pull = Box<dyn Fn(&[Option<Tensor>], &mut Sums<'_>) -> Result<Cotangents>>;
 
-/// The gradients that the operands of a node have got so far, from later steps.
+/// The partial sums of the gradients of a node's operands, from later steps.
 pub(super) struct Sums<'a> {
     gradients: &'a mut Gradients,
     slots: &'a [Option<Slot>],
@@ -286,16 +287,16 @@ pub(super) struct Sums<'a> {
 }
 
 impl Sums<'_> {
-    /// That of an operand, to which the node adds by itself. A value that is several operands has its
-    /// sum at the one that is asked for first.
+    /// Takes the sum of an operand, to which the node adds. A value that is several operands has
+    /// its sum at the one that is taken first.
     pub fn take(&mut self, operand: usize) -> Option<Tensor> {
         let sum = self.gradients.take(self.slots[operand]?)?;
         self.taken.push(operand);
         Some(sum)
     }
 
-    /// Those of these inputs of a region that have a sum, and the sums; `operands` says which operands
-    /// all inputs are.
+    /// Takes the sums of those of these inputs of a region that have one; `operands` maps all
+    /// inputs to operands.
     pub fn take_all(&mut self, inputs: &[usize], operands: &[usize]) -> (Vec<usize>, Vec<Tensor>) {
         inputs.iter().filter_map(|&at| Some((at, self.take(operands[at])?))).unzip()
     }
@@ -322,7 +323,7 @@ impl TapeEntry for RegionEntry {
         let slots = &self.input_slots;
         let mut sums = Sums { gradients, slots, taken: SmallVec::new() };
         let mut shares = (self.pull)(cotangents, &mut sums)?;
-        // These first: to other operands that are the same value, they are what was there before.
+        // These first: for other operands with the same value, they are the previous partial sum.
         for at in sums.taken {
             if let Some(slot) = slots[at] {
                 gradients.add(slot, shares[at].take().expect("a sum that was taken goes on"))?;
@@ -349,7 +350,7 @@ impl Replay {
         graph.outputs().iter().map(|&it| value(&self.values, it)).collect()
     }
 
-    /// The gradients of the inputs `wrt`, given what those of some values begin with; zeros where
+    /// The gradients of the inputs `wrt`, given the initial gradients of some values; zeros where
     /// none arrives.
     fn pull(
         &self,

@@ -1,14 +1,15 @@
-//! Graphs of symbolic sizes where the sizes are known, checked.
+//! Substitution of symbolic sizes in graphs, with checks.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, subgraphs};
 use crate::ops;
 use crate::tensor::Type;
 
-/// The graph where symbols have these sizes. What tracing took to be equal is looked at here.
+/// The graph with these sizes for symbols. Assumptions of tracing about equal sizes are checked
+/// here.
 ///
 /// # Errors
-/// [`Code::Shape`] at the line of the op whose operands do not fit each other at these sizes.
+/// [`Code::Shape`] at the line of the op whose operands do not fit at these sizes.
 pub fn with_sizes(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
     let known = specialized(graph, sizes)?;
     for part in subgraphs(&known).into_iter().map(|it| &**it).chain([&known]) {
@@ -22,7 +23,7 @@ pub fn with_sizes(graph: &Graph, sizes: &[(&str, usize)]) -> Result<Graph> {
     Ok(known)
 }
 
-/// The graph where symbols have these sizes, at which the graph that it was optimised from is known
+/// The graph with these sizes for symbols, for which the graph that it was optimised from is known
 /// to [fit](with_sizes).
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Cutting a graph that computes results and gradients into what runs forward and what runs when
-//! the gradients of the results are there.
+//! Splitting a graph that computes results and gradients into the forward part and the part that
+//! runs when the gradients of the results are available.
 
 use super::emit::is_stack;
 use crate::ir::{Def, Graph, Node, NodeId, ValueId};
@@ -7,13 +7,13 @@ use crate::ops::{self, Lowering};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What the backward part may take from the forward part, and what it computes again.
+/// What the backward part may take from the forward part, and what it recomputes.
 #[derive(Clone, Default)]
 pub(super) struct Policy {
-    /// It is the body of a loop: what crosses is kept once for every iteration, so that stacks,
-    /// whose length is another one in each, are made again.
+    /// It is the body of a loop: residuals are stacked once for every iteration, so stacks, whose
+    /// length differs between iterations, are recomputed.
     pub is_body: bool,
-    /// Inputs that stay the same in all iterations: what depends on them alone is computed again.
+    /// Loop-invariant inputs: values that depend on them alone are recomputed.
     pub constants: Range<usize>,
 }
 
@@ -22,22 +22,22 @@ pub(super) struct Policy {
 pub enum Residual {
     /// An input of the graph.
     Input(usize),
-    /// An output of the forward part, counted behind the results of the graph.
+    /// An output of the forward part, numbered after the results of the graph.
     Saved(usize),
 }
 
 /// A graph in two parts.
 pub(super) struct Split {
-    /// Inputs: the own inputs of the graph. Outputs: its results, then what is saved.
+    /// Inputs: the own inputs of the graph. Outputs: its results, then the saved values.
     pub forward: Arc<Graph>,
     /// Inputs: `residuals`, then the remaining inputs. Outputs: the remaining ones.
     pub backward: Arc<Graph>,
-    /// What crosses.
+    /// The values that cross from the first part to the second.
     pub residuals: Vec<Residual>,
 }
 
-/// Cuts `joint` into the part that gives its first `results` outputs from its first `own` inputs,
-/// and the rest.
+/// Splits `joint` into the part that computes its first `results` outputs from its first `own`
+/// inputs, and the rest.
 pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) -> Split {
     let cut = Cut { late: late(joint, own), joint, policy, constant: constant(joint, &policy.constants) };
     let (ahead, behind) = joint.outputs().split_at(results);
@@ -59,7 +59,7 @@ pub(super) fn split(joint: &Graph, own: usize, results: usize, policy: &Policy) 
             _ => crossing.push(value),
         }
     }
-    // In the order of definition, whatever the search found first.
+    // In the order of definition, independent of the order of the search.
     crossing.sort_unstable();
     let mut saved = Vec::new();
     let residuals = crossing.iter().map(|&value| match joint.value(value).def {
@@ -87,7 +87,7 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    /// Whether the backward part computes a node of the forward part again.
+    /// Whether the backward part recomputes a node of the forward part.
     fn is_made_again(&self, node: &Node) -> bool {
         if node.inputs.iter().all(|it| self.constant[it.0 as usize]) {
             return true;
@@ -95,14 +95,14 @@ impl Cut<'_> {
         if self.policy.is_body && node.outputs.iter().any(|&it| is_stack(self.joint.ty(it))) {
             return true;
         }
-        // A view costs nothing, where its operand is no larger than itself.
+        // A view costs nothing, unless its operand is larger than itself.
         let size = |id: ValueId| self.joint.ty(id).numel();
         matches!(ops::definition(node.op).lowering, Lowering::View(_))
             && matches!((size(node.inputs[0]), size(node.outputs[0])), (Some(from), Some(to)) if from <= to)
     }
 }
 
-/// Which values depend on an input behind the first `own` ones.
+/// The values that depend on an input after the first `own` ones.
 fn late(joint: &Graph, own: usize) -> Vec<bool> {
     let mut late = vec![false; joint.value_count()];
     joint.inputs()[own..].iter().for_each(|id| late[id.0 as usize] = true);
@@ -114,7 +114,7 @@ fn late(joint: &Graph, own: usize) -> Vec<bool> {
     late
 }
 
-/// Which values depend on nothing but the inputs of a range.
+/// The values that depend only on the inputs of a range.
 fn constant(joint: &Graph, inputs: &Range<usize>) -> Vec<bool> {
     let mut constant = vec![false; joint.value_count()];
     joint.inputs()[inputs.clone()].iter().for_each(|id| constant[id.0 as usize] = true);
@@ -125,7 +125,7 @@ fn constant(joint: &Graph, inputs: &Range<usize>) -> Vec<bool> {
     constant
 }
 
-/// Which nodes some outputs need.
+/// The nodes that some outputs need.
 fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
     let mut needed = vec![false; graph.len()];
     let mark = |ids: &[ValueId], needed: &mut [bool]| {
@@ -163,7 +163,7 @@ pub(super) fn trimmed(graph: &Graph) -> (Graph, Vec<usize>) {
     (extract(graph, graph.name(), &given, &outputs, &needed), left)
 }
 
-/// The nodes of `from` that `take` flags, as a graph of their own.
+/// The nodes of `from` that `take` flags, as a separate graph.
 fn extract(from: &Graph, name: &str, inputs: &[ValueId], outputs: &[ValueId], take: &[bool]) -> Graph {
     let mut to = Graph::new(name);
     let mut map = vec![ValueId(u32::MAX); from.value_count()];

@@ -1,5 +1,5 @@
-//! Stacks: sequences whose length only the run of a loop decides. Nothing but a `scan` looks into
-//! one, so what gradients need of them are scans.
+//! Stacks: sequences whose length is known only when a loop has run. Only a `scan` can read one, so
+//! gradients of stacks are scans.
 
 use super::emit::{emit, is_stack, zeros};
 use crate::error::Result;
@@ -36,17 +36,17 @@ pub(super) fn zero_stack(count: &Tensor, ty: &Type) -> Result<Tensor> {
     Ok(emit(&SCAN, scan_attrs(None, 0, 0, false), &[Arc::new(body)], std::slice::from_ref(count))?.remove(0))
 }
 
-/// Zeros of a type; where it is that of a stack, `count` of them.
+/// Zeros of a type; if it is that of a stack, `count` of them.
 pub(super) fn zeros_of(ty: &Type, count: impl FnOnce() -> Option<Tensor>) -> Result<Tensor> {
     if !is_stack(ty) {
         return Ok(zeros(ty));
     }
-    // A stack that no scan takes has no gradient that anybody looks at.
+    // The gradient of a stack that no scan takes is unused.
     zero_stack(&count().unwrap_or_else(|| Tensor::scalar(0i64)), ty)
 }
 
 /// For the stacks of a graph: the value that is the number of their elements. Every stack comes
-/// from a loop that counts, or goes to a scan that is told.
+/// from a loop that counts, or goes to a scan that receives the number.
 pub(super) fn counts(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
     let mut found = FxHashMap::default();
     let stack = |id: &ValueId| is_stack(graph.ty(*id));
@@ -72,11 +72,11 @@ pub(super) fn counts(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
     found
 }
 
-/// Adds what a region of a call or a branch tells of the stacks that enter and leave it.
+/// Adds the lengths of the stacks that enter and leave a region of a call or a branch.
 fn counts_inside(node: &Node, region: &Graph, found: &mut FxHashMap<ValueId, ValueId>) {
     let operands = &node.inputs[node.inputs.len() - region.inputs().len()..];
     let inside = counts(region);
-    // A value of the region as one of the graph around it.
+    // A value of the region as one of the enclosing graph.
     let around = |id: ValueId| match region.value(id).def {
         Def::Input(at) => Some(operands[at as usize]),
         Def::Result(..) => region.outputs().iter().position(|it| *it == id).map(|at| node.outputs[at]),

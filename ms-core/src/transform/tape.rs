@@ -1,4 +1,4 @@
-//! Computations as backward passes see them: steps, and gradients gathered by slot.
+//! Computations for backward passes: steps, and gradients accumulated by slot.
 
 use super::emit::is_stack;
 use super::stacks;
@@ -10,19 +10,19 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::panic::Location;
 
-/// A differentiable value of a computation: gradients are gathered by this number.
+/// The number of a differentiable value of a computation, by which gradients are accumulated.
 pub type Slot = u32;
 
 /// One step of a computation.
 pub trait TapeEntry {
-    /// The slots of the operands; nothing for those that want no gradient.
+    /// The slots of the operands; `None` for those that need no gradient.
     fn inputs(&self) -> &[Option<Slot>];
 
-    /// The slots of the results; nothing for those that carry none.
+    /// The slots of the results; `None` for those that carry none.
     fn outputs(&self) -> &[Option<Slot>];
 
     /// Adds the gradients of the operands to `gradients`, from those of the results, of which at
-    /// least one is there.
+    /// least one is present.
     ///
     /// # Errors
     /// [`Code::NoGradient`] when there is no rule.
@@ -88,48 +88,48 @@ impl TapeEntry for RuleEntry {
     }
 }
 
-/// Why an op has no derivative.
+/// The error for an op without a derivative.
 pub(super) fn no_derivative(op: Op, input: usize, why: &str) -> Error {
     Error::new(Code::NoGradient, format!("no gradient with respect to operand {input}: {why}"))
         .with_op(op.name())
         .help("stop the gradient before this op with `ops::stop_gradient`")
 }
 
-/// Gradients by slot. Each is the sum of what is added to it, in that order.
+/// Gradients by slot. Each is the sum of its terms, in the order in which they are added.
 #[derive(Default)]
 pub struct Gradients {
     sums: Vec<Option<Tensor>>,
-    /// What comes on top of sums.
+    /// Parts that are not added to the sums yet.
     parts: FxHashMap<Slot, Parts>,
-    /// For slots of stacks: how many elements there are.
+    /// For slots of stacks: the number of elements.
     counts: FxHashMap<Slot, Tensor>,
 }
 
-/// Parts of a gradient that wait to be added up together.
+/// Parts of a gradient that are to be added together.
 #[derive(Default)]
 struct Parts {
     list: Vec<Part>,
-    /// The line of the last one, at which what adds them up refuses.
+    /// The line of the last one, at which errors of adding them are reported.
     location: Option<&'static Location<'static>>,
-    /// How many elements they have.
+    /// Their number of elements.
     numel: usize,
 }
 
 impl Gradients {
-    /// Room for the gradients of slots below `count`.
+    /// Gradients of slots below `count`.
     pub fn new(count: usize) -> Self {
         Self { sums: vec![None; count], ..Self::default() }
     }
 
-    /// Says how many elements the stack of a slot has.
+    /// Sets the number of elements of the stack of a slot.
     pub(super) fn count(&mut self, slot: Slot, count: Tensor) {
         self.counts.insert(slot, count);
     }
 
-    /// Adds a share of a gradient.
+    /// Adds a term of a gradient.
     ///
     /// # Errors
-    /// What an op refuses.
+    /// Those of an op.
     pub fn add(&mut self, slot: Slot, share: Tensor) -> Result<()> {
         self.gather(slot);
         let sum = &mut self.sums[slot as usize];
@@ -144,10 +144,10 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds shares of the gradients of those of `slots` that are there.
+    /// Adds terms of the gradients of those of `slots` that are present.
     ///
     /// # Errors
-    /// What an op refuses.
+    /// Those of an op.
     pub fn add_all(&mut self, slots: &[Option<Slot>], shares: impl IntoIterator<Item = Option<Tensor>>) -> Result<()> {
         for (slot, share) in slots.iter().zip(shares) {
             if let (Some(slot), Some(share)) = (slot, share) {
@@ -157,14 +157,14 @@ impl Gradients {
         Ok(())
     }
 
-    /// Adds a share of a gradient that is zero but for a part, which an op at a user's line read.
+    /// Adds a term of a gradient that is zero outside a part, which an op at a user's line read.
     pub fn add_part(&mut self, slot: Slot, part: Part, location: &'static Location<'static>) {
         let parts = self.parts.entry(slot).or_default();
         parts.location = Some(location);
         let sizes = part.sizes();
         parts.list.push(part);
-        // Added up once they are as large as the gradient, they take no more memory than that, and
-        // no more time than they took themselves.
+        // Added once they are as large as the gradient, they take no more memory than that, and
+        // no more time than computing them.
         if let Some((own, whole)) = sizes {
             parts.numel += own;
             if parts.numel > whole {
@@ -173,7 +173,7 @@ impl Gradients {
         }
     }
 
-    /// Adds up the parts of a slot.
+    /// Adds the parts of a slot to its sum.
     fn gather(&mut self, slot: Slot) {
         if self.parts.is_empty() {
             return;
@@ -189,23 +189,23 @@ impl Gradients {
         }
     }
 
-    /// The gradient of a slot; nothing where none arrived.
+    /// The gradient of a slot; `None` if none arrived.
     pub fn get(&mut self, slot: Slot) -> Option<&Tensor> {
         self.gather(slot);
         self.sums[slot as usize].as_ref()
     }
 
-    /// The gradient of a slot, which starts anew: for a step that adds to it by itself.
+    /// Takes the gradient of a slot, for a step that adds to it itself.
     pub fn take(&mut self, slot: Slot) -> Option<Tensor> {
         self.gather(slot);
         self.sums[slot as usize].take()
     }
 }
 
-/// Runs the steps backwards. The gradients of all slots stay readable in `gradients`.
+/// Runs the steps backwards. The gradients of all slots remain readable in `gradients`.
 ///
 /// # Errors
-/// What a step refuses.
+/// Those of a step.
 pub fn pull_all<'a>(
     steps: impl DoubleEndedIterator<Item = &'a dyn TapeEntry>,
     gradients: &mut Gradients,

@@ -1,4 +1,4 @@
-//! Derivatives of graphs with regions, held to central differences, to the third order.
+//! Derivatives of graphs with regions, compared with central differences, to the third order.
 
 use super::{differentiate, jvp, value_and_grad};
 use crate::ir::{Def, Graph, Type, subgraphs};
@@ -263,7 +263,7 @@ fn direction(graph: &Graph) -> Graph {
     tangent.expect("a tangent")
 }
 
-/// What is computed anew is computed twice, whatever passes see of it.
+/// Recomputed values are computed twice, whatever passes see of them.
 #[test]
 fn recomputing_survives_the_passes() {
     let text = "

@@ -41,10 +41,10 @@ impl Batcher {
         Err(Error::new(Code::Verify, format!("`{}` cannot be mapped over lanes", node.op.name())))
     }
 
-    /// A node on stacks of which each lane takes a side: on either, and a choice.
+    /// A node on stacks for which each lane takes an arm: on both, with a selection.
     fn on_each_side(&self, node: &Node, operands: &[Value], mask: &Tensor) -> Result<Vec<Value>> {
         let is_one = |it: &Value| it.sides.as_ref().is_some_and(|it| it.mask.identity() == mask.identity());
-        // Without the numbers of the sides, a lane might want more rows than a side has.
+        // Without the numbers of both arms, a lane might need more rows than an arm has.
         let counted = node.op == SCAN.op() && ScanOperands::of(&node.attrs).length.is_none() && is_one(&operands[0]);
         if !counted {
             whole(operands)?;
@@ -57,8 +57,9 @@ impl Batcher {
         Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(mask, yes, no)).collect())
     }
 
-    /// A graph with a derivative of its own: what has gradients has lanes, so that gradients have them.
-    /// A slot that is handed on has lanes if what is written of it has.
+    /// A graph with a custom derivative: values with gradients are mapped, so that the gradients
+    /// are.
+    /// A slot is mapped if its written value is.
     fn custom(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
         let at = CustomVjp::of(&node.attrs);
         let results = &node.regions[0].outputs()[..at.results];
@@ -87,8 +88,8 @@ impl Batcher {
         Ok(outputs.into_iter().zip(callee.mapped).map(Value::new).collect())
     }
 
-    /// A node for each lane, one after the other: what is printed or asserted for a lane is not
-    /// for another one, and in order.
+    /// A node for each lane, one after the other: prints and assertions of lanes are separate, and
+    /// in order.
     fn one_by_one(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
         let (inputs, mapped) = (tensors(operands), flags(operands));
         let lanes = BatchedCall { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
@@ -138,10 +139,10 @@ impl Batcher {
         Ok(outputs.into_iter().zip(mapped).map(Value::new).collect())
     }
 
-    /// The body of a loop with as few carries over lanes as are enough: one that has lanes when
-    /// an iteration ends has them when the next one begins. `mapped` begins with the carries,
-    /// whose number is `carries`; what the body pushes, from output `pushed` on, has lanes always,
-    /// so that all stacks of one loop are alike.
+    /// The body of a loop with as few mapped carries as possible: one that is mapped at the end of
+    /// an iteration is mapped at the beginning of the next one. `mapped` begins with the carries,
+    /// whose number is `carries`; pushed values, from output `pushed` on, are always mapped, so
+    /// that all stacks of one loop have the same form.
     fn settled(
         &self,
         carries: usize,
@@ -177,7 +178,7 @@ impl Batcher {
         if let Some(count) = count.filter(|it| it.mapped) {
             return Loop { batcher: self, node }.scan(&count.tensor, &operands);
         }
-        // Stacks have lanes always; sequences of a fixed length where they need them.
+        // Stacks are always mapped; sequences of a fixed length only if necessary.
         let pushed = if count.is_some() { carries } else { usize::MAX };
         let (body, mapped) = self.settled(carries, pushed, flags(&operands), |mapped, spread| {
             self.region(&node.regions[0], mapped, spread)
@@ -192,15 +193,15 @@ impl Batcher {
     }
 }
 
-/// Whether running a graph does more than give results.
+/// Whether a graph has effects.
 fn has_effects(graph: &Arc<Graph>) -> bool {
     let is_effect = |node: &Node| node.op == PRINT.op() || node.op == ASSERT.op();
     let acts = |graph: &Graph| graph.nodes().any(|(_, node)| is_effect(node));
     acts(graph) || subgraphs(graph).iter().any(|it| acts(it))
 }
 
-/// A sequence with the lanes as its second axis where they were the first, and the other way
-/// round. Stacks have them as the second always.
+/// A sequence with the lanes as its second axis instead of the first, and vice versa. Stacks always
+/// have them as the second.
 fn rows(sequence: &Value) -> Value {
     if !sequence.mapped || is_stack(&sequence.tensor.ty()) {
         return sequence.clone();

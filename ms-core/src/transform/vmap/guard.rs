@@ -9,7 +9,7 @@ use smallvec::smallvec;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Elementwise ops that are no danger to a lane which does not want them; see [`is_tame`].
+/// Elementwise ops that are harmless to a lane which does not use them; see [`is_tame`].
 static TAME: &[&OpDef] = &[
     &ops::ABS,
     &ops::ADD,
@@ -62,9 +62,9 @@ static TAME: &[&OpDef] = &[
     &ops::ADD_SLICES,
 ];
 
-/// Whether a graph may run on operands for which it was not meant: it ends, nothing in it is
-/// refused because of a value, and no derivative of it is infinite at finite operands, which
-/// would turn the zero gradient of a result that nobody wants into a nan.
+/// Whether a graph may run on arbitrary operands: it terminates, no value causes an error, and no
+/// derivative of it is infinite at finite operands, which would turn the zero gradient of an unused
+/// result into a NaN.
 pub(super) fn is_tame(graph: &Graph) -> bool {
     graph.nodes().all(|(_, node)| match ops::definition(node.op).lowering {
         Lowering::View(_) | Lowering::Product | Lowering::Generate(_) | Lowering::Constant => true,
@@ -74,14 +74,14 @@ pub(super) fn is_tame(graph: &Graph) -> bool {
     })
 }
 
-/// The mask of the lanes, `[lanes]`, beside values of a rank.
+/// The mask of the lanes, `[lanes]`, broadcastable to values of a rank.
 pub(super) fn beside(mask: &Tensor, rank: usize) -> Tensor {
     let dims: Dims = mask.dims().into_iter().chain(std::iter::repeat_n(Dim::new(1), rank - 1)).collect();
     ops::reshape(mask, dims)
 }
 
 impl Batcher {
-    /// An `if` whose condition is a matter of each lane: both arms, and a choice.
+    /// An `if` whose condition differs between lanes: both arms, and a selection.
     pub(super) fn choice(&self, node: &Node, condition: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let arm = |at: usize, active: &Tensor| {
             let side = |it: &Value| it.split().map_or_else(|| it.clone(), |it| it.each[at].clone());
@@ -95,8 +95,8 @@ impl Batcher {
         Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(condition, yes, no)).collect())
     }
 
-    /// The arm of an `if` for the lanes that take it, on operands that they could have; zeros
-    /// where there is none.
+    /// The arm of an `if` for the lanes that take it, on operands that are valid for it; zeros
+    /// if there is none.
     fn guarded(&self, node: &Node, arm: usize, active: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let region = &node.regions[arm];
         let inputs: Vec<Tensor> = std::iter::once(active.clone()).chain(parts(operands)).collect();
@@ -116,8 +116,8 @@ impl Batcher {
         Ok(rebuilt(&outputs, &results))
     }
 
-    /// Operands of which the lanes outside the mask have those of the first one inside: values
-    /// that belong together and for which the code was meant.
+    /// Operands in which the lanes outside the mask have the values of the first one inside: a
+    /// consistent set of values for which the code is valid.
     pub(super) fn protected(&self, active: &Tensor, operands: &[Value]) -> Vec<Value> {
         if !self.has_lanes() {
             return operands.to_vec();

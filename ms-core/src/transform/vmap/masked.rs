@@ -1,5 +1,5 @@
-//! Loops of which each lane has its own number of iterations: they run until the last lane has
-//! had enough, and the carries of the others stand still.
+//! Loops whose number of iterations differs between lanes: they run until the last lane is done,
+//! and the carries of the others remain unchanged.
 
 use super::guard::{beside, is_tame};
 use super::{Batcher, Value, build, emit, flags, tensors};
@@ -16,7 +16,7 @@ pub(super) struct Loop<'a> {
 }
 
 impl Loop<'_> {
-    /// The body on operands of which the lanes outside the mask want no result.
+    /// The body on operands; the results of lanes outside the mask are unused.
     fn body(&self, body: &Graph, tame: bool, active: &Tensor, operands: Vec<Value>) -> Result<Vec<Value>> {
         match tame {
             true => self.batcher.replay(body, operands),
@@ -24,7 +24,7 @@ impl Loop<'_> {
         }
     }
 
-    /// The carries after an iteration: those of the lanes outside the mask stay.
+    /// The carries after an iteration: those of the lanes outside the mask are unchanged.
     fn carried(&self, active: &Tensor, next: &[Value], held: &[Value]) -> Vec<Value> {
         let choose = |(next, held): (&Value, &Value)| {
             let mask = beside(active, held.tensor.rank());
@@ -33,8 +33,8 @@ impl Loop<'_> {
         next.iter().zip(held).map(choose).collect()
     }
 
-    /// A `while` whose condition is a matter of each lane. Its carries begin with the mask of
-    /// the lanes that go on and, where the body pushes, with the numbers of their iterations.
+    /// A `while` whose condition differs between lanes. Its carries begin with the mask of the
+    /// active lanes and, if the body pushes, with the numbers of their iterations.
     pub(super) fn repeat(&self, operands: &[Value]) -> Result<Vec<Value>> {
         let (batcher, carries) = (self.batcher, self.node.attrs.int(0) as usize);
         let [condition, body] = [&self.node.regions[0], &self.node.regions[1]];
@@ -81,15 +81,15 @@ impl Loop<'_> {
         let mut results = emit(self.node, attrs, &[Arc::new(any), Arc::new(step)], &inputs)?;
         results.remove(0);
         if counts {
-            // The number of iterations is a matter of each lane, too.
+            // The number of iterations differs between lanes, too.
             let count = results.remove(0);
             results[carries] = count;
         }
         Ok(results.into_iter().map(|it| Value::new((it, true))).collect())
     }
 
-    /// A `scan` of which each lane has its own number of iterations, at most as many as the
-    /// stacks have rows. `operands` are those behind that number.
+    /// A `scan` whose number of iterations differs between lanes, at most the number of rows of the
+    /// stacks. `operands` are those after that number.
     pub(super) fn scan(&self, count: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let (batcher, body) = (self.batcher, &self.node.regions[0]);
         let at = ScanOperands::of(&self.node.attrs);

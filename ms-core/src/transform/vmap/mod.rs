@@ -1,8 +1,8 @@
 //! `vmap`: a graph over many lanes.
 //!
-//! Every value of the graph becomes one value for all lanes, or one for each along a new axis:
-//! the first one, and the second one where the first axis is that of a stack, whose size only
-//! running decides.
+//! Every value of the graph becomes one value for all lanes, or one for each along a new axis: the
+//! first one, or the second one if the first axis is that of a stack, whose size is known only at
+//! run time.
 
 mod control;
 mod guard;
@@ -22,11 +22,11 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The graph that gives for all lanes what `graph` gives for one. `operands` and `results` say
-/// how each stands to the lanes; `graph` holds no transforms.
+/// The graph that computes for all lanes what `graph` computes for one. `operands` and `results`
+/// say which are mapped; `graph` contains no transforms.
 ///
 /// # Errors
-/// [`Code::Mapped`] for a result that is shared but differs between lanes, and what an op refuses.
+/// [`Code::Mapped`] for a result that is shared but differs between lanes, and errors of ops.
 pub fn vmap(
     graph: &Graph,
     size: Dim,
@@ -69,37 +69,38 @@ fn differs(graph: &Graph, result: usize, location: Option<&'static Location<'sta
 #[derive(Clone)]
 struct Value {
     tensor: Tensor,
-    /// Whether each lane has its own.
+    /// Whether it is mapped: each lane has its own.
     mapped: bool,
-    /// Of a stack that a branch gives of which each lane takes a side: what either side gives.
-    /// Stacks of different sizes make no one stack; the branch that takes this one takes the same
-    /// sides. Of a number of rows besides: the lanes that do not take a side have one there that
-    /// its stacks have.
+    /// For a stack that is the result of a branch for which each lane takes an arm: the results of
+    /// both arms.
+    /// Stacks of different sizes cannot be selected; the branch that takes this one takes the same
+    /// arms. Also for a number of rows: the lanes that do not take an arm have a number there that
+    /// is valid for its stacks.
     sides: Option<Rc<Sides>>,
 }
 
-/// What the sides of a branch give.
+/// The results of both arms of a branch.
 struct Sides {
     /// The lanes that take the first one.
     mask: Tensor,
     each: [Value; 2],
 }
 
-/// A region over lanes: its graph, and which outputs have lanes.
+/// A region over lanes: its graph, and which outputs are mapped.
 #[derive(Clone)]
 struct Batched {
     graph: Arc<Graph>,
     mapped: Vec<bool>,
 }
 
-/// What a region over lanes is kept under: the region, which inputs have lanes, which outputs must.
+/// The key of a region over lanes: the region, which inputs are mapped, which outputs must be.
 type Key = (*const Graph, Vec<bool>, Vec<bool>);
 
 /// Turns graphs of one lane into graphs of `size` lanes.
 struct Batcher {
     size: Dim,
-    /// Regions that stand in several nodes are turned once. The graphs live as long as the one
-    /// that holds them.
+    /// Regions with several uses are transformed once. The graphs live as long as the one that
+    /// contains them.
     regions: RefCell<FxHashMap<Key, Batched>>,
 }
 
@@ -121,12 +122,13 @@ impl Value {
         Self { tensor, mapped, sides: None }
     }
 
-    /// The sides of a stack that is none as a whole.
+    /// The arms of a stack that has two.
     fn split(&self) -> Option<&Rc<Sides>> {
         self.sides.as_ref().filter(|_| is_stack(&self.tensor.ty()))
     }
 
-    /// Calls `visit` with its tensors: one, or those of all sides and the lanes that take the first.
+    /// Calls `visit` with its tensors: one, or those of both arms and the lanes that take the
+    /// first.
     fn visit(&self, visit: &mut impl FnMut(&Tensor)) {
         match self.split() {
             None => visit(&self.tensor),
@@ -137,7 +139,7 @@ impl Value {
         }
     }
 
-    /// The same value with other tensors, as many as [`Value::visit`] shows.
+    /// The same value with other tensors, as many as [`Value::visit`] visits.
     fn rebuilt(&self, next: &mut impl FnMut() -> Tensor) -> Self {
         let Some(sides) = self.split() else { return Self::new((next(), self.mapped)) };
         let mask = next();
@@ -146,14 +148,14 @@ impl Value {
     }
 }
 
-/// The tensors of values, of all sides where they have some.
+/// The tensors of values, of both arms if they have two.
 fn parts(values: &[Value]) -> Vec<Tensor> {
     let mut parts = Vec::new();
     values.iter().for_each(|it| it.visit(&mut |it| parts.push(it.clone())));
     parts
 }
 
-/// Values like these, made of other tensors.
+/// Values like these, with other tensors.
 fn rebuilt(values: &[Value], parts: &[Tensor]) -> Vec<Value> {
     let mut parts = parts.iter().cloned();
     let mut next = || parts.next().expect("as many tensors as the values have");
@@ -166,7 +168,7 @@ impl Batcher {
         self.size != Dim::new(0)
     }
 
-    /// The type for all lanes of that for one.
+    /// The type for all lanes, from that for one.
     fn ty(&self, ty: &Type, mapped: bool) -> Type {
         let mut ty = ty.clone();
         if mapped {
@@ -175,7 +177,7 @@ impl Batcher {
         ty
     }
 
-    /// A value with lanes, repeated where it has none.
+    /// A mapped value, repeated if it is shared.
     fn spread(&self, value: &Value) -> Result<Tensor> {
         if value.mapped {
             return Ok(value.tensor.clone());
@@ -188,7 +190,7 @@ impl Batcher {
         Ok(ops::broadcast_to(&value.tensor, dims))
     }
 
-    /// The outputs of `graph` over lanes, its nodes being added to the graph that is built now.
+    /// The outputs of `graph` over lanes, whose nodes are added to the graph under construction.
     fn replay(&self, graph: &Graph, inputs: Vec<Value>) -> Result<Vec<Value>> {
         let tracer = tracer();
         let mut values: Vec<Option<Value>> = vec![None; graph.value_count()];
@@ -223,8 +225,8 @@ impl Batcher {
         Ok(outputs.into_iter().map(|it| Value::new((it, false))).collect())
     }
 
-    /// A region over lanes: `mapped` says which inputs have them, `spread` which outputs must;
-    /// outputs behind the end of `spread` must not.
+    /// A region over lanes: `mapped` flags the mapped inputs, `spread` the outputs that must be
+    /// mapped; outputs after the end of `spread` must not.
     fn region(&self, region: &Arc<Graph>, mapped: &[bool], spread: &[bool]) -> Result<Batched> {
         let key = (Arc::as_ptr(region), mapped.to_vec(), spread.to_vec());
         if let Some(known) = self.regions.borrow().get(&key) {
@@ -248,7 +250,7 @@ impl Batcher {
     }
 }
 
-/// A graph whose nodes count to the line of `node`.
+/// A graph whose nodes are attributed to the line of `node`.
 fn build(
     node: &Node,
     name: &str,
@@ -265,7 +267,7 @@ fn tracer() -> Rc<Tracer> {
     Tracer::current().expect("a graph over lanes is built by a tracer")
 }
 
-/// Whether no value is a stack of two sides.
+/// Checks that no value is a stack of two arms.
 fn whole(values: &[Value]) -> Result<()> {
     match values.iter().find(|it| it.split().is_some()) {
         None => Ok(()),

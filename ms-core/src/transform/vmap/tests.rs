@@ -1,4 +1,4 @@
-//! Graphs over lanes, held to one run for each lane.
+//! Graphs over lanes, compared with one run for each lane.
 
 use super::vmap as over_lanes;
 use crate::error::Code;
@@ -13,7 +13,7 @@ fn vmap(graph: &Graph, size: usize, operands: &[Lane], results: &[Lane]) -> crat
     over_lanes(graph, Dim::new(size), operands, results, None)
 }
 
-/// An operand over some numbers of lanes, outermost first; it has those that `own` says.
+/// An operand over some numbers of lanes, outermost first; `own` flags those that it has.
 struct Operand {
     array: Array,
     own: Vec<bool>,
@@ -30,7 +30,7 @@ fn evaluate(graph: &Graph, inputs: &[&Array], context: &str) -> Vec<Array> {
     evaluate_graph(graph, inputs).unwrap_or_else(|it| panic!("{it}\n{context}\n{graph}"))
 }
 
-/// The results of each lane by itself, in the order of the lanes.
+/// The results of each lane alone, in the order of the lanes.
 fn one_by_one(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) -> Vec<Vec<f64>> {
     let Some((&size, inner)) = sizes.split_first() else {
         let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
@@ -49,7 +49,7 @@ fn one_by_one(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &st
     all
 }
 
-/// Holds `graph`, mapped from the innermost lanes to the outermost, to its runs one by one.
+/// Compares `graph`, mapped from the innermost lanes to the outermost, with its runs one by one.
 fn check(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) {
     let want = one_by_one(graph, operands, sizes, context);
     let mut mapped = graph.clone();
@@ -80,7 +80,7 @@ fn single(def: &'static crate::ops::OpDef, attrs: &crate::tensor::Attrs, types: 
     graph
 }
 
-/// Every way to have lanes or not, for a number of operands: each at least once with some.
+/// Every combination of mapped and shared operands with at least one mapped.
 fn ways(operands: usize) -> impl Iterator<Item = Vec<bool>> {
     (1..1usize << operands).map(move |bits| (0..operands).map(|at| bits >> at & 1 == 1).collect())
 }
@@ -108,7 +108,7 @@ fn every_primitive_over_lanes_is_the_same_as_lane_by_lane() {
                 check(&graph, &single.map(|it| operand(it, &[3])).collect::<Vec<_>>(), &[3], &context);
                 let none = own.iter().map(|&it| vec![it]).enumerate();
                 check(&graph, &none.map(|it| operand(it, &[0])).collect::<Vec<_>>(), &[0], &context);
-                // BatchedCall in lanes: the inner ones as `own` says, the outer ones the other way round.
+                // Nested lanes: the inner ones as `own` flags, the outer ones the other way round.
                 let other =
                     own.iter().map(|it| !it).enumerate().map(|(at, it)| it || (at == 0 && !own.contains(&false)));
                 let nested = other.zip(&own).map(|(outer, &inner)| vec![outer, inner]).enumerate();
@@ -178,8 +178,8 @@ fn calls_share_what_they_call() {
 
 #[test]
 fn branches() {
-    // Both arms harmless; one that divides by what the other one may have; one that reads where
-    // only its own lanes have something.
+    // Two harmless arms; one that divides by a value that the other lanes may have; one that reads
+    // where only its own lanes have something.
     let arms = [
         ("%r = neg %x : f64[2] return %r", "%r = add %x, %y : f64[2] return %r"),
         ("%r = div %x, %y : f64[2] return %r", "return %x"),
@@ -223,7 +223,7 @@ fn a_lane_reads_nothing_that_only_the_others_have() {
 
 #[test]
 fn loops() {
-    // A condition on a carry, on a value that stays, with and without what the body pushes.
+    // A condition on a carry, or on an invariant, with and without pushed values.
     for (pushes, results) in [("", "f64[2], i64[]"), (", %x", "f64[2], i64[], i64[], f64[?, 2]")] {
         let body = format!(
             "%one = constant {{value = i64[](1)}} : i64[]
@@ -323,7 +323,7 @@ fn a_shared_result_is_the_same_for_all_lanes() {
     assert_eq!(error.code(), Code::Mapped);
 }
 
-/// BatchedCall at the points of a graph, one after the other, as often as there are lanes.
+/// Lanes at the points of a graph, one after the other, as many as there are lanes.
 fn at_points(points: &[&[f64]], own: &[bool], lanes: usize) -> Vec<Operand> {
     let operand = |(at, &own): (usize, &bool)| {
         let count = if own { lanes } else { 1 };
@@ -340,7 +340,7 @@ fn derivatives_of_lanes_are_those_of_each() {
         let mut graph = parse_graph(text).unwrap_or_else(|it| panic!("{name}: {it}"));
         let count = graph.inputs().len();
         let wrt: Vec<usize> = (0..count).collect();
-        // A loop in a branch keeps stacks of two sides, whose own derivatives have no sides.
+        // A loop in a branch keeps stacks of two arms, whose own derivatives have none.
         let orders = if name.contains("branch") { 1 } else { 2 };
         for order in 1..=orders {
             let both = value_and_grad(&graph, &wrt, 1, false, true).unwrap_or_else(|it| panic!("{name}: {it}"));
@@ -353,8 +353,8 @@ fn derivatives_of_lanes_are_those_of_each() {
     }
 }
 
-/// The gradient of the sum over all lanes: a lane that does not take a way has no share of its
-/// derivative there, also where that is infinite.
+/// The gradient of the sum over all lanes: a lane that does not take an arm contributes nothing to
+/// its derivative there, even where that is infinite.
 #[test]
 fn derivatives_of_all_lanes_together_are_the_sums() {
     for (name, text, points) in GRAPHS {
