@@ -1,8 +1,9 @@
-//! Environment variables: what each of them may be, read in one way.
+//! Environment variables: their valid values, parsed in one place.
 //!
-//! A variable is a `static` of the module that it sets, declared by [`environment_variables!`](crate::environment_variables).
-//! One that is unset or empty has no value. The first use of any of them, and of the backend, looks at
-//! all of them: what is not allowed is refused there, with all that is wrong in one error.
+//! A variable is a `static` of the module that it configures, declared by
+//! [`environment_variables!`](crate::environment_variables). One that is unset or empty has no
+//! value. The first use of any of them, and of the backend, checks all of them: invalid values are
+//! reported there, in one error.
 
 use crate::error::{Code, Error, OrRaise, Result};
 use std::ffi::{OsStr, OsString};
@@ -18,15 +19,15 @@ pub struct Variable<T> {
 }
 
 impl<T> Variable<T> {
-    /// A variable whose values `parse` reads, and `allowed` lists for who gave another one.
+    /// A variable whose values `parse` parses, and `allowed` lists in errors.
     pub const fn new(name: &'static str, parse: fn(&OsStr) -> Option<T>, allowed: fn() -> String) -> Self {
         Self { name, parse, allowed }
     }
 
-    /// What it is set to.
+    /// Its value.
     ///
     /// # Panics
-    /// Raises [`Code::Environment`] when this variable, or another one, is set to what is not allowed.
+    /// Raises [`Code::Environment`] if this variable, or another one, has an invalid value.
     pub fn value(&self) -> Option<T> {
         check().or_raise();
         self.read().or_raise()
@@ -36,7 +37,7 @@ impl<T> Variable<T> {
         self.of(std::env::var_os(self.name))
     }
 
-    /// Its value where the environment has this text for it.
+    /// Its value for this text.
     fn of(&self, text: Option<OsString>) -> Result<Option<T>> {
         let Some(text) = text.filter(|it| !it.is_empty()) else { return Ok(None) };
         match (self.parse)(&text) {
@@ -72,24 +73,24 @@ fn yes_or_no(text: &OsStr) -> Option<bool> {
     }
 }
 
-/// A number, without what is around it.
+/// A number, ignoring surrounding whitespace.
 pub fn number<T: FromStr>(text: &OsStr) -> Option<T> {
     text.to_str()?.trim().parse().ok()
 }
 
-/// A variable that is looked at with all others.
+/// A variable that is checked with all others.
 #[doc(hidden)]
 pub struct Declared(pub &'static (dyn Check + Sync));
 
 inventory::collect!(Declared);
 
-/// A variable of whatever type.
+/// A variable of any type.
 #[doc(hidden)]
 pub trait Check {
-    /// Whether its value is allowed.
+    /// Whether its value is valid.
     ///
     /// # Errors
-    /// [`Code::Environment`] when it is not.
+    /// [`Code::Environment`] if it is not.
     fn check(&self) -> Result<()>;
 }
 
@@ -99,11 +100,10 @@ impl<T> Check for Variable<T> {
     }
 }
 
-/// Whether all variables that the library and the backend read are set to what is allowed. They are
-/// looked at once.
+/// Whether all variables that the library and the backend read are valid. They are checked once.
 ///
 /// # Errors
-/// [`Code::Environment`] with what is wrong.
+/// [`Code::Environment`] with all invalid values.
 pub fn check() -> Result<()> {
     static CHECKED: OnceLock<Result<()>> = OnceLock::new();
     let all = || {

@@ -1,34 +1,34 @@
-//! Values as bytes that are kept in files, and back.
+//! Serialisation of values that are kept in files.
 //!
-//! Reading trusts nothing: whatever the bytes are, it gives a value of the type or nothing. Each
-//! type describes how it is stored, so that a test notices when a stored type changes.
+//! Reading trusts nothing: for any bytes it returns a valid value of the type or `None`. Each type
+//! describes its representation, so that a test detects when a stored type changes.
 
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How deeply values may hold values of their own type.
+/// The maximal nesting of values of the same type.
 const MAX_DEPTH: usize = 64;
 
-/// A value that can be written as bytes and read back.
+/// A value that can be serialised and read back.
 ///
-/// Integers are LEB128, signed ones after folding the sign into the lowest bit; sequences follow
-/// their length; an enum follows its tag.
+/// Integers are LEB128, signed ones in zigzag encoding; sequences follow their length; an enum
+/// follows its tag.
 pub trait Stored: Sized {
     /// Appends the value.
     fn write(&self, out: &mut Vec<u8>);
 
-    /// Takes a value from the front; nothing where there is none.
+    /// Reads a value from the front; `None` if there is none.
     fn read(from: &mut Reader<'_>) -> Option<Self>;
 
-    /// The name of the type; adds what it consists of to `types`.
+    /// The name of the type; adds its representation to `types`.
     fn describe(types: &mut Description) -> String;
 }
 
-/// What stored types consist of, by name.
+/// The representations of stored types, by name.
 pub type Description = BTreeMap<&'static str, String>;
 
-/// The bytes that are still to be read.
+/// The bytes that have not been read yet.
 pub struct Reader<'a> {
     rest: &'a [u8],
     depth: usize,
@@ -40,7 +40,7 @@ impl<'a> Reader<'a> {
         Self { rest: bytes, depth: 0 }
     }
 
-    /// Whether everything was read.
+    /// Whether all bytes were read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
-    /// Reads what lies one level deeper; nothing where that is too deep.
+    /// Reads a value one level deeper; `None` if it is nested too deeply.
     pub fn nested<R>(&mut self, read: impl FnOnce(&mut Self) -> Option<R>) -> Option<R> {
         if self.depth == MAX_DEPTH {
             return None;
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         value
     }
 
-    /// The length of a sequence, each of whose elements takes a byte at least.
+    /// The length of a sequence, each of whose elements takes at least one byte.
     fn len(&mut self) -> Option<usize> {
         usize::read(self).filter(|&it| it <= self.rest.len())
     }
@@ -194,7 +194,8 @@ fn write_sequence<T: Stored>(items: &[T], out: &mut Vec<u8>) {
     items.iter().for_each(|it| it.write(out));
 }
 
-/// How many elements are made room for before the first one is read: a length may be wrong.
+/// The maximal number of elements for which memory is reserved before the first one is read: a
+/// length may be wrong.
 const MAX_ROOM: usize = 1 << 12;
 
 macro_rules! sequences {
@@ -290,7 +291,7 @@ macro_rules! tuples {
 tuples! { (A 0, B 1); (A 0, B 1, C 2); }
 
 /// Implements [`Stored`] for a struct by its fields, or for an enum by its variants with their
-/// tags. Both have to name everything, so that what is added is not forgotten.
+/// tags. Both must name everything, so that an addition is not forgotten.
 macro_rules! stored {
     ($(struct $ty:ident { $($field:ident: $field_ty:ty),* $(,)? })*) => {$(
         impl $crate::stored::Stored for $ty {

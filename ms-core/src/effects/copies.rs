@@ -1,10 +1,10 @@
-//! Copies of what parameters held.
+//! Copies of old values of parameters.
 //!
-//! A traced graph says with `assign` which value a slot holds after which other one: these are the
-//! versions of the slot. Taken as values, old versions are never lost; memory is another matter: a
-//! slot has one place, and writing it ends its older version. Readers of that version can run
-//! before the write, so that a copy is needed only where the older version itself outlives the run:
-//! as a result, or as what another slot holds afterwards while that one's value goes here.
+//! In a traced graph, `assign` makes one value of a slot follow another: these are the versions of
+//! the slot. As values, old versions are never lost; memory is another matter: a slot has one
+//! buffer, and writing it ends its older version. Readers of that version can run before the write,
+//! so a copy is needed only if the older version itself outlives the run: as a result, or as the
+//! final value of another slot whose own old value ends up here.
 
 use crate::ir::{Graph, Node, ValueId, count_nodes};
 use crate::ops::{ASSIGN, IF, SCAN, STOP_GRADIENT, ScanOperands, TENSOR_MOVE, VALUE_AND_GRAD, WHILE, is_call};
@@ -14,19 +14,19 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// How many copies are made: MindSpore's `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
+/// The number of copies: MindSpore's `MS_DEV_SIDE_EFFECT_LOAD_ELIM`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Level {
     /// One of every version that is read.
     Every = 0,
-    /// Of every version of a slot of which several are read, of which one is read by a branch, a
-    /// loop or a call, or is a result.
+    /// Of every version of a slot with several versions that are read, of which one is read by a
+    /// branch, a loop or a call, or is a result.
     #[default]
     Several = 1,
-    /// Those that are needed.
+    /// Only those that are necessary.
     Needed = 2,
-    /// None. MindSpore's results may then be wrong; here they are right, since no write is done
-    /// before a run has ended.
+    /// None. MindSpore's results may then be wrong; here they are right, since all writes are done
+    /// at the end of a run.
     None = 3,
 }
 
@@ -41,12 +41,12 @@ impl Level {
 pub struct Slots {
     /// The inputs that are values of slots.
     pub inputs: Vec<usize>,
-    /// Outputs before this one are results, those from it on what slots hold afterwards.
+    /// Outputs before this one are results, those from it on the final values of slots.
     pub results: usize,
 }
 
-/// The graph with the copies of a level as `tensor_move`, and with writes as mere barriers to
-/// gradients.
+/// The graph with the copies of a level as `tensor_move`, and with writes as gradient barriers
+/// only.
 pub fn insert_moves<'g>(graph: &'g Graph, slots: &Slots, level: Level) -> Cow<'g, Graph> {
     if level != Level::Every && count_nodes(graph, ASSIGN.op()) == 0 {
         return Cow::Borrowed(graph);
@@ -60,12 +60,12 @@ struct Moves {
     level: Level,
     done: FxHashMap<*const Graph, Arc<Graph>>,
     continued: FxHashMap<*const Graph, Continued>,
-    /// By graph: the inputs that something in it reads, not those that are written only.
+    /// By graph: the inputs that something in it reads, excluding those that are only written.
     reads: FxHashMap<*const Graph, Arc<Vec<bool>>>,
 }
 
-/// By output of a graph: the input of which it is a later version; the flag says whether it was
-/// written at all.
+/// By output of a graph: the input of which it is a later version, and whether it was written at
+/// all.
 type Continued = Arc<Vec<Option<(usize, bool)>>>;
 
 /// The versions of the slots of one graph.
@@ -97,11 +97,11 @@ impl Versions {
     }
 }
 
-/// For each input or output of a graph, the operand or result of the node that it is.
+/// For each input or output of a graph, the corresponding operand or result of the node.
 type Places = Vec<Option<usize>>;
 
-/// The graphs in a node, with the operand that each of a graph's inputs is, and the result that
-/// each of its outputs is.
+/// The graphs in a node, with the operand for each of a graph's inputs, and the result for each of
+/// its outputs.
 fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Places, Places); 2]> {
     let plain = |first: usize| {
         move |region: &Arc<Graph>| -> (Places, Places) {
@@ -144,8 +144,8 @@ impl Moves {
                 versions.write(node.inputs[1], node.outputs[0]);
                 continue;
             }
-            // What every graph in the node hands on as a version of one operand, at least one of
-            // them written.
+            // Versions of one operand that every graph in the node returns, at least one of them
+            // written.
             let mut handed: FxHashMap<usize, (usize, bool, usize)> = FxHashMap::default();
             let regions = regions(node);
             let giving = regions.iter().filter(|it| it.2.iter().any(Option::is_some)).count();
@@ -205,7 +205,7 @@ impl Moves {
         if node.op == ASSIGN.op() {
             return SmallVec::from_slice(&[0]);
         }
-        // What no graph in the node takes is read by the node itself.
+        // An operand that no graph in the node takes is read by the node itself.
         let mut read: SmallVec<[bool; 4]> = SmallVec::from_elem(true, node.inputs.len());
         let regions = regions(node);
         for operand in regions.iter().flat_map(|it| &it.1).flatten() {
@@ -258,7 +258,7 @@ impl Moves {
         }
         let moved = self.moved(graph, &versions, slots);
         let mut to = Graph::with_room_of(graph);
-        // What a value is in the new graph, and its copy.
+        // The new value of each value, and its copy.
         let mut map: Vec<ValueId> = vec![ValueId(u32::MAX); graph.value_count()];
         let mut copies: FxHashMap<ValueId, ValueId> = FxHashMap::default();
         let copy = |value: ValueId, new: ValueId, to: &mut Graph, copies: &mut FxHashMap<ValueId, ValueId>| {
@@ -315,7 +315,7 @@ fn add(to: &mut Graph, op: crate::tensor::Op, x: ValueId, ty: &Type) -> ValueId 
     to.node(id).outputs[0]
 }
 
-/// Slots that end up holding what others held in a circle: of each circle, one version.
+/// Slots that exchange their values in a cycle: one version of each cycle.
 fn exchanged(graph: &Graph, versions: &Versions, held: &[ValueId]) -> Vec<ValueId> {
     let assigned: FxHashMap<ValueId, ValueId> = graph
         .nodes()
@@ -323,7 +323,7 @@ fn exchanged(graph: &Graph, versions: &Versions, held: &[ValueId]) -> Vec<ValueI
         .map(|(_, node)| (node.outputs[0], node.inputs[0]))
         .collect();
     let slot_of = |value: &ValueId| versions.slot.get(value).copied();
-    // From a slot to the slot whose first version it ends up with.
+    // From a slot to the slot whose first version is its final value.
     let takes: FxHashMap<usize, usize> = held
         .iter()
         .filter_map(|it| {

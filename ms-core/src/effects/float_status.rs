@@ -1,4 +1,4 @@
-//! Float status in graphs: what ops give between a clear and a get is looked at.
+//! Float status in graphs: the results of ops between a clear and a get are checked.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The graph with float statuses computed from the results of the ops between. Transforms are
-/// expanded and calls inlined already, so that its nodes stand in program order.
+/// The graph with float statuses computed from the results of the ops in between. Transforms are
+/// already expanded and calls inlined, so its nodes are in program order.
 ///
 /// # Errors
 /// [`Code::Argument`] for a status that is cleared and read in different graphs.
@@ -33,7 +33,7 @@ struct Watch<'g> {
     from: &'g Graph,
     to: Graph,
     map: Vec<ValueId>,
-    /// By node that was looked at: whether all of its results were finite.
+    /// By checked node: whether all of its results were finite.
     finite: Vec<Option<ValueId>>,
 }
 
@@ -89,7 +89,7 @@ impl<'g> Watch<'g> {
         let mut windows = Vec::new();
         for (id, node) in self.from.nodes().filter(|(_, node)| node.op == GET_FLOAT_STATUS.op()) {
             let begin = self.cleared(node.inputs[0]).ok_or_else(|| refuse(node))?;
-            // A second get gives what the first one gave.
+            // A second get returns the result of the first one.
             let begin_of = |it: &(NodeId, NodeId)| it.0 == begin;
             windows.push(windows.iter().find(|it| begin_of(it)).map_or((begin, id), |_| (id, id)));
         }
@@ -101,15 +101,15 @@ impl<'g> Watch<'g> {
         }
     }
 
-    /// The graph, whose nodes between a clear and a get are looked at.
+    /// The graph, with checks of the nodes between a clear and a get.
     fn plain(graph: &Graph) -> Result<Graph> {
         let mut watch = Watch::new(graph);
         watch.nodes(false)?;
         watch.finish(None)
     }
 
-    /// A graph that looks at everything in it: whether all was finite is a carry at a position, or
-    /// the last output.
+    /// A graph in which all nodes are checked: whether all results were finite is a carry at a
+    /// position, or the last output.
     fn whole(graph: &Graph, carry: Option<usize>) -> Result<Graph> {
         let mut watch = Watch::new(graph);
         let before = carry.map(|_| watch.to.add_input(flag()));
@@ -150,7 +150,7 @@ impl<'g> Watch<'g> {
         Ok(self.to)
     }
 
-    /// Copies a node, and looks at its results.
+    /// Copies a node, and checks its results.
     fn node(&mut self, id: NodeId, node: &Node, inputs: SmallVec<[ValueId; 3]>, watched: bool) -> Result<()> {
         let types: Vec<Type> = node.outputs.iter().map(|&it| self.from.ty(it).clone()).collect();
         let mut copy = Node { inputs, ..node.clone() };
@@ -174,7 +174,7 @@ impl<'g> Watch<'g> {
         Ok(())
     }
 
-    /// Copies a node with graphs, which tell whether all was finite in them.
+    /// Copies a node with graphs, which return whether all of their results were finite.
     fn holder(&mut self, id: NodeId, mut node: Node, mut types: Vec<Type>) -> Result<()> {
         let olds = std::mem::take(&mut node.outputs);
         let (operand, result) = if node.op == IF.op() {
@@ -229,7 +229,7 @@ impl<'g> Watch<'g> {
         self.add(&ALL, Attrs::new([(&axes[..]).into(), false.into()]), &[finite])
     }
 
-    /// Whether all of these hold.
+    /// The conjunction of these values.
     fn every(&mut self, values: Vec<ValueId>) -> Result<ValueId> {
         let mut values = values.into_iter();
         let Some(first) = values.next() else {
@@ -239,7 +239,7 @@ impl<'g> Watch<'g> {
         values.try_fold(first, |all, it| self.add(&LOGICAL_AND, Attrs::none(), &[all, it]))
     }
 
-    /// The status of what stands between two nodes.
+    /// The status of the nodes between two nodes.
     fn status(&mut self, begin: NodeId, end: NodeId) -> Result<ValueId> {
         let between = self.finite[begin.0 as usize..end.0 as usize].iter().flatten().copied().collect();
         let all = self.every(between)?;
@@ -249,7 +249,7 @@ impl<'g> Watch<'g> {
     }
 }
 
-/// Puts the last input at a position.
+/// Moves the last input to a position.
 fn insert_last_input(graph: &mut Graph, at: usize) {
     let last = graph.inputs().len() - 1;
     let order: Vec<usize> = (0..at).chain([last]).chain(at..last).collect();

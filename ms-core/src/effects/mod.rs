@@ -1,8 +1,8 @@
-//! What programs do besides computing, in graphs: which reads of parameters need copies, and what
-//! float statuses see.
+//! Effects of programs in graphs: which reads of parameters need copies, and what float statuses
+//! report.
 //!
-//! Order itself needs no pass: a slot's value is its state, and a read takes the value of its
-//! point of the program.
+//! Order itself needs no pass: a slot's value is its state, and a read is the value at its point of
+//! the program.
 
 mod copies;
 mod float_status;

@@ -1,23 +1,23 @@
-//! The calls of cells and compiled functions that are under way on this thread.
+//! The active calls of cells and compiled functions on this thread.
 
 use super::{Code, Error, raise};
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
 use std::rc::Rc;
 
-/// Stack that calls may take before they count as a recursion without an end: half of what a
-/// thread has by default.
+/// The amount of stack that calls may take before they count as infinite recursion: half of a
+/// thread's default.
 const STACK_BYTES: usize = 1 << 20;
 
-/// Another crate of the library: the path of its `lib.rs`, as `file!()` gives it there.
+/// Another crate of the library: the path of its `lib.rs`, as `file!()` returns it there.
 pub struct LibrarySource(pub &'static str);
 
 inventory::collect!(LibrarySource);
 
-/// A call under way.
+/// An active call.
 pub(super) struct Frame {
     name: &'static str,
-    /// The path of the cell that is called, where it is known.
+    /// The path of the called cell, if known.
     path: Option<Rc<str>>,
     pub(super) location: &'static Location<'static>,
 }
@@ -28,20 +28,20 @@ impl std::fmt::Display for Frame {
             Some(path) => write!(f, "`{path}` (`{}`)", self.name)?,
             None => write!(f, "`{}`", self.name)?,
         }
-        // A call through `dyn Fn` has a line of the standard library for its caller.
+        // The caller of a call through `dyn Fn` is a line of the standard library.
         if self.location.file().starts_with("/rustc/") { Ok(()) } else { write!(f, " at {}", self.location) }
     }
 }
 
 thread_local! {
     static CALLS: RefCell<Vec<Frame>> = const { RefCell::new(Vec::new()) };
-    /// Where on the stack the outermost call began.
+    /// The stack address of the outermost call.
     static BOTTOM: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Runs `f` as the call of a named function, or of a cell at this path, for the errors inside.
 ///
-/// Raises [`Code::Recursion`] when calls nest without an end.
+/// Raises [`Code::Recursion`] for infinite recursion.
 pub fn in_call<R>(
     name: &'static str,
     path: Option<Rc<str>>,
@@ -73,9 +73,9 @@ pub fn in_call<R>(
     f()
 }
 
-/// About where on the stack the caller is.
+/// The approximate stack address of the caller.
 ///
-/// AddressSanitizer keeps the locals of what it instruments outside of the stack.
+/// AddressSanitizer keeps the locals of instrumented functions outside of the stack.
 #[cfg_attr(ms_sanitize, sanitize(address = "off"), inline(never))]
 #[cfg_attr(not(ms_sanitize), inline(always))]
 pub fn stack_address() -> usize {
@@ -83,7 +83,7 @@ pub fn stack_address() -> usize {
     (&raw const marker).addr()
 }
 
-/// Looks at the calls, outermost first.
+/// Passes the active calls to `f`, outermost first.
 pub(super) fn calls<R>(f: impl FnOnce(&[Frame]) -> R) -> R {
     CALLS.with(|it| f(&it.borrow()))
 }

@@ -1,19 +1,19 @@
-//! Memory that runs out inside an op, which is an error of that op.
+//! Running out of memory inside an op, which is an error of that op.
 
 use super::{Error, Result, raise};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// What unwinds to the op in which memory ran out.
+/// The payload that unwinds to the op that ran out of memory.
 struct Exhausted(Error);
 
 thread_local! {
-    /// The calls of [`in_op`] that are under way.
+    /// The number of active calls of [`in_op`].
     static OPS: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Runs an op: memory that runs out inside, see [`OrExhausted`], is its error.
+/// Runs an op: if memory runs out inside, see [`OrExhausted`], it is the op's error.
 ///
 /// # Errors
 /// Those of `f`, and [`Code::Memory`](super::Code::Memory).
@@ -24,7 +24,7 @@ pub fn in_op<R>(f: impl FnOnce() -> Result<R>) -> Result<R> {
     result.unwrap_or_else(|payload| Err(exhausted(payload)))
 }
 
-/// The error with which something unwound; unwinds further with anything else.
+/// The error of the payload; resumes unwinding with any other payload.
 fn exhausted(payload: Box<dyn Any + Send>) -> Error {
     match payload.downcast::<Exhausted>() {
         Ok(it) => it.0,
@@ -32,10 +32,9 @@ fn exhausted(payload: Box<dyn Any + Send>) -> Error {
     }
 }
 
-/// `Result` to value, where memory that runs out is the only error.
+/// `Result` to value, if running out of memory is the only error.
 pub trait OrExhausted<T> {
-    /// The value. An error ends the op under way, or is raised at the caller's line where there is
-    /// none.
+    /// The value. An error ends the active op, or is raised at the caller's line if there is none.
     fn or_exhausted(self) -> T;
 }
 

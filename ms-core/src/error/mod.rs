@@ -1,4 +1,4 @@
-//! Errors as values: a code, the facts, one place that prints them.
+//! Errors as values: a code, the facts, and one place that prints them.
 
 mod calls;
 mod exhausted;
@@ -23,41 +23,42 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Code {
     /// A variable has another type after a branch or an iteration on a tensor than before it.
     TypeChange = 30,
-    /// A loop of the host that only a tensor ends.
+    /// A host loop that only a tensor terminates.
     HostLoop = 31,
-    /// A decision on a tensor is left by a jump that its graph does not see.
+    /// A branch or loop on a tensor is left by a hidden jump.
     LeftOpen = 33,
-    /// A reference is handed on in a decision on a tensor, and what it refers to is not seen.
+    /// A reference is passed on in a branch or loop on a tensor, and its target is not evident.
     HandedOn = 34,
-    /// A cell, which changes without `mut`, is used in a decision on a tensor.
+    /// Interior mutability in a branch or loop on a tensor.
     SharedChange = 35,
     /// A traced value was used outside its trace.
     Escaped = 40,
-    /// A host value changes under a decision on a tensor.
+    /// A host value changes in a branch or loop on a tensor.
     HostChange = 41,
     /// A function is compiled again and again for one argument.
     Specialisations = 60,
-    /// A gradient was asked for where none exists.
+    /// A gradient that does not exist.
     NoGradient = 70,
-    /// A backward function writes a parameter where no order of backward functions says what it holds.
+    /// A backward function writes a parameter where no order of backward functions determines its
+    /// value.
     BackwardWrites = 71,
-    /// Numbers that were read of a value under a gradient may come back as constants.
+    /// Numbers that were read from a value under a gradient may flow back as constants.
     ReadNumbers = 72,
     /// Shapes that do not fit the op.
     Shape = 100,
-    /// A dtype that the op does not take, or operands whose dtypes differ.
+    /// A dtype that the op does not accept, or operands whose dtypes differ.
     DType = 101,
     /// An index or axis outside its range.
     OutOfRange = 102,
     /// An argument outside its domain.
     Argument = 103,
-    /// The value of a traced tensor was asked for.
+    /// A read of the value of a traced tensor.
     TracedValue = 104,
     /// Two parameters of one cell have the same name.
     DuplicateName = 106,
     /// Text that does not parse.
     Parse = 108,
-    /// A graph that breaks an invariant: a defect of this project.
+    /// A graph that breaks an invariant: a bug in this project.
     Verify = 109,
     /// Reading or writing a file failed.
     Io = 110,
@@ -65,7 +66,7 @@ pub enum Code {
     Backend = 111,
     /// Several errors of one trace, reported together.
     Trace = 112,
-    /// A decision of the program on a traced tensor.
+    /// A condition on a traced tensor where no region is possible.
     Condition = 113,
     /// A tensor that memory cannot hold.
     Memory = 114,
@@ -73,15 +74,15 @@ pub enum Code {
     DataDependentShape = 115,
     /// A size that is not known while tracing.
     SymbolicShape = 116,
-    /// Compiled functions that call one another without an end.
+    /// Infinite recursion of compiled functions.
     Recursion = 117,
     /// A traced value on another thread.
     Thread = 118,
-    /// A parameter that cannot be made here.
+    /// A parameter that cannot be created here.
     Created = 119,
-    /// An assertion on a tensor that does not hold.
+    /// An assertion on a tensor that fails.
     Assertion = 120,
-    /// Arguments whose sizes are not those that are declared.
+    /// Arguments whose sizes do not match their declaration.
     Sizes = 130,
     /// A function is compiled again and again for sizes that change.
     VaryingSizes = 131,
@@ -89,17 +90,17 @@ pub enum Code {
     LaneCount = 140,
     /// `in_axes` or `out_axes` that do not fit the arguments or results.
     Axes = 141,
-    /// A value differs between the lanes of `vmap` where one value for all of them is needed.
+    /// A value that differs between the lanes of `vmap` where one value for all of them is needed.
     Mapped = 142,
-    /// Cells of a list that `vmap` maps and that are not alike.
+    /// Cells of a list that `vmap` maps and that differ in structure.
     Ensemble = 143,
     /// Structures that are mapped together and have different forms.
     Structure = 144,
-    /// No form of a function takes arguments of these kinds.
+    /// No overload of a function takes arguments of these kinds.
     NoOverload = 145,
     /// The compile cache cannot be used; a warning, and an error of the command line only.
     Cache = 150,
-    /// An environment variable is set to what is not allowed.
+    /// An invalid value of an environment variable.
     Environment = 151,
     /// A value whose parts are nested too deeply.
     Nesting = 156,
@@ -124,26 +125,26 @@ pub struct Report {
     pub code: Code,
     /// One sentence without a full stop.
     pub message: String,
-    /// The op that refused.
+    /// The op that failed.
     pub op: Option<String>,
     /// The operands as `f32[2, 3]`.
     pub operands: Vec<String>,
     /// The user's line.
     pub location: Option<&'static Location<'static>>,
-    /// The user's line where only its text is known: compiled code keeps nothing else.
+    /// The user's line as text, if nothing else is known: compiled code does not keep locations.
     pub line: Option<String>,
-    /// The node of the traced graph that was compiled, as long as its line is not known.
+    /// The node of the traced graph that was compiled, until its line is known.
     pub node: Option<u32>,
-    /// The line of the library, where a user's line called code of the library that failed.
+    /// The line in the library, if the user's line called library code that failed.
     pub library: Option<&'static Location<'static>>,
-    /// The cells and compiled functions that were being called, innermost first, each with the
-    /// line that called it; or the node of a graph.
+    /// The active cells and compiled functions, innermost first, each with the line that called it;
+    /// or the node of a graph.
     pub within: Vec<String>,
-    /// Which dimensions of arguments its symbolic sizes are.
+    /// The dimensions of arguments that its symbolic sizes refer to.
     pub sizes: Option<String>,
-    /// How to mend it.
+    /// A suggestion.
     pub help: Option<String>,
-    /// The single errors that this one sums up.
+    /// The individual errors that this one summarises.
     pub related: Vec<Error>,
 }
 
@@ -196,19 +197,19 @@ impl Error {
         self
     }
 
-    /// Adds the user's line as text, which stands before any other.
+    /// Sets the user's line as text, which takes precedence over any other.
     pub fn at_line(mut self, line: &str) -> Self {
         self.0.line = Some(line.to_owned());
         self
     }
 
-    /// Says which node of the traced graph refused, in compiled code.
+    /// Sets the failing node of the traced graph, in compiled code.
     pub fn of_node(mut self, node: u32) -> Self {
         self.0.node.get_or_insert(node);
         self
     }
 
-    /// Adds the user's line of the node that refused, as `line` knows it.
+    /// Adds the user's line of the failing node, which `line` looks up.
     pub fn located(mut self, line: impl FnOnce(u32) -> Option<&'static Location<'static>>) -> Self {
         match self.0.node.take().and_then(line) {
             Some(line) => self.at(line),
@@ -216,7 +217,7 @@ impl Error {
         }
     }
 
-    /// Names the place, unless a nearer one is known: a node of a graph.
+    /// Names the location, unless a nearer one is known: a node of a graph.
     pub fn within(mut self, place: impl Into<String>) -> Self {
         if self.0.within.is_empty() {
             self.0.within.push(place.into());
@@ -224,8 +225,8 @@ impl Error {
         self
     }
 
-    /// Names the calls that are under way on this thread, unless they are named already. The
-    /// user's line that led into the library stands before the line in the library.
+    /// Names the active calls on this thread, unless they are named already. The user's line that
+    /// called the library comes before the line in the library.
     pub fn in_calls(mut self) -> Self {
         if self.0.within.is_empty() {
             calls::calls(|frames| {
@@ -241,7 +242,7 @@ impl Error {
         self
     }
 
-    /// Says of the symbols that it speaks of which dimensions of arguments they are.
+    /// Adds the dimensions of arguments that the symbols it mentions refer to.
     pub fn with_sizes(mut self, symbols: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         let spoken_of = symbols.into_iter().filter(|it| self.0.speaks_of(it.0));
         let sizes: Vec<String> = spoken_of.map(|(symbol, place)| format!("`{symbol}` is {place}")).collect();
@@ -257,13 +258,13 @@ impl Error {
         self
     }
 
-    /// Adds the single errors that this one sums up.
+    /// Adds the individual errors that this one summarises.
     pub fn with_related(mut self, errors: Vec<Error>) -> Self {
         self.0.related = errors;
         self
     }
 
-    /// One error out of all that a trace collected; `errors` is not empty.
+    /// One error for all errors of a trace; `errors` is not empty.
     pub fn collected(mut errors: Vec<Error>) -> Self {
         if errors.len() == 1 {
             return errors.remove(0);
@@ -273,7 +274,7 @@ impl Error {
 }
 
 impl Report {
-    /// Whether a word of it is this one.
+    /// Whether it mentions the symbol.
     fn speaks_of(&self, symbol: &str) -> bool {
         let is_in = |text: &String| text.split(|it: char| !it.is_alphanumeric() && it != '_').any(|it| it == symbol);
         [&self.message].into_iter().chain(&self.operands).chain(&self.within).any(is_in)
@@ -336,18 +337,18 @@ impl fmt::Debug for Error {
 impl std::error::Error for Error {}
 
 thread_local! {
-    /// The error behind the panic that is unwinding, for [`catch`].
+    /// The error of the panic that is unwinding, for [`catch`].
     static RAISED: RefCell<Option<Error>> = const { RefCell::new(None) };
-    /// The calls of [`catch`] that are under way.
+    /// The number of active calls of [`catch`].
     static CATCHING: Cell<usize> = const { Cell::new(0) };
 }
 
 thread_local! {
-    /// Where raised errors go while a function is traced, innermost last.
+    /// The collectors of raised errors while functions are traced, innermost last.
     static COLLECTORS: RefCell<Vec<Vec<Error>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The payload with which [`collecting`] is left early; the reason has been recorded.
+/// The payload with which [`collecting`] is left early; the reason is recorded.
 struct Abandoned;
 
 /// Ends the call with `error`: panics with its text at the caller's line, or inside
@@ -371,19 +372,19 @@ pub fn raise(error: Error) -> ! {
     let text = error.to_string();
     RAISED.with(|slot| *slot.borrow_mut() = Some(error));
     if CATCHING.get() > 0 {
-        // The error becomes a value: the panic hook has nothing to report.
+        // The error becomes a value: the panic hook should not report it.
         std::panic::resume_unwind(Box::new(text));
     }
     panic!("{text}")
 }
 
-/// Leaves the innermost [`collecting`] without a panic message; the reason has been recorded.
+/// Leaves the innermost [`collecting`] without a panic message; the reason is recorded.
 pub fn abandon() -> ! {
     std::panic::resume_unwind(Box::new(Abandoned))
 }
 
-/// Runs `f`, and gives its result, or nothing where it was left early, with the errors that were
-/// raised inside.
+/// Runs `f`; returns its result, or `None` if it was left early, with the errors that were raised
+/// inside.
 pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
     COLLECTORS.with(|it| it.borrow_mut().push(Vec::new()));
     let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
@@ -395,10 +396,10 @@ pub fn collecting<R>(f: impl FnOnce() -> R) -> (Option<R>, Vec<Error>) {
     }
 }
 
-/// Runs `f` and gives the error that one of its ops raised, without the message of a panic.
+/// Runs `f`; returns the error that one of its ops raised, without printing a panic message.
 ///
-/// A panic that is no error of this library goes on unwinding. With `panic = "abort"`
-/// nothing can be caught.
+/// A panic that is not an error of this library continues unwinding. With `panic = "abort"` nothing
+/// can be caught.
 ///
 /// # Errors
 /// The error that was raised inside.

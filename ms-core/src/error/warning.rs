@@ -1,14 +1,14 @@
-//! Warnings: reports of what works, and should be done otherwise.
+//! Warnings: reports of code that works, but should be changed.
 
 use super::Error;
 use std::cell::RefCell;
 
 thread_local! {
-    /// Where warnings of this thread go instead of the terminal, innermost last.
+    /// The collectors of warnings of this thread, which replace the terminal, innermost last.
     static COLLECTED: RefCell<Vec<Vec<Error>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Prints `warning` to the terminal, or hands it to the innermost [`collect_warnings`] of this
+/// Prints `warning` to the terminal, or passes it to the innermost [`collect_warnings`] of this
 /// thread.
 pub fn warn(warning: Error) {
     let left = COLLECTED.with(|it| match it.borrow_mut().last_mut() {
@@ -23,7 +23,7 @@ pub fn warn(warning: Error) {
     }
 }
 
-/// Runs `f`, and gives its result with the warnings of this thread, which are not printed.
+/// Runs `f`; returns its result with the warnings of this thread, which are not printed.
 pub fn collect_warnings<R>(f: impl FnOnce() -> R) -> (R, Vec<Error>) {
     /// Ends the collection, also when `f` unwinds.
     struct Pop;

@@ -1,4 +1,4 @@
-//! Algebraic identities that hold to the bit.
+//! Algebraic identities that preserve every bit.
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
@@ -111,8 +111,8 @@ fn div(it: &mut Term<'_, '_>) -> Option<Values> {
         Scalar::Float(1.0) => it.stand_for(a),
         Scalar::Float(-1.0) => it.negate(a),
         Scalar::Float(divisor) => {
-            // The quotient by a power of two and the product with its reciprocal are one number,
-            // rounded once either way.
+            // The quotient by a power of two and the product with its reciprocal are the same
+            // number, rounded once.
             let factor = divisor.recip();
             let power = |it: f64| it.is_normal() && it.to_bits() << 12 == 0;
             if !power(divisor) || !power(factor) || !is_normal(factor, it.ty.dtype) {
@@ -120,7 +120,7 @@ fn div(it: &mut Term<'_, '_>) -> Option<Values> {
             }
             let literal = Attr::Literal(Literal::scalar(Scalar::Float(factor), it.ty.dtype));
             let factor = it.add(CONSTANT.op(), Attrs::new([literal]), &[], Type::of(it.ty.dtype, &[]));
-            // Without dimensions it may not bring the result's shape.
+            // A scalar may lack the result's shape.
             let factor = if it.rewriter.graph().ty(a) == it.ty { factor[0] } else { it.broadcast(factor[0])?[0] };
             it.become_op(MUL.op(), &[a, factor])
         }
@@ -152,7 +152,7 @@ fn projection(it: &mut Term<'_, '_>) -> Option<Values> {
 }
 
 fn abs(it: &mut Term<'_, '_>) -> Option<Values> {
-    // Negated, an unsigned integer is another magnitude.
+    // Negation changes the magnitude of an unsigned integer.
     let signed = it.ty.dtype.is_float() || it.ty.dtype.is_signed_int();
     if let Some(x) = it.operand_of(NEG.op(), it.operands[0]).filter(|_| signed) {
         return it.become_op(ABS.op(), &[x]);
@@ -203,12 +203,12 @@ impl Term<'_, '_> {
         self.rewriter.add(Node { location: self.node.location, ..node }, [ty])
     }
 
-    /// Another op without attributes in the node's place, on operands that broadcast to its type.
+    /// Replaces the node by another op without attributes, on operands that broadcast to its type.
     fn become_op(&mut self, op: Op, operands: &[ValueId]) -> Option<Values> {
         Some(self.add(op, Attrs::none(), operands, self.ty.clone()))
     }
 
-    /// A value in the place of the result, broadcast where the node did that.
+    /// Replaces the result by a value, broadcast if the node did so.
     fn stand_for(&mut self, value: ValueId) -> Option<Values> {
         if self.rewriter.graph().ty(value) == self.ty { Some(smallvec![value]) } else { self.broadcast(value) }
     }

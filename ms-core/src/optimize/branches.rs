@@ -1,4 +1,4 @@
-//! Branches that need not be.
+//! Elimination of branches.
 
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
@@ -8,20 +8,20 @@ use crate::tensor::{Attrs, Dim, Scalar};
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Nodes of both arms at most, where both are computed on large arrays: a branch costs less than
-/// one pass over these.
+/// The maximal number of nodes of both arms if both are computed on large arrays: a branch costs
+/// less than one pass over these.
 const MOST_NODES: usize = 8;
 
-/// The same on small arrays, where a node costs about a nanosecond, and a branch, with the
-/// kernels that it keeps apart, a hundred.
+/// The same for small arrays, where a node costs about a nanosecond, and a branch, which prevents
+/// fusion, a hundred.
 const MOST_NODES_SMALL: usize = 64;
 
-/// Elements of a small array at most.
+/// The maximal number of elements of a small array.
 const SMALL: usize = 64;
 
-/// Takes the arm of an `if` whose condition is known, or whose arms are equal, into the graph;
-/// and both arms where they are short and elementwise: `select` then chooses, as part of the
-/// kernel that computes them. Neither arm can fail or do anything but compute.
+/// Inlines the arm of an `if` whose condition is known, or whose arms are equal; and both arms if
+/// they are short and elementwise: `select` then chooses, in the kernel that computes them. Neither
+/// arm can fail or have effects.
 pub struct Branches;
 
 impl Pass for Branches {
@@ -47,7 +47,7 @@ impl Pass for Branches {
     }
 }
 
-/// Both arms, and `select` where they differ.
+/// Both arms, with `select` where they differ.
 fn select(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId]) -> Values {
     let [yes, no] = [0, 1].map(|arm: usize| rewriter.splice(&node.regions[arm], &operands[1..]));
     let choose = |(yes, no): (ValueId, ValueId)| {
@@ -61,7 +61,7 @@ fn select(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId]) -> Val
     yes.into_iter().zip(no).map(choose).collect()
 }
 
-/// Whether computing both arms is safe, and cheaper than choosing one.
+/// Whether computing both arms is safe, and cheaper than branching.
 fn worth_computing(yes: &Graph, no: &Graph) -> bool {
     let (mut nodes, mut small) = (0, true);
     for arm in [yes, no] {
@@ -79,7 +79,7 @@ fn worth_computing(yes: &Graph, no: &Graph) -> bool {
                 _ => return false,
             }
         }
-        // Choosing is a node, too.
+        // The `select` is a node, too.
         nodes += arm.outputs().len();
     }
     nodes <= if small { MOST_NODES_SMALL } else { MOST_NODES }

@@ -12,13 +12,14 @@ use crate::tensor::{Array, Attr, Attrs, DType, Literal};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// By how many bytes a constant may be larger than those that it is computed from.
+/// The maximal number of bytes by which a constant may be larger than those that it is computed
+/// from.
 const LARGEST_GROWTH: usize = 4 << 10;
 
-/// Computes nodes whose operands are constants, where the reference evaluation gives the very
-/// bits that a kernel would give, and the result is not much larger than the operands.
+/// Computes nodes whose operands are constants, if the reference evaluation is bit-identical to a
+/// kernel, and the result is not much larger than the operands.
 ///
-/// An elementwise node of operands that are the same everywhere becomes a `full` of any size.
+/// An elementwise node of uniform operands becomes a `full` of any size.
 pub struct ConstantFolding;
 
 impl Pass for ConstantFolding {
@@ -41,7 +42,7 @@ impl Pass for ConstantFolding {
     }
 }
 
-/// The value of a node whose operands are the same everywhere.
+/// The value of a node whose operands are uniform.
 fn fold_uniform(
     rewriter: &mut Rewriter<'_>,
     uniform: &mut Uniform,
@@ -90,7 +91,7 @@ fn fold_data(rewriter: &mut Rewriter<'_>, def: &OpDef, node: &Node, operands: &[
     Some(constant(rewriter, folded, node, ty))
 }
 
-/// The first result of an op on constants; nothing where the op refuses them, or memory runs out.
+/// The first result of an op on constants; `None` if the op fails, or memory runs out.
 fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Literal> {
     in_op(|| {
         let arrays: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_array()).collect();
@@ -105,12 +106,12 @@ fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type
     rewriter.add(Node { location: old.location, ..node }, [ty.clone()])
 }
 
-/// Whether the reference evaluation of an op, which knows nothing of kernels, gives the bits
-/// that its kernel gives.
+/// Whether the reference evaluation of an op, which is independent of kernels, is bit-identical to
+/// its kernel.
 ///
-/// That is so where nothing is rounded, and where the whole body is one correctly rounded
+/// That is the case if nothing is rounded, and if the whole body is one correctly rounded
 /// instruction: the reference computes it in f64, which is wide enough that rounding the sum,
-/// product, quotient or root once more gives the same.
+/// product, quotient or root again gives the same result.
 fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bool {
     match &def.lowering {
         Lowering::View(_) => true,
@@ -162,11 +163,11 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
 enum Rounding {
     None,
     Once,
-    /// Rounded twice on one of the ways, or out of range.
+    /// Rounded twice on one of the paths, or out of range.
     Unclear,
 }
 
-/// How a value of a compute dtype is rounded on its way to `to`.
+/// How a value of a compute dtype is rounded when it is converted to `to`.
 fn cast_rounding(from: DType, to: DType) -> Rounding {
     match (from, to) {
         _ if from == to || from == DType::Bool || to == DType::Bool => Rounding::None,

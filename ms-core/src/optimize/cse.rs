@@ -1,4 +1,4 @@
-//! Common sub-expressions: equal nodes on equal operands.
+//! Common sub-expression elimination: equal nodes on equal operands.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, ValueId, Values, rewrite};
@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// Lets the first of several equal nodes stand for all of them.
+/// Replaces equal nodes by the first of them.
 ///
-/// Nodes are equal when op, attributes, regions (the same stored graphs) and operands are.
+/// Nodes are equal if their op, attributes, regions (the same stored graphs) and operands are.
 pub struct Cse;
 
 impl Pass for Cse {
@@ -36,7 +36,7 @@ impl Pass for Cse {
     }
 }
 
-/// What makes a node the node that it is.
+/// The identity of a node.
 struct Key<'g> {
     op: Op,
     attrs: &'g Attrs,

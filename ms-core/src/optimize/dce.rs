@@ -1,10 +1,10 @@
-//! Dead code: nodes whose results nothing uses.
+//! Dead code elimination: nodes whose results nothing uses.
 
 use super::{Pass, PassContext};
 use crate::ir::{Def, Graph, Rewriter, ValueId};
 use std::borrow::Cow;
 
-/// Drops nodes that no output and no node without results needs. Inputs stay: they are the
+/// Removes nodes that no output and no node without results needs. Inputs stay: they are the
 /// signature.
 pub struct Dce;
 

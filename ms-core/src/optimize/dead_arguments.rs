@@ -1,4 +1,4 @@
-//! What nodes take into their graphs and give out of them.
+//! Dead arguments: unused operands and results of nodes with regions.
 
 use super::{Dce, Pass, PassContext};
 use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
@@ -9,13 +9,13 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Bytes of a constant at most that is copied into the graphs that take it.
+/// The maximal number of bytes of a constant that is copied into regions.
 const LARGEST_CONSTANT: usize = 64;
 
-/// Leaves out results of branches, loops and calls that nothing uses, with what is computed for
-/// them alone, and operands that nothing uses, or that are there twice. Small constants move
-/// into branches and loops. A carry of a loop that never changes becomes a value that stays the
-/// same, and a result that is an operand is that operand.
+/// Removes results of branches, loops and calls that nothing uses, with the nodes that only they
+/// need, and operands that are unused or duplicated. Small constants move into branches and loops.
+/// A carry of a loop that never changes becomes an invariant, and a result that is an operand is
+/// replaced by it.
 pub struct DeadArguments;
 
 impl Pass for DeadArguments {
@@ -65,7 +65,7 @@ impl Pass for DeadArguments {
     }
 }
 
-/// The values that outputs, or nodes that are there for their effect, depend on.
+/// The values that outputs, or nodes with effects, depend on.
 fn used(graph: &Graph) -> Vec<bool> {
     let mut used = vec![false; graph.value_count()];
     graph.outputs().iter().for_each(|it| used[it.0 as usize] = true);
@@ -77,8 +77,8 @@ fn used(graph: &Graph) -> Vec<bool> {
     used
 }
 
-/// For each graph that is called, the results that some call uses: calls of one graph stay calls
-/// of one graph.
+/// For each called graph, the results that some call uses: calls of one graph remain calls of one
+/// graph.
 fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec<bool>> {
     let mut calls: FxHashMap<*const Graph, Vec<bool>> = FxHashMap::default();
     for (_, node) in graph.nodes().filter(|(_, node)| is_call(node.op)) {
@@ -88,16 +88,16 @@ fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec
     calls
 }
 
-/// Graphs that were made, by the one that each was made of, the outputs that it keeps, and what
-/// became of inputs.
+/// New graphs, by the graph that each was made from, the outputs that it keeps, and the mapping of
+/// inputs.
 type Shared = FxHashMap<(*const Graph, Vec<usize>, Vec<Input>), Arc<Graph>>;
 
-/// What becomes of an input of the node's graphs.
+/// The mapping of an input of the node's graphs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum Input {
-    /// None of them uses it.
+    /// No graph uses it.
     Unused,
-    /// A carry, or an element of a sequence: it stays.
+    /// A carry, or an element of a sequence: it is kept.
     Fixed,
     /// It is this operand of the node.
     Operand(usize),
@@ -105,23 +105,23 @@ enum Input {
     Constant(Op, Attrs),
 }
 
-/// What a node shall take and give.
+/// The reduced operands and results of a node.
 struct Slim {
-    /// Where the inputs of the graphs begin among the operands.
+    /// The position among the operands where the inputs of the graphs begin.
     first: usize,
-    /// Inputs that are carries or elements, and stay those.
+    /// Inputs that are carries or elements, and are kept.
     fixed: Vec<usize>,
-    /// For each graph the outputs that it keeps.
+    /// For each graph, the outputs that it keeps.
     outputs: Vec<Vec<usize>>,
     /// Results that are kept, by position.
     results: Vec<usize>,
     /// Results that are operands.
     passed: Vec<(usize, usize)>,
     attrs: Attrs,
-    /// What inputs become; the order of operands is that of inputs.
+    /// The mapping of inputs; operands are in the order of inputs.
     inputs: Vec<Input>,
-    /// Whether the graphs may know of the operands: that they are constants, or equal. Graphs
-    /// of calls are shared by calls on other ones.
+    /// Whether the graphs may depend on the operands: that they are constants, or equal. Graphs of
+    /// calls are shared by calls with other operands.
     specialise: bool,
 }
 
@@ -216,7 +216,7 @@ impl Slim {
         }
     }
 
-    /// Decides what becomes of inputs.
+    /// Determines the mapping of inputs.
     fn choose_operands(&mut self, graph: &Graph, node: &Node, operands: &[ValueId]) {
         let count = node.regions[0].inputs().len();
         let mut needs = vec![false; count];
@@ -243,7 +243,7 @@ impl Slim {
             {
                 return Input::Constant(constant.op, constant.attrs.clone());
             }
-            // The first input with this operand stands for the others.
+            // The first input with this operand replaces the others.
             let candidates = if self.specialise && !carried(input) { 0..input } else { 0..0 };
             let same = candidates.into_iter().find(|&other| {
                 let free = !self.fixed.contains(&other) && needs[other] && !carried(other);
@@ -254,7 +254,7 @@ impl Slim {
         self.inputs = (0..count).map(choose).collect();
     }
 
-    /// Whether there is something to do.
+    /// Whether the node changes.
     fn changes(&self, node: &Node) -> bool {
         let stays = |(i, input): (usize, &Input)| match input {
             Input::Fixed => true,
@@ -266,7 +266,7 @@ impl Slim {
             || !self.inputs.iter().enumerate().all(stays)
     }
 
-    /// The node as it shall be, and what stands for the results of the old one.
+    /// The new node, and the values that replace the results of the old one.
     fn apply(
         self,
         rewriter: &mut Rewriter<'_>,
@@ -276,7 +276,7 @@ impl Slim {
         context: &PassContext,
         shared: &mut Shared,
     ) -> Values {
-        // A result that nothing uses is no result; any value stands for it.
+        // An unused result is removed; any value can replace it.
         let mut values: SmallVec<[Option<ValueId>; 4]> = node.outputs.iter().map(|_| None).collect();
         for &(result, operand) in &self.passed {
             values[result] = Some(operands[operand]);
@@ -300,7 +300,7 @@ impl Slim {
         values.into_iter().map(|it| it.unwrap_or(ValueId(u32::MAX))).collect()
     }
 
-    /// Inputs that are operands of their own, behind the fixed ones.
+    /// Inputs with an operand of their own, after the fixed ones.
     fn free_inputs(&self) -> impl Iterator<Item = usize> + '_ {
         let own = |(i, it): (usize, &Input)| (*it == Input::Operand(self.first + i)).then_some(i);
         self.inputs.iter().enumerate().filter_map(own)
@@ -368,7 +368,7 @@ fn live_carries(
     }
 }
 
-/// Inputs on which outputs, and nodes that are there for their effect, depend.
+/// Inputs on which outputs, and nodes with effects, depend.
 fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
     let mut used = vec![false; graph.value_count()];
     outputs.iter().for_each(|it| used[it.0 as usize] = true);

@@ -7,12 +7,12 @@ use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A graph stays below this many nodes; calls that would make it larger stay calls.
+/// The maximal number of nodes of a graph; calls that would make it larger are not inlined.
 const LARGEST: usize = 1 << 20;
 
-/// Puts the nodes of called graphs in the place of the calls, as [`PassContext::inline_limit`]
-/// says; calls that are marked `no_inline` stay, unless [`PassContext::inline_marked`] is set. One level: a call in a called graph becomes a call of the caller, unless it was
-/// inlined there before.
+/// Replaces calls by the nodes of the called graphs, according to [`PassContext::inline_limit`];
+/// calls that are marked `no_inline` stay, unless [`PassContext::inline_marked`] is set. One level:
+/// a call in a called graph becomes a call of the caller, unless it was inlined there before.
 pub struct Inline;
 
 impl Pass for Inline {

@@ -1,12 +1,11 @@
-//! What only derivatives look at, once all of them are taken.
+//! Inlining of nodes that only matter to derivatives, after all of these are expanded.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, rewrite};
 use crate::ops::{CUSTOM_VJP, RECOMPUTE};
 use std::borrow::Cow;
 
-/// Puts the nodes of graphs with a derivative of their own, and of those that gradients compute
-/// anew, in the place of the node that says so.
+/// Inlines the graphs of custom derivatives and of recomputation.
 pub struct InlineCustom;
 
 impl Pass for InlineCustom {

@@ -1,4 +1,4 @@
-//! What a loop computes over and over.
+//! Loop-invariant code motion.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Rewriter, ValueId, rewrite};
@@ -7,9 +7,9 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Computes what is the same in every iteration of a loop once, before it. It is computed for a
-/// loop of no iterations, too, so that only ops that cannot fail move; and no result larger than
-/// its operands does, which would take memory to save little.
+/// Computes loop-invariant values once, before the loop. They are computed even for a loop of no
+/// iterations, so only ops that cannot fail are moved; and only results that are not larger than
+/// their operands, since others would take memory to save little.
 pub struct Licm;
 
 impl Pass for Licm {
@@ -36,7 +36,7 @@ impl Pass for Licm {
                 let results = found.compute(rewriter, region, &operands[first..]);
                 new.inputs.extend(results);
             }
-            // Every graph of the loop takes what was found in any of them.
+            // Every graph of the loop takes the values found in any of them.
             let types = |(region, found): (&Arc<Graph>, &Found)| {
                 found.values.iter().map(|&it| region.ty(it).clone()).collect::<Vec<_>>()
             };
@@ -69,16 +69,16 @@ impl Pass for Licm {
     }
 }
 
-/// What can be computed before a loop.
+/// The nodes that can be computed before a loop.
 struct Found {
     /// Values that the rest of the graph reads.
     values: Vec<ValueId>,
-    /// By node, whether it is computed before: for these values, or for one that is.
+    /// By node, whether it is computed before the loop: for these values, or for one that is.
     before: Vec<bool>,
 }
 
 impl Found {
-    /// Looks at a graph of a loop; inputs from `invariants` on stay the same.
+    /// Analyses a graph of a loop; inputs from `invariants` on are invariant.
     fn of(graph: &Graph, invariants: usize) -> Self {
         let mut fixed = vec![false; graph.value_count()];
         graph.inputs()[invariants..].iter().for_each(|it| fixed[it.0 as usize] = true);
@@ -87,7 +87,7 @@ impl Found {
                 node.outputs.iter().for_each(|it| fixed[it.0 as usize] = true);
             }
         }
-        // From the end: what the loop reads, views and constants left in it.
+        // From the end: values that the loop reads; views and constants stay in it.
         let mut wanted = vec![false; graph.value_count()];
         graph.outputs().iter().for_each(|it| wanted[it.0 as usize] = true);
         let mut values = Vec::new();
@@ -110,7 +110,7 @@ impl Found {
         Self { values, before }
     }
 
-    /// Adds the nodes to the graph around the loop; gives the values there.
+    /// Adds the nodes to the graph around the loop; returns the values there.
     fn compute(&self, rewriter: &mut Rewriter<'_>, graph: &Graph, operands: &[ValueId]) -> Vec<ValueId> {
         if self.values.is_empty() {
             return Vec::new();
@@ -131,7 +131,7 @@ impl Found {
     }
 }
 
-/// Whether an op computes from its operands and cannot fail.
+/// Whether an op is pure and cannot fail.
 fn is_safe(node: &Node) -> bool {
     match definition(node.op).lowering {
         Lowering::Map(_)
@@ -144,7 +144,7 @@ fn is_safe(node: &Node) -> bool {
     }
 }
 
-/// Whether a loop is better off reading a value than computing it.
+/// Whether reading a value is cheaper in a loop than computing it.
 fn is_worth_moving(graph: &Graph, node: &Node) -> bool {
     match definition(node.op).lowering {
         Lowering::Reduce(_) | Lowering::Product => true,

@@ -1,15 +1,14 @@
-//! Graph to graph: passes that make a graph smaller and never change a bit of its results.
+//! Graph to graph: passes that make a graph smaller and preserve every bit of its results.
 //!
-//! Nodes compute from their operands and nothing else: what has an order — writes, prints,
-//! random numbers — takes and gives a state. So equal nodes may be merged and unused ones
-//! dropped without asking what they do; a node without results stays, for it is there for
-//! what it does.
+//! Nodes depend on their operands only: ordered effects — writes, prints, random numbers — take and
+//! return a state. So equal nodes may be merged and unused ones removed without considering their
+//! effects; a node without results is kept, for it exists for its effect.
 //!
-//! Transforms are expanded before: what is still to be differentiated has an order in which
-//! gradients are added, and holds ops that only mean something to them.
+//! Transforms are expanded before: in a graph that is still to be differentiated, gradients are
+//! added in a certain order, and some ops are meaningful to derivatives only.
 //!
-//! In every precision mode the results keep their bits; only which nan a nan is stays open,
-//! as it does on the machines that compute them.
+//! In every precision mode the results are bit-identical, except for the payloads of NaNs, which
+//! also depend on the machine.
 
 mod algebra;
 mod branches;

@@ -1,58 +1,59 @@
-//! What a pass is, what it may know, and what is told of it.
+//! The definition of a pass, its settings, and its statistics.
 
 use crate::ir::Graph;
 use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-/// A step from graph to graph. It has no state, and leaves the graphs within the graph alone:
-/// the pipeline runs it on each of them.
+/// A step from graph to graph. It has no state, and does not process the regions of the graph: the
+/// pipeline runs it on each of them.
 pub trait Pass: Sync {
     /// The name in reports and in file tests.
     fn name(&self) -> &'static str;
 
-    /// A graph with the same inputs and outputs. Borrowed where there was nothing to do.
+    /// A graph with the same inputs and outputs; borrowed if nothing changed.
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph>;
 }
 
 /// The settings of an optimisation.
 #[derive(Clone, Debug)]
 pub struct PassContext {
-    /// Calls of graphs with at most this many nodes are inlined, and all calls of a graph that
-    /// a caller calls only once.
+    /// Calls of graphs with at most this many nodes are inlined, and the call of a graph that a
+    /// caller calls only once.
     pub inline_limit: usize,
     /// Whether calls that are marked `no_inline` are inlined like others.
     pub inline_marked: bool,
-    /// How often the passes are repeated on one graph while they still find something.
+    /// The maximal number of times that the passes are repeated on one graph while they change
+    /// something.
     pub rounds: usize,
 }
 
 impl Default for PassContext {
-    /// Leaves large graphs that are called several times as they are: what fusion over the border
-    /// of such a graph would save is little beside what is in it.
+    /// Does not inline large graphs with several calls: fusion across the border of such a graph
+    /// would save little.
     fn default() -> Self {
         Self { inline_limit: 32, inline_marked: false, rounds: 8 }
     }
 }
 
-/// What one pass did, over all graphs and rounds of an optimisation.
+/// The statistics of one pass, over all graphs and rounds of an optimisation.
 #[derive(Clone, Debug, Default)]
 pub struct PassStatistics {
     /// The pass.
     pub name: &'static str,
-    /// How often it ran.
+    /// The number of runs.
     pub runs: usize,
-    /// How often it changed a graph.
+    /// The number of runs that changed a graph.
     pub changes: usize,
-    /// Nodes of all graphs that it was given.
+    /// Nodes of all graphs before.
     pub nodes_before: usize,
-    /// Nodes of all graphs that it gave.
+    /// Nodes of all graphs after.
     pub nodes_after: usize,
     /// The time that it took.
     pub time: Duration,
 }
 
-/// What the passes of an optimisation did, in the order of their first run.
+/// The statistics of an optimisation's passes, in the order of their first run.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// By pass.
@@ -60,7 +61,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// The entry of a pass, made if it is not there.
+    /// The entry of a pass, added if it is missing.
     pub(super) fn entry(&mut self, name: &'static str) -> &mut PassStatistics {
         let at = self.passes.iter().position(|it| it.name == name).unwrap_or_else(|| {
             self.passes.push(PassStatistics { name, ..PassStatistics::default() });

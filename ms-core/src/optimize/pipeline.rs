@@ -11,15 +11,15 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Who is shown what passes give: the name of the pass, and the graph.
+/// An observer of the results of passes: the name of the pass, and the graph.
 pub type Watch<'a> = &'a mut dyn FnMut(&'static str, &Graph);
 
 /// Every pass, in the order of the default pipeline: equal nodes are merged first, so that
-/// what stands for many of them is looked at once.
+/// other passes process each only once.
 pub static PASSES: &[&dyn Pass] =
     &[&InlineCustom, &Inline, &Branches, &DeadArguments, &Licm, &Cse, &ConstantFolding, &Algebra, &Views, &Dce];
 
-/// The pass of a name.
+/// The pass with a name.
 pub fn pass_by_name(name: &str) -> Option<&'static dyn Pass> {
     PASSES.iter().copied().find(|it| it.name() == name)
 }
@@ -43,23 +43,23 @@ pub fn optimize(graph: Graph, context: &PassContext) -> Graph {
     optimize_with(graph, PASSES, context).0
 }
 
-/// The graph, and every graph in it, with the nodes of called graphs in the place of all calls, or
-/// of those that are not marked `no_inline`.
+/// The graph, and every graph in it, with all calls inlined, or those that are not marked
+/// `no_inline`.
 pub fn inline_all(graph: &Graph, marked: bool) -> Graph {
     let context = PassContext { inline_limit: usize::MAX, inline_marked: marked, ..PassContext::default() };
     optimize_with(graph.clone(), &[&Inline], &context).0
 }
 
-/// Runs passes, in order, over and over while they change something (at most
+/// Runs passes, in order, repeatedly while they change something (at most
 /// [`PassContext::rounds`] times), on a graph and on every graph in it.
 ///
-/// A graph that stands in several places is optimised once, before those that hold it; graphs
-/// that come out equal become one. So do graphs that passes make for the nodes of another.
+/// A graph with several uses is optimised once, before those that contain it; graphs that become
+/// equal are merged. This includes graphs that passes create for nodes.
 pub fn optimize_with(graph: Graph, passes: &[&dyn Pass], context: &PassContext) -> (Graph, Report) {
     optimize_watched(graph, passes, context, &mut |_, _| {})
 }
 
-/// [`optimize_with`], where `watch` is shown every graph that a pass changed, with its name.
+/// [`optimize_with`], where `watch` observes every graph that a pass changed, with its name.
 pub fn optimize_watched(
     graph: Graph,
     passes: &[&dyn Pass],
@@ -78,10 +78,10 @@ struct Optimizer<'a> {
     context: &'a PassContext,
     watch: Watch<'a>,
     report: Report,
-    /// What became of a graph, by its address; the graph itself is kept, so that no other one
-    /// gets that.
+    /// The result for a graph, by its address; the graph itself is kept alive, so that its address
+    /// is not reused.
     done: FxHashMap<*const Graph, (Arc<Graph>, Arc<Graph>)>,
-    /// What came out, by content.
+    /// Results by content.
     equal: FxHashMap<Vec<u8>, Arc<Graph>>,
 }
 
@@ -97,8 +97,8 @@ impl Optimizer<'_> {
         graph
     }
 
-    /// Replaces the graphs of nodes by what becomes of them. The depth of recursion is that of
-    /// graphs that passes make for nodes of graphs that they made.
+    /// Replaces the graphs of nodes by their results. The depth of recursion is that of graphs that
+    /// passes create for nodes of graphs that they created.
     fn regions(&mut self, graph: &mut Graph) {
         let found: Vec<Arc<Graph>> = subgraphs(graph).into_iter().cloned().collect();
         if found.is_empty() {
@@ -118,7 +118,7 @@ impl Optimizer<'_> {
         graph.map_regions(|it| self.done[&Arc::as_ptr(it)].1.clone());
     }
 
-    /// Runs all passes once; whether one changed something.
+    /// Runs all passes once; returns whether one changed something.
     fn round(&mut self, graph: &mut Graph) -> bool {
         let mut changed = false;
         for pass in self.passes {

@@ -1,10 +1,10 @@
-//! Which values have the same element everywhere.
+//! Uniform values: those with the same element everywhere.
 
 use crate::ir::{Graph, Node, NodeId, ValueId};
 use crate::ops::{BROADCAST_TO, CONSTANT, FULL, PERMUTE, RESHAPE, SLICE};
 use crate::tensor::{Literal, Op, Scalar, Type};
 
-/// Ops whose every element is one of their operand's.
+/// Ops whose elements are all elements of their operand.
 const MOVES: [Op; 4] = [BROADCAST_TO.op(), PERMUTE.op(), RESHAPE.op(), SLICE.op()];
 
 /// The elements of uniform values, filled in node by node in the order in which a graph is built.
@@ -17,7 +17,7 @@ pub(super) struct Uniform {
 }
 
 impl Uniform {
-    /// The element that a value has everywhere, if that is known.
+    /// The element of a uniform value, if it is known to be one.
     pub(super) fn element(&mut self, graph: &Graph, id: ValueId) -> Option<Scalar> {
         self.bits(graph, id).map(|bits| Scalar::from_bits(bits, graph.ty(id).dtype))
     }

@@ -1,4 +1,4 @@
-//! Views and conversions that change nothing, or that two others amount to.
+//! Views and conversions that have no effect, or that can be combined.
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Reducer, Rewriter, ValueId, Values, rewrite};
@@ -7,9 +7,8 @@ use crate::tensor::{Attrs, DType, Kind, Op, Type};
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// Drops views and casts to what the operand is already, makes one of two in a row, lets
-/// elementwise ops broadcast their operands by themselves, and writes the views that move no
-/// element as `reshape`.
+/// Removes views and casts that change nothing, combines two in a row, lets elementwise ops
+/// broadcast their operands, and rewrites views that move no element as `reshape`.
 pub struct Views;
 
 impl Pass for Views {
@@ -83,8 +82,8 @@ impl View {
         })
     }
 
-    /// Turns a view that keeps all elements in their row-major order into a `reshape`; whether
-    /// it did.
+    /// Turns a view that keeps all elements in their row-major order into a `reshape`; returns
+    /// whether it did.
     fn canonical(&mut self, from: &Type, to: &Type) -> bool {
         let keeps_order = match self {
             Self::BroadcastTo => from.numel().is_some() && from.numel() == to.numel() && to.numel() != Some(0),
@@ -106,7 +105,7 @@ impl View {
             }
     }
 
-    /// The one view of `inner`'s operand that this view of `inner`'s result amounts to.
+    /// The view of `inner`'s operand that is equivalent to this view of `inner`'s result.
     fn after(&self, inner: &Node, rewriter: &Rewriter<'_>) -> Option<(Self, ValueId)> {
         let x = *inner.inputs.first()?;
         let graph = rewriter.graph();
@@ -119,7 +118,7 @@ impl View {
                 starts: starts.iter().zip(&from).zip(&by).map(|((at, from), by)| from + at * by).collect(),
                 steps: steps.iter().zip(&by).map(|(step, by)| step * by).collect(),
             },
-            // Broadcasting adds leading axes by itself.
+            // Broadcasting adds leading axes implicitly.
             (Self::BroadcastTo, Self::Reshape) if adds_leading_ones(from, through) => Self::BroadcastTo,
             (Self::Cast, Self::Cast) if holds(through.dtype, from.dtype) => Self::Cast,
             _ => return None,
@@ -127,7 +126,7 @@ impl View {
         Some((joined, x))
     }
 
-    /// The view as a node that gives `ty`, in the place of `old`.
+    /// The view as a node with a result of type `ty`, replacing `old`.
     fn node(&self, x: ValueId, ty: &Type, old: &Node) -> Node {
         let shape = || ty.dims.iter().map(|dim| dim.raw());
         let shape = || shape().collect::<SmallVec<[i64; 4]>>();
@@ -144,13 +143,13 @@ impl View {
     }
 }
 
-/// Whether `to` is `from` with more axes of size one in front.
+/// Whether `to` is `from` with additional leading axes of size one.
 fn adds_leading_ones(from: &Type, to: &Type) -> bool {
     let Some(extra) = to.rank().checked_sub(from.rank()) else { return false };
     to.dims[extra..] == from.dims[..] && to.dims[..extra].iter().all(|&dim| dim == 1)
 }
 
-/// Whether a value of `from` keeps its value in `to`, and later conversions see no difference.
+/// Whether every value of `from` is exact in `to`, and later conversions have the same result.
 fn holds(to: DType, from: DType) -> bool {
     match (from.kind(), to.kind()) {
         _ if from == to => true,
@@ -164,8 +163,8 @@ fn holds(to: DType, from: DType) -> bool {
     }
 }
 
-/// An elementwise node without the views that only broadcast its operands, as far as its
-/// result stays.
+/// An elementwise node without the views that only broadcast its operands, unless that changes its
+/// result.
 fn unbroadcast(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
     let graph = rewriter.graph();
     let mut bare: SmallVec<[ValueId; 3]> = operands.into();
