@@ -29,7 +29,7 @@ pub use ms_core::trace::{Apply, Arg, At, Cell, Frozen, Layer, Marked, Name, Sink
 pub use ms_core::trace::{HyperMap, Map, MultitypeFuncGraph, Range, range};
 pub use ms_core::{Code, DType, Error, Parameter, Result, Tensor, catch, error, tensor};
 pub use ms_macros::{Static, Tree, cell, jit, jit_class, lazy_inline, no_inline};
-/// `jit!(|x: &Tensor| ..)`: [`jit`] for a closure whose body is annotated code.
+/// `jit!(|x: &Tensor| ..)`: [`jit`](fn@jit) for a closure whose body is annotated code.
 ///
 /// ```
 /// use ms::{closure::jit, prelude::*};
