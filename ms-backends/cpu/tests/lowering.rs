@@ -65,7 +65,8 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     };
     let fused = plan(true, Precision::Strict);
     let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");
-    let (together, apart) = (run(fused.clone(), Isa::Interp, &inputs), run(plan(false, Precision::Strict), Isa::Interp, &inputs));
+    let (together, apart) =
+        (run(fused.clone(), Isa::Interp, &inputs), run(plan(false, Precision::Strict), Isa::Interp, &inputs));
     let targets = [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported());
     let generated: Vec<_> = targets.map(|isa| (isa, run(fused.clone(), isa, &inputs))).collect();
     let loose = run(plan(true, Precision::Highest), Isa::detect(), &inputs);
