@@ -4,14 +4,21 @@
 
 use ms_core::ir::{Inst, Kernel, Precision};
 use ms_core::lower::{
-    BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanNames, PlanStep, Repeat, Routine, RoutineId, Span, View,
-    lower, lower_traced,
+    Budget, BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanNames, PlanStep, Repeat, Routine, RoutineId,
+    Span, Target, View, lower, lower_traced,
 };
 use ms_core::ops::{GATHER, parse_graph};
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::transform::value_and_grad;
 use std::fmt::Write;
 use std::path::Path;
+
+/// A processor with caches and registers of usual sizes.
+static TARGET: Target = Target {
+    cache_bytes: 256 << 10,
+    small_elements: 1 << 10,
+    budget: Budget { cost: 6000, wide_cost: 16, inputs: 48, loops: 8, recomputed_cost: 6, repeated_cost: 3 },
+};
 
 fn plan(text: &str) -> Plan {
     named_plan(text).0
@@ -20,7 +27,7 @@ fn plan(text: &str) -> Plan {
 fn named_plan(text: &str) -> (Plan, PlanNames) {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let options = LowerOptions { precision: Precision::Highest, ..LowerOptions::default() };
-    lower_traced(&graph, &options, None).unwrap_or_else(|error| panic!("{error}"))
+    lower_traced(&graph, &options, &TARGET, None).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn kernels(plan: &Plan) -> usize {
@@ -153,7 +160,7 @@ fn cost_of_gradient(text: &str, in_order: bool) -> (usize, usize) {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let graph = value_and_grad(&graph, &[0], 1, false, in_order).expect("it has a derivative");
     let graph = optimize(graph, &PassContext::default());
-    let plan = lower(&graph, &LowerOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let plan = lower(&graph, &LowerOptions::default(), &TARGET).unwrap_or_else(|error| panic!("{error}"));
     (graph.len(), work(&plan, plan.main(), &[]))
 }
 
@@ -320,5 +327,31 @@ fn gradients_of_parts_cost_what_the_parts_cost() {
             assert!(more_nodes <= 2 * nodes + 8, "{name}: nodes {costs:?}");
             assert!(more_work * 10 <= work * 21, "{name}: elements {costs:?}");
         }
+    }
+}
+
+/// How many kernels a graph becomes for targets of which each has less of one thing.
+#[test]
+fn budgets_bound_kernels() {
+    let kernels_for = |text: &str, change: fn(&mut Target)| {
+        let mut target = TARGET.clone();
+        change(&mut target);
+        let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+        kernels(&lower(&graph, &LowerOptions::default(), &target).unwrap_or_else(|error| panic!("{error}")))
+    };
+    let softmax = include_str!("lower/softmax.msir");
+    let adam = include_str!("lower/adam.msir");
+    type Change = fn(&mut Target);
+    let cases: [(&str, Change, bool); 6] = [
+        (softmax, |_| {}, false),
+        (softmax, |it| *it = Target::unbounded(), false),
+        (softmax, |it| it.cache_bytes = 9 * 4, true),
+        (softmax, |it| it.budget.loops = 1, true),
+        (adam, |it| it.budget.cost = 4, true),
+        (adam, |it| it.budget.inputs = 2, true),
+    ];
+    for (case, (text, change, splits)) in cases.into_iter().enumerate() {
+        let found = kernels_for(text, change);
+        assert_eq!(found > 1, splits, "case {case} gives {found} kernels");
     }
 }

@@ -4,7 +4,7 @@
 use ms::Result;
 use ms::internals::exec::{Artifact, Backend, Executable, Host, KernelCode, MatrixProduct};
 use ms::internals::ir::Kernel;
-use ms::internals::lower::Plan;
+use ms::internals::lower::{Plan, Target};
 use ms::tensor::{Array, Attrs, DType, Element, Op, Scalar};
 use std::sync::Arc;
 
@@ -32,6 +32,9 @@ impl Backend for Mine {
     }
     fn sources(&self) -> &'static str {
         ""
+    }
+    fn target(&self) -> &Target {
+        loop {}
     }
     fn compile(&self, _: &Plan) -> Result<Artifact> {
         loop {}

@@ -6,7 +6,7 @@ use ms_core::lower::{LowerOptions, lower};
 use ms_core::ops::parse_graph;
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::tensor::Array;
-use ms_cpu::CpuBackend;
+use ms_cpu::{CpuBackend, TARGET};
 use std::fmt::Write;
 use std::hint::black_box;
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn compile(text: &str, context: &PassContext) -> (Duration, Arc<dyn Executable>)
     let start = Instant::now();
     let graph = optimize(graph, context);
     let optimized = start.elapsed();
-    let plan = lower(&graph, &LowerOptions::default()).expect("a plan");
+    let plan = lower(&graph, &LowerOptions::default(), &TARGET).expect("a plan");
     if std::env::var_os("SHOW").is_some() {
         println!("{}", plan.display());
     }

@@ -4,13 +4,14 @@ use crate::code::{CodeMemory, Compiled};
 use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::parallel::Parallel;
+use crate::target::TARGET;
 use crate::{artifact, codegen, library, product};
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
 use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, Host, HostExecutable, KernelCode, MatrixProduct};
 use ms_core::ir::{Kernel, Precision};
-use ms_core::lower::Plan;
+use ms_core::lower::{Plan, Target};
 use ms_core::tensor::{Array, Attrs, Op};
 use rustc_hash::FxHashMap;
 use std::cell::LazyCell;
@@ -144,6 +145,10 @@ unsafe impl Backend for CpuBackend {
 
     fn sources(&self) -> &'static str {
         env!("MS_CPU_SOURCES")
+    }
+
+    fn target(&self) -> &Target {
+        &TARGET
     }
 
     fn compile(&self, plan: &Plan) -> Result<Artifact> {

@@ -13,6 +13,8 @@ mod isa;
 mod library;
 mod parallel;
 mod product;
+mod target;
 
 pub use backend::CpuBackend;
 pub use isa::Isa;
+pub use target::TARGET;

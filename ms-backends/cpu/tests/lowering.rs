@@ -5,7 +5,7 @@ use ms_core::ir::{Graph, Kernel, Node, Precision, Role, Scope, Type, ValueId};
 use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
 use ms_core::ops::{by_name, parse_graph};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
-use ms_cpu::{CpuBackend, Isa};
+use ms_cpu::{CpuBackend, Isa, TARGET};
 use std::sync::Arc;
 
 /// SplitMix64.
@@ -61,7 +61,7 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let inputs: Vec<&Array> = arrays.iter().collect();
     let plan = |fuse, precision| {
         let options = LowerOptions { fuse, precision };
-        lower(graph, &options).unwrap_or_else(|error| panic!("{error}\n{graph}"))
+        lower(graph, &options, &TARGET).unwrap_or_else(|error| panic!("{error}\n{graph}"))
     };
     let fused = plan(true, Precision::Strict);
     let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");

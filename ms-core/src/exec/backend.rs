@@ -3,7 +3,7 @@
 use crate::environment;
 use crate::error::{OrRaise, Result};
 use crate::ir::{Kernel, Precision};
-use crate::lower::Plan;
+use crate::lower::{Plan, Target};
 use crate::tensor::{Array, Attrs, Op};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
@@ -23,6 +23,9 @@ pub unsafe trait Backend: Send + Sync {
 
     /// What makes the code, as a hash of its sources: part of every stored key.
     fn sources(&self) -> &'static str;
+
+    /// What plans and kernels for this backend are made for. It is part of every stored key.
+    fn target(&self) -> &Target;
 
     /// Compiles a plan to what [`Backend::load`] takes, in this process or a later one.
     ///

@@ -7,6 +7,7 @@ use super::group::{Group, Groups, operand_part, result_part};
 use super::nest::{Nest, Walk};
 use super::simplify::simplify;
 use super::stage::Stages;
+use super::target::Target;
 use crate::error::{Code, Error, Result};
 use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Precision, Role, Scope, Val};
 use crate::tensor::{DType, Strides};
@@ -40,9 +41,10 @@ pub(super) fn emit(
     group: &Group,
     stored: &[bool],
     precision: Precision,
+    target: &Target,
 ) -> Result<Emitted> {
     let (order, contract) = (precision.order(), precision == Precision::Highest);
-    let stages = Stages::new(flat, groups, group, stored);
+    let stages = Stages::new(flat, groups, group, stored, target);
     let operands = Operands::gather(flat, group, &stages, stored)?;
     let domain = group.domain.as_ref().expect("only kernels are emitted");
     let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);

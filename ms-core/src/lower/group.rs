@@ -10,32 +10,12 @@
 use super::body::{Weight, weigh};
 use super::domain::{Domain, Part};
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
+use super::target::Target;
 use crate::ir::run_multiple;
 use smallvec::SmallVec;
 
-/// Instructions of one kernel at most.
-const MAX_INSTS: usize = 6000;
-
-/// Instructions of a kernel that folds 4-byte elements and touches 8-byte ones: these halve the
-/// number of lanes, which a long body pays for more than another kernel costs.
-const MAX_WIDE_INSTS: usize = 16;
-
-/// Buffers that one kernel reads at most.
-const MAX_INPUTS: usize = 48;
-
-/// Stages with loops of one kernel at most.
-const MAX_LEVELS: u32 = 8;
-
-/// A result of inputs alone with at most this many elements is computed before all else: it
-/// takes little memory until then, and every later group can read it.
-const SMALL: usize = 1 << 10;
-
 /// The [`run_multiple`] of any fold divides this.
 const MOST_ACCUMULATORS: usize = 16;
-
-/// A row that several stages go over has at most this many elements: it stays in the
-/// second-level cache, and longer ones are better shared out among threads.
-const MAX_STAGED_ROW: usize = 1 << 16;
 
 /// A step of the plan to be: one node, or several in one kernel.
 #[derive(Debug)]
@@ -82,6 +62,7 @@ struct Draft {
 
 struct Grouper<'a> {
     flat: &'a Flat,
+    target: &'a Target,
     fuse: bool,
     drafts: Vec<Draft>,
     /// Union-find over drafts.
@@ -96,12 +77,13 @@ struct Grouper<'a> {
 
 impl Groups {
     /// Groups the nodes; without `fuse` each is a group of its own.
-    pub fn new(flat: &Flat, fuse: bool) -> Self {
+    pub fn new(flat: &Flat, fuse: bool, target: &Target) -> Self {
         let mut uses = vec![0; flat.values.len()];
         let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(|it| it.value());
         read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
         let mut grouper = Grouper {
             flat,
+            target,
             fuse,
             drafts: Vec::new(),
             parent: Vec::new(),
@@ -206,7 +188,7 @@ impl<'a> Grouper<'a> {
         let own = Own::of(flat, node);
         let joins = self.fuse && matches!(own, Own::Open(_));
         let mut group = self.start(index, node, own);
-        if sources.is_empty() && node.outputs.iter().all(|&it| flat.numel(it) <= SMALL) {
+        if sources.is_empty() && node.outputs.iter().all(|&it| flat.numel(it) <= self.target.small_elements) {
             self.drafts[group].position = self.front;
             self.front -= 1;
         }
@@ -281,7 +263,7 @@ impl<'a> Grouper<'a> {
         let folds = a.folds.or(b.folds);
         let insts = a.insts + b.insts;
         if b.closed
-            || insts > MAX_INSTS
+            || insts > self.target.budget.cost
             || b.folds.is_some_and(|it| folds != Some(it))
             || (folds.is_some() && (a.generates || b.generates))
         {
@@ -305,7 +287,7 @@ impl<'a> Grouper<'a> {
                 }
             }
         }
-        if wide && folds == Some(MOST_ACCUMULATORS) && insts > MAX_WIDE_INSTS {
+        if wide && folds == Some(MOST_ACCUMULATORS) && insts > self.target.budget.wide_cost {
             return None;
         }
         let inputs = self.joint_inputs(own, source)?;
@@ -370,7 +352,7 @@ impl<'a> Grouper<'a> {
             _ => 0,
         };
         let row = domain.numel(Part::All) / domain.numel(Part::Kept).max(1);
-        stage == 0 || (row <= MAX_STAGED_ROW && stage < MAX_LEVELS)
+        stage == 0 || (row <= self.target.longest_staged_row() && stage < self.target.budget.loops)
     }
 
     /// Whether what ran over a domain without folds may run in loops that fold.
@@ -404,7 +386,7 @@ impl<'a> Grouper<'a> {
                 inputs.push(value);
             }
         }
-        (inputs.len() <= MAX_INPUTS).then_some(inputs)
+        (inputs.len() <= self.target.budget.inputs).then_some(inputs)
     }
 
     /// Makes one group of two; the smaller one is added to the larger one.

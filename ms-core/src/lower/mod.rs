@@ -6,6 +6,7 @@
 //! `simplify`), and lays out memory (`draft`, `reuse`, `memory`, `assemble`).
 //! Graphs of nodes become routines of the same plan (`iteration`, `routines`), before the graph
 //! whose nodes run them.
+//! What is right for one processor and not for another stands in its [`Target`].
 //! Eager execution makes kernels of one op each ([`single`]) over the same loops ([`nest`]).
 
 mod assemble;
@@ -30,6 +31,7 @@ pub mod single;
 mod sink;
 mod stage;
 mod stored;
+mod target;
 
 pub use lines::{line_of_node, refuse_at_the_same_lines};
 pub use pipeline::{LowerOptions, lower, lower_traced};
@@ -38,3 +40,4 @@ pub use plan::{
     RoutineId, STACK_BYTES, Span, View, is_stack, value_bytes,
 };
 pub use routines::PlanNames;
+pub use target::{Budget, Target};

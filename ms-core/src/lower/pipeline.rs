@@ -10,6 +10,7 @@ use super::lines::Numbers;
 use super::plan::{Plan, PlanStep, Routine, RoutineId};
 use super::routines::{Key, Located, PlanNames, Routines};
 use super::sink::{sink, transpose_products};
+use super::target::Target;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Precision};
 use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
@@ -31,13 +32,13 @@ impl Default for LowerOptions {
     }
 }
 
-/// Lowers a graph, and each distinct graph in it once, to a plan.
+/// Lowers a graph, and each distinct graph in it once, to a plan for `target`.
 ///
 /// # Errors
 /// [`Code::Backend`](crate::Code::Backend) for transforms that are not expanded and for symbolic
 /// dimensions.
-pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
-    Ok(lower_traced(graph, options, None)?.0)
+pub fn lower(graph: &Graph, options: &LowerOptions, target: &Target) -> Result<Plan> {
+    Ok(lower_traced(graph, options, target, None)?.0)
 }
 
 /// [`lower`] of what became of a traced graph, if that is known: steps that may refuse say which of
@@ -45,8 +46,13 @@ pub fn lower(graph: &Graph, options: &LowerOptions) -> Result<Plan> {
 ///
 /// # Errors
 /// As for [`lower`].
-pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: Option<&Graph>) -> Result<(Plan, PlanNames)> {
-    let (mut plan, located, names) = plan(graph, options)?;
+pub fn lower_traced(
+    graph: &Graph,
+    options: &LowerOptions,
+    target: &Target,
+    traced: Option<&Graph>,
+) -> Result<(Plan, PlanNames)> {
+    let (mut plan, located, names) = Pipeline { options, target }.plan(graph)?;
     if let Some(traced) = traced.filter(|_| !located.is_empty()) {
         let numbers = Numbers::of(traced);
         for Located { routine, step, line } in located {
@@ -58,69 +64,78 @@ pub fn lower_traced(graph: &Graph, options: &LowerOptions, traced: Option<&Graph
     Ok((plan, names))
 }
 
-/// Lowers a graph and those that its nodes run; returns the lines of steps that may refuse, and the
-/// names of inputs.
-fn plan(graph: &Graph, options: &LowerOptions) -> Result<(Plan, Vec<Located>, PlanNames)> {
-    let mut routines = Routines::new(options.precision);
-    add(graph, options, &mut routines)?;
-    Ok(routines.finish())
+/// How graphs go through the parts of this module.
+struct Pipeline<'a> {
+    options: &'a LowerOptions,
+    target: &'a Target,
 }
 
-/// Adds the routine of a graph behind those that it runs. The depth of recursion is that of graphs
-/// in graphs.
-fn add(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Result<RoutineId> {
-    add_callees(graph, options, routines)?;
-    let routine = routine(graph, options, routines)?;
-    Ok(routines.push(graph, routine))
-}
-
-/// Adds the routines that the nodes of a graph run.
-fn add_callees(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Result<()> {
-    for node in live_nodes(graph).filter(|it| !it.regions.is_empty()) {
-        add_regions(node, options, routines).map_err(|error| located(error, node))?;
+impl Pipeline<'_> {
+    /// Lowers a graph and those that its nodes run; returns the lines of steps that may refuse, and
+    /// the names of inputs.
+    fn plan(&self, graph: &Graph) -> Result<(Plan, Vec<Located>, PlanNames)> {
+        let mut routines = Routines::new(self.options.precision);
+        self.add(graph, &mut routines)?;
+        Ok(routines.finish())
     }
-    Ok(())
-}
 
-fn add_regions(node: &Node, options: &LowerOptions, routines: &mut Routines) -> Result<()> {
-    if is_call(node.op) || node.op == IF.op() {
-        for region in &node.regions {
-            routines.once(Key::graph(region), |it| add(region, options, it))?;
+    /// Adds the routine of a graph behind those that it runs. The depth of recursion is that of graphs
+    /// in graphs.
+    fn add(&self, graph: &Graph, routines: &mut Routines) -> Result<RoutineId> {
+        self.add_callees(graph, routines)?;
+        let routine = self.routine(graph, routines)?;
+        Ok(routines.push(graph, routine))
+    }
+
+    /// Adds the routines that the nodes of a graph run.
+    fn add_callees(&self, graph: &Graph, routines: &mut Routines) -> Result<()> {
+        for node in live_nodes(graph).filter(|it| !it.regions.is_empty()) {
+            self.add_regions(node, routines).map_err(|error| located(error, node))?;
         }
-    } else if node.op == WHILE.op() {
-        let [condition, body] = [&node.regions[0], &node.regions[1]];
-        let carries = node.attrs.int(0) as usize;
-        let lower = |it: &mut Routines| add(&iteration(body, Some(condition), carries), options, it);
-        routines.once(Key::iteration(body, Some(condition), carries), lower)?;
-        // The condition of the first iteration is computed by the routine of the loop.
-        add_callees(condition, options, routines)?;
-    } else if node.op == SCAN.op() {
-        let (body, at) = (&node.regions[0], ScanOperands::of(&node.attrs));
-        let carries = at.sequences - at.carries;
-        let lower = |it: &mut Routines| add(&iteration(body, None, carries), options, it);
-        routines.once(Key::iteration(body, None, carries), lower)?;
+        Ok(())
     }
-    Ok(())
-}
 
-/// The routine of a graph, whose callees are in `routines`; its kernels, constants and lines go there.
-fn routine(graph: &Graph, options: &LowerOptions, routines: &mut Routines) -> Result<Routine> {
-    let mut flat = flatten(graph, routines)?;
-    if options.fuse {
-        sink(&mut flat);
-    }
-    transpose_products(&mut flat);
-    let groups = Groups::new(&flat, options.fuse);
-    let stored = groups.stored(&flat);
-    let mut steps = Vec::with_capacity(groups.list.len());
-    for group in &groups.list {
-        steps.push(match group.domain {
-            Some(_) => {
-                let emitted = emit(&mut flat, &groups, group, &stored, options.precision)?;
-                Draft::Kernel(Box::new(emitted))
+    fn add_regions(&self, node: &Node, routines: &mut Routines) -> Result<()> {
+        if is_call(node.op) || node.op == IF.op() {
+            for region in &node.regions {
+                routines.once(Key::graph(region), |it| self.add(region, it))?;
             }
-            None => Draft::Whole(group.nodes[0]),
-        });
+        } else if node.op == WHILE.op() {
+            let [condition, body] = [&node.regions[0], &node.regions[1]];
+            let carries = node.attrs.int(0) as usize;
+            let lower = |it: &mut Routines| self.add(&iteration(body, Some(condition), carries), it);
+            routines.once(Key::iteration(body, Some(condition), carries), lower)?;
+            // The condition of the first iteration is computed by the routine of the loop.
+            self.add_callees(condition, routines)?;
+        } else if node.op == SCAN.op() {
+            let (body, at) = (&node.regions[0], ScanOperands::of(&node.attrs));
+            let carries = at.sequences - at.carries;
+            let lower = |it: &mut Routines| self.add(&iteration(body, None, carries), it);
+            routines.once(Key::iteration(body, None, carries), lower)?;
+        }
+        Ok(())
     }
-    Ok(assemble(graph, &flat, steps, routines))
+
+    /// The routine of a graph, whose callees are in `routines`; its kernels, constants and lines go there.
+    fn routine(&self, graph: &Graph, routines: &mut Routines) -> Result<Routine> {
+        let Self { options, target } = *self;
+        let mut flat = flatten(graph, routines)?;
+        if options.fuse {
+            sink(&mut flat, target);
+        }
+        transpose_products(&mut flat);
+        let groups = Groups::new(&flat, options.fuse, target);
+        let stored = groups.stored(&flat);
+        let mut steps = Vec::with_capacity(groups.list.len());
+        for group in &groups.list {
+            steps.push(match group.domain {
+                Some(_) => {
+                    let emitted = emit(&mut flat, &groups, group, &stored, options.precision, target)?;
+                    Draft::Kernel(Box::new(emitted))
+                }
+                None => Draft::Whole(group.nodes[0]),
+            });
+        }
+        Ok(assemble(graph, &flat, steps, routines))
+    }
 }

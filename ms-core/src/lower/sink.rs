@@ -6,14 +6,12 @@
 
 use super::body::weigh;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
+use super::target::Target;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
-/// An op that is computed for more elements than it has costs at most this many instructions.
-const CHEAP: usize = 3;
-
 /// Moves what can be moved, readers before what they read.
-pub(super) fn sink(flat: &mut Flat) {
+pub(super) fn sink(flat: &mut Flat, target: &Target) {
     let mut uses: Vec<u32> = vec![0; flat.values.len()];
     let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
     read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
@@ -26,7 +24,7 @@ pub(super) fn sink(flat: &mut Flat) {
             let Some(value) = access.value().filter(|&it| uses[it] == 1) else { continue };
             let Some(producer) = flat.producer(value) else { continue };
             if !flat.is_whole(access)
-                && let Some(inputs) = moved(flat, producer, access)
+                && let Some(inputs) = moved(flat, producer, access, target)
             {
                 let (dtype, shape): (_, Shape) = (access.dtype, access.layout.shape().into());
                 flat.nodes[reader].inputs[i] = Access { layout: Layout::contiguous(&shape), ..*access };
@@ -89,7 +87,7 @@ fn is_transpose(view: &Layout, shape: &[usize]) -> bool {
 }
 
 /// The operands with which a node computes what `view` names of its result.
-fn moved(flat: &Flat, node: NodeIndex, view: &Access) -> Option<SmallVec<[Access; 3]>> {
+fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option<SmallVec<[Access; 3]>> {
     let node = &flat.nodes[node];
     if !matches!(node.kind, Kind::Map(_) | Kind::Copy) {
         return None;
@@ -99,7 +97,7 @@ fn moved(flat: &Flat, node: NodeIndex, view: &Access) -> Option<SmallVec<[Access
         // What is computed from other results may share their kernel as it stands, as the
         // statistics of rows do.
         let leaf = node.inputs.iter().filter_map(Access::value).all(|it| flat.producer(it).is_none());
-        if !leaf || weigh(flat, node).insts > CHEAP {
+        if !leaf || weigh(flat, node).insts > target.budget.repeated_cost {
             return None;
         }
     }

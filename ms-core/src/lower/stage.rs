@@ -9,10 +9,8 @@ use super::body::weigh;
 use super::domain::Part;
 use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use super::group::{Group, Groups, result_part};
+use super::target::Target;
 use rustc_hash::{FxHashMap, FxHashSet};
-
-/// What a loop may spend on computing a value again, in instructions.
-const CHEAP: usize = 6;
 
 /// One loop over the reduced axes.
 #[derive(Debug, Default)]
@@ -38,7 +36,7 @@ pub(super) struct Stages {
 
 impl Stages {
     /// The stages of a group; `stored` says which values must be in memory.
-    pub fn new(flat: &Flat, groups: &Groups, group: &Group, stored: &[bool]) -> Self {
+    pub fn new(flat: &Flat, groups: &Groups, group: &Group, stored: &[bool], target: &Target) -> Self {
         let domain = group.domain.as_ref().expect("only kernels have stages");
         let reduced = group.nodes.iter().any(|&it| matches!(flat.nodes[it].kind, Kind::Reduce(_)));
         let in_loop = |node: NodeIndex| {
@@ -66,7 +64,8 @@ impl Stages {
             let values = flat.nodes[node].inputs.iter().filter_map(Access::value);
             values.filter_map(|it| flat.producer(it)).filter(|it| members.contains(it))
         };
-        let costs = costs(flat, &looped, operands);
+        let cheap = target.budget.recomputed_cost;
+        let costs = costs(flat, &looped, operands, cheap);
         let mut computed_in: FxHashMap<NodeIndex, usize> = FxHashMap::default();
         let mut scratch: FxHashSet<NodeIndex> = FxHashSet::default();
         for (at, folds) in folds.iter().enumerate() {
@@ -80,13 +79,13 @@ impl Stages {
                 }
                 if let Some(&before) = computed_in.get(&node) {
                     let in_memory = stored[value] || scratch.contains(&node);
-                    if !in_memory && costs[&node] > CHEAP {
+                    if !in_memory && costs[&node] > cheap {
                         scratch.insert(node);
                         out.scratch.push(value);
                         let earlier: &mut Round = &mut out.rounds[before];
                         earlier.stored.push(value);
                     }
-                    if in_memory || costs[&node] > CHEAP {
+                    if in_memory || costs[&node] > cheap {
                         round.reloaded.push(value);
                         continue;
                     }
@@ -117,16 +116,18 @@ impl Stages {
     }
 }
 
-/// What each member of the loops costs, with all that it needs of them.
+/// What each member of the loops costs, with all that it needs of them; what is not `cheap` is not
+/// told apart.
 fn costs<I: Iterator<Item = NodeIndex>>(
     flat: &Flat,
     looped: &[NodeIndex],
     operands: impl Fn(NodeIndex) -> I,
+    cheap: usize,
 ) -> FxHashMap<NodeIndex, usize> {
     let mut costs: FxHashMap<NodeIndex, usize> = FxHashMap::default();
     for &node in looped {
         let before: usize = operands(node).map(|it| costs[&it]).sum();
-        costs.insert(node, (before + weigh(flat, &flat.nodes[node]).insts).min(CHEAP + 1));
+        costs.insert(node, (before + weigh(flat, &flat.nodes[node]).insts).min(cheap + 1));
     }
     costs
 }

@@ -9,7 +9,7 @@ use ms_core::lower::{LowerOptions, lower};
 use ms_core::ops;
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::tensor::Array;
-use ms_cpu::{CpuBackend, Isa};
+use ms_cpu::{CpuBackend, Isa, TARGET};
 use std::sync::Arc;
 
 /// Whether two results are equal to the bit, where neither is nan.
@@ -33,7 +33,7 @@ fn check(graph: &Graph, inputs: &[Vec<Array>]) {
     ways.extend([(Isa::detect(), false, graph), (Isa::detect(), false, &calls), (Isa::detect(), true, &calls)]);
     for (isa, fuse, graph) in ways {
         let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
-        let plan = lower(graph, &LowerOptions { fuse, ..LowerOptions::default() })
+        let plan = lower(graph, &LowerOptions { fuse, ..LowerOptions::default() }, &TARGET)
             .unwrap_or_else(|error| panic!("{error}\n{graph}"));
         let text = plan.display().to_string();
         let artifact = backend.compile(&plan).expect("the plan compiles");

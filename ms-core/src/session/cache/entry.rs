@@ -84,7 +84,7 @@ impl Making {
         let mut texts = vec![
             ("compiler", env!("MS_CORE_SOURCES").to_owned()),
             ("backend", format!("{} {}", backend.name(), backend.sources())),
-            ("target", backend.fingerprint()),
+            ("target", format!("{}, {:?}", backend.fingerprint(), backend.target())),
         ];
         texts.extend(settings);
         let key = KeyBuilder::new(SCHEMA);
@@ -233,6 +233,7 @@ impl At {
 mod tests {
     use super::*;
     use crate::ir::Precision;
+    use crate::lower::Target;
     use crate::stored::Description;
     use crate::tensor::{Array, Attrs, Op};
 
@@ -240,7 +241,7 @@ mod tests {
     /// change without rebuilding the compiler are changed here.
     #[test]
     fn every_part_counts() {
-        struct Made([&'static str; 3]);
+        struct Made([&'static str; 3], Target);
         // SAFETY: nothing of it is ever executed.
         unsafe impl Backend for Made {
             fn name(&self) -> &'static str {
@@ -251,6 +252,9 @@ mod tests {
             }
             fn fingerprint(&self) -> String {
                 self.0[2].to_owned()
+            }
+            fn target(&self) -> &Target {
+                &self.1
             }
             fn compile(&self, _: &Plan) -> crate::Result<Artifact> {
                 unreachable!("nothing is compiled here")
@@ -268,18 +272,21 @@ mod tests {
                 unreachable!("nothing is run here")
             }
         }
-        let key = |backend, setting: &str| {
-            *Making::new(&Made(backend), [("precision", setting.to_owned())]).key.finish().hash()
+        let key_for = |target, backend, setting: &str| {
+            *Making::new(&Made(backend, target), [("precision", setting.to_owned())]).key.finish().hash()
         };
+        let key = |backend, setting| key_for(Target::unbounded(), backend, setting);
         let first = key(["cpu", "sources", "avx2"], "Strict");
+        let other = Target { small_elements: 7, ..Target::unbounded() };
         let changed = [
             key(["gpu", "sources", "avx2"], "Strict"),
             key(["cpu", "changed", "avx2"], "Strict"),
             key(["cpu", "sources", "avx512"], "Strict"),
             key(["cpu", "sources", "avx2"], "Highest"),
+            key_for(other, ["cpu", "sources", "avx2"], "Strict"),
         ];
         assert!(changed.iter().all(|it| *it != first));
-        let making = Making::new(&Made(["cpu", "sources", "avx2"]), []);
+        let making = Making::new(&Made(["cpu", "sources", "avx2"], Target::unbounded()), []);
         let parts = making.key.clone().finish();
         assert_eq!(
             parts.part("compiler").map(ms_cache::Part::hash),

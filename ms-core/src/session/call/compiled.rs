@@ -302,7 +302,7 @@ impl Compiled {
     /// Compiles the graph, and stores it in the cache, with the split of a forward part.
     fn compile(&self, backend: &'static Arc<dyn Backend>, split: Split) -> Result<Arc<dyn Executable>> {
         let start = Instant::now();
-        let (plan, names) = self.plan()?;
+        let (plan, names) = self.plan(&**backend)?;
         report::lowered(&plan, &names);
         let plan = Arc::new(plan);
         let artifact = report::stage("compile", || match self.source.shares_kernels() {
@@ -332,10 +332,10 @@ impl Compiled {
         }
     }
 
-    fn plan(&self) -> Result<(Plan, PlanNames)> {
+    fn plan(&self, backend: &dyn Backend) -> Result<(Plan, PlanNames)> {
         let graph = self.source.optimized()?;
         let options = lower_options(self.precision);
-        report::stage("lower", || lower_traced(&graph, &options, self.source.traced()))
+        report::stage("lower", || lower_traced(&graph, &options, backend.target(), self.source.traced()))
     }
 
     /// The executable from the cache on disk, with the split of a forward part. It is looked up
@@ -373,7 +373,7 @@ impl Compiled {
     }
 
     fn is_reproduced(&self, entry: &Entry, artifact: &Artifact, backend: &dyn Backend) -> bool {
-        let fresh = self.plan().and_then(|(plan, _)| Ok((backend.compile(&plan)?, plan)));
+        let fresh = self.plan(backend).and_then(|(plan, _)| Ok((backend.compile(&plan)?, plan)));
         fresh.is_ok_and(|(fresh, plan)| {
             plan == *entry.plan && fresh.table == artifact.table && fresh.code.as_ref() == artifact.code.as_ref()
         })
