@@ -2,13 +2,14 @@
 //!
 //! `MS_BLESS=1` writes the plans anew.
 
-use ms_core::ir::{Inst, Kernel, Precision};
+use ms_core::ir::{Inst, Kernel, Math, Precision};
 use ms_core::lower::{
-    Budget, BufferId, Carry, LowerOptions, NextCarry, Place, Plan, PlanNames, PlanStep, Repeat, Routine, RoutineId,
-    Span, Target, View, lower, lower_traced,
+    Budget, BufferId, Carry, LowerOptions, Native, NextCarry, Place, Plan, PlanNames, PlanStep, Repeat, Routine,
+    RoutineId, Span, Target, View, lower, lower_traced,
 };
 use ms_core::ops::{GATHER, parse_graph};
 use ms_core::optimize::{PassContext, optimize};
+use ms_core::tensor::DType;
 use ms_core::transform::value_and_grad;
 use std::fmt::Write;
 use std::path::Path;
@@ -17,6 +18,7 @@ use std::path::Path;
 static TARGET: Target = Target {
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
+    functions: Vec::new(),
     budget: Budget { cost: 6000, wide_cost: 16, inputs: 48, loops: 8, recomputed_cost: 6, repeated_cost: 3 },
 };
 
@@ -353,5 +355,45 @@ fn budgets_bound_kernels() {
     for (case, (text, change, splits)) in cases.into_iter().enumerate() {
         let found = kernels_for(text, change);
         assert_eq!(found > 1, splits, "case {case} gives {found} kernels");
+    }
+}
+
+/// Functions that a target has stay, unless results are those of running op by op; and they cost
+/// what they cost there.
+#[test]
+fn functions_of_the_target() {
+    let text = "graph @main(%x: f32[64], %y: f64[64]) -> (f32[64], f64[64]) {
+  %e = exp %x : f32[64]
+  %a = exp %y : f64[64]
+  %p = pow %e, %x : f32[64]
+  return %p, %a
+}";
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    let native = |math, cost| Native { math, dtype: DType::F32, cost };
+    let target = Target { functions: vec![native(Math::Exp, 4), native(Math::Pow, 9)], ..TARGET.clone() };
+    let functions = |plan: &Plan| {
+        let insts = plan.kernels.iter().flat_map(|it| it.insts.iter().zip(&it.types));
+        let found = insts.filter_map(|(inst, dtype)| match inst {
+            Inst::Math(math, ..) => Some((*math, *dtype)),
+            _ => None,
+        });
+        found.collect::<Vec<_>>()
+    };
+    let plan = |target: &Target, exact| {
+        let options = LowerOptions { exact, ..LowerOptions::default() };
+        lower(&graph, &options, target).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let own = plan(&target, false);
+    assert_eq!(functions(&own), [(Math::Exp, DType::F32), (Math::Pow, DType::F32)], "{}", own.display());
+    assert_eq!(plan(&target, true), plan(&TARGET, true), "strict results are those of the formulas");
+    for (target, own_functions) in [(&TARGET, false), (&target, true)] {
+        let kernels = own.kernels.iter().filter(|it| it.insts.iter().any(|it| matches!(it, Inst::Math(..))));
+        for kernel in kernels {
+            assert_eq!(target.check(kernel).is_ok(), own_functions);
+            let cost = target.cost(kernel);
+            assert_eq!(cost.insts, target.expand(kernel.clone()).insts.len() + if own_functions { 3 + 8 } else { 0 });
+            // The formula of a power in f32 goes through f64.
+            assert_eq!(cost.is_wide, !own_functions);
+        }
     }
 }

@@ -119,6 +119,11 @@ impl CpuBackend {
     }
 }
 
+/// Whether the processor runs all of these.
+fn check(kernels: &[Kernel]) -> Result<()> {
+    kernels.iter().try_for_each(|it| TARGET.check(it))
+}
+
 fn insert(kernels: &mut Kernels, kernel: &Kernel, ready: &Ready) {
     if kernels.len() >= MAX_KERNELS {
         kernels.clear();
@@ -152,12 +157,14 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn compile(&self, plan: &Plan) -> Result<Artifact> {
+        check(&plan.kernels)?;
         let codes: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(|it| self.machine_code(it)).collect();
         let codes = codes.iter().map(Option::as_deref);
         Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
     }
 
     unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        check(&plan.kernels)?;
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let memory = CodeMemory::of(&artifact.code);
         let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
@@ -171,6 +178,7 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
+        check(&plan.kernels)?;
         let kernels = self.kernels();
         let code = |kernel: &Kernel| match kernels.get(kernel) {
             Some(Ready { at: Some((memory, at)), .. }) => Some(memory.bytes()[at.clone()].to_vec()),
@@ -182,6 +190,7 @@ unsafe impl Backend for CpuBackend {
     }
 
     unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
+        check(&plan.kernels)?;
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let mut kernels = self.kernels();
         let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));
@@ -202,6 +211,7 @@ unsafe impl Backend for CpuBackend {
     }
 
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>> {
+        TARGET.check(kernel)?;
         Ok(self.ready(kernel).code)
     }
 

@@ -3,6 +3,7 @@
 //! Only loops over the result are cut, so that no chunk changes what another computes, and the
 //! bits of the result do not depend on the cut.
 
+use crate::target::TARGET;
 use crate::threads;
 use ms_core::exec::KernelCode;
 use ms_core::ir::{Inst, Kernel, LaneAxis};
@@ -43,7 +44,7 @@ impl Parallel {
             loops: kernel.loops(),
             cuttable: (0..points).filter(|&axis| !is_read(axis)).collect(),
             lanes,
-            insts: kernel.insts.len(),
+            insts: TARGET.cost(kernel).insts,
         }
     }
 

@@ -1,8 +1,9 @@
 //! Graphs lowered to plans and run: with and without fusion, and against the reference.
 
+use ms_core::error::Code;
 use ms_core::exec::{Backend, reference};
-use ms_core::ir::{Graph, Kernel, Node, Precision, Role, Scope, Type, ValueId};
-use ms_core::lower::{LowerOptions, Plan, PlanStep, lower};
+use ms_core::ir::{Graph, Kernel, Math, Node, Precision, Role, Scope, Type, ValueId};
+use ms_core::lower::{LowerOptions, Native, Plan, PlanStep, Target, lower};
 use ms_core::ops::{by_name, parse_graph};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::{CpuBackend, Isa, TARGET};
@@ -304,4 +305,29 @@ fn graphs_with_known_plans() {
         }
     }
     assert!(cases > 5, "{cases} cases were found");
+}
+
+/// A plan for a target that has a function by itself is no plan for the processor.
+#[test]
+fn functions_of_other_targets_are_refused() {
+    let text = "graph @main(%x: f32[8]) -> (f32[8]) {\n  %y = exp %x : f32[8]\n  return %y\n}";
+    let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
+    let exp = Native { math: Math::Exp, dtype: DType::F32, cost: 1 };
+    let target = Target { functions: vec![exp], ..TARGET.clone() };
+    let options = LowerOptions { exact: false, ..LowerOptions::default() };
+    let [own, other] =
+        [&TARGET, &target].map(|it| lower(&graph, &options, it).unwrap_or_else(|error| panic!("{error}")));
+    let backend = CpuBackend::new();
+    let artifact = backend.compile(&own).expect("the plan is for the processor");
+    let refused = [
+        backend.compile(&other).err(),
+        backend.compile_shared(&other).err(),
+        backend.kernel(&other.kernels[0]).err(),
+        // SAFETY: the plan is refused.
+        unsafe { backend.load(Arc::new(other), &artifact) }.err(),
+    ];
+    for error in refused {
+        let error = error.expect("the processor has no exponential of its own");
+        assert_eq!(error.code(), Code::Backend, "{error}");
+    }
 }

@@ -5,6 +5,7 @@ mod dot;
 mod graph;
 mod html;
 mod kernel;
+mod math;
 mod precision;
 #[cfg(test)]
 mod random;
@@ -25,6 +26,7 @@ pub use kernel::{
     BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, NamedKernel, Param, ParamId, Reducer, ReductionOrder,
     Role, Scope, Stage, StrideClass, UnaryOp, Val, run_multiple,
 };
+pub use math::Math;
 pub use precision::Precision;
 pub use rewrite::{Rewriter, Values, rewrite};
 pub use text::parse;

@@ -1,22 +1,14 @@
 //! Bodies of elementwise nodes, and what nodes cost.
 
 use super::flat::{Flat, FlatNode, Kind};
+use super::target::{Cost, Target};
 use crate::ir::{KernelBuilder, LaneAxis, Scope, Val};
 use crate::ops::{Lowering, definition};
 use crate::tensor::{DType, Type};
 use smallvec::SmallVec;
 
-/// What a node costs.
-#[derive(Clone, Copy, Default)]
-pub(super) struct Weight {
-    /// Instructions of its body.
-    pub insts: usize,
-    /// Whether it touches 8-byte elements.
-    pub wide: bool,
-}
-
 /// What a node costs, found by building its body.
-pub(super) fn weigh(flat: &Flat, node: &FlatNode) -> Weight {
+pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let values: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| body.constant(0i64, it.dtype)).collect();
     match node.kind {
@@ -33,9 +25,8 @@ pub(super) fn weigh(flat: &Flat, node: &FlatNode) -> Weight {
         }
     }
     body.end_stage(Scope::Point);
-    let kernel = body.finish();
-    let insts = kernel.insts.len() - values.len();
-    Weight { insts: insts.max(1), wide: kernel.types.iter().any(|it| it.size() == 8) }
+    let cost = target.cost(&body.finish());
+    Cost { insts: (cost.insts - values.len()).max(1), ..cost }
 }
 
 /// The body of an elementwise or generated node.

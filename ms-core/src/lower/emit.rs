@@ -70,7 +70,8 @@ pub(super) fn emit(
         points: FxHashMap::default(),
         folds: FxHashMap::default(),
     };
-    let kernel = simplify(emitter.run(&stages), contract);
+    let kernel = simplify(target.expand(emitter.run(&stages)), contract);
+    debug_assert!(kernel.check().is_ok() && target.check(&kernel).is_ok());
     Ok(Emitted { kernel, nest, args: operands.args })
 }
 

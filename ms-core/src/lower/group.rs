@@ -7,10 +7,10 @@
 //! move to the end. That keeps the order free of cycles without looking at paths, so that the
 //! time is linear in the number of nodes.
 
-use super::body::{Weight, weigh};
+use super::body::weigh;
 use super::domain::{Domain, Part};
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
-use super::target::Target;
+use super::target::{Cost, Target};
 use crate::ir::run_multiple;
 use smallvec::SmallVec;
 
@@ -227,9 +227,9 @@ impl<'a> Grouper<'a> {
     fn start(&mut self, index: NodeIndex, node: &FlatNode, own: Own) -> usize {
         let draft = self.drafts.len();
         let closed = !self.fuse || !matches!(own, Own::Open(_));
-        let (domain, weight) = match own {
-            Own::Open(domain) | Own::Closed(domain) => (Some(domain), weigh(self.flat, node)),
-            Own::Whole => (None, Weight::default()),
+        let (domain, cost) = match own {
+            Own::Open(domain) | Own::Closed(domain) => (Some(domain), weigh(self.flat, node, self.target)),
+            Own::Whole => (None, Cost::default()),
         };
         let folds = match node.kind {
             Kind::Reduce(rule) => Some(run_multiple((rule.accumulate)(node.inputs[0].dtype))),
@@ -242,9 +242,9 @@ impl<'a> Grouper<'a> {
             first_use: i64::MAX,
             reads: SmallVec::new(),
             inputs: node.inputs.iter().filter_map(Access::value).collect(),
-            insts: weight.insts,
+            insts: cost.insts,
             folds,
-            wide: weight.wide,
+            wide: cost.is_wide,
             generates: matches!(node.kind, Kind::Generate(_)),
             closed,
         });

@@ -40,4 +40,4 @@ pub use plan::{
     RoutineId, STACK_BYTES, Span, View, is_stack, value_bytes,
 };
 pub use routines::PlanNames;
-pub use target::{Budget, Target};
+pub use target::{Budget, Cost, Native, Target};

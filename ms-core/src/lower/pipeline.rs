@@ -21,8 +21,8 @@ pub struct LowerOptions {
     /// Whether ops share kernels. It changes no bit of a result.
     pub fuse: bool,
     /// [`Precision::Strict`]: results equal those of running op by op to the bit, on every device.
-    /// Otherwise `a * b + c` within a kernel is rounded once, and reductions and products add their
-    /// terms in the order that is fastest.
+    /// Otherwise `a * b + c` within a kernel is rounded once, functions are those of the target where
+    /// it has some, and reductions and products add their terms in the order that is fastest.
     pub precision: Precision,
 }
 
@@ -74,8 +74,16 @@ impl Pipeline<'_> {
     /// Lowers a graph and those that its nodes run; returns the lines of steps that may refuse, and
     /// the names of inputs.
     fn plan(&self, graph: &Graph) -> Result<(Plan, Vec<Located>, PlanNames)> {
+        let portable;
+        let target = match self.options.precision {
+            Precision::Strict => {
+                portable = self.target.portable();
+                &portable
+            }
+            Precision::Highest => self.target,
+        };
         let mut routines = Routines::new(self.options.precision);
-        self.add(graph, &mut routines)?;
+        Pipeline { target, ..*self }.add(graph, &mut routines)?;
         Ok(routines.finish())
     }
 

@@ -14,18 +14,6 @@ pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
     prune(kernel)
 }
 
-/// The values that an instruction reads, for rewriting.
-fn operands(inst: &mut Inst) -> [Option<&mut Val>; 3] {
-    match inst {
-        Inst::Load(_) | Inst::Const(_) | Inst::Index(_) => [None, None, None],
-        Inst::Store(_, a) | Inst::Unary(_, a) | Inst::Cast { value: a, .. } | Inst::Reduce(_, a) => {
-            [Some(a), None, None]
-        }
-        Inst::Binary(_, a, b) | Inst::Compare(_, a, b) => [Some(a), Some(b), None],
-        Inst::Fma(a, b, c) | Inst::Select(a, b, c) => [Some(a), Some(b), Some(c)],
-    }
-}
-
 /// Lets readers of a value that was computed before read the earlier one.
 fn share(kernel: &mut Kernel) {
     let mut same: Vec<Val> = (0..kernel.insts.len() as u32).map(Val).collect();
@@ -36,7 +24,7 @@ fn share(kernel: &mut Kernel) {
         let in_loop = kernel.stages[stage].scope == Scope::Loop;
         for i in kernel.stage_range(stage) {
             let inst = &mut kernel.insts[i];
-            operands(inst).into_iter().flatten().for_each(|it| *it = same[it.0 as usize]);
+            inst.operands_mut().into_iter().flatten().for_each(|it| *it = same[it.0 as usize]);
             // Memory may change between two loads; constants cost nothing where they are.
             if matches!(inst, Inst::Load(_) | Inst::Store(..)) {
                 continue;
@@ -82,8 +70,7 @@ fn fuse_products(kernel: &mut Kernel) {
 fn uses(kernel: &Kernel) -> Vec<u32> {
     let mut uses = vec![0; kernel.insts.len()];
     for inst in &kernel.insts {
-        let mut inst = *inst;
-        operands(&mut inst).into_iter().flatten().for_each(|it| uses[it.0 as usize] += 1);
+        inst.operands().for_each(|it| uses[it.0 as usize] += 1);
     }
     uses
 }
@@ -92,10 +79,10 @@ fn uses(kernel: &Kernel) -> Vec<u32> {
 fn prune(mut kernel: Kernel) -> Kernel {
     let mut live = vec![false; kernel.insts.len()];
     for i in (0..kernel.insts.len()).rev() {
-        let mut inst = kernel.insts[i];
+        let inst = kernel.insts[i];
         live[i] |= matches!(inst, Inst::Store(..));
         if live[i] {
-            operands(&mut inst).into_iter().flatten().for_each(|it| live[it.0 as usize] = true);
+            inst.operands().for_each(|it| live[it.0 as usize] = true);
         }
     }
     let mut number = vec![Val(u32::MAX); live.len()];
@@ -106,7 +93,7 @@ fn prune(mut kernel: Kernel) -> Kernel {
         for i in start..stage.end as usize {
             if live[i] {
                 let mut inst = kernel.insts[i];
-                operands(&mut inst).into_iter().flatten().for_each(|it| *it = number[it.0 as usize]);
+                inst.operands_mut().into_iter().flatten().for_each(|it| *it = number[it.0 as usize]);
                 number[i] = Val(insts.len() as u32);
                 insts.push(inst);
                 types.push(kernel.types[i]);

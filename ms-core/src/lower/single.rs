@@ -1,6 +1,7 @@
 //! Kernels of one op, for eager execution: a small key, the loops of a call, and the kernel.
 
 use super::nest::{Axis, Nest, Walk, kept_strides};
+use super::target::Target;
 use crate::ir::{Kernel, KernelBuilder, LaneAxis, ReductionOrder, Role, Scope, StrideClass, Val};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Op, Shape, Type};
@@ -105,8 +106,8 @@ fn reduction(
     Some(Call { key, nest })
 }
 
-/// The kernel of a key.
-pub fn build(key: &KernelKey) -> Kernel {
+/// The kernel of a key, for `target`.
+pub fn build(key: &KernelKey, target: &Target) -> Kernel {
     let mut body = KernelBuilder::new(key.par, key.seq, key.lanes).with_order(key.order, key.run);
     let (&(out_dtype, out_step), inputs) = key.params.split_last().expect("a key names its result");
     let inputs: SmallVec<[_; 4]> = inputs.iter().map(|&(dtype, step)| body.param(dtype, Role::Input, step)).collect();
@@ -129,7 +130,7 @@ pub fn build(key: &KernelKey) -> Kernel {
     };
     body.store(out, value);
     body.end_stage(Scope::Point);
-    body.finish()
+    target.expand(body.finish())
 }
 
 /// The position along each axis of `shape`: axes of size one have no loop.
@@ -188,7 +189,7 @@ mod tests {
         assert_ne!(call(&[2, 3], &[2, 3]).key, call(&[2, 3], &[3]).key);
 
         let call = call(&[2, 3], &[3]);
-        let kernel = build(&call.key);
+        let kernel = build(&call.key, &Target::unbounded());
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Parallel));
         assert!(kernel.insts.contains(&Inst::Binary(BinaryOp::Add, Val(0), Val(1))));
         let block = call.nest.block([1000, 2000, 3000]);
@@ -206,7 +207,7 @@ mod tests {
         };
         let call = |shape: &[usize], axes: &[usize]| in_order(shape, axes, ReductionOrder::Lanes);
         let rows = call(&[4, 32], &[1]);
-        let kernel = build(&rows.key);
+        let kernel = build(&rows.key, &Target::unbounded());
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Reduced));
         assert_eq!(kernel.params[1].step, StrideClass::Zero);
         assert!(kernel.insts.iter().any(|it| matches!(it, Inst::Reduce(Reducer::Sum, _))));
@@ -219,7 +220,7 @@ mod tests {
 
         let strict = in_order(&[4, 32], &[1], ReductionOrder::Blocks);
         assert_ne!(strict.key, rows.key);
-        assert_eq!(build(&strict.key).order, ReductionOrder::Blocks);
+        assert_eq!(build(&strict.key, &Target::unbounded()).order, ReductionOrder::Blocks);
     }
 
     #[test]
@@ -228,6 +229,6 @@ mod tests {
         let out = Type::of(DType::F32, &[2]);
         assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out, ReductionOrder::Lanes).is_none());
         let copy = prepare_copy(&Layout::contiguous(&[3, 2]).permute(&[1, 0]), DType::I8);
-        assert_eq!(build(&copy.key).insts.len(), 2);
+        assert_eq!(build(&copy.key, &Target::unbounded()).insts.len(), 2);
     }
 }

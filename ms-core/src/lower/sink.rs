@@ -97,7 +97,7 @@ fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option
         // What is computed from other results may share their kernel as it stands, as the
         // statistics of rows do.
         let leaf = node.inputs.iter().filter_map(Access::value).all(|it| flat.producer(it).is_none());
-        if !leaf || weigh(flat, node).insts > target.budget.repeated_cost {
+        if !leaf || weigh(flat, node, target).insts > target.budget.repeated_cost {
             return None;
         }
     }

@@ -65,7 +65,7 @@ impl Stages {
             values.filter_map(|it| flat.producer(it)).filter(|it| members.contains(it))
         };
         let cheap = target.budget.recomputed_cost;
-        let costs = costs(flat, &looped, operands, cheap);
+        let costs = costs(flat, &looped, operands, target);
         let mut computed_in: FxHashMap<NodeIndex, usize> = FxHashMap::default();
         let mut scratch: FxHashSet<NodeIndex> = FxHashSet::default();
         for (at, folds) in folds.iter().enumerate() {
@@ -116,18 +116,19 @@ impl Stages {
     }
 }
 
-/// What each member of the loops costs, with all that it needs of them; what is not `cheap` is not
-/// told apart.
+/// What each member of the loops costs, with all that it needs of them; what costs more
+/// than may be computed again is not told apart.
 fn costs<I: Iterator<Item = NodeIndex>>(
     flat: &Flat,
     looped: &[NodeIndex],
     operands: impl Fn(NodeIndex) -> I,
-    cheap: usize,
+    target: &Target,
 ) -> FxHashMap<NodeIndex, usize> {
+    let cheap = target.budget.recomputed_cost;
     let mut costs: FxHashMap<NodeIndex, usize> = FxHashMap::default();
     for &node in looped {
         let before: usize = operands(node).map(|it| costs[&it]).sum();
-        costs.insert(node, (before + weigh(flat, &flat.nodes[node]).insts).min(cheap + 1));
+        costs.insert(node, (before + weigh(flat, &flat.nodes[node], target).insts).min(cheap + 1));
     }
     costs
 }

@@ -5,8 +5,8 @@ use super::plan::{
     RoutineId, Span, View, is_stack,
 };
 use crate::ir::{
-    BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Precision, Reducer, ReductionOrder, Role, Scope, Stage,
-    StrideClass, UnaryOp, Val,
+    BinaryOp, Compare, Inst, Kernel, LaneAxis, Math, Param, ParamId, Precision, Reducer, ReductionOrder, Role, Scope,
+    Stage, StrideClass, UnaryOp, Val,
 };
 use crate::ops;
 use crate::stored::{Description, Reader, Stored, stored};
@@ -98,6 +98,11 @@ stored! {
         8 = Select(condition: Val, then: Val, other: Val),
         9 = Cast { value: Val, to: DType },
         10 = Reduce(reducer: Reducer, value: Val),
+        11 = Math(math: Math, a: Val, b: Option<Val>),
+    }
+    enum Math {
+        0 = Rsqrt, 1 = Exp, 2 = Expm1, 3 = Log, 4 = Log1p, 5 = Sin, 6 = Cos, 7 = Tan, 8 = Asin, 9 = Acos, 10 = Atan,
+        11 = Sinh, 12 = Cosh, 13 = Tanh, 14 = Asinh, 15 = Acosh, 16 = Atanh, 17 = Erf, 18 = Erfc, 19 = Pow, 20 = Atan2,
     }
     enum Attr {
         0 = Bool(it: bool),

@@ -1,5 +1,10 @@
 //! What lowering knows of the processor that a plan is for.
 
+use crate::error::{Code, Error, Result};
+use crate::ir::{Inst, Kernel, Math};
+use crate::ops::math::{Expansion, expand};
+use crate::tensor::DType;
+
 /// A processor, as far as it decides what graphs are lowered to. Lowering for equal targets gives
 /// equal plans.
 ///
@@ -16,6 +21,29 @@ pub struct Target {
     pub small_elements: usize,
     /// How much one kernel does at most.
     pub budget: Budget,
+    /// The functions that it computes by itself. In the place of others stand formulas of basic
+    /// instructions.
+    pub functions: Vec<Native>,
+}
+
+/// A function that a target computes by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Native {
+    /// The function.
+    pub math: Math,
+    /// Of operands of this dtype: f32 or f64.
+    pub dtype: DType,
+    /// What it costs, in basic instructions.
+    pub cost: usize,
+}
+
+/// What the body of a kernel costs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cost {
+    /// Instructions, where formulas stand for functions that the target lacks.
+    pub insts: usize,
+    /// Whether there are values of eight bytes.
+    pub is_wide: bool,
 }
 
 /// How much one kernel does at most. Costs are in instructions.
@@ -51,7 +79,58 @@ impl Target {
                 recomputed_cost: 0,
                 repeated_cost: 0,
             },
+            functions: Vec::new(),
         }
+    }
+
+    /// The target without functions of its own, whose results are the same to the bit as those of every
+    /// other such target.
+    pub fn portable(&self) -> Self {
+        Self { functions: Vec::new(), ..self.clone() }
+    }
+
+    /// How the target computes a function by itself, if it does.
+    pub fn native(&self, math: Math, dtype: DType) -> Option<&Native> {
+        self.functions.iter().find(|it| it.math == math && it.dtype == dtype)
+    }
+
+    /// The kernel with formulas in the place of the functions that the target lacks.
+    pub fn expand(&self, kernel: Kernel) -> Kernel {
+        expand(kernel, |math, dtype| self.native(math, dtype).is_some())
+    }
+
+    /// What a kernel costs.
+    pub fn cost(&self, kernel: &Kernel) -> Cost {
+        let mut cost = Cost { insts: 0, is_wide: kernel.types.iter().any(|it| it.size() == 8) };
+        for (inst, &dtype) in kernel.insts.iter().zip(&kernel.types) {
+            cost.insts += match *inst {
+                Inst::Math(math, ..) => match self.native(math, dtype) {
+                    Some(native) => native.cost,
+                    None => {
+                        let formula = Expansion::of(math, dtype);
+                        cost.is_wide |= formula.is_wide();
+                        formula.cost()
+                    }
+                },
+                _ => 1,
+            };
+        }
+        cost
+    }
+
+    /// Whether the target runs a kernel: it has the functions that the kernel holds.
+    ///
+    /// # Errors
+    /// [`Code::Backend`] with the first function that it lacks.
+    pub fn check(&self, kernel: &Kernel) -> Result<()> {
+        for (inst, &dtype) in kernel.insts.iter().zip(&kernel.types) {
+            if let Inst::Math(math, ..) = *inst
+                && self.native(math, dtype).is_none()
+            {
+                return Err(Error::new(Code::Backend, format!("the target has no {math:?} of {dtype}")));
+            }
+        }
+        Ok(())
     }
 
     /// Elements of the longest row that several stages of a kernel go over, which are of four bytes

@@ -144,7 +144,7 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
                 Rounding::Once => {}
                 Rounding::Unclear => return false,
             },
-            Inst::Fma(..) | Inst::Reduce(..) | Inst::Store(..) | Inst::Index(_) => return false,
+            Inst::Math(..) | Inst::Fma(..) | Inst::Reduce(..) | Inst::Store(..) | Inst::Index(_) => return false,
             Inst::Load(_)
             | Inst::Const(_)
             | Inst::Unary(..)

@@ -38,7 +38,8 @@ pub struct Code {
 /// Why a kernel is left to the interpreter.
 ///
 /// That is the case for conversions between u64 and floats, and from floats to u32, on AVX2;
-/// and for more values at once than the stack should hold.
+/// and for more values at once than the stack should hold. Functions, which lowering expands for the
+/// processor, are supported by neither.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsupported {
     what: Cow<'static, str>,

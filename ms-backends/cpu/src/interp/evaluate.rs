@@ -84,6 +84,7 @@ unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
                 }
                 Inst::Binary(op, a, b) => with_compute!(@int ty, T => int_op::<T>(frame, out, op, a, b)),
                 Inst::Fma(a, b, c) => with_compute!(@float ty, T => map3(frame, out, (a, b, c), T::fma)),
+                Inst::Math(..) => unreachable!("the backend refuses functions that its target lacks"),
                 Inst::Compare(op, a, b) => with_compute!(frame.kernel.ty(a), T => compare::<T>(frame, out, op, a, b)),
                 Inst::Select(condition, a, b) => match ty.size() {
                     1 => select::<u8>(frame, out, condition, a, b),

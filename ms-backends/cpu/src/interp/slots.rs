@@ -95,7 +95,7 @@ fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
         if matches!(inst, Inst::Reduce(..)) {
             ends[i] = ends[i].max(kernel.stage_range(stages[i]).end - 1);
         }
-        for Val(operand) in operands(inst) {
+        for Val(operand) in inst.operands() {
             let operand = operand as usize;
             let crosses = stages[operand] != stages[i] && kernel.stages[stages[i]].scope == Scope::Loop;
             // What a loop reads from outside is read again at its next step.
@@ -105,17 +105,4 @@ fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
         }
     }
     (ends, spread)
-}
-
-/// The values that an instruction reads.
-fn operands(inst: &Inst) -> impl Iterator<Item = Val> {
-    let all = match *inst {
-        Inst::Load(_) | Inst::Const(_) | Inst::Index(_) => [None; 3],
-        Inst::Store(_, a) | Inst::Unary(_, a) | Inst::Cast { value: a, .. } | Inst::Reduce(_, a) => {
-            [Some(a), None, None]
-        }
-        Inst::Binary(_, a, b) | Inst::Compare(_, a, b) => [Some(a), Some(b), None],
-        Inst::Fma(a, b, c) | Inst::Select(a, b, c) => [Some(a), Some(b), Some(c)],
-    };
-    all.into_iter().flatten()
 }

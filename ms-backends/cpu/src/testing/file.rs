@@ -39,6 +39,7 @@
 //! lanes one after the other: FNV-1a over their bytes.
 
 use super::call::{Call, LANES, element};
+use crate::target::TARGET;
 use ms_core::error::Result;
 use ms_core::ir::testing::Random;
 use ms_core::ir::text::{Token, Tokens, Value, write_element};
@@ -120,7 +121,7 @@ impl<'a> File<'a> {
         while parser.tokens.token != Token::End {
             runs.push(parser.run()?);
         }
-        Ok(Self { interpreted, text, names, runs, kernel: named.kernel })
+        Ok(Self { interpreted, text, names, runs, kernel: TARGET.expand(named.kernel) })
     }
 
     /// All calls, each handed to `run`.

@@ -6,6 +6,7 @@ use crate::code::{CodeMemory, Compiled};
 use crate::codegen;
 use crate::interp::Interpreted;
 use crate::isa::Isa;
+use crate::target::TARGET;
 use ms_core::ir::testing::{Random, elementwise, staged};
 use ms_core::ir::{BinaryOp, Inst, Kernel, Reducer, UnaryOp, Val};
 use ms_core::tensor::{DType, Scalar};
@@ -40,6 +41,7 @@ pub fn kernel(bytes: &[u8]) -> bool {
         return false;
     }
     assert_eq!(again, kernel, "what was printed is read as the same");
+    let kernel = TARGET.expand(kernel);
     if kernel.loops() > MOST.0 || kernel.params.len() > MOST.1 || kernel.insts.len() > MOST.2 {
         return true;
     }

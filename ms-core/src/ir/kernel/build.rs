@@ -4,6 +4,7 @@ use super::{
     BinaryOp, Compare, Inst, Kernel, LaneAxis, Param, ParamId, Reducer, ReductionOrder, Role, Scope, Stage,
     StrideClass, UnaryOp, Val,
 };
+use crate::ir::Math;
 use crate::tensor::{DType, Scalar};
 use smallvec::SmallVec;
 
@@ -160,6 +161,14 @@ impl KernelBuilder {
         let logical = self.ty(a);
         let out = self.push(Inst::Fma(a, b, c), logical.compute(), logical);
         self.narrow(out, logical)
+    }
+
+    /// A function of one or two floats of compute dtype.
+    pub fn math(&mut self, math: Math, a: Val, b: Option<Val>) -> Val {
+        let dtype = self.ty(a);
+        debug_assert!(dtype.is_float() && dtype.compute() == dtype, "functions are computed in f32 and f64");
+        debug_assert!(math.arity() == 1 + usize::from(b.is_some()) && b.is_none_or(|it| self.ty(it) == dtype));
+        self.push(Inst::Math(math, a, b), dtype, dtype)
     }
 
     /// A comparison.

@@ -88,6 +88,9 @@ impl Kernel {
                     }
             }
             Inst::Fma(a, b, c) => float && is(a) && is(b) && is(c),
+            Inst::Math(math, a, b) => {
+                float && is(a) && b.is_none_or(is) && math.arity() == 1 + usize::from(b.is_some())
+            }
             Inst::Compare(_, a, b) => visible(a) && visible(b) && self.ty(a) == self.ty(b),
             Inst::Select(condition, then, other) => {
                 visible(condition) && self.ty(condition) == DType::Bool && is(then) && is(other)
@@ -113,7 +116,7 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ir::KernelBuilder;
+    use crate::ir::{KernelBuilder, LaneAxis, Math};
 
     /// The sum of the squares of each row.
     fn kernel() -> Kernel {
@@ -145,6 +148,9 @@ mod tests {
         check(&|it| it.insts[0] = Inst::Load(ParamId(2)));
         check(&|it| it.insts[0] = Inst::Index(2));
         check(&|it| it.insts[0] = Inst::Const(1 << 32));
+        check(&|it| it.insts[1] = Inst::Math(Math::Pow, Val(0), None));
+        check(&|it| it.insts[1] = Inst::Math(Math::Exp, Val(0), Some(Val(0))));
+        check(&|it| it.insts[1] = Inst::Math(Math::Exp, Val(1), None));
         check(&|it| it.types[0] = DType::F16);
         check(&|it| it.types[2] = DType::F64);
         check(&|it| it.types.truncate(3));

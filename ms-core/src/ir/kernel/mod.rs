@@ -53,7 +53,7 @@
 //! inst     = "load" "%" name
 //!          | "const" dtype element             as in literals of graphs, see [`text`](super::text)
 //!          | "index" int
-//!          | op value {"," value}              a unary, binary or comparing op, "fma" or "select"
+//!          | op value {"," value}              a unary, binary or comparing op, a function, "fma" or "select"
 //!          | "cast" value "to" dtype
 //!          | "reduce" reducer value
 //! ```
@@ -72,6 +72,7 @@ pub use build::KernelBuilder;
 pub use order::{ReductionOrder, run_multiple};
 pub use text::NamedKernel;
 
+use super::math::Math;
 use crate::tensor::DType;
 use smallvec::SmallVec;
 
@@ -227,6 +228,9 @@ pub enum Inst {
     Binary(BinaryOp, Val, Val),
     /// `a * b + c`, rounded once; floats only.
     Fma(Val, Val, Val),
+    /// A function of one or two floats of the result's dtype. The bodies of ops have it; a kernel that
+    /// runs has it only where its target computes it, as accurately as that does.
+    Math(Math, Val, Option<Val>),
     /// A comparison of two values of one dtype; the result is bool.
     Compare(Compare, Val, Val),
     /// The second value where the first (a bool) is true, else the third.
@@ -244,6 +248,26 @@ pub enum Inst {
     },
     /// The fold of a value over the reduced loops; only in a [`Scope::Loop`] stage.
     Reduce(Reducer, Val),
+}
+
+impl Inst {
+    /// The values that the instruction reads, for rewriting.
+    pub fn operands_mut(&mut self) -> [Option<&mut Val>; 3] {
+        match self {
+            Self::Load(_) | Self::Const(_) | Self::Index(_) => [None, None, None],
+            Self::Store(_, a) | Self::Unary(_, a) | Self::Cast { value: a, .. } | Self::Reduce(_, a) => {
+                [Some(a), None, None]
+            }
+            Self::Math(_, a, b) => [Some(a), b.as_mut(), None],
+            Self::Binary(_, a, b) | Self::Compare(_, a, b) => [Some(a), Some(b), None],
+            Self::Fma(a, b, c) | Self::Select(a, b, c) => [Some(a), Some(b), Some(c)],
+        }
+    }
+
+    /// The values that the instruction reads.
+    pub fn operands(mut self) -> impl Iterator<Item = Val> {
+        self.operands_mut().map(|it| it.copied()).into_iter().flatten()
+    }
 }
 
 /// How often a stage runs.
@@ -320,7 +344,8 @@ impl Kernel {
                 _ => None,
             },
             Inst::Store(_, value) | Inst::Unary(_, value) | Inst::Binary(_, value, _) => ty(value),
-            Inst::Fma(value, _, _) | Inst::Select(_, value, _) | Inst::Reduce(_, value) => ty(value),
+            Inst::Fma(value, _, _) | Inst::Math(_, value, _) => ty(value),
+            Inst::Select(_, value, _) | Inst::Reduce(_, value) => ty(value),
             Inst::Compare(..) => Some(DType::Bool),
             Inst::Cast { to, .. } => Some(to.compute()),
         }

@@ -1,6 +1,7 @@
 //! The names of everything that the text of a kernel names.
 
 use super::{BinaryOp, Compare, Inst, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp};
+use crate::ir::Math;
 
 /// Names of the variants of an enum, both ways, from one list.
 macro_rules! names {
@@ -43,6 +44,7 @@ pub(super) enum Head {
     Form(Form),
     Unary(UnaryOp),
     Binary(BinaryOp),
+    Math(Math),
     Compare(Compare),
 }
 
@@ -88,6 +90,29 @@ names! {
         Lt = "lt",
         Le = "le",
     }
+    Math {
+        Rsqrt = "rsqrt",
+        Exp = "exp",
+        Expm1 = "expm1",
+        Log = "log",
+        Log1p = "log1p",
+        Sin = "sin",
+        Cos = "cos",
+        Tan = "tan",
+        Asin = "asin",
+        Acos = "acos",
+        Atan = "atan",
+        Sinh = "sinh",
+        Cosh = "cosh",
+        Tanh = "tanh",
+        Asinh = "asinh",
+        Acosh = "acosh",
+        Atanh = "atanh",
+        Erf = "erf",
+        Erfc = "erfc",
+        Pow = "pow",
+        Atan2 = "atan2",
+    }
     Reducer {
         Sum = "sum",
         Prod = "prod",
@@ -130,6 +155,7 @@ impl Head {
             Inst::Unary(op, _) => Self::Unary(op),
             Inst::Binary(op, ..) => Self::Binary(op),
             Inst::Fma(..) => Self::Form(Form::Fma),
+            Inst::Math(math, ..) => Self::Math(math),
             Inst::Compare(op, ..) => Self::Compare(op),
             Inst::Select(..) => Self::Form(Form::Select),
             Inst::Cast { .. } => Self::Form(Form::Cast),
@@ -143,6 +169,7 @@ impl Head {
             Self::Form(it) => it.name(),
             Self::Unary(it) => it.name(),
             Self::Binary(it) => it.name(),
+            Self::Math(it) => it.name(),
             Self::Compare(it) => it.name(),
         }
     }
@@ -152,6 +179,7 @@ impl Head {
         (Form::from_name(name).map(Self::Form))
             .or_else(|| UnaryOp::from_name(name).map(Self::Unary))
             .or_else(|| BinaryOp::from_name(name).map(Self::Binary))
+            .or_else(|| Math::from_name(name).map(Self::Math))
             .or_else(|| Compare::from_name(name).map(Self::Compare))
     }
 
@@ -161,6 +189,7 @@ impl Head {
         (Form::ALL.iter().copied().map(Self::Form))
             .chain(UnaryOp::ALL.iter().copied().map(Self::Unary))
             .chain(BinaryOp::ALL.iter().copied().map(Self::Binary))
+            .chain(Math::ALL.iter().copied().map(Self::Math))
             .chain(Compare::ALL.iter().copied().map(Self::Compare))
     }
 }

@@ -1,6 +1,6 @@
 //! Bodies of kernels as formulas: values with operators.
 
-use crate::ir::{BinaryOp, Compare, KernelBuilder, UnaryOp, Val};
+use crate::ir::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
 use crate::tensor::{DType, Scalar};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
@@ -116,6 +116,16 @@ impl<'s> Expr<'s> {
     /// The square root.
     pub fn sqrt(self) -> Self {
         self.unary(UnaryOp::Sqrt)
+    }
+
+    /// A function of this float, of f32 or f64.
+    pub fn math(self, math: Math) -> Self {
+        self.build(|it, val| it.math(math, val, None))
+    }
+
+    /// A function of this float and another one, of f32 or f64.
+    pub fn math2(self, math: Math, other: Self) -> Self {
+        self.build(|it, val| it.math(math, val, Some(other.val)))
     }
 
     /// Rounded down.

@@ -1,7 +1,7 @@
 //! The error function.
 
+use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
-use crate::ops::core::math;
 use std::f64::consts::FRAC_2_SQRT_PI;
 
 elementwise! {
@@ -14,7 +14,7 @@ elementwise! {
     ERF = 200: erf(x), Float -> same;
     eval |v| float1(v, erf_f64);
     vjp |g, y| { x: g * ((-x.square()).exp() * FRAC_2_SQRT_PI) };
-    lower wide_body |[x]| math::erf(x);
+    lower wide_body |[x]| x.math(Math::Erf);
     samples [(-3.0, 3.0)];
 }
 
@@ -28,7 +28,7 @@ elementwise! {
     ERFC = 201: erfc(x), Float -> same;
     eval |v| float1(v, erfc_f64);
     vjp |g, y| { x: -(g * ((-x.square()).exp() * FRAC_2_SQRT_PI)) };
-    lower wide_body |[x]| math::erfc(x);
+    lower wide_body |[x]| x.math(Math::Erfc);
     samples [(-3.0, 3.0)];
 }
 

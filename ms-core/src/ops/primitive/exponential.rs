@@ -1,5 +1,6 @@
 //! Exponentials, logarithms, roots.
 
+use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
 use crate::ops::core::math;
 
@@ -13,7 +14,7 @@ elementwise! {
     EXP = 170: exp(x), Float -> same;
     eval |v| float1(v, f64::exp);
     vjp |g, y| { x: g * y };
-    lower wide_body |[x]| math::exp(x);
+    lower wide_body |[x]| x.math(Math::Exp);
     samples [(-3.0, 3.0)];
 }
 
@@ -27,7 +28,7 @@ elementwise! {
     EXPM1 = 171: expm1(x), Float -> same;
     eval |v| float1(v, f64::exp_m1);
     vjp |g, y| { x: g * (y + 1.0) };
-    lower wide_body |[x]| math::expm1(x);
+    lower wide_body |[x]| x.math(Math::Expm1);
     samples [(-3.0, 3.0)];
 }
 
@@ -41,7 +42,7 @@ elementwise! {
     LOG = 172: log(x), Float -> same;
     eval |v| float1(v, f64::ln);
     vjp |g, y| { x: g / x };
-    lower wide_body |[x]| math::log(x);
+    lower wide_body |[x]| x.math(Math::Log);
     samples [(0.2, 5.0)];
 }
 
@@ -55,7 +56,7 @@ elementwise! {
     LOG1P = 173: log1p(x), Float -> same;
     eval |v| float1(v, f64::ln_1p);
     vjp |g, y| { x: g / (x + 1.0) };
-    lower wide_body |[x]| math::log1p(x);
+    lower wide_body |[x]| x.math(Math::Log1p);
     samples [(-0.8, 4.0)];
 }
 
@@ -83,7 +84,7 @@ elementwise! {
     RSQRT = 175: rsqrt(x), Float -> same;
     eval |v| float1(v, |x| 1.0 / x.sqrt());
     vjp |g, y| { x: g * -0.5 * (y / x) };
-    lower wide_body |[x]| x.constant(1.0) / x.sqrt();
+    lower wide_body |[x]| x.math(Math::Rsqrt);
     samples [(0.2, 5.0)];
 }
 

@@ -1,7 +1,7 @@
 //! Hyperbolic functions and their inverses.
 
+use crate::ir::Math;
 use crate::ops::core::elementwise::{elementwise, float1};
-use crate::ops::core::math;
 
 elementwise! {
     /// The hyperbolic sine.
@@ -13,7 +13,7 @@ elementwise! {
     SINH = 180: sinh(x), Float -> same;
     eval |v| float1(v, f64::sinh);
     vjp |g, y| { x: g * x.cosh() };
-    lower wide_body |[x]| math::sinh(x);
+    lower wide_body |[x]| x.math(Math::Sinh);
     samples [(-3.0, 3.0)];
 }
 
@@ -27,7 +27,7 @@ elementwise! {
     COSH = 181: cosh(x), Float -> same;
     eval |v| float1(v, f64::cosh);
     vjp |g, y| { x: g * x.sinh() };
-    lower wide_body |[x]| math::cosh(x);
+    lower wide_body |[x]| x.math(Math::Cosh);
     samples [(-3.0, 3.0)];
 }
 
@@ -41,7 +41,7 @@ elementwise! {
     TANH = 182: tanh(x), Float -> same;
     eval |v| float1(v, f64::tanh);
     vjp |g, y| { x: g * (1.0 - y.square()) };
-    lower wide_body |[x]| math::tanh(x);
+    lower wide_body |[x]| x.math(Math::Tanh);
     samples [(-3.0, 3.0)];
 }
 
@@ -55,7 +55,7 @@ elementwise! {
     ASINH = 183: asinh(x), Float -> same;
     eval |v| float1(v, f64::asinh);
     vjp |g, y| { x: g * (x.square() + 1.0).rsqrt() };
-    lower wide_body |[x]| math::asinh(x);
+    lower wide_body |[x]| x.math(Math::Asinh);
     samples [(-3.0, 3.0)];
 }
 
@@ -69,7 +69,7 @@ elementwise! {
     ACOSH = 184: acosh(x), Float -> same;
     eval |v| float1(v, f64::acosh);
     vjp |g, y| { x: g * ((x - 1.0) * (x + 1.0)).rsqrt() };
-    lower wide_body |[x]| math::acosh(x);
+    lower wide_body |[x]| x.math(Math::Acosh);
     samples [(1.2, 4.0)];
 }
 
@@ -83,6 +83,6 @@ elementwise! {
     ATANH = 185: atanh(x), Float -> same;
     eval |v| float1(v, f64::atanh);
     vjp |g, y| { x: g / (1.0 - x.square()) };
-    lower wide_body |[x]| math::atanh(x);
+    lower wide_body |[x]| x.math(Math::Atanh);
     samples [(-0.8, 0.8)];
 }

@@ -1,8 +1,8 @@
 //! Trigonometric functions, their inverses, and lengths.
 
+use crate::ir::Math;
 use crate::ops::core::body::Expr;
 use crate::ops::core::elementwise::{elementwise, float1, float2};
-use crate::ops::core::math;
 
 elementwise! {
     /// The sine of an angle in radians.
@@ -14,7 +14,7 @@ elementwise! {
     SIN = 190: sin(x), Float -> same;
     eval |v| float1(v, f64::sin);
     vjp |g, y| { x: g * x.cos() };
-    lower wide_body |[x]| math::sin(x);
+    lower wide_body |[x]| x.math(Math::Sin);
     samples [(-9.0, 9.0)];
 }
 
@@ -28,7 +28,7 @@ elementwise! {
     COS = 191: cos(x), Float -> same;
     eval |v| float1(v, f64::cos);
     vjp |g, y| { x: -(g * x.sin()) };
-    lower wide_body |[x]| math::cos(x);
+    lower wide_body |[x]| x.math(Math::Cos);
     samples [(-9.0, 9.0)];
 }
 
@@ -42,7 +42,7 @@ elementwise! {
     TAN = 192: tan(x), Float -> same;
     eval |v| float1(v, f64::tan);
     vjp |g, y| { x: g * (y.square() + 1.0) };
-    lower wide_body |[x]| math::tan(x);
+    lower wide_body |[x]| x.math(Math::Tan);
     samples [(-1.2, 1.2)];
 }
 
@@ -56,7 +56,7 @@ elementwise! {
     ASIN = 193: asin(x), Float -> same;
     eval |v| float1(v, f64::asin);
     vjp |g, y| { x: g * ((1.0 - x) * (x + 1.0)).rsqrt() };
-    lower wide_body |[x]| math::asin(x);
+    lower wide_body |[x]| x.math(Math::Asin);
     samples [(-0.9, 0.9)];
 }
 
@@ -70,7 +70,7 @@ elementwise! {
     ACOS = 194: acos(x), Float -> same;
     eval |v| float1(v, f64::acos);
     vjp |g, y| { x: -(g * ((1.0 - x) * (x + 1.0)).rsqrt()) };
-    lower wide_body |[x]| math::acos(x);
+    lower wide_body |[x]| x.math(Math::Acos);
     samples [(-0.9, 0.9)];
 }
 
@@ -84,7 +84,7 @@ elementwise! {
     ATAN = 195: atan(x), Float -> same;
     eval |v| float1(v, f64::atan);
     vjp |g, y| { x: g / (x.square() + 1.0) };
-    lower wide_body |[x]| math::atan(x);
+    lower wide_body |[x]| x.math(Math::Atan);
     samples [(-3.0, 3.0)];
 }
 
@@ -101,7 +101,7 @@ elementwise! {
         a: { let length = &hypot(a, b); g * (b / length / length) },
         b: { let length = &hypot(a, b); -(g * (a / length / length)) },
     };
-    lower wide_body |[a, b]| math::atan2(a, b);
+    lower wide_body |[a, b]| a.math2(Math::Atan2, b);
     samples [(-2.0, 2.0), (0.3, 2.0)];
 }
 

@@ -7,7 +7,7 @@
 use crate::error::Result;
 use crate::exec::{Backend, KernelCode};
 use crate::ir::ReductionOrder;
-use crate::lower::single::{build, prepare};
+use crate::lower::single::prepare;
 use crate::ops::OpDef;
 use crate::tensor::{Array, Attrs, DType, Layout, OpCall, Type};
 use smallvec::SmallVec;
@@ -129,5 +129,5 @@ fn compile(
     let described: SmallVec<[(&Layout, DType); 3]> = layouts.iter().map(|(layout, dtype)| (layout, *dtype)).collect();
     let call = prepare(def, attrs, &described, &Type::of(types[0].dtype, &[2]), ReductionOrder::Lanes);
     let call = call.expect("an elementwise op on dense operands is one kernel");
-    Ok((backend.kernel(&build(&call.key))?, types[0].dtype))
+    Ok((super::compile(backend, &call.key)?, types[0].dtype))
 }

@@ -113,12 +113,19 @@ thread_local! {
     static KERNELS: RefCell<FxHashMap<KernelKey, Arc<dyn KernelCode>>> = RefCell::default();
 }
 
+/// The code of a kernel. What runs op by op has the bits of what is compiled in `strict`, so that
+/// functions are not those of the device.
+#[cold]
+fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Arc<dyn KernelCode>> {
+    backend.kernel(&single::build(key, &backend.target().portable()))
+}
+
 fn launch(backend: &dyn Backend, prepared: single::Call, operands: &Operands<'_>, out: &Array) -> Result<()> {
     let known = KERNELS.with(|it| it.borrow().get(&prepared.key).cloned());
     let code = match known {
         Some(code) => code,
         None => {
-            let code = backend.kernel(&single::build(&prepared.key))?;
+            let code = compile(backend, &prepared.key)?;
             KERNELS.with(|it| {
                 let mut table = it.borrow_mut();
                 if table.len() >= KEPT {

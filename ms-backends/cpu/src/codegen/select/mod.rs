@@ -236,6 +236,7 @@ impl<'k> Select<'k> {
                 let operands = [self.value(a), self.value(b), self.value(c)];
                 self.fma(ty, operands)?
             }
+            Inst::Math(math, ..) => return Err(Unsupported::new(format!("{math:?}"))),
             Inst::Compare(op, a, b) => {
                 let from = self.kernel.ty(a);
                 let (a, b) = (self.value(a), self.value(b));

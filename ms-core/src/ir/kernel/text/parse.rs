@@ -180,6 +180,11 @@ impl Parser<'_, '_> {
                 let [a, b] = self.values()?;
                 Inst::Binary(op, a, b)
             }
+            Head::Math(math) if math.arity() == 1 => Inst::Math(math, self.value()?, None),
+            Head::Math(math) => {
+                let [a, b] = self.values()?;
+                Inst::Math(math, a, Some(b))
+            }
             Head::Compare(op) => {
                 let [a, b] = self.values()?;
                 Inst::Compare(op, a, b)

@@ -39,8 +39,10 @@ impl Display for Kernel {
                         None => write!(f, " ? {bits:#x}"),
                     },
                     Inst::Index(axis) => write!(f, " {axis}"),
-                    Inst::Unary(_, a) => write!(f, " {a}"),
-                    Inst::Binary(_, a, b) | Inst::Compare(_, a, b) => write!(f, " {a}, {b}"),
+                    Inst::Unary(_, a) | Inst::Math(_, a, None) => write!(f, " {a}"),
+                    Inst::Math(_, a, Some(b)) | Inst::Binary(_, a, b) | Inst::Compare(_, a, b) => {
+                        write!(f, " {a}, {b}")
+                    }
                     Inst::Fma(a, b, c) | Inst::Select(a, b, c) => write!(f, " {a}, {b}, {c}"),
                     Inst::Cast { value, to } => write!(f, " {value} to {to}"),
                     Inst::Reduce(reducer, value) => write!(f, " {} {value}", reducer.name()),

@@ -67,12 +67,14 @@ kernel par=2 lanes=reduced seq=1
     store %3, v13
     v15 = lt v9, v0
     v16 = select v15, v9, v0
-    v17 = reduce max v16
-    v18 = reduce sum v11
-    v19 = reduce any v7
+    v17 = exp v16
+    v18 = pow v17, v0
+    v19 = reduce max v18
+    v20 = reduce sum v11
+    v21 = reduce any v7
   loop:
   point:
-    store %4, v18
+    store %4, v20
 ";
     let kernel = read(text);
     assert_eq!(kernel.to_string(), text);

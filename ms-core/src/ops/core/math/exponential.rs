@@ -2,6 +2,7 @@
 
 use super::coefficients::{EXP, SINH};
 use super::{Format, LN_2, nearest, power_of_two, with_sign};
+use crate::ir::Math;
 use crate::ops::core::body::Expr;
 use std::f64::consts::LOG2_E;
 
@@ -50,7 +51,7 @@ pub fn tanh(x: Expr<'_>) -> Expr<'_> {
 
 /// `1 / (1 + e^-x)`; at most 2 ulp, also where the result is tiny.
 pub fn sigmoid(x: Expr<'_>) -> Expr<'_> {
-    let decayed = exp(-x.abs());
+    let decayed = (-x.abs()).math(Math::Exp);
     x.lt(0.0).select(decayed, 1.0) / (decayed + 1.0)
 }
 

@@ -1,7 +1,7 @@
 //! Transcendental functions as formulas of basic instructions, in f32 and f64.
 //!
-//! Backends run these formulas as they stand, so that eager execution, compiled kernels, the
-//! interpreter and every instruction set agree bit for bit. Error bounds stand at the
+//! A target that has no function of its own runs these formulas as they stand ([`expand`]), so that
+//! eager execution, compiled kernels, the interpreter and every instruction set agree bit for bit. Error bounds stand at the
 //! functions and are those that the tests in this folder measure.
 //!
 //! The methods are those of the classic libraries (Cody and Waite 1980; the FreeBSD msun
@@ -12,6 +12,7 @@
 #[allow(clippy::approx_constant)]
 mod coefficients;
 mod erf;
+mod expand;
 mod exponential;
 mod logarithm;
 mod power;
@@ -20,9 +21,10 @@ mod tests;
 mod trigonometric;
 
 pub use erf::{erf, erfc};
+pub use expand::{Expansion, expand};
 pub use exponential::{cosh, exp, expm1, sigmoid, sinh, tanh};
 pub use logarithm::{acosh, asinh, atanh, log, log1p};
-pub use power::{pow, pow_int};
+pub use power::{pow, pow_int, rsqrt};
 pub use trigonometric::{acos, asin, atan, atan2, cos, sin, tan};
 
 use super::body::Expr;

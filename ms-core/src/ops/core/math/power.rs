@@ -5,6 +5,11 @@ use super::{Format, exp, log, with_sign};
 use crate::ops::core::body::Expr;
 use crate::tensor::DType;
 
+/// `1 / sqrt(x)`; at most 1.5 ulp.
+pub fn rsqrt(x: Expr<'_>) -> Expr<'_> {
+    x.constant(1.0) / x.sqrt()
+}
+
 /// `x^y`, with the special cases of IEEE 754 (`pow`); at most 1 ulp (f32) or 2 ulp (f64).
 ///
 /// f32 goes through f64; in f64 the logarithm is a sum of two numbers.

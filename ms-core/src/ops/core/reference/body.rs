@@ -2,6 +2,7 @@
 
 use crate::error::Result;
 use crate::ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, UnaryOp, Val};
+use crate::ops::core::math::expand;
 use crate::ops::core::rules::broadcast_shape;
 use crate::tensor::{Array, DType, Element, Scalar, collected};
 use crate::with_element;
@@ -28,7 +29,7 @@ pub fn evaluate_body(
     let out = builder.param(dtype, Role::Output, StrideClass::Unit);
     builder.store(out, result);
     builder.end_stage(Scope::Point);
-    let kernel = builder.finish();
+    let kernel = expand(builder.finish(), |_, _| false);
 
     let columns = inputs
         .iter()
@@ -71,6 +72,7 @@ fn run(kernel: &Kernel, values: &mut [u64], load: impl Fn(usize) -> u64) -> u64 
                 let narrow = Scalar::from_bits(of(value), kernel.ty(value)).to_bits(to);
                 Scalar::from_bits(narrow, to).to_bits(to.compute())
             }
+            Inst::Math(..) => unreachable!("functions were expanded"),
             Inst::Index(_) | Inst::Reduce(..) => unreachable!("the body of an elementwise op has no loops"),
         };
     }

@@ -1,0 +1,188 @@
+//! Functions in kernels, replaced by their formulas.
+
+use super::{
+    acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, expm1, log, log1p, pow, rsqrt, sin, sinh,
+    tan, tanh,
+};
+use crate::ir::{Inst, Kernel, KernelBuilder, LaneAxis, Math, Role, Scope, StrideClass, Val};
+use crate::ops::core::body::{Expr, body};
+use crate::tensor::DType;
+use std::sync::OnceLock;
+
+/// The formula of a function.
+fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
+    let y = || y.expect("a function of two values has two operands");
+    match math {
+        Math::Rsqrt => rsqrt(x),
+        Math::Exp => exp(x),
+        Math::Expm1 => expm1(x),
+        Math::Log => log(x),
+        Math::Log1p => log1p(x),
+        Math::Sin => sin(x),
+        Math::Cos => cos(x),
+        Math::Tan => tan(x),
+        Math::Asin => asin(x),
+        Math::Acos => acos(x),
+        Math::Atan => atan(x),
+        Math::Sinh => sinh(x),
+        Math::Cosh => cosh(x),
+        Math::Tanh => tanh(x),
+        Math::Asinh => asinh(x),
+        Math::Acosh => acosh(x),
+        Math::Atanh => atanh(x),
+        Math::Erf => erf(x),
+        Math::Erfc => erfc(x),
+        Math::Pow => pow(x, y()),
+        Math::Atan2 => atan2(x, y()),
+    }
+}
+
+/// The formula of a function in one dtype, as the instructions that stand for it.
+pub struct Expansion {
+    /// The first instructions are loads that stand for the operands; there are no others.
+    kernel: Kernel,
+    arity: usize,
+    result: Val,
+}
+
+impl Expansion {
+    /// The expansion of a function of f32 or f64.
+    pub fn of(math: Math, dtype: DType) -> &'static Self {
+        static KNOWN: [[OnceLock<Expansion>; 2]; Math::ALL.len()] =
+            [const { [const { OnceLock::new() }; 2] }; Math::ALL.len()];
+        KNOWN[math as usize][usize::from(dtype == DType::F64)].get_or_init(|| Self::new(math, dtype))
+    }
+
+    fn new(math: Math, dtype: DType) -> Self {
+        let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let mut operand = || {
+            let param = builder.param(dtype, Role::Input, StrideClass::Unit);
+            builder.load(param)
+        };
+        let result = match math.arity() {
+            1 => {
+                let operands = [operand()];
+                body(&mut builder, &operands, |[x]| formula(math, x, None))
+            }
+            _ => {
+                let operands = [operand(), operand()];
+                body(&mut builder, &operands, |[x, y]| formula(math, x, Some(y)))
+            }
+        };
+        builder.end_stage(Scope::Point);
+        Self { kernel: builder.finish(), arity: math.arity(), result }
+    }
+
+    /// Number of instructions.
+    pub fn cost(&self) -> usize {
+        self.kernel.insts.len() - self.arity
+    }
+
+    /// Whether values of eight bytes occur in it.
+    pub fn is_wide(&self) -> bool {
+        self.kernel.types.iter().any(|it| it.size() == 8)
+    }
+
+    /// Adds the instructions to a body; gives the result.
+    fn add_to(&self, insts: &mut Vec<Inst>, types: &mut Vec<DType>, operands: &[Val]) -> Val {
+        let first = insts.len();
+        let place = |val: Val| match operands.get(val.0 as usize) {
+            Some(&operand) => operand,
+            None => Val((first + val.0 as usize - self.arity) as u32),
+        };
+        for (inst, ty) in self.kernel.insts.iter().zip(&self.kernel.types).skip(self.arity) {
+            let mut inst = *inst;
+            inst.operands_mut().into_iter().flatten().for_each(|it| *it = place(*it));
+            insts.push(inst);
+            types.push(*ty);
+        }
+        place(self.result)
+    }
+}
+
+/// The kernel with formulas in the place of the functions that are not kept.
+pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel {
+    let goes = |(inst, ty): (&Inst, &DType)| matches!(*inst, Inst::Math(math, ..) if !keeps(math, *ty));
+    if !kernel.insts.iter().zip(&kernel.types).any(goes) {
+        return kernel;
+    }
+    let mut number: Vec<Val> = Vec::with_capacity(kernel.insts.len());
+    let (mut insts, mut types) = (Vec::new(), Vec::new());
+    let mut start = 0;
+    for stage in &mut kernel.stages {
+        for at in start..stage.end as usize {
+            let (mut inst, ty) = (kernel.insts[at], kernel.types[at]);
+            inst.operands_mut().into_iter().flatten().for_each(|it| *it = number[it.0 as usize]);
+            number.push(match inst {
+                Inst::Math(math, x, y) if !keeps(math, ty) => {
+                    let operands = [x, y.unwrap_or(x)];
+                    Expansion::of(math, ty).add_to(&mut insts, &mut types, &operands[..math.arity()])
+                }
+                _ => {
+                    insts.push(inst);
+                    types.push(ty);
+                    Val(insts.len() as u32 - 1)
+                }
+            });
+        }
+        start = std::mem::replace(&mut stage.end, insts.len() as u32) as usize;
+    }
+    Kernel { insts, types, ..kernel }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::core::reference::evaluate_body;
+    use crate::tensor::Array;
+
+    /// A function in a body is computed as its formula is, to the bit.
+    #[test]
+    fn functions_are_their_formulas() {
+        let points = [-3.5, -1.0, -0.3, -0.0, 0.2, 0.9, 1.0, 1.7, 40.0, f64::INFINITY, f64::NAN];
+        let narrow: Vec<f32> = points.iter().map(|&it| it as f32).collect();
+        for x in [Array::from_slice(&[points.len()], &narrow), Array::from_slice(&[points.len()], &points)] {
+            for &math in Math::ALL {
+                let computed = |expanded: bool| {
+                    let build = |builder: &mut KernelBuilder, operands: &[Val]| {
+                        body(builder, operands, |[x]| {
+                            // More than the function alone, so that values have other numbers.
+                            let y = (math.arity() == 2).then(|| x * 0.5);
+                            let value = match (expanded, y) {
+                                (true, _) => formula(math, x, y),
+                                (false, None) => x.math(math),
+                                (false, Some(y)) => x.math2(math, y),
+                            };
+                            value + x
+                        })
+                    };
+                    evaluate_body(build, x.dtype(), &[&x]).expect("one shape").to_bytes()
+                };
+                assert_eq!(computed(false), computed(true), "{math:?} of {}", x.dtype());
+            }
+        }
+    }
+
+    /// Stages keep what they hold, and what is kept stays.
+    #[test]
+    fn stages_grow() {
+        let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let [x, out] = [Role::Input, Role::Output].map(|it| builder.param(DType::F32, it, StrideClass::Unit));
+        let x = builder.load(x);
+        let first = builder.math(Math::Exp, x, None);
+        builder.end_stage(Scope::Point);
+        let second = builder.math(Math::Log, first, None);
+        builder.store(out, second);
+        builder.end_stage(Scope::Point);
+        let kernel = builder.finish();
+        assert_eq!(expand(kernel.clone(), |_, _| true), kernel);
+        let [exp, log] = [Math::Exp, Math::Log].map(|it| Expansion::of(it, DType::F32).cost());
+        let expanded = expand(kernel.clone(), |_, _| false);
+        assert!(expanded.check().is_ok());
+        assert_eq!(expanded.stages.iter().map(|it| it.end as usize).collect::<Vec<_>>(), [1 + exp, 2 + exp + log]);
+        let mixed = expand(kernel, |math, _| math == Math::Exp);
+        assert!(mixed.check().is_ok());
+        assert_eq!(mixed.insts.iter().filter(|it| matches!(it, Inst::Math(..))).count(), 1);
+        assert_eq!(mixed.insts.len(), 3 + log);
+    }
+}
