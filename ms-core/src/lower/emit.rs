@@ -71,7 +71,7 @@ pub(super) fn emit(
         folds: FxHashMap::default(),
     };
     let kernel = simplify(target.expand(emitter.run(&stages)), contract);
-    debug_assert!(kernel.check().is_ok() && target.check(&kernel).is_ok());
+    debug_assert!(kernel.check().and_then(|()| target.check(&kernel)).is_ok(), "{kernel:?}");
     Ok(Emitted { kernel, nest, args: operands.args })
 }
 

@@ -99,7 +99,11 @@ impl Kernel {
             Inst::Reduce(reducer, val) => {
                 self.stages[stage].scope == Scope::Loop
                     && is(val)
-                    && bool == matches!(reducer, Reducer::All | Reducer::Any)
+                    && match reducer {
+                        Reducer::All | Reducer::Any => bool,
+                        Reducer::Sum | Reducer::Prod => !bool,
+                        Reducer::Max | Reducer::Min => true,
+                    }
             }
         };
         let constant = matches!(inst, Inst::Const(_));
@@ -130,6 +134,31 @@ mod tests {
         builder.store(out, sum);
         builder.end_stage(Scope::Point);
         builder.finish()
+    }
+
+    /// Which folds there are of which values.
+    #[test]
+    fn folds_have_dtypes() {
+        use Reducer::{All, Any, Max, Min, Prod, Sum};
+        for dtype in [DType::Bool, DType::I32, DType::F64] {
+            for reducer in [Sum, Prod, Max, Min, All, Any] {
+                let mut builder = KernelBuilder::new(0, 0, LaneAxis::Reduced);
+                let [x, out] = [(Role::Input, StrideClass::Unit), (Role::Output, StrideClass::Zero)]
+                    .map(|(role, step)| builder.param(dtype, role, step));
+                let value = builder.load(x);
+                let folded = builder.reduce(reducer, value);
+                builder.end_stage(Scope::Loop);
+                builder.store(out, folded);
+                builder.end_stage(Scope::Point);
+                let is_bool = dtype == DType::Bool;
+                let folds = match reducer {
+                    All | Any => is_bool,
+                    Sum | Prod => !is_bool,
+                    Max | Min => true,
+                };
+                assert_eq!(builder.finish().check().is_ok(), folds, "{reducer:?} of {dtype}");
+            }
+        }
     }
 
     #[test]
