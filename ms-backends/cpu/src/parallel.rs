@@ -6,7 +6,7 @@
 use crate::target::TARGET;
 use crate::threads;
 use ms_core::exec::KernelCode;
-use ms_core::ir::{Inst, Kernel, LaneAxis};
+use ms_core::ir::{Kernel, LaneAxis};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ const MAX_CHUNKS: usize = 64;
 /// Estimated nanoseconds per chunk at least.
 const CHUNK_NANOS: usize = 5_000;
 
-/// LaneAxis per chunk are a multiple of this, so that chunks start at whole cache lines.
+/// Lanes per chunk are a multiple of this, so that chunks start at whole cache lines.
 const LANE_GRAIN: usize = 64;
 
 /// The code of a kernel with what is needed to cut its calls.
@@ -24,10 +24,12 @@ pub struct Parallel {
     code: Arc<dyn KernelCode>,
     params: usize,
     loops: usize,
-    /// Loops that may be cut, outermost first.
-    cuttable: SmallVec<[usize; 4]>,
+    /// Loops over the result, which come first.
+    points: usize,
     /// The loop of the lanes.
     lanes: usize,
+    /// The word of a call's block with the base of the first loop, if positions are read.
+    bases: Option<usize>,
     insts: usize,
 }
 
@@ -35,26 +37,24 @@ impl Parallel {
     /// The code of `kernel`.
     pub fn new(kernel: &Kernel, code: Arc<dyn KernelCode>) -> Self {
         let lanes = kernel.par as usize;
-        let points = lanes + usize::from(kernel.lanes == LaneAxis::Parallel);
-        // A call does not know where its chunk starts, so a loop whose position is read stays whole.
-        let is_read = |axis: usize| kernel.insts.contains(&Inst::Index(axis as u8));
         Self {
             code,
             params: kernel.params.len(),
             loops: kernel.loops(),
-            cuttable: (0..points).filter(|&axis| !is_read(axis)).collect(),
+            points: lanes + usize::from(kernel.lanes == LaneAxis::Parallel),
             lanes,
+            bases: kernel.reads_position().then(|| kernel.base_word(0)),
             insts: TARGET.cost(kernel).insts,
         }
     }
 
     /// The loop to cut: the outermost with enough steps, or the longest.
     fn axis(&self, extents: &[u64]) -> Option<usize> {
-        let enough = self.cuttable.iter().copied().find(|&axis| {
+        let enough = (0..self.points).find(|&axis| {
             let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
             extents[axis] as usize >= 8 * grain
         });
-        enough.or_else(|| self.cuttable.iter().copied().max_by_key(|&axis| extents[axis]))
+        enough.or_else(|| (0..self.points).max_by_key(|&axis| extents[axis]))
     }
 }
 
@@ -95,9 +95,66 @@ unsafe impl KernelCode for Parallel {
                 let words = &mut part[self.loops + param * (1 + self.loops)..][..1 + self.loops];
                 words[0] = words[0].wrapping_add((start as u64).wrapping_mul(words[1 + axis]));
             }
+            if let Some(first) = self.bases {
+                part[first + axis] += start as u64;
+            }
             // SAFETY: a part of the loops that the caller vouches for; parts write different
             // elements, and read at other indices only what no part writes.
             unsafe { self.code.call(&part) };
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::interp::Interpreted;
+    use crate::testing::Call;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Code that counts its calls.
+    struct Counted {
+        code: Interpreted,
+        calls: AtomicUsize,
+    }
+
+    // SAFETY: the code is a kernel's.
+    unsafe impl KernelCode for Counted {
+        unsafe fn call(&self, block: &[u64]) {
+            self.calls.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: as the caller's.
+            unsafe { self.code.call(block) }
+        }
+    }
+
+    /// Long calls are cut, whether or not positions are read; what they give is in `tests/kernels`.
+    #[test]
+    fn long_calls_are_cut() {
+        let cases: [(&str, &[usize]); 3] = [
+            ("kernel par=0 lanes=parallel seq=0 out %i: i64 unit point: i = index 0 store %i, i", &[1_000_003]),
+            (
+                "kernel par=1 lanes=parallel seq=0 out %i: i64 unit
+                 point: i = index 0 j = index 1 sum = add i, j store %i, sum",
+                &[1000, 1000],
+            ),
+            (
+                "kernel par=0 lanes=parallel seq=0 in %x: f32 unit out %y: f32 unit
+                 point: x = load %x y = add x, x store %y, y",
+                &[1_000_003],
+            ),
+        ];
+        for (text, extents) in cases {
+            let kernel = Kernel::parse(text).expect(text);
+            let code = Interpreted::new(kernel.clone());
+            let counted = Arc::new(Counted { code, calls: AtomicUsize::new(0) });
+            let mut call = Call::new(&kernel, extents, &vec![None; kernel.params.len()], 0);
+            let mut whole = call.clone();
+            // SAFETY: the call is of this kernel.
+            unsafe { call.run(&Parallel::new(&kernel, counted.clone())) };
+            assert!(counted.calls.load(Ordering::Relaxed) > 1, "{text}");
+            // SAFETY: as above.
+            unsafe { whole.run(&counted.code) };
+            assert_eq!(call.difference(&whole), None, "{text}");
+        }
     }
 }

@@ -314,7 +314,7 @@ fn functions_of_other_targets_are_refused() {
     let graph = parse_graph(text).unwrap_or_else(|error| panic!("{error}"));
     let exp = Native { math: Math::Exp, dtype: DType::F32, cost: 1 };
     let target = Target { functions: vec![exp], ..TARGET.clone() };
-    let options = LowerOptions { exact: false, ..LowerOptions::default() };
+    let options = LowerOptions { precision: Precision::Highest, ..LowerOptions::default() };
     let [own, other] =
         [&TARGET, &target].map(|it| lower(&graph, &options, it).unwrap_or_else(|error| panic!("{error}")));
     let backend = CpuBackend::new();

@@ -227,7 +227,8 @@ impl Nest {
         self.extents[..self.par as usize + lane].contains(&0)
     }
 
-    /// The block of a call (see [`crate::ir::Kernel`]) on operands that start at `addresses`.
+    /// The block of a call (see [`crate::ir::Kernel`]) on operands that start at `addresses`, without
+    /// bases.
     #[inline]
     pub fn block(&self, addresses: impl IntoIterator<Item = u64>) -> SmallVec<[u64; 24]> {
         let mut block = SmallVec::new();

@@ -167,7 +167,7 @@ impl KernelKey {
 mod tests {
     use super::*;
     use crate::ir::{BinaryOp, Inst, Reducer};
-    use crate::ops::{ADD, RESHAPE, SUM};
+    use crate::ops::{ADD, IOTA, RESHAPE, SUM};
     use crate::tensor::Attr;
 
     #[test]
@@ -221,6 +221,17 @@ mod tests {
         let strict = in_order(&[4, 32], &[1], ReductionOrder::Blocks);
         assert_ne!(strict.key, rows.key);
         assert_eq!(build(&strict.key, &Target::unbounded()).order, ReductionOrder::Blocks);
+    }
+
+    #[test]
+    fn positions_have_bases() {
+        let attrs = Attrs::new([Attr::from(&[8usize][..]), 0usize.into(), 0i64.into(), 1i64.into(), DType::I64.into()]);
+        let out = (IOTA.infer)(&attrs, &[]).expect("it needs no operands").remove(0);
+        let call = prepare(&IOTA, &attrs, &[], &out, ReductionOrder::Lanes).expect("iota is one kernel");
+        let kernel = build(&call.key, &Target::unbounded());
+        assert!(kernel.reads_position());
+        assert_eq!(kernel.call_words(), call.nest.block([1000]).len() + kernel.loops());
+        assert_eq!(kernel.base_word(0), 3);
     }
 
     #[test]

@@ -132,7 +132,7 @@ unsafe fn map3<A: Copy, R>(frame: &Frame<'_>, out: usize, (a, b, c): (Val, Val, 
 
 #[inline(always)]
 unsafe fn index(frame: &Frame<'_>, out: usize, axis: u8) {
-    let first = frame.position[axis as usize] as i64;
+    let first = frame.base(axis).wrapping_add(frame.position[axis as usize]) as i64;
     // SAFETY: as the caller's.
     let out = unsafe { frame.result::<i64>(out) };
     if axis == frame.kernel.par {

@@ -18,7 +18,7 @@ pub struct Frame<'a> {
     pub address: SmallVec<[usize; 8]>,
     /// Bytes between neighbouring lanes of each param.
     pub lane_stride: SmallVec<[isize; 8]>,
-    /// The current step of each loop; of the lanes, the first of the block.
+    /// The steps that each loop has taken; of the lanes, those before the block.
     pub position: SmallVec<[u64; 8]>,
     /// Lanes in the current block, 512 at most.
     pub len: usize,
@@ -63,6 +63,11 @@ impl<'a> Frame<'a> {
     /// accumulator of the second level.
     pub fn partials<T>(&self, fold: usize) -> *mut T {
         self.scratch.wrapping_add(self.slots.partials(fold)).cast()
+    }
+
+    /// The position of the first step of a loop, in a kernel that reads positions.
+    pub fn base(&self, axis: u8) -> u64 {
+        self.block[self.kernel.base_word(axis.into())]
     }
 
     /// The slot of a value, for writing.

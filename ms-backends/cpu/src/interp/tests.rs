@@ -18,6 +18,22 @@ fn run(text: &str, extents: &[usize], x: &[f32]) -> Vec<f32> {
     call.elements(ParamId(1)).into_iter().map(|it| f32::from_bits(it as u32)).collect()
 }
 
+#[test]
+fn positions_begin_at_their_bases() {
+    let text = "kernel par=1 lanes=parallel seq=0
+        out %sum: i64 unit
+        point: i = index 0 j = index 1 k = const i64 1000 row = mul i, k sum = add row, j store %sum, sum";
+    let kernel = Kernel::parse(text).expect(text);
+    for bases in [[0u64, 0], [7, 0], [0, 9], [5, 600]] {
+        let mut call = Call::new(&kernel, &[3, 700], &[None], 0);
+        call.begin_at(&bases);
+        // SAFETY: the call is of this kernel.
+        unsafe { call.run(&Interpreted::new(kernel.clone())) };
+        let row = |i: u64| (0..700).map(move |j| 1000 * (bases[0] + i) + bases[1] + j);
+        assert_eq!(call.elements(ParamId(0)), (0..3).flat_map(row).collect::<Vec<u64>>(), "{bases:?}");
+    }
+}
+
 /// The fold that `LaneAxis::Reduced` fixes.
 fn fold_row(row: impl Iterator<Item = (usize, f32)>) -> f32 {
     let mut sums = [0.0; 16];

@@ -86,6 +86,8 @@ impl Operand {
 #[derive(Clone)]
 pub struct Call {
     extents: Vec<usize>,
+    /// The position of the first step of each loop, if the kernel reads positions.
+    bases: Vec<u64>,
     operands: Vec<Operand>,
     roles: Vec<Role>,
     /// For each operand the one in whose memory it is: itself, or one that it overwrites.
@@ -107,6 +109,7 @@ impl Call {
         };
         Self {
             extents: extents.to_vec(),
+            bases: vec![0; if kernel.reads_position() { kernel.loops() } else { 0 }],
             operands: strides.iter().enumerate().map(operand).collect(),
             roles: kernel.params.iter().map(|it| it.role).collect(),
             memory: (0..kernel.params.len()).collect(),
@@ -114,13 +117,20 @@ impl Call {
         }
     }
 
-    /// A call with random elements in all inputs.
+    /// A call with random elements in all inputs, of which loops begin somewhere.
     pub fn random(kernel: &Kernel, extents: &[usize], random: &mut Random<'_>, guard: u64) -> Self {
         let mut call = Self::new(kernel, extents, &vec![None; kernel.params.len()], guard);
         for (at, param) in kernel.params.iter().enumerate().filter(|it| it.1.role == Role::Input) {
             call.fill(ParamId(at as u32), |_| element(random, param.dtype));
         }
+        call.bases.iter_mut().for_each(|it| *it = random.bits() >> random.below(40));
         call
+    }
+
+    /// Sets the position of the first step of each loop, of a kernel that reads positions.
+    pub fn begin_at(&mut self, bases: &[u64]) {
+        assert_eq!(bases.len(), self.bases.len());
+        self.bases.copy_from_slice(bases);
     }
 
     /// The number of elements of an operand.
@@ -167,6 +177,7 @@ impl Call {
             words.push(self.operands[memory].words.as_mut_ptr() as u64 + first as u64);
             words.extend(self.operands[at].strides.iter().map(|&it| (it * size as i64) as u64));
         }
+        words.extend(&self.bases);
         // SAFETY: operands have a place for every step of the loops.
         unsafe { code.call(&words) };
     }

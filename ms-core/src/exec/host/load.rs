@@ -144,6 +144,7 @@ impl Loader<'_> {
                     self.push_address(arg.buffer, arg.offset)?;
                     self.words.template.extend(arg.strides.iter().map(|&it| it as u64));
                 }
+                self.words.template.resize(first + kernel.call_words(), 0);
                 let code = code.at(&self.words.template[first..first + loops]).unwrap_or_else(|| code.clone());
                 let words = first..self.next_word();
                 let Some(mut pairs) = copied else { return Ok(Step::Kernel { code, words }) };

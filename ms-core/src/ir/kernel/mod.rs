@@ -2,12 +2,24 @@
 //!
 //! A kernel has `par` parallel loops, then its lanes, then `seq` reduced loops. Extents,
 //! addresses and strides arrive with the call, so that one kernel serves every shape of its
-//! class. The block of a call is a slice of 64-bit words:
+//! class. The block of a call is a slice of 64-bit words, [`Kernel::call_words`] of them:
 //!
 //! ```text
 //! extents: par loops.. , lanes , seq loops..          1 + par + seq words
 //! then for each param: address, byte strides in the same order of loops
+//! then, if the kernel reads a position: bases in the same order of loops
 //! ```
+//!
+//! - The *extent* of a loop is its number of steps. A call of which an extent of the result is zero
+//!   writes nothing.
+//! - The *address* of a param is where its element of the first step of all loops is, and a *stride*
+//!   is how far it moves with each step of a loop, in bytes; it may be negative. Along the lanes the
+//!   stride is the one that [`Param::step`] says, unless there is one lane.
+//! - The *base* of a loop is the position of its first step: [`Inst::Index`] gives the base and the
+//!   steps since. It is zero for a whole call. A caller that cuts a loop over the result into several
+//!   calls gives each part its extent, moves the addresses, and adds to the base; the parts then
+//!   compute what the whole would. Kernels that read no position have no bases, so that their calls
+//!   cost nothing more.
 //!
 //! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result, and the
 //! reduced loops run inside them, one after the other, outermost first. With
@@ -26,6 +38,10 @@
 //! **Arithmetic** is done in the compute dtypes ([`DType::compute`]): f32, f64, i32, i64, u32,
 //! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Store`] and [`Inst::Cast`];
 //! [`KernelBuilder`] inserts the casts that make narrow arithmetic round or wrap after every op.
+//!
+//! **Functions** such as `exp` are [`Inst::Math`] in the bodies that ops give. Lowering puts formulas of
+//! the other instructions in the place of those that the target has no function of its own for, and of
+//! all where results must be the same on every target.
 //!
 //! **Text.** A kernel is printed by [`Display`](std::fmt::Display) and read back by [`Kernel::parse`]:
 //!
@@ -220,7 +236,8 @@ pub enum Inst {
     Store(ParamId, Val),
     /// A constant, as the bits of the result's dtype.
     Const(u64),
-    /// The position along loop `k` (in the order of extents) as i64.
+    /// The position along loop `k` (in the order of extents) as i64: its base in the block of the
+    /// call, and the steps since.
     Index(u8),
     /// An op on one value.
     Unary(UnaryOp, Val),
@@ -228,8 +245,7 @@ pub enum Inst {
     Binary(BinaryOp, Val, Val),
     /// `a * b + c`, rounded once; floats only.
     Fma(Val, Val, Val),
-    /// A function of one or two floats of the result's dtype. The bodies of ops have it; a kernel that
-    /// runs has it only where its target computes it, as accurately as that does.
+    /// A function of one or two floats of the result's dtype, as accurate as that of the target.
     Math(Math, Val, Option<Val>),
     /// A comparison of two values of one dtype; the result is bool.
     Compare(Compare, Val, Val),
@@ -320,7 +336,17 @@ impl Kernel {
 
     /// Words in the block of a call.
     pub fn call_words(&self) -> usize {
-        self.loops() + self.params.len() * (1 + self.loops())
+        self.base_word(0) + if self.reads_position() { self.loops() } else { 0 }
+    }
+
+    /// The word in the block of a call with the base of a loop, where there are bases.
+    pub fn base_word(&self, axis: usize) -> usize {
+        self.loops() + self.params.len() * (1 + self.loops()) + axis
+    }
+
+    /// Whether an instruction reads the position along a loop.
+    pub fn reads_position(&self) -> bool {
+        self.insts.iter().any(|it| matches!(it, Inst::Index(_)))
     }
 
     /// The dtype of a value.

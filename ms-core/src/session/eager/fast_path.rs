@@ -129,5 +129,7 @@ fn compile(
     let described: SmallVec<[(&Layout, DType); 3]> = layouts.iter().map(|(layout, dtype)| (layout, *dtype)).collect();
     let call = prepare(def, attrs, &described, &Type::of(types[0].dtype, &[2]), ReductionOrder::Lanes);
     let call = call.expect("an elementwise op on dense operands is one kernel");
-    Ok((super::compile(backend, &call.key)?, types[0].dtype))
+    let ready = super::compile(backend, &call.key)?;
+    debug_assert_eq!(ready.words, 1 + 2 * (operands.len() + 1), "elementwise kernels read no position");
+    Ok((ready.code, types[0].dtype))
 }

@@ -109,38 +109,49 @@ fn kernel(
 /// The number of kernels cached per thread before the table is emptied.
 const KEPT: usize = 4096;
 
-thread_local! {
-    static KERNELS: RefCell<FxHashMap<KernelKey, Arc<dyn KernelCode>>> = RefCell::default();
+/// A kernel that can be called.
+#[derive(Clone)]
+struct Ready {
+    code: Arc<dyn KernelCode>,
+    /// Words in the block of a call.
+    words: usize,
 }
 
-/// The code of a kernel. What runs op by op has the bits of what is compiled in `strict`, so that
+thread_local! {
+    static KERNELS: RefCell<FxHashMap<KernelKey, Ready>> = RefCell::default();
+}
+
+/// Makes a kernel ready. What runs op by op has the bits of what is compiled in `strict`, so that
 /// functions are not those of the device.
 #[cold]
-fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Arc<dyn KernelCode>> {
-    backend.kernel(&single::build(key, &backend.target().portable()))
+fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
+    let kernel = single::build(key, &backend.target().portable());
+    Ok(Ready { code: backend.kernel(&kernel)?, words: kernel.call_words() })
 }
 
 fn launch(backend: &dyn Backend, prepared: single::Call, operands: &Operands<'_>, out: &Array) -> Result<()> {
     let known = KERNELS.with(|it| it.borrow().get(&prepared.key).cloned());
-    let code = match known {
-        Some(code) => code,
+    let ready = match known {
+        Some(ready) => ready,
         None => {
-            let code = compile(backend, &prepared.key)?;
+            let ready = compile(backend, &prepared.key)?;
             KERNELS.with(|it| {
                 let mut table = it.borrow_mut();
                 if table.len() >= KEPT {
                     table.clear();
                 }
-                table.insert(prepared.key, code.clone());
+                table.insert(prepared.key, ready.clone());
             });
-            code
+            ready
         }
     };
     let addresses = operands.iter().map(|it| it.as_ptr() as u64).chain([out.as_mut_ptr() as u64]);
-    let block = prepared.nest.block(addresses);
+    let mut block = prepared.nest.block(addresses);
+    // A whole call begins at position zero of all loops.
+    block.resize(ready.words, 0);
     // SAFETY: the nest was made from the layouts of these arrays, which live during the call and
     // lie inside their storages; `out` is fresh, so that nobody else reads or writes it.
-    unsafe { code.call(&block) };
+    unsafe { ready.code.call(&block) };
     Ok(())
 }
 

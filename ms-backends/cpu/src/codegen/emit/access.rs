@@ -171,13 +171,17 @@ impl Emitter<'_> {
     pub fn index(&mut self, axis: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a position has a result");
         let width = width_of(result);
-        let counter = Operand::Mem(self.frame.counter(axis as usize));
         let lanes = axis == self.kernel.par;
-        if lanes {
-            self.asm.op(Code::Mov_rm64_r64, &[counter, Operand::Reg(fixed::LANE)]);
+        let (counter, position) = (self.frame.counter(axis as usize), self.frame.position(self.kernel));
+        let base = self.frame.base(axis as usize);
+        match lanes {
+            true => self.reg(Code::Mov_r64_rm64, fixed::SCRATCH, fixed::LANE),
+            false => self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, counter),
         }
+        self.load_reg(Code::Add_r64_rm64, fixed::SCRATCH, base);
+        self.store_reg(Code::Mov_rm64_r64, position, fixed::SCRATCH);
         let result = Operand::Reg(result);
-        self.row(rows::SPLAT_Q, width, &[result, counter]);
+        self.row(rows::SPLAT_Q, width, &[result, Operand::Mem(position)]);
         if lanes && mode != Mode::One {
             self.row(rows::ADD_Q, width, &[result, result, Operand::Iota]);
         }

@@ -62,6 +62,7 @@ pub struct Frame {
     /// Bytes of the whole frame.
     pub bytes: usize,
     loops: usize,
+    params: usize,
     homes: Vec<Home>,
     gathers: Vec<Option<usize>>,
     divide: Option<usize>,
@@ -105,7 +106,7 @@ impl Frame {
         let spills = bytes;
         let slots = bodies.iter().map(|it| it.allocation.slot_bytes as usize).max().unwrap_or(0);
         bytes = (bytes + slots).next_multiple_of(64);
-        Self { bytes, loops, homes, gathers, divide, accs, spills }
+        Self { bytes, loops, params: kernel.params.len(), homes, gathers, divide, accs, spills }
     }
 
     /// The counter of a loop.
@@ -116,6 +117,11 @@ impl Frame {
     /// A number that says where cut loops stand.
     pub fn cursor(&self, which: Cursor) -> Mem {
         Mem::at(fixed::STACK, 8 + 8 * (self.loops + which as usize) as i32)
+    }
+
+    /// Where a position is put together: the place of the counter of the lanes, which has a register.
+    pub fn position(&self, kernel: &Kernel) -> Mem {
+        self.counter(kernel.par as usize)
     }
 
     pub fn home(&self, param: usize) -> Home {
@@ -160,6 +166,11 @@ impl Frame {
     /// The extent of a loop, in the block of the call.
     pub fn extent(&self, axis: usize) -> Mem {
         Mem::at(fixed::BLOCK, 8 * axis as i32)
+    }
+
+    /// The base of a loop, in the block of the call.
+    pub fn base(&self, axis: usize) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * (self.loops + self.params * (1 + self.loops) + axis) as i32)
     }
 
     /// The address of a buffer, in the block of the call.
