@@ -5,7 +5,7 @@ use crate::interp::Interpreted;
 use crate::isa::Isa;
 use crate::parallel::Parallel;
 use crate::target::TARGET;
-use crate::{artifact, codegen, library, product};
+use crate::{artifact, codegen, library, product, threads};
 use ms_core::environment::Variable;
 use ms_core::environment_variables;
 use ms_core::error::{Code, Error, Result};
@@ -13,10 +13,17 @@ use ms_core::exec::{Artifact, Backend, BackendEntry, Executable, Host, HostExecu
 use ms_core::ir::{Kernel, Precision};
 use ms_core::lower::{Plan, Target};
 use ms_core::tensor::{Array, Attrs, Op};
+use once_cell::sync::OnceCell;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use rustc_hash::FxHashMap;
 use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Instructions of kernels that are compiled on several threads at least: making code for so many takes
+/// longer than waking these does.
+const MANY_INSTS: usize = 2000;
 
 /// Kernels that are kept ready at most. A full table starts anew; who holds a kernel keeps it.
 const MAX_KERNELS: usize = 4096;
@@ -95,6 +102,17 @@ impl CpuBackend {
         codegen::compile(kernel, self.isa).ok().map(|it| it.bytes)
     }
 
+    /// The machine code of each of some kernels, made on several threads where that is worth it.
+    fn machine_codes(&self, kernels: &[&Kernel]) -> Vec<Option<Vec<u8>>> {
+        let code = |kernel: &&Kernel| self.machine_code(kernel);
+        let insts: usize = kernels.iter().map(|it| it.insts.len()).sum();
+        let pool = if kernels.len() > 1 && insts >= MANY_INSTS { compilers() } else { None };
+        match pool {
+            Some(pool) => pool.install(|| kernels.par_iter().map(code).collect()),
+            None => kernels.iter().map(code).collect(),
+        }
+    }
+
     fn kernels(&self) -> MutexGuard<'_, Kernels> {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,6 +135,17 @@ impl CpuBackend {
     pub fn isa(&self) -> Isa {
         self.isa
     }
+}
+
+/// The threads that compile, as many as compute; nothing where there is one, or where the system refuses
+/// more, which it may give the next time.
+fn compilers() -> Option<&'static ThreadPool> {
+    static POOL: OnceCell<ThreadPool> = OnceCell::new();
+    if threads::count() == 1 {
+        return None;
+    }
+    let start = || ThreadPoolBuilder::new().num_threads(threads::count()).thread_name(|i| format!("ms-compiler-{i}"));
+    POOL.get_or_try_init(|| start().build()).ok()
 }
 
 /// Whether the processor runs all of these.
@@ -158,7 +187,7 @@ unsafe impl Backend for CpuBackend {
 
     fn compile(&self, plan: &Plan) -> Result<Artifact> {
         check(&plan.kernels)?;
-        let codes: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(|it| self.machine_code(it)).collect();
+        let codes = self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>());
         let codes = codes.iter().map(Option::as_deref);
         Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
     }
@@ -179,12 +208,17 @@ unsafe impl Backend for CpuBackend {
 
     fn compile_shared(&self, plan: &Plan) -> Result<Artifact> {
         check(&plan.kernels)?;
-        let kernels = self.kernels();
-        let code = |kernel: &Kernel| match kernels.get(kernel) {
-            Some(Ready { at: Some((memory, at)), .. }) => Some(memory.bytes()[at.clone()].to_vec()),
-            _ => self.machine_code(kernel),
+        let known = self.kernels();
+        let ready = |kernel: &Kernel| {
+            let (memory, at) = known.get(kernel)?.at.as_ref()?;
+            Some(memory.bytes()[at.clone()].to_vec())
         };
-        let codes: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(code).collect();
+        let ready: Vec<Option<Vec<u8>>> = plan.kernels.iter().map(ready).collect();
+        drop(known);
+        let missing: Vec<&Kernel> =
+            plan.kernels.iter().zip(&ready).filter(|it| it.1.is_none()).map(|it| it.0).collect();
+        let mut made = self.machine_codes(&missing).into_iter();
+        let codes: Vec<Option<Vec<u8>>> = ready.into_iter().map(|it| it.or_else(|| made.next().flatten())).collect();
         let codes = codes.iter().map(Option::as_deref);
         Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
     }
@@ -251,3 +285,39 @@ unsafe impl Host for Services {
 }
 
 inventory::submit! { BackendEntry(|| Arc::new(CpuBackend::new())) }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ms_core::ir::{BinaryOp, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
+    use ms_core::tensor::DType;
+
+    /// A sum of so many terms.
+    fn kernel(terms: usize) -> Kernel {
+        let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+        let [x, out] = [Role::Input, Role::Output].map(|it| builder.param(DType::F32, it, StrideClass::Unit));
+        let x = builder.load(x);
+        let sum = (1..terms).fold(x, |sum, _| builder.binary(BinaryOp::Add, sum, x));
+        builder.store(out, sum);
+        builder.end_stage(Scope::Point);
+        builder.finish()
+    }
+
+    /// Code is the same, and in the order of the kernels, whether several threads make it or one does.
+    #[test]
+    fn code_does_not_depend_on_threads() {
+        let kernels: Vec<Kernel> = (0..100).map(|it| kernel(1 + it * 37 % 100)).collect();
+        let all: Vec<&Kernel> = kernels.iter().collect();
+        assert!(kernels.iter().map(|it| it.insts.len()).sum::<usize>() > 2 * MANY_INSTS);
+        for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
+            let backend = CpuBackend::of(isa);
+            let one_by_one: Vec<Option<Vec<u8>>> = kernels.iter().map(|it| backend.machine_code(it)).collect();
+            assert!(backend.machine_codes(&all) == one_by_one);
+            let plan = Plan { kernels: kernels.clone(), ..Plan::default() };
+            backend.ready(&kernels[7]);
+            let [own, shared] = [backend.compile(&plan), backend.compile_shared(&plan)]
+                .map(|it| it.expect("the processor runs sums").code.as_ref().to_vec());
+            assert!(own == shared, "what is ready is taken as it is");
+        }
+    }
+}
