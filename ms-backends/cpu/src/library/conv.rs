@@ -137,8 +137,12 @@ impl Conv {
                     let count = end.min(run.window + run.len).saturating_sub(run.window + skipped);
                     if count > 0 {
                         let at = run.tap * len + image * windows + run.window + skipped - terms.start;
-                        let from = from[run.element + skipped * step..].iter().step_by(step);
-                        rows[at..at + count].iter_mut().zip(from).for_each(|(to, &from)| *to = from);
+                        let (line, from) = (&mut rows[at..at + count], &from[run.element + skipped * step..]);
+                        if step == 1 {
+                            combine(line, &from[..count], |to, from| *to = from);
+                        } else {
+                            line.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                        }
                     }
                 }
             }
