@@ -15,7 +15,7 @@ use crate::product::{CHUNK, Matrix, Ordered, Shared, Wide};
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::{Run, Windows};
-use ms_core::tensor::{Array, Attrs, Element, try_filled};
+use ms_core::tensor::{Array, Attrs, Element, try_filled, try_room};
 use std::ops::{AddAssign, Range};
 
 /// Chunks of images of a region at most.
@@ -30,6 +30,22 @@ struct Conv {
     /// Output channels of a group.
     outputs: usize,
     windows: Windows,
+}
+
+/// Some terms of a gradient for weights, and what lies under their taps, in order; padding elsewhere.
+struct Part {
+    terms: Range<usize>,
+    pieces: Vec<Piece>,
+}
+
+/// Elements under one tap of neighbouring windows of an image.
+struct Piece {
+    /// The place of the first of them, in rows of terms by tap.
+    at: usize,
+    image: usize,
+    /// The first of them in its plane.
+    element: usize,
+    count: usize,
 }
 
 impl Conv {
@@ -111,41 +127,52 @@ impl Conv {
         }
     }
 
-    /// Lays out what lies under the windows of some `terms` of a group, which are the windows of all images
-    /// one after the other: row `(channel, tap)` holds what lies under the tap.
-    fn columns_of<T: Copy + Default + Send + Sync>(
-        &self,
-        runs: &[Run],
-        group: usize,
-        terms: Range<usize>,
-        x: &[T],
-        columns: &mut [T],
-    ) {
-        let (plane, windows, taps) = (self.windows.input_len(), self.windows.output_len(), self.windows.taps());
-        let (len, step) = (terms.len(), self.windows.step());
-        let to = Shared::new(columns.as_mut_ptr());
-        threads::for_each(self.channels, self.filter_len() * len / 2, |channel| {
-            // SAFETY: each channel has its own rows.
-            let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * taps * len), taps * len) };
-            rows.fill(T::default());
-            for image in terms.start / windows..terms.end.div_ceil(windows) {
-                let from = &x[((image * self.groups + group) * self.channels + channel) * plane..][..plane];
-                // The windows of this image that are wanted.
-                let (first, end) = (terms.start.saturating_sub(image * windows), terms.end - image * windows);
-                for run in runs {
-                    let skipped = first.saturating_sub(run.window).min(run.len);
-                    let count = end.min(run.window + run.len).saturating_sub(run.window + skipped);
-                    if count > 0 {
-                        let at = run.tap * len + image * windows + run.window + skipped - terms.start;
-                        let (line, from) = (&mut rows[at..at + count], &from[run.element + skipped * step..]);
-                        if step == 1 {
-                            combine(line, &from[..count], |to, from| *to = from);
-                        } else {
-                            line.iter_mut().zip(from.iter().step_by(step)).for_each(|(to, &from)| *to = from);
-                        }
-                    }
+    /// What lies under the windows of some terms, which are the windows of all images one after the other.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for the list.
+    fn part(&self, runs: &[Run], terms: Range<usize>) -> Result<Part> {
+        let (windows, len, step) = (self.windows.output_len(), terms.len(), self.windows.step());
+        let images = terms.start / windows..terms.end.div_ceil(windows);
+        let mut pieces = try_room(images.len().saturating_mul(runs.len()))?;
+        for image in images {
+            // The windows of this image that are wanted.
+            let (first, end) = (terms.start.saturating_sub(image * windows), terms.end - image * windows);
+            for run in runs {
+                let skipped = first.saturating_sub(run.window).min(run.len);
+                let count = end.min(run.window + run.len).saturating_sub(run.window + skipped);
+                if count > 0 {
+                    let at = run.tap * len + image * windows + run.window + skipped - terms.start;
+                    pieces.push(Piece { at, image, element: run.element + skipped * step, count });
                 }
             }
+        }
+        pieces.sort_unstable_by_key(|it| it.at);
+        Ok(Part { terms, pieces })
+    }
+
+    /// Lays out what lies under the windows of a part in a group: row `(channel, tap)` holds what lies
+    /// under the tap.
+    fn columns_of<T: Copy + Default + Send + Sync>(&self, part: &Part, group: usize, x: &[T], columns: &mut [T]) {
+        let (plane, step) = (self.windows.input_len(), self.windows.step());
+        let len = self.windows.taps() * part.terms.len();
+        let to = Shared::new(columns.as_mut_ptr());
+        threads::for_each(self.channels, self.channels * len / 2, |channel| {
+            // SAFETY: each channel has its own rows.
+            let rows = unsafe { std::slice::from_raw_parts_mut(to.get().add(channel * len), len) };
+            let mut done = 0;
+            for piece in &part.pieces {
+                rows[done..piece.at].fill(T::default());
+                done = piece.at + piece.count;
+                let first = ((piece.image * self.groups + group) * self.channels + channel) * plane + piece.element;
+                let line = &mut rows[piece.at..done];
+                if step == 1 {
+                    combine(line, &x[first..first + piece.count], |to, from| *to = from);
+                } else {
+                    line.iter_mut().zip(x[first..].iter().step_by(step)).for_each(|(to, &from)| *to = from);
+                }
+            }
+            rows[done..].fill(T::default());
         });
     }
 
@@ -278,19 +305,21 @@ pub fn weight_grad<T: Wide + Element>(
     }
     let filter = conv.filter_len();
     let runs = conv.windows.runs();
+    let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
+    let parts = parts.collect::<Result<Vec<Part>>>()?;
     let shared = Shared::new(out.as_mut_ptr());
     // The groups are apart; within one, its products are cut.
     threads::try_for_each(conv.groups, conv.nanos(), |group| {
         let mut columns = try_filled(T::default(), filter.saturating_mul(terms.min(CHUNK)))?;
         let mut gradients = try_filled(T::default(), conv.outputs.saturating_mul(terms.min(CHUNK)))?;
         let to = Matrix::dense(shared.get().wrapping_add(conv.weights(group).start), filter);
-        for start in (0..terms).step_by(CHUNK) {
-            let part = start..terms.min(start + CHUNK);
-            conv.columns_of(&runs, group, part.clone(), x, &mut columns);
-            conv.gradients_of(group, part.clone(), g, &mut gradients);
-            let product = Ordered { isa, sizes: [conv.outputs, part.len(), filter], accumulate: start > 0 };
-            let gradients = Matrix::dense(gradients.as_ptr(), part.len());
-            let columns = Matrix::dense(columns.as_ptr(), part.len()).transposed();
+        for part in &parts {
+            let len = part.terms.len();
+            conv.columns_of(part, group, x, &mut columns);
+            conv.gradients_of(group, part.terms.clone(), g, &mut gradients);
+            let product = Ordered { isa, sizes: [conv.outputs, len, filter], accumulate: part.terms.start > 0 };
+            let gradients = Matrix::dense(gradients.as_ptr(), len);
+            let columns = Matrix::dense(columns.as_ptr(), len).transposed();
             // SAFETY: each group has its own weights; the operands are as large as the sizes say.
             unsafe { product.run(1, |_| [0; 3], gradients, columns, to)? };
         }
