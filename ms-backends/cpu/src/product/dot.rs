@@ -54,8 +54,8 @@ pub unsafe fn dot<W: Wide>(tile: Tile<W>, k: usize, a: Matrix<*const W>, b: Matr
         let (a, b) = (chunks(a.skip(0, start), a.steps[1]), chunks(b.skip(start, 0), b.steps[0]));
         // SAFETY: so many terms are left, and there is room for them.
         let sums = unsafe {
-            pack(tile.turn, a, LINES, LINES, CHUNK, a_room);
-            pack(tile.turn, b, LINES, LINES, CHUNK, b_room);
+            pack(tile.turn, a, LINES, CHUNK, a_room);
+            pack(tile.turn, b, LINES, CHUNK, b_room);
             (tile.chains)(a_room, b_room)
         };
         sum = sums.into_iter().fold(sum, |sum, it| Some(sum.map_or(it, |sum| sum + it)));

@@ -162,7 +162,7 @@ impl Ordered {
         let packed_columns = if unpacked { tile.columns } else { n.next_multiple_of(tile.columns) };
         let depth = k.min(CHUNK);
         let keeps_sums = !E::IS_WIDE && k > CHUNK;
-        let lens = [strip * depth, packed_columns * depth, if keeps_sums { m * n } else { 0 }];
+        let lens = [strip * depth, packed_columns * depth + tile.columns, if keeps_sums { m * n } else { 0 }];
         let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
         // SAFETY: what is read below was written before.
         let room = unsafe { Array::uninit(&[a_len + b_len + sums_len], E::Wide::DTYPE)? };
@@ -184,34 +184,32 @@ impl Ordered {
             // SAFETY: the rooms hold a strip and a block of the operands, whose elements the caller vouches
             // for, and tiles are inside of them.
             unsafe {
-                if !unpacked {
-                    for left in panels.clone() {
-                        let columns = tile.columns.min(n - left);
-                        pack(
-                            tile.turn,
-                            b.transposed().skip(left, 0),
-                            columns,
-                            tile.columns,
-                            depth,
-                            b_room.add(left * depth),
-                        );
+                let pack_columns = |left: usize, to: *mut E::Wide| {
+                    let columns = tile.columns.min(n - left);
+                    pack(tile.turn, b.transposed().skip(left, 0), columns, depth, to);
+                    if columns < tile.columns {
+                        // A tile reads as many columns as it has: behind the last ones are others.
+                        to.add(columns * depth).write_bytes(0, tile.columns);
                     }
+                    (to.cast_const(), columns as isize)
+                };
+                if !unpacked {
+                    panels.clone().for_each(|left| _ = pack_columns(left, b_room.add(left * depth)));
                 }
                 for top in (0..m).step_by(strip) {
                     let tops = (top..m.min(top + strip)).step_by(height);
                     for at in tops.clone() {
                         let rows = height.min(m - at);
-                        pack(tile.turn, a.skip(at, 0), rows, rows, depth, a_room.add((at - top) * depth));
+                        pack(tile.turn, a.skip(at, 0), rows, depth, a_room.add((at - top) * depth));
                     }
                     for left in panels.clone() {
                         let columns = tile.columns.min(n - left);
                         let (panel, step) = if !unpacked {
-                            (b_room.cast_const().add(left * depth), tile.columns as isize)
+                            (b_room.cast_const().add(left * depth), columns as isize)
                         } else if columns == tile.columns {
                             (b.skip(0, left).first.cast(), b.steps[0])
                         } else {
-                            pack(tile.turn, b.transposed().skip(left, 0), columns, tile.columns, depth, b_room);
-                            (b_room.cast_const(), tile.columns as isize)
+                            pack_columns(left, b_room)
                         };
                         for at in tops.clone() {
                             let rows = height.min(m - at);

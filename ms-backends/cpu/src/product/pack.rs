@@ -14,17 +14,15 @@ pub const LINES: usize = 8;
 /// instruction set.
 pub type Turn<W> = unsafe fn(depth: usize, from: *const W, across: isize, to: *mut W, width: usize);
 
-/// Copies some lines of a matrix: `width` elements for each of `depth` steps, one from each line, with
-/// zeros for lines that there are not.
+/// Copies some lines of a matrix: for each of `depth` steps one element from each line.
 ///
 /// # Safety
-/// The elements are there, `to` has room for `width * depth`, and the processor runs what `turn` is made
+/// The elements are there, `to` has room for `lines * depth`, and the processor runs what `turn` is made
 /// of.
 pub unsafe fn pack<E: Operand>(
     turn: Turn<E::Wide>,
     from: Matrix<*const E>,
     lines: usize,
-    width: usize,
     depth: usize,
     to: *mut E::Wide,
 ) {
@@ -35,7 +33,7 @@ pub unsafe fn pack<E: Operand>(
         unsafe { *from.first.wrapping_offset(at) }.widen()
     };
     // SAFETY: steps and lines are below those for which there is room.
-    let put = |line: usize, step: usize| unsafe { *to.add(step * width + line) = element(line, step) };
+    let put = |line: usize, step: usize| unsafe { *to.add(step * lines + line) = element(line, step) };
     if across == 1 {
         for step in 0..depth {
             (0..lines).for_each(|line| put(line, step));
@@ -50,17 +48,13 @@ pub unsafe fn pack<E: Operand>(
             if E::IS_WIDE && along == 1 {
                 let from = from.skip(first, 0).first.cast();
                 // SAFETY: by the caller's contract.
-                unsafe { turn(depth, from, across, to.add(first), width) };
+                unsafe { turn(depth, from, across, to.add(first), lines) };
             } else {
                 for step in 0..depth {
                     (first..first + LINES).for_each(|line| put(line, step));
                 }
             }
         }
-    }
-    for step in 0..if lines < width { depth } else { 0 } {
-        // SAFETY: as above.
-        (lines..width).for_each(|line| unsafe { *to.add(step * width + line) = E::Wide::default() });
     }
 }
 
