@@ -379,13 +379,17 @@ fn functions_of_the_target() {
         });
         found.collect::<Vec<_>>()
     };
-    let plan = |target: &Target, exact| {
-        let options = LowerOptions { exact, ..LowerOptions::default() };
+    let plan = |target: &Target, precision| {
+        let options = LowerOptions { precision, ..LowerOptions::default() };
         lower(&graph, &options, target).unwrap_or_else(|error| panic!("{error}"))
     };
-    let own = plan(&target, false);
+    let own = plan(&target, Precision::Highest);
     assert_eq!(functions(&own), [(Math::Exp, DType::F32), (Math::Pow, DType::F32)], "{}", own.display());
-    assert_eq!(plan(&target, true), plan(&TARGET, true), "strict results are those of the formulas");
+    assert_eq!(
+        plan(&target, Precision::Strict),
+        plan(&TARGET, Precision::Strict),
+        "strict results are those of the formulas"
+    );
     for (target, own_functions) in [(&TARGET, false), (&target, true)] {
         let kernels = own.kernels.iter().filter(|it| it.insts.iter().any(|it| matches!(it, Inst::Math(..))));
         for kernel in kernels {
