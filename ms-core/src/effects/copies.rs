@@ -267,8 +267,9 @@ impl Moves {
             }
         };
         for &input in graph.inputs() {
-            map[input.0 as usize] = to.add_input_like(graph, input);
+            map[input.0 as usize] = to.add_input(graph.ty(input).clone());
         }
+        to.share_input_names(graph);
         for &input in graph.inputs() {
             copy(input, map[input.0 as usize], &mut to, &mut copies);
         }

@@ -46,8 +46,9 @@ impl<'g> Watch<'g> {
         let mut to = Graph::with_room_of(from);
         let mut map = vec![ValueId(u32::MAX); from.value_count()];
         for &input in from.inputs() {
-            map[input.0 as usize] = to.add_input_like(from, input);
+            map[input.0 as usize] = to.add_input(from.ty(input).clone());
         }
+        to.share_input_names(from);
         Self { from, to, map, finite: vec![None; from.len()] }
     }
 

@@ -57,8 +57,9 @@ pub struct Graph {
     nodes: Vec<Node>,
     values: Vec<ValueData>,
     inputs: Vec<ValueId>,
-    /// The names of the inputs; shorter than `inputs` where the last ones have none.
-    names: Vec<Option<Arc<str>>>,
+    /// The names of the inputs, which graphs that are made of each other share; shorter than `inputs`
+    /// where the last ones have none.
+    names: Option<Arc<Vec<Option<Arc<str>>>>>,
     outputs: Vec<ValueId>,
 }
 
@@ -77,7 +78,7 @@ impl Graph {
         inputs: Vec<ValueId>,
         outputs: Vec<ValueId>,
     ) -> Self {
-        Self { name: name.into(), nodes, values, inputs, names: Vec::new(), outputs }
+        Self { name: name.into(), nodes, values, inputs, names: None, outputs }
     }
 
     /// A graph without content, with room for the nodes and values of `other`.
@@ -99,12 +100,12 @@ impl Graph {
     /// The name of the input at a position, in dumps; no part of the graph's identity, and of
     /// several inputs it may be the same.
     pub fn input_name(&self, at: usize) -> Option<&Arc<str>> {
-        self.names.get(at)?.as_ref()
+        self.input_names().get(at)?.as_ref()
     }
 
     /// The names of the inputs, in order; there may be fewer where the last inputs have none.
     pub fn input_names(&self) -> &[Option<Arc<str>>] {
-        &self.names
+        self.names.as_deref().map_or(&[], Vec::as_slice)
     }
 
     /// The name of a value, which only an input has.
@@ -182,17 +183,25 @@ impl Graph {
     /// Names the input at a position; an empty name is none.
     pub fn name_input(&mut self, at: usize, name: Option<Arc<str>>) {
         let name = name.filter(|it| !it.is_empty());
-        if self.names.len() <= at && name.is_some() {
-            self.names.resize(at + 1, None);
+        if name.is_none() && self.input_name(at).is_none() {
+            return;
         }
-        if let Some(slot) = self.names.get_mut(at) {
-            *slot = name;
+        let names = Arc::make_mut(self.names.get_or_insert_default());
+        if names.len() <= at {
+            names.resize(at + 1, None);
         }
+        names[at] = name;
+    }
+
+    /// Gives the first inputs the names of those of `from`, of which there are no more, in order; all
+    /// others have none.
+    pub fn share_input_names(&mut self, from: &Graph) {
+        self.names.clone_from(&from.names);
     }
 
     /// Gives the inputs at these positions the names of those of `from`, in order.
     pub fn name_inputs_like(&mut self, from: &Graph, at: impl IntoIterator<Item = usize>) {
-        at.into_iter().zip(&from.names).for_each(|(at, name)| self.name_input(at, name.clone()));
+        at.into_iter().zip(from.input_names()).for_each(|(at, name)| self.name_input(at, name.clone()));
     }
 
     /// Adds a node whose results have the given types; the node's own `outputs` are filled in here.
@@ -244,8 +253,8 @@ impl Graph {
     /// Puts the inputs in another order: position `i` takes what stood at `order[i]`.
     pub fn reorder_inputs(&mut self, order: &[usize]) {
         self.inputs = order.iter().map(|&at| self.inputs[at]).collect();
-        if !self.names.is_empty() {
-            self.names = order.iter().map(|&at| self.input_name(at).cloned()).collect();
+        if self.names.is_some() {
+            self.names = Some(Arc::new(order.iter().map(|&at| self.input_name(at).cloned()).collect()));
         }
         for (at, &input) in self.inputs.iter().enumerate() {
             self.values[input.0 as usize].def = Def::Input(at as u32);

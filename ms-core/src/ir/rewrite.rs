@@ -117,8 +117,9 @@ impl<'g> Rewriter<'g> {
         let mut to = Graph::with_room_of(self.from);
         self.map = vec![ValueId(u32::MAX); self.from.value_count()];
         for &id in self.from.inputs() {
-            self.map[id.0 as usize] = to.add_input_like(self.from, id);
+            self.map[id.0 as usize] = to.add_input(self.from.ty(id).clone());
         }
+        to.share_input_names(self.from);
         self.to = Some(to);
         for _ in 0..std::mem::take(&mut self.at) {
             self.keep();

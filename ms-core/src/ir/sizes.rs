@@ -66,7 +66,7 @@ fn sized(
     let values = (0..graph.value_count() as u32).map(value).collect::<Result<_>>()?;
     let (inputs, outputs) = (graph.inputs().to_vec(), graph.outputs().to_vec());
     let mut sized = Graph::from_parts(graph.name(), nodes, values, inputs, outputs);
-    sized.name_inputs_like(graph, 0..);
+    sized.share_input_names(graph);
     Ok(sized)
 }
 

@@ -110,6 +110,14 @@ fn names_of_inputs_stay_with_them() {
     assert!(like.to_string().starts_with("graph @g(%a: f32[1], %1: f32[2], %2: f32[3])"), "{like}");
     like.name_inputs_like(&graph, [0, 2]);
     assert!(like.to_string().starts_with("graph @g(%c: f32[1], %1: f32[2], %a: f32[3])"), "{like}");
+    let mut same = Graph::new("h");
+    for &input in graph.inputs() {
+        same.add_input(graph.ty(input).clone());
+    }
+    same.share_input_names(&graph);
+    same.name_input(1, Some("other".into()));
+    assert!(same.to_string().starts_with("graph @h(%c: f32[3], %other: f32[1], %2: f32[2])"), "{same}");
+    assert!(graph.to_string().starts_with("graph @f(%c: f32[3], %a: f32[1], %1: f32[2])"), "{graph}");
     like.name_input(0, None);
     let names: Vec<_> = (0..4).map(|at| like.input_name(at).map(|it| &**it)).collect();
     assert_eq!(names, [None, None, Some("a"), None]);

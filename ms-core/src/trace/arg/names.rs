@@ -3,6 +3,7 @@
 use super::{Name, Sink, Visitor};
 use crate::tensor::{Parameter, SlotId, Tensor};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cell::OnceCell;
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -19,8 +20,14 @@ pub struct ArgumentNames {
     /// All paths, one behind the other.
     text: String,
     tensors: Vec<(Tensor, Span)>,
-    parameters: FxHashMap<SlotId, Span>,
+    /// As they are shown, also where one is shown again.
+    parameters: Vec<(SlotId, Span)>,
+    /// Where each parameter is among them, once there are more than [`FEW`] and one is looked for.
+    places: OnceCell<FxHashMap<SlotId, usize>>,
 }
+
+/// Up to this many parameters are looked through one by one.
+const FEW: usize = 16;
 
 /// A path in the text.
 #[derive(Clone, Copy)]
@@ -50,7 +57,21 @@ impl ArgumentNames {
 
     /// The name of a parameter.
     pub fn parameter(&self, id: SlotId) -> Option<Arc<str>> {
-        self.name(*self.parameters.get(&id)?)
+        let place = if self.parameters.len() <= FEW {
+            self.parameters.iter().position(|it| it.0 == id)?
+        } else {
+            *self.places.get_or_init(|| self.places()).get(&id)?
+        };
+        self.name(self.parameters[place].1)
+    }
+
+    /// Where each parameter is shown first.
+    fn places(&self) -> FxHashMap<SlotId, usize> {
+        let mut places = FxHashMap::with_capacity_and_hasher(self.parameters.len(), Default::default());
+        self.parameters.iter().enumerate().for_each(|(at, it)| {
+            places.entry(it.0).or_insert(at);
+        });
+        places
     }
 
     /// A path without an argument at its beginning may begin with an index, which is no name.
@@ -64,13 +85,14 @@ impl ArgumentNames {
     fn tell_apart(&mut self) {
         let mut met: FxHashSet<&str> = FxHashSet::default();
         let mut repeated: FxHashSet<&str> = FxHashSet::default();
-        for span in self.parameters.values() {
+        for at in self.places().into_values() {
+            let span = self.parameters[at].1;
             let path = &self.text[span.inner..span.end];
             if !met.insert(path) {
                 repeated.insert(path);
             }
         }
-        for span in self.parameters.values_mut() {
+        for (_, span) in &mut self.parameters {
             if repeated.contains(&self.text[span.inner..span.end]) {
                 span.inner = span.begin;
             }
@@ -108,10 +130,8 @@ impl Visitor for Paths {
     }
 
     fn parameter(&mut self, parameter: &Parameter) {
-        if !self.names.parameters.contains_key(&parameter.id()) {
-            let span = self.span();
-            self.names.parameters.insert(parameter.id(), span);
-        }
+        let span = self.span();
+        self.names.parameters.push((parameter.id(), span));
     }
 
     fn fixed(&mut self, _: u64) {}

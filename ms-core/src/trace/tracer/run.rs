@@ -94,6 +94,6 @@ pub fn build_like(
     body: impl FnOnce(&[Tensor]) -> Result<Vec<Tensor>>,
 ) -> Result<Graph> {
     let mut built = build(graph.name(), inputs, body)?;
-    built.name_inputs_like(graph, 0..inputs.len());
+    built.share_input_names(graph);
     Ok(built)
 }
