@@ -299,6 +299,20 @@ fn lanes(net: &Mlp, xs: &Tensor, limit: &Tensor) -> Tensor {
     ms::vmap(one).in_axes((Some(0), None))(xs, limit)
 }
 
+#[no_inline]
+fn until(layer: &nn::Dense, h: &Tensor, limit: &Tensor) -> Tensor {
+    let mut sum = layer.call(h);
+    while ops::sum(&sum, (), false).lt(limit) {
+        sum = layer.call(&sum) + h;
+    }
+    sum
+}
+
+#[jit]
+fn loops(layer: &nn::Dense, x: &Tensor, limit: &Tensor) -> Tensor {
+    until(layer, x, limit)
+}
+
 #[jit(dims(x = [n, _]))]
 fn sizes(net: &Mlp, x: &Tensor) -> Tensor {
     net.call(x)
@@ -311,7 +325,7 @@ fn names_outlive_transforms() {
     let ones = || Tensor::ones([4]);
     let two = |x: Tensor| (x.clone(), x);
     type Run<'a> = &'a dyn Fn();
-    let cases: [(&str, Run<'_>, &[&str], &[&str]); 4] = [
+    let cases: [(&str, Run<'_>, &[&str], &[&str]); 5] = [
         (
             "gradient",
             &|| drop(gradient(&deep(), &Tensor::ones([5, 4]), two(ones()))),
@@ -343,6 +357,22 @@ fn names_outlive_transforms() {
                 "@condition(0, sum, limit)",
                 "@body(0, sum, limit)",
                 "@lanes(xs, limit, fc1.bias, fc1.weight, fc2.bias, fc2.weight)",
+            ],
+        ),
+        (
+            "loops",
+            &|| drop(loops(&nn::Dense::new(4, 4), &Tensor::ones([5, 4]), &Tensor::scalar(1.0))),
+            &[
+                "@condition(sum, limit, bias, weight, h)",
+                "@body(sum, limit, bias, weight, h)",
+                "@until(h, bias, weight, limit)",
+                "@loops(x, limit, bias, weight)",
+            ],
+            &[
+                "@condition(sum, limit, bias, weight, h)",
+                "@body(sum, limit, bias, weight, h)",
+                "@until(h, bias, weight, limit)",
+                "@loops(x, limit, bias, weight)",
             ],
         ),
         (

@@ -50,9 +50,14 @@ impl ArgumentNames {
         names
     }
 
-    /// The tensors in the order in which they are shown, each with its name.
-    pub fn tensors(&self) -> impl Iterator<Item = (&Tensor, Option<Arc<str>>)> {
-        self.tensors.iter().map(|(tensor, span)| (tensor, self.name(*span)))
+    /// The tensors in the order in which they are shown.
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = &Tensor> {
+        self.tensors.iter().map(|it| &it.0)
+    }
+
+    /// The name of the tensor at a position.
+    pub fn tensor(&self, at: usize) -> Option<Arc<str>> {
+        self.name(self.tensors[at].1)
     }
 
     /// The name of a parameter.
@@ -260,7 +265,7 @@ mod tests {
                 let names: Vec<String> = names.into_iter().map(|it| it.as_deref().unwrap_or("-").to_owned()).collect();
                 names.join(" ")
             };
-            assert_eq!(join(names.tensors().map(|it| it.1).collect()), tensors);
+            assert_eq!(join((0..names.tensors().len()).map(|at| names.tensor(at)).collect()), tensors);
             assert_eq!(join([&v, &w, &b].map(|it| names.parameter(it.id())).into()), parameters);
         }
     }

@@ -165,6 +165,21 @@ impl State {
         (self.frames[depth].serial, value.0)
     }
 
+    /// The graph of a call: the first one of its content, which is named by its call.
+    fn distinct(&mut self, call: &mut Frame) -> Arc<Graph> {
+        let content = shallow_bytes(&call.graph);
+        if let Some(known) = self.calls.graphs.get(&content) {
+            return known.clone();
+        }
+        for input in 0..call.bindings.len() {
+            let name = self.name_in_call(call, self.frames.len() - 1, input);
+            call.graph.name_input(input, name);
+        }
+        let graph = Arc::new(std::mem::take(&mut call.graph));
+        self.calls.graphs.insert(content, graph.clone());
+        graph
+    }
+
     /// Adds a call of a graph.
     fn call(
         &mut self,
@@ -280,12 +295,12 @@ impl GraphCall {
             Binding::Argument(_) | Binding::Captured(_) => unreachable!("a call declares no input"),
         });
         let operands: SmallVec<[ValueId; 3]> = operands.collect();
-        let Frame { graph, bindings, .. } = frame;
-        if self.pattern.is_none() && !self.no_inline && graph.len() <= SMALL {
-            let outputs = state.top().graph.inline(&graph, &operands);
+        if self.pattern.is_none() && !self.no_inline && frame.graph.len() <= SMALL {
+            let outputs = state.top().graph.inline(&frame.graph, &operands);
             return Ok(tracer.results(&mut state, &template, &outputs, &writes));
         }
-        let graph = state.calls.distinct(graph);
+        let graph = state.distinct(&mut frame);
+        let bindings = frame.bindings;
         let outputs = state.call(&graph, operands.clone(), location, self.no_inline);
         let result = tracer.results(&mut state, &template, &outputs, &writes);
         let backward_reads = state.backward_reads[start..].to_vec();
@@ -305,20 +320,7 @@ impl GraphCall {
                 frame.arguments.insert(operand.identity(), (operand.clone(), depth, value));
             }
         }
-        frame.names = names.map(|arguments| {
-            let around = state.frames[depth].serial;
-            let mut values = FxHashMap::default();
-            for (tensor, name) in arguments.tensors() {
-                let known = match tensor.as_traced() {
-                    Some(it) => Some((it.frame, it.value)),
-                    None => frame.arguments.get(&tensor.identity()).map(|it| (around, it.2.0)),
-                };
-                if let (Some((frame, value)), Some(name)) = (known, name) {
-                    values.entry(state.origin(frame, value)).or_insert(name);
-                }
-            }
-            CallNames { arguments, values }
-        });
+        frame.names = names.map(CallNames::new);
         state.push(frame);
     }
 
@@ -356,13 +358,6 @@ struct Traced<T> {
     writes: Vec<Parameter>,
     backward_reads: Vec<Parameter>,
     result: T,
-}
-
-impl Calls {
-    /// The first graph with the same content.
-    fn distinct(&mut self, graph: Graph) -> Arc<Graph> {
-        self.graphs.entry(shallow_bytes(&graph)).or_insert_with(|| Arc::new(graph)).clone()
-    }
 }
 
 impl Tracer {

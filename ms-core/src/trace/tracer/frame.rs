@@ -2,11 +2,12 @@
 
 use super::{Binding, call};
 use crate::error::{Code, Error};
-use crate::ir::{Graph, Type, ValueId};
+use crate::ir::{Def, Graph, Type, ValueId};
 use crate::ops;
 use crate::tensor::{Parameter, SlotId, Tensor, close_scope, open_scope};
 use crate::trace::arg::ArgumentNames;
 use rustc_hash::FxHashMap;
+use std::cell::OnceCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -47,8 +48,15 @@ pub(super) struct Frame {
 pub(super) struct CallNames {
     /// The names of parameters.
     pub arguments: ArgumentNames,
-    /// The names of values of the graph around it, by their outermost definitions.
-    pub values: FxHashMap<(u32, u32), Arc<str>>,
+    /// Which of the tensors that it shows values of the graph around it are, by their outermost
+    /// definitions; made when one is looked for.
+    values: OnceCell<FxHashMap<(u32, u32), usize>>,
+}
+
+impl CallNames {
+    pub fn new(arguments: ArgumentNames) -> Self {
+        Self { arguments, values: OnceCell::new() }
+    }
 }
 
 /// The state of a parameter in a graph.
@@ -198,8 +206,39 @@ impl State {
         value
     }
 
+    /// What an input of the graph of a call is called; the graph around it is at `depth`.
+    pub fn name_in_call(&self, call: &Frame, depth: usize, input: usize) -> Option<Arc<str>> {
+        let CallNames { arguments, values } = call.names.as_ref()?;
+        match &call.bindings[input] {
+            Binding::Slot(parameter) if !parameter.is_backward() => {
+                arguments.parameter(parameter.id()).or_else(|| given_name(parameter))
+            }
+            Binding::Outer(value) => {
+                let origin = self.origin(self.frames[depth].serial, value.0);
+                let values = values.get_or_init(|| self.shown_values(call, depth, arguments));
+                arguments.tensor(*values.get(&origin)?)
+            }
+            Binding::Slot(_) | Binding::Argument(_) | Binding::Captured(_) => None,
+        }
+    }
+
+    fn shown_values(&self, call: &Frame, depth: usize, shown: &ArgumentNames) -> FxHashMap<(u32, u32), usize> {
+        let mut values = FxHashMap::default();
+        for (at, tensor) in shown.tensors().enumerate() {
+            let known = match tensor.as_traced() {
+                Some(it) => Some((it.frame, it.value)),
+                None => call.arguments.get(&tensor.identity()).map(|it| (self.frames[depth].serial, it.2.0)),
+            };
+            if let Some((frame, value)) = known {
+                values.entry(self.origin(frame, value)).or_insert(at);
+            }
+        }
+        values
+    }
+
     /// What the input of the frame at `depth` for a slot is called: in the graph of a call by the path
-    /// in its arguments, and in that of the trace as [`Cell::named_parameters`] names it.
+    /// in its arguments, and in that of the trace as [`Cell::named_parameters`] names it. Inputs of a
+    /// call are named when it is there, and the first of its content.
     ///
     /// [`Cell::named_parameters`]: crate::trace::Cell::named_parameters
     fn slot_name(&self, depth: usize, parameter: &Parameter) -> Option<Arc<str>> {
@@ -208,16 +247,27 @@ impl State {
         }
         let call = (0..=depth).rev().find(|&it| self.frames[it].names.is_some());
         let path = || self.frames[call?].names.as_ref()?.arguments.parameter(parameter.id());
-        let given = || Some(parameter.name()).filter(|it| !it.is_empty()).map(Into::into);
-        if call == Some(0) { given().or_else(path) } else { path().or_else(given) }
+        match call {
+            Some(0) => given_name(parameter).or_else(path),
+            Some(call) if call == depth => None,
+            _ => path().or_else(|| given_name(parameter)),
+        }
     }
 
     /// What the input of a frame for a value of the frame around it is called.
     fn outer_name(&self, depth: usize, value: ValueId) -> Option<Arc<str>> {
-        let around = &self.frames[depth - 1];
-        match &self.frames[depth].names {
-            Some(names) => names.values.get(&self.origin(around.serial, value.0)).cloned(),
-            None => around.graph.value_name(value).cloned(),
+        if self.frames[depth].names.is_some() { None } else { self.value_name(depth - 1, value) }
+    }
+
+    /// The name of a value of the frame at `depth`, if it is an input.
+    fn value_name(&self, depth: usize, value: ValueId) -> Option<Arc<str>> {
+        let frame = &self.frames[depth];
+        let exists = (value.0 as usize) < frame.graph.value_count();
+        match exists.then(|| frame.graph.value(value).def) {
+            Some(Def::Input(at)) if depth > 0 && frame.names.is_some() => {
+                self.name_in_call(frame, depth - 1, at as usize)
+            }
+            _ => frame.graph.value_name(value).cloned(),
         }
     }
 
@@ -231,6 +281,11 @@ impl State {
                 (known.1, known.2)
             }
         };
-        self.frames[depth].graph.value_name(value).cloned()
+        self.value_name(depth, value)
     }
+}
+
+/// The name that a parameter was given.
+fn given_name(parameter: &Parameter) -> Option<Arc<str>> {
+    Some(parameter.name()).filter(|it| !it.is_empty()).map(Into::into)
 }

@@ -18,7 +18,6 @@ use crate::ops;
 use crate::tensor::{Attrs, Literal, LiveTrace, Op, Parameter, Tensor, Traced, escaped, left_behind};
 use crate::trace::arg::ArgumentNames;
 use frame::{CallNames, Frame, State};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::panic::Location;
@@ -163,8 +162,8 @@ impl Tracer {
     pub fn name_arguments(&self, arguments: ArgumentNames) {
         let mut state = self.state.borrow_mut();
         let frame = &mut state.frames[0];
-        arguments.tensors().enumerate().for_each(|(at, (_, name))| frame.graph.name_input(at, name));
-        frame.names = Some(CallNames { arguments, values: FxHashMap::default() });
+        (0..arguments.tensors().len()).for_each(|at| frame.graph.name_input(at, arguments.tensor(at)));
+        frame.names = Some(CallNames::new(arguments));
     }
 
     /// The name of the input that a tensor is, if it is one.
