@@ -260,6 +260,19 @@ fn random_graphs_of_other_dtypes() {
     }
 }
 
+/// As many random graphs of floats as `MS_GRAPHS` says, from the seed `MS_GRAPHS_FROM` on.
+#[test]
+#[ignore = "runs for minutes, by hand"]
+fn many_random_graphs() {
+    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |it| it.parse().expect("a number"));
+    let (count, from) = (number("MS_GRAPHS", 20_000), number("MS_GRAPHS_FROM", 100_000));
+    for seed in from..from + count {
+        let dtype = if seed % 4 == 0 { DType::F64 } else { DType::F32 };
+        // Bits are compared; long chains of ops may be far from their reference.
+        check(&random_graph(seed, 4 + seed as usize % 30, dtype), seed, f64::INFINITY);
+    }
+}
+
 /// Products of more terms than one chunk of a sum has, which are read through views, read views, and share
 /// kernels' operands.
 #[test]
