@@ -13,7 +13,7 @@ pub mod primitive;
 pub use self::core::*;
 pub use api::*;
 pub use composite::*;
-pub use primitive::window::{PerAxis, PoolOptions, Run, Window, Windows};
+pub use primitive::window::{PerAxis, PoolOptions, Run, Window, WindowAxis, Windows};
 pub use primitive::*;
 
 use crate::tensor::Op;

@@ -3,8 +3,6 @@
 //! the op's own meaning.
 
 mod conv;
-#[cfg(test)]
-mod conv_tests;
 mod index;
 mod pool;
 #[cfg(test)]
@@ -13,7 +11,6 @@ mod update;
 
 use crate::interp::number::Number;
 use crate::isa::Isa;
-use crate::product::Wide;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
 use ms_core::ops;
@@ -103,7 +100,7 @@ type Loop<T> = fn(Isa, &Attrs, &[Array], &mut [T], &[usize]) -> Result<()>;
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn native_in<T: Wide + Number + Element + AddAssign>(
+unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
     isa: Isa,
     op: Op,
     attrs: &Attrs,

@@ -11,6 +11,7 @@ mod tests;
 mod tile;
 
 pub use ordered::{CHUNK, Ordered};
+pub use pack::pack;
 pub use tile::Wide;
 
 use crate::interp::number::Number;

@@ -6,7 +6,7 @@ pub(crate) mod pooling;
 mod runs;
 
 pub use pooling::PoolOptions;
-pub use runs::{Run, Windows};
+pub use runs::{Run, WindowAxis, Windows};
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Attrs, Dim, Dims, Shape};

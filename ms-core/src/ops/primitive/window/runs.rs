@@ -1,56 +1,88 @@
 //! What lies under the windows of a convolution or of pooling.
 
-use super::{Spatial, Window, spatial};
+use super::{Window, spatial};
 use crate::tensor::{Attrs, push};
 use std::ops::Range;
 
-/// How windows lie over an input: `output` windows of `kernel` taps along each of three axes, of
-/// which those that a tensor does not have are of size one.
+/// Windows along one axis.
+#[derive(Clone, Copy)]
+pub struct WindowAxis {
+    /// Elements of the input.
+    pub input: usize,
+    /// Taps of a window.
+    pub kernel: usize,
+    /// Number of windows.
+    pub output: usize,
+    /// From one window to the next.
+    pub stride: usize,
+    /// From one tap of a window to the next.
+    pub dilation: usize,
+    /// Padding before the first element.
+    pub before: usize,
+}
+
+impl WindowAxis {
+    /// The windows of which `tap` is on an element, not on padding.
+    fn inside(&self, tap: usize) -> Range<usize> {
+        let offset = tap * self.dilation;
+        let first = self.before.saturating_sub(offset).div_ceil(self.stride).min(self.output);
+        let end = (self.input + self.before).saturating_sub(offset).div_ceil(self.stride);
+        first..end.min(self.output).max(first)
+    }
+
+    /// The element on which a tap of a window is, which must not be on padding.
+    fn element(&self, tap: usize, window: usize) -> usize {
+        window * self.stride + tap * self.dilation - self.before
+    }
+}
+
+/// Windows over an input, along three axes, of which those that a tensor does not have are of size one.
 #[derive(Clone, Copy)]
 pub struct Windows {
-    /// Sizes of the input.
-    input: Spatial,
-    /// Taps of a window.
-    kernel: Spatial,
-    /// Numbers of windows.
-    output: Spatial,
-    stride: Spatial,
-    dilation: Spatial,
-    before: Spatial,
+    axes: [WindowAxis; 3],
 }
 
 impl Windows {
     /// The windows that attributes `at..at + 4` describe, see [`Window`], at sizes that fit each other.
     pub fn new(attrs: &Attrs, at: usize, input: &[usize], kernel: &[usize], output: &[usize]) -> Self {
         let window = Window::of(attrs, at);
-        Self {
-            input: spatial(input, 1),
-            kernel: spatial(kernel, 1),
-            output: spatial(output, 1),
-            stride: spatial(&window.stride, 1),
-            dilation: spatial(&window.dilation, 1),
-            before: spatial(&window.before, 0),
-        }
+        let (input, kernel, output) = (spatial(input, 1), spatial(kernel, 1), spatial(output, 1));
+        let (stride, dilation) = (spatial(&window.stride, 1), spatial(&window.dilation, 1));
+        let before = spatial(&window.before, 0);
+        let axis = |it: usize| WindowAxis {
+            input: input[it],
+            kernel: kernel[it],
+            output: output[it],
+            stride: stride[it],
+            dilation: dilation[it],
+            before: before[it],
+        };
+        Self { axes: [axis(0), axis(1), axis(2)] }
+    }
+
+    /// The windows along each axis.
+    pub fn axes(&self) -> &[WindowAxis; 3] {
+        &self.axes
     }
 
     /// Elements of one plane of the input.
     pub fn input_len(&self) -> usize {
-        self.input.iter().product()
+        self.axes.iter().map(|it| it.input).product()
     }
 
     /// Windows over one plane.
     pub fn output_len(&self) -> usize {
-        self.output.iter().product()
+        self.axes.iter().map(|it| it.output).product()
     }
 
     /// Taps of one window.
     pub fn taps(&self) -> usize {
-        self.kernel.iter().product()
+        self.axes.iter().map(|it| it.kernel).product()
     }
 
     /// From one element of a run to the next.
     pub fn step(&self) -> usize {
-        self.stride[2]
+        self.axes[2].stride
     }
 
     /// What lies under the windows of one plane, tap by tap, taps and windows in row-major order.
@@ -59,23 +91,22 @@ impl Windows {
     /// # Panics
     /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for them.
     pub fn runs(&self) -> Vec<Run> {
+        let [a, b, c] = self.axes;
         let mut runs = Vec::new();
-        for tap0 in 0..self.kernel[0] {
-            for tap1 in 0..self.kernel[1] {
-                for tap2 in 0..self.kernel[2] {
-                    let tap = (tap0 * self.kernel[1] + tap1) * self.kernel[2] + tap2;
-                    let columns = self.inside(2, tap2);
+        for tap0 in 0..a.kernel {
+            for tap1 in 0..b.kernel {
+                for tap2 in 0..c.kernel {
+                    let columns = c.inside(tap2);
                     if columns.is_empty() {
                         continue;
                     }
-                    let column = self.place(2, tap2, columns.start);
-                    for at0 in self.inside(0, tap0) {
-                        for at1 in self.inside(1, tap1) {
-                            let line = self.place(0, tap0, at0) * self.input[1] + self.place(1, tap1, at1);
+                    for at0 in a.inside(tap0) {
+                        for at1 in b.inside(tap1) {
+                            let line = a.element(tap0, at0) * b.input + b.element(tap1, at1);
                             let run = Run {
-                                tap,
-                                window: (at0 * self.output[1] + at1) * self.output[2] + columns.start,
-                                element: line * self.input[2] + column,
+                                tap: (tap0 * b.kernel + tap1) * c.kernel + tap2,
+                                window: (at0 * b.output + at1) * c.output + columns.start,
+                                element: line * c.input + c.element(tap2, columns.start),
                                 len: columns.len(),
                             };
                             push(&mut runs, run);
@@ -85,19 +116,6 @@ impl Windows {
             }
         }
         runs
-    }
-
-    /// The windows along an axis whose tap lies on an element, not on padding.
-    fn inside(&self, axis: usize, tap: usize) -> Range<usize> {
-        let (offset, stride) = (tap * self.dilation[axis], self.stride[axis]);
-        let first = self.before[axis].saturating_sub(offset).div_ceil(stride).min(self.output[axis]);
-        let end = (self.input[axis] + self.before[axis]).saturating_sub(offset).div_ceil(stride);
-        first..end.min(self.output[axis]).max(first)
-    }
-
-    /// The element on which a tap of a window lies, which is inside.
-    fn place(&self, axis: usize, tap: usize, window: usize) -> usize {
-        window * self.stride[axis] + tap * self.dilation[axis] - self.before[axis]
     }
 }
 

@@ -1,6 +1,6 @@
 //! Convolutions and their gradients against the order of their terms, to the bit.
 
-use super::run;
+use super::super::run;
 use crate::isa::Isa;
 use crate::threads;
 use ms_core::ops::{self, OpDef};
@@ -154,7 +154,8 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) 
             // SAFETY: the type rule gave the type of the output, which nobody else has.
             let done = || unsafe { run(isa, def.op(), attrs, &inputs, std::slice::from_ref(&out)) };
             if alone { threads::serial(done) } else { done() }.expect("there is memory");
-            let same = wide(&out).iter().zip(want).all(|(got, want)| got.to_bits() == want.to_bits());
+            let equal = |got: f64, want: f64| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
+            let same = wide(&out).iter().zip(want).all(|(&got, &want)| equal(got, want));
             assert!(same && out.numel() == want.len(), "{} of {types:?} on {isa}", def.name());
         }
     }
@@ -165,23 +166,77 @@ fn sums_have_one_order() {
     let cases = [
         Case { x: [2, 3, 7, 6], w: [4, 3, 3, 2], before: [1, 0], after: [2, 1], ..PLAIN },
         Case { x: [3, 4, 9, 8], w: [6, 2, 3, 3], stride: [2, 3], dilation: [2, 1], before: [1; 2], groups: 2, ..PLAIN },
-        // Depthwise.
+        // Depthwise: fewer groups than a vector has elements, and more; chunks that begin inside of lines.
         Case { x: [2, 5, 8, 8], w: [5, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 5, ..PLAIN },
+        Case { x: [5, 19, 17, 15], w: [19, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 19, ..PLAIN },
+        Case {
+            x: [2, 33, 9, 11],
+            w: [33, 1, 5, 3],
+            stride: [2, 3],
+            before: [2, 1],
+            after: [1, 3],
+            groups: 33,
+            ..PLAIN
+        },
+        Case { x: [1, 16, 12, 13], w: [16, 1, 3, 4], dilation: [2, 3], stride: [1, 2], groups: 16, ..PLAIN },
+        // One output channel for several input channels; more padding than elements; steps over elements.
+        Case { x: [2, 36, 6, 7], w: [18, 2, 3, 3], before: [1, 0], after: [0, 2], groups: 18, ..PLAIN },
+        Case { x: [1, 16, 1, 2], w: [16, 1, 3, 3], before: [3, 2], after: [2, 4], groups: 16, ..PLAIN },
+        Case { x: [2, 16, 9, 9], w: [16, 1, 1, 2], stride: [3, 4], groups: 16, ..PLAIN },
+        // Windows too far apart to be stored together.
+        Case { x: [1, 16, 1, 40], w: [16, 1, 1, 3], dilation: [1, 18], groups: 16, ..PLAIN },
         // More than a chunk of channels and taps; of images and windows, where chunks begin inside of lines.
         Case { x: [1, 130, 4, 5], w: [3, 130, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [5, 2, 23, 21], w: [3, 2, 2, 3], stride: [1, 1], before: [1, 1], ..PLAIN },
+        // One element under each window, with and without groups.
+        Case { x: [3, 6, 5, 7], w: [10, 3, 1, 1], groups: 2, ..PLAIN },
+        Case { x: [2, 9, 4, 4], w: [1030, 9, 1, 1], ..PLAIN },
         // More than a chunk of output channels.
         Case { x: [1, 2, 3, 3], w: [1030, 2, 2, 2], ..PLAIN },
     ];
-    for case in cases {
-        for dtype in [DType::F32, DType::F64] {
-            let (x, w, g) = (numbers(case.x, dtype, 1), numbers(case.w, dtype, 2), numbers(case.output(), dtype, 3));
-            let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
-            check(&ops::CONV, &case.attrs(&[]), [&x, &w], &case.forward(&wide_x, &wide_w, dtype));
-            let want = case.input_grad(&wide_g, &wide_w, dtype);
-            check(&ops::CONV_INPUT_GRAD, &case.attrs(&case.x[2..]), [&g, &w], &want);
-            let want = case.weight_grad(&wide_x, &wide_g, dtype);
-            check(&ops::CONV_WEIGHT_GRAD, &case.attrs(&case.w[2..]), [&x, &g], &want);
+    cases.iter().for_each(|case| check_all(case, None));
+}
+
+/// What is not finite under padding, or in a window that is not there.
+#[test]
+fn padding_times_infinity() {
+    let depthwise = Case { x: [2, 19, 6, 5], w: [19, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 19, ..PLAIN };
+    let strided = Case { stride: [2, 2], ..depthwise };
+    let dense = Case { w: [2, 19, 3, 3], groups: 1, ..depthwise };
+    for case in [&depthwise, &strided, &dense] {
+        for special in [f64::INFINITY, f64::NAN] {
+            check_all(case, Some(special));
         }
+    }
+}
+
+/// Holds a convolution and its gradients to their elements, where there is a `special` number among the
+/// elements and weights too.
+#[track_caller]
+fn check_all(case: &Case, special: Option<f64>) {
+    for dtype in [DType::F32, DType::F64] {
+        let [x, w, g] = [(case.x, 1), (case.w, 2), (case.output(), 3)].map(|(shape, seed)| {
+            let array = numbers(shape, dtype, seed);
+            match special {
+                Some(special) => with_special(&array, special),
+                None => array,
+            }
+        });
+        let [wide_x, wide_w, wide_g] = [&x, &w, &g].map(wide);
+        check(&ops::CONV, &case.attrs(&[]), [&x, &w], &case.forward(&wide_x, &wide_w, dtype));
+        let want = case.input_grad(&wide_g, &wide_w, dtype);
+        check(&ops::CONV_INPUT_GRAD, &case.attrs(&case.x[2..]), [&g, &w], &want);
+        let want = case.weight_grad(&wide_x, &wide_g, dtype);
+        check(&ops::CONV_WEIGHT_GRAD, &case.attrs(&case.w[2..]), [&x, &g], &want);
+    }
+}
+
+/// The array with a number in the place of every 31st element.
+fn with_special(array: &Array, special: f64) -> Array {
+    let put = |(i, it): (usize, f64)| if i % 31 == 3 { special } else { it };
+    let all: Vec<f64> = wide(array).into_iter().enumerate().map(put).collect();
+    match array.dtype() {
+        DType::F32 => Array::from_slice(array.shape(), &all.iter().map(|&it| it as f32).collect::<Vec<_>>()),
+        _ => Array::from_slice(array.shape(), &all),
     }
 }

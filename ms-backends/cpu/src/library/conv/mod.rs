@@ -1,4 +1,5 @@
-//! Convolution and its gradients: windows laid out as columns of a matrix, and products in order.
+//! Convolution and its gradients: windows stored as columns of a matrix, and products in order; where a
+//! group has one output channel, without a matrix ([`direct`]).
 //!
 //! The order of every sum is a part of what the ops mean ([`Ordered`] says what a chain is):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
@@ -9,14 +10,22 @@
 //! Padding is zeros that are multiplied as elements are, but for the gradient for the input, to which
 //! only windows are added that are there.
 
+mod direct;
+mod grid;
+#[cfg(test)]
+mod tests;
+mod vector;
+
 use super::elements;
 use crate::isa::Isa;
-use crate::product::{CHUNK, Matrix, Ordered, Shared, Wide};
+use crate::product::{CHUNK, Matrix, Ordered, Shared};
 use crate::threads;
+use direct::DirectConv;
 use ms_core::error::Result;
-use ms_core::ops::{Run, Windows};
-use ms_core::tensor::{Array, Attrs, Element, try_filled, try_room};
+use ms_core::ops::{Run, WindowAxis, Windows};
+use ms_core::tensor::{Array, Attrs, try_filled, try_room};
 use std::ops::{AddAssign, Range};
+pub use vector::Direct;
 
 /// Chunks of images of a region at most.
 const MAX_CHUNKS: usize = 16;
@@ -76,6 +85,13 @@ impl Conv {
         let len = self.outputs * self.filter_len();
         let first = image % self.groups * len;
         first..first + len
+    }
+
+    /// Whether every window is one element, and every element has a window: then the input is the matrix of
+    /// columns.
+    fn is_pointwise(&self) -> bool {
+        let is_whole = |it: &WindowAxis| (it.kernel, it.stride, it.before) == (1, 1, 0) && it.output == it.input;
+        self.windows.axes().iter().all(is_whole)
     }
 
     /// Images of one chunk.
@@ -227,13 +243,7 @@ fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
 }
 
 /// The convolution of inputs `x` and `w`.
-pub fn forward<T: Wide + Element>(
-    isa: Isa,
-    attrs: &Attrs,
-    inputs: &[Array],
-    out: &mut [T],
-    shape: &[usize],
-) -> Result<()> {
+pub fn forward<T: Direct>(isa: Isa, attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) -> Result<()> {
     let conv = Conv::new(attrs, inputs[0].shape(), inputs[1].shape(), shape);
     let (x, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let (input_len, output_len) = conv.image_lens();
@@ -241,9 +251,19 @@ pub fn forward<T: Wide + Element>(
     if out.is_empty() {
         return Ok(());
     }
+    if let Some(direct) = DirectConv::of(&conv, isa)? {
+        return direct.forward(x, w, out);
+    }
+    let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false };
+    if conv.is_pointwise() {
+        let starts =
+            |image: usize| [conv.weights(image).start, image * input_len, image * output_len].map(|it| it as isize);
+        let (w, x) = (Matrix::dense(w.as_ptr(), filter), Matrix::dense(x.as_ptr(), points));
+        // SAFETY: each image has its own part of the result; the operands are as large as the sizes say.
+        return unsafe { product.run(conv.batch * conv.groups, starts, w, x, Matrix::dense(out.as_mut_ptr(), points)) };
+    }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
-    let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false };
     conv.for_each_image(|image, columns| {
         conv.columns(&runs, &x[image * input_len..][..input_len], columns);
         let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter);
@@ -256,7 +276,7 @@ pub fn forward<T: Wide + Element>(
 }
 
 /// The gradient for the input, of inputs `g` and `w`.
-pub fn input_grad<T: Wide + Element + AddAssign>(
+pub fn input_grad<T: Direct + AddAssign>(
     isa: Isa,
     attrs: &Attrs,
     inputs: &[Array],
@@ -269,6 +289,19 @@ pub fn input_grad<T: Wide + Element + AddAssign>(
     let (filter, points) = (conv.filter_len(), conv.windows.output_len());
     if out.is_empty() {
         return Ok(());
+    }
+    if let Some(direct) = DirectConv::of(&conv, isa)?.filter(|_| w.iter().all(|it| it.is_finite())) {
+        return direct.input_grad(g, w, out);
+    }
+    if conv.is_pointwise() {
+        // Sums start from +0.
+        out.fill(T::default());
+        let product = Ordered { isa, sizes: [filter, conv.outputs, points], accumulate: true };
+        let starts =
+            |image: usize| [conv.weights(image).start, image * output_len, image * input_len].map(|it| it as isize);
+        let (w, g) = (Matrix::dense(w.as_ptr(), filter).transposed(), Matrix::dense(g.as_ptr(), points));
+        // SAFETY: each image has its own part of the result; the operands are as large as the sizes say.
+        return unsafe { product.run(conv.batch * conv.groups, starts, w, g, Matrix::dense(out.as_mut_ptr(), points)) };
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
@@ -289,7 +322,7 @@ pub fn input_grad<T: Wide + Element + AddAssign>(
 }
 
 /// The gradient for the weights, of inputs `x` and `g`.
-pub fn weight_grad<T: Wide + Element>(
+pub fn weight_grad<T: Direct + AddAssign>(
     isa: Isa,
     attrs: &Attrs,
     inputs: &[Array],
@@ -301,6 +334,11 @@ pub fn weight_grad<T: Wide + Element>(
     out.fill(T::default());
     let terms = conv.batch * conv.windows.output_len();
     if out.is_empty() || terms == 0 {
+        return Ok(());
+    }
+    if let Some(direct) = DirectConv::of(&conv, isa)?
+        && direct.weight_grad(x, g, out)?
+    {
         return Ok(());
     }
     let filter = conv.filter_len();

@@ -1,0 +1,226 @@
+//! Convolutions in which a group has one output channel, depthwise ones above all, without matrices: sums
+//! over taps for many windows at once, and gradients for weights for many groups at once. The orders of
+//! the sums are those of [`super`].
+
+use super::Conv;
+use super::grid::Grid;
+use super::vector::{Direct, SLACK, TAPS};
+use crate::isa::Isa;
+use crate::product::{CHUNK, Matrix, Shared, pack};
+use crate::threads;
+use ms_core::error::Result;
+use ms_core::tensor::{try_filled, try_room};
+use std::ops::Range;
+
+/// How much larger than its windows a phase of a grid may be.
+const MOST_PADDING: usize = 4;
+
+/// A convolution whose groups have one output channel each.
+pub struct DirectConv<'a> {
+    conv: &'a Conv,
+    isa: Isa,
+    grid: Grid,
+}
+
+impl<'a> DirectConv<'a> {
+    /// The convolution, unless it has to go through matrices: for more output channels of a group, filters
+    /// of more than one chunk of terms, and windows that are far apart.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of its lines.
+    pub fn of(conv: &'a Conv, isa: Isa) -> Result<Option<Self>> {
+        let axes = conv.windows.axes();
+        let phase_len = axes.iter().fold(1usize, |len, it| {
+            let reach = (it.kernel.saturating_sub(1)).saturating_mul(it.dilation) / it.stride;
+            len.saturating_mul(it.output.saturating_add(reach))
+        });
+        let fits = conv.outputs == 1
+            && (1..=CHUNK).contains(&conv.filter_len())
+            && conv.windows.input_len().min(conv.windows.output_len()) > 0
+            && phase_len <= conv.windows.output_len().saturating_mul(MOST_PADDING);
+        Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
+    }
+
+    /// The first elements under the taps of a filter, in the grids of all channels of a group.
+    fn taps(&self) -> Result<Vec<usize>> {
+        let mut taps = try_room(self.conv.filter_len())?;
+        let len = self.grid.len();
+        (0..self.conv.channels).for_each(|channel| taps.extend(self.grid.taps.iter().map(|it| channel * len + it)));
+        Ok(taps)
+    }
+
+    /// Runs `f` on ranges of the groups of all images, which are numbered one after the other.
+    fn for_each_group(&self, f: impl Fn(Range<usize>) -> Result<()> + Sync) -> Result<()> {
+        let all = self.conv.batch * self.conv.groups;
+        let per_chunk = all.div_ceil(super::MAX_CHUNKS).max(1);
+        let nanos = all * self.grid.phase_len * (self.conv.filter_len() + 4 * self.conv.channels) / 16;
+        threads::try_for_each(all.div_ceil(per_chunk), nanos, |chunk| {
+            f(chunk * per_chunk..((chunk + 1) * per_chunk).min(all))
+        })
+    }
+
+    /// The convolution of `x` and `w`.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    pub fn forward<T: Direct>(&self, x: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+        let (conv, grid) = (self.conv, &self.grid);
+        let (input_len, output_len) = conv.image_lens();
+        let (plane_len, taps) = (conv.windows.input_len(), self.taps()?);
+        let loops = T::loops(self.isa);
+        let out = Shared::new(out.as_mut_ptr());
+        self.for_each_group(|groups| {
+            let mut grids = try_filled(T::default(), conv.channels * grid.len() + SLACK)?;
+            let mut chains = try_filled(T::default(), grid.span() + SLACK)?;
+            for group in groups {
+                let planes = x[group * input_len..][..input_len].chunks_exact(plane_len);
+                planes.zip(grids.chunks_exact_mut(grid.len())).for_each(|(plane, to)| grid.store(plane, to));
+                // SAFETY: the taps of all windows are in the grids, which have slack, as the chains have.
+                unsafe {
+                    (loops.chains)(grid.span(), grids.as_ptr(), &taps, &w[conv.weights(group)], chains.as_mut_ptr());
+                }
+                // SAFETY: each group of an image has its own part of the result.
+                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * output_len), output_len) };
+                for (&row, to) in grid.rows.iter().zip(to.chunks_exact_mut(grid.columns)) {
+                    to.copy_from_slice(&chains[row..][..to.len()]);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The gradient for the input, of `g` and `w`, whose elements are finite.
+    ///
+    /// Windows that are not there are zeros here, which change no sum but for weights that are not finite.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    pub fn input_grad<T: Direct>(&self, g: &[T], w: &[T], out: &mut [T]) -> Result<()> {
+        let (conv, grid) = (self.conv, &self.grid);
+        let (input_len, output_len) = conv.image_lens();
+        let (plane_len, taps) = (conv.windows.input_len(), conv.windows.taps());
+        let loops = T::loops(self.isa);
+        let margin = grid.phases.iter().flatten().map(|it| it.1).max().unwrap_or(0);
+        let phases = grid.phases.iter().map(|phase| phase.iter().map(|it| margin - it.1).collect());
+        let phases: Vec<Vec<usize>> = phases.collect();
+        let out = Shared::new(out.as_mut_ptr());
+        self.for_each_group(|groups| {
+            let mut gradients = try_filled(T::default(), margin + grid.phase_len + SLACK)?;
+            let mut sums = try_filled(T::default(), grid.len() + SLACK)?;
+            let mut weights: Vec<T> = try_room(taps)?;
+            for group in groups {
+                let rows = g[group * output_len..][..output_len].chunks_exact(grid.columns);
+                for (&row, from) in grid.rows.iter().zip(rows) {
+                    gradients[margin + row..][..from.len()].copy_from_slice(from);
+                }
+                // SAFETY: each group of an image has its own part of the result.
+                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * input_len), input_len) };
+                to.fill(T::default());
+                let filters = w[conv.weights(group)].chunks_exact(taps);
+                for (filter, plane) in filters.zip(to.chunks_exact_mut(plane_len)) {
+                    for (number, (phase, starts)) in grid.phases.iter().zip(&phases).enumerate() {
+                        weights.clear();
+                        weights.extend(phase.iter().map(|it| filter[it.0]));
+                        let to = sums[number * grid.phase_len..].as_mut_ptr();
+                        // SAFETY: a phase starts `margin` elements after the first gradient that its taps
+                        // read; both have slack. The sums of the next phase are computed after these.
+                        unsafe { (loops.sums)(grid.phase_len, gradients.as_ptr(), starts, &weights, to) };
+                    }
+                    grid.load(&sums, plane);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// The gradient for the weights, of `x` and `g`; returns whether there are enough groups to fill a vector,
+    /// without which nothing is computed.
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    pub fn weight_grad<T: Direct + std::ops::AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<bool> {
+        let conv = self.conv;
+        let lanes = T::loops(self.isa).lanes;
+        if conv.groups < lanes {
+            return Ok(false);
+        }
+        let filter = conv.filter_len();
+        let out = Shared::new(out.as_mut_ptr());
+        let blocks = conv.groups.div_ceil(lanes);
+        let terms = conv.batch * conv.windows.output_len();
+        threads::try_for_each(blocks, blocks * terms * (filter + 4 * conv.channels), |block| {
+            // The last block overlaps the one before it.
+            let first = (block * lanes).min(conv.groups - lanes);
+            let sums = self.sums_of_groups(first, x, g)?;
+            for group in block * lanes..((block + 1) * lanes).min(conv.groups) {
+                // SAFETY: each group has its own weights.
+                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * filter), filter) };
+                to.iter_mut().zip(sums[group - first..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
+            }
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    /// The gradients for the weights of as many groups as a vector has elements, one for each element.
+    fn sums_of_groups<T: Direct + std::ops::AddAssign>(&self, first: usize, x: &[T], g: &[T]) -> Result<Vec<T>> {
+        let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
+        let (input_len, windows) = conv.image_lens();
+        let plane_len = conv.windows.input_len();
+        let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
+        let lanes = loops.lanes;
+        let mut grids = try_filled(T::default(), conv.channels * grid.len() * lanes)?;
+        let mut gradients = try_filled(T::default(), windows * lanes)?;
+        let mut chains = try_filled(T::default(), taps.len() * lanes)?;
+        let mut sums: Vec<T> = try_room(chains.len())?;
+        let mut left = CHUNK;
+        // Ends a chunk of terms: the first one starts the sums.
+        let end_chunk = |chains: &mut [T], sums: &mut Vec<T>| {
+            match sums.is_empty() {
+                true => sums.extend_from_slice(chains),
+                false => sums.iter_mut().zip(&*chains).for_each(|(sum, &chain)| *sum += chain),
+            }
+            chains.fill(T::default());
+        };
+        for image in 0..conv.batch {
+            let group = image * conv.groups + first;
+            for channel in 0..conv.channels {
+                let plane = &x[group * input_len + channel * plane_len..];
+                for line in &grid.lines {
+                    let from = Matrix {
+                        first: plane[line.element..].as_ptr(),
+                        steps: [input_len as isize, grid.step as isize],
+                    };
+                    let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
+                    // SAFETY: so many groups are left, and the line is in the plane of each.
+                    unsafe { pack(turn, from, lanes, line.len, to) };
+                }
+            }
+            let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
+            // SAFETY: so many groups are left, each with as many windows.
+            unsafe { pack(turn, from, lanes, windows, gradients.as_mut_ptr()) };
+            for (number, &row) in grid.rows.iter().enumerate() {
+                let mut at = 0;
+                while at < grid.columns {
+                    let count = left.min(grid.columns - at);
+                    let x = grids[(row + at) * lanes..].as_ptr();
+                    let g = gradients[(number * grid.columns + at) * lanes..].as_ptr();
+                    let blocks = chains.chunks_mut(TAPS * lanes);
+                    for (taps, chains) in taps.chunks(TAPS).zip(blocks) {
+                        // SAFETY: what is under the taps of these windows is in the grids.
+                        unsafe { (loops.windows)(count, x, taps, g, chains.as_mut_ptr()) };
+                    }
+                    (at, left) = (at + count, left - count);
+                    if left == 0 {
+                        end_chunk(&mut chains, &mut sums);
+                        left = CHUNK;
+                    }
+                }
+            }
+        }
+        if left < CHUNK {
+            end_chunk(&mut chains, &mut sums);
+        }
+        Ok(sums)
+    }
+}
