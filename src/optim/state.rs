@@ -156,7 +156,7 @@ pub fn count() -> Parameter {
 /// The dtype in which parameters of a dtype are updated: averages of small numbers, and their
 /// quotients, need f32 at least.
 fn accumulator(dtype: DType) -> DType {
-    if matches!(dtype, DType::F16 | DType::BF16) { DType::F32 } else { dtype }
+    if dtype.is_narrow_float() { dtype.compute() } else { dtype }
 }
 
 /// Replaces the value of each parameter by the result of `update` on it, its value and its

@@ -140,7 +140,7 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
             Inst::Cast { value, to } => match cast_rounding(kernel.ty(value), to) {
                 Rounding::None => continue,
                 // The second half of narrow arithmetic, which was done in f32.
-                Rounding::Once if rounded == Some(value) && matches!(to, DType::F16 | DType::BF16) => continue,
+                Rounding::Once if rounded == Some(value) && to.is_narrow_float() => continue,
                 Rounding::Once => {}
                 Rounding::Unclear => return false,
             },
@@ -173,7 +173,8 @@ fn cast_rounding(from: DType, to: DType) -> Rounding {
         _ if from == to || from == DType::Bool || to == DType::Bool => Rounding::None,
         _ if !from.is_float() && !to.is_float() => Rounding::None,
         (DType::F32, DType::F64) => Rounding::None,
-        (DType::F32, DType::F16 | DType::BF16) | (DType::F64, DType::F32) => Rounding::Once,
+        (DType::F64, DType::F32) => Rounding::Once,
+        (DType::F32, _) if to.is_narrow_float() => Rounding::Once,
         (DType::I32 | DType::U32, DType::F64) => Rounding::None,
         (DType::I32 | DType::U32, DType::F32) | (DType::I64 | DType::U64, DType::F64) => Rounding::Once,
         _ => Rounding::Unclear,

@@ -88,6 +88,11 @@ impl DType {
         matches!(self.kind(), Kind::Float)
     }
 
+    /// Whether elements are floats that are narrower than what arithmetic on them is carried out in.
+    pub const fn is_narrow_float(self) -> bool {
+        self.is_float() && self.size() < self.compute().size()
+    }
+
     /// Whether elements are integers of either sign.
     pub const fn is_int(self) -> bool {
         matches!(self.kind(), Kind::Int)

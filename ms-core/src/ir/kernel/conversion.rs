@@ -10,11 +10,11 @@ impl KernelBuilder {
     /// [`Inst::Cast`](super::Inst::Cast) passes through the compute dtype, where a value on its way
     /// to a narrow one would be rounded twice, or wrap although it is a float.
     pub fn cast(&mut self, value: Val, to: DType) -> Val {
-        use DType::{BF16, F16, F64, I32, I64, U32, U64};
+        use DType::{BF16, F64, I32, I64, U32, U64};
         let from = self.ty(value);
         let passed = match (from, to) {
             _ if from == to => return value,
-            (F64, F16 | BF16) => self.rounded_to_odd(value),
+            (F64, _) if to.is_narrow_float() => self.rounded_to_odd(value),
             // Integers above 2^24, which f32 rounds, are beyond f16.
             (I32 | U32, BF16) => {
                 let wide = self.convert(value, F64);

@@ -55,7 +55,7 @@ pub fn body<const N: usize>(
     formula(operands.map(|val| Expr { builder: &builder, val })).val
 }
 
-/// Builds a body whose f16 and bf16 operands are widened to f32, and the result rounded back:
+/// Builds a body whose operands of narrow float dtypes are widened to f32, and the result rounded back:
 /// one rounding for the whole formula.
 pub fn wide_body<const N: usize>(
     builder: &mut KernelBuilder,
@@ -63,7 +63,7 @@ pub fn wide_body<const N: usize>(
     formula: impl for<'s> FnOnce([Expr<'s>; N]) -> Expr<'s>,
 ) -> Val {
     let dtype = builder.ty(operands[0]);
-    if !matches!(dtype, DType::F16 | DType::BF16) {
+    if !dtype.is_narrow_float() {
         return body(builder, operands, formula);
     }
     body::<N>(builder, operands, |all| {

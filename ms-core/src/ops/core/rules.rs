@@ -148,8 +148,5 @@ pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
 
 /// The compute dtype of a sum: floats in f32 at least, integers in 64 bits.
 pub const fn sum_dtype(dtype: DType) -> DType {
-    match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
-        other => other,
-    }
+    if dtype.is_narrow_float() { dtype.compute() } else { dtype }
 }
