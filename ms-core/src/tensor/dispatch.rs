@@ -212,9 +212,9 @@ pub fn refused(error: Error) -> Tensor {
     }
 }
 
-/// The first of these tensors that is the result of a failed op.
+/// Returns the first poisoned one of these tensors.
 #[inline]
-pub fn lost(tensors: &[&Tensor]) -> Option<Tensor> {
+pub fn first_poisoned(tensors: &[&Tensor]) -> Option<Tensor> {
     tensors.iter().find(|it| it.is_poisoned()).map(|&it| it.clone())
 }
 

@@ -28,7 +28,7 @@ pub use array::Array;
 pub use dim::{Dim, Dims, IntoDims};
 pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,
-    dispatch_mode, dispatcher, eager, lost, refused, with_dispatcher,
+    dispatch_mode, dispatcher, eager, first_poisoned, refused, with_dispatcher,
 };
 pub use dtype::{DType, Kind, promote};
 pub(crate) use element::own_scalar;

@@ -35,8 +35,8 @@ impl Tensor {
     /// ```
     #[track_caller]
     pub fn i(&self, indices: impl IntoIndices) -> Self {
-        or_lost!(&self);
-        let selection = granted!(self.selection("index", indices));
+        propagate_poison!(&self);
+        let selection = or_poison!(self.selection("index", indices));
         crate::ops::reshape(select_ranges(self, &selection), &selection.shape)
     }
 
@@ -47,9 +47,9 @@ impl Tensor {
     /// [`Code::Shape`](crate::Code::Shape) when `value` does not broadcast to the selection.
     #[track_caller]
     pub fn set_at(&self, indices: impl IntoIndices, value: impl IntoOperand) -> Self {
-        or_lost!(&self);
-        let selection = granted!(self.selection("set_at", indices));
-        let value = granted!(value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)));
+        propagate_poison!(&self);
+        let selection = or_poison!(self.selection("set_at", indices));
+        let value = or_poison!(value.operand().into_tensor(self.dtype()).map_err(|it| named("set_at", &[self], it)));
         let value = crate::ops::reshape(broadcast_to(&*value, &selection.shape), &selection.sizes);
         let starts: Vec<i64> = selection.starts.iter().map(|it| it.raw()).collect();
         let steps: Vec<i64> = selection.steps.iter().map(|&it| it as i64).collect();

@@ -123,7 +123,7 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
     for (name, tolerance) in [("rtol", rtol), ("atol", atol)] {
-        granted!(lies_in("isclose", name, tolerance, &Interval::TOLERANCE));
+        or_poison!(lies_in("isclose", name, tolerance, &Interval::TOLERANCE));
     }
     let (a, b) = (&float(&a.as_tensor()), &float(&b.as_tensor()));
     let near = less_equal(abs(sub(a, b)), abs(b) * rtol + atol);

@@ -6,7 +6,7 @@ use crate::ops::core::rules::has_dims;
 use crate::ops::primitive::conv::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
 use crate::ops::{CONV, CONV_INPUT_GRAD, add, reshape};
-use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, lost};
+use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, first_poisoned};
 use smallvec::smallvec;
 
 /// How a convolution is laid: strides, padding on both sides, dilation, groups.
@@ -92,7 +92,7 @@ pub fn conv(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, opti
 /// ```
 #[track_caller]
 pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
-    granted!(ranked("conv1d", &x.as_tensor(), 1));
+    or_poison!(ranked("conv1d", &x.as_tensor(), 1));
     conv(x, weight, bias, options)
 }
 
@@ -106,7 +106,7 @@ pub fn conv1d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// ```
 #[track_caller]
 pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
-    granted!(ranked("conv2d", &x.as_tensor(), 2));
+    or_poison!(ranked("conv2d", &x.as_tensor(), 2));
     conv(x, weight, bias, options)
 }
 
@@ -120,7 +120,7 @@ pub fn conv2d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 /// ```
 #[track_caller]
 pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, options: &ConvOptions) -> Tensor {
-    granted!(ranked("conv3d", &x.as_tensor(), 3));
+    or_poison!(ranked("conv3d", &x.as_tensor(), 3));
     conv(x, weight, bias, options)
 }
 
@@ -148,10 +148,10 @@ pub fn conv_transpose(
     output_padding: impl PerAxis,
 ) -> Tensor {
     let (x, weight) = (x.as_tensor(), weight.as_tensor());
-    or_lost!(x, weight);
+    propagate_poison!(x, weight);
     let sizes = transposed_sizes(&x.dims(), &weight.dims(), options, &output_padding.per_axis(options.stride.len()))
         .map_err(|it| named("conv_transpose", &[&x, &weight], it));
-    let sizes = granted!(sizes);
+    let sizes = or_poison!(sizes);
     let attrs = conv_attrs(&options.window(), options.groups, &sizes);
     with_bias(apply1(CONV_INPUT_GRAD.op(), &attrs, &[&x, &weight]), bias)
 }
@@ -193,13 +193,13 @@ pub fn conv_transpose2d(
     options: &ConvOptions,
     output_padding: impl PerAxis,
 ) -> Tensor {
-    granted!(ranked("conv_transpose2d", &x.as_tensor(), 2));
+    or_poison!(ranked("conv_transpose2d", &x.as_tensor(), 2));
     conv_transpose(x, weight, bias, options, output_padding)
 }
 
 #[track_caller]
 pub(in crate::ops) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
-    if lost(&[x]).is_some() || x.rank() == rank + 2 {
+    if first_poisoned(&[x]).is_some() || x.rank() == rank + 2 {
         return Ok(());
     }
     let message = format!("a batch, a channel and {rank} spatial axes are needed");
@@ -209,8 +209,8 @@ pub(in crate::ops) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
 #[track_caller]
 fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
     let Some(bias) = bias else { return out };
-    or_lost!(&out, bias);
-    granted!(has_dims("conv", "bias", bias, &[out.dims()[1]]));
+    propagate_poison!(&out, bias);
+    or_poison!(has_dims("conv", "bias", bias, &[out.dims()[1]]));
     let mut shape: Dims = smallvec![Dim::new(1); out.rank() - 1];
     shape[0] = bias.ty().elements();
     add(&out, reshape(bias, shape))

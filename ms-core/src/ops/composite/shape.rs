@@ -79,8 +79,8 @@ signed_shapes! { i32 i64 isize }
 #[track_caller]
 pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
-    or_lost!(x);
-    let axes = granted!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)));
+    propagate_poison!(x);
+    let axes = or_poison!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("squeeze", &[&x], it)));
     let shape = x.dims();
     if let Some(axis) = axes.iter().find(|&&axis| shape[axis] != 1) {
         let error = Error::new(Code::Shape, format!("axis {axis} has size {}, not one", shape[*axis]));
@@ -102,9 +102,9 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let (x, axes) = (x.as_tensor(), axes.into_axes());
-    or_lost!(x);
+    propagate_poison!(x);
     let rank = x.rank() + axes.len();
-    let axes = granted!(normalize_axes(&axes, rank).map_err(|it| named("expand_dims", &[&x], it)));
+    let axes = or_poison!(normalize_axes(&axes, rank).map_err(|it| named("expand_dims", &[&x], it)));
     let mut sizes = x.dims().into_iter();
     let size = |axis| if axes.contains(&axis) { Some(Dim::new(1)) } else { sizes.next() };
     reshape(&*x, (0..rank).map_while(size).collect::<Dims>())
@@ -122,7 +122,7 @@ pub fn expand_dims(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
     let x = x.as_tensor();
-    or_lost!(x);
+    propagate_poison!(x);
     let shape = x.dims();
     if start > shape.len() {
         let error = Error::new(Code::OutOfRange, format!("no axis {start} in a tensor of rank {}", shape.len()));
@@ -145,8 +145,8 @@ pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
 #[track_caller]
 pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
-    or_lost!(x);
-    let axes = granted!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("flip", &[&x], it)));
+    propagate_poison!(x);
+    let axes = or_poison!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("flip", &[&x], it)));
     let part = |axis| Index::Slice { start: None, stop: None, step: if axes.contains(&axis) { -1 } else { 1 } };
     let parts: Vec<Index> = (0..x.rank()).map(part).collect();
     select_ranges(&x, &Selection::resolve(&parts, &x.dims()).or_raise())

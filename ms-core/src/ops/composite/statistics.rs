@@ -98,8 +98,8 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 #[track_caller]
 pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let x = &*x.as_tensor();
-    or_lost!(x);
-    granted!(lies_in("norm", "p", p, &Interval::NUMBER));
+    propagate_poison!(x);
+    or_poison!(lies_in("norm", "p", p, &Interval::NUMBER));
     let folded = Folded::new("norm", x, axes);
     let axes: Vec<isize> = folded.axes.iter().map(|&axis| axis as isize).collect();
     let total = |terms: &Tensor| sum_axes(terms, &folded.axes, keepdims);

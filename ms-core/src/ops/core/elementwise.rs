@@ -112,9 +112,9 @@ pub fn evaluate(dtype: DType, inputs: &[&Array], formula: impl Fn(&[Scalar]) -> 
 /// Applies an elementwise op of one operand.
 #[track_caller]
 pub fn unary(def: &'static OpDef, domain: Domain, x: &Tensor) -> Tensor {
-    or_lost!(x);
+    propagate_poison!(x);
     let dtype = domain.convert(x.dtype()).map_err(|it| it.with_op(def.name()).with_operands([x.ty().to_string()]));
-    let dtype = granted!(dtype);
+    let dtype = or_poison!(dtype);
     if dtype == x.dtype() {
         return apply1(def.op(), &Attrs::none(), &[x]);
     }
@@ -124,7 +124,7 @@ pub fn unary(def: &'static OpDef, domain: Domain, x: &Tensor) -> Tensor {
 /// Applies an elementwise op of two operands, in their common dtype.
 #[track_caller]
 pub fn binary(def: &'static OpDef, domain: Domain, a: Operand<'_>, b: Operand<'_>) -> Tensor {
-    let [a, b] = granted!(operands(def.name(), domain, [a, b]));
+    let [a, b] = or_poison!(operands(def.name(), domain, [a, b]));
     apply1(def.op(), &Attrs::none(), &[&*a, &*b])
 }
 

@@ -1,7 +1,7 @@
 //! What an op is, and what ops share.
 
 #[macro_use]
-mod refuse;
+mod poison;
 
 pub(crate) mod axis;
 mod batching;

@@ -112,8 +112,8 @@ pub fn argmin(x: impl AsTensor, axes: impl ReduceAxes) -> Tensor {
 
 #[track_caller]
 fn over(def: &'static OpDef, x: &Tensor, axes: impl ReduceAxes) -> Tensor {
-    or_lost!(x);
-    let axes = granted!(axes_of(def.name(), x, axes));
+    propagate_poison!(x);
+    let axes = or_poison!(axes_of(def.name(), x, axes));
     if let [axis] = *axes {
         return apply1(def.op(), &Attrs::new([axis.into()]), &[x]);
     }

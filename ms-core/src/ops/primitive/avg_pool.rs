@@ -291,13 +291,13 @@ impl Means {
 #[track_caller]
 pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
-    granted!(ranked("avg_pool", &x, options.kernel.len()));
+    or_poison!(ranked("avg_pool", &x, options.kernel.len()));
     if options.dilation.iter().any(|&it| it != 1) {
         let error = Error::new(Code::Argument, "windows of means have no dilation");
         return refused(named("avg_pool", &[&x], error));
     }
-    or_lost!(x);
-    let (_, counts) = granted!(options.window(&x.dims()[2..]).map_err(|it| named("avg_pool", &[&x], it)));
+    propagate_poison!(x);
+    let (_, counts) = or_poison!(options.window(&x.dims()[2..]).map_err(|it| named("avg_pool", &[&x], it)));
     let lists = [&options.kernel, &options.stride, &options.padding, &options.padding];
     let lists = lists.into_iter().map(|it| Attr::from(&**it)).chain([Attr::from(&*counts)]);
     apply1(AVG_POOL.op(), &Attrs::new(lists.chain([options.count_include_pad.into()])), &[&x])
@@ -329,7 +329,7 @@ pub fn avg_pool2d(x: impl AsTensor, kernel: impl PerAxis) -> Tensor {
 #[track_caller]
 pub fn adaptive_avg_pool2d(x: impl AsTensor, output_size: impl PerAxis) -> Tensor {
     let x = x.as_tensor();
-    granted!(ranked("adaptive_avg_pool2d", &x, 2));
-    or_lost!(x);
+    or_poison!(ranked("adaptive_avg_pool2d", &x, 2));
+    propagate_poison!(x);
     apply1(ADAPTIVE_AVG_POOL.op(), &Attrs::new([(&*output_size.per_axis(2)).into()]), &[&x])
 }

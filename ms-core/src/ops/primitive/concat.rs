@@ -79,9 +79,9 @@ pub static CONCAT: OpDef = OpDef {
 /// ```
 #[track_caller]
 pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
-    let tensors = granted!(unified("concat", tensors));
-    or_lost!(&tensors[0]);
-    let axis = granted!(normalize_axis(axis, tensors[0].rank()).map_err(|it| named("concat", &[&tensors[0]], it)));
+    let tensors = or_poison!(unified("concat", tensors));
+    propagate_poison!(&tensors[0]);
+    let axis = or_poison!(normalize_axis(axis, tensors[0].rank()).map_err(|it| named("concat", &[&tensors[0]], it)));
     match &tensors[..] {
         [one] => one.clone(),
         all => apply1(CONCAT.op(), &Attrs::new([axis.into()]), &all.iter().collect::<Vec<_>>()),
@@ -99,10 +99,10 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
 /// ```
 #[track_caller]
 pub fn stack<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
-    let tensors = granted!(unified("stack", tensors));
-    or_lost!(&tensors[0]);
+    let tensors = or_poison!(unified("stack", tensors));
+    propagate_poison!(&tensors[0]);
     let rank = tensors[0].rank() + 1;
-    let axis = granted!(normalize_axis(axis, rank).map_err(|it| named("stack", &[&tensors[0]], it)));
+    let axis = or_poison!(normalize_axis(axis, rank).map_err(|it| named("stack", &[&tensors[0]], it)));
     let parts: Vec<Tensor> = tensors.iter().map(|it| expand_dims(it, axis)).collect();
     concat(&parts, axis as isize)
 }

@@ -103,8 +103,8 @@ fn samples() -> Vec<Sample> {
 #[track_caller]
 fn along(def: &'static OpDef, x: &Tensor, axis: isize, exclusive: bool, reverse: bool) -> Tensor {
     let x = x.cast(widened(x.dtype()));
-    or_lost!(&x);
-    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| it.with_op(def.name())));
+    propagate_poison!(&x);
+    let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| it.with_op(def.name())));
     apply1(def.op(), &Attrs::new([axis.into(), exclusive.into(), reverse.into()]), &[&x])
 }
 

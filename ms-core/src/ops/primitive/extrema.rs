@@ -82,8 +82,8 @@ pub fn clamp(x: impl AsTensor, low: impl IntoOperand, high: impl IntoOperand) ->
 #[track_caller]
 pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();
-    or_lost!(x);
-    granted!(limits("clamp_min", "low", &low));
+    propagate_poison!(x);
+    or_poison!(limits("clamp_min", "low", &low));
     select(x.lt(&low), low, x)
 }
 
@@ -99,8 +99,8 @@ pub fn clamp_min(x: impl AsTensor, low: impl IntoOperand) -> Tensor {
 #[track_caller]
 pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
     let x = &*x.as_tensor();
-    or_lost!(x);
-    granted!(limits("clamp_max", "high", &high));
+    propagate_poison!(x);
+    or_poison!(limits("clamp_max", "high", &high));
     select(x.gt(&high), high, x)
 }
 

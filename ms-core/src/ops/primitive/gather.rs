@@ -173,8 +173,8 @@ pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
 #[track_caller]
 pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let (x, index) = (x.as_tensor(), index.as_tensor());
-    or_lost!(x, index);
-    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)));
+    propagate_poison!(x, index);
+    let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| named("gather", &[&x, &index], it)));
     apply1(GATHER.op(), &Attrs::new([axis.into()]), &[&x, &index])
 }
 
@@ -190,7 +190,7 @@ pub fn gather(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
 #[track_caller]
 pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tensor {
     let index = index.as_tensor();
-    or_lost!(index);
+    propagate_poison!(index);
     if index.rank() != 1 {
         let error = Error::new(Code::Shape, "the index has one axis");
         return refused(named("index_select", &[&x.as_tensor(), &index], error));
@@ -211,8 +211,8 @@ pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tens
 #[track_caller]
 pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, axis: isize) -> Tensor {
     let (x, index, source) = (x.as_tensor(), index.as_tensor(), source.as_tensor());
-    or_lost!(x, index, source);
-    let axis = granted!(normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)));
+    propagate_poison!(x, index, source);
+    let axis = or_poison!(normalize_axis(axis, x.rank()).map_err(|it| named("index_add", &[&x, &index, &source], it)));
     apply1(INDEX_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
 }
 
@@ -229,8 +229,8 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
 #[track_caller]
 pub fn one_hot(index: impl AsTensor, classes: usize) -> Tensor {
     let index = index.as_tensor();
-    or_lost!(index);
-    granted!(check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)));
+    propagate_poison!(index);
+    or_poison!(check_index(&index.ty()).map_err(|it| named("one_hot", &[&index], it)));
     let places = crate::ops::iota([classes], 0, DType::I64);
     crate::ops::cast(crate::ops::equal(crate::ops::expand_dims(&*index, -1), places), DType::F32)
 }

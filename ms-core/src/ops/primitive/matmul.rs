@@ -118,7 +118,7 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 #[track_caller]
 pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let (a, b) = (a.as_tensor(), b.as_tensor());
-    or_lost!(a, b);
+    propagate_poison!(a, b);
     let refusal = |message: String| refusal("matmul", &[&a, &b], Code::Shape, message);
     if a.rank() == 0 || b.rank() == 0 {
         return refused(refusal("a zero-dimensional operand; multiply with `*`".into()));
@@ -139,7 +139,7 @@ pub fn matmul(a: impl AsTensor, b: impl AsTensor) -> Tensor {
             "the last axis of the left operand has size {inner}, its partner on the right {rows}"
         )));
     }
-    let out = granted!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[&a, &b], it)));
+    let out = or_poison!(stacked(&left, &right).map_err(|it| crate::ops::axis::named("matmul", &[&a, &b], it)));
     let mut shape = out.dims();
     if column {
         shape.pop();
@@ -183,7 +183,7 @@ fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
 #[track_caller]
 pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> Tensor {
     let weight = weight.as_tensor();
-    or_lost!(weight);
+    propagate_poison!(weight);
     if weight.rank() != 2 {
         let message = format!("the weight is {}, but has to have outputs and inputs", weight.ty());
         return refused(refusal("dense", &[&x.as_tensor(), &weight], Code::Shape, message));
@@ -192,8 +192,8 @@ pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> 
     let out = matmul(x, transpose(&*weight, 0, 1));
     match bias {
         Some(bias) => {
-            or_lost!(bias);
-            granted!(has_dims("dense", "bias", bias, &[outputs]));
+            propagate_poison!(bias);
+            or_poison!(has_dims("dense", "bias", bias, &[outputs]));
             crate::ops::add(&out, bias)
         }
         None => out,

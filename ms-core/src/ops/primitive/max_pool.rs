@@ -202,9 +202,9 @@ impl Pooled {
 #[track_caller]
 pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     let x = x.as_tensor();
-    granted!(ranked("max_pool", &x, options.kernel.len()));
-    or_lost!(x);
-    let (window, _) = granted!(options.window(&x.dims()[2..]).map_err(|it| named("max_pool", &[&x], it)));
+    or_poison!(ranked("max_pool", &x, options.kernel.len()));
+    propagate_poison!(x);
+    let (window, _) = or_poison!(options.window(&x.dims()[2..]).map_err(|it| named("max_pool", &[&x], it)));
     apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
 }
 

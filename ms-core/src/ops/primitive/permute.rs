@@ -56,8 +56,8 @@ pub static PERMUTE: OpDef = OpDef {
 #[track_caller]
 pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     let x = x.as_tensor();
-    or_lost!(x);
-    let axes = granted!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("permute", &[&x], it)));
+    propagate_poison!(x);
+    let axes = or_poison!(normalize_axes(&axes.into_axes(), x.rank()).map_err(|it| named("permute", &[&x], it)));
     if axes.iter().copied().eq(0..x.rank()) {
         return x.into_owned();
     }
@@ -76,9 +76,9 @@ pub fn permute(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 #[track_caller]
 pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
     let x = x.as_tensor();
-    or_lost!(x);
+    propagate_poison!(x);
     let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("transpose", &[&x], it));
-    let (axis0, axis1) = (granted!(at(axis0)), granted!(at(axis1)));
+    let (axis0, axis1) = (or_poison!(at(axis0)), or_poison!(at(axis1)));
     let mut axes: SmallVec<[usize; 4]> = (0..x.rank()).collect();
     axes.swap(axis0, axis1);
     permute(&*x, &*axes)
@@ -96,9 +96,9 @@ pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
 #[track_caller]
 pub fn move_axis(x: impl AsTensor, from: isize, to: isize) -> Tensor {
     let x = x.as_tensor();
-    or_lost!(x);
+    propagate_poison!(x);
     let at = |axis| normalize_axis(axis, x.rank()).map_err(|it| named("move_axis", &[&x], it));
-    let (from, to) = (granted!(at(from)), granted!(at(to)));
+    let (from, to) = (or_poison!(at(from)), or_poison!(at(to)));
     let mut axes: SmallVec<[usize; 4]> = (0..x.rank()).filter(|&it| it != from).collect();
     axes.insert(to, from);
     permute(&*x, &*axes)

@@ -223,8 +223,8 @@ macro_rules! functions {
             #[track_caller]
             pub fn $name(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
                 let x = x.as_tensor();
-                or_lost!(x);
-                let axes = granted!(axes_of(stringify!($name), &x, axes));
+                propagate_poison!(x);
+                let axes = or_poison!(axes_of(stringify!($name), &x, axes));
                 let convert: fn(DType) -> DType = $convert;
                 reduce(&$def, &crate::ops::cast(&*x, convert(x.dtype())), &axes, keepdims)
             }

@@ -46,9 +46,9 @@ pub static RESHAPE: OpDef = OpDef {
 #[track_caller]
 pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
     let x = x.as_tensor();
-    or_lost!(x);
+    propagate_poison!(x);
     let dims = x.dims();
-    let shape = granted!(shape.new_dims(dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
+    let shape = or_poison!(shape.new_dims(dims.iter().copied().product()).map_err(|it| named("reshape", &[&x], it)));
     if shape == dims {
         return x.into_owned();
     }

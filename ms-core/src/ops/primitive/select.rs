@@ -61,7 +61,7 @@ pub fn select(condition: impl AsTensor, then: impl IntoOperand, other: impl Into
     let branches = [then.operand(), other.operand()];
     let dtype = common_dtype(&branches);
     let [then, other] = branches.map(|it| it.into_tensor(dtype).map_err(|it| it.with_op("select")));
-    let (then, other) = (granted!(then), granted!(other));
+    let (then, other) = (or_poison!(then), or_poison!(other));
     apply1(SELECT.op(), &Attrs::none(), &[&condition, &then, &other])
 }
 

@@ -58,9 +58,9 @@ pub fn silu(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
     let x = &*x.as_tensor();
-    or_lost!(x);
-    granted!(divides("softplus", "beta", beta));
-    granted!(lies_in("softplus", "threshold", threshold, &Interval::NUMBER));
+    propagate_poison!(x);
+    or_poison!(divides("softplus", "beta", beta));
+    or_poison!(lies_in("softplus", "threshold", threshold, &Interval::NUMBER));
     let scaled = x * beta;
     // log(1 + e^t) = max(t, 0) + log(1 + e^-|t|), which does not overflow for any threshold.
     let smooth = maximum(&scaled, 0.0) + log1p(exp(-scaled.abs()));
@@ -127,8 +127,8 @@ pub fn selu(x: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
     let x = &*x.as_tensor();
-    or_lost!(x);
-    granted!(divides("celu", "alpha", alpha));
+    propagate_poison!(x);
+    or_poison!(divides("celu", "alpha", alpha));
     select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
 }
 

@@ -38,9 +38,9 @@ pub fn scaled_dot_product_attention(
     options: &AttentionOptions,
 ) -> Tensor {
     let (q, k, v) = (q.as_tensor(), k.as_tensor(), v.as_tensor());
-    or_lost!(q, k, v);
+    propagate_poison!(q, k, v);
     if let Some(scale) = options.scale {
-        granted!(lies_in("scaled_dot_product_attention", "scale", scale, &Interval::FINITE));
+        or_poison!(lies_in("scaled_dot_product_attention", "scale", scale, &Interval::FINITE));
     }
     let features = q.dims().last().copied().unwrap_or(Dim::new(1));
     let scores = matmul(&*q, transpose(&*k, -2, -1));
@@ -57,8 +57,8 @@ pub fn scaled_dot_product_attention(
         scores = select(seen, &scores, &excluded);
     }
     if let Some(mask) = &options.mask {
-        or_lost!(mask, &scores);
-        granted!(spreads_to("scaled_dot_product_attention", "mask", mask, &scores.dims()));
+        propagate_poison!(mask, &scores);
+        or_poison!(spreads_to("scaled_dot_product_attention", "mask", mask, &scores.dims()));
     }
     match &options.mask {
         Some(mask) if mask.dtype() == DType::Bool => scores = select(mask, &scores, &excluded),

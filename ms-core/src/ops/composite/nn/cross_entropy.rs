@@ -55,7 +55,7 @@ impl CrossEntropy {
     #[track_caller]
     pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
         let logits = &*logits.as_tensor();
-        or_lost!(logits);
+        propagate_poison!(logits);
         self.with_name(log_softmax(logits, class_axis(logits)), &target.as_tensor(), "cross_entropy")
     }
 
@@ -68,16 +68,16 @@ impl CrossEntropy {
     #[track_caller]
     fn with_name(&self, logs: impl AsTensor, target: &Tensor, name: &str) -> Tensor {
         let logs = &*logs.as_tensor();
-        or_lost!(logs, target);
+        propagate_poison!(logs, target);
         let axis = class_axis(logs);
         let Some(&classes) = logs.dims().get(axis as usize) else {
             return refused(Error::new(Code::Shape, format!("{} has no axis of classes", logs.ty())).with_op(name));
         };
         if let Some(weight) = &self.weight {
-            or_lost!(weight);
-            granted!(has_dims(name, "weight", weight, &[classes]));
+            propagate_poison!(weight);
+            or_poison!(has_dims(name, "weight", weight, &[classes]));
         }
-        granted!(lies_in(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
+        or_poison!(lies_in(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
         let along = |x: &Tensor| {
             let mut shape = vec![Dim::new(1); logs.rank()];
             shape[axis as usize] = classes;
@@ -88,7 +88,7 @@ impl CrossEntropy {
             None => logs.clone(),
         };
         if target.dtype().is_float() {
-            granted!(has_dims(name, "target", target, &logs.dims()).map_err(|it| {
+            or_poison!(has_dims(name, "target", target, &logs.dims()).map_err(|it| {
                 let operands = [logs, target].map(|it| it.ty().to_string());
                 it.with_operands(operands).help("floats are distributions over the classes; classes are integers")
             }));
@@ -110,7 +110,7 @@ impl CrossEntropy {
             return refused(Error::new(Code::Shape, message).with_op(name));
         }
         if let Some(index) = self.ignore_index {
-            granted!(Dim::plain(index).map_err(|it| it.with_op(name)));
+            or_poison!(Dim::plain(index).map_err(|it| it.with_op(name)));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
         // Whether the numbers of the classes fit.

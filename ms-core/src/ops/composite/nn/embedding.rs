@@ -19,7 +19,7 @@ use crate::tensor::{AsTensor, Tensor, refused};
 #[track_caller]
 pub fn embedding(index: impl AsTensor, table: impl AsTensor, padding_idx: Option<usize>) -> Tensor {
     let (index, table) = (index.as_tensor(), table.as_tensor());
-    or_lost!(index, table);
+    propagate_poison!(index, table);
     let refusal = |code, message: String| refused(refusal("embedding", &[&index, &table], code, message));
     if table.rank() != 2 {
         return refusal(Code::Shape, format!("the table is {}, but has to have rows and features", table.ty()));

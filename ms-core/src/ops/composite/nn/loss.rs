@@ -58,8 +58,8 @@ fn alike(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
 #[track_caller]
 pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    or_lost!(x, target);
-    granted!(alike("mse_loss", x, target));
+    propagate_poison!(x, target);
+    or_poison!(alike("mse_loss", x, target));
     let difference = x - target;
     Reduction::Mean.apply(&(&difference * &difference))
 }
@@ -73,8 +73,8 @@ pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    or_lost!(x, target);
-    granted!(alike("l1_loss", x, target));
+    propagate_poison!(x, target);
+    or_poison!(alike("l1_loss", x, target));
     Reduction::Mean.apply(&(x - target).abs())
 }
 
@@ -90,9 +90,9 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    or_lost!(x, target);
-    granted!(alike("smooth_l1_loss", x, target));
-    granted!(lies_in("smooth_l1_loss", "beta", beta, &Interval::RATE));
+    propagate_poison!(x, target);
+    or_poison!(alike("smooth_l1_loss", x, target));
+    or_poison!(lies_in("smooth_l1_loss", "beta", beta, &Interval::RATE));
     let distance = (x - target).abs();
     if beta == 0.0 {
         return reduction.apply(&distance);
@@ -115,9 +115,9 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
 #[track_caller]
 pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    or_lost!(x, target);
-    granted!(alike("huber_loss", x, target));
-    granted!(lies_in("huber_loss", "delta", delta, &Interval::POSITIVE));
+    propagate_poison!(x, target);
+    or_poison!(alike("huber_loss", x, target));
+    or_poison!(lies_in("huber_loss", "delta", delta, &Interval::POSITIVE));
     let distance = (x - target).abs();
     let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
     reduction.apply(&losses)
@@ -141,11 +141,11 @@ pub fn binary_cross_entropy(
     reduction: Reduction,
 ) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    or_lost!(x, target);
-    granted!(alike("binary_cross_entropy", x, target));
+    propagate_poison!(x, target);
+    or_poison!(alike("binary_cross_entropy", x, target));
     if let Some(weight) = weight {
-        or_lost!(weight);
-        granted!(spreads_to("binary_cross_entropy", "weight", weight, &x.dims()));
+        propagate_poison!(weight);
+        or_poison!(spreads_to("binary_cross_entropy", "weight", weight, &x.dims()));
     }
     let log_at_least = |x: Tensor| clamp_min(log(x), -100.0);
     let losses = -(target * log_at_least(x.clone()) + (1.0 - target) * log_at_least(1.0 - x));
@@ -173,11 +173,11 @@ pub fn bce_with_logits(
     reduction: Reduction,
 ) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    or_lost!(x, target);
-    granted!(alike("bce_with_logits", x, target));
+    propagate_poison!(x, target);
+    or_poison!(alike("bce_with_logits", x, target));
     if let Some(weight) = pos_weight {
-        or_lost!(weight);
-        granted!(spreads_to("bce_with_logits", "pos_weight", weight, &x.dims()));
+        propagate_poison!(weight);
+        or_poison!(spreads_to("bce_with_logits", "pos_weight", weight, &x.dims()));
     }
     // The parts are not subtracted from each other, so that no digit of a small loss is lost.
     let near = log1p(exp(-x.abs()));
@@ -202,8 +202,8 @@ pub fn bce_with_logits(
 #[track_caller]
 pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
-    or_lost!(x, target);
-    granted!(alike("kl_div", x, target));
+    propagate_poison!(x, target);
+    or_poison!(alike("kl_div", x, target));
     if log_target {
         return reduction.apply(&(exp(target) * (target - x)));
     }
@@ -224,7 +224,7 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
 #[track_caller]
 pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f64) -> Tensor {
     let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
-    granted!(lies_in("cosine_similarity", "eps", eps, &Interval::POSITIVE));
+    or_poison!(lies_in("cosine_similarity", "eps", eps, &Interval::POSITIVE));
     let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis, false), eps);
     sum(x * y, axis, false) / (length(x) * length(y))
 }
@@ -253,11 +253,11 @@ pub fn cosine_embedding_loss(
 ) -> Tensor {
     const EPS: f64 = 1e-12;
     let (x, y, target) = (&*x.as_tensor(), &*y.as_tensor(), &*target.as_tensor());
-    or_lost!(x, y, target);
-    granted!(has_dims("cosine_embedding_loss", "y", y, &x.dims()));
-    granted!(lies_in("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
+    propagate_poison!(x, y, target);
+    or_poison!(has_dims("cosine_embedding_loss", "y", y, &x.dims()));
+    or_poison!(lies_in("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
     let rows = x.dims();
-    granted!(has_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
+    or_poison!(has_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
     let squares = |x: &Tensor| sum(x.square(), -1, false) + EPS;
     let cosine = sum(x * y, -1, false) / sqrt(squares(x) * squares(y));
     let alike = target.gt(0);

@@ -4,7 +4,7 @@ use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::axis::{named, normalize_axis};
 use crate::ops::core::rules::{Interval, has_dims, lies_in};
 use crate::ops::{assert_that, mean, rsqrt, size, var};
-use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor, lost, refused};
+use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor, first_poisoned, refused};
 
 /// `x` with mean zero and variance one over `axes`: `(x - mean) / sqrt(variance + eps)`.
 #[track_caller]
@@ -76,13 +76,13 @@ pub fn layer_norm(
     eps: f64,
 ) -> Tensor {
     let x = &*x.as_tensor();
-    or_lost!(x);
-    granted!(lies_in("layer_norm", "eps", eps, &Interval::POSITIVE));
-    let axes = granted!(axes_from("layer_norm", x, begin_norm_axis));
+    propagate_poison!(x);
+    or_poison!(lies_in("layer_norm", "eps", eps, &Interval::POSITIVE));
+    let axes = or_poison!(axes_from("layer_norm", x, begin_norm_axis));
     for (name, it) in [("gamma", gamma), ("beta", beta)] {
         if let Some(it) = it {
-            or_lost!(it);
-            granted!(over_axes("layer_norm", x, &axes, name, it));
+            propagate_poison!(it);
+            or_poison!(over_axes("layer_norm", x, &axes, name, it));
         }
     }
     let normal = standardize(x, &axes, eps);
@@ -103,10 +103,10 @@ pub fn layer_norm(
 #[track_caller]
 pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, eps: f64) -> Tensor {
     let (x, gamma) = (&*x.as_tensor(), &*gamma.as_tensor());
-    or_lost!(x, gamma);
-    granted!(lies_in("rms_norm", "eps", eps, &Interval::POSITIVE));
-    let axes = granted!(axes_from("rms_norm", x, begin_norm_axis));
-    granted!(over_axes("rms_norm", x, &axes, "gamma", gamma));
+    propagate_poison!(x, gamma);
+    or_poison!(lies_in("rms_norm", "eps", eps, &Interval::POSITIVE));
+    let axes = or_poison!(axes_from("rms_norm", x, begin_norm_axis));
+    or_poison!(over_axes("rms_norm", x, &axes, "gamma", gamma));
     x * rsqrt(mean(x.square(), axes, true) + eps) * gamma
 }
 
@@ -126,9 +126,9 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
 #[track_caller]
 pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
-    or_lost!(x, gamma, beta);
-    granted!(lies_in("group_norm", "eps", eps, &Interval::POSITIVE));
-    let channels = granted!(channels("group_norm", x, &[("gamma", gamma), ("beta", beta)]));
+    propagate_poison!(x, gamma, beta);
+    or_poison!(lies_in("group_norm", "eps", eps, &Interval::POSITIVE));
+    let channels = or_poison!(channels("group_norm", x, &[("gamma", gamma), ("beta", beta)]));
     if groups == 0 || channels.as_const().is_some_and(|it| it % groups != 0) {
         let message = format!("`groups` is {groups}, but has to divide the {channels} channels");
         return refused(named("group_norm", &[x], Error::new(Code::Argument, message)));
@@ -153,10 +153,10 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
 #[track_caller]
 pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
-    or_lost!(x, gamma, beta);
-    granted!(lies_in("instance_norm", "eps", eps, &Interval::POSITIVE));
-    granted!(channels("instance_norm", x, &[("gamma", gamma), ("beta", beta)]));
-    granted!(check_count("instance_norm", x, x.dims()[2..].iter().copied().product()));
+    propagate_poison!(x, gamma, beta);
+    or_poison!(lies_in("instance_norm", "eps", eps, &Interval::POSITIVE));
+    or_poison!(channels("instance_norm", x, &[("gamma", gamma), ("beta", beta)]));
+    or_poison!(check_count("instance_norm", x, x.dims()[2..].iter().copied().product()));
     let axes: Vec<isize> = (2..x.rank() as isize).collect();
     let rank = x.rank();
     standardize(x, &axes, eps) * per_channel(gamma, rank) + per_channel(beta, rank)
@@ -193,7 +193,7 @@ impl BatchStatistics {
     #[track_caller]
     pub fn updated(&self, x: impl AsTensor, momentum: f64) -> Self {
         let x = crate::ops::stop_gradient(x);
-        if lost(&[&x, &self.mean, &self.var]).is_some() {
+        if first_poisoned(&[&x, &self.mean, &self.var]).is_some() {
             return self.clone();
         }
         lies_in("batch_norm", "momentum", momentum, &Interval::SHARE).or_raise();
@@ -227,18 +227,18 @@ pub fn batch_norm(
     eps: f64,
 ) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
-    or_lost!(x, gamma, beta);
-    granted!(lies_in("batch_norm", "eps", eps, &Interval::POSITIVE));
-    granted!(channels("batch_norm", x, &[("gamma", gamma), ("beta", beta)]));
+    propagate_poison!(x, gamma, beta);
+    or_poison!(lies_in("batch_norm", "eps", eps, &Interval::POSITIVE));
+    or_poison!(channels("batch_norm", x, &[("gamma", gamma), ("beta", beta)]));
     let of_x;
     let statistics = match statistics {
         Some(given) => {
-            or_lost!(&given.mean, &given.var);
-            granted!(channels("batch_norm", x, &[("mean", &given.mean), ("var", &given.var)]));
+            propagate_poison!(&given.mean, &given.var);
+            or_poison!(channels("batch_norm", x, &[("mean", &given.mean), ("var", &given.var)]));
             given
         }
         None => {
-            of_x = granted!(BatchStatistics::of(x, 0));
+            of_x = or_poison!(BatchStatistics::of(x, 0));
             &of_x
         }
     };

@@ -3,7 +3,7 @@
 use crate::error::{Code, Error, OrRaise};
 use crate::ops::core::rules::has_dims;
 use crate::ops::{add, broadcast_to, cast, dense, mul, sigmoid, split, stack, sub, tanh};
-use crate::tensor::{AsTensor, Dim, Scan, Tensor, dispatcher, lost, promote};
+use crate::tensor::{AsTensor, Dim, Scan, Tensor, dispatcher, first_poisoned, promote};
 use std::panic::Location;
 
 /// A long short-term memory (Hochreiter and Schmidhuber, 1997) over `x` `[time, batch, in]`
@@ -86,7 +86,7 @@ pub fn gru(
 /// Whether states are `[batch, hidden]`, and both weights have `gates` rows for each hidden unit.
 #[track_caller]
 fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): (&Tensor, &Tensor), gates: usize) {
-    if lost(&[x, w_ih, w_hh]).is_some() || states.iter().any(|it| it.1.is_poisoned()) || x.rank() != 3 {
+    if first_poisoned(&[x, w_ih, w_hh]).is_some() || states.iter().any(|it| it.1.is_poisoned()) || x.rank() != 3 {
         return;
     }
     let hidden = states[0].1.dims().last().copied().unwrap_or(Dim::new(1));

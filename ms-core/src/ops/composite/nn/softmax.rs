@@ -50,8 +50,8 @@ pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
 #[track_caller]
 pub fn logsumexp(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let x = &*x.as_tensor();
-    or_lost!(x);
-    let axes: Vec<isize> = granted!(axes_of("logsumexp", x, axes)).into_iter().map(|it| it as isize).collect();
+    propagate_poison!(x);
+    let axes: Vec<isize> = or_poison!(axes_of("logsumexp", x, axes)).into_iter().map(|it| it as isize).collect();
     let shift = shift(x, &*axes);
     let out = log(sum(exp(x - &shift), &*axes, true)) + shift;
     if keepdims { out } else { out.squeeze(&*axes) }
