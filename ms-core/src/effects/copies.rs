@@ -146,14 +146,14 @@ impl Moves {
             }
             // Versions of one operand that every graph in the node returns, at least one of them
             // written.
-            let mut handed: FxHashMap<usize, (usize, bool, usize)> = FxHashMap::default();
+            let mut returned: FxHashMap<usize, (usize, bool, usize)> = FxHashMap::default();
             let regions = regions(node);
             let giving = regions.iter().filter(|it| it.2.iter().any(Option::is_some)).count();
             for (region, inputs, outputs) in regions {
                 for (output, continued) in self.continued(region).iter().enumerate() {
                     let Some((input, written)) = *continued else { continue };
                     if let (Some(operand), Some(result)) = (inputs[input], outputs[output]) {
-                        let known = handed.entry(result).or_insert((operand, false, 0));
+                        let known = returned.entry(result).or_insert((operand, false, 0));
                         if known.0 == operand {
                             known.1 |= written;
                             known.2 += 1;
@@ -161,9 +161,9 @@ impl Moves {
                     }
                 }
             }
-            let mut handed: Vec<_> = handed.into_iter().filter(|(_, it)| it.1 && it.2 == giving).collect();
-            handed.sort_unstable();
-            for (result, (operand, ..)) in handed {
+            let mut returned: Vec<_> = returned.into_iter().filter(|(_, it)| it.1 && it.2 == giving).collect();
+            returned.sort_unstable();
+            for (result, (operand, ..)) in returned {
                 versions.write(node.inputs[operand], node.outputs[result]);
             }
         }

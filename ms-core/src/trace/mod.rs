@@ -30,8 +30,8 @@ pub use region::{
 };
 pub use signature::{Pooled, Signature};
 pub use tracer::{
-    Binding, GraphCall, Handing, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, build_like, check_handing,
-    run_nested, run_traced, run_with_slots, sound,
+    BackwardSlots, Binding, GraphCall, Pattern, Region, Repeated, Suspended, Trace, Tracer, build, build_like,
+    check_backward_slots, run_nested, run_traced, run_with_slots, sound,
 };
 pub use type_key::{TypeKey, type_key};
 

@@ -131,7 +131,7 @@ impl Activity {
             let at = CustomVjp::of(&node.attrs);
             let mut flags = vec![false; node.outputs.len()];
             flags[..at.results].fill(any(&operands[..at.targets]));
-            flags[at.handed_results()].copy_from_slice(&operands[at.targets..at.gradients()]);
+            flags[at.slot_results()].copy_from_slice(&operands[at.targets..at.gradients()]);
             return flags;
         }
         if is_call(node.op) || node.op == RECOMPUTE.op() {
@@ -155,7 +155,7 @@ impl Activity {
             let at = CustomVjp::of(&node.attrs);
             let mut flags = vec![false; node.inputs.len()];
             flags[..at.targets].fill(any(&results[..at.results]));
-            flags[at.targets..at.gradients()].copy_from_slice(&results[at.handed_results()]);
+            flags[at.targets..at.gradients()].copy_from_slice(&results[at.slot_results()]);
             return flags;
         }
         if is_call(node.op) || node.op == RECOMPUTE.op() {

@@ -22,7 +22,7 @@ impl Reverse {
         let count = operands.len();
         let untouched = move |cotangents: &[Option<Tensor>]| {
             let mut placed = SmallVec::from_elem(None, count);
-            placed[at.targets..at.gradients()].clone_from_slice(&cotangents[at.handed_results()]);
+            placed[at.targets..at.gradients()].clone_from_slice(&cotangents[at.slot_results()]);
             placed
         };
         let outputs = emit_node(node, operands)?;
@@ -31,7 +31,7 @@ impl Reverse {
             return Ok((outputs, pull));
         }
         // Nothing would use the writes.
-        if wanted.outputs[at.handed_results()].contains(&false) {
+        if wanted.outputs[at.slot_results()].contains(&false) {
             return Err(refuse_writes(node, "no backward pass around it takes that"));
         }
         // A result that the derivative does not use is not a residual, and no gradient reaches it.
@@ -42,8 +42,8 @@ impl Reverse {
             if cotangents[..at.results].iter().all(Option::is_none) {
                 return Ok(untouched(cotangents));
             }
-            let handed = cotangents[at.handed_results()].iter();
-            let handed = handed.map(|it| it.clone().expect("what parameters hold comes from the end of the pass"));
+            let slots = cotangents[at.slot_results()].iter();
+            let slots = slots.map(|it| it.clone().expect("what parameters hold comes from the end of the pass"));
             let floats = results.iter().zip(cotangents).filter(|(result, _)| result.dtype().is_float());
             let cotangents = floats.map(|(result, it)| it.clone().unwrap_or_else(|| zeros(&result.ty())));
             let given: Vec<Tensor> = operands[..at.targets]
@@ -51,7 +51,7 @@ impl Reverse {
                 .chain(&results)
                 .cloned()
                 .chain(cotangents)
-                .chain(handed)
+                .chain(slots)
                 .chain(operands[at.captured..].iter().cloned())
                 .collect();
             let inputs: Vec<Tensor> = used.iter().map(|&at| given[at].clone()).collect();
@@ -119,7 +119,7 @@ pub(super) fn push_custom(
         let tangents = vec![None; outputs.len()];
         return Ok((outputs, tangents));
     }
-    if at.handed > 0 {
+    if at.slots > 0 {
         return Err(refuse_writes(node, "forward mode takes its transpose, and does not run it"));
     }
     let outputs = emit_node(node, operands)?;

@@ -13,15 +13,16 @@ fn refuse(message: &str) -> Error {
 /// The outputs of region 0 on its operands: `targets`, which have gradients, and `captured` values,
 /// which have none.
 ///
-/// Region 1 gives the gradients of the targets. It takes the targets, the first `results` outputs,
-/// the gradients of the float ones among these, and the operands behind those of region 0.
+/// Region 1 returns the gradients of the targets. Its inputs are the targets, the first `results`
+/// outputs, the gradients of the float ones among these, and the operands after those of region 0.
 ///
-/// What region 1 writes of parameters is handed on from one backward function to the one that runs
-/// after it: each `handed` slot is an operand behind the targets and an output behind the results,
-/// whose value says nothing. Its gradient is what the parameter holds: region 1 takes it behind
-/// those of the results, and gives what it writes behind the gradients of the targets.
+/// The parameters that region 1 writes are threaded from one backward function to the one that runs
+/// after it: each of the `slots` ([`Parameter::backward`](crate::tensor::Parameter::backward)) is an
+/// operand after the targets and an output after the results, with a meaningless value. Its gradient
+/// is the value of the parameter: an input of region 1 after the gradients of the results, and an
+/// output after the gradients of the targets.
 pub static CUSTOM_VJP: OpDef = OpDef {
-    info: OpInfo { number: 706, name: "custom_vjp", attrs: &["targets", "captured", "results", "handed"] },
+    info: OpInfo { number: 706, name: "custom_vjp", attrs: &["targets", "captured", "results", "slots"] },
     infer: |_, _| Err(refuse("the types are those of the graph that has the derivative")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that has the derivative")),
     derivative: Derivative::None("its derivative is its second graph"),
@@ -34,13 +35,13 @@ pub static CUSTOM_VJP: OpDef = OpDef {
             check_operands(&regions[0], own)?;
             let results: Vec<&Type> = output_types(&regions[0]).collect();
             let differentiated = results.get(..at.results).ok_or_else(|| refuse("a result is missing"))?;
-            let handed = results.get(at.handed_results()).ok_or_else(|| refuse("a slot is missing"))?;
+            let slots = results.get(at.slot_results()).ok_or_else(|| refuse("a slot is missing"))?;
             let floats = differentiated.iter().filter(|it| it.dtype.is_float());
             let given: Vec<&Type> = own[..at.targets]
                 .iter()
                 .chain(differentiated)
                 .chain(floats)
-                .chain(handed)
+                .chain(slots)
                 .chain(&inputs[at.captured..])
                 .copied()
                 .collect();
@@ -60,28 +61,28 @@ pub static CUSTOM_VJP: OpDef = OpDef {
 pub struct CustomVjp {
     /// How many operands have gradients.
     pub targets: usize,
-    /// The position behind the operands of region 0.
+    /// The end of the operands of region 0.
     pub captured: usize,
     /// How many results have gradients.
     pub results: usize,
-    /// How many slots are handed on.
-    pub handed: usize,
+    /// How many backward slots are threaded through.
+    pub slots: usize,
 }
 
 impl CustomVjp {
-    /// The division that a node's attributes say.
+    /// The division by a node's attributes.
     pub fn of(attrs: &Attrs) -> Self {
-        let [targets, captured, results, handed] = [0, 1, 2, 3].map(|at| attrs.int(at) as usize);
-        Self { targets, captured: targets + handed + captured, results, handed }
+        let [targets, captured, results, slots] = [0, 1, 2, 3].map(|at| attrs.int(at) as usize);
+        Self { targets, captured: targets + slots + captured, results, slots }
     }
 
-    /// How many operands region 1 gives something for: the targets, and the slots behind them.
+    /// How many operands have outputs of region 1: the targets, and the slots after them.
     pub fn gradients(&self) -> usize {
-        self.targets + self.handed
+        self.targets + self.slots
     }
 
-    /// The results that are slots handed on.
-    pub fn handed_results(&self) -> Range<usize> {
-        self.results..self.results + self.handed
+    /// The results that are backward slots.
+    pub fn slot_results(&self) -> Range<usize> {
+        self.results..self.results + self.slots
     }
 }

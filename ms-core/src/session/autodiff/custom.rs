@@ -8,7 +8,7 @@ use super::select::{All, Select};
 use super::tape::Tape;
 use crate::error::{OrRaise, Result};
 use crate::ir::{Graph, ValueId};
-use crate::ops::{self, CUSTOM_VJP, RECOMPUTE, hand_on, handed_type, take_over};
+use crate::ops::{self, CUSTOM_VJP, RECOMPUTE, decode_floats, encode_as_floats, encoded_type};
 use crate::session::call::closure::call_closure;
 use crate::session::context;
 use crate::tensor::{Attrs, Parameter, Tensor, Type};
@@ -194,26 +194,26 @@ where
             }
             Ok(((), gradients))
         })?;
-        let (forward, backward) = (forward.without_handing(), backward.without_handing());
+        let (forward, backward) = (forward.without_backward_writes(), backward.without_backward_writes());
         let held = |parameter: &Parameter| {
             let is_it = |it: &Target| matches!(it, Target::Parameter(it) if it == parameter);
             wrt.targets().iter().position(is_it).map_or_else(|| parameter.value(), |at| targets[at].clone())
         };
         let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
         tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
-        let handed: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
-        let counts = [targets.len(), forward.captures.len(), types.len(), handed.len()];
+        let slots: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
+        let counts = [targets.len(), forward.captures.len(), types.len(), slots.len()];
         let inputs: Vec<Tensor> = targets
             .iter()
-            .chain(&handed)
+            .chain(&slots)
             .chain(&forward.captures)
             .cloned()
             .chain(read.into_iter().map(held))
             .chain(backward.captures.iter().cloned())
             .collect();
-        let graph = handing_through(&forward.graph, targets.len(), types.len(), &handed);
+        let graph = pass_slots_through(&forward.graph, targets.len(), types.len(), &slots);
         let outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
-        let regions = smallvec![graph, handing_on(&backward)?];
+        let regions = smallvec![graph, thread_writes(&backward)?];
         let attrs = Attrs::new(counts.map(Into::into));
         let mut outputs = tracer.region_node(CUSTOM_VJP.op(), attrs, regions, &inputs, outputs, self.location)?;
         let slots = backward.writes.iter().map(Parameter::backward).chain(forward.writes);
@@ -226,7 +226,7 @@ where
 
 /// A forward region with pass-through slots: extra inputs after the `targets`, and outputs after
 /// its `results`.
-fn handing_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &[Tensor]) -> Arc<Graph> {
+fn pass_slots_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &[Tensor]) -> Arc<Graph> {
     if slots.is_empty() {
         return region.clone();
     }
@@ -243,7 +243,7 @@ fn handing_through(region: &Arc<Graph>, targets: usize, results: usize, slots: &
 
 /// A backward region whose written parameters are inputs after the declared ones, and outputs, both
 /// as current values.
-fn handing_on(region: &Region) -> Result<Arc<Graph>> {
+fn thread_writes(region: &Region) -> Result<Arc<Graph>> {
     let Region { graph, slots, captures, writes } = region;
     if writes.is_empty() {
         return Ok(graph.clone());
@@ -255,7 +255,7 @@ fn handing_on(region: &Region) -> Result<Arc<Graph>> {
     // The position of each input of the region.
     let (mut places, mut types): (Vec<usize>, Vec<Type>) =
         ((0..declared).collect(), inputs[..declared].iter().copied().cloned().collect());
-    types.extend(held.iter().map(|it| handed_type(it)));
+    types.extend(held.iter().map(|it| encoded_type(it)));
     for (at, &ty) in inputs.iter().enumerate().skip(declared) {
         let written = slots.get(at - declared).and_then(|slot| writes.iter().position(|it| it == slot));
         places.push(written.map_or(types.len(), |it| declared + it));
@@ -266,12 +266,12 @@ fn handing_on(region: &Region) -> Result<Arc<Graph>> {
     let mut built = build(graph.name(), &types, |inputs| {
         let mut inputs = inputs.to_vec();
         for (input, ty) in inputs[declared..].iter_mut().zip(&held) {
-            *input = take_over(input, ty.dtype);
+            *input = decode_floats(input, ty.dtype);
         }
         let operands: Vec<Tensor> = places.iter().map(|&at| inputs[at].clone()).collect();
         let tracer = Tracer::current().expect("the graph is built by one");
         let mut outputs = tracer.inline(graph, &operands)?;
-        outputs[gradients..].iter_mut().for_each(|it| *it = hand_on(it));
+        outputs[gradients..].iter_mut().for_each(|it| *it = encode_as_floats(it));
         Ok(outputs)
     })?;
     built.name_inputs_like(graph, places);

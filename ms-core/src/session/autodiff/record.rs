@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::ir::ValueId;
 use crate::ops::{self, CALL, JVP, VALUE_AND_GRAD};
 use crate::tensor::{Attrs, Dispatcher, Op, Parameter, Tensor, Type};
-use crate::trace::{Region, Tracer, Tree, check_handing, leaves, run_nested, sound};
+use crate::trace::{Region, Tracer, Tree, check_backward_slots, leaves, run_nested, sound};
 use smallvec::smallvec;
 use std::panic::Location;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(in crate::session) enum Recording {
         inputs: Vec<Tensor>,
         targets: usize,
         results: usize,
-        handed: Vec<Handed>,
+        backward_slots: Vec<BackwardSlot>,
         /// The parameters that backward functions read and do not write.
         reads: Vec<Parameter>,
         location: &'static Location<'static>,
@@ -33,7 +33,7 @@ pub(in crate::session) enum Recording {
 }
 
 /// A parameter that backward functions in a region write.
-pub(in crate::session) struct Handed {
+pub(in crate::session) struct BackwardSlot {
     parameter: Parameter,
     /// The input and the output of the region for the slot as they see it.
     input: usize,
@@ -108,12 +108,12 @@ fn in_trace<R: Tree>(
     let of = |(at, slot): (usize, &Parameter)| {
         let before = slot.value();
         let input = inputs.iter().skip(targets).position(|it| tracer.is_same(it, &before));
-        let input = targets + input.expect("a slot that is handed on is captured");
-        Handed { parameter: slot.forward(), input, output: results + at }
+        let input = targets + input.expect("a backward slot is captured");
+        BackwardSlot { parameter: slot.forward(), input, output: results + at }
     };
-    let handed = region.writes.iter().enumerate().filter(|it| it.1.is_backward()).map(of).collect();
+    let backward_slots = region.writes.iter().enumerate().filter(|it| it.1.is_backward()).map(of).collect();
     let reads = tracer.backward_reads_since(start);
-    Ok((result, Recording::Trace { tracer, region, inputs, targets, results, handed, reads, location }))
+    Ok((result, Recording::Trace { tracer, region, inputs, targets, results, backward_slots, reads, location }))
 }
 
 impl Recording {
@@ -193,16 +193,16 @@ impl Recording {
     }
 
     fn pulled(&self, differentiated: usize, seeds: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-        let Self::Trace { tracer, region, inputs, targets, handed, reads, location, .. } = self else {
+        let Self::Trace { tracer, region, inputs, targets, backward_slots, reads, location, .. } = self else {
             unreachable!("asked of a trace only")
         };
-        check_handing(handed.iter().map(|it| &it.parameter), reads).map_err(|it| it.at(location))?;
-        let wrt: Vec<usize> = (0..*targets).chain(handed.iter().map(|it| it.input)).collect();
+        check_backward_slots(backward_slots.iter().map(|it| &it.parameter), reads).map_err(|it| it.at(location))?;
+        let wrt: Vec<usize> = (0..*targets).chain(backward_slots.iter().map(|it| it.input)).collect();
         // Outputs that gradients are pulled back from come first.
-        let is_handed = |at: &usize| handed.iter().any(|it| it.output == *at);
+        let is_backward = |at: &usize| backward_slots.iter().any(|it| it.output == *at);
         let order: Vec<usize> = (0..differentiated)
-            .chain(handed.iter().map(|it| it.output))
-            .chain((differentiated..region.graph.outputs().len()).filter(|at| !is_handed(at)))
+            .chain(backward_slots.iter().map(|it| it.output))
+            .chain((differentiated..region.graph.outputs().len()).filter(|at| !is_backward(at)))
             .collect();
         let held = self.held(writes)?;
         let mut seeds = seeds.to_vec();
@@ -211,14 +211,14 @@ impl Recording {
                 let types = region.graph.outputs()[..differentiated].iter().map(|&it| region.graph.ty(it));
                 seeds = types.map(|ty| ops::full_of(&*ty.dims, 1, ty.dtype)).collect();
             }
-            seeds.extend(held.iter().map(ops::hand_on));
+            seeds.extend(held.iter().map(ops::encode_as_floats));
         }
-        let attrs = [(&wrt[..]).into(), (differentiated + handed.len()).into(), (!seeds.is_empty()).into()];
+        let attrs = [(&wrt[..]).into(), (differentiated + backward_slots.len()).into(), (!seeds.is_empty()).into()];
         let types = wrt.iter().map(|&at| inputs[at].ty()).collect();
         let (outputs, mut gradients) = self.node(VALUE_AND_GRAD.op(), Attrs::new(attrs), &order, &seeds, types)?;
         let values = self.results(outputs, writes)?;
-        for ((it, held), last) in handed.iter().zip(held).zip(gradients.split_off(*targets)) {
-            tracer.write_parameter(&it.parameter, &ops::take_over(&last, held.dtype()))?;
+        for ((it, held), last) in backward_slots.iter().zip(held).zip(gradients.split_off(*targets)) {
+            tracer.write_parameter(&it.parameter, &ops::decode_floats(&last, held.dtype()))?;
         }
         Ok((values, gradients))
     }
@@ -226,14 +226,15 @@ impl Recording {
     /// The values of the parameters that backward functions write at the time when gradients are
     /// pulled back: the writes of the region, if it `writes`, or their current values.
     fn held(&self, writes: bool) -> Result<Vec<Tensor>> {
-        let Self::Trace { region, results, handed, .. } = self else { unreachable!("asked of a trace only") };
-        let written = |it: &Handed| region.writes.iter().position(|slot| writes && *slot == it.parameter);
-        let outputs = match handed.iter().any(|it| written(it).is_some()) {
+        let Self::Trace { region, results, backward_slots, .. } = self else { unreachable!("asked of a trace only") };
+        let written = |it: &BackwardSlot| region.writes.iter().position(|slot| writes && *slot == it.parameter);
+        let outputs = match backward_slots.iter().any(|it| written(it).is_some()) {
             true => self.node(CALL.op(), Attrs::none(), &self.all(), &[], Vec::new())?.0,
             false => Vec::new(),
         };
-        let held = |it: &Handed| written(it).map_or_else(|| it.parameter.value(), |at| outputs[results + at].clone());
-        Ok(handed.iter().map(held).collect())
+        let held =
+            |it: &BackwardSlot| written(it).map_or_else(|| it.parameter.value(), |at| outputs[results + at].clone());
+        Ok(backward_slots.iter().map(held).collect())
     }
 
     fn pushed(&self, tangents: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {

@@ -44,9 +44,9 @@ fn run<T: Tree>(tracer: &Tracer, given: &[Tensor], template: Option<T>) -> Resul
         Binding::Outer(_) => unreachable!("the outermost graph has nothing around it"),
     };
     let inputs: Vec<Tensor> = trace.bindings.into_iter().map(input).collect();
-    let outputs = match (Tape::current(), trace.handing) {
+    let outputs = match (Tape::current(), trace.backward_slots) {
         (Some(tape), Some(it)) => {
-            tape.call_handing(&compiled(it.graph.unwrap_or(trace.graph))?, &it.writes, &it.reads, &inputs)?
+            tape.call_with_backward_slots(&compiled(it.graph.unwrap_or(trace.graph))?, &it.writes, &it.reads, &inputs)?
         }
         _ => compiled(trace.graph)?.call(&inputs)?,
     };

@@ -3,7 +3,7 @@
 use super::compiled::Compiled;
 use super::functions;
 use super::recompilation::{self, Facts};
-use super::version::{Handing, Parts, Source, Version};
+use super::version::{BackwardSlots, Parts, Source, Version};
 use super::{Call, JitReturn, Sign, in_compiled, run};
 use crate::effects::{Slots, insert_moves};
 use crate::error::{Code, Error, Result};
@@ -97,7 +97,7 @@ impl Call {
         let (settings, site) = (self.settings, self.function.site());
         let compiled = compile(&trace.graph, &slots, settings, site)?;
         let mut held = trace.writes.clone();
-        let handing = trace.handing.map(|it| {
+        let backward_slots = trace.backward_slots.map(|it| {
             held.extend(it.writes.iter().chain(&it.reads).cloned());
             let [writes, reads] = [&it.writes, &it.reads].map(|it| it.iter().map(Parameter::downgrade).collect());
             let same = compiled.clone();
@@ -105,7 +105,7 @@ impl Call {
                 Some(graph) => compile(graph, &slots, settings, site),
                 None => Ok(same.clone()),
             };
-            Handing::new(Box::new(make), writes, reads)
+            BackwardSlots::new(Box::new(make), writes, reads)
         });
         let input = |it| match it {
             Binding::Argument(at) => Source::Argument(at),
@@ -120,7 +120,7 @@ impl Call {
         }));
         let mut words = Vec::new();
         let pure = pure.filter(|_| template.store(&mut words));
-        let parts = Parts { compiled, handing, inputs, writes: trace.writes, untraced: false, template };
+        let parts = Parts { compiled, backward_slots, inputs, writes: trace.writes, untraced: false, template };
         if let Some(place) = pure {
             Self::keep(place, &parts, results.len(), words);
         }

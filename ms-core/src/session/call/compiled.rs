@@ -200,18 +200,17 @@ impl Compiled {
     /// # Errors
     /// Those of lowering or of an op.
     pub fn call(self: &Arc<Self>, inputs: &[Tensor]) -> Result<Outputs> {
-        self.call_handing(inputs, 0..0)
+        self.call_with_backward_slots(inputs, 0..0)
     }
 
-    /// Like [`Compiled::call`], where the outputs `handed` are slots as backward functions see
-    /// them.
-    pub(in crate::session) fn call_handing(
+    /// Like [`Compiled::call`], where the outputs `backward_slots` are backward slots.
+    pub(in crate::session) fn call_with_backward_slots(
         self: &Arc<Self>,
         inputs: &[Tensor],
-        handed: Range<usize>,
+        backward_slots: Range<usize>,
     ) -> Result<Outputs> {
         match Tape::current() {
-            Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, handed),
+            Some(tape) => tape.call(&self.at_sizes(inputs)?, inputs, backward_slots),
             None => self.run(inputs),
         }
     }

@@ -59,7 +59,7 @@ impl Call {
         };
         let inputs = entry.inputs.iter().map(input).collect();
         let writes: Vec<Parameter> = entry.writes.iter().map(slot).collect();
-        let parts = Parts { compiled, handing: None, inputs, writes, untraced: true, template };
+        let parts = Parts { compiled, backward_slots: None, inputs, writes, untraced: true, template };
         let version = Version::new(&self.function.versions, &self.signature, &place.parameters, parts);
         self.insert(&version);
         Some(version)

@@ -215,7 +215,7 @@ pub(super) struct Version {
     /// The bytes that it takes besides its compiled code.
     bytes: usize,
     compiled: Arc<Compiled>,
-    handing: Option<Handing>,
+    backward_slots: Option<BackwardSlots>,
     inputs: Box<[InputSource]>,
     captured: Vec<Tensor>,
     /// Slots that it reads and does not write.
@@ -233,8 +233,8 @@ pub(super) struct Version {
 }
 
 /// The graph for a tape, if backward functions in it read or write parameters; see
-/// [`crate::trace::Handing`].
-pub(super) struct Handing {
+/// [`crate::trace::BackwardSlots`].
+pub(super) struct BackwardSlots {
     compiled: OnceCell<Arc<Compiled>>,
     make: Make,
     writes: Vec<WeakParameter>,
@@ -243,7 +243,7 @@ pub(super) struct Handing {
 
 type Make = Box<dyn Fn() -> Result<Arc<Compiled>> + Send + Sync>;
 
-impl Handing {
+impl BackwardSlots {
     /// `make` compiles the graph, when a tape first calls it.
     pub fn new(make: Make, writes: Vec<WeakParameter>, reads: Vec<WeakParameter>) -> Self {
         Self { compiled: OnceCell::new(), make, writes, reads }
@@ -259,7 +259,7 @@ pub(super) struct Parts<T> {
     /// The graph.
     pub compiled: Arc<Compiled>,
     /// The graph for a tape, if it is another one.
-    pub handing: Option<Handing>,
+    pub backward_slots: Option<BackwardSlots>,
     /// The sources of its inputs.
     pub inputs: Vec<Source>,
     /// The parameters that its last outputs are written to.
@@ -278,7 +278,7 @@ impl Version {
         shown: &[Parameter],
         parts: Parts<T>,
     ) -> Arc<Self> {
-        let Parts { compiled, handing, inputs, writes, untraced, template } = parts;
+        let Parts { compiled, backward_slots, inputs, writes, untraced, template } = parts;
         let (mut captured, mut reads, mut of_thread) = (Vec::new(), Vec::new(), Vec::new());
         let written: FxHashMap<u64, usize> = writes.iter().enumerate().map(|(at, it)| (it.id(), at)).collect();
         let place = |source| {
@@ -300,13 +300,14 @@ impl Version {
         let is_shared = |it: &Parameter| it != ops::order() && !it.is_of_thread();
         let mut locks: Vec<usize> = (0..writes.len()).filter(|&at| is_shared(&writes[at])).collect();
         locks.sort_by_key(|&at| writes[at].id());
-        let handed = handing.iter().flat_map(|it| it.writes.iter().chain(&it.reads)).filter_map(WeakParameter::upgrade);
+        let held =
+            backward_slots.iter().flat_map(|it| it.writes.iter().chain(&it.reads)).filter_map(WeakParameter::upgrade);
         let mut bound: Vec<Parameter> = shown
             .iter()
             .chain(&writes)
             .chain(&reads)
             .map(Parameter::forward)
-            .chain(handed.map(|it| it.forward()))
+            .chain(held.map(|it| it.forward()))
             .collect();
         bound.sort_unstable_by_key(Parameter::id);
         bound.dedup();
@@ -325,7 +326,7 @@ impl Version {
             dead: AtomicBool::new(false),
             bytes,
             compiled,
-            handing,
+            backward_slots,
             inputs,
             captured,
             reads: (!reads.is_empty()).then(|| Gathered::new(&reads)),
@@ -413,19 +414,22 @@ impl Version {
     pub fn hold(&self) -> Option<Vec<Parameter>> {
         let mut held = self.reads.as_ref().map_or_else(|| Some(Vec::new()), Gathered::slots)?;
         held.extend(upgraded(&self.writes)?);
-        if let Some(handing) = &self.handing {
-            held.extend(upgraded(&handing.writes)?);
-            held.extend(upgraded(&handing.reads)?);
+        if let Some(it) = &self.backward_slots {
+            held.extend(upgraded(&it.writes)?);
+            held.extend(upgraded(&it.reads)?);
         }
         Some(held)
     }
 
     /// Calls the graph through the current dispatcher.
     fn call(&self, inputs: Vec<Tensor>) -> Option<Result<Outputs>> {
-        match (Tape::current(), &self.handing) {
+        match (Tape::current(), &self.backward_slots) {
             (Some(tape), Some(it)) => {
                 let (writes, reads) = (upgraded(&it.writes)?, upgraded(&it.reads)?);
-                Some(it.compiled().and_then(|compiled| tape.call_handing(compiled, &writes, &reads, &inputs)))
+                Some(
+                    it.compiled()
+                        .and_then(|compiled| tape.call_with_backward_slots(compiled, &writes, &reads, &inputs)),
+                )
             }
             _ => Some(self.compiled.call(&inputs)),
         }

@@ -223,7 +223,7 @@ impl<F> Vmap<F> {
         }
         let (tree, region) = traced?;
         // Lanes have no order in which their backward functions would write.
-        let region = region.without_handing();
+        let region = region.without_backward_writes();
         if crate::trace::leaves(&tree).iter().any(Tensor::is_poisoned) {
             return Ok(F::Output::join(tree.rebuild(&mut |it| tracer.poisoned(it.ty()))));
         }

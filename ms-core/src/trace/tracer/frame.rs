@@ -167,7 +167,7 @@ impl State {
             Some(it.graph.ty(it.slots[at].value).clone())
         });
         known.unwrap_or_else(|| match parameter.is_backward() {
-            true => ops::handed_type(&self.held(&parameter.forward())),
+            true => ops::encoded_type(&self.held(&parameter.forward())),
             false => parameter.load().ty(),
         })
     }

@@ -1,15 +1,15 @@
 //! The tracer: a stack of graphs under construction, and the dispatcher that fills them.
 
+mod backward_slots;
 mod call;
 mod control;
 mod dispatch;
 mod frame;
-mod handing;
 mod run;
 
+pub use backward_slots::{BackwardSlots, check_backward_slots};
 pub use call::{GraphCall, Pattern};
 pub use control::{Repeated, Suspended};
-pub use handing::{Handing, check_handing};
 pub use run::{build, build_like, run_nested, run_traced, run_with_slots, sound};
 
 use crate::error::{Error, Result, abandon};
@@ -50,7 +50,7 @@ pub struct Trace {
     /// The parameters that were written.
     pub writes: Vec<Parameter>,
     /// The reads and writes of backward functions in it, if there are any.
-    pub handing: Option<Handing>,
+    pub backward_slots: Option<BackwardSlots>,
 }
 
 /// A finished sub-graph of a trace.
@@ -312,7 +312,7 @@ impl Tracer {
         frame.graph.set_outputs(outputs?);
         let writes = frame.written().map(|it| it.parameter.clone()).collect();
         let reads = std::mem::take(&mut state.backward_reads);
-        Ok(handing::told_apart(frame.graph, frame.bindings, writes, reads))
+        Ok(backward_slots::separate(frame.graph, frame.bindings, writes, reads))
     }
 
     /// Records an error that is reported with the others at the boundary of the trace.

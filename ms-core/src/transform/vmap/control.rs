@@ -67,11 +67,11 @@ impl Batcher {
         let mut mapped = flags(operands);
         mapped[..at.targets].fill(true);
         let (forward, backward) = loop {
-            let handed = &mapped[at.targets..at.gradients()];
+            let slots = &mapped[at.targets..at.gradients()];
             let lanes = vec![true; at.targets + at.results + floats];
-            let given = [&lanes, handed, &mapped[at.captured..]].concat();
-            let backward = self.region(&node.regions[1], &given, &[&lanes[..at.targets], handed].concat())?;
-            if backward.mapped[at.targets..] == *handed {
+            let given = [&lanes, slots, &mapped[at.captured..]].concat();
+            let backward = self.region(&node.regions[1], &given, &[&lanes[..at.targets], slots].concat())?;
+            if backward.mapped[at.targets..] == *slots {
                 break (self.region(&node.regions[0], &mapped[..at.captured], &lanes[..at.results])?, backward);
             }
             mapped[at.targets..at.gradients()].copy_from_slice(&backward.mapped[at.targets..]);

@@ -37,7 +37,7 @@ pub(crate) struct CallEntry {
     pub wrt: Vec<usize>,
     pub inputs: Vec<Tensor>,
     /// The results that are slots as backward functions see them; the last inputs are, too.
-    pub handed: Range<usize>,
+    pub backward_slots: Range<usize>,
     pub derivative: Arc<Derivative>,
     pub residuals: Vec<Tensor>,
     /// The results, for the shapes of absent cotangents.
@@ -70,7 +70,7 @@ impl CallEntry {
     }
 
     fn pull_back(&self, cotangents: &[Option<Tensor>], gradients: &mut Gradients) -> Result<()> {
-        if !self.handed.is_empty() && cotangents.iter().any(Option::is_none) {
+        if !self.backward_slots.is_empty() && cotangents.iter().any(Option::is_none) {
             return gradients.add_all(&self.input_slots, self.pull_reached(cotangents)?);
         }
         let Derivative { backward, sums, .. } = &*self.derivative;
@@ -99,10 +99,10 @@ impl CallEntry {
     /// run.
     fn pull_reached(&self, cotangents: &[Option<Tensor>]) -> Result<Cotangents> {
         let all = || self.derivative.seeds.iter().copied().zip(cotangents);
-        let (handed, results): (Vec<_>, Vec<_>) = all().partition(|(seed, _)| self.handed.contains(seed));
+        let (backward, results): (Vec<_>, Vec<_>) = all().partition(|(seed, _)| self.backward_slots.contains(seed));
         if results.iter().all(|it| it.1.is_none()) {
-            let none = vec![None; self.wrt.len() - handed.len()];
-            return Ok(none.into_iter().chain(handed.into_iter().map(|it| it.1.clone())).collect());
+            let none = vec![None; self.wrt.len() - backward.len()];
+            return Ok(none.into_iter().chain(backward.into_iter().map(|it| it.1.clone())).collect());
         }
         let (seeds, given): (Vec<usize>, Vec<Tensor>) =
             all().filter_map(|(seed, it)| Some((seed, it.clone()?))).unzip();

@@ -14,7 +14,7 @@ use crate::tensor::{
 };
 use crate::transform::{Residual, RuleEntry, Slot};
 use entry::{CallEntry, Recorded};
-use record::{Handed, NumbersRead};
+use record::{BackwardSlot, NumbersRead};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -39,7 +39,7 @@ struct State {
     steps: Vec<Box<dyn Recorded>>,
     /// Watched parameters, until they are written.
     parameters: FxHashMap<SlotId, Tensor>,
-    handed: Vec<Handed>,
+    backward_slots: Vec<BackwardSlot>,
     /// The parameters that backward functions read and do not write.
     backward_reads: Vec<Parameter>,
     reads: Vec<NumbersRead>,
@@ -118,9 +118,9 @@ impl Tape {
 
     /// Ends the recording.
     pub fn finish(&self) -> Record {
-        let State { slots, kept, steps, handed, backward_reads, reads, next, .. } =
+        let State { slots, kept, steps, backward_slots, backward_reads, reads, next, .. } =
             std::mem::take(&mut *self.state.borrow_mut());
-        Record { slots, _kept: kept, steps, handed, backward_reads, reads, count: next as usize }
+        Record { slots, _kept: kept, steps, backward_slots, backward_reads, reads, count: next as usize }
     }
 
     /// The outer tape.
@@ -128,30 +128,31 @@ impl Tape {
         self.below.clone().as_any()?.downcast().ok()
     }
 
-    /// The slot of a parameter as backward functions see it, as far as they are recorded.
-    fn handed(&self, parameter: &Parameter) -> Result<Tensor> {
-        let known = self.state.borrow().handed.iter().find(|it| it.parameter == *parameter).map(|it| it.last.clone());
+    /// The backward slot of a parameter after the recorded steps.
+    fn backward_slot(&self, parameter: &Parameter) -> Result<Tensor> {
+        let known =
+            self.state.borrow().backward_slots.iter().find(|it| it.parameter == *parameter).map(|it| it.last.clone());
         if let Some(known) = known {
             return Ok(known);
         }
         let outside = match self.tape_below() {
-            Some(tape) => tape.handed(parameter)?,
-            None => ops::hand_on(&self.below.read_parameter(parameter)?),
+            Some(tape) => tape.backward_slot(parameter)?,
+            None => ops::encode_as_floats(&self.below.read_parameter(parameter)?),
         };
         let first = self.watch(&outside);
         let (parameter, last) = (parameter.clone(), first.clone());
-        self.state.borrow_mut().handed.push(Handed { parameter, first: first.clone(), last });
+        self.state.borrow_mut().backward_slots.push(BackwardSlot { parameter, first: first.clone(), last });
         Ok(first)
     }
 
-    /// Sets the value of the slot of a parameter as backward functions see it.
-    fn hand_on(&self, parameter: &Parameter, value: &Tensor) {
+    /// Sets the backward slot of a parameter.
+    fn set_backward_slot(&self, parameter: &Parameter, value: &Tensor) {
         let mut state = self.state.borrow_mut();
-        let it = state.handed.iter_mut().find(|it| it.parameter == *parameter);
+        let it = state.backward_slots.iter_mut().find(|it| it.parameter == *parameter);
         it.expect("it was read before").last = value.clone();
         drop(state);
         if let Some(tape) = self.tape_below() {
-            tape.hand_on(parameter, value);
+            tape.set_backward_slot(parameter, value);
         }
     }
 
@@ -169,9 +170,9 @@ impl Tape {
         }
     }
 
-    /// Calls a compiled graph and records it as one step; see [`crate::trace::Handing`] for its
-    /// additional inputs and outputs.
-    pub(in crate::session) fn call_handing(
+    /// Calls a compiled graph and records it as one step; its additional inputs and outputs are the
+    /// slots of `writes` ([`crate::trace::BackwardSlots`]).
+    pub(in crate::session) fn call_with_backward_slots(
         &self,
         compiled: &Arc<Compiled>,
         writes: &[Parameter],
@@ -179,25 +180,25 @@ impl Tape {
         inputs: &[Tensor],
     ) -> Result<Outputs> {
         self.note_backward_reads(reads);
-        let handed: Result<Vec<Tensor>> = writes.iter().map(|it| self.handed(it)).collect();
-        let inputs: Vec<Tensor> = inputs.iter().cloned().chain(handed?).collect();
+        let slots: Result<Vec<Tensor>> = writes.iter().map(|it| self.backward_slot(it)).collect();
+        let inputs: Vec<Tensor> = inputs.iter().cloned().chain(slots?).collect();
         let compiled = compiled.at_sizes(&inputs)?;
         let results = compiled.results()?;
         let first = results - writes.len();
         let mut outputs = self.call(&compiled, &inputs, first..results)?;
         for (parameter, value) in writes.iter().zip(outputs.drain(first..)) {
-            self.hand_on(parameter, &value);
+            self.set_backward_slot(parameter, &value);
         }
         Ok(outputs)
     }
 
-    /// Calls a compiled graph and records it as one step. The outputs `handed`, and as many inputs
-    /// at the end, are slots as backward functions see them.
+    /// Calls a compiled graph and records it as one step. The outputs `backward_slots` and as many
+    /// inputs at the end are backward slots.
     pub(in crate::session) fn call(
         &self,
         compiled: &Arc<Compiled>,
         inputs: &[Tensor],
-        handed: Range<usize>,
+        backward_slots: Range<usize>,
     ) -> Result<Outputs> {
         let input_slots: Vec<Option<Slot>> = {
             let state = self.state.borrow();
@@ -205,11 +206,11 @@ impl Tape {
         };
         let wrt: Vec<usize> = (0..inputs.len()).filter(|&i| input_slots[i].is_some()).collect();
         if wrt.is_empty() {
-            return self.below(|| compiled.call_handing(inputs, handed));
+            return self.below(|| compiled.call_with_backward_slots(inputs, backward_slots));
         }
         let derivative = compiled.derivative(&wrt)?;
         // An outer tape records the same slots.
-        let mut outputs = self.below(|| derivative.forward.call_handing(inputs, handed.clone()))?;
+        let mut outputs = self.below(|| derivative.forward.call_with_backward_slots(inputs, backward_slots.clone()))?;
         let saved: Vec<Tensor> = outputs.drain(compiled.results()?..).collect();
         let residuals = derivative.residuals.iter().map(|it| match *it {
             Residual::Input(at) => inputs[at].clone(),
@@ -226,7 +227,7 @@ impl Tape {
             compiled,
             wrt,
             inputs,
-            handed,
+            backward_slots,
             derivative,
             residuals,
             templates,

@@ -4,7 +4,7 @@ use super::entry::Recorded;
 use crate::error::{Code, Error, Result, warn};
 use crate::ops;
 use crate::tensor::{Parameter, Tensor};
-use crate::trace::check_handing;
+use crate::trace::check_backward_slots;
 use crate::transform::{Gradients, Slot, TapeEntry, pull_all};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -19,7 +19,7 @@ pub struct Record {
     /// Keeps tensors alive so that their addresses are not reused.
     pub(super) _kept: Vec<Tensor>,
     pub(super) steps: Vec<Box<dyn Recorded>>,
-    pub(super) handed: Vec<Handed>,
+    pub(super) backward_slots: Vec<BackwardSlot>,
     pub(super) backward_reads: Vec<Parameter>,
     pub(super) reads: Vec<NumbersRead>,
     pub(super) count: usize,
@@ -43,25 +43,25 @@ impl Record {
                 gradients.add(slot, seeds.map_or_else(|| ops::ones_like(result), |seeds| seeds[at].clone()))?;
             }
         }
-        check_handing(self.handed.iter().map(|it| &it.parameter), &self.backward_reads)?;
+        check_backward_slots(self.backward_slots.iter().map(|it| &it.parameter), &self.backward_reads)?;
         // Like a run of a compiled function, the pass locks what it reads and writes.
         let mut locks: Vec<&Parameter> =
-            self.handed.iter().map(|it| &it.parameter).filter(|it| *it != ops::order()).collect();
+            self.backward_slots.iter().map(|it| &it.parameter).filter(|it| *it != ops::order()).collect();
         locks.sort_by_key(|it| it.id());
         let _alone: Vec<_> = locks.into_iter().map(Parameter::lock).collect();
-        let mut seeded = Vec::with_capacity(self.handed.len());
-        for it in &self.handed {
+        let mut seeded = Vec::with_capacity(self.backward_slots.len());
+        for it in &self.backward_slots {
             let held = it.parameter.value();
-            let seed = ops::hand_on(&held);
+            let seed = ops::encode_as_floats(&held);
             gradients.add(self.slot(&it.last).expect("the tape gave it"), seed.clone())?;
             seeded.push((seed, held.dtype()));
         }
         pull_all(self.steps.iter().map(|it| &**it as &dyn TapeEntry), &mut gradients)?;
-        for (it, (seed, dtype)) in self.handed.iter().zip(seeded) {
-            let first = self.slot(&it.first).and_then(|slot| gradients.get(slot)).expect("every step hands it on");
+        for (it, (seed, dtype)) in self.backward_slots.iter().zip(seeded) {
+            let first = self.slot(&it.first).and_then(|slot| gradients.get(slot)).expect("every step threads it");
             // If no backward function ran, there is no write that is a barrier to outer gradients.
             if first.identity() != seed.identity() {
-                it.parameter.try_set(&ops::take_over(first, dtype))?;
+                it.parameter.try_set(&ops::decode_floats(first, dtype))?;
             }
         }
         let mut gradient = |it: &Tensor| match self.slot(it).and_then(|slot| gradients.get(slot)) {
@@ -144,7 +144,7 @@ impl Record {
 }
 
 /// A parameter that backward functions write, as they see it; see [`Parameter::backward`].
-pub(super) struct Handed {
+pub(super) struct BackwardSlot {
     pub parameter: Parameter,
     pub first: Tensor,
     pub last: Tensor,

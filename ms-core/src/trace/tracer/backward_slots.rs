@@ -8,7 +8,7 @@ use crate::tensor::{Attr, Attrs, Literal, Parameter};
 use std::sync::Arc;
 
 /// A trace as the operand of gradients that are taken from outside.
-pub struct Handing {
+pub struct BackwardSlots {
     /// The graph with one more input for each of `writes`, and one more output, at the end: the
     /// slot as backward functions see it ([`Parameter::backward`]). If there are none, it is the
     /// graph of the trace.
@@ -24,7 +24,7 @@ pub struct Handing {
 ///
 /// # Errors
 /// [`Code::BackwardWrites`] otherwise.
-pub fn check_handing<'a>(writes: impl IntoIterator<Item = &'a Parameter>, reads: &[Parameter]) -> Result<()> {
+pub fn check_backward_slots<'a>(writes: impl IntoIterator<Item = &'a Parameter>, reads: &[Parameter]) -> Result<()> {
     match writes.into_iter().find(|it| reads.contains(it)) {
         None => Ok(()),
         Some(parameter) => {
@@ -65,23 +65,24 @@ impl Tracer {
 }
 
 /// A trace from its graph, whose outputs end with the final values of `writes`.
-pub(super) fn told_apart(graph: Graph, bindings: Vec<Binding>, writes: Vec<Parameter>, reads: Vec<Parameter>) -> Trace {
+pub(super) fn separate(graph: Graph, bindings: Vec<Binding>, writes: Vec<Parameter>, reads: Vec<Parameter>) -> Trace {
     let is_backward = |it: &Binding| matches!(it, Binding::Slot(slot) if slot.is_backward());
     if !bindings.iter().any(is_backward) {
-        let handing = (!reads.is_empty()).then(|| Handing { graph: None, writes: Vec::new(), reads });
-        return Trace { graph, bindings, writes, handing };
+        let backward_slots = (!reads.is_empty()).then(|| BackwardSlots { graph: None, writes: Vec::new(), reads });
+        return Trace { graph, bindings, writes, backward_slots };
     }
-    let (handed, kept): (Vec<usize>, Vec<usize>) = (0..writes.len()).partition(|&at| writes[at].is_backward());
-    let parameters: Vec<Parameter> = handed.iter().map(|&at| writes[at].forward()).collect();
+    let (backward, kept): (Vec<usize>, Vec<usize>) = (0..writes.len()).partition(|&at| writes[at].is_backward());
+    let parameters: Vec<Parameter> = backward.iter().map(|&at| writes[at].forward()).collect();
     let results = graph.outputs().len() - writes.len();
     let outputs: Vec<usize> = (0..results).chain(kept.iter().map(|at| results + at)).collect();
-    let all: Vec<usize> = outputs.iter().copied().chain(handed.iter().map(|at| results + at)).collect();
-    let handing = Handing { graph: Some(with(&graph, &bindings, &parameters, &all)), writes: parameters, reads };
+    let all: Vec<usize> = outputs.iter().copied().chain(backward.iter().map(|at| results + at)).collect();
+    let backward_slots =
+        BackwardSlots { graph: Some(with(&graph, &bindings, &parameters, &all)), writes: parameters, reads };
     Trace {
         graph: with(&graph, &bindings, &[], &outputs),
         bindings: bindings.into_iter().filter(|it| !is_backward(it)).collect(),
         writes: kept.into_iter().map(|at| writes[at].clone()).collect(),
-        handing: Some(handing),
+        backward_slots: Some(backward_slots),
     }
 }
 
@@ -118,7 +119,7 @@ fn zeros(to: &mut Graph, like: &Graph, input: usize) -> ValueId {
 impl Region {
     /// The trace without the writes of backward functions in it: if its own derivative differs from
     /// theirs, they do not run.
-    pub fn without_handing(mut self) -> Self {
+    pub fn without_backward_writes(mut self) -> Self {
         let results = self.graph.outputs().len() - self.writes.len();
         let kept: Vec<usize> = (0..self.writes.len()).filter(|&at| !self.writes[at].is_backward()).collect();
         if kept.len() < self.writes.len() {

@@ -1,20 +1,20 @@
-//! What a parameter holds, as the floats that backward functions hand on to each other.
+//! The value of a parameter as floats, in which it is threaded through backward functions.
 //!
-//! It goes the way of a gradient, and only floats have gradients: integers are told by floats that
-//! hold them exactly.
+//! It is propagated as a gradient, and only floats have gradients: integers are encoded in floats
+//! that represent them exactly.
 
 use crate::ops::{bitwise_and, bitwise_or, cast, left_shift, right_shift, stack};
 use crate::tensor::{DType, Dim, Tensor, Type};
 
-/// How many bits of a 64-bit integer stand in one float.
+/// How many bits of a 64-bit integer one float encodes.
 const HALF: i64 = 32;
 
 fn is_halved(dtype: DType) -> bool {
     matches!(dtype, DType::I64 | DType::U64)
 }
 
-/// The type of what [`hand_on`] makes of a value of this type.
-pub(crate) fn handed_type(ty: &Type) -> Type {
+/// The type of [`encode_as_floats`] of a value of this type.
+pub(crate) fn encoded_type(ty: &Type) -> Type {
     match ty.dtype {
         dtype if dtype.is_float() => ty.clone(),
         dtype if is_halved(dtype) => {
@@ -24,9 +24,9 @@ pub(crate) fn handed_type(ty: &Type) -> Type {
     }
 }
 
-/// A value as floats, from which [`take_over`] makes it again.
+/// Encodes a value as floats, for [`decode_floats`].
 #[track_caller]
-pub(crate) fn hand_on(value: &Tensor) -> Tensor {
+pub(crate) fn encode_as_floats(value: &Tensor) -> Tensor {
     match value.dtype() {
         dtype if dtype.is_float() => value.clone(),
         dtype if is_halved(dtype) => {
@@ -37,13 +37,13 @@ pub(crate) fn hand_on(value: &Tensor) -> Tensor {
     }
 }
 
-/// The value of this dtype of which [`hand_on`] made `handed`.
+/// Decodes a value of this dtype from the result of [`encode_as_floats`].
 #[track_caller]
-pub(crate) fn take_over(handed: &Tensor, dtype: DType) -> Tensor {
+pub(crate) fn decode_floats(encoded: &Tensor, dtype: DType) -> Tensor {
     if !is_halved(dtype) {
-        return cast(handed, dtype);
+        return cast(encoded, dtype);
     }
-    let [high, low] = [0, 1].map(|at| cast(handed.at(at), dtype));
+    let [high, low] = [0, 1].map(|at| cast(encoded.at(at), dtype));
     bitwise_or(left_shift(high, HALF), low)
 }
 
@@ -52,12 +52,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_all_dtypes_arrive_as_they_left() {
+    fn values_of_all_dtypes_round_trip() {
         let check = |value: Tensor| {
-            let handed = hand_on(&value);
-            assert_eq!(handed.ty(), handed_type(&value.ty()));
-            let taken = take_over(&handed, value.dtype());
-            assert_eq!((taken.ty(), taken.to_string()), (value.ty(), value.to_string()));
+            let encoded = encode_as_floats(&value);
+            assert_eq!(encoded.ty(), encoded_type(&value.ty()));
+            let decoded = decode_floats(&encoded, value.dtype());
+            assert_eq!((decoded.ty(), decoded.to_string()), (value.ty(), value.to_string()));
         };
         check(Tensor::from_slice([2], &[true, false]));
         check(Tensor::from_slice([2], &[i8::MIN, i8::MAX]));
