@@ -169,7 +169,7 @@ pub fn staged(random: &mut Random<'_>, steps: usize) -> Kernel {
                 let value = random.pick(&values);
                 let reducer = match builder.ty(value) {
                     DType::Bool => random.pick(&[Reducer::All, Reducer::Any]),
-                    // What narrow dtypes do after a fold is the business of who builds kernels.
+                    // Rounding narrow dtypes after a reduction is up to the builder of the kernel.
                     dtype if dtype != dtype.compute() => continue,
                     _ => random.pick(&[Reducer::Sum, Reducer::Prod, Reducer::Max, Reducer::Min]),
                 };

@@ -45,7 +45,7 @@ pub(super) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, valu
             _ => unreachable!("the kind of a node follows from its op"),
         },
         Kind::Reduce(_) | Kind::Product | Kind::Library(_) | Kind::Region(_) => {
-            unreachable!("folds and whole steps have no body")
+            unreachable!("reductions and whole steps have no body")
         }
     }
 }

@@ -62,8 +62,8 @@ impl Domain {
     }
 
     /// The domain of a reduction by itself; it may hold axes of size one, and empty ones.
-    pub fn of_reduction(shape: &[usize], folded: &[usize]) -> Self {
-        let axes = shape.iter().enumerate().map(|(axis, &size)| Axis { size, reduced: folded.contains(&axis) });
+    pub fn of_reduction(shape: &[usize], reduced: &[usize]) -> Self {
+        let axes = shape.iter().enumerate().map(|(axis, &size)| Axis { size, reduced: reduced.contains(&axis) });
         Self { axes: axes.collect() }
     }
 
@@ -72,7 +72,7 @@ impl Domain {
         &self.axes
     }
 
-    /// Whether the group folds over an axis.
+    /// Whether the group reduces an axis.
     pub fn is_reduced(&self) -> bool {
         self.axes.iter().any(|it| it.reduced)
     }
@@ -120,14 +120,14 @@ impl Domain {
         Some(Self { axes })
     }
 
-    /// The domain of a group that this one joins to fold the axes `folded` of `shape`.
-    pub fn reduce(&self, shape: &[usize], folded: &[usize]) -> Option<Self> {
+    /// The domain of a group that this one joins to reduce the axes `reduced` of `shape`.
+    pub fn reduce(&self, shape: &[usize], reduced: &[usize]) -> Option<Self> {
         let fixed = self.is_reduced();
         let splits = factors(&self.sizes(Part::All), shape)?;
-        if fixed && splits.iter().any(|&(_, own, axis)| self.axes[own].reduced != folded.contains(&axis)) {
+        if fixed && splits.iter().any(|&(_, own, axis)| self.axes[own].reduced != reduced.contains(&axis)) {
             return None;
         }
-        let axes = splits.iter().map(|&(size, _, axis)| Axis { size, reduced: folded.contains(&axis) });
+        let axes = splits.iter().map(|&(size, _, axis)| Axis { size, reduced: reduced.contains(&axis) });
         Some(Self { axes: axes.collect() })
     }
 
@@ -136,8 +136,8 @@ impl Domain {
         match (self.is_reduced(), other.is_reduced()) {
             (true, true) => {
                 let sizes = other.sizes(Part::All);
-                let folded: SmallVec<[usize; 4]> = (0..sizes.len()).filter(|&it| other.axes[it].reduced).collect();
-                self.reduce(&sizes, &folded)
+                let reduced: SmallVec<[usize; 4]> = (0..sizes.len()).filter(|&it| other.axes[it].reduced).collect();
+                self.reduce(&sizes, &reduced)
             }
             (false, true) => other.unify(self),
             (_, false) => {

@@ -50,12 +50,12 @@ pub(super) fn emit(
     let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);
     let generates = nodes.clone().any(|it| matches!(it.kind, Kind::Generate(_)));
     let fences: SmallVec<[usize; 4]> = (0..if generates { domain.axes().len() } else { 0 }).collect();
-    // Folds that share a kernel have equally many accumulators.
-    let folded = nodes.clone().find_map(|it| match it.kind {
+    // Reductions that share a kernel have equally many accumulators.
+    let accumulator = nodes.clone().find_map(|it| match it.kind {
         Kind::Reduce(rule) => Some((rule.accumulate)(it.inputs[0].dtype)),
         _ => None,
     });
-    let nest = Nest::new(domain.axes(), &operands.walks, &fences, folded)
+    let nest = Nest::new(domain.axes(), &operands.walks, &fences, accumulator)
         .ok_or_else(|| Error::new(Code::Verify, "a fusion group's operands fit its reduction"))?;
     let mut body = KernelBuilder::new(nest.par, nest.seq, nest.lanes).with_order(order, order.run(nest.run));
     for (i, (arg, walk)) in operands.args.iter().zip(&operands.walks).enumerate() {
@@ -68,7 +68,7 @@ pub(super) fn emit(
         members: group.nodes.iter().copied().collect(),
         body,
         points: FxHashMap::default(),
-        folds: FxHashMap::default(),
+        reductions: FxHashMap::default(),
     };
     let kernel = simplify(target.expand(emitter.run(&stages)), contract);
     debug_assert!(kernel.check().and_then(|()| target.check(&kernel)).is_ok(), "{kernel:?}");
@@ -172,8 +172,8 @@ struct Emitter<'a> {
     body: KernelBuilder,
     /// What is visible in all later stages.
     points: FxHashMap<Key, Val>,
-    /// Folds whose results are still in the dtype of their accumulators.
-    folds: FxHashMap<NodeIndex, Val>,
+    /// Reductions whose results are still in the dtype of their accumulators.
+    reductions: FxHashMap<NodeIndex, Val>,
 }
 
 /// What a value of the body stands for.
@@ -210,7 +210,7 @@ impl Emitter<'_> {
 
     /// What runs once per point: the results of the loop before, then the members.
     fn point(&mut self, members: &[NodeIndex]) {
-        let mut finished: Vec<(NodeIndex, Val)> = self.folds.drain().collect();
+        let mut finished: Vec<(NodeIndex, Val)> = self.reductions.drain().collect();
         finished.sort_unstable_by_key(|it| it.0);
         let mut results = Vec::new();
         for (index, val) in finished {
@@ -245,8 +245,8 @@ impl Emitter<'_> {
         };
         if let Kind::Reduce(rule) = node.kind {
             let wide = self.body.cast(values[0], (rule.accumulate)(node.inputs[0].dtype));
-            let folded = self.body.reduce(rule.reducer, wide);
-            self.folds.insert(index, folded);
+            let reduced = self.body.reduce(rule.reducer, wide);
+            self.reductions.insert(index, reduced);
             return;
         }
         let val = apply(self.flat, node, &mut self.body, &values);

@@ -60,7 +60,7 @@ pub(super) enum Kind {
     Copy,
     /// A function of the position.
     Generate(Op),
-    /// A fold.
+    /// A reduction.
     Reduce(&'static ReduceRule),
     /// A product of matrices.
     Product,

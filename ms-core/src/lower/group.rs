@@ -14,7 +14,7 @@ use super::target::{Cost, Target};
 use crate::ir::run_multiple;
 use smallvec::SmallVec;
 
-/// The [`run_multiple`] of any fold divides this.
+/// The [`run_multiple`] of any reduction divides this.
 const MOST_ACCUMULATORS: usize = 16;
 
 /// A step of the plan to be: one node, or several in one kernel.
@@ -50,8 +50,8 @@ struct Draft {
     /// Values that it reads.
     inputs: SmallVec<[ValueIndex; 8]>,
     insts: usize,
-    /// The [`run_multiple`] of its folds.
-    folds: Option<usize>,
+    /// The [`run_multiple`] of its reductions.
+    multiple: Option<usize>,
     /// Whether a member that runs over all axes touches 8-byte elements.
     wide: bool,
     /// Whether bodies depend on the position.
@@ -118,7 +118,7 @@ impl Groups {
 enum Own {
     /// A kernel over a domain, which others may join.
     Open(Domain),
-    /// A kernel of its own: a fold of nothing, or of single elements.
+    /// A kernel of its own: a reduction of nothing, or of single elements.
     Closed(Domain),
     /// A step that is no kernel.
     Whole,
@@ -131,11 +131,11 @@ impl Own {
                 Self::Open(Domain::of(&flat.values[node.outputs[0]].shape))
             }
             Kind::Reduce(_) => {
-                let (shape, folded) = (node.inputs[0].layout.shape(), node.attrs.sizes(0));
-                let count: usize = folded.iter().map(|&axis| shape[axis]).product();
-                match Domain::of(shape).reduce(shape, &folded) {
+                let (shape, reduced) = (node.inputs[0].layout.shape(), node.attrs.sizes(0));
+                let count: usize = reduced.iter().map(|&axis| shape[axis]).product();
+                match Domain::of(shape).reduce(shape, &reduced) {
                     Some(domain) if count > 1 => Self::Open(domain),
-                    _ => Self::Closed(Domain::of_reduction(shape, &folded)),
+                    _ => Self::Closed(Domain::of_reduction(shape, &reduced)),
                 }
             }
             Kind::Product | Kind::Library(_) | Kind::Region(_) => Self::Whole,
@@ -231,7 +231,7 @@ impl<'a> Grouper<'a> {
             Own::Open(domain) | Own::Closed(domain) => (Some(domain), weigh(self.flat, node, self.target)),
             Own::Whole => (None, Cost::default()),
         };
-        let folds = match node.kind {
+        let multiple = match node.kind {
             Kind::Reduce(rule) => Some(run_multiple((rule.accumulate)(node.inputs[0].dtype))),
             _ => None,
         };
@@ -243,14 +243,14 @@ impl<'a> Grouper<'a> {
             reads: SmallVec::new(),
             inputs: node.inputs.iter().filter_map(Access::value).collect(),
             insts: cost.insts,
-            folds,
+            multiple,
             wide: cost.is_wide,
             generates: matches!(node.kind, Kind::Generate(_)),
             closed,
         });
         self.parent.push(draft);
         self.of[index] = Some(draft);
-        self.levels[index] = u32::from(folds.is_some());
+        self.levels[index] = u32::from(multiple.is_some());
         self.next += 1;
         draft
     }
@@ -260,12 +260,12 @@ impl<'a> Grouper<'a> {
         let Pair { own, source, index, .. } = pair;
         let position = self.common_position(pair)?;
         let (a, b) = (&self.drafts[own], &self.drafts[source]);
-        let folds = a.folds.or(b.folds);
+        let multiple = a.multiple.or(b.multiple);
         let insts = a.insts + b.insts;
         if b.closed
             || insts > self.target.budget.cost
-            || b.folds.is_some_and(|it| folds != Some(it))
-            || (folds.is_some() && (a.generates || b.generates))
+            || b.multiple.is_some_and(|it| multiple != Some(it))
+            || (multiple.is_some() && (a.generates || b.generates))
         {
             return None;
         }
@@ -287,7 +287,7 @@ impl<'a> Grouper<'a> {
                 }
             }
         }
-        if wide && folds == Some(MOST_ACCUMULATORS) && insts > self.target.budget.wide_cost {
+        if wide && multiple == Some(MOST_ACCUMULATORS) && insts > self.target.budget.wide_cost {
             return None;
         }
         let inputs = self.joint_inputs(own, source)?;
@@ -295,7 +295,7 @@ impl<'a> Grouper<'a> {
         Some(self.join(own, source, |draft| {
             draft.position = position;
             draft.domain = Some(domain);
-            draft.folds = folds;
+            draft.multiple = multiple;
             draft.wide = wide;
             draft.inputs = inputs;
         }))
@@ -355,7 +355,7 @@ impl<'a> Grouper<'a> {
         stage == 0 || (row <= self.target.longest_staged_row() && stage < self.target.budget.loops)
     }
 
-    /// Whether what ran over a domain without folds may run in loops that fold.
+    /// Whether what ran over a domain without reductions may run in reduced loops.
     fn may_loop(&self, draft: usize, pair: Pair<'_>, domain: &Domain) -> bool {
         let fits = |access: &Access| {
             domain.walk(Part::All, &access.layout).is_some_and(|it| domain.run_fits(&it, MOST_ACCUMULATORS))

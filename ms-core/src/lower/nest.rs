@@ -24,7 +24,7 @@ pub const ROW: usize = 8;
 pub struct Axis {
     /// Its extent.
     pub size: usize,
-    /// Whether the kernel folds over it.
+    /// Whether the kernel reduces it.
     pub reduced: bool,
 }
 
@@ -149,7 +149,7 @@ impl Nest {
     /// across the axes in `fences`, which lists the first axis of each unit.
     ///
     /// Gives nothing when reduced lanes cannot keep their order ([module](self)); `reduced` is
-    /// the dtype that is folded, if any is.
+    /// the dtype that is reduced, if any is.
     pub fn new(axes: &[Axis], walks: &[Walk], fences: &[usize], reduced: Option<DType>) -> Option<Self> {
         let operands = walks.len();
         let stride = |axis: usize| move |op: usize| walks[op].strides[axis] as i64 * walks[op].dtype.size() as i64;

@@ -95,9 +95,9 @@ fn reduction(
     order: ReductionOrder,
 ) -> Option<Call> {
     let (layout, dtype) = input;
-    let folded = attrs.sizes(0);
+    let reduced = attrs.sizes(0);
     let axes: SmallVec<[Axis; 4]> = (layout.shape().iter().enumerate())
-        .map(|(axis, &size)| Axis { size, reduced: folded.contains(&axis) })
+        .map(|(axis, &size)| Axis { size, reduced: reduced.contains(&axis) })
         .collect();
     let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
@@ -122,9 +122,9 @@ pub fn build(key: &KernelKey, target: &Target) -> Kernel {
         }
         Some(Lowering::Reduce(rule)) => {
             let wide = body.cast(values[0], (rule.accumulate)(body.ty(values[0])));
-            let folded = body.reduce(rule.reducer, wide);
+            let reduced = body.reduce(rule.reducer, wide);
             body.end_stage(Scope::Loop);
-            body.cast(folded, out_dtype)
+            body.cast(reduced, out_dtype)
         }
         Some(_) => unreachable!("`prepare` makes keys of other ops only"),
     };

@@ -1,6 +1,6 @@
 //! Stages of a group's kernel: which loop computes what.
 //!
-//! A fold ends a loop over the reduced axes, and what depends on its result over all axes needs
+//! A reduction ends a loop over the reduced axes, and what depends on its result over all axes needs
 //! another loop. The level of a member ([`Groups`]) is the number of loops that come
 //! before it. What a later loop needs again is computed again where that is cheap, and read
 //! back from memory where it is not.
@@ -15,7 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// One loop over the reduced axes.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    /// Members that are computed, in running order: folds, and what they need.
+    /// Members that are computed, in running order: reductions, and what they need.
     pub computed: Vec<NodeIndex>,
     /// Values of earlier loops that are read back.
     pub reloaded: Vec<ValueIndex>,
@@ -46,11 +46,11 @@ impl Stages {
         let level = |node: NodeIndex| groups.levels[node] as usize;
         let last = group.nodes.iter().map(|&it| level(it)).max().unwrap_or(0);
         let mut out = Self { points: vec![Vec::new(); last + 1], ..Self::default() };
-        // A fold is computed in the loop before its level, everything else at its level.
-        let mut folds = vec![Vec::new(); last + 1];
+        // A reduction is computed in the loop before its level, everything else at its level.
+        let mut reductions = vec![Vec::new(); last + 1];
         for &node in &group.nodes {
             match flat.nodes[node].kind {
-                Kind::Reduce(_) => folds[level(node) - 1].push(node),
+                Kind::Reduce(_) => reductions[level(node) - 1].push(node),
                 _ if !in_loop(node) => out.points[level(node)].push(node),
                 _ => {}
             }
@@ -68,8 +68,8 @@ impl Stages {
         let costs = costs(flat, &looped, operands, target);
         let mut computed_in: FxHashMap<NodeIndex, usize> = FxHashMap::default();
         let mut scratch: FxHashSet<NodeIndex> = FxHashSet::default();
-        for (at, folds) in folds.iter().enumerate() {
-            let mut needed: FxHashSet<NodeIndex> = folds.iter().flat_map(|&it| operands(it)).collect();
+        for (at, reductions) in reductions.iter().enumerate() {
+            let mut needed: FxHashSet<NodeIndex> = reductions.iter().flat_map(|&it| operands(it)).collect();
             let mut round = Round::default();
             for &node in looped.iter().rev() {
                 let value = flat.nodes[node].outputs[0];
@@ -98,7 +98,7 @@ impl Stages {
                 needed.extend(operands(node));
                 round.computed.push(node);
             }
-            round.computed.extend(folds);
+            round.computed.extend(reductions);
             round.computed.sort_unstable();
             out.rounds.push(round);
         }

@@ -51,7 +51,7 @@ pub struct Cost {
 pub struct Budget {
     /// The cost of its body.
     pub cost: usize,
-    /// The cost of the body of a kernel that folds 4-byte elements and touches 8-byte ones. These
+    /// The cost of the body of a kernel that reduces 4-byte elements and touches 8-byte ones. These
     /// halve the number of lanes, which a long body pays for more than another kernel costs.
     pub wide_cost: usize,
     /// Buffers that it reads.

@@ -221,7 +221,7 @@ pub enum When {
     /// When a block of a reduction ends.
     EndBlock,
     /// For each pair of accumulators of the second level that is combined.
-    FoldPartials,
+    ReducePartials,
     /// At the end of cut loops, if there was one block.
     One,
     /// At the end of cut loops, if there were several blocks.

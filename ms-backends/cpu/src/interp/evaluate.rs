@@ -95,7 +95,7 @@ unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
                     with_compute!(frame.kernel.ty(value), T => cast::<T>(frame, out, value, ty));
                     narrow(frame, out, to);
                 }
-                Inst::Reduce(reducer, value) => reduce::fold(frame, out, reducer, value),
+                Inst::Reduce(reducer, value) => reduce::accumulate(frame, out, reducer, value),
             }
         }
     }

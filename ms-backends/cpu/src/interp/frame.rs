@@ -59,10 +59,10 @@ impl<'a> Frame<'a> {
         self.position[self.kernel.loops() - self.kernel.run as usize..].iter().all(|&it| it == 0)
     }
 
-    /// Memory for the results of blocks of a fold: [`BLOCK`] lanes for each
+    /// Memory for the results of blocks of a reduction: [`BLOCK`] lanes for each
     /// accumulator of the second level.
-    pub fn partials<T>(&self, fold: usize) -> *mut T {
-        self.scratch.wrapping_add(self.slots.partials(fold)).cast()
+    pub fn partials<T>(&self, reduction: usize) -> *mut T {
+        self.scratch.wrapping_add(self.slots.partials(reduction)).cast()
     }
 
     /// The position of the first step of a loop, in a kernel that reads positions.

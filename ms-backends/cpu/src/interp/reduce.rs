@@ -13,7 +13,7 @@ use std::ops::Range;
 /// # Safety
 /// The range is a stage that is about to run.
 pub unsafe fn start(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
-    for (out, reducer) in folds(frame, range) {
+    for (out, reducer) in reductions(frame, range) {
         let ty = frame.kernel.types[out];
         // SAFETY: accumulators are live from the start of their stage.
         with_compute!(ty, T => unsafe {
@@ -25,29 +25,29 @@ pub unsafe fn start(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
     }
 }
 
-/// The folds of a stage.
-fn folds(frame: &Frame<'_>, range: Range<usize>) -> impl Iterator<Item = (usize, Reducer)> {
+/// The reductions of a stage.
+fn reductions(frame: &Frame<'_>, range: Range<usize>) -> impl Iterator<Item = (usize, Reducer)> {
     range.filter_map(|out| match frame.kernel.insts[out] {
         Inst::Reduce(reducer, _) => Some((out, reducer)),
         _ => None,
     })
 }
 
-/// Folds the current block of lanes into the accumulators of a reduction.
+/// Combines the current block of lanes with the accumulators of a reduction.
 ///
 /// # Safety
 /// The value is live and [`start`] has run for the stage.
 #[inline(always)]
-pub unsafe fn fold(frame: &Frame<'_>, out: usize, reducer: Reducer, value: Val) {
+pub unsafe fn accumulate(frame: &Frame<'_>, out: usize, reducer: Reducer, value: Val) {
     let ty = frame.kernel.types[out];
     // SAFETY: as the caller's.
     with_compute!(ty, T => unsafe {
         let values = frame.value::<T>(value);
         match reducer {
-            Reducer::Sum => fold_with::<T>(frame, out, values, T::add),
-            Reducer::Prod => fold_with::<T>(frame, out, values, T::mul),
-            Reducer::Max | Reducer::Any => fold_with::<T>(frame, out, values, <T as Number>::max),
-            Reducer::Min | Reducer::All => fold_with::<T>(frame, out, values, <T as Number>::min),
+            Reducer::Sum => accumulate_with::<T>(frame, out, values, T::add),
+            Reducer::Prod => accumulate_with::<T>(frame, out, values, T::mul),
+            Reducer::Max | Reducer::Any => accumulate_with::<T>(frame, out, values, <T as Number>::max),
+            Reducer::Min | Reducer::All => accumulate_with::<T>(frame, out, values, <T as Number>::min),
         }
     });
 }
@@ -57,7 +57,7 @@ pub unsafe fn fold(frame: &Frame<'_>, out: usize, reducer: Reducer, value: Val) 
 /// # Safety
 /// The range is a stage that runs, with several blocks.
 pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
-    for (out, reducer) in folds(frame, range) {
+    for (out, reducer) in reductions(frame, range) {
         let ty = frame.kernel.types[out];
         // SAFETY: accumulators are live while their stage runs.
         with_compute!(ty, T => unsafe {
@@ -66,7 +66,7 @@ pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
                 halve(accumulators, |a, b| combine(reducer, a, b));
             }
             let partial = partial::<T>(frame, out, block % ReductionOrder::PARTIALS);
-            fold_lanes(partial, accumulators, |a, b| combine(reducer, a, b));
+            combine_lanes(partial, accumulators, |a, b| combine(reducer, a, b));
             accumulators.fill(identity::<T>(reducer));
         });
     }
@@ -77,7 +77,7 @@ pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
 /// # Safety
 /// The range is a stage that has run.
 pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
-    for (out, reducer) in folds(frame, range) {
+    for (out, reducer) in reductions(frame, range) {
         let ty = frame.kernel.types[out];
         // SAFETY: accumulators are live until their last use.
         with_compute!(ty, T => unsafe {
@@ -86,7 +86,7 @@ pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
             if blocks.several() {
                 let mut half = ReductionOrder::PARTIALS / 2;
                 while half > 0 {
-                    (0..half).for_each(|k| fold_lanes(partial(frame, out, k), partial(frame, out, k + half), f));
+                    (0..half).for_each(|k| combine_lanes(partial(frame, out, k), partial(frame, out, k + half), f));
                     half /= 2;
                 }
                 let total = partial(frame, out, 0);
@@ -120,32 +120,37 @@ unsafe fn partial<'a, T>(frame: &Frame<'a>, out: usize, number: usize) -> &'a mu
 }
 
 #[inline(always)]
-unsafe fn fold_with<T: Number>(frame: &Frame<'_>, out: usize, values: &[T], f: impl Fn(T, T) -> T) {
+unsafe fn accumulate_with<T: Number>(frame: &Frame<'_>, out: usize, values: &[T], f: impl Fn(T, T) -> T) {
     // SAFETY: as the caller's.
     let accumulators = unsafe { accumulators::<T>(frame, out) };
     match (frame.kernel.lanes, accumulators.len()) {
-        (LaneAxis::Parallel, _) => fold_lanes(accumulators, values, f),
-        (LaneAxis::Reduced, 8) => fold_groups::<T, 8>(accumulators, frame.in_row, values, f),
-        (LaneAxis::Reduced, 16) => fold_groups::<T, 16>(accumulators, frame.in_row, values, f),
-        (LaneAxis::Reduced, 64) => fold_groups::<T, 64>(accumulators, frame.in_row, values, f),
-        (LaneAxis::Reduced, _) => fold_groups::<T, 128>(accumulators, frame.in_row, values, f),
+        (LaneAxis::Parallel, _) => combine_lanes(accumulators, values, f),
+        (LaneAxis::Reduced, 8) => accumulate_groups::<T, 8>(accumulators, frame.in_row, values, f),
+        (LaneAxis::Reduced, 16) => accumulate_groups::<T, 16>(accumulators, frame.in_row, values, f),
+        (LaneAxis::Reduced, 64) => accumulate_groups::<T, 64>(accumulators, frame.in_row, values, f),
+        (LaneAxis::Reduced, _) => accumulate_groups::<T, 128>(accumulators, frame.in_row, values, f),
     }
 }
 
 #[inline(always)]
-fn fold_lanes<T: Copy>(accumulators: &mut [T], values: &[T], f: impl Fn(T, T) -> T) {
+fn combine_lanes<T: Copy>(accumulators: &mut [T], values: &[T], f: impl Fn(T, T) -> T) {
     for (accumulator, &value) in accumulators.iter_mut().zip(values) {
         *accumulator = f(*accumulator, value);
     }
 }
 
-/// Folds element `i` of a row into accumulator `i mod N`; `values` start at element `first`.
+/// Combines element `i` of a row with accumulator `i mod N`; `values` start at element `first`.
 #[inline(always)]
-fn fold_groups<T: Copy, const N: usize>(accumulators: &mut [T], first: usize, values: &[T], f: impl Fn(T, T) -> T) {
+fn accumulate_groups<T: Copy, const N: usize>(
+    accumulators: &mut [T],
+    first: usize,
+    values: &[T],
+    f: impl Fn(T, T) -> T,
+) {
     // Up to a multiple of `N`.
     let turn = first % N;
     let (head, values) = values.split_at(values.len().min((N - turn) % N));
-    fold_lanes(&mut accumulators[turn..], head, &f);
+    combine_lanes(&mut accumulators[turn..], head, &f);
     let mut sums: [T; N] = std::array::from_fn(|i| accumulators[i]);
     let (groups, rest) = values.as_chunks::<N>();
     for group in groups {
@@ -153,7 +158,7 @@ fn fold_groups<T: Copy, const N: usize>(accumulators: &mut [T], first: usize, va
             *sum = f(*sum, value);
         }
     }
-    fold_lanes(&mut sums, rest, f);
+    combine_lanes(&mut sums, rest, f);
     accumulators.copy_from_slice(&sums);
 }
 
@@ -161,7 +166,7 @@ fn halve<T: Copy>(accumulators: &mut [T], f: impl Fn(T, T) -> T) {
     let mut half = accumulators.len() / 2;
     while half > 0 {
         let (low, high) = accumulators.split_at_mut(half);
-        fold_lanes(low, &high[..half], &f);
+        combine_lanes(low, &high[..half], &f);
         half /= 2;
     }
 }

@@ -10,8 +10,8 @@ pub struct Slots {
     spread: Vec<bool>,
     count: usize,
     slot_bytes: usize,
-    /// The folds, each with results of blocks; none where there are no blocks.
-    folds: Vec<usize>,
+    /// The reductions, each with results of blocks; none where there are no blocks.
+    reductions: Vec<usize>,
 }
 
 impl Slots {
@@ -50,11 +50,11 @@ impl Slots {
             }
         }
         let widest = kernel.types.iter().map(|dtype| dtype.compute().size()).max().unwrap_or(1);
-        let folds = match kernel.order {
+        let reductions = match kernel.order {
             ReductionOrder::Lanes => Vec::new(),
             ReductionOrder::Blocks => (0..len).filter(|&it| matches!(kernel.insts[it], Inst::Reduce(..))).collect(),
         };
-        Self { slot, spread, count: count as usize, slot_bytes: widest * BLOCK, folds }
+        Self { slot, spread, count: count as usize, slot_bytes: widest * BLOCK, reductions }
     }
 
     /// Where a value lies, in bytes.
@@ -63,9 +63,9 @@ impl Slots {
         self.slot[value] as usize * self.slot_bytes
     }
 
-    /// Where the results of a fold's blocks lie, in bytes.
-    pub fn partials(&self, fold: usize) -> usize {
-        let number = self.folds.binary_search(&fold).expect("a fold that has blocks");
+    /// Where the results of a reduction's blocks lie, in bytes.
+    pub fn partials(&self, reduction: usize) -> usize {
+        let number = self.reductions.binary_search(&reduction).expect("a reduction that has blocks");
         (self.count + number * ReductionOrder::PARTIALS) * self.slot_bytes
     }
 
@@ -76,7 +76,7 @@ impl Slots {
 
     /// Bytes of all slots, and of the results of blocks.
     pub fn bytes(&self) -> usize {
-        (self.count + self.folds.len() * ReductionOrder::PARTIALS) * self.slot_bytes
+        (self.count + self.reductions.len() * ReductionOrder::PARTIALS) * self.slot_bytes
     }
 }
 

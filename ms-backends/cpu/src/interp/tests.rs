@@ -1,4 +1,4 @@
-//! The order of loops and folds against straightforward scalar code; what instructions give is in
+//! The order of loops and reductions against straightforward scalar code; what instructions give is in
 //! `tests/kernels`.
 
 use super::Interpreted;
@@ -34,8 +34,8 @@ fn positions_begin_at_their_bases() {
     }
 }
 
-/// The fold that `LaneAxis::Reduced` fixes.
-fn fold_row(row: impl Iterator<Item = (usize, f32)>) -> f32 {
+/// The reduction that `LaneAxis::Reduced` fixes.
+fn reduce_row(row: impl Iterator<Item = (usize, f32)>) -> f32 {
     let mut sums = [0.0; 16];
     for (lane, value) in row {
         sums[lane % 16] += value;
@@ -55,7 +55,7 @@ fn noise(len: usize) -> Vec<f32> {
 }
 
 #[test]
-fn rows_fold_in_turns_of_accumulators() {
+fn rows_are_reduced_in_turns_of_accumulators() {
     let text = "kernel par=1 lanes=reduced seq=1
         in %x: f32 unit
         out %sum: f32 zero
@@ -65,13 +65,13 @@ fn rows_fold_in_turns_of_accumulators() {
         let rows = 3;
         let data = noise(rows * outer * lanes);
         let element = |row: usize, i: usize| (i % lanes, data[row * outer * lanes + i]);
-        let want = (0..rows).map(|row| fold_row((0..outer * lanes).map(|i| element(row, i))));
+        let want = (0..rows).map(|row| reduce_row((0..outer * lanes).map(|i| element(row, i))));
         assert_eq!(run(text, &[rows, lanes, outer], &data), want.collect::<Vec<_>>(), "{outer} x {lanes}");
     }
 }
 
 #[test]
-fn columns_fold_in_order() {
+fn columns_are_reduced_in_order() {
     let text = "kernel par=0 lanes=parallel seq=1
         in %x: f32 unit
         out %total: f32 unit

@@ -68,7 +68,7 @@ impl KernelBuilder {
     pub fn finish(self) -> Kernel {
         let mut kernel = self.kernel;
         debug_assert_eq!(kernel.stages.last().map_or(0, |it| it.end) as usize, kernel.insts.len());
-        if !(0..kernel.insts.len()).any(|it| kernel.is_ordered_fold(it)) {
+        if !(0..kernel.insts.len()).any(|it| kernel.is_ordered_reduction(it)) {
             kernel.order = ReductionOrder::Lanes;
         }
         if kernel.order == ReductionOrder::Lanes || kernel.lanes == LaneAxis::Parallel {
@@ -189,7 +189,7 @@ impl KernelBuilder {
         self.push(Inst::Cast { value, to }, to.compute(), to)
     }
 
-    /// A fold over the reduced loops.
+    /// A reduction over the reduced loops.
     pub fn reduce(&mut self, reducer: Reducer, value: Val) -> Val {
         let dtype = self.ty(value);
         self.push(Inst::Reduce(reducer, value), dtype.compute(), dtype)

@@ -136,9 +136,9 @@ mod tests {
         builder.finish()
     }
 
-    /// Which folds there are of which values.
+    /// Which values each reducer accepts.
     #[test]
-    fn folds_have_dtypes() {
+    fn reductions_have_dtypes() {
         use Reducer::{All, Any, Max, Min, Prod, Sum};
         for dtype in [DType::Bool, DType::I32, DType::F64] {
             for reducer in [Sum, Prod, Max, Min, All, Any] {
@@ -146,17 +146,17 @@ mod tests {
                 let [x, out] = [(Role::Input, StrideClass::Unit), (Role::Output, StrideClass::Zero)]
                     .map(|(role, step)| builder.param(dtype, role, step));
                 let value = builder.load(x);
-                let folded = builder.reduce(reducer, value);
+                let reduced = builder.reduce(reducer, value);
                 builder.end_stage(Scope::Loop);
-                builder.store(out, folded);
+                builder.store(out, reduced);
                 builder.end_stage(Scope::Point);
                 let is_bool = dtype == DType::Bool;
-                let folds = match reducer {
+                let valid = match reducer {
                     All | Any => is_bool,
                     Sum | Prod => !is_bool,
                     Max | Min => true,
                 };
-                assert_eq!(builder.finish().check().is_ok(), folds, "{reducer:?} of {dtype}");
+                assert_eq!(builder.finish().check().is_ok(), valid, "{reducer:?} of {dtype}");
             }
         }
     }

@@ -207,7 +207,7 @@ pub enum Compare {
     Le,
 }
 
-/// How values are folded.
+/// How values are reduced.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reducer {
     /// Sum, from zero (floats from +0).
@@ -231,7 +231,7 @@ pub enum Inst {
     /// (f16 widens to f32, i8 to i32, ...), which is exact.
     Load(ParamId),
     /// Writes an element; the value has the compute dtype of the buffer. A float is one that the
-    /// buffer's dtype holds exactly; an integer wraps to that dtype, as folds of narrow integers
+    /// buffer's dtype holds exactly; an integer wraps to that dtype, as reductions of narrow integers
     /// have accumulators of the compute dtype.
     Store(ParamId, Val),
     /// A constant, as the bits of the result's dtype.
@@ -262,7 +262,7 @@ pub enum Inst {
         /// The dtype that the value is rounded or wrapped to.
         to: DType,
     },
-    /// The fold of a value over the reduced loops; only in a [`Scope::Loop`] stage.
+    /// The reduction of a value over the reduced loops; only in a [`Scope::Loop`] stage.
     Reduce(Reducer, Val),
 }
 

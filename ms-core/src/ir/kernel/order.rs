@@ -6,8 +6,8 @@ use crate::tensor::DType;
 /// The tree in which the elements of a float sum or product are combined, which decides the bits
 /// of the result.
 ///
-/// All other folds give the same result in any order, but for which nan a nan is: integers wrap,
-/// truth values and extremes do not round, and of zeros the larger one is +0. They are folded in
+/// All other reductions give the same result in any order, but for which nan a nan is: integers wrap,
+/// truth values and extremes do not round, and of zeros the larger one is +0. They are reduced in
 /// whichever order is fast.
 ///
 /// In every order an accumulator starts from the identity, elements are combined with it in loop
@@ -38,7 +38,7 @@ pub enum ReductionOrder {
     /// 3. With parallel lanes 64 successive steps of the reduced loops are a block, of which the
     ///    last may have fewer; each lane has one accumulator in a block. Then rule 2.
     ///
-    /// So rows of up to 16 elements (8 of 8-byte dtypes) that share one block, and folds of up to
+    /// So rows of up to 16 elements (8 of 8-byte dtypes) that share one block, and reductions of up to
     /// 64 steps with parallel lanes, have the bits that [`ReductionOrder::Lanes`] gives them.
     ///
     /// The parameters suit a warp, whose threads hold four neighbouring accumulators each: one
@@ -66,7 +66,7 @@ impl ReductionOrder {
         }
     }
 
-    /// The number of accumulators of a fold along the lanes, by the dtype that is folded.
+    /// The number of accumulators of a reduction along the lanes, by the dtype that is reduced.
     pub const fn accumulators(self, dtype: DType) -> usize {
         match self {
             Self::Lanes => run_multiple(dtype),
@@ -76,7 +76,7 @@ impl ReductionOrder {
 }
 
 /// Of how many elements the lanes are a multiple where a reduced loop around them belongs to the
-/// same row, by the dtype that is folded: then a vector of neighbouring accumulators takes
+/// same row, by the dtype that is reduced: then a vector of neighbouring accumulators takes
 /// neighbouring elements, in any order of reduction.
 pub const fn run_multiple(dtype: DType) -> usize {
     if dtype.size() == 8 { 8 } else { 16 }
@@ -87,14 +87,14 @@ impl Kernel {
     /// and have several steps, the lanes are a [multiple](run_multiple) of whole vectors.
     pub fn takes(&self, extents: &[usize]) -> bool {
         let steps = &extents[extents.len() - self.run as usize..];
-        let folds = (0..self.insts.len()).filter(|&it| self.is_ordered_fold(it));
-        let multiple = folds.map(|it| run_multiple(self.types[it])).max().unwrap_or(1);
+        let reductions = (0..self.insts.len()).filter(|&it| self.is_ordered_reduction(it));
+        let multiple = reductions.map(|it| run_multiple(self.types[it])).max().unwrap_or(1);
         extents[self.par as usize].is_multiple_of(multiple) || steps.iter().all(|&it| it <= 1)
     }
 
     /// Whether the result of an instruction depends on the [order of reduction](ReductionOrder):
     /// sums and products of floats do.
-    pub fn is_ordered_fold(&self, inst: usize) -> bool {
+    pub fn is_ordered_reduction(&self, inst: usize) -> bool {
         matches!(self.insts[inst], Inst::Reduce(Reducer::Sum | Reducer::Prod, _)) && self.types[inst].is_float()
     }
 }

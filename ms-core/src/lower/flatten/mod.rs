@@ -140,7 +140,7 @@ impl Flatten<'_> {
                 }
             }
             Lowering::Reduce(rule) => {
-                let inputs = inputs.iter().map(|it| self.foldable(it, rule, &node.attrs.sizes(0))).collect();
+                let inputs = inputs.iter().map(|it| self.reducible(it, rule, &node.attrs.sizes(0))).collect();
                 self.push(graph, node, Kind::Reduce(rule), inputs)
             }
             Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
@@ -221,9 +221,9 @@ impl Flatten<'_> {
         Ok(if access.layout.is_contiguous() { access } else { self.copy(&access) })
     }
 
-    /// The operand of a fold, copied where its lanes could not keep their order.
-    fn foldable(&mut self, access: &Access, rule: &ReduceRule, folded: &[usize]) -> Access {
-        let domain = Domain::of_reduction(access.layout.shape(), folded);
+    /// The operand of a reduction, copied where its lanes could not keep their order.
+    fn reducible(&mut self, access: &Access, rule: &ReduceRule, reduced: &[usize]) -> Access {
+        let domain = Domain::of_reduction(access.layout.shape(), reduced);
         let accumulators = run_multiple((rule.accumulate)(access.dtype));
         let fits = domain.run_fits(access.layout.strides(), accumulators);
         if fits || access.value().is_none() { access.clone() } else { self.copy(access) }

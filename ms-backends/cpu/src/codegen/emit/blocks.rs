@@ -79,8 +79,8 @@ impl<'a> Emitter<'a> {
             let (short, long) = (self.asm.label(), self.asm.label());
             self.compare(A, 0);
             self.asm.jump(Code::Jne_rel32_64, long);
-            let folds = (0..self.kernel.insts.len()).filter(|&it| self.kernel.is_ordered_fold(it));
-            self.compare(row, folds.map(|it| run_multiple(self.kernel.types[it])).min().unwrap_or(0));
+            let reductions = (0..self.kernel.insts.len()).filter(|&it| self.kernel.is_ordered_reduction(it));
+            self.compare(row, reductions.map(|it| run_multiple(self.kernel.types[it])).min().unwrap_or(0));
             self.asm.jump(Code::Jbe_rel32_64, short);
             self.asm.place(long);
             others.push((short, body));
@@ -134,7 +134,7 @@ impl<'a> Emitter<'a> {
         let (one, done) = (self.asm.label(), self.asm.label());
         self.compare_cursor(Cursor::Several, 0);
         self.asm.jump(Code::Je_rel32_64, one);
-        self.fold_partials(blocked, mode);
+        self.reduce_partials(blocked, mode);
         self.when(blocked, |it| it == When::Several, mode);
         self.asm.jump(Code::Jmp_rel32_64, done);
         self.asm.place(one);
@@ -392,7 +392,7 @@ impl<'a> Emitter<'a> {
 
     /// Combines the results of blocks by halves. Those that got none would not change anything
     /// where they are combined with each other, so that this starts from the least power of two.
-    fn fold_partials(&mut self, blocked: &Blocked, mode: Mode) {
+    fn reduce_partials(&mut self, blocked: &Blocked, mode: Mode) {
         let (number, half) = (self.frame.cursor(Cursor::Number), self.frame.cursor(Cursor::Half));
         let (grow, grown) = (self.asm.label(), self.asm.label());
         self.load_reg(Code::Mov_r64_rm64, A, self.frame.cursor(Cursor::Ended));
@@ -423,7 +423,7 @@ impl<'a> Emitter<'a> {
         self.asm.jump(Code::Je_rel32_64, done);
         self.clear(Cursor::Number);
         self.asm.place(pair);
-        self.when(blocked, |it| it == When::FoldPartials, mode);
+        self.when(blocked, |it| it == When::ReducePartials, mode);
         self.asm.op(Code::Inc_rm64, &[Operand::Mem(number)]);
         self.load_reg(Code::Mov_r64_rm64, A, number);
         self.load_reg(Code::Cmp_r64_rm64, A, half);

@@ -8,7 +8,7 @@ use super::super::rows;
 use super::super::target::Target;
 use super::super::vinst::{AccArray, AccId, Blocked, Machine, Op, Partial, Slice, Span, VReg, When};
 use super::Select;
-use super::fold::{Fold, register_accumulators};
+use super::reduction::{Reduction, register_accumulators};
 use ms_core::ir::{LaneAxis, ReductionOrder, StrideClass};
 use std::ops::Range;
 
@@ -27,16 +27,16 @@ const fn slice_accumulators(target: Target) -> usize {
 /// How the accumulators of a stage are cut into slices that are in registers.
 #[derive(Clone, Copy)]
 pub struct Slices {
-    /// Vectors of accumulators of each fold.
+    /// Vectors of accumulators of each reduction.
     parts: usize,
     /// Those of a slice.
     width: usize,
 }
 
-/// A fold that is cut into blocks.
+/// A reduction that is cut into blocks.
 struct Cut<'f> {
     copy: usize,
-    fold: &'f Fold,
+    reduction: &'f Reduction,
     /// The results of blocks.
     partials: AccId,
     /// The result of one block, where lanes are reduced.
@@ -46,14 +46,15 @@ struct Cut<'f> {
 impl Select<'_> {
     /// Whether a stage's reductions are cut into blocks.
     pub fn is_blocked(&self, range: Range<usize>) -> bool {
-        self.order == ReductionOrder::Blocks && range.into_iter().any(|it| self.kernel.is_ordered_fold(it))
+        self.order == ReductionOrder::Blocks && range.into_iter().any(|it| self.kernel.is_ordered_reduction(it))
     }
 
     /// The slices of a stage, if it can be done in slices: lanes are the only reduced loop, and stand
     /// side by side.
     pub fn slices(&self, range: Range<usize>) -> Option<Slices> {
         let reduces = self.reduces(range.clone());
-        let ordered: Vec<usize> = reduces.iter().map(|it| it.0).filter(|&it| self.kernel.is_ordered_fold(it)).collect();
+        let ordered: Vec<usize> =
+            reduces.iter().map(|it| it.0).filter(|&it| self.kernel.is_ordered_reduction(it)).collect();
         let parts = |at: usize| self.order.accumulators(self.kernel.types[at]) / self.program.lanes;
         let first = parts(*ordered.first()?);
         let room = slice_accumulators(self.target).checked_sub(reduces.len() - ordered.len())?;
@@ -77,71 +78,72 @@ impl Select<'_> {
         (0..self.kernel.stages.len()).any(|i| self.slices(self.kernel.stage_range(i)).is_some())
     }
 
-    /// A stage whose reductions are cut into blocks; `folds` of each copy of the body.
+    /// A stage whose reductions are cut into blocks; `reductions` of each copy of the body.
     pub fn blocked_stage(
         &mut self,
         range: Range<usize>,
-        folds: &[Vec<Fold>],
+        reductions: &[Vec<Reduction>],
         slices: Option<Slices>,
     ) -> Result<(), Unsupported> {
         self.close(When::Once);
         let first = self.program.blocks.len();
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
-        let ordered = folds.iter().enumerate().flat_map(|(copy, folds)| folds.iter().map(move |it| (copy, it)));
+        let ordered =
+            reductions.iter().enumerate().flat_map(|(copy, reductions)| reductions.iter().map(move |it| (copy, it)));
         let mut cuts = Vec::new();
-        for (copy, fold) in ordered.filter(|it| it.1.ordered) {
-            let partials = self.vectors(fold, ReductionOrder::PARTIALS);
-            let result = reduced.then(|| self.vectors(fold, 1));
-            cuts.push(Cut { copy, fold, partials, result });
+        for (copy, reduction) in ordered.filter(|it| it.1.ordered) {
+            let partials = self.vectors(reduction, ReductionOrder::PARTIALS);
+            let result = reduced.then(|| self.vectors(reduction, 1));
+            cuts.push(Cut { copy, reduction, partials, result });
         }
         let mut held = Vec::new();
         match slices {
             Some(slices) => {
                 for number in (0..slices.parts / slices.width).rev() {
-                    held.push(self.slice(range.clone(), &folds[0], &cuts, slices, number)?);
+                    held.push(self.slice(range.clone(), &reductions[0], &cuts, slices, number)?);
                 }
             }
             None => {
-                if let Some(parts) = self.turn(range.clone(), &folds[0]) {
-                    self.whole_turn(range.clone(), &folds[0], parts)?;
+                if let Some(parts) = self.turn(range.clone(), &reductions[0]) {
+                    self.whole_turn(range.clone(), &reductions[0], parts)?;
                 }
-                for (copy, folds) in folds.iter().enumerate() {
-                    self.body(copy, range.clone(), folds)?;
+                for (copy, reductions) in reductions.iter().enumerate() {
+                    self.body(copy, range.clone(), reductions)?;
                 }
                 self.close(When::Loop(Span::All));
             }
         }
         self.results_of_blocks(&cuts, slices.is_some())?;
         self.program.blocked.push(Blocked { blocks: first..self.program.blocks.len(), slices: held });
-        for (copy, folds) in folds.iter().enumerate() {
-            for fold in folds.iter().filter(|it| !(it.ordered && reduced)) {
-                let result = self.end_fold(fold)?;
-                self.values[copy][fold.at] = Some(result);
+        for (copy, reductions) in reductions.iter().enumerate() {
+            for reduction in reductions.iter().filter(|it| !(it.ordered && reduced)) {
+                let result = self.end_reduction(reduction)?;
+                self.values[copy][reduction.at] = Some(result);
             }
         }
-        for Cut { copy, fold, result, .. } in cuts {
+        for Cut { copy, reduction, result, .. } in cuts {
             if let Some(result) = result {
-                let total = self.read(fold, result);
-                self.values[copy][fold.at] = Some(total);
+                let total = self.read(reduction, result);
+                self.values[copy][reduction.at] = Some(total);
             }
         }
         Ok(())
     }
 
-    /// Room for so many vectors of a fold.
-    fn vectors(&mut self, fold: &Fold, count: usize) -> AccId {
-        self.program.arrays.push(AccArray { count: count * self.program.lanes, size: fold.size() });
+    /// Room for so many vectors of a reduction.
+    fn vectors(&mut self, reduction: &Reduction, count: usize) -> AccId {
+        self.program.arrays.push(AccArray { count: count * self.program.lanes, size: reduction.size() });
         AccId(self.program.arrays.len() as u32 - 1)
     }
 
-    fn read(&mut self, fold: &Fold, from: AccId) -> VReg {
-        let dst = self.vector(fold.size());
+    fn read(&mut self, reduction: &Reduction, from: AccId) -> VReg {
+        let dst = self.vector(reduction.size());
         self.push(Op::AccRead(from, 0), Some(dst), &[]);
         dst
     }
 
     fn partial(&mut self, cut: &Cut<'_>, which: Partial) -> VReg {
-        let dst = self.vector(cut.fold.size());
+        let dst = self.vector(cut.reduction.size());
         self.push(Op::PartialLoad(cut.partials, which), Some(dst), &[]);
         dst
     }
@@ -150,40 +152,40 @@ impl Select<'_> {
     /// there already.
     fn results_of_blocks(&mut self, cuts: &[Cut<'_>], in_slices: bool) -> Result<(), Unsupported> {
         for cut in cuts {
-            self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[cut.fold.identity]);
+            self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[cut.reduction.identity]);
         }
         self.close(When::StartPartial);
         for cut in cuts {
             let result = match cut.result {
-                Some(result) if in_slices => self.read(cut.fold, result),
-                _ => self.end_fold(cut.fold)?,
+                Some(result) if in_slices => self.read(cut.reduction, result),
+                _ => self.end_reduction(cut.reduction)?,
             };
             let sum = self.partial(cut, Partial::Current);
-            let sum = self.combine(cut.fold, sum, result)?;
+            let sum = self.combine(cut.reduction, sum, result)?;
             self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[sum]);
             if !in_slices {
-                self.restart_fold(cut.fold);
+                self.restart_reduction(cut.reduction);
             }
         }
         self.close(When::EndBlock);
         for cut in cuts {
             let (low, high) = (self.partial(cut, Partial::Current), self.partial(cut, Partial::Other));
-            let sum = self.combine(cut.fold, low, high)?;
+            let sum = self.combine(cut.reduction, low, high)?;
             self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[sum]);
         }
-        self.close(When::FoldPartials);
+        self.close(When::ReducePartials);
         for cut in cuts.iter().filter(|_| !in_slices) {
             if let Some(result) = cut.result {
-                let total = self.end_fold(cut.fold)?;
+                let total = self.end_reduction(cut.reduction)?;
                 self.push(Op::AccWrite(result, 0), None, &[total]);
             }
         }
         self.close(When::One);
         for cut in cuts {
-            let total = self.read(cut.fold, cut.partials);
+            let total = self.read(cut.reduction, cut.partials);
             match cut.result {
                 Some(result) => self.push(Op::AccWrite(result, 0), None, &[total]),
-                None => self.set_fold(cut.fold, total),
+                None => self.set_reduction(cut.reduction, total),
             }
         }
         self.close(When::Several);
@@ -191,25 +193,30 @@ impl Select<'_> {
     }
 
     /// The vectors in one turn of the accumulators, if the lanes can be taken in such runs.
-    fn turn(&self, range: Range<usize>, folds: &[Fold]) -> Option<usize> {
-        let ordered = folds.iter().find(|it| it.ordered)?;
-        let parts = self.fold_parts(ordered)?;
+    fn turn(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
+        let ordered = reductions.iter().find(|it| it.ordered)?;
+        let parts = self.accumulator_parts(ordered)?;
         let fits = self.kernel.lanes == LaneAxis::Reduced
             && range.len() * parts <= MOST_IN_A_TURN
-            && folds.iter().all(|it| !it.ordered || self.fold_parts(it) == Some(parts))
+            && reductions.iter().all(|it| !it.ordered || self.accumulator_parts(it) == Some(parts))
             && self.takes_runs(range);
         fits.then_some(parts)
     }
 
     /// A loop over whole turns of the accumulators, which are in registers if they have room there.
-    fn whole_turn(&mut self, range: Range<usize>, folds: &[Fold], parts: usize) -> Result<(), Unsupported> {
-        let in_registers = folds.iter().filter(|it| it.ordered).count() * parts <= register_accumulators(self.target);
-        let mut held: Vec<Vec<Fold>> = Vec::with_capacity(parts);
+    fn whole_turn(&mut self, range: Range<usize>, reductions: &[Reduction], parts: usize) -> Result<(), Unsupported> {
+        let in_registers =
+            reductions.iter().filter(|it| it.ordered).count() * parts <= register_accumulators(self.target);
+        let mut held: Vec<Vec<Reduction>> = Vec::with_capacity(parts);
         for part in 0..parts {
-            let hold = |fold: &Fold| {
-                if fold.ordered && in_registers { self.hold_part(fold, part) } else { self.static_part(fold, part) }
+            let hold = |reduction: &Reduction| {
+                if reduction.ordered && in_registers {
+                    self.hold_part(reduction, part)
+                } else {
+                    self.static_part(reduction, part)
+                }
             };
-            held.push(folds.iter().map(hold).collect());
+            held.push(reductions.iter().map(hold).collect());
         }
         self.close(When::Before);
         for (copy, held) in held.iter().enumerate() {
@@ -217,8 +224,8 @@ impl Select<'_> {
         }
         self.close(When::Loop(Span::Whole(parts)));
         for (part, held) in held.iter().enumerate() {
-            for (fold, held) in folds.iter().zip(held) {
-                self.put_back_part(fold, part, held);
+            for (reduction, held) in reductions.iter().zip(held) {
+                self.put_back_part(reduction, part, held);
             }
         }
         self.close(When::After);
@@ -230,15 +237,16 @@ impl Select<'_> {
     fn slice(
         &mut self,
         range: Range<usize>,
-        folds: &[Fold],
+        reductions: &[Reduction],
         cuts: &[Cut<'_>],
         Slices { parts, width }: Slices,
         number: usize,
     ) -> Result<Slice, Unsupported> {
-        let mut held: Vec<Vec<Fold>> = Vec::with_capacity(width);
+        let mut held: Vec<Vec<Reduction>> = Vec::with_capacity(width);
         for at in 0..width {
-            let hold = |it: &Fold| if it.ordered { self.held(it) } else { self.static_part(it, number * width + at) };
-            held.push(folds.iter().map(hold).collect());
+            let hold =
+                |it: &Reduction| if it.ordered { self.held(it) } else { self.static_part(it, number * width + at) };
+            held.push(reductions.iter().map(hold).collect());
         }
         self.close(When::Before);
         let first = self.program.blocks.len();
@@ -251,8 +259,8 @@ impl Select<'_> {
             self.close(When::Rest(number * width + at));
         }
         let ordered = |at: usize| {
-            let pairs = folds.iter().zip(&held[at]).filter(|it| it.0.ordered);
-            pairs.map(|(fold, held)| (*fold, *held)).collect::<Vec<_>>()
+            let pairs = reductions.iter().zip(&held[at]).filter(|it| it.0.ordered);
+            pairs.map(|(reduction, held)| (*reduction, *held)).collect::<Vec<_>>()
         };
         let lanes = |slice: usize| slice * width * self.program.lanes;
         let behind = |half: usize| (half, lanes(number + half));
@@ -265,8 +273,8 @@ impl Select<'_> {
         let skipped = lanes(number);
         for (half, lanes) in halves {
             for at in 0..width {
-                for (fold, held) in ordered(at) {
-                    self.take_part(&fold, &held, (number + half) * width + at)?;
+                for (reduction, held) in ordered(at) {
+                    self.take_part(&reduction, &held, (number + half) * width + at)?;
                 }
             }
             self.close(When::Behind(lanes));
@@ -274,11 +282,13 @@ impl Select<'_> {
         let slice = Slice { held: first..self.program.blocks.len(), skipped };
         if number > 0 {
             for at in 0..width {
-                ordered(at).iter().for_each(|(fold, held)| self.put_back_part(fold, number * width + at, held));
+                ordered(at)
+                    .iter()
+                    .for_each(|(reduction, held)| self.put_back_part(reduction, number * width + at, held));
             }
         } else {
             for (i, cut) in cuts.iter().enumerate() {
-                let parts: Vec<Fold> = (0..width).map(|at| ordered(at)[i].1).collect();
+                let parts: Vec<Reduction> = (0..width).map(|at| ordered(at)[i].1).collect();
                 let total = self.end_slice(&parts)?;
                 let result = cut.result.expect("lanes are reduced");
                 self.push(Op::AccWrite(result, 0), None, &[total]);
@@ -288,11 +298,11 @@ impl Select<'_> {
         Ok(slice)
     }
 
-    /// The fold with a register of accumulators that are the identity.
-    fn held(&mut self, fold: &Fold) -> Fold {
-        let acc = self.vector(fold.size());
-        self.machine(Machine::new(rows::MOVE), acc, &[fold.identity]);
+    /// The reduction with a register of accumulators that are the identity.
+    fn held(&mut self, reduction: &Reduction) -> Reduction {
+        let acc = self.vector(reduction.size());
+        self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);
         self.program.accumulators.push(acc);
-        fold.in_register(acc)
+        reduction.in_register(acc)
     }
 }

@@ -40,7 +40,7 @@ impl Select<'_> {
     }
 
     /// Narrows `value` and writes it. The buffer's dtype holds it exactly, but for integers that
-    /// wrap: folds of narrow ones are stored as they are.
+    /// wrap: reductions of narrow ones are stored as they are.
     pub fn store(&mut self, id: ParamId, value: VReg) {
         let dtype = self.kernel.params[id.0 as usize].dtype;
         let size = dtype.size();

@@ -3,16 +3,16 @@
 mod arith;
 mod blocks;
 mod convert;
-mod fold;
 mod memory;
+mod reduction;
 
 use super::Unsupported;
 use super::rows::Row;
 use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
-use fold::Fold;
 use ms_core::ir::{Inst, Kernel, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
+use reduction::Reduction;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -32,14 +32,14 @@ pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
 }
 
 /// The same for several vectors of lanes at once, where that pays and all accumulators have
-/// registers: a fold down columns then reads whole runs of each row.
+/// registers: a reduction down columns then reads whole runs of each row.
 pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
     /// Larger bodies keep the machine busy by themselves.
     const MOST_INSTS: usize = 48;
-    let folds = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
+    let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
     let fits = kernel.lanes == LaneAxis::Parallel
         && kernel.seq > 0
-        && (1..=fold::register_accumulators(target) / MOST_COPIES).contains(&folds)
+        && (1..=reduction::register_accumulators(target) / MOST_COPIES).contains(&reductions)
         && kernel.insts.len() <= MOST_INSTS
         && kernel.params.iter().all(|it| it.step != StrideClass::Any)
         && !kernel.insts.contains(&Inst::Index(kernel.par));
@@ -114,44 +114,44 @@ impl<'k> Select<'k> {
         }
         let reduces = self.reduces(range.clone());
         let slices = self.slices(range.clone());
-        let mut folds = Vec::with_capacity(copies);
+        let mut reductions = Vec::with_capacity(copies);
         for _ in 0..copies {
             let count = reduces.len() * copies;
             let begin = |&(at, reducer): &(usize, Reducer)| {
-                let starts = slices.is_none() || !self.kernel.is_ordered_fold(at);
-                self.begin_fold(at, reducer, count, starts)
+                let starts = slices.is_none() || !self.kernel.is_ordered_reduction(at);
+                self.begin_reduction(at, reducer, count, starts)
             };
-            folds.push(reduces.iter().map(begin).collect::<Result<Vec<Fold>, _>>()?);
+            reductions.push(reduces.iter().map(begin).collect::<Result<Vec<Reduction>, _>>()?);
         }
         if self.is_blocked(range.clone()) {
-            return self.blocked_stage(range, &folds, slices);
+            return self.blocked_stage(range, &reductions, slices);
         }
         let mut span = Span::All;
-        if let Some(parts) = self.whole_turns(range.clone(), &folds[0]) {
+        if let Some(parts) = self.whole_turns(range.clone(), &reductions[0]) {
             // Whole turns of the accumulators, in registers; then what is left of the lanes.
-            let held: Vec<Vec<Fold>> =
-                (0..parts).map(|part| folds[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
+            let held: Vec<Vec<Reduction>> =
+                (0..parts).map(|part| reductions[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
             self.close(When::Once);
             for (copy, held) in held.iter().enumerate() {
                 self.body(copy, range.clone(), held)?;
             }
             self.close(When::Loop(Span::Whole(parts)));
             for (part, held) in held.iter().enumerate() {
-                for (fold, held) in folds[0].iter().zip(held) {
-                    self.put_back_part(fold, part, held);
+                for (reduction, held) in reductions[0].iter().zip(held) {
+                    self.put_back_part(reduction, part, held);
                 }
             }
             span = Span::Rest(parts);
         }
         self.close(When::Once);
-        for (copy, folds) in folds.iter().enumerate() {
-            self.body(copy, range.clone(), folds)?;
+        for (copy, reductions) in reductions.iter().enumerate() {
+            self.body(copy, range.clone(), reductions)?;
         }
         self.close(When::Loop(span));
-        for (copy, folds) in folds.iter().enumerate() {
-            for fold in folds {
-                let result = self.end_fold(fold)?;
-                self.values[copy][fold.at] = Some(result);
+        for (copy, reductions) in reductions.iter().enumerate() {
+            for reduction in reductions {
+                let result = self.end_reduction(reduction)?;
+                self.values[copy][reduction.at] = Some(result);
             }
         }
         Ok(())
@@ -166,17 +166,18 @@ impl<'k> Select<'k> {
         range.filter_map(reduce).collect()
     }
 
-    /// One copy of a stage's instructions, with its folds in order.
-    fn body(&mut self, copy: usize, range: Range<usize>, folds: &[Fold]) -> Result<(), Unsupported> {
+    /// One copy of a stage's instructions, with its reductions in order.
+    fn body(&mut self, copy: usize, range: Range<usize>, reductions: &[Reduction]) -> Result<(), Unsupported> {
         self.copy = copy;
         let count = self.kernel.insts.len();
         self.values.resize_with(self.values.len().max(copy + 1), || vec![None; count]);
-        let mut folds = folds.iter();
+        let mut reductions = reductions.iter();
         for at in range {
             if let Inst::Reduce(_, value) = self.kernel.insts[at] {
-                let fold = folds.next().ok_or_else(|| Unsupported::new("a reduction outside a loop stage"))?;
+                let reduction =
+                    reductions.next().ok_or_else(|| Unsupported::new("a reduction outside a loop stage"))?;
                 let value = self.value(value);
-                self.step_fold(fold, value)?;
+                self.accumulate(reduction, value)?;
             } else {
                 self.instruction(at)?;
             }
@@ -195,15 +196,15 @@ impl<'k> Select<'k> {
         !self.program.one_lane && self.kernel.insts[range].iter().all(runs)
     }
 
-    /// The vectors of accumulators of each fold, if they have several and the lanes can be
+    /// The vectors of accumulators of each reduction, if they have several and the lanes can be
     /// taken in runs of as many vectors.
-    fn whole_turns(&self, range: Range<usize>, folds: &[Fold]) -> Option<usize> {
-        let parts = self.fold_parts(folds.first()?)?;
+    fn whole_turns(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
+        let parts = self.accumulator_parts(reductions.first()?)?;
         // With more reduced loops, what is left of one row comes before the next row.
         let fits = parts > 1
             && self.kernel.seq == 0
-            && folds.iter().all(|it| self.fold_parts(it) == Some(parts))
-            && folds.len() * parts <= fold::register_accumulators(self.target)
+            && reductions.iter().all(|it| self.accumulator_parts(it) == Some(parts))
+            && reductions.len() * parts <= reduction::register_accumulators(self.target)
             && self.takes_runs(range);
         fits.then_some(parts)
     }
@@ -251,7 +252,7 @@ impl<'k> Select<'k> {
                 let value = self.value(value);
                 self.cast(from, to, value)?
             }
-            Inst::Reduce(..) => unreachable!("folds are taken out of the body"),
+            Inst::Reduce(..) => unreachable!("reductions are taken out of the body"),
         };
         self.values[self.copy][at] = Some(result);
         Ok(())

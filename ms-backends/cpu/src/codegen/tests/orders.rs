@@ -8,7 +8,7 @@ use ms_core::exec::KernelCode;
 use ms_core::ir::{Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass};
 use ms_core::tensor::{Array, DType, Element, Scalar};
 
-/// A float that kernels fold in.
+/// A dtype of accumulators.
 trait Float: Element + std::fmt::Debug {
     const ACCUMULATORS: [usize; 2];
     fn of(value: f64) -> Self;
@@ -42,27 +42,31 @@ impl Float for f64 {
     }
 }
 
-/// A fold of floats.
+/// A reduction of floats.
 struct Tree<T> {
     start: f64,
-    fold: fn(T, T) -> T,
+    combine: fn(T, T) -> T,
 }
 
 impl<T: Float> Tree<T> {
     fn of(reducer: Reducer) -> Self {
-        if reducer == Reducer::Sum { Self { start: 0.0, fold: T::add } } else { Self { start: 1.0, fold: T::mul } }
+        if reducer == Reducer::Sum {
+            Self { start: 0.0, combine: T::add }
+        } else {
+            Self { start: 1.0, combine: T::mul }
+        }
     }
 
     /// Elements with the accumulators that they go to, and the halves of these.
     fn halves(&self, count: usize, elements: impl Iterator<Item = (usize, T)>) -> T {
         let mut accumulators = vec![T::of(self.start); count];
         for (at, element) in elements {
-            accumulators[at % count] = (self.fold)(accumulators[at % count], element);
+            accumulators[at % count] = (self.combine)(accumulators[at % count], element);
         }
         let mut half = count / 2;
         while half > 0 {
             for k in 0..half {
-                accumulators[k] = (self.fold)(accumulators[k], accumulators[k + half]);
+                accumulators[k] = (self.combine)(accumulators[k], accumulators[k + half]);
             }
             half /= 2;
         }
@@ -99,7 +103,7 @@ impl<T: Float> Tree<T> {
 
     /// The steps of parallel lanes.
     fn steps(&self, order: ReductionOrder, steps: &[T]) -> T {
-        let block = |it: &[T]| it.iter().fold(T::of(self.start), |sum, &it| (self.fold)(sum, it));
+        let block = |it: &[T]| it.iter().fold(T::of(self.start), |sum, &it| (self.combine)(sum, it));
         match order {
             ReductionOrder::Lanes => block(steps),
             ReductionOrder::Blocks => self.partials(steps.chunks(64).map(block)),
@@ -110,7 +114,7 @@ impl<T: Float> Tree<T> {
 /// Points of the result.
 const POINTS: usize = 3;
 
-/// A fold of one buffer of `[points, rows, parts, lanes]`, or with parallel lanes of
+/// A reduction of one buffer of `[points, rows, parts, lanes]`, or with parallel lanes of
 /// `[points, rows, lanes]`.
 #[derive(Clone, Copy, Debug)]
 struct Case {
@@ -124,7 +128,7 @@ struct Case {
     parts: Option<usize>,
     /// The extent of the lanes.
     extent: usize,
-    /// Strided elements, several folds in one stage, and rows that are gone through twice.
+    /// Strided elements, several reductions in one stage, and rows that are gone through twice.
     step: StrideClass,
 }
 
@@ -172,7 +176,7 @@ impl Case {
             rows.map(<[T]>::to_vec).collect()
         };
         let tree = Tree::<T>::of(self.reducer);
-        let fold = |rows: &[Vec<T>]| {
+        let reduce = |rows: &[Vec<T>]| {
             if parallel { tree.steps(self.order, &rows[0]) } else { tree.rows(self.order, rows) }
         };
         let results = if parallel { POINTS * extent } else { POINTS };
@@ -180,11 +184,11 @@ impl Case {
         for at in 0..results {
             let rows = rows_of(at);
             let largest = rows.iter().flatten().map(|&it| it.into()).fold(f64::NEG_INFINITY, f64::max);
-            want[0].push(fold(&rows));
+            want[0].push(reduce(&rows));
             want[1].push(T::of(largest));
             // Both are exact in f64, so that dividing there rounds as dividing in T does.
             let scaled = rows.iter().map(|row| row.iter().map(|&it| T::of(it.into() / largest)).collect::<Vec<T>>());
-            want[2].push(fold(&scaled.collect::<Vec<_>>()));
+            want[2].push(reduce(&scaled.collect::<Vec<_>>()));
         }
         let size = (self.dtype.size() * spread) as i64;
         let mut extents = vec![POINTS as u64, extent as u64];
@@ -257,8 +261,8 @@ fn spread_out(data: &Array, by: usize) -> Array {
     array
 }
 
-/// What is folded: dtypes, reducers and steps along the lanes.
-const FOLDS: [(DType, Reducer, StrideClass); 7] = [
+/// What is reduced: dtypes, reducers and steps along the lanes.
+const REDUCTIONS: [(DType, Reducer, StrideClass); 7] = [
     (DType::F32, Reducer::Sum, StrideClass::Unit),
     (DType::F64, Reducer::Sum, StrideClass::Unit),
     (DType::F32, Reducer::Prod, StrideClass::Unit),
@@ -268,13 +272,13 @@ const FOLDS: [(DType, Reducer, StrideClass); 7] = [
     (DType::F16, Reducer::Sum, StrideClass::Any),
 ];
 
-/// Every fold, in both orders.
+/// Every reduction, in both orders.
 fn check(lanes: LaneAxis, rows: usize, parts: Option<usize>, extent: usize) {
-    for (dtype, reducer, step) in FOLDS {
+    for (dtype, reducer, step) in REDUCTIONS {
         Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts, extent, step }.of();
     }
     // Where rows are in parts, other accumulators would take their elements.
-    for (dtype, reducer, step) in FOLDS.into_iter().take(if parts.is_some() { 0 } else { 2 }) {
+    for (dtype, reducer, step) in REDUCTIONS.into_iter().take(if parts.is_some() { 0 } else { 2 }) {
         Case { order: ReductionOrder::Lanes, lanes, reducer, dtype, rows, parts, extent, step }.of();
     }
 }
@@ -368,7 +372,7 @@ fn the_orders_differ() {
 }
 
 #[test]
-fn folds_that_have_no_order_share_their_kernels() {
+fn reductions_that_have_no_order_share_their_kernels() {
     let kernel = |reducer, dtype| {
         let mut builder = KernelBuilder::new(1, 1, LaneAxis::Reduced).with_order(ReductionOrder::Blocks, 1);
         let input = builder.param(dtype, Role::Input, StrideClass::Unit);

@@ -58,8 +58,8 @@ fn output_step(lanes: LaneAxis) -> StrideClass {
     if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero }
 }
 
-/// A fold of one buffer.
-fn fold(dtype: DType, reducer: Reducer, lanes: LaneAxis, seq: u8, step: StrideClass, wide: bool) -> Kernel {
+/// A reduction of one buffer.
+fn reduction(dtype: DType, reducer: Reducer, lanes: LaneAxis, seq: u8, step: StrideClass, wide: bool) -> Kernel {
     let mut builder = KernelBuilder::new(1, seq, lanes);
     let input = builder.param(dtype, Role::Input, step);
     let value = builder.load(input);
@@ -99,7 +99,7 @@ fn every_reducer() {
                     (1, StrideClass::Any, true),
                     (1, StrideClass::Zero, false),
                 ] {
-                    let kernel = fold(dtype, reducer, lanes, seq, step, wide);
+                    let kernel = reduction(dtype, reducer, lanes, seq, step, wide);
                     all(&format!("{reducer:?} of {dtype}, {lanes:?}, {step:?}"), &kernel);
                 }
             }
@@ -137,7 +137,7 @@ fn many_accumulators() {
                     builder.store(out, y);
                 }
                 builder.end_stage(Scope::Point);
-                all(&format!("{count} folds of {dtype}, {lanes:?}"), &builder.finish());
+                all(&format!("{count} reductions of {dtype}, {lanes:?}"), &builder.finish());
             }
         }
     }

@@ -10,14 +10,14 @@ use ms_core::tensor::{DType, Scalar};
 
 /// A reduction of one loop stage.
 #[derive(Clone, Copy)]
-pub struct Fold {
+pub struct Reduction {
     /// The instruction.
     pub at: usize,
     /// How two accumulators are combined.
     op: BinaryOp,
-    /// The dtype of the accumulators; truth values are folded as integers that are all ones or zeros.
+    /// The dtype of the accumulators; truth values are reduced as integers that are all ones or zeros.
     ty: DType,
-    /// Whether truth values are folded.
+    /// Whether truth values are reduced.
     truth: bool,
     /// Whether the [order of reduction](ReductionOrder) matters.
     pub ordered: bool,
@@ -26,7 +26,7 @@ pub struct Fold {
     place: Accumulators,
 }
 
-impl Fold {
+impl Reduction {
     /// Bytes of an accumulator.
     pub fn size(&self) -> usize {
         self.ty.size()
@@ -52,7 +52,13 @@ enum Accumulators {
 
 impl Select<'_> {
     /// Chooses a place for the accumulators and, if it `starts` here, sets them to the identity.
-    pub fn begin_fold(&mut self, at: usize, reducer: Reducer, folds: usize, starts: bool) -> Result<Fold, Unsupported> {
+    pub fn begin_reduction(
+        &mut self,
+        at: usize,
+        reducer: Reducer,
+        reductions: usize,
+        starts: bool,
+    ) -> Result<Reduction, Unsupported> {
         let dtype = self.kernel.types[at];
         let truth = dtype == DType::Bool;
         let op = match reducer {
@@ -73,11 +79,11 @@ impl Select<'_> {
         };
         let identity = if truth { if op == BinaryOp::And { !0 } else { 0 } } else { identity(reducer, ty).to_bits(ty) };
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
-        let ordered = self.kernel.is_ordered_fold(at);
-        // Truth values may be folded in any order and any number of times.
+        let ordered = self.kernel.is_ordered_reduction(at);
+        // Truth values may be reduced in any order and any number of times.
         let order = if ordered { self.order } else { ReductionOrder::Lanes };
         let count = if truth || !reduced { self.program.lanes } else { order.accumulators(ty) };
-        let in_registers = folds <= register_accumulators(self.target);
+        let in_registers = reductions <= register_accumulators(self.target);
         let one_by_one = self.program.one_lane && reduced && !truth;
         let identity = self.constant(identity, ty.size());
         let place = if in_registers && count == self.program.lanes && !one_by_one {
@@ -93,60 +99,60 @@ impl Select<'_> {
             }
             if reduced && !truth { Accumulators::Array(id) } else { Accumulators::Whole(id) }
         };
-        Ok(Fold { at, op, ty, truth, ordered, identity, place })
+        Ok(Reduction { at, op, ty, truth, ordered, identity, place })
     }
 
     /// The vectors of accumulators on the stack that take turns.
-    pub fn fold_parts(&self, fold: &Fold) -> Option<usize> {
-        match fold.place {
+    pub fn accumulator_parts(&self, reduction: &Reduction) -> Option<usize> {
+        match reduction.place {
             Accumulators::Array(id) => Some(self.program.arrays[id.0 as usize].count / self.program.lanes),
             _ => None,
         }
     }
 
-    /// The fold with the accumulators of one part in registers.
-    pub fn hold_part(&mut self, fold: &Fold, part: usize) -> Fold {
-        let Accumulators::Array(id) = fold.place else { return *fold };
-        let acc = self.vector(fold.size());
+    /// The reduction with the accumulators of one part in registers.
+    pub fn hold_part(&mut self, reduction: &Reduction, part: usize) -> Reduction {
+        let Accumulators::Array(id) = reduction.place else { return *reduction };
+        let acc = self.vector(reduction.size());
         self.push(Op::AccRead(id, part as u8), Some(acc), &[]);
         self.program.accumulators.push(acc);
-        Fold { place: Accumulators::Register(acc), ..*fold }
+        Reduction { place: Accumulators::Register(acc), ..*reduction }
     }
 
-    /// The fold with the accumulators whose turn it is in step `part` of a turn.
-    pub fn static_part(&self, fold: &Fold, part: usize) -> Fold {
-        match (fold.place, self.fold_parts(fold)) {
+    /// The reduction with the accumulators whose turn it is in step `part` of a turn.
+    pub fn static_part(&self, reduction: &Reduction, part: usize) -> Reduction {
+        match (reduction.place, self.accumulator_parts(reduction)) {
             (Accumulators::Array(id), Some(parts)) => {
-                Fold { place: Accumulators::Part(id, (part % parts) as u8), ..*fold }
+                Reduction { place: Accumulators::Part(id, (part % parts) as u8), ..*reduction }
             }
-            _ => *fold,
+            _ => *reduction,
         }
     }
 
     /// Writes the accumulators of one part back, if they were held.
-    pub fn put_back_part(&mut self, fold: &Fold, part: usize, held: &Fold) {
-        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (fold.place, held.place) {
+    pub fn put_back_part(&mut self, reduction: &Reduction, part: usize, held: &Reduction) {
+        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.place, held.place) {
             self.push(Op::AccWrite(id, part as u8), None, &[acc]);
         }
     }
 
     /// Sets the accumulators to the identity again.
-    pub fn restart_fold(&mut self, fold: &Fold) {
-        match fold.place {
+    pub fn restart_reduction(&mut self, reduction: &Reduction) {
+        match reduction.place {
             Accumulators::Register(acc) => {
-                self.machine(Machine::new(rows::MOVE), acc, &[fold.identity]);
+                self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);
             }
             Accumulators::Array(id) | Accumulators::Part(id, _) | Accumulators::Whole(id) => {
                 for part in 0..self.program.arrays[id.0 as usize].count / self.program.lanes {
-                    self.push(Op::AccWrite(id, part as u8), None, &[fold.identity]);
+                    self.push(Op::AccWrite(id, part as u8), None, &[reduction.identity]);
                 }
             }
         }
     }
 
     /// Sets the accumulators of parallel lanes.
-    pub fn set_fold(&mut self, fold: &Fold, value: VReg) {
-        match fold.place {
+    pub fn set_reduction(&mut self, reduction: &Reduction, value: VReg) {
+        match reduction.place {
             Accumulators::Register(acc) => {
                 self.machine(Machine::new(rows::MOVE), acc, &[value]);
             }
@@ -157,69 +163,69 @@ impl Select<'_> {
     }
 
     /// Combines accumulators that are held with those of a part on the stack.
-    pub fn take_part(&mut self, fold: &Fold, held: &Fold, part: usize) -> Result<(), Unsupported> {
-        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (fold.place, held.place) {
-            let other = self.vector(fold.size());
+    pub fn take_part(&mut self, reduction: &Reduction, held: &Reduction, part: usize) -> Result<(), Unsupported> {
+        if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.place, held.place) {
+            let other = self.vector(reduction.size());
             self.push(Op::AccRead(id, part as u8), Some(other), &[]);
-            let sum = self.binary(fold.op, fold.ty, acc, other)?;
+            let sum = self.binary(reduction.op, reduction.ty, acc, other)?;
             self.machine(Machine::new(rows::MOVE), acc, &[sum]);
         }
         Ok(())
     }
 
     /// Combines accumulators that are held to the result of a row.
-    pub fn end_slice(&mut self, parts: &[Fold]) -> Result<VReg, Unsupported> {
+    pub fn end_slice(&mut self, parts: &[Reduction]) -> Result<VReg, Unsupported> {
         let registers = parts.iter().filter_map(|it| match it.place {
             Accumulators::Register(acc) => Some(acc),
             _ => None,
         });
         let all = self.halve(&parts[0], registers.collect())?;
-        self.fold_lanes(&parts[0], all)
+        self.reduce_lanes(&parts[0], all)
     }
 
     /// Combines vectors by halves.
-    fn halve(&mut self, fold: &Fold, mut all: Vec<VReg>) -> Result<VReg, Unsupported> {
+    fn halve(&mut self, reduction: &Reduction, mut all: Vec<VReg>) -> Result<VReg, Unsupported> {
         while all.len() > 1 {
             let high = all.split_off(all.len() / 2);
             for (low, high) in all.iter_mut().zip(high) {
-                *low = self.binary(fold.op, fold.ty, *low, high)?;
+                *low = self.binary(reduction.op, reduction.ty, *low, high)?;
             }
         }
         Ok(all[0])
     }
 
     /// Two accumulators combined.
-    pub fn combine(&mut self, fold: &Fold, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
-        self.binary(fold.op, fold.ty, a, b)
+    pub fn combine(&mut self, reduction: &Reduction, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
+        self.binary(reduction.op, reduction.ty, a, b)
     }
 
-    /// Folds the lanes' `value`.
-    pub fn step_fold(&mut self, fold: &Fold, value: VReg) -> Result<(), Unsupported> {
-        let value = if fold.truth && self.avx512() { self.op1(rows::M2D, 4, value) } else { value };
-        match fold.place {
+    /// Accumulates the lanes' `value`.
+    pub fn accumulate(&mut self, reduction: &Reduction, value: VReg) -> Result<(), Unsupported> {
+        let value = if reduction.truth && self.avx512() { self.op1(rows::M2D, 4, value) } else { value };
+        match reduction.place {
             Accumulators::Register(acc) => {
-                let sum = self.binary(fold.op, fold.ty, acc, value)?;
-                self.retarget(fold.ty.size(), sum, acc);
+                let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
+                self.retarget(reduction.ty.size(), sum, acc);
             }
             Accumulators::Array(id) => {
-                let acc = self.vector(fold.ty.size());
+                let acc = self.vector(reduction.ty.size());
                 self.push(Op::AccLoad(id), Some(acc), &[]);
-                let sum = self.binary(fold.op, fold.ty, acc, value)?;
+                let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
                 self.push(Op::AccStore(id), None, &[sum]);
             }
             Accumulators::Part(id, part) => {
-                let acc = self.vector(fold.ty.size());
+                let acc = self.vector(reduction.ty.size());
                 self.push(Op::AccRead(id, part), Some(acc), &[]);
-                let sum = self.binary(fold.op, fold.ty, acc, value)?;
+                let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
                 self.push(Op::AccWrite(id, part), None, &[sum]);
             }
             Accumulators::Whole(id) => {
-                let acc = self.vector(fold.ty.size());
+                let acc = self.vector(reduction.ty.size());
                 self.push(Op::AccRead(id, 0), Some(acc), &[]);
-                let sum = self.binary(fold.op, fold.ty, acc, value)?;
+                let sum = self.binary(reduction.op, reduction.ty, acc, value)?;
                 let kept = if self.avx512() && self.kernel.lanes == LaneAxis::Reduced {
                     let kept = self.reg(self.program.info(acc).width);
-                    let row = Self::sized(fold.ty.size(), rows::MOVE, rows::MOVE_Q);
+                    let row = Self::sized(reduction.ty.size(), rows::MOVE, rows::MOVE_Q);
                     self.machine(Machine::new(row).tie(Tie::First).merge(), kept, &[acc, sum])
                 } else {
                     sum
@@ -233,7 +239,7 @@ impl Select<'_> {
     /// Makes `acc` the result of the instruction just pushed, whose result is `sum`, in the
     /// lanes that exist.
     fn retarget(&mut self, size: usize, sum: VReg, acc: VReg) {
-        let last = self.program.insts.last_mut().expect("the fold has pushed an instruction");
+        let last = self.program.insts.last_mut().expect("the reduction has pushed an instruction");
         if let Op::Machine(machine) = &mut last.op
             && last.dst == Some(sum)
             && machine.tie == Tie::Free
@@ -248,9 +254,9 @@ impl Select<'_> {
     }
 
     /// Combines the accumulators to the result.
-    pub fn end_fold(&mut self, fold: &Fold) -> Result<VReg, Unsupported> {
-        let size = fold.ty.size();
-        let all = match fold.place {
+    pub fn end_reduction(&mut self, reduction: &Reduction) -> Result<VReg, Unsupported> {
+        let size = reduction.ty.size();
+        let all = match reduction.place {
             Accumulators::Register(acc) => {
                 let dst = self.vector(size);
                 self.machine(Machine::new(rows::MOVE), dst, &[acc])
@@ -267,21 +273,21 @@ impl Select<'_> {
                     let low = read(self, part);
                     all.push(if parts > 1 {
                         let high = read(self, part + parts / 2);
-                        self.binary(fold.op, fold.ty, low, high)?
+                        self.binary(reduction.op, reduction.ty, low, high)?
                     } else {
                         low
                     });
                 }
-                self.halve(fold, all)?
+                self.halve(reduction, all)?
             }
         };
-        let one = if self.kernel.lanes == LaneAxis::Reduced { self.fold_lanes(fold, all)? } else { all };
-        Ok(if fold.truth && self.avx512() { self.mask_op(rows::D2M, &[one]) } else { one })
+        let one = if self.kernel.lanes == LaneAxis::Reduced { self.reduce_lanes(reduction, all)? } else { all };
+        Ok(if reduction.truth && self.avx512() { self.mask_op(rows::D2M, &[one]) } else { one })
     }
 
     /// Combines the lanes by halves, and gives the result to every lane.
-    fn fold_lanes(&mut self, fold: &Fold, mut all: VReg) -> Result<VReg, Unsupported> {
-        let size = fold.ty.size();
+    fn reduce_lanes(&mut self, reduction: &Reduction, mut all: VReg) -> Result<VReg, Unsupported> {
+        let size = reduction.ty.size();
         let width = self.program.info(all).width;
         let mut bytes = self.program.lanes * size / 2;
         while bytes >= size {
@@ -293,7 +299,7 @@ impl Select<'_> {
                 (8, _) => self.machine(Machine::new(rows::SHUFFLE_D).imm(0x0e), dst, &[all]),
                 _ => self.machine(Machine::new(rows::SHUFFLE_D).imm(0x01), dst, &[all]),
             };
-            all = self.binary(fold.op, fold.ty, all, high)?;
+            all = self.binary(reduction.op, reduction.ty, all, high)?;
             bytes /= 2;
         }
         let dst = self.reg(width);
@@ -310,7 +316,7 @@ pub const fn register_accumulators(target: Target) -> usize {
     }
 }
 
-/// What a fold of numbers starts from.
+/// What a reduction of numbers starts from.
 fn identity(reducer: Reducer, ty: DType) -> Scalar {
     match reducer {
         Reducer::Prod => Scalar::Int(1),
