@@ -1,9 +1,9 @@
-//! Regions: short pieces of parallel work inside an op.
+//! Tasks: short pieces of parallel work inside an op.
 //!
-//! A task is a number of chunks that any thread may claim. The caller takes part, and done
-//! chunks are counted, not threads: a thread that the system has put aside delays nobody
-//! unless it holds a chunk. Starting a task costs well under a microsecond while the workers
-//! are awake, which no work-stealing pool gives.
+//! A task is a number of chunks that any thread may claim. The caller participates, and completed
+//! chunks are counted, not threads: a thread that the system has descheduled delays nobody
+//! unless it has claimed a chunk. Starting a task takes a few atomic operations while the
+//! workers are awake, far less than in a work-stealing pool.
 
 use ms_core::environment::{Variable, number};
 use ms_core::environment_variables;
@@ -15,25 +15,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Regions of less estimated work run on the caller alone.
+/// Tasks of less estimated work run on the caller alone.
 const SERIAL_NANOS: usize = 5_000;
 
-/// Estimated work that justifies waking sleeping workers, which costs the caller some 15 µs.
-/// Regions below it add up.
+/// Estimated work that justifies waking sleeping workers, which takes the caller a system call.
+/// The work of smaller tasks adds up.
 const WAKE_NANOS: usize = 60_000;
 
 /// How long an idle worker stays awake.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// Chunks of one task at most: their number has half a word.
+/// Maximum number of chunks of a task: it is stored in half a word.
 const MAX_CHUNKS: usize = u32::MAX as usize;
 
 thread_local! {
-    /// Set while this thread runs a chunk, or was asked to stay alone.
+    /// Set while this thread runs a chunk, and in [`serial`].
     static SERIAL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Threads of a pool at most.
+/// Maximum number of threads of a pool.
 const MAX_THREADS: usize = 256;
 
 environment_variables! {
@@ -44,8 +44,8 @@ environment_variables! {
     );
 }
 
-/// Threads of this process's pool, the caller's included: `MS_NUM_THREADS`, or what the machine
-/// has.
+/// Number of threads of the process's pool, including the caller: `MS_NUM_THREADS`, or the number
+/// of processors.
 pub fn count() -> usize {
     static COUNT: OnceLock<usize> = OnceLock::new();
     *COUNT.get_or_init(|| {
@@ -54,11 +54,11 @@ pub fn count() -> usize {
     })
 }
 
-/// Runs `f` on the numbers below `chunks`, on several threads when `nanos`, the estimated work
-/// of all together in nanoseconds, is worth it. Inside a chunk it runs on the caller alone.
+/// Runs `f` on the numbers below `chunks`: on several threads if `nanos`, the estimated total work
+/// in nanoseconds, is large enough. Inside a chunk it runs on the caller alone.
 ///
 /// # Panics
-/// When a chunk panicked, after all others are done.
+/// If a chunk panics, after all others have completed.
 pub fn for_each(chunks: usize, nanos: usize, f: impl Fn(usize) + Sync) {
     static POOL: OnceLock<Pool> = OnceLock::new();
     if chunks <= 1 || nanos < SERIAL_NANOS || count() == 1 || SERIAL.get() {
@@ -67,7 +67,7 @@ pub fn for_each(chunks: usize, nanos: usize, f: impl Fn(usize) + Sync) {
     POOL.get_or_init(|| Pool::start(count() - 1)).run(chunks, nanos, &f);
 }
 
-/// [`for_each`] of what can fail: all chunks run, and the error of one that failed is given.
+/// [`for_each`] of a fallible function: all chunks run, and the error of one that failed is returned.
 ///
 /// # Errors
 /// One of those of `f`.
@@ -82,7 +82,7 @@ pub fn try_for_each(chunks: usize, nanos: usize, f: impl Fn(usize) -> Result<()>
     failed.into_inner().map_or(Ok(()), Err)
 }
 
-/// Runs `f` with all tasks of this thread on this thread alone.
+/// Runs `f`; the tasks that it starts run on this thread alone.
 pub fn serial<R>(f: impl FnOnce() -> R) -> R {
     struct Restore(bool);
     impl Drop for Restore {
@@ -101,17 +101,17 @@ struct Pool {
 
 #[derive(Default)]
 struct Shared {
-    /// The number of the task in the upper half, its unclaimed chunks in the lower.
+    /// The number of the task in the upper half, the number of its unclaimed chunks in the lower.
     state: Line<AtomicU64>,
-    /// Chunks of the task that are done.
+    /// Number of completed chunks of the task.
     done: Line<AtomicUsize>,
     /// Whether a task is running: there is one at a time.
     busy: AtomicBool,
-    /// What the task does. Written by its caller before the task opens, read by those who
-    /// have claimed a chunk, which keeps the task from ending.
+    /// The function of the task. Written by its caller before the task opens, and read by threads
+    /// that have claimed a chunk, without whose completion the task does not end.
     job: JobSlot,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Workers that sleep.
+    /// Number of sleeping workers.
     asleep: AtomicUsize,
     /// Estimated work of tasks that found workers asleep and did not wake them.
     missed: AtomicUsize,
@@ -133,7 +133,7 @@ unsafe impl Sync for JobSlot {}
 // SAFETY: a job is shared by reference, and its function is `Sync`.
 unsafe impl Send for JobSlot {}
 
-/// A function on chunk numbers that outlives its task, and the number of chunks.
+/// The function of a task on chunk numbers, which outlives the task, and the number of chunks.
 #[derive(Clone, Copy)]
 struct Job {
     f: *const (dyn Fn(usize) + Sync),
@@ -141,13 +141,13 @@ struct Job {
 }
 
 impl Pool {
-    /// A pool of so many workers; fewer where the system refuses threads.
+    /// Starts a pool of this many workers, or fewer if the system cannot start threads.
     fn start(workers: usize) -> Self {
         let shared = Arc::new(Shared::default());
         for i in 0..workers {
             let shared = shared.clone();
             let thread = std::thread::Builder::new().name(format!("ms-worker-{i}"));
-            // A thread less makes tasks slower, not wrong.
+            // Fewer threads make tasks slower, not wrong.
             drop(thread.spawn(move || shared.serve()));
         }
         Self { shared }
@@ -197,7 +197,7 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    /// Claims and runs chunks of a task while there are any.
+    /// Claims and runs chunks of a task until none is left.
     fn work(&self, task: u64) {
         let mut state = self.state.0.load(Ordering::Acquire);
         loop {
@@ -222,7 +222,7 @@ impl Shared {
         }
     }
 
-    /// The life of a worker.
+    /// The loop of a worker.
     fn serve(&self) {
         let mut seen = 0;
         let mut idle = Instant::now();
@@ -237,7 +237,7 @@ impl Shared {
             }
             std::hint::spin_loop();
             spins = spins.wrapping_add(1);
-            // The clock is read now and then only: the loop is to notice a task at once.
+            // The clock is read rarely, so that the loop notices a task at once.
             if spins.is_multiple_of(64) && idle.elapsed() > SPIN {
                 self.sleep(seen);
                 idle = Instant::now();
@@ -249,7 +249,7 @@ impl Shared {
         let mut guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
         self.asleep.fetch_add(1, Ordering::SeqCst);
         let task = || self.state.0.load(Ordering::SeqCst) >> 32;
-        // A task that wakes nobody is left to its caller.
+        // A task too small to wake workers runs on its caller.
         let mut woken = task() != seen;
         while !woken && !self.stop.load(Ordering::SeqCst) {
             guard = self.wake.wait(guard).unwrap_or_else(PoisonError::into_inner);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_follow_one_another() {
+    fn tasks_follow_one_another() {
         let pool = Pool::start(2);
         let sum = AtomicUsize::new(0);
         for _ in 0..5000 {
@@ -318,11 +318,11 @@ mod tests {
             });
             helped |= others.load(Ordering::Relaxed) > 0;
         }
-        assert!(helped, "a worker took chunks");
+        assert!(helped, "a worker claimed chunks");
     }
 
     #[test]
-    fn nested_regions_run_inside_their_chunk() {
+    fn nested_tasks_run_inside_their_chunk() {
         let total = AtomicUsize::new(0);
         for_each(8, LARGE, |_| {
             let caller = std::thread::current().id();

@@ -98,13 +98,13 @@ impl Versions {
 }
 
 /// For each input or output of a graph, the corresponding operand or result of the node.
-type Places = Vec<Option<usize>>;
+type Correspondence = Vec<Option<usize>>;
 
 /// The graphs in a node, with the operand for each of a graph's inputs, and the result for each of
 /// its outputs.
-fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Places, Places); 2]> {
+fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Correspondence, Correspondence); 2]> {
     let plain = |first: usize| {
-        move |region: &Arc<Graph>| -> (Places, Places) {
+        move |region: &Arc<Graph>| -> (Correspondence, Correspondence) {
             let inputs = (0..region.inputs().len()).map(|i| Some(first + i)).collect();
             (inputs, (0..region.outputs().len()).map(Some).collect())
         }

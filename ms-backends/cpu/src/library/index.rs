@@ -9,7 +9,7 @@ use ms_core::ops::host::{Axis, elements, plus, positions, rows, walk_named};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
-/// Chunks of a region at most.
+/// Maximum number of chunks of a task.
 const MAX_CHUNKS: usize = 64;
 
 /// Runs an op of this kind, writing its row-major output; nothing for other ops. A position outside

@@ -9,7 +9,7 @@ use ms_core::ops::{Run, Windows};
 use ms_core::tensor::{Array, Attrs, Element, try_filled};
 use std::ops::{AddAssign, Range};
 
-/// Chunks of a region at most.
+/// Maximum number of chunks of a task.
 const MAX_CHUNKS: usize = 16;
 
 /// Planes per chunk at least.

@@ -109,8 +109,8 @@ impl<P> Matrix<P> {
     }
 }
 
-impl<P: Place> Matrix<P> {
-    /// The matrix of the same steps that begins so many elements further on.
+impl<P: Pointer> Matrix<P> {
+    /// The matrix with the same steps whose first element is this many elements further.
     pub fn at(self, elements: isize) -> Self {
         Self { first: self.first.moved(elements), steps: self.steps }
     }
@@ -121,19 +121,19 @@ impl<P: Place> Matrix<P> {
     }
 }
 
-/// The address of an element among others.
-pub trait Place: Copy {
-    /// The address of the element so many further on.
+/// A raw pointer to an element of an array.
+pub trait Pointer: Copy {
+    /// The pointer offset by this many elements.
     fn moved(self, elements: isize) -> Self;
 }
 
-impl<T> Place for *const T {
+impl<T> Pointer for *const T {
     fn moved(self, elements: isize) -> Self {
         self.wrapping_offset(elements)
     }
 }
 
-impl<T> Place for *mut T {
+impl<T> Pointer for *mut T {
     fn moved(self, elements: isize) -> Self {
         self.wrapping_offset(elements)
     }
@@ -147,11 +147,11 @@ impl<T> Addresses for *mut T {}
 impl<P: Addresses> Addresses for Matrix<P> {}
 impl<A: Addresses, B: Addresses, C: Addresses> Addresses for (A, B, C) {}
 
-/// Addresses that a region's threads share.
+/// Addresses that the threads of a task share.
 pub struct Shared<P>(P);
 
 impl<P: Addresses> Shared<P> {
-    /// Addresses for a region whose threads write disjoint parts.
+    /// Addresses for a task whose threads write disjoint parts.
     pub fn new(addresses: P) -> Self {
         Self(addresses)
     }

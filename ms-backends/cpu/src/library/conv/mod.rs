@@ -27,7 +27,7 @@ use ms_core::tensor::{Array, Attrs, try_filled, try_room};
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
 
-/// Chunks of images of a region at most.
+/// Maximum number of chunks of images of a task.
 const MAX_CHUNKS: usize = 16;
 
 /// The sizes of one convolution. A group is a small convolution of its own on some channels.
