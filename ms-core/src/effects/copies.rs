@@ -257,7 +257,7 @@ impl Moves {
             }
         }
         let moved = self.moved(graph, &versions, slots);
-        let mut to = Graph::with_room_of(graph);
+        let mut to = Graph::with_capacity_of(graph);
         // The new value of each value, and its copy.
         let mut map: Vec<ValueId> = vec![ValueId(u32::MAX); graph.value_count()];
         let mut copies: FxHashMap<ValueId, ValueId> = FxHashMap::default();

@@ -43,7 +43,7 @@ fn flag() -> Type {
 
 impl<'g> Watch<'g> {
     fn new(from: &'g Graph) -> Self {
-        let mut to = Graph::with_room_of(from);
+        let mut to = Graph::with_capacity_of(from);
         let mut map = vec![ValueId(u32::MAX); from.value_count()];
         for &input in from.inputs() {
             map[input.0 as usize] = to.add_input(from.ty(input).clone());

@@ -1,4 +1,4 @@
-//! Graphs to bytes that are equal when the graphs mean the same, node by node.
+//! The canonical encoding of graphs: equal bytes for graphs that are equal node by node.
 
 use super::graph::{Def, Graph, Node, NodeId, ValueId};
 use crate::tensor::{Attr, DType, Dim, Type};
@@ -7,21 +7,20 @@ use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Changes whenever the bytes of some graph do, so that stored keys never meet by chance.
+/// Incremented when the encoding changes, so that keys of different encodings never collide.
 const SCHEMA: u8 = 1;
 
-/// The canonical bytes of a graph, from which keys are made.
+/// The canonical encoding of a graph, which is hashed into keys.
 ///
-/// They are the same in every process and on every platform. Two graphs have the same bytes
-/// exactly when they have inputs of the same types, and compute their outputs by the same
-/// ops on the same attributes, operands and regions. Names of graphs and inputs, locations, the
-/// numbering of values, the order of nodes that do not depend on each other, nodes that no
-/// output needs, and whether equal regions are stored once make no difference. Nodes without
-/// results stand for what they do, and count.
+/// It is the same in every process and on every platform. Two graphs have the same encoding
+/// exactly if they have inputs of the same types and compute their outputs by the same
+/// ops on the same attributes, operands and regions. It does not depend on names of graphs and
+/// inputs, locations, the numbering of values, the order of independent nodes, dead nodes, or
+/// whether equal regions are shared. Nodes without results have effects, and are not dead.
 ///
 /// ```text
 /// bytes = schema graph-count graph*            each graph once, after those it holds
-/// graph = length type* node* value*            inputs, nodes, outputs; lists with their length
+/// graph = length type* node* value*            inputs, nodes, outputs; lists begin with their length
 /// node  = op attr* graph-index* value* type*
 /// ```
 /// Numbers are unsigned LEB128; values count inputs first, then results in order.
@@ -47,17 +46,17 @@ pub fn canonical_bytes(graph: &Graph) -> Vec<u8> {
     out
 }
 
-/// The canonical bytes of a graph alone: those of two graphs are equal exactly when the graphs are
-/// that hold the same stored regions. They mean nothing in another process.
+/// The canonical encoding of a graph with its regions by address: those of two graphs are equal
+/// exactly if the graphs are equal and share their regions. Not valid in another process.
 pub fn shallow_bytes(graph: &Graph) -> Vec<u8> {
     encode(graph, &canonical_order(graph), |region| Arc::as_ptr(region) as usize)
 }
 
-/// A graph whose regions are written before it.
+/// A graph on the stack of the traversal, which is written after its regions.
 struct Frame<'a> {
     graph: &'a Graph,
     order: Vec<NodeId>,
-    /// Regions of nodes in order, the next one last.
+    /// Regions that are still to be visited, the next one last.
     regions: Vec<&'a Arc<Graph>>,
 }
 
@@ -70,7 +69,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Distinct graphs as bytes.
+/// The encodings of the distinct graphs.
 #[derive(Default)]
 struct Bodies {
     all: HashMap<Vec<u8>, u32, rustc_hash::FxBuildHasher>,
@@ -128,15 +127,15 @@ fn write_node(out: &mut Vec<u8>, graph: &Graph, node: &Node, numbers: &[u32], re
     write_types(out, graph, &node.outputs);
 }
 
-/// The nodes that count, each after its operands: those without results, then those that the
-/// outputs need. Depends on nothing but how nodes are connected.
+/// The live nodes in post-order, from those without results and then from the outputs. Depends
+/// only on the edges of the graph.
 fn canonical_order(graph: &Graph) -> Vec<NodeId> {
     let producer = |id: ValueId| match graph.value(id).def {
         Def::Input(_) => None,
         Def::Result(node, _) => Some(node),
     };
-    let acting = graph.nodes().filter(|(_, node)| node.outputs.is_empty()).map(|(id, _)| id);
-    let roots: SmallVec<[NodeId; 8]> = acting.chain(graph.outputs().iter().filter_map(|&id| producer(id))).collect();
+    let effects = graph.nodes().filter(|(_, node)| node.outputs.is_empty()).map(|(id, _)| id);
+    let roots: SmallVec<[NodeId; 8]> = effects.chain(graph.outputs().iter().filter_map(|&id| producer(id))).collect();
     let mut order = Vec::with_capacity(graph.len());
     let mut seen = vec![false; graph.len()];
     let mut open: Vec<(NodeId, usize)> = Vec::new();
@@ -191,8 +190,8 @@ fn write_type(out: &mut Vec<u8>, ty: &Type) {
     ty.dims.iter().for_each(|&dim| write_dim(out, dim));
 }
 
-/// A size; no constant one reaches `usize::MAX`, behind which others are spelled out: their
-/// numbers differ from process to process.
+/// Writes a size. A symbolic one is written as text after `usize::MAX`, which no constant size
+/// reaches, as the numbers of symbols differ between processes.
 fn write_dim(out: &mut Vec<u8>, dim: Dim) {
     match dim.as_const() {
         Some(size) => write_count(out, size),
@@ -208,7 +207,7 @@ fn write_text(out: &mut Vec<u8>, text: &str) {
     out.extend(text.as_bytes());
 }
 
-/// An integer; one that is a size which is not known is spelled out behind `i64::MIN`.
+/// Writes an integer; a symbolic size is written as text after `i64::MIN`.
 fn write_int(out: &mut Vec<u8>, raw: i64) {
     let dim = Dim::from_raw(raw);
     if dim.is_symbolic() || dim == Dim::DYNAMIC {
@@ -267,7 +266,7 @@ mod tests {
         canonical_bytes(&parse(text, &random_ops).expect(text))
     }
 
-    /// Texts of one group have the same bytes, those of different groups have not.
+    /// Graphs of one group have the same encoding, and those of different groups different ones.
     #[test]
     fn bytes_are_equal_where_graphs_are() {
         let groups: [&[&str]; 9] = [
@@ -276,7 +275,7 @@ mod tests {
                 // Names of inputs.
                 "graph @f(%x: f32[], %fc1.weight: f32[]) -> (f32[]) {
                    %2 = plain %x, %fc1.weight : f32[] return %2 }",
-                // Another name, other numbers, a dead node before and one behind.
+                // Another name, other ids, a dead node at the beginning and one at the end.
                 "graph @g(%9: f32[], %a: f32[]) -> (f32[]) {
                    %d = plain %a : f32[3] %2 = plain %9, %a : f32[] %e = plain %2 : f32[] return %2 }",
             ],
@@ -286,7 +285,7 @@ mod tests {
             &["graph @f(%0: f32[], %1: f32[]) -> (f32[], f32[]) { %2 = plain %0, %1 : f32[] return %2, %2 }"],
             &["graph @f(%0: f32[], %1: f32[]) -> (f32[]) { plain %1 : () %2 = plain %0, %1 : f32[] return %2 }"],
             &[
-                // The order of nodes that do not depend on each other.
+                // The order of independent nodes.
                 "graph @f(%0: f32[]) -> (f32[]) {
                    %1 = one {value = 1} : f32[] %2 = one {value = 2} : f32[] %3 = plain %1, %2 : f32[] return %3 }",
                 "graph @f(%0: f32[]) -> (f32[]) {
@@ -324,7 +323,7 @@ mod tests {
         assert!(seen.len() > 150, "most random graphs differ");
     }
 
-    /// The very bytes: they are part of stored keys, so a change of them is a change of [`SCHEMA`].
+    /// The exact bytes: they are part of stored keys, so a change of them is a change of [`SCHEMA`].
     #[test]
     fn bytes_of_a_small_graph() {
         let text = "graph @f(%0: f32[300]) -> (bool[]) { %1 = one {value = \"é\"} : i64[] %2 = plain %0, %1 : bool[] return %2 }";

@@ -6,8 +6,8 @@ use super::walk::subgraphs;
 use rustc_hash::FxHashMap;
 use std::fmt::{self, Write};
 
-/// The graph in Graphviz's language: values along arrows, every distinct region in a box of
-/// its own, to which dashed arrows lead from the nodes that hold it.
+/// The graph in Graphviz's language: values are edges, every distinct region is a cluster, and
+/// dashed edges lead to it from the nodes that hold it.
 pub fn to_dot(graph: &Graph) -> String {
     let mut out = String::new();
     write_dot(graph, &mut out).expect("a string takes any text");
@@ -79,7 +79,7 @@ fn edge(f: &mut String, i: usize, graph: &Graph, names: &ValueNames<'_>, id: Val
     writeln!(f, "    {from} -> {to} [label = {}]", quoted(&format!("{}: {}", names.show(id), graph.ty(id))))
 }
 
-/// A string of Graphviz, with its lines set left.
+/// A quoted string of Graphviz with left-justified lines.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for it in text.chars() {

@@ -13,42 +13,42 @@ pub struct NodeId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ValueId(pub u32);
 
-/// Where a value comes from.
+/// What defines a value.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Def {
-    /// The graph's input of that position.
+    /// The graph's input at this position.
     Input(u32),
-    /// A node's result of that position.
+    /// The node's result at this position.
     Result(NodeId, u32),
 }
 
-/// What is known of a value.
+/// The type and the definition of a value.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ValueData {
     /// Dtype and dimensions.
     pub ty: Type,
-    /// Its origin.
+    /// Its definition.
     pub def: Def,
 }
 
 /// An op with its attributes, regions, operands and results.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Which op.
+    /// The op.
     pub op: Op,
-    /// Its host values.
+    /// Its attributes.
     pub attrs: Attrs,
-    /// Sub-graphs of control flow, calls and transforms; they see nothing but their inputs.
+    /// Sub-graphs of control flow, calls and transforms; they refer to nothing but their inputs.
     pub regions: SmallVec<[Arc<Graph>; 1]>,
     /// Operands.
     pub inputs: SmallVec<[ValueId; 3]>,
     /// Results.
     pub outputs: SmallVec<[ValueId; 1]>,
-    /// The user's line; no part of the graph's identity.
+    /// The user's line; not part of the graph's identity.
     pub location: Option<&'static Location<'static>>,
 }
 
-/// A function on tensors: inputs, nodes in running order, outputs.
+/// A function on tensors: inputs, nodes in topological order, outputs.
 ///
 /// Plain data: no closures, no device. Cloning copies the arenas and shares the regions.
 #[derive(Clone, Debug, Default)]
@@ -57,8 +57,8 @@ pub struct Graph {
     nodes: Vec<Node>,
     values: Vec<ValueData>,
     inputs: Vec<ValueId>,
-    /// The names of the inputs, which graphs that are made of each other share; shorter than `inputs`
-    /// where the last ones have none.
+    /// The names of the inputs, shared by graphs that are derived from each other; shorter than
+    /// `inputs` if the last inputs have no names.
     names: Option<Arc<Vec<Option<Arc<str>>>>>,
     outputs: Vec<ValueId>,
 }
@@ -69,8 +69,8 @@ impl Graph {
         Self { name: name.into(), ..Self::default() }
     }
 
-    /// A graph of arenas as they were stored, whose inputs have no names. Only
-    /// [`verify_structure`](crate::ir::verify_structure) says whether they form one.
+    /// A graph from stored arenas, whose inputs have no names. The arenas are unchecked until
+    /// [`verify_structure`](crate::ir::verify_structure) accepts the graph.
     pub fn from_parts(
         name: impl Into<String>,
         nodes: Vec<Node>,
@@ -81,13 +81,13 @@ impl Graph {
         Self { name: name.into(), nodes, values, inputs, names: None, outputs }
     }
 
-    /// A graph without content, with room for the nodes and values of `other`.
-    pub fn with_room_of(other: &Graph) -> Self {
+    /// An empty graph with the name of `other` and capacity for its nodes and values.
+    pub fn with_capacity_of(other: &Graph) -> Self {
         let (nodes, values) = (Vec::with_capacity(other.nodes.len()), Vec::with_capacity(other.values.len()));
         Self { name: other.name.clone(), nodes, values, ..Self::default() }
     }
 
-    /// The name in dumps and reports; no part of the graph's identity.
+    /// The name in dumps and reports; not part of the graph's identity.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -97,18 +97,18 @@ impl Graph {
         &self.inputs
     }
 
-    /// The name of the input at a position, in dumps; no part of the graph's identity, and of
-    /// several inputs it may be the same.
+    /// The name of the input at a position, in dumps; not part of the graph's identity, and not
+    /// necessarily unique.
     pub fn input_name(&self, at: usize) -> Option<&Arc<str>> {
         self.input_names().get(at)?.as_ref()
     }
 
-    /// The names of the inputs, in order; there may be fewer where the last inputs have none.
+    /// The names of the inputs, in order; fewer than inputs if the last ones have no names.
     pub fn input_names(&self) -> &[Option<Arc<str>>] {
         self.names.as_deref().map_or(&[], Vec::as_slice)
     }
 
-    /// The name of a value, which only an input has.
+    /// The name of a value; `None` for results of nodes.
     pub fn value_name(&self, id: ValueId) -> Option<&Arc<str>> {
         match self.values.get(id.0 as usize)?.def {
             Def::Input(at) => self.input_name(at as usize),
@@ -121,22 +121,22 @@ impl Graph {
         &self.outputs
     }
 
-    /// All nodes with their numbers, in running order.
+    /// All nodes with their ids, in topological order.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = (NodeId, &Node)> + ExactSizeIterator {
         self.nodes.iter().enumerate().map(|(i, node)| (NodeId(i as u32), node))
     }
 
-    /// How many nodes there are, regions not counted.
+    /// The number of nodes, without those of regions.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether there is no node.
+    /// Returns whether there is no node.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many values there are: ids run from zero to this.
+    /// The number of values; ids are below it.
     pub fn value_count(&self) -> usize {
         self.values.len()
     }
@@ -146,7 +146,7 @@ impl Graph {
         &self.nodes[id.0 as usize]
     }
 
-    /// What is known of a value.
+    /// The type and the definition of a value.
     pub fn value(&self, id: ValueId) -> &ValueData {
         &self.values[id.0 as usize]
     }
@@ -156,7 +156,7 @@ impl Graph {
         &self.value(id).ty
     }
 
-    /// The node that defines a value, unless it is an input.
+    /// The node that defines a value; `None` for an input.
     pub fn producer(&self, id: ValueId) -> Option<&Node> {
         match self.value(id).def {
             Def::Input(_) => None,
@@ -180,7 +180,7 @@ impl Graph {
         id
     }
 
-    /// Names the input at a position; an empty name is none.
+    /// Sets the name of the input at a position; an empty name removes it.
     pub fn name_input(&mut self, at: usize, name: Option<Arc<str>>) {
         let name = name.filter(|it| !it.is_empty());
         if name.is_none() && self.input_name(at).is_none() {
@@ -193,18 +193,17 @@ impl Graph {
         names[at] = name;
     }
 
-    /// Gives the first inputs the names of those of `from`, of which there are no more, in order; all
-    /// others have none.
+    /// Takes the names of the inputs of `from`, which has at most as many inputs.
     pub fn share_input_names(&mut self, from: &Graph) {
         self.names.clone_from(&from.names);
     }
 
-    /// Gives the inputs at these positions the names of those of `from`, in order.
+    /// Sets the names of the inputs at these positions to those of the inputs of `from`, in order.
     pub fn name_inputs_like(&mut self, from: &Graph, at: impl IntoIterator<Item = usize>) {
         at.into_iter().zip(from.input_names()).for_each(|(at, name)| self.name_input(at, name.clone()));
     }
 
-    /// Adds a node whose results have the given types; the node's own `outputs` are filled in here.
+    /// Adds a node whose results have the given types, and sets its `outputs`.
     pub fn add_node(&mut self, mut node: Node, types: impl IntoIterator<Item = Type>) -> NodeId {
         let id = NodeId(self.nodes.len() as u32);
         node.outputs.clear();
@@ -215,7 +214,7 @@ impl Graph {
         id
     }
 
-    /// Adds the nodes of `body`, whose inputs are the operands, and gives its outputs.
+    /// Inlines `body` with the operands as its inputs, and returns its outputs.
     pub fn inline(&mut self, body: &Graph, operands: &[ValueId]) -> SmallVec<[ValueId; 1]> {
         let mut map = vec![ValueId(u32::MAX); body.values.len()];
         for (id, &operand) in body.inputs.iter().zip(operands) {
@@ -227,8 +226,8 @@ impl Graph {
         body.outputs.iter().map(|id| map[id.0 as usize]).collect()
     }
 
-    /// Adds a node of `from`, whose operands `map` leads to values of this graph, and maps its
-    /// results.
+    /// Adds a copy of a node of `from`, whose operands `map` maps to values of this graph, and adds
+    /// its results to `map`.
     pub fn inline_node(&mut self, from: &Graph, node: &Node, map: &mut [ValueId]) {
         let inputs = node.inputs.iter().map(|id| map[id.0 as usize]).collect();
         let types = node.outputs.iter().map(|&it| from.ty(it).clone());
@@ -250,7 +249,7 @@ impl Graph {
         self.outputs = outputs.into_iter().collect();
     }
 
-    /// Puts the inputs in another order: position `i` takes what stood at `order[i]`.
+    /// Permutes the inputs: position `i` becomes the one that was at `order[i]`.
     pub fn reorder_inputs(&mut self, order: &[usize]) {
         self.inputs = order.iter().map(|&at| self.inputs[at]).collect();
         if self.names.is_some() {
@@ -274,7 +273,7 @@ impl Graph {
 }
 
 impl Node {
-    /// A node without regions; results are added with it.
+    /// A node without regions, whose results are set by [`Graph::add_node`].
     pub fn new(op: Op, attrs: Attrs, inputs: impl IntoIterator<Item = ValueId>) -> Self {
         Self {
             op,

@@ -1,4 +1,4 @@
-//! Graphs as a page for a browser, which needs nothing but itself.
+//! Graphs as a self-contained HTML page.
 
 use super::graph::{Def, Graph, ValueId};
 use super::text::{ValueNames, write_attr};
@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// The page; its one `{{graphs}}` is replaced by the graphs as JSON.
 const PAGE: &str = include_str!("graph.html");
 
-/// A page on which the graph and every distinct graph in it can be looked at: moved, zoomed, and
-/// searched for ops, attributes, types and values. It loads nothing.
+/// A page that shows the graph and every distinct graph in it, with panning, zooming, and search
+/// for ops, attributes, types and values. It loads no other resource.
 pub fn to_html(graph: &Graph) -> String {
     let mut data = String::new();
     write_graphs(graph, &mut data).expect("a string takes any text");
@@ -36,14 +36,14 @@ fn write_graphs(root: &Graph, f: &mut String) -> fmt::Result {
 
 /// An input, a node or an output, as a box of the page.
 struct Item {
-    /// The op, or the value.
+    /// The op, or the name of the value.
     label: String,
     /// The types of the results.
     types: String,
     detail: String,
     kind: &'static str,
     regions: Vec<usize>,
-    /// The boxes that its operands come from, and the values.
+    /// The boxes of its operands, with the labels of the edges.
     from: Vec<(usize, ValueId)>,
 }
 
@@ -128,22 +128,22 @@ fn items(
     Ok(items)
 }
 
-/// The distance of boxes beside each other, of lines of boxes below each other, and of layers.
+/// The distances between boxes in a line, between lines, and between layers.
 const GAP: f64 = 20.0;
 const LINE: f64 = 54.0;
 const LAYER: f64 = 84.0;
 
-/// The width of a line of boxes at most: of a layer with more there are several.
+/// The maximum width of a line of boxes; a wider layer has several lines.
 const LONGEST: f64 = 1500.0;
 
-/// Where boxes stand: below those that they take from, near the middle of them.
+/// The positions of boxes: below those of their operands, near the middle of them.
 fn places(items: &[Item]) -> Vec<(f64, f64)> {
     let mut layers = vec![0usize; items.len()];
     for (i, item) in items.iter().enumerate() {
         layers[i] = item.from.iter().map(|&(from, _)| layers[from] + 1).max().unwrap_or(0);
     }
-    // What takes nothing, an input or a constant, and what is made of one alone, stands just above
-    // the first that takes it.
+    // Inputs, constants and what is computed from one of them alone go directly above their first
+    // use.
     let mut alone = vec![false; items.len()];
     for (i, item) in items.iter().enumerate().filter(|it| it.1.kind != "output") {
         alone[i] = item.from.len() <= 1 && item.from.iter().all(|&(from, _)| alone[from]);
@@ -157,14 +157,14 @@ fn places(items: &[Item]) -> Vec<(f64, f64)> {
     }
     let mut rows: Vec<Vec<usize>> = vec![Vec::new(); layers.iter().max().map_or(0, |it| it + 1)];
     layers.iter().enumerate().for_each(|(i, &layer)| rows[layer].push(i));
-    let taken_by = takers(items);
+    let first_uses = first_uses(items);
     let mut places = vec![(0.0, 0.0); items.len()];
     let mut y = 0.0;
     for row in &mut rows {
-        // Below what it takes; what takes nothing, beside what its taker takes.
+        // Below its operands; without operands, beside the other operands of its first use.
         let wanted = |i: usize| {
             let near = |i: usize| items[i].from.iter().filter(|it| !alone[it.0]).map(|it| it.0);
-            let from: Vec<usize> = match (alone[i], taken_by[i]) {
+            let from: Vec<usize> = match (alone[i], first_uses[i]) {
                 (true, Some(taker)) => near(taker).filter(|&it| layers[it] < layers[i]).collect(),
                 _ => items[i].from.iter().map(|it| it.0).collect(),
             };
@@ -189,16 +189,16 @@ fn places(items: &[Item]) -> Vec<(f64, f64)> {
     places
 }
 
-/// For each box, the first that takes from it.
-fn takers(items: &[Item]) -> Vec<Option<usize>> {
-    let mut takers = vec![None; items.len()];
+/// For each box, its first use.
+fn first_uses(items: &[Item]) -> Vec<Option<usize>> {
+    let mut uses = vec![None; items.len()];
     for (i, item) in items.iter().enumerate() {
-        item.from.iter().for_each(|&(from, _)| takers[from] = takers[from].or(Some(i)));
+        item.from.iter().for_each(|&(from, _)| uses[from] = uses[from].or(Some(i)));
     }
-    takers
+    uses
 }
 
-/// A row of boxes, cut where it becomes too long.
+/// Breaks a row of boxes into lines.
 fn lines<'a>(items: &[Item], row: &'a [usize]) -> Vec<&'a [usize]> {
     let all: f64 = row.iter().map(|&i| width(&items[i]) + GAP).sum();
     let longest = all / (all / LONGEST).ceil().max(1.0);
@@ -213,13 +213,13 @@ fn lines<'a>(items: &[Item], row: &'a [usize]) -> Vec<&'a [usize]> {
     lines
 }
 
-/// The width of a box: its letters are 7 wide, those of types 6.
+/// The width of a box: characters are 7 wide, those of types 6.
 fn width(item: &Item) -> f64 {
     let letters = |it: &str, wide: usize| it.chars().count() * wide;
     (letters(&item.label, 7).max(letters(&item.types, 6)) + 20).max(48) as f64
 }
 
-/// A string of JSON that can stand in a page.
+/// A JSON string that is valid inside a script element.
 struct Text<'a>(&'a str);
 
 impl fmt::Display for Text<'_> {

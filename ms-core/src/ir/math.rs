@@ -1,7 +1,7 @@
 //! The transcendental functions of kernels.
 
-/// A function of one or two floats (f32 or f64) that a target may compute by itself. Where it does not,
-/// lowering puts formulas of basic instructions in its place.
+/// A function of one or two floats (f32 or f64). Lowering expands those that a target has no
+/// instruction or routine for to basic instructions.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Math {
     /// `1 / sqrt(x)`.
@@ -44,7 +44,7 @@ pub enum Math {
     Erfc,
     /// `x^y`.
     Pow,
-    /// The angle of the point `(y, x)`: the first operand is its height.
+    /// The angle of the point `(x, y)`; `y` is the first operand.
     Atan2,
 }
 

@@ -1,4 +1,4 @@
-//! What compiled arithmetic may do to the bits of a result.
+//! Precision of compiled arithmetic.
 
 use super::kernel::ReductionOrder;
 
@@ -9,8 +9,9 @@ pub enum Precision {
     /// ([`ReductionOrder::Blocks`] in reductions): results are equal bit for bit, eager or compiled,
     /// on every instruction set and any number of threads.
     Strict,
-    /// As exact as f32 arithmetic; products and sums may contract, and sums are in the order that is
-    /// fastest. The number of threads changes nothing.
+    /// As accurate as f32 arithmetic: products and sums may be contracted to fused
+    /// multiply-adds, and sums are in the fastest order. Results do not depend on the number of
+    /// threads.
     #[default]
     Highest,
 }

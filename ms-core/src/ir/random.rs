@@ -1,5 +1,5 @@
-//! Random graphs for tests: of every shape that the data structure allows, without meaning; and
-//! changes of text.
+//! Random graphs for tests, of every structure that the type allows, without semantics; and random
+//! mutations of text.
 
 use super::testing::Random;
 use super::{Graph, Node, ValueId};
@@ -13,7 +13,7 @@ static OPS: &[OpInfo] = &[
     OpInfo { number: 4, name: "return_", attrs: &[] },
 ];
 
-/// The ops that stand in random graphs.
+/// The ops of random graphs.
 pub(crate) fn random_ops(name: &str) -> Option<Op> {
     OPS.iter().find(|it| it.name == name).map(Op)
 }
@@ -111,14 +111,14 @@ fn random_literal(random: &mut Random<'_>) -> Literal {
     Literal::from_bytes(&shape, dtype, bytes).expect("the bytes fill the shape")
 }
 
-/// Changes a text at a few places: something is cut out, repeated, or one of `pieces` is put in.
+/// Mutates a text at a few positions: a part is removed or repeated, or one of `pieces` inserted.
 pub(crate) fn mutate(random: &mut Random<'_>, text: &mut String, pieces: &[&str]) {
     for _ in 0..=random.below(3) {
-        let place = |random: &mut Random<'_>, text: &str| {
+        let position = |random: &mut Random<'_>, text: &str| {
             let at = random.below(text.len() + 1);
             (at..=text.len()).find(|&it| text.is_char_boundary(it)).unwrap_or(0)
         };
-        let (a, b) = (place(random, text), place(random, text));
+        let (a, b) = (position(random, text), position(random, text));
         match random.below(4) {
             0 => text.insert_str(a, random.pick(pieces)),
             1 => text.truncate(a),

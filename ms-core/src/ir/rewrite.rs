@@ -1,27 +1,28 @@
-//! One walk over a graph that builds its successor, or finds that there is nothing to build.
+//! Rewriting a graph in one pass, with copy on write.
 
 use super::graph::{Graph, Node, NodeId, ValueId};
 use crate::tensor::Type;
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
-/// Values that stand for the results of a node.
+/// Values that replace the results of a node.
 pub type Values = SmallVec<[ValueId; 1]>;
 
-/// Builds a graph from another one, whose nodes are taken in order: each is kept, replaced by
-/// values, or dropped. Nothing is copied before the first node that is not kept.
+/// Builds a graph from another one, whose nodes are visited in order: each is kept, replaced by
+/// values, or removed. Nothing is copied before the first node that is not kept.
 ///
-/// Rules look at operands in [`Rewriter::graph`], where earlier replacements are done already.
+/// Rules see operands in [`Rewriter::graph`], with earlier replacements applied.
 pub struct Rewriter<'g> {
     from: &'g Graph,
     to: Option<Graph>,
-    /// From values of `from` to values of `to`; unused while there is no `to`.
+    /// From values of `from` to values of `to`; empty while there is no `to`.
     map: Vec<ValueId>,
-    /// The node of `from` whose turn it is.
+    /// The current node of `from`.
     at: u32,
 }
 
-/// Applies a rule to every node in order: values that stand for its results, or nothing to keep it.
+/// Applies a rule to every node in order, which returns the values that replace its results, or
+/// `None` to keep it.
 pub fn rewrite<'g>(
     graph: &'g Graph,
     mut rule: impl FnMut(&mut Rewriter<'g>, &'g Node, &[ValueId]) -> Option<Values>,
@@ -38,10 +39,10 @@ pub fn rewrite<'g>(
 }
 
 impl<'g> Rewriter<'g> {
-    /// A rewriter before the first node's turn.
+    /// A rewriter at the first node.
     pub fn new(from: &'g Graph) -> Self {
         let mut rewriter = Self { from, to: None, map: Vec::new(), at: 0 };
-        // Values keep their numbers in a copy only where inputs come first.
+        // Values keep their ids in a copy only if inputs come first.
         let ids = from.inputs().iter().chain(from.nodes().flat_map(|(_, node)| &node.outputs));
         if !ids.map(|id| id.0).eq(0..from.value_count() as u32) {
             rewriter.fork();
@@ -49,12 +50,12 @@ impl<'g> Rewriter<'g> {
         rewriter
     }
 
-    /// What has been built: nodes of the source up to its turn, while nothing was changed.
+    /// The graph built so far; the source itself while nothing was changed.
     pub fn graph(&self) -> &Graph {
         self.to.as_ref().unwrap_or(self.from)
     }
 
-    /// The value of [`Rewriter::graph`] that stands for a value of the source.
+    /// The value of [`Rewriter::graph`] that replaces a value of the source.
     pub fn map(&self, id: ValueId) -> ValueId {
         if self.to.is_some() { self.map[id.0 as usize] } else { id }
     }
@@ -64,7 +65,7 @@ impl<'g> Rewriter<'g> {
         node.inputs.iter().map(|&id| self.map(id)).collect()
     }
 
-    /// Keeps the node whose turn it is.
+    /// Keeps the current node.
     pub fn keep(&mut self) {
         if let Some(to) = &mut self.to {
             let node = self.from.node(NodeId(self.at));
@@ -73,8 +74,8 @@ impl<'g> Rewriter<'g> {
         self.at += 1;
     }
 
-    /// Lets values of [`Rewriter::graph`] stand for the results of the node whose turn it is;
-    /// no values drop it, where nothing uses them.
+    /// Replaces the results of the current node by values of [`Rewriter::graph`]; without values the
+    /// node is removed, which requires that its results have no uses.
     pub fn replace(&mut self, values: &[ValueId]) {
         self.fork();
         for (&old, &new) in self.from.node(NodeId(self.at)).outputs.iter().zip(values) {
@@ -83,7 +84,7 @@ impl<'g> Rewriter<'g> {
         self.at += 1;
     }
 
-    /// Adds a node on values of [`Rewriter::graph`], and gives its results.
+    /// Adds a node on values of [`Rewriter::graph`], and returns its results.
     pub fn add(&mut self, node: Node, types: impl IntoIterator<Item = Type>) -> Values {
         self.fork();
         let to = self.to.as_mut().expect("just forked");
@@ -91,14 +92,14 @@ impl<'g> Rewriter<'g> {
         to.node(id).outputs.clone()
     }
 
-    /// Adds all nodes of `body`, whose inputs are the operands, and gives its outputs.
+    /// Inlines `body` with the operands as its inputs, and returns its outputs.
     pub fn splice(&mut self, body: &Graph, operands: &[ValueId]) -> Values {
         self.fork();
         let to = self.to.as_mut().expect("just forked");
         to.inline(body, operands)
     }
 
-    /// The graph that was built, after the last node's turn.
+    /// The rewritten graph, after the last node.
     pub fn finish(self) -> Cow<'g, Graph> {
         match self.to {
             None => Cow::Borrowed(self.from),
@@ -109,12 +110,12 @@ impl<'g> Rewriter<'g> {
         }
     }
 
-    /// Begins the copy, with the nodes that were kept.
+    /// Starts the copy with the nodes that were kept.
     fn fork(&mut self) {
         if self.to.is_some() {
             return;
         }
-        let mut to = Graph::with_room_of(self.from);
+        let mut to = Graph::with_capacity_of(self.from);
         self.map = vec![ValueId(u32::MAX); self.from.value_count()];
         for &id in self.from.inputs() {
             self.map[id.0 as usize] = to.add_input(self.from.ty(id).clone());

@@ -1,4 +1,4 @@
-//! Graphs of symbolic sizes where the sizes are known.
+//! Substitution of constants for symbolic sizes.
 
 use super::graph::{Def, Graph, Node, ValueData};
 use super::walk::subgraphs;
@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Graph {
-    /// The names of the symbols in the types of the inputs, in alphabetical order: those that a
-    /// call fixes.
+    /// The names of the symbols in the types of the inputs, which a call determines, in alphabetical
+    /// order.
     pub fn symbols(&self) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         let dims = self.inputs().iter().flat_map(|&id| &self.ty(id).dims);
@@ -22,11 +22,11 @@ impl Graph {
         names
     }
 
-    /// The graph, with all graphs in it, where `size` gives the sizes of symbols. Nodes are as
-    /// they were: whether they fit the sizes is for the verifier to say.
+    /// The graph, with all graphs in it, with the sizes that `size` returns for symbols. Whether
+    /// nodes accept the sizes is checked by the verifier.
     ///
     /// # Errors
-    /// [`Code::Shape`](crate::Code::Shape) when a symbol has no size, or a dimension is negative.
+    /// [`Code::Shape`](crate::Code::Shape) if a symbol has no size or a dimension is negative.
     pub fn with_sizes(&self, size: &impl Fn(&str) -> Option<usize>) -> Result<Graph> {
         let mut known: FxHashMap<*const Graph, Arc<Graph>> = FxHashMap::default();
         for region in subgraphs(self) {
@@ -37,8 +37,8 @@ impl Graph {
     }
 }
 
-/// An error of a node.
-fn here(node: &Node, error: Error) -> Error {
+/// Adds the op and the location of a node to an error.
+fn in_node(node: &Node, error: Error) -> Error {
     let error = error.with_op(node.op.name());
     node.location.map_or(error.clone(), |it| error.at(it))
 }
@@ -49,7 +49,7 @@ fn sized(
     size: &impl Fn(&str) -> Option<usize>,
 ) -> Result<Graph> {
     let node = |node: &Node| {
-        let attrs = sized_attrs(&node.attrs, size).map_err(|error| here(node, error))?;
+        let attrs = sized_attrs(&node.attrs, size).map_err(|error| in_node(node, error))?;
         let mut node = Node { attrs, ..node.clone() };
         node.regions.iter_mut().for_each(|it| *it = known[&Arc::as_ptr(it)].clone());
         Ok(node)
@@ -58,7 +58,7 @@ fn sized(
     let value = |id: u32| {
         let ValueData { ty, def } = graph.value(super::ValueId(id));
         let ty = sized_type(ty, size).map_err(|error| match def {
-            Def::Result(node, _) => here(graph.node(*node), error),
+            Def::Result(node, _) => in_node(graph.node(*node), error),
             Def::Input(_) => error,
         })?;
         Ok(ValueData { ty, def: *def })

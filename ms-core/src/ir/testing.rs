@@ -1,15 +1,15 @@
-//! What tests and fuzz targets make kernels of: choices, and random kernels that are well formed.
+//! Random choices and random well-formed kernels, for tests and fuzz targets.
 
 use super::{
     BinaryOp, Compare, Kernel, KernelBuilder, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
 };
 use crate::tensor::DType;
 
-/// Choices: those of a generator (SplitMix64), or those that bytes spell.
+/// A source of choices: a generator (SplitMix64), or given bytes.
 pub enum Random<'a> {
     /// The state of the generator.
     Seed(u64),
-    /// One or more bytes for each choice; those behind the end are zero.
+    /// One or more bytes for each choice; zeros after the end.
     Bytes(&'a [u8]),
 }
 
@@ -41,7 +41,7 @@ impl Random<'_> {
         from[self.below(from.len())]
     }
 
-    /// The next byte, where choices are spelt.
+    /// The next byte.
     fn byte(&mut self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.split_off_first().copied().unwrap_or(0).into(),
@@ -111,7 +111,7 @@ impl Body<'_> {
         self.values.push(value);
     }
 
-    /// Uses every value once more, in the order of their making, and stores the sums by dtype.
+    /// Combines all values of each dtype, in order of their definition, and stores the results.
     fn store_all(&mut self, step: StrideClass, random: &mut Random<'_>) {
         for dtype in [DType::F32, DType::F64, DType::I32, DType::I64, DType::F16, DType::U8, DType::Bool] {
             let of: Vec<Val> = self.values.iter().copied().filter(|&it| self.builder.ty(it) == dtype).collect();
@@ -149,7 +149,7 @@ pub fn elementwise(random: &mut Random<'_>, steps: usize, narrow: bool) -> Kerne
     builder.finish()
 }
 
-/// A kernel of two to four stages of some `steps` instructions each, and one that stores.
+/// A kernel of two to four stages of about `steps` instructions each, and one that stores.
 pub fn staged(random: &mut Random<'_>, steps: usize) -> Kernel {
     let lanes = random.pick(&[LaneAxis::Parallel, LaneAxis::Reduced]);
     let row = if lanes == LaneAxis::Parallel { StrideClass::Unit } else { StrideClass::Zero };

@@ -1,15 +1,15 @@
-//! The structure of graphs.
+//! Verification of the structure of graphs.
 
 use super::graph::{Def, Graph, NodeId, ValueId};
 use super::walk::subgraphs;
 use crate::error::{Code, Error, Result};
 
-/// Whether the arenas of a graph, and of all graphs in it, form one: every value that is named
-/// exists; it is defined once, as its own entry says; nodes come after those whose results
-/// they use; nodes have as many attributes as their op names.
+/// Checks the arenas of a graph and of all graphs in it: every id is that of a value, which is
+/// defined once, by the definition in its [`ValueData`](super::ValueData); nodes come after those
+/// whose results they use; and nodes have as many attributes as their op has names.
 ///
 /// # Errors
-/// [`Code::Verify`] with all that is wrong.
+/// [`Code::Verify`] with all defects.
 pub fn verify_structure(graph: &Graph) -> Result<()> {
     let mut found = Vec::new();
     for region in subgraphs(graph) {
@@ -22,14 +22,14 @@ pub fn verify_structure(graph: &Graph) -> Result<()> {
 /// [`verify_structure`] of a graph without the graphs in it.
 ///
 /// # Errors
-/// [`Code::Verify`] with all that is wrong.
+/// [`Code::Verify`] with all defects.
 pub fn verify_structure_of_one(graph: &Graph) -> Result<()> {
     let mut found = Vec::new();
     Structure { graph, found: &mut found }.check();
     defects(graph, found)
 }
 
-/// One error out of all defects of a graph; none where there are none.
+/// Combines the defects of a graph into one error; `Ok` if there are none.
 ///
 /// # Errors
 /// [`Code::Verify`] with the defects as related errors.
@@ -52,7 +52,7 @@ struct Structure<'a> {
 impl Structure<'_> {
     fn check(&mut self) {
         let graph = self.graph;
-        // A value that a position defines says so, and every value is defined by one.
+        // Every value is defined once, by the position in its own entry.
         let mut defined = vec![false; graph.value_count()];
         for (i, &id) in graph.inputs().iter().enumerate() {
             self.definition(None, id, Def::Input(i as u32), &mut defined);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_wrong_is_listed() {
+    fn all_defects_are_listed() {
         let result = |node, i| Def::Result(NodeId(node), i);
         let one = random_ops("one").expect("an op of random graphs");
         let nested = graph(vec![plain(&[7], &[1])], &[result(0, 0)], &[1]);
@@ -169,7 +169,7 @@ mod tests {
             for want in wants {
                 assert!(error.to_string().contains(want), "{error}\n{want}");
             }
-            // A broken graph can still be looked at.
+            // A broken graph can still be printed.
             assert!(graph.to_string().contains("return"));
         }
     }

@@ -1,12 +1,12 @@
-//! Graphs within graphs.
+//! Traversal of the graphs in a graph.
 
 use super::graph::Graph;
 use crate::tensor::Op;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
-/// The distinct graphs that stand as regions in `root`, at any depth: each once, and after all
-/// those that stand in itself. `root` is not among them.
+/// The distinct regions of `root` at any depth, in post-order: each once, after the regions of its
+/// own nodes. Does not include `root`.
 pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
     let regions = |graph| Graph::nodes(graph).flat_map(|(_, node)| &node.regions);
     let mut seen = FxHashSet::default();
@@ -25,14 +25,14 @@ pub fn subgraphs(root: &Graph) -> Vec<&Arc<Graph>> {
     found
 }
 
-/// How large a graph is, with all graphs in it.
+/// The size of a graph with all graphs in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GraphSize {
     /// Nodes of the graph and of every distinct graph in it.
     pub nodes: usize,
-    /// Nodes that there would be if every node held graphs of its own.
+    /// Nodes if no two nodes shared a graph.
     pub unshared: usize,
-    /// Distinct graphs in it.
+    /// Distinct graphs in the graph.
     pub graphs: usize,
 }
 
@@ -56,7 +56,7 @@ impl GraphSize {
     }
 }
 
-/// How many nodes of an op there are in a graph and in every distinct graph in it.
+/// The number of nodes of an op in a graph and in every distinct graph in it.
 pub fn count_nodes(root: &Graph, op: Op) -> usize {
     let count = |graph: &Graph| graph.nodes().filter(|(_, node)| node.op == op).count();
     count(root) + subgraphs(root).into_iter().map(|it| count(it)).sum::<usize>()

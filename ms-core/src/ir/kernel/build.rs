@@ -8,14 +8,13 @@ use crate::ir::Math;
 use crate::tensor::{DType, Scalar};
 use smallvec::SmallVec;
 
-/// Builds the body of a [`Kernel`], one stage after the other.
+/// Builds the body of a [`Kernel`], stage by stage.
 ///
-/// Methods take and give values of any dtype of tensors: arithmetic on narrow dtypes is done
-/// in the compute dtype and rounded or wrapped back at once. [`KernelBuilder::ty`] gives that
-/// tensor dtype.
+/// Values have any dtype of tensors ([`KernelBuilder::ty`]): arithmetic on narrow dtypes is done in
+/// the compute dtype and rounded or wrapped after every op.
 pub struct KernelBuilder {
     kernel: Kernel,
-    /// The tensor dtype of each value: f16 where the compute dtype is f32, and so on.
+    /// The tensor dtype of each value: for example f16 with compute dtype f32.
     logical: Vec<DType>,
 }
 
@@ -38,8 +37,8 @@ impl KernelBuilder {
         }
     }
 
-    /// The same with float sums and products in this order; with reduced lanes the innermost `run`
-    /// reduced loops go through one row with them.
+    /// Sets the order of float sums and products; with reduced lanes, the innermost `run` reduced
+    /// loops and the lanes are one row.
     pub fn with_order(mut self, order: ReductionOrder, run: u8) -> Self {
         (self.kernel.order, self.kernel.run) = (order, run);
         self
@@ -56,7 +55,7 @@ impl KernelBuilder {
         ParamId(self.kernel.params.len() as u32 - 1)
     }
 
-    /// Ends the current stage; an empty one is dropped.
+    /// Ends the current stage; an empty one is omitted.
     pub fn end_stage(&mut self, scope: Scope) {
         let end = self.kernel.insts.len() as u32;
         if self.kernel.stages.last().map_or(0, |it| it.end) < end {
@@ -64,7 +63,7 @@ impl KernelBuilder {
         }
     }
 
-    /// The kernel; every instruction belongs to an ended stage.
+    /// The kernel, after the last stage was ended.
     pub fn finish(self) -> Kernel {
         let mut kernel = self.kernel;
         debug_assert_eq!(kernel.stages.last().map_or(0, |it| it.end) as usize, kernel.insts.len());
@@ -94,7 +93,7 @@ impl KernelBuilder {
         self.push(Inst::Cast { value: val, to: logical }, compute, logical)
     }
 
-    /// Reads a buffer.
+    /// Loads from a buffer.
     pub fn load(&mut self, param: ParamId) -> Val {
         let dtype = self.kernel.params[param.0 as usize].dtype;
         self.push(Inst::Load(param), dtype.compute(), dtype)
@@ -110,7 +109,7 @@ impl KernelBuilder {
     /// A constant of a dtype.
     pub fn constant(&mut self, value: impl Into<Scalar>, dtype: DType) -> Val {
         let compute = dtype.compute();
-        // Round to the narrow dtype first, then hold the result in the compute dtype.
+        // Round to the narrow dtype first, then convert to the compute dtype.
         let rounded = Scalar::from_bits(value.into().to_bits(dtype), dtype);
         self.push(Inst::Const(rounded.to_bits(compute)), compute, dtype)
     }
@@ -138,7 +137,7 @@ impl KernelBuilder {
         self.narrow(out, logical)
     }
 
-    /// The bits of a float as an integer of its width, or back; of f32, f64, i32 and i64 only.
+    /// Bitcast between floats and integers of equal width: f32, f64, i32 and i64 only.
     pub fn bitcast(&mut self, a: Val) -> Val {
         let inst = Inst::Unary(UnaryOp::Bitcast, a);
         let to = self.kernel.result(&inst).expect("these four dtypes have a bitcast");
@@ -163,7 +162,7 @@ impl KernelBuilder {
         self.narrow(out, logical)
     }
 
-    /// A function of one or two floats of compute dtype.
+    /// A function of one or two floats of a compute dtype.
     pub fn math(&mut self, math: Math, a: Val, b: Option<Val>) -> Val {
         let dtype = self.ty(a);
         debug_assert!(dtype.is_float() && dtype.compute() == dtype, "functions are computed in f32 and f64");
@@ -177,7 +176,7 @@ impl KernelBuilder {
         self.push(Inst::Compare(op, a, b), DType::Bool, DType::Bool)
     }
 
-    /// `then` where `condition` is true, else `other`.
+    /// `then` if `condition` is true, else `other`.
     pub fn select(&mut self, condition: Val, then: Val, other: Val) -> Val {
         let logical = self.ty(then);
         debug_assert_eq!(logical, self.ty(other));

@@ -1,4 +1,4 @@
-//! Whether a kernel is one: what is built is, what was stored is looked at before it is used.
+//! Verification of kernels: stored ones are verified before they are used.
 
 use super::{
     BinaryOp, Inst, Kernel, LaneAxis, ParamId, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp, Val,
@@ -6,12 +6,12 @@ use super::{
 use crate::error::{Code, Error, Result};
 use crate::tensor::DType;
 
-/// Loops of one kind at most: more than any shape has.
+/// Maximum number of loops of one kind; more than any shape has.
 const MAX_LOOPS: u8 = 64;
 
 impl Kernel {
-    /// Whether the kernel is well formed: instructions see only what is visible at their place,
-    /// and have operands and results of the dtypes that they take and give.
+    /// Checks that the kernel is well formed: instructions use only values that are visible to them,
+    /// and their operands and results have valid dtypes.
     ///
     /// # Errors
     /// [`Code::Verify`] with the first defect.
@@ -49,7 +49,7 @@ impl Kernel {
         Ok(())
     }
 
-    /// Whether instruction `at` of a stage that begins at `start` is well formed.
+    /// Checks instruction `at` of a stage that begins at `start`.
     fn is_right(&self, at: usize, start: usize, stage: usize) -> bool {
         let (inst, out) = (self.insts[at], self.types[at]);
         let visible = |val: Val| {
@@ -64,7 +64,7 @@ impl Kernel {
             Inst::Store(id, val) => {
                 has(id, Role::Output) && is(val) && self.params[id.0 as usize].dtype.compute() == out
             }
-            // Bits beyond the dtype would be those of another kernel that computes the same.
+            // With bits beyond the dtype, kernels that compute the same would differ.
             Inst::Const(bits) if bool => bits <= 1,
             Inst::Const(bits) => bits <= u64::MAX >> (64 - 8 * out.size()),
             Inst::Index(axis) => usize::from(axis) < self.loops(),
@@ -110,7 +110,7 @@ impl Kernel {
         operands && out.compute() == out && (constant || self.result(&inst) == Some(out))
     }
 
-    /// Whether a value of an earlier stage is visible in later ones.
+    /// Returns whether a value of an earlier stage is visible in later ones.
     fn leaves(&self, val: usize) -> bool {
         let stage = self.stages.partition_point(|it| it.end as usize <= val);
         self.stages[stage].scope == Scope::Point || matches!(self.insts[val], Inst::Reduce(..))

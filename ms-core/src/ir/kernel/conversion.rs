@@ -1,21 +1,21 @@
-//! Conversion between the dtypes of tensors, made of the instructions of kernels.
+//! Conversion between the dtypes of tensors, in instructions of kernels.
 
 use super::{BinaryOp, Compare, KernelBuilder, UnaryOp, Val};
 use crate::tensor::{DType, Kind, Scalar};
 
 impl KernelBuilder {
-    /// Conversion to another dtype: what [`Element::from_scalar`](crate::tensor::Element::from_scalar)
-    /// gives for each element.
+    /// Conversion to another dtype: for each element the result of
+    /// [`Element::from_scalar`](crate::tensor::Element::from_scalar).
     ///
-    /// [`Inst::Cast`](super::Inst::Cast) passes through the compute dtype, where a value on its way
-    /// to a narrow one would be rounded twice, or wrap although it is a float.
+    /// A single [`Inst::Cast`](super::Inst::Cast) converts by way of the compute dtype, which would
+    /// round twice to a narrow float, and wrap floats to narrow integers instead of saturating.
     pub fn cast(&mut self, value: Val, to: DType) -> Val {
         use DType::{BF16, F64, I32, I64, U32, U64};
         let from = self.ty(value);
         let passed = match (from, to) {
             _ if from == to => return value,
             (F64, _) if to.is_narrow_float() => self.rounded_to_odd(value),
-            // Integers above 2^24, which f32 rounds, are beyond f16.
+            // Integers above 2^24, which f32 rounds, are out of the range of f16.
             (I32 | U32, BF16) => {
                 let wide = self.convert(value, F64);
                 self.rounded_to_odd(wide)
@@ -31,10 +31,9 @@ impl KernelBuilder {
         self.convert(passed, to)
     }
 
-    /// An f64 in f32, where a value that f32 does not hold becomes that neighbour of it which has
-    /// an odd last bit: rounded again to sixteen bits, it gives what rounding once gives (Boldo and
-    /// Melquiond 2008, "Emulation of a FMA and Correctly Rounded Sums: Proved Algorithms Using
-    /// Rounding to Odd").
+    /// An f64 rounded to f32 to odd: an inexact result is the neighbour with an odd last bit.
+    /// Rounding that to sixteen bits equals rounding once (Boldo and Melquiond 2008, "Emulation of a
+    /// FMA and Correctly Rounded Sums: Proved Algorithms Using Rounding to Odd").
     fn rounded_to_odd(&mut self, value: Val) -> Val {
         let near = self.convert(value, DType::F32);
         let back = self.convert(near, DType::F64);
@@ -50,9 +49,8 @@ impl KernelBuilder {
         self.bitcast(kept)
     }
 
-    /// A 64-bit integer that f64 holds, and that every format with at most 24 bits rounds as it
-    /// rounds this one: the last twelve bits of a large one become a bit that says whether any was
-    /// set.
+    /// A 64-bit integer that f64 represents exactly and that rounds like this one to every format of
+    /// at most 24 bits: the last twelve bits of a large one are replaced by a sticky bit.
     fn held_by_f64(&mut self, value: Val) -> Val {
         let dtype = self.ty(value);
         let [tail, sticky, limit, zero] = [0xfff, 0x800, 1 << 53, 0].map(|it| self.constant(Scalar::UInt(it), dtype));
@@ -62,13 +60,13 @@ impl KernelBuilder {
         let marked = self.binary(BinaryOp::Or, upper, sticky);
         let lossless = self.compare(Compare::Eq, cut, zero);
         let gathered = self.select(lossless, upper, marked);
-        // The least i64 is its own magnitude, and f64 holds it.
+        // The least i64 is its own magnitude, which f64 represents exactly.
         let magnitude = if dtype == DType::I64 { self.unary(UnaryOp::Abs, value) } else { value };
         let small = self.compare(Compare::Lt, magnitude, limit);
         self.select(small, value, gathered)
     }
 
-    /// A float truncated to i32 and held to the range of a narrower integer.
+    /// A float truncated to i32 and clamped to the range of a narrower integer.
     fn saturated(&mut self, value: Val, to: DType) -> Val {
         let bits = 8 * to.size() as u32;
         let (least, largest) =

@@ -1,13 +1,13 @@
-//! The names of everything that the text of a kernel names.
+//! The names in the text form of kernels.
 
 use super::{BinaryOp, Compare, Inst, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, UnaryOp};
 use crate::ir::Math;
 
-/// Names of the variants of an enum, both ways, from one list.
+/// Maps the variants of an enum to names and back.
 macro_rules! names {
     ($($ty:ident { $($variant:ident = $name:literal,)* })*) => {$(
         impl $ty {
-            /// All of them, in order of declaration.
+            /// All variants, in order of declaration.
             pub const ALL: &[Self] = &[$(Self::$variant),*];
 
             /// The name in the text form.
@@ -17,7 +17,7 @@ macro_rules! names {
                 }
             }
 
-            /// The one of a name.
+            /// The variant with a name.
             pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|it| it.name() == name)
             }
@@ -25,7 +25,7 @@ macro_rules! names {
     )*};
 }
 
-/// The instructions that have a name of their own; others go by that of their op.
+/// The instructions that have a name of their own; the others have the name of their op.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Load,
@@ -38,7 +38,7 @@ pub(super) enum Form {
     Reduce,
 }
 
-/// What stands first in the text of an instruction, which decides what follows.
+/// The mnemonic of an instruction, which determines its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Head {
     Form(Form),
@@ -145,7 +145,7 @@ names! {
 }
 
 impl Head {
-    /// That of an instruction.
+    /// The mnemonic of an instruction.
     pub(super) fn of(inst: &Inst) -> Self {
         match *inst {
             Inst::Load(_) => Self::Form(Form::Load),
@@ -174,7 +174,7 @@ impl Head {
         }
     }
 
-    /// The one of a name.
+    /// The mnemonic with a name.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         (Form::from_name(name).map(Self::Form))
             .or_else(|| UnaryOp::from_name(name).map(Self::Unary))
@@ -183,7 +183,7 @@ impl Head {
             .or_else(|| Compare::from_name(name).map(Self::Compare))
     }
 
-    /// All of them.
+    /// All mnemonics.
     #[cfg(test)]
     pub(super) fn all() -> impl Iterator<Item = Self> {
         (Form::ALL.iter().copied().map(Self::Form))

@@ -1,4 +1,4 @@
-//! The order in which a kernel's reductions add and multiply up.
+//! The order of a kernel's reductions.
 
 use super::{Inst, Kernel, Reducer};
 use crate::tensor::DType;
@@ -6,28 +6,26 @@ use crate::tensor::DType;
 /// The tree in which the elements of a float sum or product are combined, which decides the bits
 /// of the result.
 ///
-/// All other reductions give the same result in any order, but for which nan a nan is: integers wrap,
-/// truth values and extremes do not round, and of zeros the larger one is +0. They are reduced in
-/// whichever order is fast.
+/// All other reductions have the same result in any order, except for the payload of a nan: integers
+/// wrap, bools and extremes do not round, and +0 is larger than -0. Their order is unspecified.
 ///
 /// In every order an accumulator starts from the identity, elements are combined with it in loop
 /// order, `a = a ⊕ x`, and `n` accumulators are combined by halves: `a[k] = a[k] ⊕ a[k + n/2]` for
-/// `k < n/2`, and so on down to one. The orders depend on nothing but the extents of the reduced
-/// loops and the dtype of the accumulators: neither on the instruction set, nor on threads, nor on
-/// strides, nor on what is fused.
+/// `k < n/2`, and so on down to one. The orders depend only on the extents of the reduced loops and
+/// the dtype of the accumulators: not on the instruction set, threads, strides or fusion.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum ReductionOrder {
-    /// One level, which suits the vectors of a processor.
+    /// One level, which suits the vector registers of a CPU.
     ///
     /// With reduced lanes element `i` of the lanes goes to accumulator `i mod 16` (`i mod 8` of
     /// 8-byte dtypes), over all steps of the reduced loops. With parallel lanes each lane has one
     /// accumulator.
     #[default]
     Lanes,
-    /// Two levels, which suit processors and the groups of threads of a GPU alike.
+    /// Two levels, which suit CPUs and the thread blocks of a GPU alike.
     ///
     /// 1. With reduced lanes a *row* is the lanes together with the innermost
-    ///    [`Kernel::run`] reduced loops, which count on where the lanes end; it has `L` elements.
+    ///    [`Kernel::run`] reduced loops, its elements numbered consecutively; it has `L` elements.
     ///    Element `i` of a row goes to accumulator `i mod 128` (`i mod 64` of 8-byte dtypes) of a
     ///    block. Where `L > 1024`, a row is cut into blocks of 2048 elements, of which the last
     ///    may have fewer; otherwise `2048 / L'` successive rows share a block, where `L'` is the
@@ -39,26 +37,26 @@ pub enum ReductionOrder {
     ///    last may have fewer; each lane has one accumulator in a block. Then rule 2.
     ///
     /// So rows of up to 16 elements (8 of 8-byte dtypes) that share one block, and reductions of up to
-    /// 64 steps with parallel lanes, have the bits that [`ReductionOrder::Lanes`] gives them.
+    /// 64 steps with parallel lanes, have the same bits as with [`ReductionOrder::Lanes`].
     ///
-    /// The parameters suit a warp, whose threads hold four neighbouring accumulators each: one
-    /// load of 16 bytes per step, and halves of which most are exchanges between threads; 32
-    /// accumulators of the second level are as many as a group has warps.
+    /// The parameters suit a warp whose threads have four neighbouring accumulators each: one load of
+    /// 16 bytes per step, and halves of which most are shuffles; the second level has as many
+    /// accumulators as a thread block has warps.
     Blocks,
 }
 
 impl ReductionOrder {
-    /// Accumulators of the second level of [`ReductionOrder::Blocks`].
+    /// Number of accumulators of the second level of [`ReductionOrder::Blocks`].
     pub const PARTIALS: usize = 32;
 
-    /// Elements of a block of a long row, in [`ReductionOrder::Blocks`].
+    /// Number of elements of a block of a long row, in [`ReductionOrder::Blocks`].
     pub const ROW_BLOCK: usize = 2048;
 
-    /// Steps of a block where the lanes are parallel, in [`ReductionOrder::Blocks`].
+    /// Number of steps of a block with parallel lanes, in [`ReductionOrder::Blocks`].
     pub const COLUMN_BLOCK: usize = 64;
 
-    /// Of `run` reduced loops that go through one row with the lanes, those that a kernel has to tell
-    /// from others.
+    /// The [`Kernel::run`] of a kernel of which `run` reduced loops and the lanes are one row: zero
+    /// where the order does not depend on it.
     pub const fn run(self, run: u8) -> u8 {
         match self {
             Self::Lanes => 0,
@@ -66,7 +64,7 @@ impl ReductionOrder {
         }
     }
 
-    /// The number of accumulators of a reduction along the lanes, by the dtype that is reduced.
+    /// The number of accumulators of a reduction along the lanes, by their dtype.
     pub const fn accumulators(self, dtype: DType) -> usize {
         match self {
             Self::Lanes => run_multiple(dtype),
@@ -75,16 +73,16 @@ impl ReductionOrder {
     }
 }
 
-/// Of how many elements the lanes are a multiple where a reduced loop around them belongs to the
-/// same row, by the dtype that is reduced: then a vector of neighbouring accumulators takes
-/// neighbouring elements, in any order of reduction.
+/// The number of elements of which the lanes are a multiple if a reduced loop around them belongs to
+/// the same row, by the dtype of accumulators: then the elements of a vector of neighbouring
+/// accumulators are neighbours, in any order of reduction.
 pub const fn run_multiple(dtype: DType) -> usize {
     if dtype.size() == 8 { 8 } else { 16 }
 }
 
 impl Kernel {
-    /// Whether the kernel takes calls of these extents of all loops: where reduced loops belong to a row
-    /// and have several steps, the lanes are a [multiple](run_multiple) of whole vectors.
+    /// Returns whether the kernel can be called with these extents of all loops: if reduced loops
+    /// belong to a row and have several steps, the lanes are a [multiple](run_multiple) of vectors.
     pub fn takes(&self, extents: &[usize]) -> bool {
         let steps = &extents[extents.len() - self.run as usize..];
         let reductions = (0..self.insts.len()).filter(|&it| self.is_ordered_reduction(it));
@@ -92,8 +90,8 @@ impl Kernel {
         extents[self.par as usize].is_multiple_of(multiple) || steps.iter().all(|&it| it <= 1)
     }
 
-    /// Whether the result of an instruction depends on the [order of reduction](ReductionOrder):
-    /// sums and products of floats do.
+    /// Returns whether the result of an instruction depends on the [order of
+    /// reduction](ReductionOrder): sums and products of floats do.
     pub fn is_ordered_reduction(&self, inst: usize) -> bool {
         matches!(self.insts[inst], Inst::Reduce(Reducer::Sum | Reducer::Prod, _)) && self.types[inst].is_float()
     }

@@ -11,13 +11,13 @@ pub enum Token<'a> {
     Word(&'a str),
     /// `%name`.
     Value(Value<'a>),
-    /// `@name`, and the number behind `#` (zero without one).
+    /// `@name`, and the number after `#` (zero without one).
     Label(Cow<'a, str>, u32),
     /// Digits with an optional sign, fraction and exponent; also `-inf`.
     Number(&'a str),
-    /// The digits behind `0x`.
+    /// The digits after `0x`.
     Hex(&'a str),
-    /// A string, its escapes resolved.
+    /// A string with its escapes resolved.
     Text(Cow<'a, str>),
     /// `->`
     Arrow,
@@ -32,13 +32,13 @@ pub enum Token<'a> {
 /// A value as it is written.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Value<'a> {
-    /// What stands behind the sign: no other value of the graph has the same text.
+    /// The text after `%`, which is unique in the graph.
     pub text: &'a str,
-    /// Its name, unless it is written as a number.
+    /// Its name; `None` if it is written as a number.
     pub name: Option<Cow<'a, str>>,
 }
 
-/// Cuts a text into tokens.
+/// Splits a text into tokens.
 #[derive(Clone)]
 pub(super) struct Lexer<'a> {
     text: &'a str,
@@ -50,7 +50,7 @@ impl<'a> Lexer<'a> {
         Self { text, at: 0 }
     }
 
-    /// The byte behind the token that was read last.
+    /// The byte after the last token.
     pub(super) fn position(&self) -> usize {
         self.at
     }
@@ -58,7 +58,7 @@ impl<'a> Lexer<'a> {
     /// The next token and the byte at which it starts.
     ///
     /// # Errors
-    /// [`Code::Parse`] for a string that is not closed or a number that is too large.
+    /// [`Code::Parse`] for an unterminated string or a number that is too large.
     pub(super) fn next(&mut self) -> Result<(Token<'a>, usize)> {
         self.skip_blank();
         let start = self.at;
@@ -100,7 +100,7 @@ impl<'a> Lexer<'a> {
         Error::new(Code::Parse, format!("line {line}, column {column}: {message}"))
     }
 
-    /// The text from byte `at` to the end of the token that was read last.
+    /// The text from byte `at` to the end of the last token.
     pub(super) fn since(&self, at: usize) -> &'a str {
         &self.text[at..self.at]
     }
@@ -121,7 +121,7 @@ impl<'a> Lexer<'a> {
         self.take_after(0, part)
     }
 
-    /// The next `skip` bytes and all characters behind them that are `part` of the token.
+    /// The next `skip` bytes and all characters after them that are `part` of the token.
     fn take_after(&mut self, skip: usize, part: impl Fn(char) -> bool) -> &'a str {
         let rest = &self.text[self.at..];
         let end = rest[skip..].find(|it| !part(it)).map_or(rest.len(), |at| at + skip);
@@ -169,7 +169,7 @@ impl<'a> Lexer<'a> {
         Ok(Value { text: &self.text[start..self.at], name })
     }
 
-    /// The number behind `#`, which tells equal names apart; zero without one.
+    /// The number after `#`, which distinguishes equal names; zero without one.
     fn repetition(&mut self) -> Result<u32> {
         if !self.text[self.at..].starts_with('#') {
             return Ok(0);
@@ -202,7 +202,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The character behind a backslash.
+    /// The character after a backslash.
     fn escape(&mut self) -> Result<char> {
         let start = self.at;
         let known = match self.text[start + 1..].chars().next() {
@@ -227,12 +227,12 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Whether a character can stand in a name.
+/// Returns whether a character is valid in a name.
 pub(super) fn is_name(it: char) -> bool {
     it.is_ascii_alphanumeric() || matches!(it, '_' | '.')
 }
 
-/// How many bytes of a text belong to the value that it begins with: names, and numbers in brackets.
+/// The number of bytes of the value at the beginning of a text: names, and numbers in brackets.
 pub(super) fn value_len(text: &str) -> usize {
     let mut len = 0;
     loop {
@@ -249,7 +249,7 @@ pub(super) fn value_len(text: &str) -> usize {
     }
 }
 
-/// Writes a string with its quotes.
+/// Writes a quoted string.
 pub(super) fn write_string(text: &str, f: &mut impl std::fmt::Write) -> std::fmt::Result {
     f.write_char('"')?;
     for it in text.chars() {

@@ -1,9 +1,9 @@
-//! Elements of constant data as text, exact to the bit.
+//! Elements of constant data as text, exactly.
 
 use crate::tensor::{DType, Kind, Literal, Scalar};
 use std::fmt::{self, Write};
 
-/// Literals of more elements are written as bytes.
+/// Literals with more elements are written as bytes.
 const LONGEST_LIST: usize = 16;
 
 /// Writes a literal: `f32[2](1.0, 2.0)`.
@@ -37,7 +37,7 @@ fn element_bits(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(all)
 }
 
-/// Writes one element, given by its bits, with as many digits as it takes to read them back.
+/// Writes one element, given by its bits, with as many digits as are needed to read them back.
 ///
 /// # Errors
 /// Those of `f`.
@@ -48,14 +48,14 @@ pub fn write_element(bits: u64, dtype: DType, f: &mut impl Write) -> fmt::Result
             f.write_str("nan")?;
             if bits == Scalar::Float(f64::NAN).to_bits(dtype) { Ok(()) } else { write!(f, ":{bits:#x}") }
         }
-        // The shortest digits of the narrow type, not those of its value as f64.
+        // The shortest digits of the narrow dtype, not those of its value as f64.
         Scalar::Float(it) if dtype != DType::F64 => write!(f, "{:?}", it as f32),
         Scalar::Float(it) => write!(f, "{it:?}"),
         other => write!(f, "{other}"),
     }
 }
 
-/// The bits of an element from its text, or nothing where the text is no element of `dtype`.
+/// The bits of an element from its text; `None` if the text is not an element of `dtype`.
 pub fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
     match dtype.kind() {
         Kind::Bool => text.parse().ok().map(|it: bool| it as u64),
@@ -69,7 +69,7 @@ pub fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
             (held == value).then_some(bits)
         }
         Kind::Float if text == "nan" => Some(Scalar::Float(f64::NAN).to_bits(dtype)),
-        // Rust reads more words than the form has: `infinity`, `NaN`.
+        // Rust accepts more words than the text form: `infinity`, `NaN`.
         Kind::Float if !matches!(text, "inf" | "-inf") && text.contains(['i', 'n', 'N', 'I']) => None,
         Kind::Float => {
             let bits = match dtype {
@@ -82,7 +82,7 @@ pub fn element_from_text(text: &str, dtype: DType) -> Option<u64> {
     }
 }
 
-/// The bits behind `nan:0x`, or nothing where they are no nan of `dtype`.
+/// The bits after `nan:0x`; `None` if they are not a nan of `dtype`.
 pub(super) fn nan_from_hex(digits: &str, dtype: DType) -> Option<u64> {
     let bits = u64::from_str_radix(digits, 16).ok()?;
     let fits = bits <= u64::MAX >> (64 - 8 * dtype.size());

@@ -16,9 +16,9 @@
 //! }
 //! ```
 //!
-//! The last graph is the one that the text is of. Those before it are the regions of its
-//! nodes, each written once, before the first graph that uses it; what is written once is
-//! stored once. White space has no meaning, `//` starts a comment.
+//! The last graph is the main one. Those before it are the regions of its nodes, each written once,
+//! before the first graph that uses it; a graph that is written once is stored once. White space is
+//! insignificant, and `//` starts a comment.
 //!
 //! ```text
 //! text     = graph+
@@ -29,17 +29,17 @@
 //! attr     = word "=" (bool | int | float | list of ints | string | dtype | literal)
 //! type     = dtype "[" [int {"," int}] "]"
 //! literal  = type "(" [elements | element "," ".." | "0x" bytes in hexadecimal, in memory order] ")"
-//! label    = "@" (word | string) ["#" int]        told apart by number where names are equal
-//! value    = "%" (digits | name | string) ["#" int]           told apart by number where names are equal
+//! label    = "@" (word | string) ["#" int]                    the number distinguishes equal names
+//! value    = "%" (digits | name | string) ["#" int]           the number distinguishes equal names
 //! name     = letters, digits, "_", ".", "[" digits "]"
 //! float    = with a point or an exponent, or inf, -inf, nan, nan:0x (its bits)
 //! ```
 //!
-//! An input that is not written as a number has that [name](Graph::input_name): that of an
-//! argument, or the path of a parameter in the cell whose graph it is. Names of other values are
-//! free, and are not kept; [`parse`] numbers values in the order of their definition. A value
-//! without a name is printed with the number of its [`ValueId`](crate::ir::ValueId). Floats are
-//! written with as many digits as it takes to read the same bits.
+//! An input that is not written as a number has a [name](Graph::input_name): that of an argument,
+//! or the path of a parameter in the cell of the graph. Names of other values are arbitrary, and
+//! are not kept; [`parse`] numbers values in the order of their definition. A value without a name
+//! is printed with the number of its [`ValueId`](crate::ir::ValueId). Floats are written with as
+//! many digits as are needed to read the same bits.
 
 mod lex;
 mod literal;

@@ -1,4 +1,4 @@
-//! How values are written: inputs that have names by these, all other values by their numbers.
+//! Values as text: inputs that have names by these, all other values by their numbers.
 
 use super::lex::{value_len, write_string};
 use crate::ir::{Def, Graph, ValueId};
@@ -6,15 +6,15 @@ use rustc_hash::FxHashMap;
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
-/// How the inputs of one graph are written.
+/// The inputs of one graph as text.
 pub(crate) struct InputNames<'a> {
     names: &'a [Option<Arc<str>>],
-    /// For each, how many inputs before it have the same name; empty where all names differ.
+    /// For each input, the number of inputs before it with the same name; empty if all names differ.
     numbers: Vec<u32>,
 }
 
 impl<'a> InputNames<'a> {
-    /// Those of inputs with these names, in order; there may be more inputs, without any.
+    /// The texts of inputs with these names, in order; further inputs have no names.
     pub fn of(names: &'a [Option<Arc<str>>]) -> Self {
         let mut used: FxHashMap<&str, u32> = FxHashMap::default();
         let mut number = |name: &'a Option<Arc<str>>| {
@@ -41,24 +41,24 @@ impl<'a> InputNames<'a> {
     }
 }
 
-/// Whether a name reads as itself without quotes, and not as a number.
+/// Returns whether a name is read as itself without quotes, and not as a number.
 fn is_plain(name: &str) -> bool {
     !name.is_empty() && value_len(name) == name.len() && !is_number(name)
 }
 
-/// Whether it is how a value without a name is written.
+/// Returns whether a text is that of a value without a name.
 pub(super) fn is_number(text: &str) -> bool {
     text.bytes().all(|it| it.is_ascii_digit())
 }
 
-/// How the values of a graph are written.
+/// The values of a graph as text.
 pub(crate) struct ValueNames<'a> {
     graph: &'a Graph,
     inputs: InputNames<'a>,
 }
 
 impl<'a> ValueNames<'a> {
-    /// Those of a graph, which may be broken.
+    /// The texts of the values of a graph, which may be broken.
     pub fn of(graph: &'a Graph) -> Self {
         Self { graph, inputs: InputNames::of(graph.input_names()) }
     }

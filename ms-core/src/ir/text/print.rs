@@ -15,7 +15,7 @@ impl Display for Graph {
     }
 }
 
-/// The text of a graph, with the user's lines as comments behind its nodes.
+/// The text of a graph, with the user's lines as comments after its nodes.
 pub fn with_locations(graph: &Graph) -> String {
     let mut out = String::new();
     Printer::new(graph, true).print(graph, &mut out).expect("a string takes any text");
@@ -25,7 +25,7 @@ pub fn with_locations(graph: &Graph) -> String {
 struct Printer<'a> {
     /// All graphs, regions before the graphs that use them.
     graphs: Vec<&'a Graph>,
-    /// Which of the graphs of one name each is.
+    /// The number of each graph among those of equal names.
     numbers: FxHashMap<*const Graph, u32>,
     locations: bool,
 }
@@ -88,7 +88,7 @@ impl<'a> Printer<'a> {
         values(f, names, &node.inputs)?;
         if !node.attrs.as_slice().is_empty() {
             f.write_str(" {")?;
-            // A node whose attributes do not fit its op is still to be seen in a report.
+            // A node whose attributes do not fit its op is printed in reports, too.
             let names = node.op.0.attrs.iter().copied().chain(std::iter::repeat("?"));
             let named: Vec<_> = names.zip(node.attrs.as_slice()).collect();
             list(f, &named, |f, (name, attr)| {
@@ -123,7 +123,7 @@ impl<'a> Printer<'a> {
     }
 }
 
-/// ` %x, %1`, or nothing at all.
+/// Writes ` %x, %1`, or nothing if there are no values.
 fn values(f: &mut impl Write, names: &ValueNames<'_>, ids: &[ValueId]) -> fmt::Result {
     if !ids.is_empty() {
         f.write_str(" ")?;
@@ -131,7 +131,7 @@ fn values(f: &mut impl Write, names: &ValueNames<'_>, ids: &[ValueId]) -> fmt::R
     list(f, ids, |f, &id| write!(f, "{}", names.show(id)))
 }
 
-/// The type of a value, or `?` where a broken graph names one that does not exist.
+/// Writes the type of a value, or `?` if a broken graph has no such value.
 fn type_of(graph: &Graph, id: ValueId, f: &mut impl Write) -> fmt::Result {
     if (id.0 as usize) < graph.value_count() { write!(f, "{}", graph.ty(id)) } else { f.write_str("?") }
 }
@@ -157,7 +157,7 @@ pub(crate) fn write_attr(attr: &Attr, f: &mut impl Write) -> fmt::Result {
     }
 }
 
-/// Writes items with commas between them.
+/// Writes items separated by commas.
 fn list<W: Write, T>(f: &mut W, items: &[T], mut item: impl FnMut(&mut W, &T) -> fmt::Result) -> fmt::Result {
     for (i, it) in items.iter().enumerate() {
         if i > 0 {

@@ -65,7 +65,7 @@ graph @main(%x: f32[2], %y.1: f32[2]) -> (f32[2]) {
     assert_eq!(read(text).to_string(), want);
 }
 
-/// How inputs of these names are written, and that they are read as what they are.
+/// Names of inputs as text, and that they are read back.
 #[test]
 fn names_of_inputs_come_back() {
     let cases: [(&[&str], &str); 9] = [
@@ -73,7 +73,7 @@ fn names_of_inputs_come_back() {
         (&["layers[12].weight", "[0].w", "h[1][2]"], "%layers[12].weight %[0].w %h[1][2]"),
         (&["", "x"], "%0 %x"),
         (&["x", "y", "x", "x"], "%x %y %x#1 %x#2"),
-        // What reads as a number, or as the second of equal names.
+        // Names that read as a number, or as the second of equal names.
         (&["1", "", "x", "x", "x#1"], "%\"1\" %1 %x %x#1 %\"x#1\""),
         (&["h[\"w\"]", "a b", "größe"], "%\"h[\\\"w\\\"]\" %\"a b\" %\"größe\""),
         (&["a[", "a[]", "a[b]", "a]"], "%\"a[\" %\"a[]\" %\"a[b]\" %\"a]\""),
@@ -96,7 +96,7 @@ fn names_of_inputs_come_back() {
     }
 }
 
-/// The names of inputs go where the inputs go.
+/// The names of inputs are kept when inputs are reordered or inlined.
 #[test]
 fn names_of_inputs_stay_with_them() {
     let mut graph = read("graph @f(%a: f32[1], %1: f32[2], %c: f32[3]) -> () { return }");
@@ -151,7 +151,7 @@ fn literals_are_short_where_they_can_be() {
     }
 }
 
-/// What is wrong with a text, and where.
+/// Errors and their positions.
 #[test]
 fn errors_say_what_was_expected() {
     let cases = [
@@ -206,7 +206,7 @@ fn nesting_has_an_end() {
     assert!(error.to_string().contains("more than 1000 deep"), "{error}");
 }
 
-/// Broken text is refused or understood, never a panic.
+/// Mutated text is an error or a graph, never a panic.
 #[test]
 fn mutated_text_does_not_panic() {
     let pieces = [

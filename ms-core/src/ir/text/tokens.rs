@@ -1,15 +1,15 @@
-//! The tokens of a text, one at a time, with what parsers ask of the next one.
+//! A stream of tokens with one token of lookahead.
 
 use super::lex::{Lexer, Token, Value};
 use super::literal::{element_from_text, nan_from_hex};
 use crate::error::{Error, Result};
 use crate::tensor::DType;
 
-/// A text that is being read.
+/// The tokens of a text that is being read.
 #[derive(Clone)]
 pub struct Tokens<'a> {
     lexer: Lexer<'a>,
-    /// The token to be read next.
+    /// The next token.
     pub token: Token<'a>,
     /// The byte at which it starts.
     pub at: usize,
@@ -18,7 +18,7 @@ pub struct Tokens<'a> {
 }
 
 impl<'a> Tokens<'a> {
-    /// The tokens of `text`, from the first on.
+    /// The tokens of `text`.
     ///
     /// # Errors
     /// As for [`Tokens::advance`].
@@ -28,7 +28,7 @@ impl<'a> Tokens<'a> {
         Ok(tokens)
     }
 
-    /// Reads a value, `%` and what stands behind it; returns the byte at which it begins too.
+    /// Reads a value; returns the byte at which it begins, too.
     ///
     /// # Errors
     /// When another token is next.
@@ -43,7 +43,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Reads a word that has to stand here.
+    /// Reads this word.
     ///
     /// # Errors
     /// When another token is next.
@@ -62,7 +62,7 @@ impl<'a> Tokens<'a> {
         if self.eat(symbol)? { Ok(()) } else { Err(self.expected(&format!("`{symbol}` ({what})"))) }
     }
 
-    /// After an item of a list that ends in `end`: whether another one follows.
+    /// Returns whether another item follows in a list that ends in `end`.
     ///
     /// # Errors
     /// When neither a comma nor `end` is next.
@@ -73,7 +73,7 @@ impl<'a> Tokens<'a> {
         if self.eat(end)? { Ok(false) } else { Err(self.expected(&format!("`,` or `{end}`"))) }
     }
 
-    /// Reads a symbol if it is next, and says whether it was.
+    /// Reads a symbol if it is next; returns whether it was.
     ///
     /// # Errors
     /// As for [`Tokens::advance`].
@@ -85,17 +85,17 @@ impl<'a> Tokens<'a> {
         Ok(there)
     }
 
-    /// Goes to the next token.
+    /// Advances to the next token.
     ///
     /// # Errors
-    /// [`Code::Parse`](crate::Code::Parse) for a string that is not closed or a number that is too large.
+    /// [`Code::Parse`](crate::Code::Parse) for an unterminated string or a number that is too large.
     pub fn advance(&mut self) -> Result<()> {
         self.end = self.lexer.position();
         (self.token, self.at) = self.lexer.next()?;
         Ok(())
     }
 
-    /// An error at the next token, where `what` should stand.
+    /// An error at the next token, where `what` is expected.
     pub fn expected(&self, what: &str) -> Error {
         let found = match self.token {
             Token::End => "the end of the text".to_string(),
@@ -108,10 +108,10 @@ impl<'a> Tokens<'a> {
         self.error(self.at, format!("expected {what}, found {found}"))
     }
 
-    /// Reads an element of a dtype, and gives its bits.
+    /// Reads an element of a dtype, and returns its bits.
     ///
     /// # Errors
-    /// When another token is next, or the dtype does not hold it.
+    /// When another token is next, or the element is out of the range of the dtype.
     pub fn element(&mut self, dtype: DType) -> Result<u64> {
         let start = self.at;
         let (Token::Word(text) | Token::Number(text)) = self.token else {
@@ -130,7 +130,7 @@ impl<'a> Tokens<'a> {
         bits.ok_or_else(|| self.error(start, format!("these are not the bits of a nan of {dtype}")))
     }
 
-    /// Reads the name of one of the things that `of` knows by name.
+    /// Reads a name that `of` maps to a value.
     ///
     /// # Errors
     /// When another token is next.
@@ -147,7 +147,7 @@ impl<'a> Tokens<'a> {
     /// Reads an integer.
     ///
     /// # Errors
-    /// When another token is next, or 64 bits do not hold it.
+    /// When another token is next, or the integer does not fit in 64 bits.
     pub fn int(&mut self) -> Result<i64> {
         let int = match self.token {
             Token::Number(text) => text.parse().ok(),

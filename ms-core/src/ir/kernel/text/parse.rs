@@ -13,17 +13,16 @@ use smallvec::SmallVec;
 impl Kernel {
     /// Reads a kernel in the text form (see [`Kernel`]'s module).
     ///
-    /// What it gives is a kernel whose values are defined before they are used. Whether it is well
-    /// formed besides is for [`Kernel::check`] to say.
+    /// Values of the kernel are defined before they are used. [`Kernel::check`] verifies the rest.
     ///
     /// # Errors
-    /// [`Code::Parse`](crate::Code::Parse) with line and column, and with what was expected there.
+    /// [`Code::Parse`](crate::Code::Parse) with line, column, and what was expected.
     pub fn parse(text: &str) -> Result<Self> {
         Self::read(&mut Tokens::new(text)?, &Token::End).map(|it| it.kernel)
     }
 
-    /// Reads a kernel that stands in a larger text, up to `end`, which is not a word that starts an
-    /// instruction or a stage.
+    /// Reads a kernel inside a larger text, up to the word `end`, which starts neither an instruction
+    /// nor a stage.
     ///
     /// # Errors
     /// As for [`Kernel::parse`].
@@ -34,11 +33,11 @@ impl Kernel {
     }
 }
 
-/// A kernel, and what its text calls its buffers.
+/// A kernel with the names of its buffers in the text.
 pub struct NamedKernel<'a> {
     /// The kernel.
     pub kernel: Kernel,
-    /// The buffers by their names, without `%`.
+    /// The buffers by name, without `%`.
     pub params: FxHashMap<&'a str, ParamId>,
 }
 
@@ -144,7 +143,7 @@ impl Parser<'_, '_> {
         Ok(())
     }
 
-    /// The instruction that begins with `head`, and its dtype where that is written.
+    /// The instruction with the mnemonic `head`, and its dtype if it is written.
     fn operands(&mut self, head: Head) -> Result<(Inst, Option<DType>)> {
         let inst = match head {
             Head::Form(Form::Load) => Inst::Load(self.buffer()?),
@@ -213,7 +212,7 @@ impl Parser<'_, '_> {
         value.ok_or_else(|| self.tokens.error(at, format!("`{name}` is not defined before this")))
     }
 
-    /// Values with commas between them.
+    /// Values separated by commas.
     fn values<const N: usize>(&mut self) -> Result<[Val; N]> {
         let mut values = [Val(0); N];
         for (i, value) in values.iter_mut().enumerate() {

@@ -5,8 +5,8 @@ use super::super::{Inst, Kernel, Param, ParamId, ReductionOrder, Stage, Val};
 use crate::ir::text::write_element;
 use std::fmt::{Display, Formatter, Result};
 
-/// The text that [`Kernel::parse`] reads. That of a kernel which [`Kernel::check`] refuses is for
-/// people only: its dtypes may not be those that the text says.
+/// The text that [`Kernel::parse`] reads. That of a kernel which [`Kernel::check`] refuses is only
+/// for diagnostics: reading it may result in other dtypes.
 impl Display for Kernel {
     fn fmt(&self, f: &mut Formatter<'_>) -> Result {
         let Self { par, seq, lanes, order, run, params, insts, types, stages } = self;

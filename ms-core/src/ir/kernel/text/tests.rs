@@ -9,7 +9,7 @@ fn read(text: &str) -> Kernel {
     Kernel::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// A random kernel whose constants have any bits.
+/// A random kernel whose constants have random bits.
 fn kernel(random: &mut Random<'_>) -> Kernel {
     let steps = random.pick(&[1, 10, 40]);
     let narrow = random.below(2) == 0;
@@ -106,7 +106,7 @@ fn a_name_means_one_instruction() {
     }
 }
 
-/// What is wrong with a text, and where.
+/// Errors and their positions.
 #[test]
 fn errors_say_what_was_expected() {
     let with = |rest: &str| format!("kernel par=0 lanes=parallel seq=0\nin %x: f32 unit\nout %y: i8 zero\n{rest}");
@@ -144,7 +144,7 @@ fn errors_say_what_was_expected() {
     }
 }
 
-/// Broken text is refused or understood, never a panic, and neither is looking at what it says.
+/// Mutated text is an error or a kernel; neither reading nor checking and printing it panics.
 #[test]
 fn mutated_text_does_not_panic() {
     let pieces =

@@ -1,4 +1,4 @@
-//! Attributes: numbers, lists, literals.
+//! Parsing of attributes.
 
 use super::Parser;
 use crate::error::Result;
@@ -7,7 +7,7 @@ use crate::ir::text::literal::bytes_from_hex;
 use crate::tensor::{Attr, Attrs, DType, Dims, Literal, Op, Shape, Type};
 use smallvec::SmallVec;
 
-/// The largest literal, in bytes, that `..` fills.
+/// The maximum size, in bytes, of a literal with `..`.
 const LARGEST_FILL: usize = 1 << 30;
 
 impl<'a> Parser<'a> {
@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// The data of a literal, from `(` on.
+    /// The data of a literal, beginning with `(`.
     fn literal(&mut self, ty: &Type) -> Result<Literal> {
         let shape: Shape =
             ty.shape().ok_or_else(|| self.tokens.expected("elements of a type of constant sizes before them"))?;

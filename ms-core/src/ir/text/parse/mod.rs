@@ -1,4 +1,4 @@
-//! Text to graphs.
+//! Parsing of graphs.
 
 mod attrs;
 mod types;
@@ -13,19 +13,19 @@ use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// From the name of an op to its handle.
+/// Resolves the name of an op.
 pub type Resolver<'a> = &'a dyn Fn(&str) -> Option<Op>;
 
-/// Graphs stand in each other at most this deep: dropping them takes a stack frame per level.
+/// Maximum nesting of graphs: dropping them takes a stack frame per level.
 const DEEPEST: u32 = 1000;
 
 /// Reads a graph in the text form (see [`text`](crate::ir::text)).
 ///
-/// What it gives is a graph whose values are defined before they are used. Whether its ops
-/// take their operands is for the verifier to say.
+/// Values of the graph are defined before they are used. Whether its ops accept their operands is
+/// checked by the verifier.
 ///
 /// # Errors
-/// [`Code::Parse`](crate::Code::Parse) with line and column, and with what was expected there.
+/// [`Code::Parse`](crate::Code::Parse) with line, column, and what was expected.
 pub fn parse(text: &str, ops: Resolver<'_>) -> Result<Graph> {
     Parser { tokens: Tokens::new(text)?, ops, graphs: FxHashMap::default() }.text()
 }
@@ -33,9 +33,9 @@ pub fn parse(text: &str, ops: Resolver<'_>) -> Result<Graph> {
 /// A graph that later ones may use.
 struct Known {
     graph: Arc<Graph>,
-    /// How many levels of graphs stand in it.
+    /// The depth of nested graphs in it.
     depth: u32,
-    /// Where its label is.
+    /// The position of its label.
     at: usize,
     used: bool,
 }
@@ -173,12 +173,12 @@ impl<'a> Parser<'a> {
         known.used = true;
         scope.depth = scope.depth.max(known.depth + 1);
         if scope.depth > DEEPEST {
-            return Err(self.tokens.error(at, format!("graphs stand in each other more than {DEEPEST} deep")));
+            return Err(self.tokens.error(at, format!("graphs are nested more than {DEEPEST} deep")));
         }
         Ok(known.graph.clone())
     }
 
-    /// Values that are defined, separated by commas; none unless a value stands here.
+    /// Zero or more defined values, separated by commas.
     fn operands(&mut self, scope: &Scope<'a>) -> Result<SmallVec<[ValueId; 3]>> {
         let mut ids = SmallVec::new();
         if !matches!(self.tokens.token, Token::Value(_)) {

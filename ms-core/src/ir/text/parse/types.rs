@@ -1,11 +1,11 @@
-//! Types, and sizes that may be expressions of symbols.
+//! Parsing of types, whose sizes may be expressions of symbols.
 
 use super::Parser;
 use crate::error::Result;
 use crate::ir::text::lex::Token;
 use crate::tensor::{DType, Dim, Dims, Type};
 
-/// How deep quotients stand in quotients of sizes.
+/// Maximum nesting of quotients in sizes.
 const DEEPEST_SIZE: u32 = 8;
 
 impl<'a> Parser<'a> {
@@ -28,10 +28,10 @@ impl<'a> Parser<'a> {
         self.dims(dtype, start)
     }
 
-    /// A type from its `[` on; `start` is where it begins.
+    /// The dimensions of a type, beginning with `[`; `start` is the position of the type.
     pub(super) fn dims(&mut self, dtype: DType, start: usize) -> Result<Type> {
         let dims: Dims = self.list(Self::dim)?;
-        // Strides are products of sizes, so these fit even where another size is zero.
+        // Strides are products of sizes, so they must fit even if another size is zero.
         let sizes = dims.iter().map(|it| it.as_const().map_or(1, |size| size.max(1) as isize));
         let mut reach = Some(dtype.size() as isize);
         sizes.for_each(|size| reach = reach.and_then(|it| it.checked_mul(size)));
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Factors with `*` between them.
+    /// Factors separated by `*`.
     fn term(&mut self, depth: u32) -> Result<Dim> {
         let mut product = self.factor(depth)?;
         while self.tokens.eat('*')? {
@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
         Ok(product)
     }
 
-    /// An integer, a symbol, or `(a)/(b)`; `depth` quotients are open around it.
+    /// An integer, a symbol, or `(a)/(b)`, nested in `depth` quotients.
     fn factor(&mut self, depth: u32) -> Result<Dim> {
         match self.tokens.token {
             Token::Word(name) => {
