@@ -1,4 +1,4 @@
-//! What a backend is.
+//! The interface of backends.
 
 use crate::environment;
 use crate::error::{OrRaise, Result};
@@ -8,44 +8,44 @@ use crate::tensor::{Array, Attrs, Op};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
-/// Turns plans into something that runs, on one kind of device.
+/// Compiles plans to executables for one kind of device.
 ///
 /// # Safety
-/// What runs is trusted with memory: [`Backend::product`], [`Backend::library`], and the executables
-/// and kernels that a backend gives, write all elements of their outputs as values of their dtypes,
-/// touch no other memory, and keep none of the arrays that they are given.
+/// [`Backend::product`], [`Backend::library`], and the executables and kernels of a backend write
+/// all elements of their outputs with valid values of their dtypes, access no other memory, and
+/// retain none of the arrays that are passed to them.
 pub unsafe trait Backend: Send + Sync {
     /// The name: `cpu`, `cuda`.
     fn name(&self) -> &'static str;
 
-    /// The device that code is made for, as far as it decides the code: part of every stored key.
+    /// The properties of the device that determine the code; part of every stored key.
     fn fingerprint(&self) -> String;
 
-    /// What makes the code, as a hash of its sources: part of every stored key.
+    /// The hash of the sources of the code generator; part of every stored key.
     fn sources(&self) -> &'static str;
 
-    /// What plans and kernels for this backend are made for. It is part of every stored key.
+    /// The target for which plans and kernels are lowered; part of every stored key.
     fn target(&self) -> &Target;
 
-    /// Compiles a plan to what [`Backend::load`] takes, in this process or a later one.
+    /// Compiles a plan to an artifact for [`Backend::load`], in this process or a later one.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) when the plan holds what the device cannot run.
+    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run the plan.
     fn compile(&self, plan: &Plan) -> Result<Artifact>;
 
-    /// Makes compiled code callable.
+    /// Loads compiled code.
     ///
     /// # Safety
-    /// The plan is one that lowering gave for a sound graph, and the artifact what this backend, of
-    /// these [sources](Backend::sources) and this [fingerprint](Backend::fingerprint), compiled it to.
-    /// Damage is not looked for: the code is run.
+    /// The plan is the result of lowering a valid graph, and the artifact is what this backend, with
+    /// these [sources](Backend::sources) and this [fingerprint](Backend::fingerprint), compiled it
+    /// to. The code is executed without verification.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) when the artifact is not this backend's.
+    /// [`Code::Backend`](crate::Code::Backend) if the artifact is not this backend's.
     unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>>;
 
-    /// As [`Backend::compile`], for one of many plans with the same kernels: the code of those that
-    /// are ready in this process is taken as it is.
+    /// Like [`Backend::compile`], for one of many plans with the same kernels: reuses the code of
+    /// kernels that are compiled in this process.
     ///
     /// # Errors
     /// As [`Backend::compile`].
@@ -53,8 +53,8 @@ pub unsafe trait Backend: Send + Sync {
         self.compile(plan)
     }
 
-    /// As [`Backend::load`], for one of many plans with the same kernels: those that are ready in
-    /// this process are run, and the others are ready from then on.
+    /// Like [`Backend::load`], for one of many plans with the same kernels: reuses kernels that are
+    /// loaded in this process, and keeps the others for later plans.
     ///
     /// # Safety
     /// As [`Backend::load`].
@@ -66,49 +66,51 @@ pub unsafe trait Backend: Send + Sync {
         unsafe { self.load(plan, artifact) }
     }
 
-    /// One kernel by itself, for eager execution.
+    /// Compiles one kernel, for eager execution.
     ///
     /// # Errors
-    /// [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
+    /// [`Code::Backend`](crate::Code::Backend) if the device cannot run it.
     fn kernel(&self, kernel: &Kernel) -> Result<Arc<dyn KernelCode>>;
 
     /// `out = a b`, batched over leading dimensions of equal size; `out` is row-major. In strict precision
-    /// terms of floats are added up as `docs/numerics.md` says.
+    /// terms of floats are added in the order that `docs/numerics.md` specifies.
     ///
     /// # Safety
-    /// Nobody else uses the memory of `out`, the operands included.
+    /// The memory of `out` is not accessed by anyone else during the call, and does not overlap that
+    /// of the operands.
     ///
     /// # Errors
     /// [`Code::DType`](crate::Code::DType) and [`Code::Shape`](crate::Code::Shape) for operands that
-    /// do not fit, [`Code::Backend`](crate::Code::Backend) when the device cannot run it.
+    /// do not fit, [`Code::Backend`](crate::Code::Backend) if the device cannot run it.
     unsafe fn product(&self, precision: Precision, a: &Array, b: &Array, out: &Array) -> Result<()>;
 
-    /// Runs an op as a whole, writing its row-major `outputs`.
+    /// Runs an op as a library call that writes its row-major `outputs`.
     ///
     /// # Safety
-    /// The op's type rule takes the inputs and gives the types of the outputs, whose memory nobody
-    /// else uses, the inputs included.
+    /// The op's type rule accepts the inputs and infers the types of the outputs. The memory of the
+    /// outputs is not accessed by anyone else during the call, and does not overlap that of the
+    /// inputs.
     ///
     /// # Errors
-    /// What the op refuses.
+    /// Those of the op.
     unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
 }
 
-/// What a plan compiles to: plain bytes, the same wherever they lie.
+/// A compiled plan: relocatable bytes.
 #[derive(Clone)]
 pub struct Artifact {
-    /// What the backend has to know of the code, in a format of its own.
+    /// Metadata of the code, in a format of the backend.
     pub table: Vec<u8>,
     /// The code.
     pub code: MachineCode,
 }
 
-/// Position-independent code; empty where there is none.
+/// Position-independent code, which may be empty.
 #[derive(Clone)]
 pub enum MachineCode {
-    /// In memory that cannot be executed.
+    /// In memory that is not executable.
     Bytes(Vec<u8>),
-    /// In memory that can be executed and that nobody writes, from the start of a page on.
+    /// In executable memory that is never written, aligned to a page.
     Executable(Arc<dyn AsRef<[u8]> + Send + Sync>),
 }
 
@@ -124,36 +126,35 @@ impl AsRef<[u8]> for MachineCode {
 /// A compiled kernel.
 ///
 /// # Safety
-/// A call writes every place that the kernel stores to, with a value of the dtype, and touches no
-/// other memory than [`KernelCode::call`] speaks of.
+/// A call writes every element that the kernel stores, with a valid value of the dtype, and accesses
+/// only the memory in the contract of [`KernelCode::call`].
 pub unsafe trait KernelCode: Send + Sync {
-    /// Runs it on the block of a call (see [`crate::ir::Kernel`]).
+    /// Runs the kernel with the block of a call (see [`crate::ir::Kernel`]).
     ///
     /// # Safety
-    /// The block has the kernel's number of words, and extents that it [takes](Kernel::takes); every address that its extents and strides
-    /// reach lies in memory that lives during the call, that nobody writes meanwhile where the
-    /// kernel reads, and that nobody touches meanwhile where it writes. A written place may be
-    /// read by the kernel itself only at the very same loop indices.
+    /// The block has the kernel's number of words, and extents that the kernel
+    /// [takes](Kernel::takes). All elements that its extents and strides address are in memory that
+    /// is live during the call. During the call, nobody else writes the elements that the kernel
+    /// reads, or accesses those that it writes. The kernel itself may read an element that it writes
+    /// only at the same loop indices.
     unsafe fn call(&self, block: &[u64]);
 
-    /// Code that does the same for calls of these extents, if there is a shorter way for them.
+    /// Specialised code for calls with these extents, if there is any.
     fn at(&self, extents: &[u64]) -> Option<Arc<dyn KernelCode>> {
         let _ = extents;
         None
     }
 }
 
-/// A compiled plan. Re-entrant: concurrent runs have an arena each.
+/// A loaded plan. Re-entrant: every concurrent run has its own arena.
 pub trait Executable: Send + Sync {
-    /// Runs it on inputs of the plan's types. It gives row-major arrays.
+    /// Runs it on inputs of the plan's types. Returns row-major arrays.
     ///
     /// # Errors
-    /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; what an op of the plan
-    /// refuses while running.
+    /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of the plan's ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
-    /// Runs it on inputs that are given up: an output may take the memory of one that nobody else
-    /// has.
+    /// Runs it on donated inputs: an output may reuse the memory of one without other references.
     ///
     /// # Errors
     /// As for [`Executable::run`].
@@ -162,16 +163,16 @@ pub trait Executable: Send + Sync {
     }
 }
 
-/// A backend that the facade hands over; the first one submitted is the default.
+/// A registered backend; the first one submitted is the default.
 pub struct BackendEntry(pub fn() -> Arc<dyn Backend>);
 
 inventory::collect!(BackendEntry);
 
-/// The backend of this process: the first one submitted; nothing where none is linked.
+/// The backend of this process: the first one submitted; `None` if none is linked.
 ///
 /// # Panics
-/// Raises [`Code::Environment`](crate::Code::Environment) when an environment variable is set to what is not
-/// allowed.
+/// Raises [`Code::Environment`](crate::Code::Environment) if an environment variable has an invalid
+/// value.
 pub fn backend() -> Option<&'static Arc<dyn Backend>> {
     static BACKEND: OnceLock<Option<Arc<dyn Backend>>> = OnceLock::new();
     let make = || {

@@ -1,4 +1,4 @@
-//! Running plans: the [`Backend`] trait and what backends on the host share.
+//! Execution of plans: the [`Backend`] trait, and code that host backends share.
 
 mod backend;
 mod host;

@@ -1,4 +1,4 @@
-//! Products of matrices as a backend's kernel sees them: sizes and strides, no addresses.
+//! Descriptions of matrix products: sizes and strides, without addresses.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::Precision;
@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 pub struct MatrixProduct {
     /// The element type of all three.
     pub dtype: DType,
-    /// How the terms of floats are added up; integers have one result.
+    /// Determines the order in which terms of floats are added.
     pub precision: Precision,
     /// Rows of `a` and `out`.
     pub m: usize,
@@ -18,13 +18,13 @@ pub struct MatrixProduct {
     pub k: usize,
     /// Columns of `b` and `out`.
     pub n: usize,
-    /// Steps of `a` between rows and between columns.
+    /// Strides of `a` between rows and between columns.
     pub a: [isize; 2],
-    /// Steps of `b` between rows and between columns.
+    /// Strides of `b` between rows and between columns.
     pub b: [isize; 2],
-    /// Steps of `out` between rows and between columns.
+    /// Strides of `out` between rows and between columns.
     pub out: [isize; 2],
-    /// The batch's dimensions, outermost first, none of size one.
+    /// The dimensions of the batch, outermost first, without those of size one.
     pub batch: SmallVec<[BatchDim; 2]>,
 }
 
@@ -33,7 +33,7 @@ pub struct MatrixProduct {
 pub struct BatchDim {
     /// Its size.
     pub size: usize,
-    /// Steps between neighbours in `a`, `b` and `out`.
+    /// Strides of `a`, `b` and `out`.
     pub strides: [isize; 3],
 }
 
@@ -64,7 +64,7 @@ impl MatrixProduct {
             let strides = [a, b, out].map(|it| it.strides()[axis]);
             let size = out.shape()[axis];
             match batch.last_mut() {
-                // Two dimensions that step alike in all three are one.
+                // Dimensions that are contiguous in all three are merged.
                 Some(outer) if outer.strides == strides.map(|it| it * size as isize) => {
                     *outer = BatchDim { size: outer.size * size, strides };
                 }
@@ -80,7 +80,7 @@ impl MatrixProduct {
         self.batch.iter().map(|it| it.size).product()
     }
 
-    /// Places of product `i` of the batch, in elements from the first.
+    /// Offsets of product `i` of the batch in `a`, `b` and `out`, in elements.
     pub fn batch_offsets(&self, mut i: usize) -> [isize; 3] {
         let mut at = [0; 3];
         for dim in self.batch.iter().rev() {

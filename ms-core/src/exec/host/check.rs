@@ -1,11 +1,11 @@
-//! Whether a routine's steps stay inside its buffers.
+//! Bounds checks of the steps of routines.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Kernel, LaneAxis, Param, Role};
 use crate::lower::{Argument, Buffer, BufferId, Place, Plan, Routine, Span, View, value_bytes};
 use crate::tensor::Type;
 
-/// A routine and the plan that it belongs to.
+/// Checks a routine of a plan.
 #[derive(Clone, Copy)]
 pub(super) struct Checker<'a> {
     pub plan: &'a Plan,
@@ -14,10 +14,10 @@ pub(super) struct Checker<'a> {
 
 impl<'a> Checker<'a> {
     pub fn buffer(&self, id: BufferId) -> Result<&'a Buffer> {
-        self.routine.buffers.get(id.0 as usize).ok_or_else(|| malformed("a step names a buffer that is not there"))
+        self.routine.buffers.get(id.0 as usize).ok_or_else(|| malformed("a step has a buffer that does not exist"))
     }
 
-    /// A buffer lies inside its place.
+    /// Checks that a buffer is inside its place.
     pub fn check_buffer(&self, buffer: &Buffer) -> Result<()> {
         let bytes = |types: &[Type], i: u32| value_bytes(types.get(i as usize)?);
         let room = match buffer.place {
@@ -28,7 +28,7 @@ impl<'a> Checker<'a> {
         };
         match room {
             Some(room) if buffer.bytes <= room => Ok(()),
-            _ => Err(malformed("a buffer lies outside its place")),
+            _ => Err(malformed("a buffer is outside its place")),
         }
     }
 
@@ -59,7 +59,7 @@ impl<'a> Checker<'a> {
         self.check_reach(view.buffer, view.layout.offset() as i128 * size as i128, steps, size)
     }
 
-    /// What is reached by these extents and byte strides lies inside the buffer.
+    /// Checks that all elements at these extents and byte strides are inside the buffer.
     fn check_reach(
         &self,
         buffer: BufferId,

@@ -1,4 +1,4 @@
-//! Which inputs that are given up serve as memory of outputs.
+//! Assignment of donated inputs to outputs that reuse their memory.
 
 use super::{Input, Output};
 use crate::lower::Reuse;
@@ -6,20 +6,20 @@ use crate::tensor::Array;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// The inputs and outputs of a plan by their lengths, so that a run looks at each of them once.
+/// The inputs and outputs of a plan by size, so that a run visits each of them once.
 pub(super) struct Donors {
-    /// Inputs by length, those of one length in the order in which the plan is done with them.
+    /// Inputs by size; those of equal size in the order of their last uses in the plan.
     order: Vec<u32>,
-    /// For each length that an input has, where in the order its inputs begin and end.
+    /// For each distinct size, the range of its inputs in `order`.
     lengths: SmallVec<[(u32, u32); 4]>,
-    /// The length of each input.
+    /// The index of each input's size.
     inputs: Vec<u32>,
-    /// The length of each output; nothing where no input has it.
+    /// The index of each output's size; `None` if no input has it.
     outputs: Vec<Option<u32>>,
 }
 
 impl Donors {
-    /// Those of a plan with these inputs and outputs.
+    /// The donors of a plan with these inputs and outputs.
     pub fn new(inputs: &[Input], outputs: &[Output], reuse: &Reuse) -> Self {
         let bytes = |it: &Input| it.sizes.iter().map(|it| it.unwrap_or(0)).product::<usize>() * it.ty.dtype.size();
         let mut order: Vec<u32> = (0..inputs.len() as u32).collect();
@@ -43,15 +43,16 @@ impl Donors {
         Self { order, lengths, inputs: length_of, outputs }
     }
 
-    /// For each output an input over which it may be written and which nobody else has, if there is
-    /// one; every input for one output.
+    /// For each output an input without other references whose memory it may reuse, if there is one;
+    /// each input is assigned to at most one output.
     pub fn find(&self, inputs: &mut [Array], reuse: &Reuse) -> SmallVec<[Option<usize>; 4]> {
         let mut spare: SmallVec<[bool; 16]> = inputs.iter_mut().map(Array::is_sole).collect();
-        // Those before it were taken, or never were to be had.
+        // Inputs before it are assigned, or have other references.
         let mut firsts: SmallVec<[u32; 4]> = self.lengths.iter().map(|it| it.0).collect();
         let find = |(output, length): (usize, &Option<u32>)| {
             let length = (*length)?;
-            // One that this very output may be written over is of no use to many others.
+            // Inputs that this output may overwrite in place are preferred, as few other outputs can
+            // reuse them.
             let fits = |it: &usize| spare.get(*it) == Some(&true) && self.inputs[*it] == length;
             let taken = reuse.in_place_of(output).find(fits).or_else(|| {
                 let (first, end) = (&mut firsts[length as usize], self.lengths[length as usize].1);
@@ -59,7 +60,7 @@ impl Donors {
                     *first += 1;
                 }
                 let input = *self.order[..end as usize].get(*first as usize)? as usize;
-                // If the plan needs this one for too long, then all that follow.
+                // If this one is used for too long in the plan, so are all that follow.
                 reuse.allows(output, input).then_some(input)
             })?;
             spare[taken] = false;

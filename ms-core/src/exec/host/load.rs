@@ -1,4 +1,4 @@
-//! From a plan to what runs: blocks of words, checked once.
+//! Loading of plans: prepares and checks the blocks of all calls.
 
 use super::Host;
 use super::check::{Checker, malformed};
@@ -15,7 +15,7 @@ use crate::tensor::{Array, Layout, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// Prepares a plan, whose kernels are given in order.
+/// Prepares a plan with its kernels, in order.
 pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Program> {
     let constants: Vec<Array> = plan.constants.iter().map(|it| it.to_array()).collect();
     let arena = plan.arena().ok_or_else(|| malformed("a routine calls one that does not come before it"))?;
@@ -56,15 +56,15 @@ pub(super) fn program(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dy
     Ok(Program { host, constants, arena_bytes, template, arena_words, routines, main_block })
 }
 
-/// Whether one row-major operand becomes one row-major result of the same type.
+/// Returns whether a step has one row-major operand, and one row-major result of the same type.
 fn is_dense(inputs: &[View], outputs: &[View]) -> bool {
     let ([from], [to]) = (inputs, outputs) else { return false };
     let is_dense = from.layout.is_contiguous() && to.layout.is_contiguous();
     is_dense && from.dtype == to.dtype && from.layout.shape() == to.layout.shape()
 }
 
-/// The params of each element that a kernel moves, if it does nothing else: where it is from, and where
-/// it goes, which is as far from it everywhere.
+/// If a kernel only copies elements, the params of each source and destination, which have equal
+/// strides.
 fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]>> {
     let mut pairs = SmallVec::new();
     for inst in &kernel.insts {
@@ -85,7 +85,7 @@ fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]
     Some(pairs)
 }
 
-/// Whether stacks are open after a step that were not before.
+/// Returns whether a step opens stacks that remain open after it.
 fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
     let open = |it: usize| routines[it].opens_stacks && !routines[it].closes_stacks;
     match step {
@@ -104,18 +104,18 @@ fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
 #[derive(Default)]
 struct Words {
     template: Vec<u64>,
-    /// Words that hold addresses in the arena: word, and byte of the arena.
+    /// Words with addresses in the arena: word, and offset in the arena.
     arena_words: Vec<(u32, usize)>,
 }
 
-/// Turns the steps of a routine into prepared ones.
+/// Prepares the steps of a routine.
 struct Loader<'a> {
     check: Checker<'a>,
     constants: &'a [Array],
     kernels: &'a [Arc<dyn KernelCode>],
     /// The routines before this one.
     done: &'a [Routine],
-    /// Where this routine's part of the arena begins.
+    /// The offset of this routine's part of the arena.
     base: usize,
     words: &'a mut Words,
     patches: Vec<Patch>,
@@ -209,7 +209,7 @@ impl Loader<'_> {
         }
     }
 
-    /// The block of a call on values that fit its routine.
+    /// Adds the block of a call, whose values must fit the routine.
     fn block<'s>(&mut self, routine: usize, spans: impl Iterator<Item = &'s Span>) -> Result<usize> {
         let routine = &self.done[routine];
         let block = self.next_word();
@@ -283,9 +283,9 @@ impl Loader<'_> {
             let arg = it.arg as usize;
             arg < first_invariant || (body.inputs..condition).contains(&arg)
         };
-        let settles = chains.iter().all(|it| it.ring.len() == 1) && cycles.iter().all(|it| it.len() == 1);
+        let is_fixed = chains.iter().all(|it| it.ring.len() == 1) && cycles.iter().all(|it| it.len() == 1);
         Ok(Repeated {
-            settles: settles && sequences.is_empty() && series.is_empty(),
+            is_fixed: is_fixed && sequences.is_empty() && series.is_empty(),
             body: step.body.0 as usize,
             block,
             trips,
@@ -299,7 +299,7 @@ impl Loader<'_> {
         })
     }
 
-    /// Carries by who takes over from whom.
+    /// Divides carries into chains and cycles.
     fn chains(
         &mut self,
         step: &Loop,
@@ -359,7 +359,7 @@ impl Loader<'_> {
         self.words.template.len()
     }
 
-    /// A word with the address of a value of so many bytes.
+    /// Adds a word with the address of a value of this many bytes.
     fn address(&mut self, span: &Span, bytes: usize) -> Result<usize> {
         self.check.check_span(span, bytes)?;
         let word = self.next_word();
@@ -367,7 +367,7 @@ impl Loader<'_> {
         Ok(word)
     }
 
-    /// A view whose layout counts from the start of the arena, where it lies there.
+    /// A view whose layout is relative to the start of the arena if it is in the arena.
     fn placed(&self, view: &View) -> Result<PlacedView> {
         self.check.check_view(view)?;
         let place = self.check.buffer(view.buffer)?.place;

@@ -1,5 +1,5 @@
-//! Running a [`Plan`] on the host: over one arena, with everything that does not depend on
-//! addresses prepared when the plan is loaded.
+//! Execution of a [`Plan`] on the host, in one arena. Everything that does not depend on addresses
+//! is prepared when the plan is loaded.
 
 mod arenas;
 mod check;
@@ -20,30 +20,30 @@ use smallvec::SmallVec;
 use stack::Stacks;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What a backend on the host gives to its executables, besides the code of kernels.
+/// The calls of executables into a host backend, besides kernels.
 ///
 /// # Safety
-/// Outputs are written as a whole, with values of their dtypes, and no array is kept.
+/// All elements of outputs are written, with valid values of their dtypes, and no array is retained.
 pub unsafe trait Host: Send + Sync {
     /// Runs a product.
     ///
     /// # Safety
-    /// Every element that the product's sizes and strides reach from the three addresses lies
-    /// in memory that lives during the call; nobody writes `a` and `b` or touches `out` meanwhile.
+    /// All elements that the product's sizes and strides address are in memory that is live during
+    /// the call; meanwhile, nobody else writes `a` and `b` or accesses `out`.
     ///
     /// # Errors
-    /// [`Code::Backend`] when the device cannot run it.
+    /// [`Code::Backend`] if the device cannot run it.
     unsafe fn product(&self, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()>;
 
-    /// Runs an op as a whole, writing its row-major `outputs`, whose memory nobody else uses; that of
-    /// an op which [updates](crate::ops::Lowering::Update) its first operand may be the operand's.
-    /// The arrays' memory is only theirs during the call.
+    /// Runs an op as a library call that writes its row-major `outputs`; that of an op which
+    /// [updates](crate::ops::Lowering::Update) its first operand may share the operand's memory.
+    /// The arrays are valid only during the call.
     ///
     /// # Safety
     /// As [`Backend::library`](super::Backend::library).
     ///
     /// # Errors
-    /// What the op refuses.
+    /// Those of the op.
     unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()>;
 }
 
@@ -59,44 +59,44 @@ pub struct HostExecutable {
     idle: Mutex<Vec<Scratch>>,
 }
 
-/// What an input is.
+/// The type of an input.
 struct Input {
     ty: Type,
-    /// Its sizes; nothing where the plan takes any.
+    /// Its sizes; `None` if the plan takes any.
     sizes: SmallVec<[Option<usize>; 4]>,
 }
 
-/// What an output is.
+/// The type of an output.
 enum Output {
     Array(Shape, DType),
-    /// As many rows as the run makes, of this type.
+    /// A stack, with rows of this type.
     Stack(Type),
 }
 
-/// What one run needs and the next one can use again.
+/// The reusable state of a run.
 struct Scratch {
-    /// The arena, where it is not a [shared](arenas) one.
+    /// The arena, unless it is a [shared](arenas) one.
     arena: Option<Arc<Storage>>,
     words: Vec<u64>,
-    /// The address of the arena to which those in the words belong; zero before the first run.
+    /// The address of the arena to which the words are relocated; zero before the first run.
     base: usize,
     stacks: Stacks,
 }
 
-/// Templates up to this many words are copied to the stack by plans without an arena.
+/// Plans without an arena copy templates of up to this many words to the stack.
 const STACK_WORDS: usize = 64;
 
 impl HostExecutable {
-    /// Prepares a plan. `kernels` are the plan's, in order.
+    /// Prepares a plan with its compiled `kernels`, in order.
     ///
     /// # Safety
-    /// `kernels` are compiled from those of the plan, which lowering gave for a sound graph: what is
-    /// checked here is that steps stay inside their buffers, not that buffers which are in use at one
-    /// time are apart, or written before they are read.
+    /// `kernels` are compiled from those of the plan, which is the result of lowering a valid graph.
+    /// Only the bounds of buffers are checked, not that buffers with overlapping lifetimes are
+    /// disjoint or that they are written before they are read.
     ///
     /// # Errors
-    /// [`Code::Verify`] when the plan is not well formed: numbers out of range, a routine that
-    /// calls a later one, or a step that reaches outside its buffers.
+    /// [`Code::Verify`] if the plan is not well formed: indices out of range, a routine that calls a
+    /// later one, or a step that is out of bounds of its buffers.
     pub unsafe fn new(plan: &Plan, kernels: &[Arc<dyn KernelCode>], host: Arc<dyn Host>) -> Result<Self> {
         let program = in_op(|| load::program(plan, kernels, host))?;
         let main = plan.main();
@@ -107,7 +107,10 @@ impl HostExecutable {
             }
             let row = Type::new(ty.dtype, ty.dims[1..].iter().copied().collect());
             if row.shape().is_none() {
-                return Err(Error::new(Code::Backend, format!("{ty} is no array, so that no program can give it")));
+                return Err(Error::new(
+                    Code::Backend,
+                    format!("{ty} is not an array, so that no program can return it"),
+                ));
             }
             Ok(Output::Stack(row))
         };
@@ -131,7 +134,7 @@ impl HostExecutable {
         })
     }
 
-    /// Whether inputs are of the plan's types, in row-major order.
+    /// Returns whether inputs have the plan's types and are row-major.
     fn takes_dense(&self, inputs: &[&Array]) -> bool {
         let fits = |(own, array): (&Input, &&Array)| {
             let shape = array.shape();
@@ -143,7 +146,7 @@ impl HostExecutable {
         inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits)
     }
 
-    /// Runs with inputs of which some are no row-major arrays of the plan's types.
+    /// Runs with inputs of which some are not row-major or do not have the plan's types.
     #[cold]
     fn run_others(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         let dense: SmallVec<[Array; 4]> = in_op(|| Ok(inputs.iter().map(|it| it.to_contiguous()).collect()))?;
@@ -157,7 +160,7 @@ impl HostExecutable {
             .with_operands(inputs.iter().map(|it| it.ty().to_string()))
     }
 
-    /// A scratch of the pool, or a fresh one, and an arena.
+    /// Takes a scratch from the pool, or creates one, and takes an arena.
     fn take(&self) -> Result<(Scratch, Arc<Storage>)> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut scratch = idle.unwrap_or_else(|| Scratch {
@@ -179,7 +182,7 @@ impl HostExecutable {
         Ok((scratch, arena))
     }
 
-    /// Keeps a scratch and an arena for the next run.
+    /// Returns a scratch and an arena to their pools.
     fn give(&self, mut scratch: Scratch, arena: Arc<Storage>) {
         match self.program.arena_bytes {
             arenas::SHARED_BYTES.. => arenas::give(arena),
@@ -188,7 +191,7 @@ impl HostExecutable {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
     }
 
-    /// Fresh memory for output `at`, which is an array.
+    /// Allocates output `at`, which is an array.
     ///
     /// # Safety
     /// As [`Array::uninit`].
@@ -201,8 +204,8 @@ impl HostExecutable {
         }
     }
 
-    /// Memory for every output: that of an input over which it may be written and which nobody
-    /// else has, where there is one.
+    /// The memory of every output: that of a donated input if it may be reused, or else newly
+    /// allocated.
     ///
     /// # Safety
     /// As [`Array::uninit`].
@@ -222,8 +225,8 @@ impl HostExecutable {
     /// Runs with inputs and outputs that are arrays.
     ///
     /// # Safety
-    /// The inputs fit the plan, and nobody else uses the memory of the outputs. An output may lie
-    /// in the memory of an input where the plan allows it.
+    /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
+    /// share the memory of an input if the plan allows it.
     unsafe fn run_arrays(&self, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
         let places = inputs.iter().map(|it| it.as_ptr()).chain(outputs.iter().map(|it| it.as_mut_ptr().cast_const()));
         let places = places.map(|it| it as u64);
@@ -241,7 +244,7 @@ impl HostExecutable {
         })
     }
 
-    /// Runs where some inputs or outputs are stacks: in the call's block stand the addresses of
+    /// Runs a plan with stacks among its inputs or outputs: the call's block has the addresses of
     /// their numbers.
     fn run_stacks(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         self.with_scratch(|run| {
@@ -250,7 +253,7 @@ impl HostExecutable {
                 if is_stack(ty) {
                     let rows = array.shape()[0];
                     let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
-                    // SAFETY: inputs live during the run, and the stack is closed when it ends.
+                    // SAFETY: inputs are live during the run, and the stack is closed when it ends.
                     *number = unsafe { run.stacks.borrow(array.as_ptr(), rows, row_bytes) };
                 }
             }
@@ -271,7 +274,7 @@ impl HostExecutable {
                 None => number(inputs.len() + i),
             };
             let outputs_at: SmallVec<[u64; 8]> = outputs.iter().enumerate().map(result).collect();
-            // SAFETY: inputs were checked, outputs are fresh, and numbers have a word each.
+            // SAFETY: inputs were checked, outputs are newly allocated, and numbers have a word each.
             unsafe { run.main(inputs_at.into_iter().chain(outputs_at))? };
             let gather = |(i, (array, output)): (usize, (Option<Array>, &Output))| match (array, output) {
                 (Some(array), _) => Ok(array),
@@ -300,13 +303,13 @@ impl Executable for HostExecutable {
         if self.has_stacks {
             return self.run_stacks(inputs);
         }
-        // Collecting results takes as long as a small run.
+        // A fast path: collecting results takes as long as a small run.
         let mut outputs = SmallVec::with_capacity(self.outputs.len());
         for at in 0..self.outputs.len() {
             // SAFETY: a run writes all of its outputs.
             outputs.push(unsafe { self.fresh(at)? });
         }
-        // SAFETY: inputs were checked, and outputs are fresh.
+        // SAFETY: inputs were checked, and outputs are newly allocated.
         unsafe { self.run_arrays(inputs, &outputs)? };
         Ok(outputs)
     }
@@ -318,8 +321,8 @@ impl Executable for HostExecutable {
         }
         // SAFETY: a run writes all of its outputs.
         let outputs = unsafe { self.over(&mut inputs)? };
-        // SAFETY: inputs were checked. Outputs are fresh, or the plan allows them to be written over
-        // inputs of which this call has the only handle.
+        // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
+        // the memory of inputs to which this call has the only reference.
         unsafe { self.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>(), &outputs)? };
         Ok(outputs)
     }

@@ -1,55 +1,54 @@
 //! Loops.
 //!
-//! An iteration is a call whose block changes: a computed carry is written to one of the places
+//! An iteration is a call whose block changes: a computed carry is written to one of the buffers
 //! of its chain's ring, which has one more than the chain has carries, and each further carry of
-//! the chain moves on to the address of the one before. A carry that its iteration may write over
-//! has one place only. No value is copied but the last ones, to
-//! where the loop's results go, when they do not happen to be there.
+//! the chain takes the address of the one before. A carry that is updated in place has a single
+//! buffer. Only the last values are copied to the loop's results, unless they are there already.
 
 use super::run::{Patch, Run};
 use crate::error::{Code, Error, Result};
 use smallvec::SmallVec;
 
-/// A loop with its places. Numbers of words are those of the template.
+/// A loop. Words are numbered as in the template.
 pub(super) struct Repeated {
     pub body: usize,
-    /// The block of an iteration: carries, sequences, what stays the same; then computed carries,
-    /// series, and the next condition.
+    /// The block of an iteration: carries, sequences, invariants; then computed carries, series, and
+    /// the next condition.
     pub block: usize,
     pub trips: Trips,
     pub carries: Vec<CarryWords>,
-    /// Each begins with a computed carry; in the order of these.
+    /// Each chain begins with a computed carry, and they are in the order of these carries.
     pub chains: Vec<Chain>,
     pub cycles: Vec<Cycle>,
     pub sequences: Vec<Series>,
     pub series: Vec<Series>,
     /// The position of the first output in the block.
     pub outputs: usize,
-    /// Whether the block is the same for all iterations but the first.
-    pub settles: bool,
-    /// What changes from one iteration to the next.
+    /// Whether the block is the same in all iterations but the first.
+    pub is_fixed: bool,
+    /// The words that change from one iteration to the next.
     pub varying: Vec<Patch>,
 }
 
-/// Carries that take over from each other in a circle, each from the one before.
+/// Carries that are permuted cyclically: each takes the value of the one before.
 pub(super) type Cycle = SmallVec<[usize; 2]>;
 
-/// Words of the addresses where a carry begins, and where its last value goes.
+/// Words of the addresses of a carry's initial value and of its result.
 pub(super) struct CarryWords {
     pub initial: usize,
     pub result: usize,
 }
 
-/// Carries that take over from each other: each from the one before, the first from the body.
+/// Carries that are shifted: each takes the value of the one before, the first one that of the body.
 pub(super) struct Chain {
     pub carries: SmallVec<[usize; 2]>,
-    /// Words of the addresses of the results of the carries, and of one more place, unless the
-    /// one carry is written over.
+    /// Words of the addresses of the results of the carries, and of one more buffer unless the single
+    /// carry is updated in place.
     pub ring: SmallVec<[usize; 3]>,
     pub bytes: usize,
 }
 
-/// A value of which each iteration has one element.
+/// A value with one element per iteration.
 pub(super) struct Series {
     /// The word of its address.
     pub word: usize,
@@ -57,19 +56,19 @@ pub(super) struct Series {
 }
 
 pub(super) enum Trips {
-    /// Words of the addresses of the first and the next condition, and of the number of
-    /// iterations.
+    /// Until a condition is false: words of the addresses of the first and the next condition, and of
+    /// the number of iterations.
     While { first: usize, next: usize, count: Option<usize> },
-    /// Arrays.
+    /// A constant number of iterations over arrays.
     Times { count: usize, reverse: bool },
-    /// Stacks; the word of the address of the number.
+    /// A computed number of iterations, with the word of its address, over stacks.
     Counted { count: usize, reverse: bool },
 }
 
-/// What stands for a stack.
+/// Reads the number of a stack.
 ///
 /// # Safety
-/// The address is that of such a number, which may be read.
+/// The address is that of such a number, and valid for reads.
 unsafe fn number(address: u64) -> u64 {
     // SAFETY: as the caller's.
     unsafe { (address as *const u64).read_unaligned() }
@@ -79,7 +78,7 @@ impl Repeated {
     /// Runs the loop.
     ///
     /// # Safety
-    /// As for [`Run::call`], of the routine that the loop stands in.
+    /// As for [`Run::call`] of the routine that contains the loop.
     pub unsafe fn run(&self, run: &mut Run<'_>) -> Result<()> {
         for (i, carry) in self.carries.iter().enumerate() {
             run.words[self.block + i] = run.words[carry.initial];
@@ -93,11 +92,11 @@ impl Repeated {
                 Trips::Times { count, reverse } => self.run_times(run, count, reverse)?,
                 Trips::Counted { count, reverse } => self.run_counted(run, count, reverse)?,
             }
-            self.chains.iter().for_each(|it| self.settle(run, it));
+            self.chains.iter().for_each(|it| self.copy_results(run, it));
         }
         for &carry in self.cycles.iter().flatten() {
             let (from, to) = (run.words[self.block + carry], run.words[self.carries[carry].result]);
-            // SAFETY: both are addresses of values of this carry; they were never written here.
+            // SAFETY: both are addresses of values of this carry; the loop has not written to them.
             unsafe { copy(from, to, self.cycle_bytes(run, carry)) };
         }
         Ok(())
@@ -107,23 +106,24 @@ impl Repeated {
         run.program.routines[self.body].bytes[carry]
     }
 
-    /// One iteration, number `at`, whose sequences and series are in the block.
+    /// Runs iteration `at`, whose sequences and series are in the block.
     unsafe fn iteration(&self, run: &mut Run<'_>, at: usize) -> Result<()> {
         let routine = &run.program.routines[self.body];
-        let settled = self.settles && at > 1;
-        if !settled {
+        let fixed = self.is_fixed && at > 1;
+        if !fixed {
             for (i, chain) in self.chains.iter().enumerate() {
                 run.words[self.block + self.outputs + i] = run.words[chain.ring[at % chain.ring.len()]];
             }
             run.patch(&self.varying, self.block);
         }
         let mark = run.stacks.mark();
-        // SAFETY: the caller's contract, and the block holds places of this loop's own besides.
+        // SAFETY: the caller's contract; the other addresses in the block are those of the loop's
+        // buffers.
         unsafe { run.steps(routine, self.block)? };
         if routine.closes_stacks {
             run.stacks.close_from(mark);
         }
-        if settled {
+        if fixed {
             return Ok(());
         }
         for (i, chain) in self.chains.iter().enumerate() {
@@ -161,14 +161,14 @@ impl Repeated {
                 (run.words[count] as *mut i64).write_unaligned(at as i64);
             }
         }
-        self.give(run, &stacks);
+        self.write_numbers(run, &stacks);
         Ok(())
     }
 
-    /// Writes what stands for the stacks of the series.
-    fn give(&self, run: &Run<'_>, stacks: &[u64]) {
+    /// Writes the numbers of the stacks to the series.
+    fn write_numbers(&self, run: &Run<'_>, stacks: &[u64]) {
         for (series, &stack) in self.series.iter().zip(stacks) {
-            // SAFETY: the address is that of a buffer of the loop's routine for this number.
+            // SAFETY: the address is that of a buffer for this number in the loop's routine.
             unsafe { (run.words[series.word] as *mut u64).write_unaligned(stack) };
         }
     }
@@ -180,8 +180,8 @@ impl Repeated {
                 run.words[self.block + self.carries.len() + i] = run.words[it.word] + (row * it.row_bytes) as u64;
             }
             for (i, it) in self.series.iter().enumerate() {
-                let place = run.words[it.word] + (row * it.row_bytes) as u64;
-                run.words[self.block + self.outputs + self.chains.len() + i] = place;
+                let address = run.words[it.word] + (row * it.row_bytes) as u64;
+                run.words[self.block + self.outputs + self.chains.len() + i] = address;
             }
             // SAFETY: as the caller's; sequences and series have `count` elements.
             unsafe { self.iteration(run, at)? };
@@ -215,39 +215,39 @@ impl Repeated {
                 run.words[self.block + self.carries.len() + i] = run.stacks.row(stack, row) as u64;
             }
             for (i, &stack) in series.iter().enumerate() {
-                let place = run.stacks.row(stack, row) as u64;
-                run.words[self.block + self.outputs + self.chains.len() + i] = place;
+                let address = run.stacks.row(stack, row) as u64;
+                run.words[self.block + self.outputs + self.chains.len() + i] = address;
             }
             // SAFETY: as the caller's; sequences and series have `count` elements.
             unsafe { self.iteration(run, at)? };
         }
-        self.give(run, &series);
+        self.write_numbers(run, &series);
         Ok(())
     }
 
-    /// Brings the last values of a chain to where the loop's results go.
+    /// Copies the last values of a chain to the loop's results.
     ///
     /// # Safety
     /// As for [`Repeated::run`].
-    unsafe fn settle(&self, run: &Run<'_>, chain: &Chain) {
+    unsafe fn copy_results(&self, run: &Run<'_>, chain: &Chain) {
         let word = |it: usize| run.words[it];
         let mut at: SmallVec<[u64; 4]> = chain.carries.iter().map(|it| word(self.block + it)).collect();
         let to: SmallVec<[u64; 4]> = chain.carries.iter().map(|&it| word(self.carries[it].result)).collect();
         while at != to && chain.bytes > 0 {
-            // A place that no value is in, and the value that belongs there; or, where values
-            // stand in each other's places, any that does not stand in its own.
+            // A result that holds no value, and its value; or, in a cycle, the spare buffer and any
+            // value that is not in its result.
             let free = (0..to.len()).find(|&i| at[i] != to[i] && !at.contains(&to[i]));
-            let (i, place) = match free {
+            let (i, target) = match free {
                 Some(i) => (i, to[i]),
                 None => {
                     let spare = chain.ring.iter().map(|&it| word(it)).find(|it| !at.contains(it));
-                    let i = (0..to.len()).find(|&i| at[i] != to[i]).expect("one does not");
-                    (i, spare.expect("a ring has more places than values"))
+                    let i = (0..to.len()).find(|&i| at[i] != to[i]).expect("one is not in its result");
+                    (i, spare.expect("a ring has more buffers than values"))
                 }
             };
-            // SAFETY: both are places of values of this chain, and nothing is in the second.
-            unsafe { copy(at[i], place, chain.bytes) };
-            at[i] = place;
+            // SAFETY: both are buffers of this chain, and the second one holds no value.
+            unsafe { copy(at[i], target, chain.bytes) };
+            at[i] = target;
         }
     }
 }
@@ -255,7 +255,8 @@ impl Repeated {
 /// Copies a value.
 ///
 /// # Safety
-/// The first address is that of `bytes` bytes, the second that of as many that nobody uses.
+/// The first address is valid for reads of `bytes` bytes, and the second one for writes; they do not
+/// overlap.
 unsafe fn copy(from: u64, to: u64, bytes: usize) {
     // SAFETY: as the caller's.
     unsafe { (to as *mut u8).copy_from_nonoverlapping(from as *const u8, bytes) };

@@ -15,38 +15,38 @@ use std::sync::Arc;
 
 /// A plan with everything prepared that does not depend on addresses.
 ///
-/// The blocks of all calls, of kernels and of routines, stand one after the other in one
-/// template of words. No routine runs twice at a time, so that each has one place for its words
-/// and one in the arena. Addresses in the arena and in constants are written into a copy of the
-/// template once per arena, those of inputs and outputs once per call of a routine.
+/// The blocks of all calls, of kernels and of routines, are in one template of words. A routine is
+/// never active twice in a run, so that each has one range of words and one of the arena. Addresses
+/// in the arena and of constants are written into a copy of the template once per arena, those of
+/// inputs and outputs once per call of a routine.
 pub(super) struct Program {
     pub host: Arc<dyn Host>,
     pub constants: Vec<Array>,
     pub arena_bytes: usize,
     pub template: Vec<u64>,
-    /// Words that hold addresses in the arena: word, and byte of the arena.
+    /// Words with addresses in the arena: word, and offset in the arena.
     pub arena_words: Vec<(u32, usize)>,
-    /// The last one is the program's own.
+    /// The last one is the main routine.
     pub routines: Vec<Routine>,
-    /// Where the block of the program's own routine stands.
+    /// The block of the main routine.
     pub main_block: usize,
 }
 
-/// The steps of a routine. A call's block holds the addresses of its inputs, then of its outputs.
+/// A routine. The block of a call has the addresses of its inputs, then of its outputs.
 pub(super) struct Routine {
     pub patches: Vec<Patch>,
     pub steps: Vec<Step>,
     /// The number of inputs.
     pub inputs: usize,
-    /// Bytes of inputs and outputs.
+    /// Sizes in bytes of inputs and outputs.
     pub bytes: Vec<usize>,
-    /// Whether stacks are opened in it.
+    /// Whether it opens stacks.
     pub opens_stacks: bool,
-    /// Whether it gives none of those, so that they can be closed when it ends.
+    /// Whether it returns none of them, so that they are closed when it ends.
     pub closes_stacks: bool,
 }
 
-/// A word that holds an address in an input or output.
+/// A word with an address in an input or output.
 #[derive(Clone, Copy)]
 pub(super) struct Patch {
     pub word: u32,
@@ -56,33 +56,33 @@ pub(super) struct Patch {
 }
 
 pub(super) enum Step {
-    /// A call with a block of the template.
+    /// A call of a kernel with a block of the template.
     Kernel { code: Arc<dyn KernelCode>, words: Range<usize> },
-    /// A kernel that copies each of some operands to a result, which has nothing to do where all lie in
-    /// their operands' memory: pairs of words with the addresses.
+    /// A kernel that only copies operands to results, and is skipped if all results share their
+    /// operands' memory: pairs of words with the addresses.
     Copy { code: Arc<dyn KernelCode>, words: Range<usize>, pairs: SmallVec<[[usize; 2]; 1]> },
-    /// A product whose three addresses stand in the template.
+    /// A product, with the words of its three addresses.
     Product { product: Box<MatrixProduct>, words: Range<usize> },
-    /// An op on arrays.
+    /// A library call on arrays.
     Library { op: Op, attrs: Attrs, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, node: Option<u32> },
-    /// Classes that have to exist: their copy, whose two addresses stand in the template.
+    /// A copy of classes that are checked, with the words of its two addresses.
     Classes { classes: Box<Classes>, words: Range<usize> },
     /// A call of a routine.
     Call { routine: usize, block: usize },
-    /// A call of one of two routines.
+    /// A branch: a call of one of two routines.
     Branch { condition: usize, routines: [usize; 2], block: usize },
-    /// Calls of a routine, one after the other.
+    /// A loop: successive calls of a routine.
     Loop(Box<Repeated>),
 }
 
-/// A [`CLASS_INDEX`](crate::ops::CLASS_INDEX) of row-major operand and result.
+/// A [`CLASS_INDEX`](crate::ops::CLASS_INDEX) with row-major operand and result.
 pub(super) struct Classes {
     pub attrs: Attrs,
     pub ty: Type,
     pub node: Option<u32>,
 }
 
-/// A view whose layout counts from the start of its place's memory, or of the whole arena.
+/// A view whose layout is relative to the start of its place's memory, or of the whole arena.
 pub(super) struct PlacedView {
     pub place: Place,
     pub dtype: DType,
@@ -90,7 +90,7 @@ pub(super) struct PlacedView {
 }
 
 impl Program {
-    /// Writes the addresses of an arena into a copy of the template.
+    /// Relocates a copy of the template to an arena.
     pub fn place(&self, words: &mut [u64], arena: &Storage) {
         for &(word, at) in &self.arena_words {
             words[word as usize] = arena.as_ptr() as u64 + at as u64;
@@ -98,7 +98,7 @@ impl Program {
     }
 }
 
-/// What an op refuses, with what is known of it.
+/// The error of an op, with the op, its operands and the line.
 #[cold]
 fn refused<'a>(error: Error, op: Op, operands: impl Iterator<Item = &'a Type>, node: Option<u32>) -> Error {
     let error = error.with_op(op.name()).with_operands(operands.map(|it| it.to_string()));
@@ -110,11 +110,11 @@ fn refused<'a>(error: Error, op: Op, operands: impl Iterator<Item = &'a Type>, n
 
 /// The state of one run.
 ///
-/// Safety of all that follows: the loader checked that every step stays inside its buffers, and
-/// that blocks fit the routines that they are given to. Buffers are constants, places of the
-/// arena, which belongs to this run, and inputs and outputs of a call, whose addresses its
-/// caller vouches for. A well-formed plan gives a step overlapping buffers only where its
-/// contract allows them.
+/// Safety of the unsafe blocks below: the loader checked that every step is in bounds of its
+/// buffers, and that blocks fit the routines that they are passed to. Buffers are constants, ranges
+/// of the arena, which this run owns, and inputs and outputs of a call, whose addresses are the
+/// caller's contract. In a well-formed plan the buffers of a step overlap only if its contract
+/// allows it.
 pub(super) struct Run<'a> {
     pub program: &'a Program,
     pub words: &'a mut [u64],
@@ -123,11 +123,11 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs the program's own routine.
+    /// Runs the main routine.
     ///
     /// # Safety
-    /// The addresses are those of memory for its inputs, which may be read, and for its outputs,
-    /// which nobody else uses, during the call.
+    /// The addresses are those of its inputs, which are valid for reads during the call, and of its
+    /// outputs, which nobody else accesses meanwhile.
     pub unsafe fn main(&mut self, places: impl Iterator<Item = u64>) -> Result<()> {
         let block = self.program.main_block;
         for (word, place) in self.words[block..].iter_mut().zip(places) {
@@ -140,7 +140,7 @@ impl Run<'_> {
     /// Calls a routine.
     ///
     /// # Safety
-    /// The block holds addresses as [`Run::main`] wants them.
+    /// The block has addresses as in [`Run::main`].
     pub unsafe fn call(&mut self, routine: usize, block: usize) -> Result<()> {
         let routine = &self.program.routines[routine];
         self.patch(&routine.patches, block);
@@ -155,7 +155,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes addresses of a block where the routine's steps read them.
+    /// Copies addresses from a block to the words of the routine's steps.
     #[inline]
     pub fn patch(&mut self, patches: &[Patch], block: usize) {
         for patch in patches {
@@ -163,7 +163,7 @@ impl Run<'_> {
         }
     }
 
-    /// Runs the steps of a routine whose words hold the addresses of the block.
+    /// Runs the steps of a routine whose words are patched with the addresses of the block.
     ///
     /// # Safety
     /// As for [`Run::call`].
@@ -190,7 +190,7 @@ impl Run<'_> {
                     let from: SmallVec<[Array; 4]> = inputs.iter().map(array).collect();
                     let from: SmallVec<[&Array; 4]> = from.iter().collect();
                     let to: SmallVec<[Array; 1]> = outputs.iter().map(array).collect();
-                    // SAFETY: as above; lowering gives a step operands and results that fit its op.
+                    // SAFETY: as above; operands and results of a lowered step fit its op.
                     in_op(|| unsafe { self.program.host.library(*op, attrs, &from, &to) }).map_err(|it| {
                         let types: SmallVec<[Type; 4]> = from.iter().map(|it| it.ty()).collect();
                         refused(it, *op, types.iter(), *node)
@@ -199,7 +199,7 @@ impl Run<'_> {
                 Step::Classes { classes, words } => {
                     let at = &self.words[words.clone()];
                     let bytes = value_bytes(&classes.ty).expect("views have constant shapes");
-                    // SAFETY: as above; the operand and the result are apart.
+                    // SAFETY: as above; the operand and the result do not overlap.
                     let given = unsafe { std::slice::from_raw_parts(at[0] as *const u8, bytes) };
                     ops::check_classes(&classes.attrs, classes.ty.dtype, given)
                         .map_err(|it| refused(it, ops::CLASS_INDEX.op(), std::iter::once(&classes.ty), classes.node))?;
@@ -222,12 +222,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The array that a view names in this call.
+    /// The array of a view in this call.
     ///
     /// # Safety
-    /// The block is that of the running call of the routine, and the array is dropped with it.
+    /// The block is that of the running call of the routine, and the array is dropped before it ends.
     unsafe fn array(&self, view: &PlacedView, routine: &Routine, block: usize) -> Array {
-        // SAFETY: the addresses in the block are those of that many bytes.
+        // SAFETY: the addresses in the block are valid for that many bytes.
         let at = |arg: usize| unsafe {
             let first = NonNull::new(self.words[block + arg] as *mut u8).expect("a block holds addresses");
             Arc::new(Storage::borrowed(first, routine.bytes[arg]))
@@ -238,11 +238,11 @@ impl Run<'_> {
             Place::Constant(i) => self.program.constants[i as usize].storage().clone(),
             Place::Arena(_) => self.arena.expect("a plan with arena buffers has an arena").clone(),
         };
-        // SAFETY: steps write what later ones read, and an array that is written is read by none.
+        // SAFETY: steps write what later ones read, and no other array overlaps one that is written.
         unsafe { Array::new(storage, view.layout.clone(), view.dtype) }
     }
 
-    /// The rows of a stack, one after the other.
+    /// The rows of a stack as an array.
     pub fn gather(&self, number: u64, row: &Type) -> Result<Array> {
         let shape = row.shape().expect("rows have a constant shape");
         let row_bytes = shape.iter().product::<usize>() * row.dtype.size();
@@ -252,7 +252,7 @@ impl Run<'_> {
         let out = unsafe { Array::uninit(&shape, row.dtype)? };
         for i in 0..if row_bytes == 0 { 0 } else { rows } {
             let to = out.as_mut_ptr().wrapping_add(i * row_bytes);
-            // SAFETY: the stack has that row, and the fresh array has room for it.
+            // SAFETY: the stack has that row, and the new array has room for it.
             unsafe { to.copy_from_nonoverlapping(self.stacks.row(number, i), row_bytes) };
         }
         Ok(out)

@@ -1,12 +1,12 @@
-//! Stacks: the values that a loop makes one by one, as many as it happens to run.
+//! Stacks: sequences of values that loops push, whose length is known only at run time.
 //!
-//! What stands for a stack in a buffer is its number. Stacks that a routine makes and does not
-//! give are closed when it ends, so that numbers follow the nesting of calls.
+//! A buffer holds the number of a stack. Stacks that a routine opens and does not return are closed
+//! when it ends, so that numbers follow the nesting of calls.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::Storage;
 
-/// Bytes of the first chunk of a stack, about; each further one is twice as long.
+/// Approximate size in bytes of the first chunk of a stack; each further one is twice as large.
 const FIRST_CHUNK: usize = 2 << 10;
 
 /// The stacks of one run.
@@ -22,37 +22,37 @@ struct Stack {
 }
 
 enum Memory {
-    /// Rows one after the other, in memory of somebody else.
+    /// Contiguous rows in memory that the stack does not own.
     Borrowed(*const u8),
-    /// Chunks, of which number `k` holds `first << k` rows.
+    /// Chunks, of which number `k` has `first << k` rows.
     Chunks { first: usize, chunks: Vec<Storage> },
 }
 
-// SAFETY: a stack's own memory moves with it. Borrowed memory is that of a run's inputs, and a
-// run closes its stacks before it ends.
+// SAFETY: a stack owns its chunks. Borrowed memory is that of a run's inputs, and a run closes its
+// stacks before it ends.
 unsafe impl Send for Stacks {}
 
 impl Stacks {
-    /// How many are open.
+    /// The number of open stacks.
     pub fn mark(&self) -> usize {
         self.open.len()
     }
 
-    /// Closes those that were opened since `mark` was taken.
+    /// Closes the stacks that were opened since `mark`.
     pub fn close_from(&mut self, mark: usize) {
         self.open.truncate(mark);
     }
 
-    /// Opens a stack without rows; gives its number.
+    /// Opens an empty stack; returns its number.
     pub fn open(&mut self, row_bytes: usize) -> u64 {
         let first = 1 << (FIRST_CHUNK / row_bytes.max(1)).max(1).ilog2();
         self.add(Stack { row_bytes, rows: 0, memory: Memory::Chunks { first, chunks: Vec::new() } })
     }
 
-    /// Opens a stack of rows that lie one after the other; gives its number.
+    /// Opens a stack of contiguous rows; returns its number.
     ///
     /// # Safety
-    /// The rows may be read until the stack is closed.
+    /// The rows are valid for reads until the stack is closed.
     pub unsafe fn borrow(&mut self, first: *const u8, rows: usize, row_bytes: usize) -> u64 {
         self.add(Stack { row_bytes, rows, memory: Memory::Borrowed(first) })
     }
@@ -62,16 +62,16 @@ impl Stacks {
         self.open.len() as u64 - 1
     }
 
-    /// A stack, if there is one of that number and size of rows.
+    /// The stack with this number, if it exists and has rows of this size.
     fn get(&self, number: u64, row_bytes: usize) -> Result<&Stack> {
         let found = self.open.get(number as usize).filter(|it| it.row_bytes == row_bytes);
-        found.ok_or_else(|| Error::new(Code::Verify, "a step takes a stack that is not there"))
+        found.ok_or_else(|| Error::new(Code::Verify, "a step uses a stack that does not exist"))
     }
 
-    /// How many rows a stack of rows of a size has.
+    /// The number of rows of a stack with rows of this size.
     ///
     /// # Errors
-    /// [`Code::Verify`] when there is no such stack.
+    /// [`Code::Verify`] if there is no such stack.
     pub fn rows(&self, number: u64, row_bytes: usize) -> Result<usize> {
         self.get(number, row_bytes).map(|it| it.rows)
     }
@@ -81,10 +81,10 @@ impl Stacks {
         self.open[number as usize].row(row)
     }
 
-    /// Adds rows to a stack of this run's own; gives the memory of the first one.
+    /// Pushes rows on a stack that is not borrowed; returns the memory of the first one.
     ///
     /// # Errors
-    /// [`Code::Memory`] when the system has no memory for them.
+    /// [`Code::Memory`] if memory runs out.
     pub fn push(&mut self, number: u64, rows: usize) -> Result<*mut u8> {
         let stack = &mut self.open[number as usize];
         let row = stack.rows;
@@ -100,7 +100,7 @@ impl Stacks {
     }
 }
 
-/// Rows of chunk number `k`, if `usize` counts them.
+/// Rows of chunk number `k`; `None` on overflow.
 fn chunk_rows(first: usize, k: usize) -> Option<usize> {
     first.checked_mul(1usize.checked_shl(k as u32)?)
 }
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_keep_their_place() {
+    fn rows_keep_their_addresses() {
         for row_bytes in [8, 24, 5000] {
             let mut stacks = Stacks::default();
             let stack = stacks.open(row_bytes);
