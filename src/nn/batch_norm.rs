@@ -3,7 +3,7 @@
 use crate::prelude::*;
 use ms_core::error::OrRaise;
 use ms_core::ops::BatchStatistics;
-use ms_core::ops::rules::{Interval, lies_in};
+use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::trace::Training;
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` per channel of `x` `[n, channels, ..]`
@@ -62,7 +62,7 @@ impl BatchNorm {
     fn construct(&self, x: &Tensor) -> Tensor {
         let kept = BatchStatistics { mean: self.moving_mean.value(), var: self.moving_variance.value() };
         if self.training.get() {
-            lies_in("BatchNorm", "momentum", self.momentum, &Interval::SHARE).or_raise();
+            check_interval("BatchNorm", "momentum", self.momentum, &Interval::SHARE).or_raise();
             let next = kept.updated(x, 1.0 - self.momentum);
             self.moving_mean.set(&next.mean);
             self.moving_variance.set(&next.var);

@@ -3,7 +3,7 @@
 use super::init::he_uniform_parameter;
 use crate::prelude::*;
 use ms_core::error::OrRaise;
-use ms_core::ops::rules::counts;
+use ms_core::ops::rules::check_positive;
 
 /// Cross-correlation of `x: [n, in, h, w]` with `weight: [out, in, kh, kw]`, plus a bias.
 #[cell]
@@ -25,7 +25,7 @@ impl Conv2d {
     /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
     #[track_caller]
     pub fn new(inputs: usize, outputs: usize, kernel: usize) -> Self {
-        counts("Conv2d", "kernel", kernel).or_raise();
+        check_positive("Conv2d", "kernel", kernel).or_raise();
         let fan_in = inputs * kernel * kernel;
         Self {
             weight: he_uniform_parameter(&[outputs, inputs, kernel, kernel], fan_in),
@@ -41,7 +41,7 @@ impl Conv2d {
     /// Raises [`ms_core::Code::Argument`] for a stride of zero.
     #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
-        counts("Conv2d", "stride", stride).or_raise();
+        check_positive("Conv2d", "stride", stride).or_raise();
         Self { stride, ..self }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use ms_core::error::OrRaise;
-use ms_core::ops::rules::{Interval, lies_in};
+use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::trace::Training;
 
 /// In training each element is zero with probability `p`, and the others are scaled by
@@ -22,7 +22,7 @@ impl Dropout {
     /// Raises [`ms_core::Code::Argument`] for another `p`.
     #[track_caller]
     pub fn new(p: f64) -> Self {
-        lies_in("Dropout", "p", p, &Interval::DECAY).or_raise();
+        check_interval("Dropout", "p", p, &Interval::DECAY).or_raise();
         Self { p, training: Training::default() }
     }
 

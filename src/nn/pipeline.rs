@@ -33,7 +33,7 @@ where
     /// Raises [`ms_core::Code::Argument`] for no parts.
     #[track_caller]
     pub fn new(network: N, parts: usize) -> Self {
-        ms_core::ops::rules::counts("PipelineCell", "parts", parts).or_raise();
+        ms_core::ops::rules::check_positive("PipelineCell", "parts", parts).or_raise();
         Self { network, parts }
     }
 

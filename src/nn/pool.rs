@@ -2,7 +2,7 @@
 
 use crate::prelude::*;
 use ms_core::error::OrRaise;
-use ms_core::ops::rules::counts;
+use ms_core::ops::rules::check_positive;
 
 /// The largest value of each window of `x: [n, c, h, w]`.
 #[cell]
@@ -20,7 +20,7 @@ impl MaxPool2d {
     /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
     #[track_caller]
     pub fn new(kernel: usize) -> Self {
-        counts("MaxPool2d", "kernel", kernel).or_raise();
+        check_positive("MaxPool2d", "kernel", kernel).or_raise();
         Self { kernel, stride: kernel }
     }
 
@@ -30,7 +30,7 @@ impl MaxPool2d {
     /// Raises [`ms_core::Code::Argument`] for a stride of zero.
     #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
-        counts("MaxPool2d", "stride", stride).or_raise();
+        check_positive("MaxPool2d", "stride", stride).or_raise();
         Self { stride, ..self }
     }
 
@@ -55,7 +55,7 @@ impl AvgPool2d {
     /// Raises [`ms_core::Code::Argument`] for a kernel of size zero.
     #[track_caller]
     pub fn new(kernel: usize) -> Self {
-        counts("AvgPool2d", "kernel", kernel).or_raise();
+        check_positive("AvgPool2d", "kernel", kernel).or_raise();
         Self { kernel, stride: kernel }
     }
 
@@ -65,7 +65,7 @@ impl AvgPool2d {
     /// Raises [`ms_core::Code::Argument`] for a stride of zero.
     #[track_caller]
     pub fn stride(self, stride: usize) -> Self {
-        counts("AvgPool2d", "stride", stride).or_raise();
+        check_positive("AvgPool2d", "stride", stride).or_raise();
         Self { stride, ..self }
     }
 

@@ -1,7 +1,7 @@
 //! State of optimisers: slots for each parameter, learning rates, counters.
 
 use ms_core::error::OrRaise;
-use ms_core::ops::rules::{Interval, lies_in};
+use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::session::Gradients;
 use ms_core::tensor::{WeakParameter, apart, is_apart};
 use ms_core::trace::{Arg, Name, Sink};
@@ -131,7 +131,7 @@ fn slot(shape: &[usize], dtype: DType, init: impl FnOnce() -> Tensor) -> Paramet
 /// Raises [`ms_core::Code::Argument`] otherwise.
 #[track_caller]
 pub fn checked(optimizer: &str, name: &str, value: f64, interval: &Interval) -> f64 {
-    lies_in(optimizer, name, value, interval).or_raise();
+    check_interval(optimizer, name, value, interval).or_raise();
     value
 }
 

@@ -5,7 +5,7 @@ use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::check_array;
-use ms_core::ops::host::{Axis, elements, plus, positions, rows, walk_named};
+use ms_core::ops::host::{Axis, elements, plus, positions, rows, visit_indexed};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
@@ -135,7 +135,7 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
     with_element!(x.dtype(), T => {
         // SAFETY: the caller of `run` vouches for the output.
         let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
-        walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
+        visit_indexed(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
     });
     Ok(())
 }
@@ -148,7 +148,7 @@ fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<
     with_element!(out.dtype(), T => {
         // SAFETY: as above, and the first operand is not read any more.
         let (from, to) = (elements::<T>(&source), unsafe { written::<T>(out) });
-        walk_named(out.shape(), axis, inputs[1].shape(), &index, |at, named| {
+        visit_indexed(out.shape(), axis, inputs[1].shape(), &index, |at, named| {
             to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
         });
     });

@@ -1,7 +1,7 @@
 //! Usual functions that are made of other ops.
 
 use crate::error::{Code, Error, OrRaise, raise};
-use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
     IntoAxes, IntoOperand, abs, add, broadcast_to, div, equal, exp, expand_dims, isfinite, less_equal, log, log1p,
     logical_and, logical_or, matmul, maximum, mul, pow, reshape, select, squeeze, sub, sum,
@@ -123,7 +123,7 @@ pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
 #[track_caller]
 pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_nan: bool) -> Tensor {
     for (name, tolerance) in [("rtol", rtol), ("atol", atol)] {
-        or_poison!(lies_in("isclose", name, tolerance, &Interval::TOLERANCE));
+        or_poison!(check_interval("isclose", name, tolerance, &Interval::TOLERANCE));
     }
     let (a, b) = (&float(&a.as_tensor()), &float(&b.as_tensor()));
     let near = less_equal(abs(sub(a, b)), abs(b) * rtol + atol);

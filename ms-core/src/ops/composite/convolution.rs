@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::{named, refusal};
-use crate::ops::core::rules::has_dims;
+use crate::ops::core::rules::check_dims;
 use crate::ops::primitive::conv::conv_attrs;
 use crate::ops::primitive::window::{PerAxis, Window};
 use crate::ops::{CONV, CONV_INPUT_GRAD, add, reshape};
@@ -210,7 +210,7 @@ pub(in crate::ops) fn ranked(op: &str, x: &Tensor, rank: usize) -> Result<()> {
 fn with_bias(out: Tensor, bias: Option<&Tensor>) -> Tensor {
     let Some(bias) = bias else { return out };
     propagate_poison!(&out, bias);
-    or_poison!(has_dims("conv", "bias", bias, &[out.dims()[1]]));
+    or_poison!(check_dims("conv", "bias", bias, &[out.dims()[1]]));
     let mut shape: Dims = smallvec![Dim::new(1); out.rank() - 1];
     shape[0] = bias.ty().elements();
     add(&out, reshape(bias, shape))

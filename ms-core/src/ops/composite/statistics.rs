@@ -1,7 +1,7 @@
 //! Mean, variance, and norms.
 
 use crate::error::OrRaise;
-use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{ReduceAxes, max, maximum, min, ones_like, over_size, select, size, sqrt, stop_gradient, sum_axes};
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
@@ -99,7 +99,7 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
     let x = &*x.as_tensor();
     propagate_poison!(x);
-    or_poison!(lies_in("norm", "p", p, &Interval::NUMBER));
+    or_poison!(check_interval("norm", "p", p, &Interval::NUMBER));
     let folded = Folded::new("norm", x, axes);
     let axes: Vec<isize> = folded.axes.iter().map(|&axis| axis as isize).collect();
     let total = |terms: &Tensor| sum_axes(terms, &folded.axes, keepdims);

@@ -1,4 +1,4 @@
-//! Axes as users give them, and the errors of ops that compositions raise themselves.
+//! Axes in arguments of ops, and errors of composed ops.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Tensor, Type};
@@ -20,7 +20,7 @@ pub fn normalize_axis(axis: isize, rank: usize) -> Result<usize> {
     Ok(at as usize)
 }
 
-/// Distinct axes of a tensor of `rank`, in the order given.
+/// Distinct axes of a tensor of `rank`, in the given order.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] outside `-rank..rank`, [`Code::Argument`] for an axis given twice.
@@ -36,7 +36,7 @@ pub fn normalize_axes(axes: &[isize], rank: usize) -> Result<SmallVec<[usize; 4]
     Ok(out)
 }
 
-/// An axis as an attribute names it: counted from the front.
+/// An axis in an attribute, which is not negative.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] outside `0..rank`.
@@ -46,7 +46,7 @@ pub(crate) fn stored_axis(axis: i64, rank: usize) -> Result<usize> {
     })
 }
 
-/// Distinct axes as an attribute names them, in its order.
+/// Distinct axes in an attribute, in its order.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] outside `0..rank`, [`Code::Argument`] for an axis named twice.
@@ -62,7 +62,7 @@ pub(crate) fn stored_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[usize; 
     Ok(out)
 }
 
-/// What can name axes: one, an array, a slice or a vector of them.
+/// Types that can be axes: one axis, or an array, a slice or a vector of them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no axes",
     note = "an axis is an integer, several are an array, a slice or a vector of integers; reductions over all axes take `()`"
@@ -72,7 +72,7 @@ pub trait IntoAxes {
     fn into_axes(self) -> SmallVec<[isize; 4]>;
 }
 
-/// An axis as a signed number; what no signed number holds is no axis of any tensor.
+/// An axis as a signed number; out of range for every tensor if it overflows.
 fn signed(axis: impl TryInto<isize>) -> isize {
     axis.try_into().unwrap_or(isize::MAX)
 }
@@ -109,7 +109,7 @@ macro_rules! axes_of {
 
 axes_of! { isize usize i32 i64 }
 
-/// What can name the axes of a reduction: what names axes, or `()` or `None` for all of them.
+/// Types that can be the axes of a reduction: axes, or `()` or `None` for all of them.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` names no axes",
     note = "an axis is an integer, several are an array, a slice or a vector of integers; `()` stands for all of them"
@@ -151,7 +151,7 @@ pub(crate) fn refusal(op: &str, operands: &[&Tensor], code: Code, message: impl 
     named(op, operands, Error::new(code, message))
 }
 
-/// An error with the op and the operands that it happened in.
+/// Adds the op and its operands to an error.
 #[cold]
 pub(crate) fn named(op: &str, operands: &[&Tensor], error: Error) -> Error {
     error.with_op(op).with_operands(operands.iter().map(|it| it.ty().to_string()))

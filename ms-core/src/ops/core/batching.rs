@@ -1,41 +1,41 @@
-//! How an op runs on many lanes at once: what `vmap` asks of every primitive.
+//! Batching rules of primitives, for `vmap`.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::{Lowering, OpDef, cast, concat, definition, expand_dims, full_of, iota, matmul, reshape, transpose};
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Op, Outputs, Scalar, Tensor, Type, apply};
 use smallvec::SmallVec;
 
-/// How an op runs on operands some of which have a further first axis, that of the lanes.
+/// The batching rule of an op: some operands have an additional first axis, that of the lanes.
 pub enum Batching {
-    /// As its lowering says: elementwise ops and products broadcast over the lanes, folds leave
-    /// their axis alone, ops without operands are the same for all lanes, and what has no such
-    /// form runs on one lane after the other.
+    /// Derived from the lowering: elementwise ops and products broadcast over the lanes, reductions
+    /// shift their axes, ops without operands are the same for all lanes, and all others run lane by
+    /// lane.
     Derived,
     /// A rule, written against [`Tensor`]. Every result has the lanes as its first axis.
     Rule(fn(&BatchedCall<'_>) -> Result<Outputs>),
-    /// A rule of an op whose lanes differ even where none of its operands has lanes: each lane
-    /// draws numbers of its own.
+    /// A rule of an op whose lanes differ even if none of its operands has lanes: each lane draws
+    /// random numbers of its own.
     Independent(fn(&BatchedCall<'_>) -> Result<Outputs>),
 }
 
-/// One application of an op over lanes.
+/// An application of an op over lanes.
 pub struct BatchedCall<'a> {
-    /// Which op.
+    /// The op.
     pub op: Op,
-    /// The attributes, as those of one lane.
+    /// The attributes for one lane.
     pub attrs: &'a Attrs,
     /// The operands.
     pub inputs: &'a [Tensor],
     /// Which of them have the lanes as their first axis; the others are the same for all lanes.
     pub mapped: &'a [bool],
-    /// How many lanes there are.
+    /// The number of lanes.
     pub size: Dim,
 }
 
 /// The results of an op over lanes, each with the lanes as its first axis.
 ///
 /// # Errors
-/// What the op refuses.
+/// Those of the op.
 pub fn batch(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if lanes.size == Dim::new(0) {
         return lanes.no_lanes();
@@ -57,10 +57,10 @@ fn derived(def: &OpDef, lanes: &BatchedCall<'_>) -> Result<Outputs> {
 }
 
 impl BatchedCall<'_> {
-    /// The op itself on operands that hold all lanes.
+    /// Applies the op itself to operands with all lanes.
     ///
     /// # Errors
-    /// What it refuses.
+    /// Those of the op.
     pub fn apply(&self, attrs: &Attrs, inputs: &[Tensor]) -> Result<Outputs> {
         apply(self.op, attrs, &inputs.iter().collect::<SmallVec<[&Tensor; 3]>>())
     }
@@ -75,7 +75,7 @@ impl BatchedCall<'_> {
         self.inputs[operand].dims()[usize::from(self.mapped[operand])..].into()
     }
 
-    /// An operand with the lanes as its first axis: repeated where it has none.
+    /// An operand with the lanes as its first axis: broadcast if it has none.
     pub fn spread(&self, operand: usize) -> Tensor {
         let x = &self.inputs[operand];
         if self.mapped[operand] {
@@ -84,7 +84,7 @@ impl BatchedCall<'_> {
         crate::ops::broadcast_to(x, front(self.size, &x.dims()))
     }
 
-    /// The attributes with the axis or axes of attribute `i` moved behind that of the lanes.
+    /// The attributes with the axis or axes of attribute `i` shifted by the axis of the lanes.
     pub fn shifted(&self, i: usize) -> Attrs {
         let shift = |(at, attr): (usize, &Attr)| match attr {
             Attr::Int(axis) if at == i => Attr::Int(axis + 1),
@@ -94,7 +94,7 @@ impl BatchedCall<'_> {
         Attrs::new(self.attrs.as_slice().iter().enumerate().map(shift))
     }
 
-    /// The attributes with a number in front of some of their lists.
+    /// The attributes with a number prepended to some of their lists.
     pub fn fronted(&self, fronts: &[(usize, Dim)]) -> Attrs {
         let front = |(at, attr): (usize, &Attr)| match (fronts.iter().find(|it| it.0 == at), attr) {
             (Some(&(_, front)), Attr::Ints(list)) => {
@@ -110,13 +110,14 @@ impl BatchedCall<'_> {
         (0..self.inputs.len()).map(|it| self.spread(it)).collect()
     }
 
-    /// An operand of positions `[..]` as rows `[.., 2]` of lane and position, the lanes first.
+    /// An operand of positions `[..]` as rows `[.., 2]` of lane and position, with the lanes as first
+    /// axis.
     pub fn places(&self, operand: usize) -> Tensor {
         self.beside_lane(&expand_dims(self.spread(operand), -1))
     }
 
-    /// An operand of positions along several axes, `[.., k]`, as rows `[.., k + 1]` whose first
-    /// position is that of the lane.
+    /// An operand of positions along several axes, `[.., k]`, as rows `[.., k + 1]` with the lane as
+    /// first position.
     pub fn rows(&self, operand: usize) -> Tensor {
         self.beside_lane(&self.spread(operand))
     }
@@ -127,24 +128,24 @@ impl BatchedCall<'_> {
         concat(&[iota(shape, 0, DType::I64), cast(positions, DType::I64)], -1)
     }
 
-    /// The op with the lanes merged into the first axis of all operands, and taken apart in
-    /// that of its results: for ops that treat what stands along it alike.
+    /// Applies the op with the lanes merged into the first axis of all operands, and splits that axis
+    /// of its results: for ops that treat all positions of the first axis alike.
     ///
     /// # Errors
-    /// What the op refuses.
+    /// Those of the op.
     pub fn merged(&self) -> Result<Outputs> {
         let merge = |i: usize| self.merge(&self.spread(i));
         let outputs = self.apply(self.attrs, &(0..self.inputs.len()).map(merge).collect::<Vec<_>>())?;
         Ok(outputs.iter().map(|it| self.apart(it, 0)).collect())
     }
 
-    /// The first two axes as one.
+    /// Merges the first two axes.
     pub fn merge(&self, x: &Tensor) -> Tensor {
         let dims = x.dims();
         reshape(x, front(dims[0] * dims[1], &dims[2..]))
     }
 
-    /// An axis that holds the lanes and, behind them, something else, as two axes.
+    /// Splits an axis into one of lanes and one of the rest.
     pub fn apart(&self, x: &Tensor, axis: usize) -> Tensor {
         let mut dims = x.dims();
         dims[axis] = dims[axis] / self.size;
@@ -152,8 +153,8 @@ impl BatchedCall<'_> {
         reshape(x, dims)
     }
 
-    /// The operands with axes of size one behind that of the lanes, so that broadcasting meets
-    /// the same axes as in one lane.
+    /// The operands with axes of size one inserted after that of the lanes, so that axes are aligned
+    /// for broadcasting as in one lane.
     fn aligned(&self) -> SmallVec<[Tensor; 3]> {
         let rank = (0..self.inputs.len()).map(|it| self.rank(it)).max().unwrap_or(0);
         let align = |i: usize| {
@@ -166,10 +167,10 @@ impl BatchedCall<'_> {
         (0..self.inputs.len()).map(align).collect()
     }
 
-    /// The number of lanes, where it is a constant.
+    /// The number of lanes.
     ///
     /// # Errors
-    /// [`Code::Shape`] where it is not.
+    /// [`Code::Shape`] if it is symbolic.
     pub fn count(&self) -> Result<usize> {
         self.size.as_const().ok_or_else(|| {
             let message = format!("`{}` needs a number of lanes that is known, not {}", self.op.name(), self.size);
@@ -183,10 +184,10 @@ impl BatchedCall<'_> {
         self.inputs.iter().zip(self.mapped).map(operand).collect()
     }
 
-    /// Every lane for itself, and the results side by side.
+    /// Applies the op lane by lane, and stacks the results.
     ///
     /// # Errors
-    /// What the op refuses.
+    /// Those of the op.
     pub fn one_by_one(&self) -> Result<Outputs> {
         let lanes = (0..self.count()?).map(|lane| self.apply(self.attrs, &self.lane(lane)));
         let lanes: Vec<Outputs> = lanes.collect::<Result<_>>()?;
@@ -194,7 +195,7 @@ impl BatchedCall<'_> {
         Ok((0..lanes[0].len()).map(joined).collect())
     }
 
-    /// The results of no lanes: empty.
+    /// The empty results of zero lanes.
     fn no_lanes(&self) -> Result<Outputs> {
         let types: Vec<Type> =
             (0..self.inputs.len()).map(|it| Type::new(self.inputs[it].dtype(), self.dims(it))).collect();
@@ -204,7 +205,7 @@ impl BatchedCall<'_> {
     }
 }
 
-/// Dimensions with one more in front.
+/// Dimensions with one prepended.
 fn front(first: Dim, rest: &[Dim]) -> Dims {
     std::iter::once(first).chain(rest.iter().copied()).collect()
 }
@@ -217,7 +218,7 @@ fn lane_of(x: &Tensor, lane: usize) -> Tensor {
 /// A product of matrices over lanes.
 fn product(lanes: &BatchedCall<'_>) -> Tensor {
     let [a, b] = lanes.inputs else { unreachable!("a product has two operands") };
-    // One matrix with a column for each lane is a single product of the other order.
+    // Vectors times one matrix are a single product of matrices.
     let (a_dims, b_dims) = (a.dims(), b.dims());
     if lanes.mapped == [false, true] && a_dims.len() == 2 && b_dims[2] == 1 {
         let rows = matmul(reshape(b, &b_dims[..2]), transpose(a, 0, 1));

@@ -1,20 +1,20 @@
-//! Bodies of kernels as formulas: values with operators.
+//! Kernel bodies as expressions with operators.
 
 use crate::ir::{BinaryOp, Compare, KernelBuilder, Math, UnaryOp, Val};
 use crate::tensor::{DType, Scalar};
 use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Rem, Shl, Shr, Sub};
 
-/// A value of the body that is being built; an operator appends an instruction.
+/// A value of a body under construction; an operator appends an instruction.
 ///
-/// Numbers stand for constants of the dtype of the value they meet.
+/// A number as the other operand is a constant of the value's dtype.
 #[derive(Clone, Copy)]
 pub struct Expr<'s> {
     builder: &'s RefCell<&'s mut KernelBuilder>,
     val: Val,
 }
 
-/// What can stand beside an [`Expr`]: another one, or a number.
+/// Types that can be the other operand of an [`Expr`]: another one, or a number.
 pub trait Term<'s> {
     /// The value, of the dtype of `like`.
     fn beside(self, like: Expr<'s>) -> Expr<'s>;
@@ -198,13 +198,13 @@ impl<'s> Expr<'s> {
         other.beside(self).le(self)
     }
 
-    /// `then` where this bool is true, else `other`; one of the two may be a number.
+    /// `then` if this bool is true, else `other`; one of the two may be a number.
     pub fn select(self, then: Self, other: impl Term<'s>) -> Self {
         let other = other.beside(then);
         self.build(|it, val| it.select(val, then.val, other.val))
     }
 
-    /// This value where `condition` is false, else `then`.
+    /// This value if `condition` is false, else `then`.
     pub fn replace(self, condition: Self, then: impl Term<'s>) -> Self {
         condition.select(then.beside(self), self)
     }

@@ -7,14 +7,15 @@ use crate::tensor::{Attr, Attrs, Dim, Op, Type};
 use rustc_hash::FxHashMap;
 use std::mem::{Discriminant, discriminant};
 
-/// The types of the results of an op with its attributes and regions, on operands of some types.
+/// Infers the types of the results of an op with its attributes and regions on operands of these
+/// types.
 ///
 /// # Errors
-/// Why they do not fit.
+/// Those of the op's type rule.
 pub fn infer(def: &OpDef, attrs: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
     let results = match &def.lowering {
         Lowering::Regions(rule) if regions.len() == rule.count => (rule.infer)(attrs, regions, inputs),
-        // Without its regions such an op refuses by itself.
+        // Without its regions the type rule of such an op is an error.
         Lowering::Regions(_) => (def.infer)(attrs, inputs),
         _ => inputs.iter().try_for_each(|it| known_size(it)).and_then(|()| (def.infer)(attrs, inputs)),
     };
@@ -31,12 +32,11 @@ fn known_size(ty: &Type) -> Result<()> {
     }
 }
 
-/// Whether a graph, with all graphs in it, keeps every invariant: structure (see
-/// [`verify_structure`]), and nodes that fit their ops, whose results have the types that the
-/// ops infer.
+/// Verifies a graph with all graphs in it: its structure (see [`verify_structure`]), and every node
+/// against the definition of its op, including the inferred types of its results.
 ///
 /// # Errors
-/// [`Code::Verify`] with all that is wrong. Types are looked at only where the structure holds.
+/// [`Code::Verify`] with all defects. Types are checked only if the structure is valid.
 pub fn verify(graph: &Graph) -> Result<()> {
     verify_structure(graph)?;
     let mut found = Vec::new();
@@ -51,7 +51,7 @@ pub fn verify(graph: &Graph) -> Result<()> {
 /// [`verify`] of a graph without the graphs in it.
 ///
 /// # Errors
-/// [`Code::Verify`] with all that is wrong.
+/// [`Code::Verify`] with all defects.
 pub fn verify_one(graph: &Graph) -> Result<()> {
     verify_structure_of_one(graph)?;
     let mut found = Vec::new();
@@ -59,11 +59,11 @@ pub fn verify_one(graph: &Graph) -> Result<()> {
     defects(graph, found)
 }
 
-/// What the samples of an op show of its nodes.
+/// The form of an op's nodes, by its samples.
 struct Form {
-    /// The kinds that occur, by attribute.
+    /// The kinds of each attribute.
     attrs: Vec<Vec<Discriminant<Attr>>>,
-    /// The least number of operands.
+    /// The minimum number of operands.
     operands: usize,
 }
 
@@ -101,11 +101,11 @@ fn check_node(graph: &Graph, node: &Node, forms: &mut FxHashMap<u16, Form>) -> R
     fits_form(def, form, &node.attrs, &node.regions, &inputs, &outputs)
 }
 
-/// Whether attributes and regions are of the kinds that an op takes, and results of the types that
-/// it gives for these operands.
+/// Checks that attributes and regions are of the kinds of an op, and that results have the types
+/// that it infers for these operands.
 ///
 /// # Errors
-/// [`Code::Verify`], or what the op refuses.
+/// [`Code::Verify`], or those of the op.
 pub fn fits(op: Op, attrs: &Attrs, regions: &Regions, inputs: &[&Type], outputs: &[Type]) -> Result<()> {
     let def = definition(op);
     fits_form(def, &Form::of(def), attrs, regions, inputs, outputs)

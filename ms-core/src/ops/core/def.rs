@@ -1,4 +1,4 @@
-//! What an op is.
+//! The definition of ops.
 
 use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
@@ -14,42 +14,42 @@ pub type Types = SmallVec<[Type; 1]>;
 /// An op's results.
 pub type Arrays = SmallVec<[Array; 1]>;
 
-/// Gradients by input; nothing where none flows.
+/// Gradients by input; `None` if there is none.
 pub type Cotangents = SmallVec<[Option<Tensor>; 3]>;
 
-/// The definition of a primitive: everything the compiler knows of it.
+/// The definition of a primitive: everything that the compiler knows about it.
 pub struct OpDef {
     /// Number, name, names of attributes.
     pub info: OpInfo,
-    /// Types of the results, or why the operands do not fit.
+    /// The type rule: types of the results, or an error if the operands do not fit.
     pub infer: fn(&Attrs, &[&Type]) -> Result<Types>,
-    /// The meaning, on arrays: slow, independent of the lowering, and the oracle of its tests.
-    /// Operands have passed `infer`; results are row-major.
+    /// The reference evaluation: slow, independent of the lowering, and the oracle of tests. Operands
+    /// have passed `infer`; results are row-major.
     pub eval: fn(&Attrs, &[&Array]) -> Result<Arrays>,
     /// The derivative.
     pub derivative: Derivative,
-    /// How it runs on many lanes at once.
+    /// The batching rule.
     pub batching: Batching,
-    /// How it becomes kernels.
+    /// The lowering rule.
     pub lowering: Lowering,
-    /// Operands on which the generated tests try it; never empty.
+    /// Operands for generated tests; never empty.
     pub samples: fn() -> Vec<Sample>,
 }
 
 /// The derivative of an op.
 pub enum Derivative {
-    /// A vector-Jacobian product, written against [`Tensor`]: it serves the tape and graphs.
+    /// A vector-Jacobian product, written against [`Tensor`], for the tape and for graphs.
     Rule(fn(&Vjp<'_>) -> Cotangents),
-    /// The op reads elements of its first operand, which alone has a gradient: what reaches them,
-    /// where they lie. The op is linear in that operand.
+    /// The op reads elements of its first operand, in which it is linear and which alone has a
+    /// gradient: the gradient of these elements, with their position.
     Read(fn(&Vjp<'_>) -> Part),
     /// Constant almost everywhere: the gradient is zero.
     Zero,
-    /// There is none, because of this.
+    /// There is none, for this reason.
     None(&'static str),
 }
 
-/// What a derivative rule sees.
+/// The arguments of a derivative rule.
 pub struct Vjp<'a> {
     /// The attributes of the node.
     pub attrs: &'a Attrs,
@@ -57,40 +57,39 @@ pub struct Vjp<'a> {
     pub inputs: &'a [Tensor],
     /// Its results.
     pub outputs: &'a [Tensor],
-    /// The gradients that reach its results; nothing where none does. At least one is there.
+    /// The gradients of its results, `None` if there is none. At least one is `Some`.
     pub cotangents: &'a [Option<Tensor>],
-    /// Which operands want a gradient; a rule may leave the others out.
+    /// Which operands need a gradient; a rule may omit the others.
     pub needs: &'a [bool],
 }
 
 impl Vjp<'_> {
     /// The gradient of the only result.
     pub fn cotangent(&self) -> &Tensor {
-        self.cotangents[0].as_ref().expect("a rule runs only when a gradient reaches the op")
+        self.cotangents[0].as_ref().expect("a rule runs only if a result has a gradient")
     }
 }
 
-/// How an op becomes kernels.
+/// The lowering rule of an op.
 pub enum Lowering {
-    /// Elementwise over broadcast operands: the body for one element. Operands reach it in
-    /// their own dtypes, and it gives a value of the result's dtype.
+    /// Elementwise over broadcast operands: the body for one element. Operands have their own dtypes,
+    /// and the value has the result's dtype.
     Map(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
-    /// A function of the position: the body for one element of the result, from its index
-    /// along each axis (i64). No tensor operands.
+    /// A function of the position: the body for one element of the result, from its index along each
+    /// axis (i64). The op has no operands.
     Generate(fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val),
-    /// A fold over axes.
+    /// A reduction over axes.
     Reduce(ReduceRule),
-    /// Another view of the first operand's memory: no work. Nothing where the view needs a
-    /// row-major operand first.
+    /// A view of the first operand's memory. `None` if the view needs a row-major operand.
     View(fn(&Attrs, &Layout) -> Option<Layout>),
-    /// A product of matrices, attribute-free: `[.., m, k]` with `[.., k, n]`.
+    /// A product of matrices, without attributes: `[.., m, k]` with `[.., k, n]`.
     Product,
     /// Constant data: attribute 0.
     Constant,
-    /// Run as a whole by the backend's library, or by `eval`.
+    /// A call of the backend's library, or of `eval`.
     Library,
-    /// As [`Library`](Self::Library). The only result is the first operand with some elements changed,
-    /// and may lie in its memory: then the others are not touched.
+    /// Like [`Library`](Self::Library). The only result is the first operand with some elements
+    /// changed, and may share its memory: then the other elements are not written.
     Update,
     /// By the graphs that stand in the node as regions: calls and control flow. The
     /// definition's own `infer` and `eval`, which see no regions, refuse.
@@ -100,26 +99,26 @@ pub enum Lowering {
 /// The graphs that stand in a node.
 pub type Regions = [Arc<Graph>];
 
-/// What an op that holds graphs is, given those graphs.
+/// The type rule and the reference evaluation of an op with regions.
 pub struct RegionRule {
-    /// How many regions a node has.
+    /// The number of regions of a node.
     pub count: usize,
-    /// Types of the results, or why the regions and operands do not fit each other.
+    /// Types of the results, or an error if the regions and operands do not fit.
     pub infer: fn(&Attrs, &Regions, &[&Type]) -> Result<Types>,
-    /// The meaning, on arrays; operands have passed `infer`.
+    /// The reference evaluation; operands have passed `infer`.
     pub eval: fn(&Attrs, &Regions, &[&Array]) -> Result<Arrays>,
 }
 
-/// A fold over the axes in attribute 0; attribute 1 says whether they stay with size one.
+/// A reduction over the axes in attribute 0; attribute 1 is whether they are kept with size one.
 pub struct ReduceRule {
-    /// How values are folded.
+    /// How values are reduced.
     pub reducer: Reducer,
-    /// The dtype in which they are, for an operand's dtype.
+    /// The dtype of accumulators, by the operand's dtype.
     pub accumulate: fn(DType) -> DType,
 }
 
 impl OpDef {
-    /// The gradients of the operands by the op's rule; nothing where it has none.
+    /// The gradients of the operands by the op's rule; `None` if it has none.
     pub fn pull(&self, vjp: &Vjp<'_>) -> Option<Cotangents> {
         match self.derivative {
             Derivative::Rule(rule) => Some(rule(vjp)),
@@ -132,7 +131,7 @@ impl OpDef {
         }
     }
 
-    /// The handle under which the op is applied.
+    /// The handle of the op.
     #[inline]
     pub const fn op(&'static self) -> Op {
         Op(&self.info)

@@ -1,4 +1,4 @@
-//! What elementwise ops share, and the macro that declares one.
+//! Shared code of elementwise ops, and the macro that declares one.
 
 use super::operand::{Operand, operands};
 use super::rules::{broadcast_dims, broadcast_shape};
@@ -8,7 +8,7 @@ use crate::tensor::{Array, Attrs, DType, Element, Kind, Scalar, Tensor, Type, ap
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
-/// Which dtypes an op works on, and what becomes of the others.
+/// The dtypes of an op, and the conversion of others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Domain {
     /// Every dtype.
@@ -21,15 +21,15 @@ pub enum Domain {
     Integral,
     /// Integers.
     Integer,
-    /// Truth values; other dtypes are compared with zero first.
+    /// Bools; other dtypes are compared with zero first.
     Logical,
 }
 
 impl Domain {
-    /// The dtype in which an operand takes part.
+    /// The dtype to which an operand is converted.
     ///
     /// # Errors
-    /// [`Code::DType`] for a dtype that the op does not take.
+    /// [`Code::DType`] for a dtype that the op does not accept.
     pub fn convert(self, dtype: DType) -> Result<DType> {
         let refuse = |takes: &str, help: &str| {
             Err(Error::new(Code::DType, format!("takes {takes}, not {dtype}")).help(help.to_owned()))
@@ -44,7 +44,7 @@ impl Domain {
         }
     }
 
-    /// The dtypes on which samples try an op of this domain.
+    /// The dtypes of samples of ops with this domain.
     fn sampled(self) -> &'static [DType] {
         use DType::*;
         match self {
@@ -70,7 +70,8 @@ impl Domain {
 /// The result's type: operands of one dtype of the domain, broadcast; `bool` or that dtype.
 ///
 /// # Errors
-/// [`Code::DType`] when dtypes differ or are none of the op's, [`Code::Shape`] when shapes do not broadcast.
+/// [`Code::DType`] if dtypes differ or are not of the domain, [`Code::Shape`] if shapes do not
+/// broadcast.
 pub fn infer(domain: Domain, to_bool: bool, inputs: &[&Type]) -> Result<Types> {
     let dtype = inputs[0].dtype;
     if domain.convert(dtype)? != dtype {
@@ -86,7 +87,7 @@ pub fn infer(domain: Domain, to_bool: bool, inputs: &[&Type]) -> Result<Types> {
     Ok(smallvec![Type::new(if to_bool { DType::Bool } else { dtype }, dims)])
 }
 
-/// Reference evaluation: `formula` on the scalars of each place, rounded or wrapped to `dtype`.
+/// Reference evaluation: `formula` of the scalars at each position, rounded or wrapped to `dtype`.
 ///
 /// # Errors
 /// [`Code::Shape`] when the shapes do not broadcast.
@@ -162,8 +163,8 @@ pub fn number2(v: &[Scalar], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128,
     }
 }
 
-/// Samples of an elementwise op: each operand's range, on shapes that broadcast, are empty or
-/// have no dimension, and on the dtypes of the domain.
+/// Samples of an elementwise op with these ranges of operands: shapes that broadcast, are empty or
+/// have rank zero, and the dtypes of the domain.
 pub fn samples<const N: usize>(domain: Domain, ranges: [(f64, f64); N]) -> Vec<Sample> {
     const SHAPES: [[&[usize]; 3]; 4] =
         [[&[3, 5], &[3, 5], &[3, 5]], [&[4, 1, 3], &[2, 1], &[3]], [&[], &[], &[2]], [&[0, 3], &[3], &[1]]];
@@ -277,8 +278,8 @@ macro_rules! elementwise {
     (@function [$(#[$doc:meta])*] $def:ident $function:ident $method:ident $domain:ident ($a:ident, $b:ident)) => {
         $(#[$doc])*
         ///
-        /// Operands broadcast to each other and take their common dtype; a number takes that of the
-        /// tensor beside it.
+        /// Operands are broadcast and converted to their common dtype; a number is converted to that
+        /// of the other operand.
         #[doc = elementwise!(@dtypes $domain)]
         ///
         /// # Panics

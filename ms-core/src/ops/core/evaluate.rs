@@ -1,4 +1,4 @@
-//! The meaning of graphs: every node by its op's own `eval`.
+//! Reference evaluation of graphs: every node by its op's `eval`.
 
 use crate::error::{Code, Error, Result, in_op};
 use crate::ir::{Graph, Node};
@@ -8,7 +8,7 @@ use crate::tensor::Array;
 /// The results of a node on its operands.
 ///
 /// # Errors
-/// What the op refuses; [`Code::Memory`] when the system has no memory for them.
+/// Those of the op; [`Code::Memory`] if memory runs out.
 pub fn evaluate_node(node: &Node, inputs: &[&Array]) -> Result<Arrays> {
     let def = definition(node.op);
     in_op(|| match &def.lowering {
@@ -18,10 +18,10 @@ pub fn evaluate_node(node: &Node, inputs: &[&Array]) -> Result<Arrays> {
     .map_err(|error| error.with_op(def.name()))
 }
 
-/// The outputs of a graph, node by node: slow, and the oracle of everything that is fast.
+/// Evaluates a graph node by node: slow, and the oracle of tests.
 ///
 /// # Errors
-/// [`Code::Argument`] when the inputs are not those of the graph; what an op refuses.
+/// [`Code::Argument`] if the inputs do not have the types of the graph's; those of the ops.
 pub fn evaluate_graph(graph: &Graph, inputs: &[&Array]) -> Result<Vec<Array>> {
     let given: Vec<_> = inputs.iter().map(|it| it.ty()).collect();
     let wanted = graph.inputs();

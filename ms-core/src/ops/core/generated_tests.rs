@@ -1,4 +1,4 @@
-//! Tests that the declarations of the primitives generate.
+//! Tests that are generated from the definitions of primitives.
 
 use super::reference::evaluate_body;
 use super::testing::check_primitives;
@@ -14,7 +14,7 @@ fn every_primitive_is_well_declared() {
         assert!(numbers.insert(def.info.number), "the number of `{name}` is used twice");
         assert!(names.insert(name), "the name `{name}` is used twice");
         let samples = (def.samples)();
-        // Ops that hold graphs have no operands to invent.
+        // Ops with regions have no samples.
         assert!(!samples.is_empty() || matches!(def.lowering, Lowering::Regions(_)), "`{name}` has no samples");
         for sample in samples {
             assert_eq!(sample.attrs.as_slice().len(), def.info.attrs.len(), "attributes of `{name}`");
@@ -27,7 +27,7 @@ fn derivatives_of_elementwise_ops_and_reductions() {
     check_primitives(0..350);
 }
 
-/// How far a body may be from `eval`, which rounds less often: a few last digits.
+/// The tolerance between a body and `eval`, which rounds less often: a few units in the last place.
 fn last_digits(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => 2f64.powi(-10),

@@ -1,12 +1,13 @@
-//! What evaluations of data movement share, and the libraries of backends with them: positions, sums
-//! of elements, walks along an axis.
+//! Shared code of reference evaluations and backends' libraries for data movement: positions, sums of
+//! elements, traversal along an axis.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, Attrs, Element, Kind, Layout, Scalar, Strides, collected, try_room};
 use crate::with_element;
 use smallvec::SmallVec;
 
-/// The positions that an integer array names along an axis of `size`; negative ones count from the end.
+/// The elements of an integer array as positions along an axis of `size`; negative ones count from
+/// the end.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] for a position outside the axis.
@@ -29,8 +30,8 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
     Ok(out)
 }
 
-/// For each row of `k` positions along the first `k` axes of `shape` the number of the slice that it
-/// names, and the elements of one slice.
+/// For rows of `k` positions along the first `k` axes of `shape`: the number of each row's slice, and
+/// the number of elements of a slice.
 ///
 /// # Errors
 /// [`Code::OutOfRange`] for a position outside its axis.
@@ -55,8 +56,8 @@ pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
     Ok((rows, shape[k..].iter().product()))
 }
 
-/// Where slices of these sizes lie among the elements of a row-major array of `shape`: attributes 0
-/// and 1 have their starts and steps, axis by axis, for one slice after the other.
+/// The layouts of slices of these sizes in a row-major array of `shape`: attributes 0 and 1 are the
+/// starts and steps by axis, slice after slice.
 pub fn slices<'a>(attrs: &Attrs, shape: &[usize], sizes: impl Iterator<Item = &'a [usize]>) -> Vec<Layout> {
     let (all, rank, starts) = (Layout::contiguous(shape), shape.len(), attrs.sizes(0));
     let place = |(at, sizes): (usize, &[usize])| {
@@ -86,7 +87,7 @@ pub fn dense(array: &Array) -> Array {
 /// The elements of a dense array.
 ///
 /// # Panics
-/// When the array is not dense, or of another dtype.
+/// If the array is not dense or of another dtype.
 pub fn elements<T: Element>(array: &Array) -> &[T] {
     array.as_slice().expect("a dense array of this dtype")
 }
@@ -107,27 +108,27 @@ pub fn narrow_floats(values: &[f64], shape: &[usize], dtype: crate::DType) -> Ar
     out
 }
 
-/// A row-major shape seen as `[outer, size, inner]` around one axis.
+/// A row-major shape viewed as `[outer, size, inner]` around one axis.
 #[derive(Clone, Copy)]
 pub struct Axis {
     /// Product of the sizes before the axis.
     pub outer: usize,
     /// Size of the axis.
     pub size: usize,
-    /// Product of the sizes behind the axis.
+    /// Product of the sizes after the axis.
     pub inner: usize,
 }
 
 impl Axis {
-    /// The axis number `axis` of `shape`.
+    /// Axis `axis` of `shape`.
     pub fn of(shape: &[usize], axis: usize) -> Self {
         Self { outer: shape[..axis].iter().product(), size: shape[axis], inner: shape[axis + 1..].iter().product() }
     }
 }
 
-/// Visits each element of an index array whose elements are positions along an axis of a
-/// row-major array of `shape`: with its own place, and the place in that array that it names.
-pub fn walk_named(
+/// Visits the elements of an index array whose elements are positions along an axis of a row-major
+/// array of `shape`: with the offset of each in the index array, and of the element at its position.
+pub fn visit_indexed(
     shape: &[usize],
     axis: usize,
     index_shape: &[usize],
@@ -142,7 +143,7 @@ pub fn walk_named(
     }
 }
 
-/// `shape` with other sizes in the place of one axis.
+/// `shape` with one axis replaced by `sizes`.
 pub fn replace_axis<S: Copy>(shape: &[S], axis: usize, sizes: &[S]) -> SmallVec<[S; 4]> {
     shape[..axis].iter().chain(sizes).chain(&shape[axis + 1..]).copied().collect()
 }

@@ -1,25 +1,25 @@
-//! Texts in which values stand: what `print` and `assert` say.
+//! Formatted messages of `print` and `assert`.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Array, AsTensor, Parameter, Tensor};
 use std::fmt::Write;
 
-/// A value that a printed line or a message can show: a tensor, a parameter (read at that point
-/// of the program), or a host value.
+/// A value that can be formatted in a message: a tensor, a parameter (read at that point of the
+/// program), or a host value.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` cannot stand in a printed text",
+    message = "`{Self}` cannot be printed",
     label = "not a tensor, a parameter, a number, a bool or a string"
 )]
 pub trait Show {
-    /// The value as a part of a text.
+    /// The value as a part of a message.
     fn show(&self) -> Shown;
 }
 
-/// A part of a text.
+/// A part of a message.
 pub enum Shown {
-    /// A host value, as it is shown.
+    /// A formatted host value.
     Text(String),
-    /// A tensor, whose elements are known when the text is printed.
+    /// A tensor, which is formatted when the message is printed.
     Tensor(Tensor),
 }
 
@@ -55,17 +55,17 @@ macro_rules! host_values {
 
 host_values! { bool char str String i8 i16 i32 i64 isize u8 u16 u32 u64 usize f32 f64 }
 
-/// A text with its host values filled in, and the tensors for the places `{}` that are left.
+/// A message with its host values filled in, and the tensors for the remaining placeholders `{}`.
 pub(in crate::ops) struct Message {
     pub text: String,
     pub tensors: Vec<Tensor>,
 }
 
 impl Message {
-    /// Puts `values` in the places `{}` of `text`; `{{` and `}}` stand for braces.
+    /// Fills the placeholders `{}` of `text` with `values`; `{{` and `}}` are escaped braces.
     ///
     /// # Errors
-    /// [`Code::Argument`] when there are not as many places as values.
+    /// [`Code::Argument`] if there are not as many placeholders as values.
     #[track_caller]
     pub fn new(text: &str, values: &[&dyn Show]) -> Result<Self> {
         let (mut filled, mut tensors) = (String::with_capacity(text.len()), Vec::new());
@@ -82,12 +82,12 @@ impl Message {
         if places == values.len() {
             return Ok(Self { text: filled, tensors });
         }
-        let told = format!("{places} places `{{}}` in {text:?} for {} values", values.len());
-        Err(Error::new(Code::Argument, told))
+        let message = format!("{places} placeholders `{{}}` in {text:?} for {} values", values.len());
+        Err(Error::new(Code::Argument, message))
     }
 }
 
-/// The text with arrays in its places.
+/// The text with its placeholders filled with arrays.
 pub(in crate::ops) fn show_arrays(text: &str, arrays: &[&Array]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = arrays.iter();
@@ -100,18 +100,18 @@ pub(in crate::ops) fn show_arrays(text: &str, arrays: &[&Array]) -> String {
     out
 }
 
-/// Copies a text, its places filled by `place`; gives their number. Doubled braces stay as they
-/// are where the text is `kept` for a later filling.
-fn fill(text: &str, mut place: impl FnMut(&mut String), out: &mut String, kept: bool) -> usize {
+/// Copies a text with its placeholders filled by `fill_one`; returns their number. Escaped braces
+/// remain escaped if the text is `kept` to be filled later.
+fn fill(text: &str, mut fill_one: impl FnMut(&mut String), out: &mut String, kept: bool) -> usize {
     let mut places = 0;
     let mut rest = text;
     while let Some(at) = rest.find(['{', '}']) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
-        if let Some(behind) = rest.strip_prefix("{}") {
-            place(out);
+        if let Some(after) = rest.strip_prefix("{}") {
+            fill_one(out);
             places += 1;
-            rest = behind;
+            rest = after;
             continue;
         }
         let brace = &rest[..1];

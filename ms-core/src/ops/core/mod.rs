@@ -1,4 +1,4 @@
-//! What an op is, and what ops share.
+//! The definition of ops, and their shared code.
 
 #[macro_use]
 mod poison;

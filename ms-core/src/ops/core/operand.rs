@@ -1,4 +1,4 @@
-//! What ops take: tensors, parameters, and weak scalars.
+//! Operands of ops: tensors, parameters, and weak scalars.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::{CONSTANT, Domain};
@@ -6,7 +6,7 @@ use crate::tensor::{AsTensor, Attr, Attrs, DType, Literal, Parameter, Scalar, Te
 use std::borrow::Cow;
 use std::fmt;
 
-/// An operand of an op: a tensor, or a scalar that takes the dtype of the tensor it meets.
+/// An operand of an op: a tensor, or a scalar that is converted to the dtype of the other operands.
 pub enum Operand<'a> {
     /// A tensor.
     Tensor(Cow<'a, Tensor>),
@@ -14,7 +14,7 @@ pub enum Operand<'a> {
     Scalar(Scalar),
 }
 
-/// What can be an operand.
+/// Types that can be operands.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an operand beside a tensor",
     label = "not a tensor, a parameter or a number"
@@ -129,7 +129,8 @@ pub fn common_dtype(operands: &[Operand<'_>]) -> DType {
 /// The operands of the op `name` as tensors of their common dtype, converted to the op's domain.
 ///
 /// # Errors
-/// [`Code::DType`] for a scalar of a higher kind than the tensors, or a dtype the op does not take.
+/// [`Code::DType`] for a scalar of a higher kind than the tensors, or a dtype that the op does not
+/// accept.
 #[track_caller]
 pub fn operands<'a, const N: usize>(
     name: &str,

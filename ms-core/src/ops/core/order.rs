@@ -1,9 +1,9 @@
-//! The order of what ops do besides computing.
+//! The order of side effects.
 //!
-//! `print` and `assert` take a token and give the next one. The token is the value of a slot, as
-//! that of a parameter is, and its one element means nothing: reading and writing it in program
-//! order makes one chain of them through calls, branches and loops, and the chain's last token is a
-//! result of the graph. So passes need not ask what a node does: what has an effect is used.
+//! `print` and `assert` take a token and return the next one. The token is the value of a slot, like
+//! that of a parameter, and its element has no meaning: reading and writing it in program order
+//! forms one chain through calls, branches and loops, whose last token is a result of the graph. So
+//! passes need no special cases for effects: nodes with effects have uses.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::BatchedCall;
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 /// The slot of the token.
 pub fn order() -> &'static Parameter {
     static ORDER: OnceLock<Parameter> = OnceLock::new();
-    // Apart: it belongs to no function, whichever one asks for it first.
+    // Created apart, so that it does not belong to the function that uses it first.
     ORDER.get_or_init(|| {
         apart(|| {
             let order = Parameter::new(Tensor::from_array(token()), "order");
@@ -33,10 +33,10 @@ pub(in crate::ops) fn token() -> Array {
     Array::from_slice::<u8>(&[], &[0])
 }
 
-/// Whether operand 0 is a token.
+/// Checks that operand 0 is a token.
 ///
 /// # Errors
-/// [`Code::Argument`] when it is not.
+/// [`Code::Argument`] otherwise.
 pub(in crate::ops) fn check_token(inputs: &[&Type]) -> Result<()> {
     match inputs.first() {
         Some(&ty) if *ty == token_type() => Ok(()),
@@ -44,7 +44,7 @@ pub(in crate::ops) fn check_token(inputs: &[&Type]) -> Result<()> {
     }
 }
 
-/// Applies an op that takes and gives the token, behind all that stand before it in the program.
+/// Applies an op that takes and returns the token, after all earlier ones in program order.
 #[track_caller]
 pub(in crate::ops) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) {
     let token = order().value();
@@ -52,11 +52,11 @@ pub(in crate::ops) fn apply_in_order(op: Op, attrs: &Attrs, inputs: &[&Tensor]) 
     order().set(&apply1(op, attrs, &inputs));
 }
 
-/// An op that takes and gives the token, over lanes: one lane after the other, or once where they
-/// do not differ.
+/// The batching rule of an op that takes and returns the token: lane by lane, or once if no other
+/// operand has lanes.
 pub(in crate::ops) fn batch_in_order(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let token = &lanes.inputs[0];
-    // Where the lanes came here by ways of their own, the last of them decides.
+    // If the token has lanes, the result depends on all of them.
     let mut token = if lanes.mapped[0] { crate::ops::max(token, 0, false) } else { token.clone() };
     let differ = lanes.mapped[1..].contains(&true);
     for lane in 0..if differ { lanes.count()? } else { 1 } {

@@ -1,12 +1,12 @@
-//! Gradients of operands of which an op reads a part.
+//! Partial gradients: of operands of which an op reads a part.
 
 use crate::ops::{ADD_SLICES, INDEX_ADD, SCATTER_ADD, SCATTER_ND_ADD, cast, concat, full_of, reshape};
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Tensor, Type, apply1};
 use smallvec::SmallVec;
 
-/// A gradient that is zero but for some places: what [`Derivative::Read`](crate::ops::Derivative::Read)
-/// gives. Parts of one gradient are added up together, each at its place, so that a hundred slices
-/// of a tensor cost no more than the tensor.
+/// A gradient that is zero except at some positions: the result of
+/// [`Derivative::Read`](crate::ops::Derivative::Read). Parts of one gradient are accumulated in one
+/// tensor, so that a hundred slices of a tensor cost no more than the tensor.
 #[derive(Clone)]
 pub struct Part {
     /// The type of the whole gradient.
@@ -15,21 +15,21 @@ pub struct Part {
     value: Tensor,
 }
 
-/// Where the elements of a part belong.
+/// The positions of a part's elements.
 #[derive(Clone)]
 enum Indices {
-    /// `steps` apart from `starts` on.
+    /// From `starts` on, with these `steps`.
     Slice { starts: SmallVec<[i64; 4]>, steps: SmallVec<[i64; 4]> },
     /// Slices at positions `[n]` along an axis.
     Rows { axis: usize, index: Tensor },
     /// Single elements at positions along an axis.
     Elements { axis: usize, index: Tensor },
-    /// Slices at positions along several axes, each of them a row.
+    /// Slices at positions along several axes, one row of the index each.
     Points { index: Tensor },
 }
 
 impl Part {
-    /// What [`SLICE`](crate::ops::SLICE) reads of `x`.
+    /// The part of `x` that [`SLICE`](crate::ops::SLICE) reads.
     pub(in crate::ops) fn slice(x: &Tensor, starts: &[i64], steps: &[i64], value: &Tensor) -> Self {
         Self::new(x, Indices::Slice { starts: starts.into(), steps: steps.into() }, value)
     }
@@ -39,12 +39,12 @@ impl Part {
         Self::new(x, Indices::Rows { axis, index }, value)
     }
 
-    /// What [`TAKE_ALONG_AXIS`](crate::ops::TAKE_ALONG_AXIS) reads of `x`.
+    /// The part of `x` that [`TAKE_ALONG_AXIS`](crate::ops::TAKE_ALONG_AXIS) reads.
     pub(in crate::ops) fn elements(x: &Tensor, axis: usize, index: &Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Elements { axis, index: index.clone() }, value)
     }
 
-    /// What [`GATHER_ND`](crate::ops::GATHER_ND) reads of `x`.
+    /// The part of `x` that [`GATHER_ND`](crate::ops::GATHER_ND) reads.
     pub(in crate::ops) fn points(x: &Tensor, index: &Tensor, value: &Tensor) -> Self {
         Self::new(x, Indices::Points { index: index.clone() }, value)
     }
@@ -53,15 +53,15 @@ impl Part {
         Self { whole: x.ty(), place, value: value.clone() }
     }
 
-    /// Elements of the part and of the whole gradient; nothing where sizes are symbolic.
+    /// Numbers of elements of the part and of the whole gradient; `None` if sizes are symbolic.
     pub fn sizes(&self) -> Option<(usize, usize)> {
         Some((self.value.ty().numel()?, self.whole.numel()?))
     }
 
-    /// The sum of parts of one gradient and of what there is of it already, in this order.
+    /// The sum of `base` and the parts of one gradient, in this order.
     ///
     /// # Panics
-    /// There is a part.
+    /// If there are no parts.
     #[track_caller]
     pub fn sum(base: Option<Tensor>, parts: &[Self]) -> Tensor {
         let whole = &parts.first().expect("a sum of parts has one").whole;
@@ -74,7 +74,7 @@ impl Part {
         parts.chunk_by(Self::joins).fold(base, |base, parts| add(&base, parts))
     }
 
-    /// Whether one op adds both.
+    /// Returns whether both can be added by one op.
     fn joins(&self, other: &Self) -> bool {
         match (&self.place, &other.place) {
             (Indices::Slice { .. }, Indices::Slice { .. }) => true,
@@ -89,7 +89,7 @@ impl Part {
     }
 }
 
-/// `base` with parts that [join](Part::joins) added.
+/// Adds parts that [join](Part::joins) to `base`.
 #[track_caller]
 fn add(base: &Tensor, parts: &[Part]) -> Tensor {
     let first = &parts[0];
@@ -103,7 +103,7 @@ fn add(base: &Tensor, parts: &[Part]) -> Tensor {
     if let [one] = parts {
         return apply1(op, &attrs, &[base, one.index(), &one.value]);
     }
-    // Points have any number of axes in front, which become one.
+    // Points may have several leading axes, which are merged.
     let is_points = matches!(first.place, Indices::Points { .. });
     let flat = |x: &Tensor, inner: usize| {
         let dims = x.dims();
@@ -150,8 +150,7 @@ fn add_slices(base: &Tensor, parts: &[Part]) -> Tensor {
     apply1(ADD_SLICES.op(), &Attrs::new([starts, steps]), &operands)
 }
 
-/// The gradient as its slices side by side, where they lie along one axis, without gaps and
-/// overlaps.
+/// The gradient as the concatenation of its slices, if they tile one axis without gaps and overlaps.
 #[track_caller]
 fn tiled(parts: &[Part]) -> Option<Tensor> {
     let whole = &parts[0].whole;

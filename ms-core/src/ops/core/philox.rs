@@ -3,9 +3,9 @@
 
 /// Multipliers of the two halves of a round (table 2 of the paper).
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// What each round adds to the key: the golden ratio and the square root of three, less one.
+/// Increments of the key per round: the fractions of the golden ratio and of the square root of three.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-/// Rounds; seven already pass the statistical tests.
+/// Number of rounds; seven pass the statistical tests.
 const ROUNDS: usize = 10;
 
 /// The four random words of a counter under a key.
@@ -40,12 +40,12 @@ impl Stream {
         philox4x32([block as u32, (block >> 32) as u32, self.counter[0], self.counter[1]], self.key)
     }
 
-    /// All words in order, without end.
+    /// All words in order, an infinite sequence.
     pub fn words(self) -> impl Iterator<Item = u32> {
         (0..).flat_map(move |block| self.block(block))
     }
 
-    /// All pairs of words in order, as integers of 64 bits.
+    /// All pairs of words in order, as 64-bit integers.
     pub fn wide_words(self) -> impl Iterator<Item = u64> {
         let join = |low: u32, high: u32| low as u64 | (high as u64) << 32;
         (0..).flat_map(move |block| {

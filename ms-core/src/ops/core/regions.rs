@@ -1,4 +1,4 @@
-//! What ops that hold graphs have in common.
+//! Shared rules of ops with regions.
 
 use super::evaluate::evaluate_graph;
 use super::{Lowering, RegionRule};
@@ -6,7 +6,7 @@ use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
 use crate::tensor::{DType, Type};
 
-/// The lowering of an op that gives the results of its one region on its operands.
+/// The lowering of an op whose results are those of its only region on its operands.
 pub(in crate::ops) const APPLIED: Lowering = Lowering::Regions(RegionRule {
     count: 1,
     infer: |_, regions, inputs| {
@@ -16,10 +16,10 @@ pub(in crate::ops) const APPLIED: Lowering = Lowering::Regions(RegionRule {
     eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
 });
 
-/// Whether a region takes operands of these types.
+/// Checks that a region takes operands of these types.
 ///
 /// # Errors
-/// [`Code::Argument`] when it takes others.
+/// [`Code::Argument`] otherwise.
 pub(in crate::ops) fn check_operands(region: &Graph, given: &[&Type]) -> Result<()> {
     let wanted: Vec<_> = region.inputs().iter().map(|&id| region.ty(id)).collect();
     if wanted.len() == given.len() && wanted.iter().zip(given).all(|(wanted, given)| wanted.admits(given)) {
@@ -33,10 +33,10 @@ pub(in crate::ops) fn output_types(region: &Graph) -> impl ExactSizeIterator<Ite
     region.outputs().iter().map(|&id| region.ty(id))
 }
 
-/// Whether a region begins its results with values of the types of the carries.
+/// Checks that the first results of a region have the types of the carries.
 ///
 /// # Errors
-/// [`Code::Argument`] naming the first carry whose type changes.
+/// [`Code::Argument`] with the first carry whose type changes.
 pub(in crate::ops) fn check_carries(region: &Graph, carries: &[&Type]) -> Result<()> {
     let outputs: Vec<&Type> = output_types(region).collect();
     if outputs.len() < carries.len() {
@@ -53,10 +53,10 @@ pub(in crate::ops) fn check_carries(region: &Graph, carries: &[&Type]) -> Result
     }
 }
 
-/// Whether a value decides: a `bool` of one element without dimensions.
+/// Checks that a value is a condition: a `bool` of rank zero.
 ///
 /// # Errors
-/// [`Code::Argument`] when it does not.
+/// [`Code::Argument`] otherwise.
 pub(in crate::ops) fn check_condition(condition: Option<&Type>) -> Result<()> {
     match condition {
         Some(ty) if *ty == Type::of(DType::Bool, &[]) => Ok(()),

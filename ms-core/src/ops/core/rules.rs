@@ -1,4 +1,4 @@
-//! Rules that many ops share: shapes, and gradients of broadcasting.
+//! Shared rules: shapes, ranges of arguments, and gradients of broadcasting.
 
 use crate::error::{Code, Error, Result};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Shape, Tensor, broadcast_shapes, broadcast_sizes};
@@ -7,11 +7,11 @@ use std::fmt::Display;
 use std::ops::Bound::{self, Excluded, Included, Unbounded};
 use std::ops::RangeBounds;
 
-/// The dimensions of an elementwise op on two types, by NumPy's rules. Sizes of which one is
-/// symbolic are taken to be equal unless they can't be; a call with sizes that differ is refused.
+/// The dimensions of an elementwise op on two types, by NumPy's rules. A symbolic size is assumed to
+/// equal the other one if it can; a call in which they differ is an error.
 ///
 /// # Errors
-/// [`Code::Shape`] when sizes differ and neither is one.
+/// [`Code::Shape`] if sizes differ and neither is one.
 pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     let agreed = |mine: &[Dim], theirs: &[Dim]| -> Dims {
         let partner = |axis: usize| (axis + theirs.len()).checked_sub(mine.len()).map(|at| theirs[at]);
@@ -30,16 +30,16 @@ pub fn broadcast_dims(a: &[Dim], b: &[Dim]) -> Result<Dims> {
     broadcast_sizes(&agreed(a, b), &agreed(b, a))
 }
 
-/// Whether dimensions may be the same ones; see [`Dim::may_equal`].
+/// Returns whether dimensions may be equal; see [`Dim::may_equal`].
 pub fn may_equal(a: &[Dim], b: &[Dim]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| a.may_equal(*b))
 }
 
-/// Whether an operand has the shape that an op asks of it, which broadcasting would hide.
+/// Checks that an operand has the shape that an op requires, without broadcasting.
 ///
 /// # Errors
 /// [`Code::Shape`] with the operand's name.
-pub(in crate::ops) fn has_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+pub(in crate::ops) fn check_dims(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
     if may_equal(&operand.dims(), wanted) {
         return Ok(());
     }
@@ -47,11 +47,11 @@ pub(in crate::ops) fn has_dims(op: &str, name: &str, operand: &Tensor, wanted: &
     Err(Error::new(Code::Shape, message).with_op(op))
 }
 
-/// Whether an operand broadcasts to `wanted`, and does not make it larger.
+/// Checks that an operand broadcasts to `wanted`.
 ///
 /// # Errors
 /// [`Code::Shape`] with the operand's name.
-pub(in crate::ops) fn spreads_to(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
+pub(in crate::ops) fn check_broadcast(op: &str, name: &str, operand: &Tensor, wanted: &[Dim]) -> Result<()> {
     if broadcast_dims(wanted, &operand.dims()).is_ok_and(|it| may_equal(&it, wanted)) {
         return Ok(());
     }
@@ -59,68 +59,68 @@ pub(in crate::ops) fn spreads_to(op: &str, name: &str, operand: &Tensor, wanted:
     Err(Error::new(Code::Shape, message).with_op(op))
 }
 
-/// The numbers that an argument may be.
+/// The valid values of an argument.
 pub struct Interval {
     range: (Bound<f64>, Bound<f64>),
-    taken: &'static str,
+    text: &'static str,
 }
 
 impl Interval {
-    /// Above zero, and finite: what something is divided by.
+    /// Above zero, and finite: divisors.
     pub const POSITIVE: Self = Self::new(Excluded(0.0), Excluded(f64::INFINITY), "positive and finite");
     /// Zero and above, and finite: rates.
     pub const RATE: Self = Self::new(Included(0.0), Excluded(f64::INFINITY), "at least 0 and finite");
     /// Zero and above: tolerances.
     pub const TOLERANCE: Self = Self::new(Included(0.0), Unbounded, "at least 0");
-    /// From zero up to one, which is excluded: what stays of an average from step to step.
+    /// From zero up to one, exclusive: decays of moving averages.
     pub const DECAY: Self = Self::new(Included(0.0), Excluded(1.0), "at least 0 and less than 1");
-    /// From zero to one: a share of something.
+    /// From zero to one: fractions.
     pub const SHARE: Self = Self::new(Included(0.0), Included(1.0), "from 0 to 1");
     /// Neither infinite nor nan.
     pub const FINITE: Self = Self::new(Excluded(f64::NEG_INFINITY), Excluded(f64::INFINITY), "finite");
     /// All but nan.
     pub const NUMBER: Self = Self::new(Unbounded, Included(f64::INFINITY), "a number");
 
-    const fn new(from: Bound<f64>, to: Bound<f64>, taken: &'static str) -> Self {
-        Self { range: (from, to), taken }
+    const fn new(from: Bound<f64>, to: Bound<f64>, text: &'static str) -> Self {
+        Self { range: (from, to), text }
     }
 }
 
-/// Whether an argument lies where an op, a layer or an optimiser takes it.
+/// Checks that an argument of an op, a layer or an optimiser is in an interval.
 ///
 /// # Errors
-/// [`Code::Argument`] with its name, its value, and what is taken.
-pub fn lies_in(op: &str, name: &str, value: f64, interval: &Interval) -> Result<()> {
+/// [`Code::Argument`] with its name, its value, and the interval.
+pub fn check_interval(op: &str, name: &str, value: f64, interval: &Interval) -> Result<()> {
     if interval.range.contains(&value) {
         return Ok(());
     }
-    Err(outside(op, name, value, interval.taken))
+    Err(outside(op, name, value, interval.text))
 }
 
-/// Whether a number that something is divided by is finite and not zero.
+/// Checks that a divisor is finite and not zero.
 ///
 /// # Errors
-/// As for [`lies_in`].
-pub(crate) fn divides(op: &str, name: &str, value: f64) -> Result<()> {
+/// As for [`check_interval`].
+pub(crate) fn check_divisor(op: &str, name: &str, value: f64) -> Result<()> {
     if value.is_finite() && value != 0.0 {
         return Ok(());
     }
     Err(outside(op, name, value, "finite and not 0"))
 }
 
-/// Whether a size or a step is one at least.
+/// Checks that a size or a step is at least one.
 ///
 /// # Errors
-/// As for [`lies_in`].
-pub fn counts(op: &str, name: &str, value: usize) -> Result<()> {
+/// As for [`check_interval`].
+pub fn check_positive(op: &str, name: &str, value: usize) -> Result<()> {
     if value > 0 {
         return Ok(());
     }
     Err(outside(op, name, value, "at least 1"))
 }
 
-fn outside(op: &str, name: &str, value: impl Display, taken: &str) -> Error {
-    Error::new(Code::Argument, format!("`{name}` is {value}, but has to be {taken}")).with_op(op)
+fn outside(op: &str, name: &str, value: impl Display, valid: &str) -> Error {
+    Error::new(Code::Argument, format!("`{name}` is {value}, but has to be {valid}")).with_op(op)
 }
 
 /// The shape to which all of `shapes` broadcast, by NumPy's rules.
@@ -131,7 +131,7 @@ pub fn broadcast_shape<'a>(shapes: impl IntoIterator<Item = &'a [usize]>) -> Res
     shapes.into_iter().try_fold(Shape::new(), |all, shape| broadcast_shapes(&all, shape))
 }
 
-/// The gradient of a broadcast operand: summed over the axes that were repeated.
+/// The gradient of a broadcast operand: summed over the broadcast axes.
 #[track_caller]
 pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
     let gradient = gradient.as_tensor();
@@ -146,7 +146,7 @@ pub fn sum_to(gradient: impl AsTensor, like: &Tensor) -> Tensor {
     if extra == 0 { summed } else { crate::ops::reshape(&summed, &to.dims) }
 }
 
-/// The compute dtype of a sum: floats in f32 at least, integers in 64 bits.
+/// The accumulator dtype of a sum: at least f32 for floats.
 pub const fn sum_dtype(dtype: DType) -> DType {
     if dtype.is_narrow_float() { dtype.compute() } else { dtype }
 }

@@ -1,9 +1,9 @@
-//! Operands on which generated tests try an op.
+//! Samples of operands for generated tests.
 
 use crate::tensor::{Array, Attrs, DType, Element, Scalar};
 use crate::with_element;
 
-/// One set of operands for an op's generated tests.
+/// A set of operands for generated tests of an op.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The attributes.
@@ -12,16 +12,16 @@ pub struct Sample {
     pub inputs: Vec<SampleInput>,
 }
 
-/// One operand: random values of a shape and dtype in a range, away from kinks.
+/// An operand: random values of a shape and dtype in a range, away from kinks.
 #[derive(Clone, Debug)]
 pub struct SampleInput {
     /// Sizes of the dimensions.
     pub shape: Vec<usize>,
     /// The element type.
     pub dtype: DType,
-    /// The least value.
+    /// The minimum.
     pub low: f64,
-    /// The greatest value.
+    /// The maximum.
     pub high: f64,
 }
 
@@ -53,12 +53,12 @@ impl SampleInput {
     pub fn of(dtype: DType, shape: &[usize], low: f64, high: f64) -> Self {
         Self { shape: shape.to_vec(), dtype, low, high }
     }
-    /// Evenly scattered values of the range, different for every `seed`.
+    /// Evenly distributed values of the range, different for every `seed`.
     pub fn array(&self, seed: usize) -> Array {
         let mut out = Array::zeros(&self.shape, self.dtype);
         with_element!(self.dtype, T => {
             for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
-                // The golden ratio's multiples modulo one never come close to each other.
+                // Multiples of the golden ratio modulo one are evenly distributed.
                 let unit = ((i + 1) as f64 * 0.618_033_988_749_894_9 + seed as f64 * 0.37).fract();
                 *to = <T as Element>::from_scalar(match self.dtype.is_float() {
                     true => Scalar::Float(self.low + unit * (self.high - self.low)),

@@ -1,5 +1,5 @@
-//! What tests of ops share: running them by reference evaluation, and checks of every primitive
-//! in a range of numbers on its own samples.
+//! Shared code of tests of ops: execution by reference evaluation, and checks of the primitives in a
+//! range of numbers on their samples.
 
 use super::reference::ReferenceDispatcher;
 use crate::error::Code;
@@ -20,7 +20,7 @@ pub fn refused<R>(f: impl FnOnce() -> R) -> Code {
     }
 }
 
-/// Evenly scattered values of a range, different for every `seed`.
+/// Evenly distributed values of a range, different for every `seed`.
 pub fn scattered(shape: &[usize], dtype: DType, low: f64, high: f64, seed: usize) -> Array {
     SampleInput::of(dtype, shape, low, high).array(seed)
 }
@@ -44,8 +44,8 @@ fn dot(a: &Tensor, b: &Tensor) -> f64 {
     a.to_vec::<f64>().iter().zip(b.to_vec::<f64>()).map(|(a, b)| a * b).sum()
 }
 
-/// Holds the derivative rules of all primitives in a range of numbers to central differences,
-/// and their views to their evaluation.
+/// Compares the derivative rules of all primitives in a range of numbers with central differences,
+/// and their views with their evaluation.
 pub fn check_primitives(numbers: std::ops::Range<u16>) {
     for def in PRIMITIVES.iter().filter(|it| numbers.contains(&it.info.number)) {
         for sample in (def.samples)() {
@@ -80,7 +80,7 @@ fn check_sample(def: &'static OpDef, sample: &Sample) {
     let vjp = Vjp { attrs: &sample.attrs, inputs: &inputs, outputs: &outputs, cotangents: &cotangents, needs: &needs };
     let Some(gradients) = def.pull(&vjp) else { return };
     for (at, gradient) in gradients.iter().enumerate().filter(|(at, _)| needs[*at]) {
-        // A rule leaves out an operand whose changes do not reach the result.
+        // A rule omits an operand on which the result does not depend.
         let none = || crate::ops::zeros_like(&inputs[at]);
         let gradient = &gradient.clone().unwrap_or_else(none);
         assert_eq!(gradient.ty(), inputs[at].ty(), "gradient {at} of {}", def.name());

@@ -6,7 +6,7 @@ use crate::ir::{Graph, parse};
 /// Reads a graph in the [text form](crate::ir::text).
 ///
 /// # Errors
-/// [`Code::Parse`](crate::Code::Parse) with line and column, and with what was expected there.
+/// [`Code::Parse`](crate::Code::Parse) with line, column, and what was expected.
 ///
 /// ```
 /// let graph = ms_core::ops::parse_graph(

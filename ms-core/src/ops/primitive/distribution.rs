@@ -7,7 +7,7 @@
 use super::slice::narrow;
 use crate::error::{Code, Error, Result};
 use crate::ops::core::philox::Stream;
-use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
     Arrays, BatchedCall, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, add, concat, full_of, iota,
     mul,
@@ -73,7 +73,7 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
 pub static RANDOM_NORMAL: OpDef = OpDef {
     info: OpInfo { number: 452, name: "random_normal", attrs: &["shape", "dtype", "mean", "std"] },
     infer: |attrs, inputs| {
-        lies_in("random_normal", "mean", attrs.float(2), &Interval::FINITE)?;
+        check_interval("random_normal", "mean", attrs.float(2), &Interval::FINITE)?;
         let std = attrs.float(3);
         if !(std >= 0.0 && std.is_finite()) {
             let message = format!("`std` is {std}, but a deviation is finite and at least 0");

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::ops::core::elementwise::{elementwise, number1, number2};
-use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{IntoOperand, select};
 use crate::tensor::{AsTensor, DType, Tensor};
 
@@ -106,7 +106,7 @@ pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
 
 /// Whether a limit is none that every number would pass: as a number, nan.
 fn limits(op: &str, name: &str, limit: &impl IntoOperand) -> Result<()> {
-    limit.operand().scalar().map_or(Ok(()), |it| lies_in(op, name, it.as_f64(), &Interval::NUMBER))
+    limit.operand().scalar().map_or(Ok(()), |it| check_interval(op, name, it.as_f64(), &Interval::NUMBER))
 }
 
 impl Tensor {

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::axis::refusal;
-use crate::ops::core::rules::{broadcast_dims, has_dims};
+use crate::ops::core::rules::{broadcast_dims, check_dims};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
 use crate::tensor::{apply1, collected, filled, promote, refused};
@@ -193,7 +193,7 @@ pub fn dense(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>) -> 
     match bias {
         Some(bias) => {
             propagate_poison!(bias);
-            or_poison!(has_dims("dense", "bias", bias, &[outputs]));
+            or_poison!(check_dims("dense", "bias", bias, &[outputs]));
             crate::ops::add(&out, bias)
         }
         None => out,

@@ -4,7 +4,7 @@
 use super::gather::{check_dtypes, check_index};
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::axis::{named, stored_axis};
-use crate::ops::core::host::{dense, elements, plus, positions, walk_named};
+use crate::ops::core::host::{dense, elements, plus, positions, visit_indexed};
 use crate::ops::core::rules::{broadcast_dims, may_equal};
 use crate::ops::{
     Arrays, Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis,
@@ -27,7 +27,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         let mut out = Array::zeros(inputs[1].shape(), x.dtype());
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            walk_named(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
+            visit_indexed(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
         });
         Ok(smallvec![out])
     },
@@ -52,7 +52,7 @@ fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arra
     let shape = out.shape_owned();
     with_element!(out.dtype(), T => {
         let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());
-        walk_named(&shape, axis, inputs[1].shape(), &index, |at, named| {
+        visit_indexed(&shape, axis, inputs[1].shape(), &index, |at, named| {
             to[named] = if adds { plus(to[named], from[at]) } else { from[at] };
         });
     });

@@ -1,6 +1,6 @@
 //! Activations.
 
-use crate::ops::core::rules::{Interval, divides, lies_in};
+use crate::ops::core::rules::{Interval, check_divisor, check_interval};
 use crate::ops::{clamp, erfc, exp, expm1, log1p, maximum, minimum, select, sigmoid, tanh};
 use crate::tensor::{AsTensor, Tensor};
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
@@ -59,8 +59,8 @@ pub fn silu(x: impl AsTensor) -> Tensor {
 pub fn softplus(x: impl AsTensor, beta: f64, threshold: f64) -> Tensor {
     let x = &*x.as_tensor();
     propagate_poison!(x);
-    or_poison!(divides("softplus", "beta", beta));
-    or_poison!(lies_in("softplus", "threshold", threshold, &Interval::NUMBER));
+    or_poison!(check_divisor("softplus", "beta", beta));
+    or_poison!(check_interval("softplus", "threshold", threshold, &Interval::NUMBER));
     let scaled = x * beta;
     // log(1 + e^t) = max(t, 0) + log(1 + e^-|t|), which does not overflow for any threshold.
     let smooth = maximum(&scaled, 0.0) + log1p(exp(-scaled.abs()));
@@ -128,7 +128,7 @@ pub fn selu(x: impl AsTensor) -> Tensor {
 pub fn celu(x: impl AsTensor, alpha: f64) -> Tensor {
     let x = &*x.as_tensor();
     propagate_poison!(x);
-    or_poison!(divides("celu", "alpha", alpha));
+    or_poison!(check_divisor("celu", "alpha", alpha));
     select(x.gt(0.0), x, alpha * expm1(minimum(x, 0.0) / alpha))
 }
 

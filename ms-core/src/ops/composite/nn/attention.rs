@@ -1,6 +1,6 @@
 //! Attention: values averaged by how well their keys match a query.
 
-use crate::ops::core::rules::{Interval, lies_in, spreads_to};
+use crate::ops::core::rules::{Interval, check_broadcast, check_interval};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, rsqrt, select, size, softmax, transpose};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor};
@@ -40,7 +40,7 @@ pub fn scaled_dot_product_attention(
     let (q, k, v) = (q.as_tensor(), k.as_tensor(), v.as_tensor());
     propagate_poison!(q, k, v);
     if let Some(scale) = options.scale {
-        or_poison!(lies_in("scaled_dot_product_attention", "scale", scale, &Interval::FINITE));
+        or_poison!(check_interval("scaled_dot_product_attention", "scale", scale, &Interval::FINITE));
     }
     let features = q.dims().last().copied().unwrap_or(Dim::new(1));
     let scores = matmul(&*q, transpose(&*k, -2, -1));
@@ -58,7 +58,7 @@ pub fn scaled_dot_product_attention(
     }
     if let Some(mask) = &options.mask {
         propagate_poison!(mask, &scores);
-        or_poison!(spreads_to("scaled_dot_product_attention", "mask", mask, &scores.dims()));
+        or_poison!(check_broadcast("scaled_dot_product_attention", "mask", mask, &scores.dims()));
     }
     match &options.mask {
         Some(mask) if mask.dtype() == DType::Bool => scores = select(mask, &scores, &excluded),

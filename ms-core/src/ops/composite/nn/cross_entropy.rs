@@ -3,7 +3,7 @@
 use super::loss::Reduction;
 use super::softmax::log_softmax;
 use crate::error::{Code, Error};
-use crate::ops::core::rules::{Interval, has_dims, lies_in, may_equal};
+use crate::ops::core::rules::{Interval, check_dims, check_interval, may_equal};
 use crate::ops::primitive::class_index::existing;
 use crate::ops::{full_of, iota, mean, over_size, select, sum};
 use crate::tensor::{AsTensor, DType, Dim, Tensor, refused};
@@ -75,9 +75,9 @@ impl CrossEntropy {
         };
         if let Some(weight) = &self.weight {
             propagate_poison!(weight);
-            or_poison!(has_dims(name, "weight", weight, &[classes]));
+            or_poison!(check_dims(name, "weight", weight, &[classes]));
         }
-        or_poison!(lies_in(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
+        or_poison!(check_interval(name, "label_smoothing", self.label_smoothing, &Interval::SHARE));
         let along = |x: &Tensor| {
             let mut shape = vec![Dim::new(1); logs.rank()];
             shape[axis as usize] = classes;
@@ -88,7 +88,7 @@ impl CrossEntropy {
             None => logs.clone(),
         };
         if target.dtype().is_float() {
-            or_poison!(has_dims(name, "target", target, &logs.dims()).map_err(|it| {
+            or_poison!(check_dims(name, "target", target, &logs.dims()).map_err(|it| {
                 let operands = [logs, target].map(|it| it.ty().to_string());
                 it.with_operands(operands).help("floats are distributions over the classes; classes are integers")
             }));

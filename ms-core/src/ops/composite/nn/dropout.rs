@@ -1,7 +1,7 @@
 //! Dropout.
 
 use crate::ops::api::random;
-use crate::ops::core::rules::{Interval, lies_in};
+use crate::ops::core::rules::{Interval, check_interval};
 use crate::tensor::{AsTensor, Tensor};
 
 /// Each element zero with probability `p`, the others scaled by `1 / (1 - p)`; drawn from the
@@ -18,7 +18,7 @@ use crate::tensor::{AsTensor, Tensor};
 #[track_caller]
 pub fn dropout(x: impl AsTensor, p: f64) -> Tensor {
     let x = &*x.as_tensor();
-    or_poison!(lies_in("dropout", "p", p, &Interval::DECAY));
+    or_poison!(check_interval("dropout", "p", p, &Interval::DECAY));
     let kept = random::bernoulli(x.dims(), 1.0 - p);
     x * (kept.cast(x.dtype()) / (1.0 - p))
 }

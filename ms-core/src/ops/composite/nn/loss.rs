@@ -4,7 +4,7 @@
 //! together.
 
 use crate::error::Result;
-use crate::ops::core::rules::{Interval, has_dims, lies_in, spreads_to};
+use crate::ops::core::rules::{Interval, check_broadcast, check_dims, check_interval};
 use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
 use crate::tensor::{AsTensor, Dim, Tensor};
 
@@ -39,7 +39,7 @@ impl Reduction {
 
 /// Whether the target has the shape of what it is compared with.
 fn alike(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
-    has_dims(op, "target", target, &x.dims()).map_err(|it| {
+    check_dims(op, "target", target, &x.dims()).map_err(|it| {
         let operands = [x, target].map(|it| it.ty().to_string());
         it.with_operands(operands).help("losses do not broadcast: `reshape` or `broadcast_to` says which elements meet")
     })
@@ -92,7 +92,7 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(alike("smooth_l1_loss", x, target));
-    or_poison!(lies_in("smooth_l1_loss", "beta", beta, &Interval::RATE));
+    or_poison!(check_interval("smooth_l1_loss", "beta", beta, &Interval::RATE));
     let distance = (x - target).abs();
     if beta == 0.0 {
         return reduction.apply(&distance);
@@ -117,7 +117,7 @@ pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
     or_poison!(alike("huber_loss", x, target));
-    or_poison!(lies_in("huber_loss", "delta", delta, &Interval::POSITIVE));
+    or_poison!(check_interval("huber_loss", "delta", delta, &Interval::POSITIVE));
     let distance = (x - target).abs();
     let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
     reduction.apply(&losses)
@@ -145,7 +145,7 @@ pub fn binary_cross_entropy(
     or_poison!(alike("binary_cross_entropy", x, target));
     if let Some(weight) = weight {
         propagate_poison!(weight);
-        or_poison!(spreads_to("binary_cross_entropy", "weight", weight, &x.dims()));
+        or_poison!(check_broadcast("binary_cross_entropy", "weight", weight, &x.dims()));
     }
     let log_at_least = |x: Tensor| clamp_min(log(x), -100.0);
     let losses = -(target * log_at_least(x.clone()) + (1.0 - target) * log_at_least(1.0 - x));
@@ -177,7 +177,7 @@ pub fn bce_with_logits(
     or_poison!(alike("bce_with_logits", x, target));
     if let Some(weight) = pos_weight {
         propagate_poison!(weight);
-        or_poison!(spreads_to("bce_with_logits", "pos_weight", weight, &x.dims()));
+        or_poison!(check_broadcast("bce_with_logits", "pos_weight", weight, &x.dims()));
     }
     // The parts are not subtracted from each other, so that no digit of a small loss is lost.
     let near = log1p(exp(-x.abs()));
@@ -224,7 +224,7 @@ pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reducti
 #[track_caller]
 pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f64) -> Tensor {
     let (x, y) = (&*x.as_tensor(), &*y.as_tensor());
-    or_poison!(lies_in("cosine_similarity", "eps", eps, &Interval::POSITIVE));
+    or_poison!(check_interval("cosine_similarity", "eps", eps, &Interval::POSITIVE));
     let length = |x: &Tensor| clamp_min(norm(x, 2.0, axis, false), eps);
     sum(x * y, axis, false) / (length(x) * length(y))
 }
@@ -254,10 +254,10 @@ pub fn cosine_embedding_loss(
     const EPS: f64 = 1e-12;
     let (x, y, target) = (&*x.as_tensor(), &*y.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, y, target);
-    or_poison!(has_dims("cosine_embedding_loss", "y", y, &x.dims()));
-    or_poison!(lies_in("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
+    or_poison!(check_dims("cosine_embedding_loss", "y", y, &x.dims()));
+    or_poison!(check_interval("cosine_embedding_loss", "margin", margin, &Interval::FINITE));
     let rows = x.dims();
-    or_poison!(has_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
+    or_poison!(check_dims("cosine_embedding_loss", "target", target, rows.split_last().map_or(&[], |it| it.1)));
     let squares = |x: &Tensor| sum(x.square(), -1, false) + EPS;
     let cosine = sum(x * y, -1, false) / sqrt(squares(x) * squares(y));
     let alike = target.gt(0);

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error, OrRaise, Result};
 use crate::ops::core::axis::{named, normalize_axis};
-use crate::ops::core::rules::{Interval, has_dims, lies_in};
+use crate::ops::core::rules::{Interval, check_dims, check_interval};
 use crate::ops::{assert_that, mean, rsqrt, size, var};
 use crate::tensor::{AsTensor, DType, Dim, Dims, Tensor, first_poisoned, refused};
 
@@ -20,7 +20,7 @@ fn axes_from(op: &str, x: &Tensor, begin: isize) -> Result<Vec<isize>> {
 
 /// Whether an operand has the shape of the last axes of `x`, or is one number for all of them.
 fn over_axes(op: &str, x: &Tensor, axes: &[isize], name: &str, operand: &Tensor) -> Result<()> {
-    if operand.rank() == 0 { Ok(()) } else { has_dims(op, name, operand, &x.dims()[x.rank() - axes.len()..]) }
+    if operand.rank() == 0 { Ok(()) } else { check_dims(op, name, operand, &x.dims()[x.rank() - axes.len()..]) }
 }
 
 /// The channels of `x` `[n, c, ..]`, and whether operands have one entry for each.
@@ -29,7 +29,7 @@ fn channels(op: &str, x: &Tensor, per_channel: &[(&str, &Tensor)]) -> Result<Dim
         let error = Error::new(Code::Shape, format!("{} has no axes of examples and channels", x.ty()));
         return Err(error.with_op(op));
     };
-    per_channel.iter().try_for_each(|(name, it)| has_dims(op, name, it, &[channels]))?;
+    per_channel.iter().try_for_each(|(name, it)| check_dims(op, name, it, &[channels]))?;
     Ok(channels)
 }
 
@@ -77,7 +77,7 @@ pub fn layer_norm(
 ) -> Tensor {
     let x = &*x.as_tensor();
     propagate_poison!(x);
-    or_poison!(lies_in("layer_norm", "eps", eps, &Interval::POSITIVE));
+    or_poison!(check_interval("layer_norm", "eps", eps, &Interval::POSITIVE));
     let axes = or_poison!(axes_from("layer_norm", x, begin_norm_axis));
     for (name, it) in [("gamma", gamma), ("beta", beta)] {
         if let Some(it) = it {
@@ -104,7 +104,7 @@ pub fn layer_norm(
 pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, eps: f64) -> Tensor {
     let (x, gamma) = (&*x.as_tensor(), &*gamma.as_tensor());
     propagate_poison!(x, gamma);
-    or_poison!(lies_in("rms_norm", "eps", eps, &Interval::POSITIVE));
+    or_poison!(check_interval("rms_norm", "eps", eps, &Interval::POSITIVE));
     let axes = or_poison!(axes_from("rms_norm", x, begin_norm_axis));
     or_poison!(over_axes("rms_norm", x, &axes, "gamma", gamma));
     x * rsqrt(mean(x.square(), axes, true) + eps) * gamma
@@ -127,7 +127,7 @@ pub fn rms_norm(x: impl AsTensor, gamma: impl AsTensor, begin_norm_axis: isize, 
 pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     propagate_poison!(x, gamma, beta);
-    or_poison!(lies_in("group_norm", "eps", eps, &Interval::POSITIVE));
+    or_poison!(check_interval("group_norm", "eps", eps, &Interval::POSITIVE));
     let channels = or_poison!(channels("group_norm", x, &[("gamma", gamma), ("beta", beta)]));
     if groups == 0 || channels.as_const().is_some_and(|it| it % groups != 0) {
         let message = format!("`groups` is {groups}, but has to divide the {channels} channels");
@@ -154,7 +154,7 @@ pub fn group_norm(x: impl AsTensor, groups: usize, gamma: impl AsTensor, beta: i
 pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor, eps: f64) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     propagate_poison!(x, gamma, beta);
-    or_poison!(lies_in("instance_norm", "eps", eps, &Interval::POSITIVE));
+    or_poison!(check_interval("instance_norm", "eps", eps, &Interval::POSITIVE));
     or_poison!(channels("instance_norm", x, &[("gamma", gamma), ("beta", beta)]));
     or_poison!(check_count("instance_norm", x, x.dims()[2..].iter().copied().product()));
     let axes: Vec<isize> = (2..x.rank() as isize).collect();
@@ -196,7 +196,7 @@ impl BatchStatistics {
         if first_poisoned(&[&x, &self.mean, &self.var]).is_some() {
             return self.clone();
         }
-        lies_in("batch_norm", "momentum", momentum, &Interval::SHARE).or_raise();
+        check_interval("batch_norm", "momentum", momentum, &Interval::SHARE).or_raise();
         channels("batch_norm", &x, &[("mean", &self.mean), ("var", &self.var)]).or_raise();
         let batch = Self::of(&x, 1).or_raise();
         let mix = |old: &Tensor, new: &Tensor| old * (1.0 - momentum) + new * momentum;
@@ -228,7 +228,7 @@ pub fn batch_norm(
 ) -> Tensor {
     let (x, gamma, beta) = (&*x.as_tensor(), &*gamma.as_tensor(), &*beta.as_tensor());
     propagate_poison!(x, gamma, beta);
-    or_poison!(lies_in("batch_norm", "eps", eps, &Interval::POSITIVE));
+    or_poison!(check_interval("batch_norm", "eps", eps, &Interval::POSITIVE));
     or_poison!(channels("batch_norm", x, &[("gamma", gamma), ("beta", beta)]));
     let of_x;
     let statistics = match statistics {

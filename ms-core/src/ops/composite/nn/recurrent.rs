@@ -1,7 +1,7 @@
 //! Recurrent layers: loops over time, which a trace keeps as such.
 
 use crate::error::{Code, Error, OrRaise};
-use crate::ops::core::rules::has_dims;
+use crate::ops::core::rules::check_dims;
 use crate::ops::{add, broadcast_to, cast, dense, mul, sigmoid, split, stack, sub, tanh};
 use crate::tensor::{AsTensor, Dim, Scan, Tensor, dispatcher, first_poisoned, promote};
 use std::panic::Location;
@@ -92,10 +92,10 @@ fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): 
     let hidden = states[0].1.dims().last().copied().unwrap_or(Dim::new(1));
     let features = x.dims()[2];
     for &(name, state) in states {
-        has_dims(op, name, state, &[x.dims()[1], hidden]).or_raise();
+        check_dims(op, name, state, &[x.dims()[1], hidden]).or_raise();
     }
-    has_dims(op, "w_ih", w_ih, &[hidden * gates, features]).or_raise();
-    has_dims(op, "w_hh", w_hh, &[hidden * gates, hidden]).or_raise();
+    check_dims(op, "w_ih", w_ih, &[hidden * gates, features]).or_raise();
+    check_dims(op, "w_hh", w_hh, &[hidden * gates, hidden]).or_raise();
 }
 
 /// What the steps of a layer have in common.

@@ -1,4 +1,4 @@
-//! Functions in kernels, replaced by their formulas.
+//! Expansion of functions in kernels to their formulas.
 
 use super::{
     acos, acosh, asin, asinh, atan, atan2, atanh, cos, cosh, erf, erfc, exp, expm1, log, log1p, pow, rsqrt, sin, sinh,
@@ -37,9 +37,9 @@ fn formula<'s>(math: Math, x: Expr<'s>, y: Option<Expr<'s>>) -> Expr<'s> {
     }
 }
 
-/// The formula of a function in one dtype, as the instructions that stand for it.
+/// The formula of a function in one dtype, as instructions.
 pub struct Expansion {
-    /// The first instructions are loads that stand for the operands; there are no others.
+    /// The first instructions are loads in place of the operands; there are no other loads.
     kernel: Kernel,
     arity: usize,
     result: Val,
@@ -78,12 +78,12 @@ impl Expansion {
         self.kernel.insts.len() - self.arity
     }
 
-    /// Whether values of eight bytes occur in it.
+    /// Whether it has 8-byte values.
     pub fn is_wide(&self) -> bool {
         self.kernel.types.iter().any(|it| it.size() == 8)
     }
 
-    /// Adds the instructions to a body; gives the result.
+    /// Adds the instructions to a body; returns the result.
     fn add_to(&self, insts: &mut Vec<Inst>, types: &mut Vec<DType>, operands: &[Val]) -> Val {
         let first = insts.len();
         let place = |val: Val| match operands.get(val.0 as usize) {
@@ -100,7 +100,7 @@ impl Expansion {
     }
 }
 
-/// The kernel with formulas in the place of the functions that are not kept.
+/// Expands the functions of a kernel that are not kept.
 pub fn expand(mut kernel: Kernel, keeps: impl Fn(Math, DType) -> bool) -> Kernel {
     let goes = |(inst, ty): (&Inst, &DType)| matches!(*inst, Inst::Math(math, ..) if !keeps(math, *ty));
     if !kernel.insts.iter().zip(&kernel.types).any(goes) {
@@ -136,7 +136,7 @@ mod tests {
     use crate::ops::core::reference::evaluate_body;
     use crate::tensor::Array;
 
-    /// A function in a body is computed as its formula is, to the bit.
+    /// An expanded function has the same bits as its formula.
     #[test]
     fn functions_are_their_formulas() {
         let points = [-3.5, -1.0, -0.3, -0.0, 0.2, 0.9, 1.0, 1.7, 40.0, f64::INFINITY, f64::NAN];
@@ -146,7 +146,7 @@ mod tests {
                 let computed = |expanded: bool| {
                     let build = |builder: &mut KernelBuilder, operands: &[Val]| {
                         body(builder, operands, |[x]| {
-                            // More than the function alone, so that values have other numbers.
+                            // Instructions before the function, so that values have other numbers.
                             let y = (math.arity() == 2).then(|| x * 0.5);
                             let value = match (expanded, y) {
                                 (true, _) => formula(math, x, y),
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Stages keep what they hold, and what is kept stays.
+    /// Stages keep their instructions, and kept functions are not expanded.
     #[test]
     fn stages_grow() {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);

@@ -1,4 +1,4 @@
-//! Exponentials and what is made of them.
+//! The exponential, hyperbolic and logistic functions.
 
 use super::coefficients::{EXP, SINH};
 use super::{Format, LN_2, nearest, power_of_two, with_sign};
@@ -16,14 +16,14 @@ pub fn exp(x: Expr<'_>) -> Expr<'_> {
     exp_halved(x, 0)
 }
 
-/// `e^x / 2^halvings`, which overflows no sooner than it must.
+/// `e^x / 2^halvings`, without premature overflow.
 fn exp_halved(x: Expr<'_>, halvings: i64) -> Expr<'_> {
-    // Beyond these the result is zero, or infinite, just as at them.
+    // Beyond these bounds the result is zero or infinite, as at the bounds.
     let (low, high) = Format::of(x).pick((-105.0, 91.0), (-747.0, 712.0));
     let x = x.max(low).min(high);
     let (n, exponent) = nearest(x * LOG2_E);
     let r = LN_2.subtract(x, n);
-    // In two steps, because 2^n itself may be no normal number.
+    // In two steps, because 2^n itself may not be a normal number.
     let (_, half) = nearest(x * (LOG2_E / 2.0));
     (expm1_reduced(r) + 1.0) * power_of_two(half) * power_of_two(exponent - half - halvings)
 }

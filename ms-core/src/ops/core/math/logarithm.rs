@@ -5,7 +5,7 @@ use super::{Format, LN_2, to_float, with_sign};
 use crate::ops::core::body::Expr;
 use std::f64::consts::{FRAC_1_SQRT_2, LN_2 as LN_2_VALUE};
 
-/// `ln u + correction`, where `correction` is small against a last digit of `u`.
+/// `ln u + correction`, where `correction` is small compared with a unit in the last place of `u`.
 fn log_corrected<'s>(u: Expr<'s>, correction: Option<Expr<'s>>) -> Expr<'s> {
     let format = Format::of(u);
     let (k, m) = split_exponent(u);
@@ -44,7 +44,7 @@ fn split_exponent(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     (subnormal.select(exponent - (fraction_bits + 1) as f64, exponent), m)
 }
 
-/// `ln u` of a positive finite f64 as a sum of two, with 12 bits more than one holds.
+/// `ln u` of a positive finite f64 as a sum of two numbers, with 12 bits more than one has.
 pub(super) fn log_double(u: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let (k, m) = split_exponent(u);
     // s = (m - 1) / (m + 1)
@@ -84,12 +84,12 @@ pub fn log(x: Expr<'_>) -> Expr<'_> {
 /// `ln(1 + x)` without cancellation; at most 2 ulp.
 pub fn log1p(x: Expr<'_>) -> Expr<'_> {
     let u = x + 1.0;
-    // What rounding took from 1 + x.
-    let lost = u.ge(2.0).select(x.constant(1.0) - (u - x), x - (u - 1.0));
-    log_corrected(u, Some(lost / u)).replace(x.eq(0.0), x)
+    // The rounding error of 1 + x.
+    let error = u.ge(2.0).select(x.constant(1.0) - (u - x), x - (u - 1.0));
+    log_corrected(u, Some(error / u)).replace(x.eq(0.0), x)
 }
 
-/// `log1p(arg)`, or `ln x + ln 2` where `x` is so large that `arg` might overflow.
+/// `log1p(arg)`, or `ln x + ln 2` if `x` is so large that `arg` might overflow.
 fn log_of_sum<'s>(x: Expr<'s>, arg: Expr<'s>) -> Expr<'s> {
     let large = x.gt(Format::of(x).pick((1u64 << 30) as f64, (1u64 << 60) as f64));
     log1p(large.select(x, arg)) + large.select(x.constant(LN_2_VALUE), 0.0)

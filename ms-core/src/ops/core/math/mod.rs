@@ -1,12 +1,12 @@
 //! Transcendental functions as formulas of basic instructions, in f32 and f64.
 //!
-//! A target that has no function of its own runs these formulas as they stand ([`expand`]), so that
-//! eager execution, compiled kernels, the interpreter and every instruction set agree bit for bit. Error bounds stand at the
-//! functions and are those that the tests in this folder measure.
+//! Functions that a target does not have are expanded to these formulas ([`expand`]), so that eager
+//! execution, compiled kernels, the interpreter and every instruction set agree bit for bit. The
+//! documented error bounds are tested in this module.
 //!
-//! The methods are those of the classic libraries (Cody and Waite 1980; the FreeBSD msun
-//! library, from whose structure the reductions of `log`, `log1p` and `expm1` are taken);
-//! the coefficients are this project's own (`minimax.py`).
+//! The methods are those of classic libraries (Cody and Waite 1980; the FreeBSD msun library, whose
+//! argument reductions of `log`, `log1p` and `expm1` are used); the coefficients are this project's
+//! own (`minimax.py`).
 
 // Several fits come near famous constants.
 #[allow(clippy::approx_constant)]
@@ -61,7 +61,7 @@ impl Parts {
         format.pick(self.f32, self.f64)
     }
 
-    /// `x` less `n` times the constant, each step rounded once.
+    /// `x` minus `n` times the constant, each step rounded once.
     fn subtract<'s>(&self, x: Expr<'s>, n: Expr<'s>) -> Expr<'s> {
         self.of(Format::of(x)).iter().fold(x, |rest, &part| n.mul_add(-part, rest))
     }
@@ -107,8 +107,7 @@ impl Format {
         self.pick(127, 1023)
     }
 
-    /// `1.5 * 2^fraction_bits`: adding it rounds a small number to an integer, which then
-    /// stands in the low bits.
+    /// `1.5 * 2^fraction_bits`: adding it rounds a small number to an integer in the low bits.
     fn shifter(self) -> f64 {
         1.5 * (1i64 << self.fraction_bits()) as f64
     }

@@ -12,7 +12,7 @@ pub fn rsqrt(x: Expr<'_>) -> Expr<'_> {
 
 /// `x^y`, with the special cases of IEEE 754 (`pow`); at most 1 ulp (f32) or 2 ulp (f64).
 ///
-/// f32 goes through f64; in f64 the logarithm is a sum of two numbers.
+/// f32 is computed in f64; in f64 the logarithm is a sum of two numbers.
 pub fn pow<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
     let a = x.abs();
     let magnitude = match Format::of(x) {
@@ -30,7 +30,7 @@ pub fn pow<'s>(x: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
     power.replace(y.eq(0.0) | x.eq(1.0), 1.0)
 }
 
-/// `a^y` of what is not negative, in f64.
+/// `a^y` of a nonnegative `a`, in f64.
 fn pow_positive<'s>(a: Expr<'s>, y: Expr<'s>) -> Expr<'s> {
     let (ln, ln_low) = log_double(a);
     let exponent = y * ln;

@@ -1,4 +1,4 @@
-//! How many units in the last place the functions are off.
+//! Errors of the functions in units in the last place.
 
 use super::*;
 use crate::ops::core::body::body;
@@ -6,7 +6,7 @@ use crate::ops::core::reference::evaluate_body;
 use crate::ops::{ERF, ERFC};
 use crate::tensor::{Array, Attrs, Scalar};
 
-/// Points of a range: evenly spaced ones, and ones that crowd around zero.
+/// Points of a range: evenly spaced ones, and ones that are dense around zero.
 fn points(low: f64, high: f64, count: usize) -> Vec<f64> {
     let even = (0..count).map(|i| low + (high - low) * (i as f64 + 0.37) / count as f64);
     let crowded = (0..count).map(|i| {
@@ -16,7 +16,7 @@ fn points(low: f64, high: f64, count: usize) -> Vec<f64> {
     even.chain(crowded.filter(|it| (low..=high).contains(it))).collect()
 }
 
-/// The distance to the next number of the dtype, for numbers of the size of `x`.
+/// The unit in the last place of numbers of the magnitude of `x`.
 fn last_place(x: f64, dtype: DType) -> f64 {
     let (bits, least) = if dtype == DType::F32 { (23, -149) } else { (52, -1074) };
     let exponent = if x == 0.0 { least } else { x.abs().log2().floor() as i32 - bits };
@@ -39,7 +39,7 @@ fn evaluated<const N: usize>(
     result.expect("one shape").scalars().into_iter().map(Scalar::as_f64).collect()
 }
 
-/// Holds a function to bounds in units of the last place, in f32 and in f64.
+/// Checks the error bounds of a function in units in the last place, in f32 and in f64.
 #[track_caller]
 fn check(
     name: &str,
@@ -71,7 +71,7 @@ fn reference(def: &crate::ops::OpDef, x: f64) -> f64 {
 
 #[test]
 fn functions_stay_within_their_bounds() {
-    // The standard library's answers in f64 may be off by one unit themselves.
+    // The standard library's own results in f64 may be off by one unit.
     check("exp", exp, f64::exp, (-87.0, 88.0), (1.0, 2.0));
     check("expm1", expm1, f64::exp_m1, (-20.0, 88.0), (2.0, 3.0));
     check("log", log, f64::ln, (1e-30, 1e30), (1.0, 2.0));

@@ -9,18 +9,18 @@ use std::f64::consts::{FRAC_2_PI, FRAC_PI_2, FRAC_PI_4, PI};
 /// `pi / 2`; only f64 arguments are reduced by it.
 const HALF_PI: Parts = Parts { f32: &[], f64: &[FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33] };
 
-/// The rest of `pi / 2`, `pi / 4` and `pi` beyond their nearest numbers, by format.
+/// The rounding errors of `pi / 2`, `pi / 4` and `pi`, by format.
 const HALF_PI_REST: (f64, f64) = (-4.371139e-8, 6.123233995736766e-17);
 
-/// `x` less the nearest multiple of `pi / 2`, and the number of that multiple.
+/// `x` minus the nearest multiple of `pi / 2`, and the number of that multiple.
 ///
-/// The reduction is done in f64 with three parts of `pi / 2` and holds for `|x| < 2^51`. Beyond,
-/// no bit of the result is right, but it stays within `pi / 4`.
+/// The reduction is done in f64 with three parts of `pi / 2` and is valid for `|x| < 2^51`. Beyond,
+/// the result is meaningless, but stays within `pi / 4`.
 fn reduce(x: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     let wide = x.cast(DType::F64);
     let (n, quadrant) = nearest(wide * FRAC_2_PI);
     let r = HALF_PI.subtract(wide, n);
-    // The product was rounded, so that the multiple may be a neighbour of the nearest one.
+    // The product is rounded, so the multiple may be a neighbour of the nearest one.
     let (m, neighbour) = nearest(r * FRAC_2_PI);
     let r = HALF_PI.subtract(r, m).max(-FRAC_PI_4).min(FRAC_PI_4);
     (r.cast(x.dtype()), quadrant + neighbour)
@@ -36,7 +36,7 @@ fn sin_cos_reduced(r: Expr<'_>) -> (Expr<'_>, Expr<'_>) {
     (sin, head + COS.at(z).mul_add(z * z, lost))
 }
 
-/// The sine at `r` past that many quadrants.
+/// The sine at `r` plus that many quadrants.
 fn sin_at<'s>(r: Expr<'s>, quadrant: Expr<'s>) -> Expr<'s> {
     let (sin, cos) = sin_cos_reduced(r);
     let magnitude = (quadrant & 1).ne(0).select(cos, sin);
@@ -63,9 +63,9 @@ pub fn tan(x: Expr<'_>) -> Expr<'_> {
     (odd.select(-cos, sin) / odd.select(sin, cos)).replace(x.eq(0.0), x)
 }
 
-/// The arc tangent of what is not negative.
+/// The arc tangent of a nonnegative number.
 fn atan_positive(a: Expr<'_>) -> Expr<'_> {
-    // Past tan(pi/8) the argument is turned by pi/4, past tan(3 pi/8) by pi/2.
+    // Above tan(pi/8) the argument is rotated by pi/4, above tan(3 pi/8) by pi/2.
     let (large, medium) = (a.gt(2.414213562373095), a.gt(0.41421356237309503));
     let numerator = large.select(a.constant(-1.0), medium.select(a - 1.0, a));
     let denominator = large.select(a, medium.select(a + 1.0, 1.0));
@@ -103,7 +103,7 @@ fn asin_parts(a: Expr<'_>) -> (Expr<'_>, Expr<'_>, Expr<'_>) {
     let large = a.gt(0.5);
     let z = large.select((a.constant(1.0) - a) * 0.5, a * a);
     let s = large.select(z.sqrt(), a);
-    // What rounding took from the root.
+    // The rounding error of the root.
     let lost = (-s).mul_add(s, z) / (s + s);
     let lost = lost.replace(!large | s.eq(0.0), 0.0);
     (large, s, ASIN.at(z).mul_add(z * s, lost))

@@ -1,4 +1,4 @@
-//! Bodies of elementwise ops, one scalar at a time.
+//! Evaluation of bodies of elementwise ops, scalar by scalar.
 
 use crate::error::Result;
 use crate::ir::{BinaryOp, Compare, Inst, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, UnaryOp, Val};
@@ -7,7 +7,7 @@ use crate::ops::core::rules::broadcast_shape;
 use crate::tensor::{Array, DType, Element, Scalar, collected};
 use crate::with_element;
 
-/// Runs the body that `build` makes of one value per array, on arrays that broadcast.
+/// Runs the body that `build` builds from one value per array, on arrays that broadcast.
 ///
 /// # Errors
 /// [`Code::Shape`](crate::Code::Shape) when the shapes do not broadcast.
@@ -49,7 +49,7 @@ pub fn evaluate_body(
     Ok(array)
 }
 
-/// Runs a body once; gives the bits that it stores.
+/// Runs a body once; returns the bits that it stores.
 fn run(kernel: &Kernel, values: &mut [u64], load: impl Fn(usize) -> u64) -> u64 {
     let mut stored = 0;
     for (i, inst) in kernel.insts.iter().enumerate() {

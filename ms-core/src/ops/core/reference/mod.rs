@@ -1,5 +1,5 @@
-//! The executor that `ms-core` has by itself: one op at a time, on the host, element by
-//! element. It is the fallback where no backend is linked, and the oracle of tests.
+//! The reference executor: op by op, on the host, element by element. It is the fallback without a
+//! backend, and the oracle of tests.
 
 mod body;
 
@@ -16,8 +16,8 @@ pub enum ReferenceDispatcher {
     /// By [`OpDef::eval`](crate::ops::OpDef::eval).
     #[default]
     Eval,
-    /// By the bodies of [`Lowering::Map`], instruction by instruction: the bits that kernels
-    /// give. Ops without a body go by `eval`.
+    /// By the bodies of [`Lowering::Map`], instruction by instruction, with the bits of kernels. Ops
+    /// without a body are evaluated by `eval`.
     Lowered,
 }
 
