@@ -1,5 +1,5 @@
-//! The ops: what an op is ([`core`]), the primitives ([`primitive`]), what is made of them
-//! ([`composite`]), and how users call them besides as functions ([`api`]).
+//! The ops: their definition ([`core`]), the primitives ([`primitive`]), ops composed of them
+//! ([`composite`]), and interfaces besides functions ([`api`]).
 //!
 //! Adding an op means adding its file and its name to the list in `primitive/mod.rs`; everything else
 //! (text form, verifier, eager execution, tracing, lowering, generated tests) reads the definition.
@@ -19,13 +19,13 @@ pub use primitive::*;
 use crate::tensor::Op;
 use std::sync::OnceLock;
 
-/// The definition behind an op.
+/// The definition of an op.
 #[inline]
 pub fn definition(op: Op) -> &'static OpDef {
     by_number(op.number()).expect("every op that is applied is listed in `PRIMITIVES`")
 }
 
-/// The definition of a stable number.
+/// The definition with a stable number.
 #[inline]
 pub fn by_number(number: u16) -> Option<&'static OpDef> {
     static TABLE: OnceLock<Vec<Option<&'static OpDef>>> = OnceLock::new();
@@ -42,7 +42,7 @@ pub fn by_number(number: u16) -> Option<&'static OpDef> {
     table.get(number as usize).copied().flatten()
 }
 
-/// The definition of a name.
+/// The definition with a name.
 pub fn by_name(name: &str) -> Option<&'static OpDef> {
     PRIMITIVES.iter().find(|it| it.info.name == name).copied()
 }

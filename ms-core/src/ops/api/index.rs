@@ -1,4 +1,4 @@
-//! Indexing: `x.at(i)`, `x.i((.., 0..3, -1))`, and updates of what an expression selects.
+//! Indexing: `x.at(i)`, `x.i((.., 0..3, -1))`, and updates of selections.
 
 use crate::error::Result;
 use crate::ops::core::axis::named;
@@ -16,12 +16,12 @@ impl Tensor {
         self.i(index)
     }
 
-    /// What an index expression selects, as in NumPy; a view.
+    /// The selection of an index expression, as in NumPy; a view.
     ///
-    /// Integers (negative ones count from the end) drop their axis; ranges, with
-    /// [`.step(n)`](crate::tensor::WithStep) if wanted, keep it;
+    /// Integers (negative ones count from the end) remove their axis; ranges, optionally with
+    /// [`.step(n)`](crate::tensor::WithStep), keep it;
     /// [`NewAxis`](crate::tensor::NewAxis) adds one and [`Ellipsis`](crate::tensor::Ellipsis)
-    /// stands for the axes that are left over.
+    /// stands for the remaining axes.
     ///
     /// # Panics
     /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer outside its axis.
@@ -40,7 +40,7 @@ impl Tensor {
         crate::ops::reshape(select_ranges(self, &selection), &selection.shape)
     }
 
-    /// This tensor with `value`, broadcast, in the place of what an index expression selects.
+    /// This tensor with the selection of an index expression replaced by `value`, which broadcasts.
     ///
     /// # Panics
     /// Raises [`Code::OutOfRange`](crate::Code::OutOfRange) for an integer outside its axis, and

@@ -1,4 +1,4 @@
-//! How users call ops besides as functions: operators, methods, indices, objects, random numbers.
+//! Interfaces of ops besides functions: operators, methods, indices, objects, random numbers.
 
 mod index;
 mod methods;

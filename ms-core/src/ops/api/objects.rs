@@ -1,4 +1,4 @@
-//! Ops as objects, in MindSpore's manner.
+//! Ops as objects, as in MindSpore.
 //!
 //! ```
 //! use ms_core::{ops, tensor};
@@ -209,7 +209,7 @@ fn product(a: impl AsTensor, transpose_a: bool, b: impl AsTensor, transpose_b: b
     crate::ops::matmul(side(&a.as_tensor(), transpose_a), side(&b.as_tensor(), transpose_b))
 }
 
-/// [`Dropout`] by what is kept.
+/// [`Dropout`] by the probability of keeping elements.
 #[track_caller]
 fn keep(x: impl AsTensor, keep_prob: f64) -> Tensor {
     if !(keep_prob > 0.0 && keep_prob <= 1.0) {
@@ -219,7 +219,7 @@ fn keep(x: impl AsTensor, keep_prob: f64) -> Tensor {
     crate::ops::dropout(x, 1.0 - keep_prob)
 }
 
-/// What was normalised, and the statistics to keep.
+/// The normalised tensor, and the updated statistics.
 #[track_caller]
 fn normalize(
     x: &Tensor,

@@ -8,8 +8,8 @@ use std::ops::{
     Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
 };
 
-/// One implementation over everything that is an operand: with one for each type of number,
-/// `(&x * 2.0).relu()` would not infer.
+/// A blanket implementation over all operands: with one for each type of number, the types in
+/// `(&x * 2.0).relu()` would not be inferred.
 macro_rules! right {
     ($op:ident $method:ident $function:ident: $($left:ty),+) => {$(
         impl<T: IntoOperand> $op<T> for $left {

@@ -1,4 +1,4 @@
-//! Usual functions that are made of other ops.
+//! Composed arithmetic functions.
 
 use crate::error::{Code, Error, OrRaise, raise};
 use crate::ops::core::rules::{Interval, check_interval};
@@ -9,7 +9,7 @@ use crate::ops::{
 use crate::tensor::{AsTensor, Tensor, broadcast_shapes};
 use std::f64::consts::{LN_2, LN_10};
 
-/// The sum of all tensors, which broadcast.
+/// The sum of all tensors, with broadcasting.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when the shapes do not broadcast.
@@ -104,13 +104,13 @@ pub fn log10(x: impl AsTensor) -> Tensor {
 pub fn logaddexp(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     let (a, b) = (&*a.as_tensor(), &*b.as_tensor());
     let larger = maximum(a, b);
-    // Of two equal infinities the difference is nan, and the larger is the answer.
+    // The difference of equal infinities is nan, and the larger one is the result.
     let distance = select(equal(a, b), 0.0, abs(sub(a, b)));
     select(isfinite(&larger), &larger + log1p(exp(-distance)), &larger)
 }
 
-/// Whether elements differ by at most `atol + rtol |b|`; infinities are close to themselves, and nan
-/// is to nan if `equal_nan`. Operands broadcast; the result is bool.
+/// Whether elements differ by at most `atol + rtol |b|`; equal infinities are close, and so are nans
+/// if `equal_nan`. Operands broadcast; the result is of bools.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] for a tolerance that is negative or nan.
@@ -127,7 +127,7 @@ pub fn isclose(a: impl AsTensor, b: impl AsTensor, rtol: f64, atol: f64, equal_n
     }
     let (a, b) = (&float(&a.as_tensor()), &float(&b.as_tensor()));
     let near = less_equal(abs(sub(a, b)), abs(b) * rtol + atol);
-    // An infinite bound is near to nothing but the same infinity.
+    // If the bound is infinite, only equal infinities are close.
     let close = logical_or(equal(a, b), logical_and(near, isfinite(b)));
     if equal_nan { logical_or(close, logical_and(a.isnan(), b.isnan())) } else { close }
 }
@@ -169,7 +169,7 @@ pub fn bmm(a: impl AsTensor, b: impl AsTensor) -> Tensor {
     matmul(a, b)
 }
 
-/// Grids of coordinates: each vector spread over the axes of all, of which the `i`-th varies along
+/// Grids of coordinates: each vector broadcast over the axes of all, where the `i`-th varies along
 /// axis `i` (NumPy's `meshgrid` with `indexing="ij"`).
 ///
 /// # Panics
@@ -199,7 +199,7 @@ pub fn meshgrid<T: AsTensor>(vectors: &[T]) -> Vec<Tensor> {
     open.iter().map(|it| broadcast_to(it, &common)).collect()
 }
 
-/// The slices along an axis, which goes.
+/// The slices along an axis, which is removed.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -223,7 +223,7 @@ pub fn unstack(x: impl AsTensor, axis: isize) -> Vec<Tensor> {
     parts
 }
 
-/// How many elements over axes differ from zero, as i64; axes are as in [`sum`].
+/// The number of nonzero elements over axes, as i64; axes are as in [`sum`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! Convolutions as users call them: options, biases, and transposed ones.
+//! Convolutions with options and biases, and transposed ones.
 
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::{named, refusal};
@@ -9,16 +9,16 @@ use crate::ops::{CONV, CONV_INPUT_GRAD, add, reshape};
 use crate::tensor::{AsTensor, Dim, Dims, Shape, Tensor, apply1, first_poisoned};
 use smallvec::smallvec;
 
-/// How a convolution is laid: strides, padding on both sides, dilation, groups.
+/// Options of a convolution: strides, padding on both sides, dilation, groups.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConvOptions {
-    /// From one window to the next, by spatial axis.
+    /// The stride, by spatial axis.
     pub stride: Shape,
-    /// Zeros on both sides, by spatial axis.
+    /// Zero padding on both sides, by spatial axis.
     pub padding: Shape,
-    /// From one tap to the next, by spatial axis.
+    /// The dilation, by spatial axis.
     pub dilation: Shape,
-    /// Channels are cut into this many groups that do not see each other.
+    /// The number of independent groups of channels.
     pub groups: usize,
 }
 
@@ -126,12 +126,12 @@ pub fn conv3d(x: impl AsTensor, weight: impl AsTensor, bias: Option<&Tensor>, op
 
 /// The transposed convolution of `x` `[n, c, spatial..]` with `weight` `[c, o / groups,
 /// kernel..]`: the gradient of [`conv`] for its input. The result has
-/// `(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding` places
-/// along each spatial axis.
+/// `(size - 1) * stride - 2 * padding + dilation * (kernel - 1) + 1 + output_padding`
+/// elements along each spatial axis.
 ///
 /// # Panics
-/// As [`conv`], and [`Code::Argument`] when `output_padding` is not below the stride or no
-/// place is left.
+/// As [`conv`], and [`Code::Argument`] if `output_padding` is not below the stride or the result has no
+/// elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

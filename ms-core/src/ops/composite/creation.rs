@@ -1,4 +1,4 @@
-//! Tensors made from nothing; they are ops, and part of the graph while tracing.
+//! Creation of tensors, by ops that are part of the graph while tracing.
 
 use crate::error::{Code, raise};
 use crate::ops::core::axis::refusal;
@@ -62,10 +62,10 @@ pub fn full_like(x: impl AsTensor, value: impl Into<Scalar>) -> Tensor {
     full_of(x.dims(), value, x.dtype())
 }
 
-/// Where [`arange`] ends: a number, or the size of an axis.
+/// The end of [`arange`]: a number, or the size of an axis.
 #[derive(Clone, Copy, Debug)]
 pub enum Stop {
-    /// A number that is known.
+    /// A number.
     Number(Scalar),
     /// A size, which may be symbolic.
     Size(Dim),
@@ -83,7 +83,7 @@ impl From<Dim> for Stop {
     }
 }
 
-/// `0, 1, 2, ...` up to `stop` exclusive: integers and sizes (`x.dim(1)`) give i64, floats f32.
+/// `0, 1, 2, ...` up to `stop` exclusive: i64 for integers and sizes (`x.dim(1)`), f32 for floats.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -146,8 +146,8 @@ impl Tensor {
         full_of(shape, 1, dtype)
     }
 
-    /// One value everywhere, in its Rust type; f64 and i32, which numbers without a suffix have,
-    /// become f32 and i64. [`ops::full_of`](crate::ops::full_of) asks for another dtype.
+    /// A tensor filled with one value, in its Rust type; f64 and i32, the types of numbers without a
+    /// suffix, become f32 and i64. [`ops::full_of`](crate::ops::full_of) is for other dtypes.
     #[track_caller]
     pub fn full(shape: impl IntoDims, value: impl Number) -> Self {
         full(shape, value)

@@ -15,10 +15,10 @@ struct Term {
     tensor: Tensor,
 }
 
-/// The sum of products that `equation` names, as NumPy's `einsum`: `"bij,bjk->bik"`. A label
-/// that the result lacks is summed over, one that an operand has twice takes its diagonal,
-/// `...` stands for axes that broadcast. Without `->` the result has the labels that occur
-/// once, in alphabetical order. Operands are multiplied from left to right.
+/// The sum of products of `equation`, as in NumPy's `einsum`: `"bij,bjk->bik"`. Labels that the
+/// result does not have are summed over, a label that an operand has twice is its diagonal, and
+/// `...` stands for axes that broadcast. Without `->` the result has the labels that occur once, in
+/// alphabetical order. Operands are multiplied from left to right.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] for an equation that does not fit the operands, [`Code::Shape`]
@@ -131,7 +131,7 @@ fn sizes(inputs: &[Labels], tensors: &[Tensor]) -> Result<BTreeMap<char, Dim>> {
     Ok(sizes)
 }
 
-/// An operand broadcast to the sizes of its labels, each of which it has once.
+/// An operand with repeated labels replaced by diagonals, broadcast to the sizes of its labels.
 #[track_caller]
 fn with_distinct_labels(mut labels: Labels, tensor: &Tensor, sizes: &BTreeMap<char, Dim>) -> Term {
     let shape: Dims = labels.iter().map(|it| sizes[it]).collect();
@@ -147,7 +147,7 @@ fn with_distinct_labels(mut labels: Labels, tensor: &Tensor, sizes: &BTreeMap<ch
     Term { labels, tensor }
 }
 
-/// Two places of one label.
+/// Two positions of one label.
 fn repeated(labels: &[char]) -> Option<(usize, usize)> {
     let place = |label: &char| labels.iter().position(|it| it == label);
     labels.iter().enumerate().find_map(|(at, label)| place(label).filter(|&first| first < at).map(|first| (first, at)))

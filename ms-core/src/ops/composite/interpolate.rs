@@ -1,19 +1,18 @@
-//! `interpolate`: pictures in another size.
+//! `interpolate`: resizing of images.
 
 use crate::error::{Code, raise};
 use crate::ops::core::axis::refusal;
 use crate::ops::{arange, cast, clamp_min, floor_div, gather, minimum, reshape, size};
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Tensor};
 
-/// How places between the elements are filled.
+/// The interpolation between elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Interpolation {
-    /// By the element at `floor(place * size / new_size)`.
+    /// The element at `floor(position * size / new_size)`.
     Nearest,
-    /// By the mean of the two elements around it along each axis, weighted by distance.
+    /// The mean of the two neighbouring elements along each axis, weighted by distance.
     Linear {
-        /// Whether the outermost elements stay at the ends; if not, elements are squares whose
-        /// outer edges stay.
+        /// Whether the centres of the outermost elements are aligned, or their outer edges.
         align_corners: bool,
     },
 }

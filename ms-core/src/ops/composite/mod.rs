@@ -1,4 +1,4 @@
-//! Ops that are made of primitives.
+//! Ops that are composed of primitives.
 
 mod arithmetic;
 pub(crate) mod convolution;

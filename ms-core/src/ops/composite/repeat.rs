@@ -9,7 +9,7 @@ use crate::ops::{
 };
 use crate::tensor::{AsTensor, DType, Dim, Dims, IntoDims, Scalar, Tensor, try_room};
 
-/// `x` side by side `reps[i]` times along each axis: NumPy's `tile`.
+/// `x` repeated `reps[i]` times along axis `i`: NumPy's `tile`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -22,7 +22,7 @@ pub fn tile(x: impl AsTensor, reps: &[usize]) -> Tensor {
     let one = Dim::new(1);
     let pad = |it: Dims| -> Dims { std::iter::repeat_n(one, rank - it.len()).chain(it).collect() };
     let (shape, reps) = (pad(x.dims()), pad(reps.into_dims()));
-    // Each axis becomes a pair: copies outside, the axis itself inside.
+    // Each axis becomes a pair: repetitions outside, the axis itself inside.
     let pairs = |sizes: &dyn Fn(usize) -> [Dim; 2]| (0..rank).flat_map(sizes).collect::<Dims>();
     let single = reshape(&*x, pairs(&|axis| [one, shape[axis]]));
     let repeated = broadcast_to(single, pairs(&|axis| [reps[axis], shape[axis]]));
@@ -52,7 +52,7 @@ pub fn repeat(x: impl AsTensor, repeats: usize, axis: isize) -> Tensor {
     reshape(repeated, shape)
 }
 
-/// Each position along `axis` as often in a row as `repeats` says.
+/// Each position along `axis` in a row as often as its entry of `repeats`.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] unless there is one count for each position.
@@ -79,7 +79,7 @@ pub fn repeat_each(x: impl AsTensor, repeats: &[usize], axis: isize) -> Tensor {
     gather(&*x, positions.map_err(|it| named("repeat", &[&x], it)).or_raise(), axis)
 }
 
-/// The elements moved by `shifts[i]` places along `axes[i]`; what leaves at one end enters at the other.
+/// The elements shifted cyclically by `shifts[i]` positions along `axes[i]`.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] unless there is one shift for each axis.
@@ -116,22 +116,22 @@ pub fn roll(x: impl AsTensor, shifts: &[isize], axes: impl IntoAxes) -> Tensor {
     out
 }
 
-/// What stands in the places that padding adds.
+/// The elements of padding.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum PadMode {
     /// One value.
     Constant(Scalar),
     /// The elements mirrored at the border, which is not repeated.
     Reflect,
-    /// The border's element.
+    /// The element at the border.
     Edge,
-    /// The elements from the other end.
+    /// The elements from the other end, periodically.
     Wrap,
 }
 
 impl PadMode {
-    /// The places along an axis of `size` that a padded axis shows, which has `before` more places
-    /// in front and `after` behind.
+    /// The positions along an axis of `size` of the elements of the axis padded with `before` elements
+    /// in front and `after` at the end.
     fn sources(self, size: Dim, (before, after): (usize, usize)) -> Tensor {
         let at = arange(size + before + after) - before as i64;
         let size = |more: i64| crate::ops::size(size, DType::I64) + more;
@@ -139,7 +139,7 @@ impl PadMode {
             Self::Edge => minimum(clamp_min(at, 0), size(-1)),
             Self::Wrap => remainder(at, size(0)),
             Self::Constant(_) | Self::Reflect => {
-                // Of one element the period is zero, and so is the remainder.
+                // For one element the period is zero, and so is the remainder.
                 let period = size(-1) * 2;
                 let phase = remainder(at, &period);
                 minimum(&phase, period - &phase)
@@ -148,11 +148,11 @@ impl PadMode {
     }
 }
 
-/// `x` with `pads[i] = (before, after)` more places along each axis.
+/// `x` padded with `pads[i] = (before, after)` elements along each axis.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] unless there is one pair for each axis, or when an axis without
-/// elements would have to give some.
+/// Raises [`Code::Argument`] unless there is one pair for each axis, and for padding with elements of
+/// an axis that has none.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

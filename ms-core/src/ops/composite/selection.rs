@@ -1,4 +1,4 @@
-//! Results whose size depends on data: eagerly as they are, and in graphs with a size given.
+//! Ops whose result sizes depend on data: eagerly without, and in graphs with a given size.
 
 use crate::error::{Code, OrRaise, Result, raise};
 use crate::ops::core::axis::{named, refusal};
@@ -8,10 +8,10 @@ use crate::ops::{
 use crate::tensor::{AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
 use crate::with_element;
 
-/// The positions of the elements that are not zero, in row-major order: i64 `[count, rank]`.
+/// The positions of the nonzero elements, in row-major order: i64 `[count, rank]`.
 ///
 /// # Panics
-/// Raises [`Code::DataDependentShape`] while tracing, as the number of rows depends on data:
+/// Raises [`Code::DataDependentShape`] while tracing, as the number of rows depends on data;
 /// [`nonzero_sized`] takes it as an argument.
 ///
 /// ```
@@ -33,7 +33,7 @@ pub fn nonzero(x: impl AsTensor) -> Tensor {
     Tensor::try_from_slice([count, rank].into_shape(), &out).map_err(|it| named("nonzero", &[&x], it)).or_raise()
 }
 
-/// For each of `count` numbers of elements in row-major order, its position along every axis.
+/// The positions along every axis of `count` elements, from their row-major positions.
 fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> Result<Vec<i64>> {
     let mut out = try_filled(0i64, count.saturating_mul(shape.len()))?;
     for (row, hit) in out.chunks_mut(shape.len().max(1)).zip(hits) {
@@ -46,8 +46,8 @@ fn places(hits: impl Iterator<Item = usize>, count: usize, shape: &[usize]) -> R
     Ok(out)
 }
 
-/// The first `size` rows of [`nonzero`]; where there are fewer, rows of `fill`. Its shape does not
-/// depend on data, so that it can stand in a graph: i64 `[size, rank]`.
+/// The first `size` rows of [`nonzero`], padded with rows of `fill`: i64 `[size, rank]`. The shape does
+/// not depend on data, so that it can be used in graphs.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -75,8 +75,8 @@ pub fn nonzero_sized(x: impl AsTensor, size: usize, fill: i64) -> Tensor {
 /// The elements of `x` where `mask` is true, in row-major order; both broadcast.
 ///
 /// # Panics
-/// Raises [`Code::DataDependentShape`] while tracing, as their number depends on data:
-/// [`masked_select_sized`] takes it as an argument. [`Code::DType`] unless `mask` holds bools,
+/// Raises [`Code::DataDependentShape`] while tracing, as their number depends on data;
+/// [`masked_select_sized`] takes it as an argument. [`Code::DType`] unless `mask` is of bools,
 /// [`Code::Shape`] when the shapes do not broadcast.
 ///
 /// ```
@@ -92,11 +92,11 @@ pub fn masked_select(x: impl AsTensor, mask: impl AsTensor) -> Tensor {
     gather(x, reshape(nonzero(mask), [-1]), 0)
 }
 
-/// The first `size` elements of [`masked_select`]; where there are fewer, `fill`. Its shape does
-/// not depend on data, so that it can stand in a graph.
+/// The first `size` elements of [`masked_select`], padded with `fill`. The shape does not depend on
+/// data, so that it can be used in graphs.
 ///
 /// # Panics
-/// Raises [`Code::DType`] unless `mask` holds bools and `fill` fits the dtype of `x`,
+/// Raises [`Code::DType`] unless `mask` is of bools and `fill` fits the dtype of `x`,
 /// [`Code::Shape`] when the shapes do not broadcast.
 ///
 /// ```
@@ -115,19 +115,18 @@ pub fn masked_select_sized(x: impl AsTensor, mask: impl AsTensor, size: usize, f
     select(places.lt(0), fill, gather(x, maximum(&places, 0), 0))
 }
 
-/// The positions of the first `size` true elements of a flat mask that has elements; -1 for those
-/// that do not exist.
+/// The positions of the first `size` true elements of a nonempty flat mask, padded with -1.
 #[track_caller]
 fn first_places(mask: &Tensor, size: usize) -> Tensor {
     let flat = reshape(mask, [-1]);
-    // Each true element is written at its rank among them; all others go to a place behind.
+    // Each true element is written at its rank among them; all others to a position after them.
     let rank = cumsum(cast(&flat, DType::I64), 0) - 1;
     let to = minimum(select(&flat, rank, size), size);
     let places = crate::ops::scatter(full_of([size + 1], -1, DType::I64), to, arange(mask.numel()), 0);
     crate::ops::slice::narrow(&places, 0, 0, size)
 }
 
-/// A tensor and a mask in their common shape, flat.
+/// A tensor and a mask, broadcast to their common shape and flattened.
 #[track_caller]
 fn flat_pair(op: &str, x: &Tensor, mask: &Tensor) -> [Tensor; 2] {
     if mask.dtype() != DType::Bool {

@@ -7,13 +7,13 @@ use crate::ops::{IntoAxes, normalize_axes, reshape};
 use crate::tensor::{AsTensor, Dim, Dims, Index, IntoDims, Selection, Tensor, refused};
 use smallvec::SmallVec;
 
-/// What can stand for the shape of a reshape: dimensions, and arrays and tuples of signed integers
-/// and dimensions in which one `-1` takes what is left over.
+/// Types that can be the shape of a reshape: dimensions, and arrays and tuples of signed integers and
+/// dimensions in which one `-1` is inferred.
 pub trait NewShape {
     /// The dimensions for a number of elements.
     ///
     /// # Errors
-    /// [`Code::Argument`] for a second `-1` or another negative size, or when nothing fits it.
+    /// [`Code::Argument`] for a second `-1` or another negative size, or if no size fits.
     fn new_dims(self, numel: Dim) -> Result<Dims>;
 }
 
@@ -23,7 +23,7 @@ impl<S: IntoDims> NewShape for S {
     }
 }
 
-/// The dimensions with what is left over in the place of `-1`.
+/// The dimensions with `-1` inferred.
 fn fill(mut dims: Dims, numel: Dim) -> Result<Dims> {
     let refuse = |message: String| Err(Error::new(Code::Argument, message));
     let negative: SmallVec<[usize; 1]> = (0..dims.len()).filter(|&it| dims[it].is_negative()).collect();
@@ -90,10 +90,10 @@ pub fn squeeze(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
     reshape(&*x, kept)
 }
 
-/// `x` with new axes of size one, which stand at `axes` of the result.
+/// `x` with new axes of size one at `axes` of the result.
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] for a place outside the result.
+/// Raises [`Code::OutOfRange`] for an axis outside the result.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -133,7 +133,7 @@ pub fn flatten(x: impl AsTensor, start: usize) -> Tensor {
     reshape(&*x, merged)
 }
 
-/// `x` backwards along `axes`, without a copy.
+/// `x` reversed along `axes`, without a copy.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
@@ -153,10 +153,10 @@ pub fn flip(x: impl AsTensor, axes: impl IntoAxes) -> Tensor {
 }
 
 impl Tensor {
-    /// The elements in row-major order under another shape; one size may be -1.
+    /// The elements in row-major order with another shape; one size may be -1.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] when the numbers of elements differ.
+    /// Raises [`Code::Shape`] if the numbers of elements differ.
     #[track_caller]
     pub fn reshape(&self, shape: impl NewShape) -> Self {
         reshape(self, shape)
@@ -180,13 +180,13 @@ impl Tensor {
         flatten(self, start)
     }
 
-    /// Backwards along `axes`, without a copy.
+    /// Reversed along `axes`, without a copy.
     #[track_caller]
     pub fn flip(&self, axes: impl IntoAxes) -> Self {
         flip(self, axes)
     }
 
-    /// Repeated to a shape, without a copy; see [`broadcast_to`](crate::ops::broadcast_to).
+    /// Broadcast to a shape, without a copy; see [`broadcast_to`](crate::ops::broadcast_to).
     #[track_caller]
     pub fn broadcast_to(&self, shape: impl IntoDims) -> Self {
         crate::ops::broadcast_to(self, shape)

@@ -7,16 +7,16 @@ use crate::ops::{ReduceAxes, max, maximum, min, ones_like, over_size, select, si
 use crate::tensor::{AsTensor, DType, Dim, Tensor};
 use smallvec::SmallVec;
 
-/// A tensor of floats, the axes that are folded, how many elements make one, and the dtype of
-/// the result. f16 and bf16 are folded in f32; bools and integers become f32.
-struct Folded {
+/// A tensor of floats, the axes that are reduced, the number of elements per result, and the dtype of
+/// the result. f16 and bf16 are reduced in f32; bools and integers become f32.
+struct Reduced {
     x: Tensor,
     axes: SmallVec<[usize; 4]>,
     count: Dim,
     dtype: DType,
 }
 
-impl Folded {
+impl Reduced {
     #[track_caller]
     fn new(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Self {
         let axes = axes_of(op, x, axes).or_raise();
@@ -40,10 +40,10 @@ impl Folded {
     }
 }
 
-/// The mean over axes; of nothing it is nan.
+/// The mean over axes; nan without elements.
 ///
-/// `axes` is `()` for all, one axis, or several; negative ones count from the end. They stay with
-/// size one if `keepdims`. f16 and bf16 are summed in f32; integers give f32.
+/// `axes` is `()` for all, one axis, or several; negative ones count from the end. They are kept
+/// with size one if `keepdims`. f16 and bf16 are summed in f32; the mean of integers is f32.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -51,8 +51,8 @@ impl Folded {
 /// ```
 #[track_caller]
 pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
-    let folded = Folded::new("mean", &x.as_tensor(), axes);
-    folded.mean(keepdims).cast(folded.dtype)
+    let reduced = Reduced::new("mean", &x.as_tensor(), axes);
+    reduced.mean(keepdims).cast(reduced.dtype)
 }
 
 /// The mean of the squared distances from the mean, divided by `n - ddof` instead of `n`,
@@ -65,8 +65,8 @@ pub fn mean(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
 /// ```
 #[track_caller]
 pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
-    let folded = Folded::new("var", &x.as_tensor(), axes);
-    folded.var(ddof, keepdims).cast(folded.dtype)
+    let reduced = Reduced::new("var", &x.as_tensor(), axes);
+    reduced.var(ddof, keepdims).cast(reduced.dtype)
 }
 
 /// The square root of [`var`].
@@ -77,8 +77,8 @@ pub fn var(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 /// ```
 #[track_caller]
 pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool) -> Tensor {
-    let folded = Folded::new("std", &x.as_tensor(), axes);
-    sqrt(folded.var(ddof, keepdims)).cast(folded.dtype)
+    let reduced = Reduced::new("std", &x.as_tensor(), axes);
+    sqrt(reduced.var(ddof, keepdims)).cast(reduced.dtype)
 }
 
 /// The vector norm of order `p` over axes: `(Σ |x|^p)^(1/p)`, the largest magnitude for
@@ -86,7 +86,7 @@ pub fn std(x: impl AsTensor, axes: impl ReduceAxes, ddof: usize, keepdims: bool)
 /// as in [`mean`].
 ///
 /// For `p > 0` the elements are scaled by the largest magnitude first, so that no power overflows
-/// or vanishes on the way. Where all elements are zero, so is the gradient.
+/// or underflows. If all elements are zero, so is the gradient.
 ///
 /// # Panics
 /// Raises [`Code::Argument`](crate::Code::Argument) for a `p` that is nan.
@@ -100,11 +100,11 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> 
     let x = &*x.as_tensor();
     propagate_poison!(x);
     or_poison!(check_interval("norm", "p", p, &Interval::NUMBER));
-    let folded = Folded::new("norm", x, axes);
-    let axes: Vec<isize> = folded.axes.iter().map(|&axis| axis as isize).collect();
-    let total = |terms: &Tensor| sum_axes(terms, &folded.axes, keepdims);
-    let size = folded.x.abs();
-    // Where all terms are zero, the root's own gradient would be infinite.
+    let reduced = Reduced::new("norm", x, axes);
+    let axes: Vec<isize> = reduced.axes.iter().map(|&axis| axis as isize).collect();
+    let total = |terms: &Tensor| sum_axes(terms, &reduced.axes, keepdims);
+    let size = reduced.x.abs();
+    // If all terms are zero, the root's own gradient is infinite.
     let root = |terms: Tensor, root: &dyn Fn(Tensor) -> Tensor| {
         let zero = terms.eq(0.0);
         select(&zero, 0.0, root(select(&zero, 1.0, terms)))
@@ -114,7 +114,7 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> 
     } else if p == f64::NEG_INFINITY {
         min(&size, &*axes, keepdims)
     } else if p == 0.0 {
-        total(&folded.x.ne(0.0).cast(folded.x.dtype()))
+        total(&reduced.x.ne(0.0).cast(reduced.x.dtype()))
     } else if p == 1.0 {
         total(&size)
     } else if p > 0.0 {
@@ -126,11 +126,11 @@ pub fn norm(x: impl AsTensor, p: f64, axes: impl ReduceAxes, keepdims: bool) -> 
     } else {
         total(&size.pow(p)).pow(1.0 / p)
     };
-    norm.cast(folded.dtype)
+    norm.cast(reduced.dtype)
 }
 
-/// The largest of `sizes` over axes that stay, as a constant to gradients; one where it is no
-/// divisor: zero, infinite, nan, or of nothing.
+/// The largest of `sizes` over axes that are kept, as a constant for gradients; one if it is not a
+/// valid divisor: zero, infinite, nan, or without elements.
 #[track_caller]
 fn largest(sizes: &Tensor, axes: &[isize]) -> Tensor {
     if axes.iter().any(|&axis| sizes.dims()[axis as usize].as_const() == Some(0)) {
@@ -141,7 +141,7 @@ fn largest(sizes: &Tensor, axes: &[isize]) -> Tensor {
 }
 
 impl Tensor {
-    /// The mean over axes; of nothing it is nan.
+    /// The mean over axes; nan without elements.
     #[track_caller]
     pub fn mean(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
         mean(self, axes, keepdims)
@@ -205,11 +205,11 @@ mod tests {
             check(tensor![0, 3].any((), false), &[], Bool, &[1.0]);
             check(tensor![1., f32::NAN].max((), false), &[], F32, &[f64::NAN]);
             check(argmax(tensor![1., f32::NAN, 3.], 0), &[], I64, &[1.0]);
-            // Sums of f16 do not overflow on the way to a mean.
+            // The sum of a mean of f16 does not overflow.
             let halves = tensor![60000., 60000.].cast(F16);
             check(halves.mean((), false), &[], F16, &[60000.0]);
             check(halves.var((), 0, false), &[], F16, &[0.0]);
-            // Of no elements, and of no axes.
+            // Without elements, and without axes.
             let none = Tensor::zeros([0, 2]);
             check(none.sum(0, false), &[2], F32, &[0.0, 0.0]);
             check(none.prod(0, false), &[2], F32, &[1.0, 1.0]);

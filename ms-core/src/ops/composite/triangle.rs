@@ -60,12 +60,12 @@ fn zero_of(x: &Tensor) -> Tensor {
     full_of((), 0, x.dtype())
 }
 
-/// NumPy's `diag`: of a vector the square matrix that has it on diagonal `k`, of a matrix its
-/// diagonal `k`.
+/// NumPy's `diag`: for a vector the square matrix with it on diagonal `k`, for a matrix its diagonal
+/// `k`.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] for another rank, and [`Code::SymbolicShape`] for a matrix of which it is not
-/// known which side is the shorter one.
+/// Raises [`Code::Shape`] for another rank, and [`Code::SymbolicShape`] for a matrix with symbolic sizes
+/// whose shorter side is unknown.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -78,7 +78,7 @@ pub fn diag(x: impl AsTensor, k: isize) -> Tensor {
         [n] => {
             let away = k.unsigned_abs();
             let size = n + away;
-            // Below the main diagonal an element's column is its place in `x`, elsewhere its row.
+            // Below the main diagonal an element's column is its position in `x`, elsewhere its row.
             let dims = if k < 0 { (Dim::new(1), size) } else { (size, Dim::new(1)) };
             let whole = if k == 0 { x.clone().into_owned() } else { concat(&[&*x, &full_of(away, 0, x.dtype())], 0) };
             select(eye_of(size, size, k, DType::Bool), reshape(&whole, dims), zero_of(&x))
@@ -111,7 +111,7 @@ pub(in crate::ops) fn diagonal(x: &Tensor, [n, m]: [Dim; 2], k: isize) -> Tensor
                 .help("give both sides one symbol, or cut the longer one off: `x.i((.., ..n))`"),
         ),
     };
-    // A step of a slice is a number, and that from row to row is none.
+    // The step from row to row is symbolic, which that of a slice cannot be.
     let step = size(m + 1, DType::I64);
     let places = iota((count,), 0, DType::I64) * step + size(m * down + right, DType::I64);
     gather(&flat, &places, -1)

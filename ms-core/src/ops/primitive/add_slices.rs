@@ -8,9 +8,8 @@ use crate::tensor::{Attr, Attrs, Dim, OpInfo, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
-/// The first operand with each further one added, one after the other, at positions `steps` apart
-/// from `starts` on. Both attributes have an entry for each axis of the first operand, for one
-/// further operand after the other.
+/// The first operand with each further one added, in order, at positions from `starts` on in `steps`.
+/// Both attributes have an entry for each axis of the first operand, for each further operand.
 pub static ADD_SLICES: OpDef = OpDef {
     info: OpInfo { number: 359, name: "add_slices", attrs: &["starts", "steps"] },
     infer: |attrs, inputs| {

@@ -1,4 +1,4 @@
-//! `argmax` and `argmin`: where the extreme elements are.
+//! `argmax` and `argmin`: positions of extreme elements.
 
 use super::reduction::axes_of;
 use crate::error::{Code, Error, Result};
@@ -62,7 +62,8 @@ fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
     Ok(smallvec![out])
 }
 
-/// Where the element is that compares so to all others: the first of equals, or of nans.
+/// The position of the element with this order relative to all others: the first of equals, or of
+/// nans.
 fn position<T: Copy + PartialOrd>(row: &[T], beats: Ordering) -> usize {
     #[allow(clippy::eq_op, reason = "nan alone differs from itself")]
     let nan = |it: T| it != it;
@@ -82,11 +83,11 @@ fn samples() -> Vec<Sample> {
 }
 
 /// The position of the largest element over axes, as i64: the first of equals, and that of the first
-/// nan. Over several axes, or all by `()`, it counts in row-major order.
+/// nan. Over several axes, or `()` for all, positions are in row-major order.
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] where there is no
-/// element.
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] if there are no
+/// elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! Sums, differences, products, and functions of one number made of them.
+//! Sums, differences, products, and simple functions of one number.
 
 use crate::ops::core::elementwise::{elementwise, number1, number2};
 use crate::tensor::DType;
@@ -46,7 +46,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The opposite number `-x`; integers wrap.
+    /// The negation `-x`; integers wrap.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -60,7 +60,8 @@ elementwise! {
 }
 
 elementwise! {
-    /// The magnitude `|x|`; of integers the least stays as it is. The gradient at zero is zero.
+    /// The magnitude `|x|`; the minimum of an integer dtype wraps to itself. The gradient at zero is
+    /// zero.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -74,7 +75,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// -1, 0 or 1 by the sign of `x`; zeros and nan stay as they are.
+    /// -1, 0 or 1 by the sign of `x`; zeros and nan are unchanged.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

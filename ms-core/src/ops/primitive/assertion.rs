@@ -8,8 +8,8 @@ use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::panic::Location;
 
-/// Refuses to go on unless every element of operand 1 holds, with attribute 0 as the message, its
-/// places `{}` filled by the operands behind it, and attribute 1 as the user's line.
+/// An error unless every element of operand 1 is true. Attribute 0 is the message, whose placeholders
+/// `{}` are filled with the operands after it, and attribute 1 the user's line.
 pub static ASSERT: OpDef = OpDef {
     info: OpInfo { number: 731, name: "assert", attrs: &["text", "line"] },
     infer: |_, inputs| {
@@ -35,11 +35,11 @@ pub static ASSERT: OpDef = OpDef {
     },
 };
 
-/// Goes on only if every element of `condition` holds: otherwise the run ends with an error of
-/// the caller's line, whose message is `text` with its places `{}` filled by `values`. In program
+/// Checks that every element of `condition` is true: otherwise the run ends with an error at the
+/// caller's line, whose message is `text` with its placeholders `{}` filled with `values`. In program
 /// order with prints and writes of parameters, eagerly and in compiled code.
 ///
-/// A compiled call that ends so has written none of its parameters.
+/// A compiled call that fails writes none of its parameters.
 ///
 /// ```
 /// use ms_core::{Code, catch, ops, tensor};
@@ -50,8 +50,8 @@ pub static ASSERT: OpDef = OpDef {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Assertion`] when the condition does not hold, [`Code::DType`] when it is not
-/// bools, and [`Code::Argument`] unless there are as many places as values.
+/// Raises [`Code::Assertion`] if an element is false, [`Code::DType`] if the condition is not of
+/// bools, and [`Code::Argument`] unless there are as many placeholders as values.
 #[track_caller]
 pub fn assert_that(condition: impl AsTensor, text: &str, values: &[&dyn Show]) {
     let message = Message::new(text, values).map_err(|it| it.with_op("assert")).or_raise();

@@ -1,12 +1,12 @@
-//! `assign`: a value as the next one of a slot.
+//! `assign`: writes of parameters.
 
 use crate::error::{Code, Error};
 use crate::ops::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Parameter, Tensor, apply1};
 use smallvec::smallvec;
 
-/// Operand 0, which a parameter holds from here on instead of operand 1. No gradient flows
-/// through. It stands in graphs as they are traced; `effects` replaces it.
+/// Operand 0, the new value of a parameter, whose old value is operand 1. A barrier to gradients.
+/// Occurs in traced graphs; `effects` replaces it.
 pub static ASSIGN: OpDef = OpDef {
     info: OpInfo { number: 733, name: "assign", attrs: &[] },
     infer: |_, inputs| match inputs[0] == inputs[1] {
@@ -23,14 +23,13 @@ pub static ASSIGN: OpDef = OpDef {
     },
 };
 
-/// `value` as what a slot holds after `old`.
+/// `value` as the new value of a slot with the value `old`.
 #[track_caller]
 pub(crate) fn next_version(value: &Tensor, old: impl AsTensor) -> Tensor {
     apply1(ASSIGN.op(), &Attrs::none(), &[value, &*old.as_tensor()])
 }
 
-/// Writes a value into a parameter, and gives it: [`Parameter::set`] as an op. No gradient flows
-/// from what it gives.
+/// Writes a value to a parameter, and returns it without its gradient: [`Parameter::set`] as an op.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] or [`Code::DType`](crate::Code::DType) for a value of another type than
@@ -47,9 +46,8 @@ pub fn assign(parameter: &Parameter, value: impl AsTensor) -> Tensor {
     parameter.value()
 }
 
-/// Adds to what a parameter holds, and gives the sum, from which no gradient flows. Of several
-/// threads that do so, or run compiled functions that write the parameter, each adds to what the
-/// one before it wrote.
+/// Adds to the value of a parameter, and returns the sum, which is a barrier to gradients. Atomic with
+/// respect to other threads that do so, or run compiled functions that write the parameter.
 ///
 /// # Panics
 /// As [`assign`] and [`add`].
@@ -61,13 +59,13 @@ pub fn assign(parameter: &Parameter, value: impl AsTensor) -> Tensor {
 /// ```
 #[track_caller]
 pub fn assign_add(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
-    // Code of users may give it, before other threads wait.
+    // The operand may run user code, so it is evaluated before the parameter is locked.
     let value = value.operand();
     let _alone = parameter.lock();
     assign(parameter, add(parameter, value))
 }
 
-/// Subtracts from what a parameter holds, and gives the difference: as [`assign_add`].
+/// Subtracts from the value of a parameter, and returns the difference, like [`assign_add`].
 ///
 /// # Panics
 /// As [`assign`] and [`sub`].
@@ -79,7 +77,7 @@ pub fn assign_add(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
 /// ```
 #[track_caller]
 pub fn assign_sub(parameter: &Parameter, value: impl IntoOperand) -> Tensor {
-    // Code of users may give it, before other threads wait.
+    // The operand may run user code, so it is evaluated before the parameter is locked.
     let value = value.operand();
     let _alone = parameter.lock();
     assign(parameter, sub(parameter, value))

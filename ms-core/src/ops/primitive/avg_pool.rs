@@ -11,8 +11,8 @@ use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, Sam
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
 use smallvec::smallvec;
 
-/// The mean of each window of `[n, c, spatial..]`. `count` windows lie along each axis; they
-/// are cut off past the padding. The divisor counts padding if `count_pad` says so.
+/// The mean of each window of `[n, c, spatial..]`. There are `count` windows along each axis; they
+/// are cut off after the padding. The divisor includes padding if `count_pad` is set.
 pub static AVG_POOL: OpDef = OpDef {
     info: OpInfo {
         number: 435,
@@ -59,8 +59,8 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
     samples: || avg_samples(true),
 };
 
-/// The means of `count` windows along each spatial axis that cover it evenly: window `i` goes
-/// from `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
+/// The means of `count` windows along each spatial axis that cover it evenly: window `i` is from
+/// `floor(i * size / count)` to `ceil((i + 1) * size / count)`.
 pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
     info: OpInfo { number: 437, name: "adaptive_avg_pool", attrs: &["count"] },
     infer: |attrs, inputs| mean_type(inputs[0], &attrs.dims(0), |sizes| Means::adaptive(sizes, &attrs.sizes(0))),
@@ -135,7 +135,8 @@ fn planes(shape: &[usize]) -> usize {
     shape[0] * shape[1]
 }
 
-/// The type of the means of `x`: `counts` windows, which `means` places on spatial sizes.
+/// The type of the means of `x` over `counts` windows; `means` computes their ranges from spatial
+/// sizes.
 fn mean_type(x: &Type, counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<Types> {
     let dims = check_pooled(x, counts.len())?;
     check_means(&dims[2..], counts, means)?;
@@ -157,7 +158,7 @@ fn gradient_type(
     Ok(smallvec![Type::new(g.dtype, pooled_shape(&dims, sizes))])
 }
 
-/// Whether each window has an element, where all sizes are known.
+/// Checks that each window has an element, if all sizes are known.
 fn check_means(sizes: &[Dim], counts: &[Dim], means: impl FnOnce(&[usize]) -> Result<Means>) -> Result<()> {
     let known = |dims: &[Dim]| dims.iter().map(|it| it.as_const()).collect::<Option<Vec<usize>>>();
     if let (Some(sizes), Some(_)) = (known(sizes), known(counts)) {
@@ -166,7 +167,7 @@ fn check_means(sizes: &[Dim], counts: &[Dim], means: impl FnOnce(&[usize]) -> Re
     Ok(())
 }
 
-/// A range of elements along one axis, and what it counts in the divisor.
+/// A range of elements along one axis, and its factor of the divisor.
 #[derive(Clone, Copy)]
 struct Range {
     start: usize,
@@ -235,7 +236,7 @@ impl Means {
         }
     }
 
-    /// The lines of a plane that lie under a window.
+    /// The lines of a plane in a window.
     fn lines(&self, window: [Range; 3]) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         let [range0, range1, range2] = window;
         (range0.start..range0.end).flat_map(move |at0| {
@@ -263,7 +264,7 @@ impl Means {
         out
     }
 
-    /// The shares that the means of `planes` planes give back to their elements.
+    /// The gradients of the elements of `planes` planes from those of the means.
     fn backward(&self, planes: usize, g: &[f64]) -> Vec<f64> {
         let (plane, windows) = self.sizes();
         let mut out = filled(0.0, planes * plane);
@@ -280,7 +281,8 @@ impl Means {
 /// The mean of each window of `x` `[n, c, spatial..]`.
 ///
 /// # Panics
-/// As [`max_pool`](crate::ops::max_pool::max_pool), and [`Code::Argument`] for a dilation, which means do not have.
+/// As [`max_pool`](crate::ops::max_pool::max_pool), and [`Code::Argument`] for a
+/// dilation, which is not supported.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -303,7 +305,7 @@ pub fn avg_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     apply1(AVG_POOL.op(), &Attrs::new(lists.chain([options.count_include_pad.into()])), &[&x])
 }
 
-/// [`avg_pool`] over two spatial axes, windows side by side: `[n, c, height, width]`.
+/// [`avg_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

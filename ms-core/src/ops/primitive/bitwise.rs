@@ -1,4 +1,4 @@
-//! Logic of bits, and shifts.
+//! Bitwise logic and shifts.
 
 use crate::ops::core::elementwise::{elementwise, wide};
 use crate::tensor::Scalar;
@@ -46,7 +46,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The bits turned over; of bools, "not".
+    /// The inverted bits; of bools, "not".
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -78,7 +78,7 @@ elementwise! {
 
 elementwise! {
     /// `a` shifted right by `b` bits; signed integers keep their sign. A `b` that is negative
-    /// or not below the width leaves nothing but copies of the sign.
+    /// or not below the width results in copies of the sign.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! `broadcast_to`: repetition along new axes and axes of size one.
+//! `broadcast_to`: broadcasting along new axes and axes of size one.
 
 use crate::error::{Code, Error};
 use crate::ops::core::rules::sum_to;
@@ -6,7 +6,7 @@ use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
-/// The operand repeated to the shape of attribute 0, by NumPy's rules.
+/// The operand broadcast to the shape of attribute 0, by NumPy's rules.
 pub static BROADCAST_TO: OpDef = OpDef {
     info: OpInfo { number: 351, name: "broadcast_to", attrs: &["shape"] },
     infer: |attrs, inputs| {
@@ -35,10 +35,10 @@ pub static BROADCAST_TO: OpDef = OpDef {
     },
 };
 
-/// `x` repeated to a shape, without a copy.
+/// `x` broadcast to a shape, without a copy.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when `shape` is no broadcast of the operand's.
+/// Raises [`Code::Shape`] if `x` does not broadcast to `shape`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -21,10 +21,10 @@ const fn call(number: u16, name: &'static str) -> OpDef {
 /// optimised, differentiated and lowered once.
 pub static CALL: OpDef = call(700, "call");
 
-/// A [`CALL`] whose place the nodes of the graph never take: what `#[no_inline]` asks for.
+/// A [`CALL`] that is never inlined, for `#[no_inline]`.
 pub static CALL_NO_INLINE: OpDef = call(708, "call_no_inline");
 
-/// Whether an op is a call of a graph, of either kind.
+/// Returns whether an op is a call of a graph, of either kind.
 pub fn is_call(op: Op) -> bool {
     op == CALL.op() || op == CALL_NO_INLINE.op()
 }

@@ -6,8 +6,8 @@ use crate::with_element;
 use smallvec::smallvec;
 
 /// The operand in the dtype of attribute 0, converted as [`Element::from_scalar`] does: floats are
-/// rounded once, or truncate and saturate on their way to integers (nan gives zero); integers wrap;
-/// anything but zero is true.
+/// rounded once, or truncated and saturated to integers (nan to zero); integers wrap; nonzero values
+/// are true.
 pub static CAST: OpDef = OpDef {
     info: OpInfo { number: 2, name: "cast", attrs: &["to"] },
     infer: |attrs, inputs| Ok(smallvec![Type::new(attrs.dtype(0), inputs[0].dims.clone())]),

@@ -1,4 +1,4 @@
-//! `class_index`: classes, of which each exists.
+//! `class_index`: checked indices of classes.
 
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
@@ -6,8 +6,8 @@ use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
-/// The operand, whose elements are from 0 on and below attribute 0, or are that of attribute 1, if
-/// there is one. Attribute 2 names the op that takes them, for the error of any other.
+/// The operand, an error unless its elements are at least 0 and less than attribute 0, or equal to
+/// attribute 1, if there is one. Attribute 2 is the op in the error.
 pub static CLASS_INDEX: OpDef = OpDef {
     info: OpInfo { number: 387, name: "class_index", attrs: &["classes", "ignored", "of"] },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
@@ -28,14 +28,14 @@ pub static CLASS_INDEX: OpDef = OpDef {
     },
 };
 
-/// Whether every class exists, or is the ignored one: the meaning of [`CLASS_INDEX`] on the bytes of
-/// elements of an integer dtype.
+/// Checks that every class exists or is the ignored one: [`CLASS_INDEX`] on the bytes of elements of
+/// an integer dtype.
 ///
 /// # Errors
-/// [`Code::OutOfRange`] for the first that does not.
+/// [`Code::OutOfRange`] for the first one that does not.
 ///
 /// # Panics
-/// For bytes that are not aligned as elements are.
+/// If the bytes are not aligned for the elements.
 pub fn check_classes(attrs: &Attrs, dtype: DType, classes: &[u8]) -> Result<()> {
     macro_rules! check {
         ($($dtype:ident $ty:ty,)*) => {
@@ -58,10 +58,10 @@ pub fn check_array(attrs: &Attrs, classes: &Array) -> Result<()> {
 
 #[inline]
 fn check<T: Copy>(attrs: &Attrs, classes: &[T], wide: impl Fn(T) -> i64) -> Result<()> {
-    // As unsigned numbers, those below zero are the largest; so are those that are no i64.
+    // Compared as unsigned numbers, negative ones and those out of the range of i64 are too large.
     let count = attrs.int(0) as u64;
     let exists = |it: T| (wide(it) as u64) < count;
-    // Without a way out in between, so that several elements are looked at together.
+    // Without an early exit, so that the loop is vectorised.
     if classes.iter().fold(true, |all, &it| all & exists(it)) {
         return Ok(());
     }
@@ -83,7 +83,7 @@ fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
     Error::new(Code::OutOfRange, message).with_op(attrs.str(2)).help(help)
 }
 
-/// The classes, refused when the run meets one that does not exist.
+/// The classes, with an error at run time for one that does not exist.
 #[track_caller]
 pub(in crate::ops) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, of: &str) -> Tensor {
     let ignored: &[i64] = ignored.as_slice();

@@ -1,4 +1,4 @@
-//! Comparisons, and questions about floats.
+//! Comparisons, and predicates of floats.
 
 use crate::ops::core::elementwise::{elementwise, wide};
 use crate::tensor::Scalar;

@@ -1,4 +1,4 @@
-//! `constant`: data that is part of the program.
+//! `constant`: constant data.
 
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attr, Attrs, DType, Literal, OpInfo, Scalar, Tensor, Type, apply1};

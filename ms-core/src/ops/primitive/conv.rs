@@ -1,7 +1,7 @@
 //! `conv`: convolution over one to three spatial axes, and its two gradients.
 //!
-//! The three primitives are the three contractions of one trilinear form, so that derivatives
-//! of any order are among them again.
+//! The three primitives are the three contractions of one trilinear form, so they are closed under
+//! derivatives of any order.
 
 use super::gather::check_dtypes;
 use super::window::geometry::{Geometry, check_gradient, output_dims};
@@ -14,7 +14,7 @@ use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, appl
 use smallvec::smallvec;
 
 /// Cross-correlation of `[n, c, spatial..]` with weights `[o, c / groups, kernel..]`:
-/// `[n, o, spatial..]`. Terms are added up in the order of channels and taps (`docs/numerics.md`).
+/// `[n, o, spatial..]`. Terms are added in the order of channels and taps (`docs/numerics.md`).
 pub static CONV: OpDef = OpDef {
     info: OpInfo { number: 420, name: "conv", attrs: &["stride", "dilation", "before", "after", "groups"] },
     infer: |attrs, inputs| {
@@ -54,8 +54,8 @@ pub static CONV: OpDef = OpDef {
 };
 
 /// The gradient of [`CONV`] for its input of spatial sizes `sizes`: from the gradient of its
-/// result and the weights. It is also the transposed convolution. Taps are added up in order, each a
-/// sum in the order of output channels.
+/// result and the weights. It is also the transposed convolution. Taps are added in order, each a sum
+/// in the order of output channels.
 pub static CONV_INPUT_GRAD: OpDef = OpDef {
     info: OpInfo {
         number: 421,
@@ -104,7 +104,7 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
 };
 
 /// The gradient of [`CONV`] for its weights of kernel sizes `sizes`: from its input and the
-/// gradient of its result. Terms are added up in the order of images and windows.
+/// gradient of its result. Terms are added in the order of images and windows.
 pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     info: OpInfo {
         number: 422,
@@ -152,7 +152,7 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     },
 };
 
-/// One convolution that the generated tests try.
+/// A convolution of the generated tests.
 struct ConvSample {
     x: &'static [usize],
     w: &'static [usize],
@@ -199,12 +199,12 @@ pub(in crate::ops) fn conv_attrs(window: &Window, groups: usize, sizes: &[Dim]) 
     Attrs::new(lists.chain([groups.into()]).chain(sizes))
 }
 
-/// The attributes of one of the three ops, turned into another's.
+/// Converts the attributes of one of the three ops to those of another.
 fn with_sizes(attrs: &Attrs, sizes: &[Dim]) -> Attrs {
     with_groups(attrs, attrs.int(4) as usize, sizes)
 }
 
-/// [`with_sizes`] and another number of groups.
+/// Like [`with_sizes`], with another number of groups.
 pub(in crate::ops) fn with_groups(attrs: &Attrs, groups: usize, sizes: &[Dim]) -> Attrs {
     conv_attrs(&Window::of(attrs, 0), groups, sizes)
 }

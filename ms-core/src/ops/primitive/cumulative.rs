@@ -10,8 +10,8 @@ use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tens
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The sums of all elements up to each place along the axis of attribute 0; without the place's
-/// own if attribute 1 says so, from the end if attribute 2 does.
+/// The sums of all elements up to each position along the axis of attribute 0; exclusive if
+/// attribute 1 is set, and from the end if attribute 2 is.
 pub static CUMSUM: OpDef = OpDef {
     info: OpInfo { number: 330, name: "cumsum", attrs: &["axis", "exclusive", "reverse"] },
     infer,
@@ -25,8 +25,8 @@ pub static CUMSUM: OpDef = OpDef {
     samples,
 };
 
-/// The products of all elements up to each place along the axis of attribute 0; without the
-/// place's own if attribute 1 says so, from the end if attribute 2 does.
+/// The products of all elements up to each position along the axis of attribute 0; exclusive if
+/// attribute 1 is set, and from the end if attribute 2 is.
 pub static CUMPROD: OpDef = OpDef {
     info: OpInfo { number: 331, name: "cumprod", attrs: &["axis", "exclusive", "reverse"] },
     infer,
@@ -34,9 +34,9 @@ pub static CUMPROD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         let (x, y, g) = (&it.inputs[0], &it.outputs[0], it.cotangent());
-        // The gradient at a place is the sum of g times the product of the others over all places
-        // behind it. Up to the first zero that product is y / x; at the zero, y with a one in its
-        // place; behind it, zero.
+        // The gradient at a position is the sum over all later positions of g times the product of
+        // the other elements. Before the first zero that product is y / x; at the zero, y with the
+        // zero replaced by one; after it, zero.
         let zero = x.eq(0.0);
         let zeros = cumsum_of(&zero, axis, false, reverse);
         let first = zero.logical_and(zeros.eq(1));
@@ -58,7 +58,7 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     Ok(smallvec![inputs[0].clone()])
 }
 
-/// Folds along the axis of attribute 0; floats in f64, integers wrapping.
+/// Accumulates along the axis of attribute 0: floats in f64, integers wrapping.
 fn running(attrs: &Attrs, x: &Array, start: Scalar, float: fn(f64, f64) -> f64, int: fn(i128, i128) -> i128) -> Array {
     let (x, exclusive, reverse) = (dense(x), attrs.bool(1), attrs.bool(2));
     let axis = Axis::of(x.shape(), attrs.int(0) as usize);
@@ -119,7 +119,7 @@ pub fn cumsum(x: impl AsTensor, axis: isize) -> Tensor {
     along(&CUMSUM, &x.as_tensor(), axis, false, false)
 }
 
-/// [`cumsum`] without each place's own element if `exclusive`, from the end if `reverse`.
+/// [`cumsum`] without the element at each position if `exclusive`, from the end if `reverse`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -141,7 +141,7 @@ pub fn cumprod(x: impl AsTensor, axis: isize) -> Tensor {
     along(&CUMPROD, &x.as_tensor(), axis, false, false)
 }
 
-/// [`cumprod`] without each place's own element if `exclusive`, from the end if `reverse`.
+/// [`cumprod`] without the element at each position if `exclusive`, from the end if `reverse`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

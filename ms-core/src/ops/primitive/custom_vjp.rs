@@ -1,4 +1,4 @@
-//! `custom_vjp`: a graph with a derivative of its own.
+//! `custom_vjp`: a graph with a custom derivative.
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::{check_operands, output_types};

@@ -1,4 +1,4 @@
-//! `depend`: a value that waits for another one.
+//! `depend`: a control dependency.
 
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, DispatchMode, OpInfo, Tensor, apply1, dispatch_mode};
@@ -15,10 +15,10 @@ pub static DEPEND: OpDef = OpDef {
     samples: || vec![Sample::new([SampleInput::f32(&[2, 3], -1.0, 1.0), SampleInput::f32(&[2], -1.0, 1.0)])],
 };
 
-/// `value`, once `on` has been computed: what takes the result runs after what gives `on`.
-/// Gradients pass through to `value`.
+/// `value`, once `on` has been computed: uses of the result run after `on`. Gradients pass through to
+/// `value`.
 ///
-/// Eager code runs in the order in which it is written, so that there this is `value` itself.
+/// Eager code runs in program order, where the result is `value` itself.
 /// Prints, assertions and writes keep program order without it.
 ///
 /// ```

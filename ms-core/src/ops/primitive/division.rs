@@ -81,7 +81,7 @@ elementwise! {
     samples [(-9.0, 9.0), (0.7, 3.0)];
 }
 
-/// What Euclid's quotient exceeds the floored one by.
+/// The difference of Euclid's quotient and the floored one.
 fn correction(a: i128, b: i128) -> i128 {
     (b < 0 && a.rem_euclid(b) != 0) as i128
 }
@@ -107,8 +107,8 @@ fn floor_div_ints<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
     quotient.replace(rest.ne(0) & signs_differ(rest, b), quotient - 1)
 }
 
-/// The floored quotient of floats: by way of the remainder, because the rounded quotient may
-/// reach an integer that the exact one does not.
+/// The floored quotient of floats, by the remainder, because the rounded quotient may be an integer
+/// above the exact one.
 fn floor_div_floats<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
     let rest = truncated_rest(a, b);
     let quotient = ((a - rest) / b).round_even();
@@ -123,14 +123,14 @@ fn truncated_rest<'s>(a: Expr<'s>, b: Expr<'s>) -> Expr<'s> {
     if !a.dtype().is_float() {
         return a % b;
     }
-    // The rounded quotient may be one too far or, after truncation, one short.
+    // The rounded quotient may be too large by one or, after truncation, too small by one.
     let size = b.abs();
     let rest = (-(a / b).trunc()).mul_add(b, a);
     let too_far = rest.ne(0.0) & signs_differ(rest, a);
     let rest = rest.replace(too_far, a.lt(0.0).select(rest - size, rest + size));
     let short = rest.abs().ge(size);
     let rest = rest.replace(short, a.lt(0.0).select(rest + size, rest - size));
-    // A finite number lies whole within an infinite divisor.
+    // The remainder of a finite number by an infinite divisor is the number.
     let whole = size.eq(f64::INFINITY) & a.abs().lt(f64::INFINITY);
     rest.replace(whole, a)
 }

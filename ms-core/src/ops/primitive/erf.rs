@@ -33,7 +33,7 @@ elementwise! {
 }
 
 /// By the series `2 / sqrt(pi) sum (-1)^n x^(2n+1) / (n! (2n+1))` (DLMF 7.6.1), smallest terms
-/// first, or by the complement where that is the smaller part.
+/// first, or by the complement if that is smaller.
 fn erf_f64(x: f64) -> f64 {
     if x.abs() > 0.7 {
         return (1.0 - erfc_f64(x.abs())).copysign(x);
@@ -48,17 +48,17 @@ fn erf_f64(x: f64) -> f64 {
 }
 
 /// By the continued fraction `e^(-x^2) / sqrt(pi) / (x + (1/2) / (x + 1 / (x + (3/2) / ..)))`
-/// (DLMF 7.9.1), which takes the more terms the smaller `x > 1/2` is.
+/// (DLMF 7.9.1), which needs more terms for smaller `x > 1/2`.
 fn erfc_f64(x: f64) -> f64 {
     if x.is_nan() || x <= 0.5 {
         return 1.0 - erf_f64(x);
     }
-    // Zero from here on, and the square of an infinity has no rounding error to take back.
+    // Zero from here on; the rounding error of the square of an infinity would be nan.
     let x = x.min(30.0);
     let terms = 40 + (400.0 / (x * x)) as usize;
     let fraction = (1..=terms).rev().fold(x, |rest, n| x + 0.5 * n as f64 / rest);
-    // The square in two parts: e^-x^2 magnifies what rounding takes from it.
+    // The square in two parts, because e^-x^2 magnifies its rounding error.
     let square = x * x;
-    let lost = x.mul_add(x, -square);
-    FRAC_2_SQRT_PI / 2.0 * (-square).exp() * (1.0 - lost) / fraction
+    let error = x.mul_add(x, -square);
+    FRAC_2_SQRT_PI / 2.0 * (-square).exp() * (1.0 - error) / fraction
 }

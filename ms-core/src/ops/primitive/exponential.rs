@@ -5,7 +5,7 @@ use crate::ops::core::elementwise::{elementwise, float1};
 use crate::ops::core::math;
 
 elementwise! {
-    /// `e^x`; bools and integers become f32 first, here and in all functions of a float.
+    /// `e^x`; bools and integers become f32 first, as in all functions of floats.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

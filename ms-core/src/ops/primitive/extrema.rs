@@ -1,4 +1,4 @@
-//! The larger and the smaller of two numbers, and limits.
+//! The larger and the smaller of two numbers, and clamping.
 
 use crate::error::Result;
 use crate::ops::core::elementwise::{elementwise, number1, number2};
@@ -48,7 +48,7 @@ elementwise! {
     samples [(0.1, 2.0)];
 }
 
-/// The part of the gradient that goes to `a`: all where it is the result alone, half where `b` is too.
+/// The fraction of the gradient for `a`: one if it is the result, one half if `b` equals it, else zero.
 fn share(a: &Tensor, b: &Tensor, result: &Tensor) -> Tensor {
     let equal = select(a.eq(b), 0.5, 1.0).cast(result.dtype());
     select(a.eq(result), equal, 0.0)
@@ -104,7 +104,7 @@ pub fn clamp_max(x: impl AsTensor, high: impl IntoOperand) -> Tensor {
     select(x.gt(&high), high, x)
 }
 
-/// Whether a limit is none that every number would pass: as a number, nan.
+/// Checks that a limit that is a number is not nan.
 fn limits(op: &str, name: &str, limit: &impl IntoOperand) -> Result<()> {
     limit.operand().scalar().map_or(Ok(()), |it| check_interval(op, name, it.as_f64(), &Interval::NUMBER))
 }

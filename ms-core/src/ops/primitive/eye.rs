@@ -48,7 +48,7 @@ pub static EYE: OpDef = OpDef {
 #[track_caller]
 pub fn eye_of(n: impl Into<Dim>, m: impl Into<Dim>, k: isize, dtype: DType) -> Tensor {
     let (n, m): (Dim, Dim) = (n.into(), m.into());
-    // Beyond any matrix, and no number that stands for a symbolic size.
+    // Outside every matrix, and outside the numbers of symbolic sizes.
     let k = (k as i64).clamp(i64::MIN / 2, i64::MAX / 2);
     apply1(EYE.op(), &Attrs::new([n.into(), m.into(), k.into(), dtype.into()]), &[])
 }

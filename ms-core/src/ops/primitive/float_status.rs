@@ -1,4 +1,4 @@
-//! Float status: whether any op gave an infinity or a NaN.
+//! Float status: whether any op had an infinite or NaN result.
 
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, DispatchMode, OpInfo, Parameter, SlotId, Tensor, apply1, dispatch_mode};
@@ -6,7 +6,7 @@ use crate::with_element;
 use smallvec::smallvec;
 use std::cell::{Cell, RefCell};
 
-/// How many numbers a status has.
+/// The number of elements of a status.
 pub const STATUS_SIZE: usize = 8;
 
 macro_rules! status_op {
@@ -25,12 +25,12 @@ macro_rules! status_op {
 }
 
 status_op! {
-    /// Begins to watch the results of ops. In traced graphs only: `effects` replaces it.
+    /// Starts watching the results of ops. Occurs in traced graphs; `effects` replaces it.
     CLEAR_FLOAT_STATUS = 735, "clear_float_status"
 }
 
 status_op! {
-    /// The status since it was cleared. In traced graphs only: `effects` replaces it.
+    /// The status since it was cleared. Occurs in traced graphs; `effects` replaces it.
     GET_FLOAT_STATUS = 736, "get_float_status"
 }
 
@@ -57,17 +57,17 @@ pub struct FloatStatus {
 
 thread_local! {
     static WATCHED: Cell<bool> = const { Cell::new(false) };
-    /// Statuses that were cleared and not read yet, and whether they met a number that is not finite.
+    /// Statuses that are cleared and not yet read, with whether a result was not finite.
     static ACTIVE: RefCell<Vec<(SlotId, bool)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether eager results are watched on this thread.
+/// Returns whether eager results are watched on this thread.
 #[inline]
 pub fn is_float_status_watched() -> bool {
     WATCHED.get()
 }
 
-/// Looks at eager results.
+/// Checks eager results.
 pub(crate) fn watch_results<'a>(results: impl IntoIterator<Item = &'a Array>) {
     if results.into_iter().any(|it| !is_finite(it)) {
         ACTIVE.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.1 = true));
@@ -102,7 +102,7 @@ impl FloatStatus {
         &self.state
     }
 
-    /// Clears the status, and begins to watch.
+    /// Clears the status, and starts watching.
     #[track_caller]
     pub fn clear(&self) {
         if dispatch_mode() == DispatchMode::Trace {
@@ -117,8 +117,8 @@ impl FloatStatus {
         WATCHED.set(true);
     }
 
-    /// Ends watching. Gives f32 `[8]`: zeros where every result was finite, and ones otherwise; a
-    /// second time it gives the same again.
+    /// Ends watching. Returns f32 `[8]`: zeros if every result was finite, and ones otherwise. Further
+    /// calls return the same.
     #[track_caller]
     pub fn get(&self) -> Tensor {
         if dispatch_mode() == DispatchMode::Trace {

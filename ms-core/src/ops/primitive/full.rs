@@ -1,4 +1,4 @@
-//! `full`: one value everywhere.
+//! `full`: a tensor of one value.
 
 use crate::error::OrRaise;
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
@@ -7,7 +7,7 @@ use crate::tensor::{
 };
 use smallvec::smallvec;
 
-/// The zero-dimensional literal of attribute 0, at every place of the shape of attribute 1.
+/// The zero-dimensional literal of attribute 0, broadcast to the shape of attribute 1.
 pub static FULL: OpDef = OpDef {
     info: OpInfo { number: 352, name: "full", attrs: &["value", "shape"] },
     infer: |attrs, _| Ok(smallvec![Type::new(attrs.literal(0).dtype(), attrs.dims(1))]),
@@ -29,11 +29,11 @@ fn value(attrs: &Attrs) -> Scalar {
     attrs.literal(0).splat().expect("a zero-dimensional literal has one value")
 }
 
-/// `value` at every place of `shape`, in its Rust type; f64 and i32, which numbers without a suffix
-/// have, become f32 and i64.
+/// A tensor of `shape` filled with `value`, in its Rust type; f64 and i32, the types of numbers
+/// without a suffix, become f32 and i64.
 ///
 /// # Panics
-/// Raises [`Code::DType`](crate::Code::DType) for an f64 beyond the range of f32.
+/// Raises [`Code::DType`](crate::Code::DType) for an f64 out of the range of f32.
 ///
 /// ```
 /// use ms_core::ops;
@@ -45,7 +45,7 @@ pub fn full(shape: impl IntoDims, value: impl Number) -> Tensor {
     full_of(shape, value, dtype)
 }
 
-/// `value`, converted to `dtype`, at every place of `shape`.
+/// A tensor of `shape` filled with `value`, converted to `dtype`.
 ///
 /// ```
 /// use ms_core::{DType, ops};

@@ -1,4 +1,4 @@
-//! `gather_nd` and `scatter_nd_add`: slices read from, and added to, positions along several axes.
+//! `gather_nd` and `scatter_nd_add`: slices at positions along several axes are read, or added to.
 
 use super::gather::{check_dtypes, check_index};
 use crate::error::{Code, Error, Result};
@@ -10,8 +10,8 @@ use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, OpInfo, Tensor, Type, a
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The slices of the first operand at the positions that rows of the second one name: a row
-/// of `k` integers is a position along the first `k` axes.
+/// The slices of the first operand at the positions in the rows of the second one: a row of `k`
+/// integers is a position along the first `k` axes.
 pub static GATHER_ND: OpDef = OpDef {
     info: OpInfo { number: 385, name: "gather_nd", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![Type::new(inputs[0].dtype, picked_shape(inputs[0], inputs[1])?)]),
@@ -43,7 +43,7 @@ pub static GATHER_ND: OpDef = OpDef {
     },
 };
 
-/// The first operand with slices of the third added at the positions that rows of the second name.
+/// The first operand with slices of the third added at the positions in the rows of the second.
 pub static SCATTER_ND_ADD: OpDef = OpDef {
     info: OpInfo { number: 386, name: "scatter_nd_add", attrs: &[] },
     infer: |_, inputs| {
@@ -92,12 +92,12 @@ fn picked_shape(x: &Type, index: &Type) -> Result<Dims> {
     }
 }
 
-/// The slices of `x` at the positions that rows of `index` name: the last axis of `index`
-/// holds a position along the first axes of `x`. Negative positions count from the end.
+/// The slices of `x` at the positions in the rows of `index`: the last axis of `index` is a position
+/// along the first axes of `x`. Negative positions count from the end.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when rows are longer than `x` has axes, [`Code::DType`] unless
-/// `index` holds integers, [`Code::OutOfRange`] for a position that does not exist.
+/// Raises [`Code::Shape`] if rows are longer than `x` has axes, [`Code::DType`] unless `index` is of
+/// integers, [`Code::OutOfRange`] for a position that does not exist.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -108,7 +108,7 @@ pub fn gather_nd(x: impl AsTensor, index: impl AsTensor) -> Tensor {
     apply1(GATHER_ND.op(), &Attrs::none(), &[&x.as_tensor(), &index.as_tensor()])
 }
 
-/// `x` with the slices of `source` added at the positions that rows of `index` name.
+/// `x` with the slices of `source` added at the positions in the rows of `index`.
 ///
 /// # Panics
 /// As [`gather_nd`], and [`Code::Shape`] unless `source` has one slice for each row.

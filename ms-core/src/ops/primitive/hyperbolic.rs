@@ -60,7 +60,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The inverse hyperbolic cosine; below one nan.
+    /// The inverse hyperbolic cosine; nan below one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -74,7 +74,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The inverse hyperbolic tangent; beyond one nan.
+    /// The inverse hyperbolic tangent; nan beyond one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

@@ -64,7 +64,7 @@ fn value(attrs: &Attrs, i: usize) -> Scalar {
     }
 }
 
-/// The position along `axis` at every place of `shape`.
+/// The position along `axis` of every element of `shape`.
 ///
 /// ```
 /// use ms_core::{DType, ops};

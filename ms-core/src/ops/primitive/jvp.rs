@@ -10,7 +10,7 @@ fn refuse(message: &str) -> Error {
 }
 
 /// The outputs of region 0 on the operands, then the tangents of the float ones among its first
-/// `results` outputs. Behind the operands of the region stand the tangents of those `wrt`.
+/// `results` outputs. The operands of the region are followed by the tangents of those `wrt`.
 pub static JVP: OpDef = OpDef {
     info: OpInfo { number: 705, name: "jvp", attrs: &["wrt", "results"] },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),

@@ -1,4 +1,4 @@
-//! `linspace`: evenly spaced numbers between two ends.
+//! `linspace`: evenly spaced numbers between two bounds.
 
 use crate::ir::{BinaryOp, Compare};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
@@ -29,7 +29,7 @@ pub static LINSPACE: OpDef = OpDef {
         let (start, step) = (body.constant(attrs.float(0), DType::F64), body.constant(step(attrs), DType::F64));
         let scaled = body.binary(BinaryOp::Mul, at, step);
         let inside = body.binary(BinaryOp::Add, start, scaled);
-        // With one value the end is never reached: the start is it.
+        // A single value is the start.
         let last = body.constant((attrs.int(2) - 1).max(1), DType::I64);
         let at_end = body.compare(Compare::Eq, index[0], last);
         let stop = body.constant(attrs.float(1), DType::F64);

@@ -1,4 +1,4 @@
-//! Logic of truth values.
+//! Logic of bools.
 
 use crate::ops::core::elementwise::elementwise;
 use crate::tensor::Scalar;

@@ -11,8 +11,8 @@ use smallvec::smallvec;
 
 /// `[.., m, k]` times `[.., k, n]` with equal leading dimensions and dtypes: `[.., m, n]`.
 ///
-/// Floats are accumulated in f32 at least, in strict precision in one order (`docs/numerics.md`);
-/// integers wrap, and of bools it is whether any pair is true.
+/// Floats are accumulated in at least f32, in strict precision in a fixed order (`docs/numerics.md`);
+/// integers wrap, and bools are combined by "and" and "or".
 pub static MATMUL: OpDef = OpDef {
     info: OpInfo { number: 400, name: "matmul", attrs: &[] },
     infer: |_, inputs| {
@@ -103,8 +103,8 @@ fn product_of(a: &Tensor, b: &Tensor) -> Tensor {
 }
 
 /// The product of matrices by NumPy's rules: leading dimensions broadcast, and a
-/// one-dimensional operand is a row on the left or a column on the right, whose axis goes
-/// from the result. Dtypes promote. In strict precision each element is a sum in the order of the inner
+/// one-dimensional operand is a row on the left or a column on the right, whose axis is removed from
+/// the result. Dtypes promote. In strict precision each element is a sum in the order of the inner
 /// axis, the same bits on every machine (`docs/numerics.md`).
 ///
 /// # Panics
@@ -157,7 +157,7 @@ fn stacked(a: &Tensor, b: &Tensor) -> Result<Tensor, Error> {
     let (batch_a, rows) = a_dims.split_at(a.rank() - 2);
     let (batch_b, columns) = b_dims.split_at(b.rank() - 2);
     if batch_b.is_empty() && !batch_a.is_empty() {
-        // One matrix for the whole stack: a single tall product, whose gradient is one too.
+        // One matrix for the whole stack: a single product, and so is its gradient.
         let tall = reshape(a, [batch_a.iter().copied().product::<Dim>() * rows[0], rows[1]]);
         let mut shape = a_dims.clone();
         shape[batch_a.len() + 1] = columns[1];

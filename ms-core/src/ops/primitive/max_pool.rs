@@ -31,8 +31,8 @@ pub static MAX_POOL: OpDef = OpDef {
     samples: || max_samples(|x, _| vec![x]),
 };
 
-/// The gradient of [`MAX_POOL`]: the second operand, of the shape of its result, added where
-/// the largest elements of the first one stand (the first of equal ones).
+/// The gradient of [`MAX_POOL`]: the second operand, of the shape of its result, added at the
+/// positions of the largest elements of the first one (the first of equal ones).
 pub static MAX_POOL_GRAD: OpDef = OpDef {
     info: OpInfo { number: 431, name: "max_pool_grad", attrs: &["kernel", "stride", "dilation", "before", "after"] },
     infer: |attrs, inputs| {
@@ -54,8 +54,8 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     samples: || max_samples(|x, y| vec![x, y]),
 };
 
-/// The elements of the second operand where the largest ones of each window of the first
-/// stand; both have one shape.
+/// The elements of the second operand at the positions of the largest elements of each window of the
+/// first one; both have one shape.
 pub static MAX_POOL_TAKE: OpDef = OpDef {
     info: OpInfo { number: 432, name: "max_pool_take", attrs: &["kernel", "stride", "dilation", "before", "after"] },
     infer: |attrs, inputs| {
@@ -147,7 +147,7 @@ impl Pooled {
         })
     }
 
-    /// Where the largest element of each window stands: the first of equal ones, or a nan.
+    /// The position of the largest element of each window: the first of equal ones, or a nan.
     fn largest(&self, x: &[f64]) -> Vec<usize> {
         let plane: usize = self.input.iter().product();
         let windows: usize = self.output.iter().product();
@@ -179,7 +179,7 @@ impl Pooled {
         best.expect("padding is at most half of the window, so that each has an element")
     }
 
-    /// The elements under a window along one axis.
+    /// The elements of a window along one axis.
     fn taps(&self, axis: usize, window: usize) -> impl Iterator<Item = usize> + '_ {
         let place =
             move |tap: usize| (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis]);
@@ -208,7 +208,7 @@ pub fn max_pool(x: impl AsTensor, options: &PoolOptions) -> Tensor {
     apply1(MAX_POOL.op(), &max_attrs(&options.kernel, &window), &[&x])
 }
 
-/// [`max_pool`] over two spatial axes, windows side by side: `[n, c, height, width]`.
+/// [`max_pool`] over two spatial axes, with adjacent windows: `[n, c, height, width]`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! `permute`: the axes in another order.
+//! `permute`: permutation of axes.
 
 use crate::error::{Code, Error};
 use crate::ops::core::axis::{named, stored_axes};
@@ -46,7 +46,7 @@ pub static PERMUTE: OpDef = OpDef {
 /// `x` with its axes in the order of `axes`: NumPy's `transpose(axes)`, without a copy.
 ///
 /// # Panics
-/// Raises [`Code::Argument`] unless `axes` names each axis once, [`Code::OutOfRange`] for one
+/// Raises [`Code::Argument`] unless `axes` has each axis once, [`Code::OutOfRange`] for one
 /// that does not exist.
 ///
 /// ```
@@ -84,7 +84,7 @@ pub fn transpose(x: impl AsTensor, axis0: isize, axis1: isize) -> Tensor {
     permute(&*x, &*axes)
 }
 
-/// `x` with one axis moved to another place; the others keep their order.
+/// `x` with one axis moved to another position; the others keep their order.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.

@@ -6,9 +6,9 @@ use crate::ops::core::math;
 use crate::ops::select;
 
 elementwise! {
-    /// `a^b`. Of floats, a negative `a` has whole powers only (nan otherwise), and anything to
-    /// the power of zero is one. Integers wrap; a negative power of theirs is the reciprocal
-    /// rounded towards zero, and zero for `a = 0`.
+    /// `a^b`. Powers of negative floats are nan unless `b` is an integer, and anything to the power of
+    /// zero is one. Integers wrap; a negative power of an integer is the reciprocal rounded towards
+    /// zero, and zero for `a = 0`.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

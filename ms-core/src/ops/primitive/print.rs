@@ -8,7 +8,7 @@ use crate::tensor::{Attrs, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::cell::RefCell;
 
-/// Prints attribute 0, its places `{}` filled by the operands behind the token.
+/// Prints attribute 0, its placeholders `{}` filled with the operands after the token.
 pub static PRINT: OpDef = OpDef {
     info: OpInfo { number: 730, name: "print", attrs: &["text"] },
     infer: |_, inputs| check_token(inputs).map(|()| smallvec![token_type()]),
@@ -30,7 +30,7 @@ pub static PRINT: OpDef = OpDef {
 };
 
 thread_local! {
-    /// Where lines go that this thread prints, innermost last; to standard output where there is none.
+    /// The captures of lines that this thread prints, innermost last; standard output if there is none.
     static CAPTURED: RefCell<Vec<Vec<String>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -41,7 +41,7 @@ fn print_line(line: &str) {
     }
 }
 
-/// Prints a line on standard output, the places `{}` of `text` filled by `values`; `{{` and `}}`
+/// Prints a line on standard output, the placeholders `{}` of `text` filled with `values`; `{{` and `}}`
 /// stand for braces. In program order with other prints, assertions and writes of parameters,
 /// eagerly and in compiled code, where the line is printed at every run.
 ///
@@ -53,7 +53,8 @@ fn print_line(line: &str) {
 /// ```
 ///
 /// # Panics
-/// Raises [`Code::Argument`](crate::Code::Argument) unless there are as many places as values.
+/// Raises [`Code::Argument`](crate::Code::Argument) unless there are as many placeholders as
+/// values.
 #[track_caller]
 pub fn print(text: &str, values: &[&dyn Show]) {
     let message = Message::new(text, values).map_err(|it| it.with_op("print")).or_raise();
@@ -61,10 +62,10 @@ pub fn print(text: &str, values: &[&dyn Show]) {
     apply_in_order(PRINT.op(), &Attrs::new([(&*message.text).into()]), &tensors);
 }
 
-/// Runs `f`, and gives what it printed on this thread by [`print`], line by line, instead of
-/// printing it.
+/// Runs `f`, and returns the lines that it printed on this thread by [`print`] instead of printing
+/// them.
 pub fn capture_prints<R>(f: impl FnOnce() -> R) -> (R, Vec<String>) {
-    /// Takes the lines away even if `f` unwinds.
+    /// Removes the capture even if `f` unwinds.
     struct Captured;
     impl Captured {
         fn take(&self) -> Vec<String> {

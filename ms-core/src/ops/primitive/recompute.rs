@@ -1,12 +1,12 @@
-//! `recompute`: a graph whose values are computed again for its gradients.
+//! `recompute`: a graph whose values are recomputed for its gradients.
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::APPLIED;
 use crate::ops::{Batching, Derivative, OpDef};
 use crate::tensor::OpInfo;
 
-/// The results of region 0 on the operands. Gradients keep the operands alone, and compute the
-/// rest anew, once the gradients of the results are there.
+/// The results of region 0 on the operands. Only the operands are kept for gradients; other values
+/// are recomputed once the gradients of the results are available.
 pub static RECOMPUTE: OpDef = OpDef {
     info: OpInfo { number: 707, name: "recompute", attrs: &[] },
     infer: |_, _| Err(Error::new(Code::Argument, "the types are those of the graph")),

@@ -1,4 +1,4 @@
-//! Folds over axes.
+//! Reductions over axes.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::Reducer;
@@ -14,13 +14,13 @@ use crate::tensor::{
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
-/// Declares a reduction over the axes of attribute 0, which stay with size one if attribute 1
-/// says so: its definition alone.
+/// Declares the definition of a reduction over the axes of attribute 0, which are kept with size one if
+/// attribute 1 is set.
 macro_rules! reduction {
     (
         $(#[$doc:meta])*
         $def:ident = $number:literal: $name:literal, $domain:ident, $reducer:ident;
-        fold($start:expr) |$v:ident| $fold:expr;
+        combine($start:expr) |$v:ident| $combine:expr;
         derivative $derivative:expr;
     ) => {
         $(#[$doc])*
@@ -31,7 +31,7 @@ macro_rules! reduction {
                 let ty = infer(Domain::$domain, Reducer::$reducer, attrs, &inputs[0].ty())?;
                 Ok(smallvec![evaluate(&attrs.sizes(0), &ty[0], inputs[0], $start, |a, b| {
                     let $v = &[a, b];
-                    $fold
+                    $combine
                 })])
             },
             derivative: $derivative,
@@ -43,18 +43,18 @@ macro_rules! reduction {
 }
 
 reduction! {
-    /// The sum; of nothing it is zero.
+    /// The sum; zero for no elements.
     SUM = 300: "sum", Numeric, Sum;
-    fold(Scalar::Int(0)) |v| number(v, |a, b| a + b, |a, b| a + b);
+    combine(Scalar::Int(0)) |v| number(v, |a, b| a + b, |a, b| a + b);
     derivative Derivative::Rule(|it| smallvec![Some(crate::ops::broadcast_to(&spread(it, it.cotangent()), it.inputs[0].dims()))]);
 }
 
 reduction! {
-    /// The product; of nothing it is one.
+    /// The product; one for no elements.
     PROD = 301: "prod", Numeric, Prod;
-    fold(Scalar::Int(1)) |v| number(v, |a, b| a * b, i128::wrapping_mul);
+    combine(Scalar::Int(1)) |v| number(v, |a, b| a * b, i128::wrapping_mul);
     derivative Derivative::Rule(|it| {
-        // The product of the other elements, also where one of them is zero.
+        // The product of the other elements, even if one of them is zero.
         let (x, axes) = (&it.inputs[0], it.attrs.sizes(0));
         let zero = x.eq(0.0);
         let others = select(&zero, 1.0, x);
@@ -69,7 +69,7 @@ reduction! {
 reduction! {
     /// The largest element, nan if any is nan. Equal ones share the gradient.
     MAX = 302: "max", Any, Max;
-    fold(Scalar::Float(f64::NEG_INFINITY)) |v| {
+    combine(Scalar::Float(f64::NEG_INFINITY)) |v| {
         number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }, Ord::max)
     };
     derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]);
@@ -78,23 +78,23 @@ reduction! {
 reduction! {
     /// The smallest element, nan if any is nan. Equal ones share the gradient.
     MIN = 303: "min", Any, Min;
-    fold(Scalar::Float(f64::INFINITY)) |v| {
+    combine(Scalar::Float(f64::INFINITY)) |v| {
         number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }, Ord::min)
     };
     derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]);
 }
 
 reduction! {
-    /// Whether all elements are true; of nothing they are.
+    /// Whether all elements are true; true for no elements.
     ALL = 304: "all", Logical, All;
-    fold(Scalar::Bool(true)) |v| Scalar::Bool(v[0].as_bool() && v[1].as_bool());
+    combine(Scalar::Bool(true)) |v| Scalar::Bool(v[0].as_bool() && v[1].as_bool());
     derivative Derivative::None("truth values have no gradient");
 }
 
 reduction! {
-    /// Whether any element is true; of nothing none is.
+    /// Whether any element is true; false for no elements.
     ANY = 305: "any", Logical, Any;
-    fold(Scalar::Bool(false)) |v| Scalar::Bool(v[0].as_bool() || v[1].as_bool());
+    combine(Scalar::Bool(false)) |v| Scalar::Bool(v[0].as_bool() || v[1].as_bool());
     derivative Derivative::None("truth values have no gradient");
 }
 
@@ -111,14 +111,14 @@ fn infer(domain: Domain, reducer: Reducer, attrs: &Attrs, input: &Type) -> Resul
     Ok(smallvec![Type::new(input.dtype, reduced_dims(&input.dims, &axes, keepdims))])
 }
 
-/// The dimensions that are left.
+/// The dimensions of the result.
 pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdims: bool) -> Dims {
     let kept = dims.iter().enumerate().filter(|(axis, _)| keepdims || !axes.contains(axis));
     kept.map(|(axis, &dim)| if axes.contains(&axis) { Dim::new(1) } else { dim }).collect()
 }
 
-/// Reference evaluation: folds the elements along `axes` in row-major order.
-fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, fold: impl Fn(Scalar, Scalar) -> Scalar) -> Array {
+/// Reference evaluation: reduces the elements along `axes` in row-major order.
+fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, combine: impl Fn(Scalar, Scalar) -> Scalar) -> Array {
     let order: SmallVec<[usize; 4]> =
         (0..x.layout().rank()).filter(|it| !axes.contains(it)).chain(axes.iter().copied()).collect();
     let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
@@ -127,7 +127,7 @@ fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, fold: impl Fn(S
     with_element!(x.dtype(), T => {
         for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
             let values = scalars[i * row..(i + 1) * row].iter().copied();
-            *to = T::from_scalar(values.reduce(&fold).unwrap_or(start));
+            *to = T::from_scalar(values.reduce(&combine).unwrap_or(start));
         }
     });
     out
@@ -136,18 +136,18 @@ fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, fold: impl Fn(S
 fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i128) -> i128) -> Scalar {
     match *v {
         [Scalar::Float(a), Scalar::Float(b)] => Scalar::Float(float(a, b)),
-        // Signed and unsigned results keep their kind, so that the next step reads them right.
+        // Signed and unsigned results keep their kind, so that the next step reads them correctly.
         [Scalar::UInt(a), Scalar::UInt(b)] => Scalar::UInt(int(a as i128, b as i128) as u64),
         [a, b] => Scalar::Int(int(wide(a), wide(b)) as i64),
     }
 }
 
-/// A tensor of the result's shape, with the reduced axes back at size one.
+/// A tensor of the result's shape, with the reduced axes inserted with size one.
 fn spread(it: &Vjp<'_>, result: &Tensor) -> Tensor {
     crate::ops::reshape(result, reduced_dims(&it.inputs[0].ty().dims, &it.attrs.sizes(0), true))
 }
 
-/// The gradient of an extreme element: to those that are it, in equal shares.
+/// The gradient of an extreme element: distributed equally to the elements that equal it.
 fn to_extrema(it: &Vjp<'_>) -> Tensor {
     let x = &it.inputs[0];
     let hits = crate::ops::cast(x.eq(spread(it, &it.outputs[0])), x.dtype());
@@ -193,14 +193,14 @@ pub fn sum_axes(x: &Tensor, axes: &[usize], keepdims: bool) -> Tensor {
     reduce(&SUM, x, axes, keepdims)
 }
 
-/// The axes of `x` that `axes` names.
+/// The axes of `x` in `axes`.
 #[track_caller]
 pub(crate) fn axes_of(op: &str, x: &Tensor, axes: impl ReduceAxes) -> Result<SmallVec<[usize; 4]>> {
     let describe = |error: Error| error.with_op(op).with_operands([x.ty().to_string()]);
     axes.resolve(x.rank()).map_err(describe)
 }
 
-/// The dtype in which sums are given: bools and narrow integers become i64 or u64, as in NumPy.
+/// The dtype of sums: bools and narrow integers become i64 or u64, as in NumPy.
 pub(in crate::ops) fn widened(dtype: DType) -> DType {
     match dtype.kind() {
         Kind::Float => dtype,
@@ -215,11 +215,11 @@ macro_rules! functions {
             $(#[$doc])*
             ///
             /// `axes` is `()` for all, one axis, or several; negative ones count from the end. They
-            /// stay with size one if `keepdims`.
+            /// are kept with size one if `keepdims`.
             ///
             /// # Panics
-            /// Raises [`Code::OutOfRange`] for an axis that is not there, [`Code::Argument`] for one
-            /// that is named twice.
+            /// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] for a
+            /// repeated one.
             #[track_caller]
             pub fn $name(x: impl AsTensor, axes: impl ReduceAxes, keepdims: bool) -> Tensor {
                 let x = x.as_tensor();
@@ -255,14 +255,14 @@ functions! {
     /// assert_eq!(ops::prod(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 12.]);
     /// ```
     prod: PROD, widened;
-    /// The largest element over axes, nan if any is nan; of no elements there is none.
+    /// The largest element over axes, nan if any is nan; an error without elements.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
     /// assert_eq!(ops::max(tensor![[1., 2.], [3., 4.]], 1, false).to_vec::<f32>(), [2., 4.]);
     /// ```
     max: MAX, |dtype| dtype;
-    /// The smallest element over axes, nan if any is nan; of no elements there is none.
+    /// The smallest element over axes, nan if any is nan; an error without elements.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

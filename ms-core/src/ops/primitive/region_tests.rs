@@ -1,4 +1,4 @@
-//! The meaning of ops that hold graphs, and what they refuse.
+//! Tests of ops with regions: evaluation and type errors.
 
 use crate::ops::{evaluate_graph, parse_graph, verify};
 use crate::tensor::Array;

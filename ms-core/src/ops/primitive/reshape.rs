@@ -1,4 +1,4 @@
-//! `reshape`: the same elements in row-major order under another shape.
+//! `reshape`: the same elements in row-major order with another shape.
 
 use crate::error::{Code, Error};
 use crate::ops::core::axis::named;
@@ -6,7 +6,7 @@ use crate::ops::{Batching, Derivative, Lowering, NewShape, OpDef, Sample, Sample
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
-/// The operand under the shape of attribute 0.
+/// The operand with the shape of attribute 0.
 pub static RESHAPE: OpDef = OpDef {
     info: OpInfo { number: 350, name: "reshape", attrs: &["shape"] },
     infer: |attrs, inputs| {
@@ -34,10 +34,10 @@ pub static RESHAPE: OpDef = OpDef {
     },
 };
 
-/// The elements of `x` in row-major order under another shape, in which one size may be -1.
+/// The elements of `x` in row-major order with another shape, in which one size may be -1.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when the numbers of elements differ.
+/// Raises [`Code::Shape`] if the numbers of elements differ.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

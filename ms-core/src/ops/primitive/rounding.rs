@@ -1,4 +1,4 @@
-//! Rounding to whole numbers; integers stay as they are.
+//! Rounding to integers; integers are unchanged.
 
 use crate::ops::core::body::Expr;
 use crate::ops::core::elementwise::{elementwise, number1};
@@ -32,7 +32,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// `x` rounded to the nearest whole number, halves to the even one.
+    /// `x` rounded to the nearest integer, halves to even.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

@@ -1,4 +1,4 @@
-//! `scan`: a graph repeated over the elements of sequences.
+//! `scan`: a loop over the elements of sequences.
 
 use crate::error::{Code, Error, OrExhausted, Result};
 use crate::ops::core::evaluate::evaluate_graph;
@@ -6,15 +6,15 @@ use crate::ops::core::regions::{check_carries, check_operands, output_types};
 use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule, Types};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type, try_room};
 
-/// A loop over sequences, first to last, or last to first where attribute `reverse` is set.
+/// A loop over sequences, from first to last, or from last to first if attribute `reverse` is set.
 ///
-/// Attribute `length` is the number of iterations; where it is negative, operand 0, an `i64[]`,
-/// gives it while running, and the sequences' first axis is [`Dim::DYNAMIC`]. Behind it stand
-/// `carries` carries, `sequences` sequences with that first axis, and values that stay the same.
+/// Attribute `length` is the number of iterations; if it is negative, operand 0, an `i64[]`, is the
+/// number, and the sequences' first axis is [`Dim::DYNAMIC`]. Then follow `carries` carries,
+/// `sequences` sequences with that first axis, and invariants.
 ///
-/// Region 0 takes the carries, one element of each sequence, and the values that stay the same.
-/// Its first results become the carries; each further result is an element of a result sequence,
-/// at the place of the elements that it came from.
+/// Region 0 takes the carries, one element of each sequence, and the invariants. Its first results
+/// become the carries; each further result is an element of a result sequence, at the position of
+/// the elements of the iteration.
 ///
 /// Results: the last carries, then the result sequences.
 pub static SCAN: OpDef = OpDef {
@@ -27,22 +27,22 @@ pub static SCAN: OpDef = OpDef {
     samples: Vec::new,
 };
 
-/// How the operands of a `scan` are divided.
+/// The division of the operands of a `scan`.
 pub struct ScanOperands {
-    /// The number of iterations, where it is fixed.
+    /// The number of iterations, if it is constant.
     pub length: Option<usize>,
-    /// The position of the first carry: behind the number of iterations, where that is an operand.
+    /// The position of the first carry: after the number of iterations, if that is an operand.
     pub carries: usize,
     /// The position of the first sequence.
     pub sequences: usize,
-    /// The position of the first value that stays the same.
+    /// The position of the first invariant.
     pub invariants: usize,
     /// From last to first.
     pub reverse: bool,
 }
 
 impl ScanOperands {
-    /// The division that a node's attributes say.
+    /// The division by a node's attributes.
     pub fn of(attrs: &Attrs) -> Self {
         let length = usize::try_from(attrs.int(0)).ok();
         let carries = if length.is_some() { 0 } else { 1 };

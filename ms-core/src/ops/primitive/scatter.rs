@@ -1,5 +1,5 @@
-//! `take_along_axis`, `scatter` and `scatter_add`: single elements read from, and written to,
-//! positions along an axis.
+//! `take_along_axis`, `scatter` and `scatter_add`: single elements at positions along an axis are
+//! read, or written.
 
 use super::gather::{check_dtypes, check_index};
 use crate::error::{Code, Error, OrRaise, Result};
@@ -14,7 +14,7 @@ use crate::with_element;
 use smallvec::smallvec;
 
 /// For each element of the second operand the element of the first at that position along
-/// attribute 0, and at the same place along the other axes, where the second may be smaller.
+/// attribute 0, and at the same position along the other axes, along which the second may be smaller.
 pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     info: OpInfo { number: 382, name: "take_along_axis", attrs: &["axis"] },
     infer: |attrs, inputs| {
@@ -45,7 +45,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     },
 };
 
-/// The first operand with the elements of the third at the named places: added, or in their stead.
+/// The first operand with the elements of the third added or written at the given positions.
 fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arrays> {
     let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
     let index = positions(inputs[1], axis, out.shape())?;
@@ -59,8 +59,8 @@ fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arra
     Ok(smallvec![out])
 }
 
-/// The first operand with each element of the third added at the position along attribute 0
-/// that the second one names for it.
+/// The first operand with each element of the third added at its position along attribute 0 in the
+/// second one.
 pub static SCATTER_ADD: OpDef = OpDef {
     info: OpInfo { number: 383, name: "scatter_add", attrs: &["axis"] },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
@@ -82,8 +82,8 @@ pub static SCATTER_ADD: OpDef = OpDef {
     },
 };
 
-/// The first operand with each element of the third written at the position along attribute 0
-/// that the second one names for it; of several at one place the last in row-major order stays.
+/// The first operand with each element of the third written at its position along attribute 0 in the
+/// second one; of several at one position the last in row-major order remains.
 pub static SCATTER: OpDef = OpDef {
     info: OpInfo { number: 384, name: "scatter", attrs: &["axis"] },
     infer: |attrs, inputs| infer_scatter(attrs, inputs),
@@ -91,7 +91,7 @@ pub static SCATTER: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let (g, index, source) = (it.cotangent(), &it.inputs[1], &it.inputs[2]);
         let kept = it.needs[0].then(|| apply1(SCATTER.op(), it.attrs, &[g, index, &crate::ops::zeros_like(source)]));
-        // An element that another one overwrote has no part in the result.
+        // An overwritten element does not contribute to the result.
         let written = it.needs[2].then(|| {
             let count: Dim = source.dims().iter().copied().product();
             let own = crate::ops::reshape(crate::ops::arange(count), source.dims());
@@ -115,7 +115,7 @@ pub static SCATTER: OpDef = OpDef {
     },
 };
 
-/// Whether `index` names positions along an axis of `x`, and is no larger along the others.
+/// Checks that `index` is of positions along an axis of `x`, and not larger along the others.
 fn check_along(x: &Type, index: &Type, axis: i64) -> Result<()> {
     check_index(index)?;
     let axis = stored_axis(axis, x.rank())?;
@@ -148,7 +148,7 @@ pub(in crate::ops) fn infer_scatter(attrs: &Attrs, inputs: &[&Type]) -> Result<c
 /// `take_along_axis`. The other axes broadcast.
 ///
 /// # Panics
-/// Raises [`Code::Shape`] when they do not, [`Code::DType`] unless `index` holds integers,
+/// Raises [`Code::Shape`] when they do not, [`Code::DType`] unless `index` is of integers,
 /// [`Code::OutOfRange`] for a position or an axis that does not exist.
 ///
 /// ```
@@ -175,8 +175,8 @@ pub fn take_along_axis(x: impl AsTensor, index: impl AsTensor, axis: isize) -> T
     apply1(TAKE_ALONG_AXIS.op(), &Attrs::new([axis.into()]), &[&wide, &index_wide])
 }
 
-/// `x` with each element of `source` added at the position along `axis` that `index` names for
-/// it; a place named twice gets both.
+/// `x` with each element of `source` added at its position along `axis` in `index`; elements at equal
+/// positions are all added.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] unless `index` and `source` have one shape, inside that of `x` off the axis;
@@ -193,8 +193,8 @@ pub fn scatter_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor
     apply1(SCATTER_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
 }
 
-/// `x` with each element of `source` written at the position along `axis` that `index` names
-/// for it; of several at one place the last in row-major order stays, and alone has a gradient.
+/// `x` with each element of `source` written at its position along `axis` in `index`; of several at one
+/// position the last in row-major order remains, and only it has a gradient.
 ///
 /// # Panics
 /// As [`scatter_add`].

@@ -8,7 +8,7 @@ use crate::ops::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, Sam
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
-/// The second operand where the first, of bools, is true, else the third; broadcast.
+/// The second operand where the first, of bools, is true, else the third; operands broadcast.
 pub static SELECT: OpDef = OpDef {
     info: OpInfo { number: 202, name: "select", attrs: &[] },
     infer: |_, inputs| {

@@ -1,10 +1,10 @@
-//! `size`: a dimension as a number.
+//! `size`: a dimension as a tensor.
 
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, full_of};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
 
-/// Attribute 0, a dimension, as a number of the dtype of attribute 1 without dimensions.
+/// Attribute 0, a dimension, as a scalar tensor of the dtype of attribute 1.
 pub static SIZE: OpDef = OpDef {
     info: OpInfo { number: 377, name: "size", attrs: &["size", "dtype"] },
     infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(1), &[])]),
@@ -15,7 +15,7 @@ pub static SIZE: OpDef = OpDef {
     samples: || vec![Sample::new([]).attrs(Attrs::new([7usize.into(), DType::F32.into()]))],
 };
 
-/// A dimension, constant or symbolic, as a tensor without dimensions: what a mean divides by.
+/// A dimension, constant or symbolic, as a scalar tensor: for example the divisor of a mean.
 ///
 /// ```
 /// # use ms_core::{ops, tensor::DType};

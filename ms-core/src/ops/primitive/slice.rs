@@ -5,7 +5,7 @@ use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInpu
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
 
-/// `sizes` positions along each axis from `starts`, `steps` apart, backwards where negative.
+/// `sizes` positions along each axis from `starts` in `steps`, which may be negative.
 pub static SLICE: OpDef = OpDef {
     info: OpInfo { number: 357, name: "slice", attrs: &["starts", "sizes", "steps"] },
     infer: |attrs, inputs| {
@@ -34,10 +34,10 @@ fn steps(attrs: &Attrs) -> Strides {
     attrs.ints(2).iter().map(|&it| it as isize).collect()
 }
 
-/// Whether ranges lie inside `shape`; those of symbolic size are left to the call.
+/// Checks that ranges are inside `shape`; those of symbolic size are checked in calls.
 ///
 /// # Errors
-/// [`Code::Shape`] when they are not one per axis, [`Code::OutOfRange`] when one leaves its axis.
+/// [`Code::Shape`] unless there is one per axis, [`Code::OutOfRange`] if one is outside its axis.
 pub(in crate::ops) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim], steps: &[i64]) -> Result<()> {
     let rank = shape.len();
     if [starts.len(), sizes.len(), steps.len()] != [rank; 3] {
@@ -58,12 +58,12 @@ pub(in crate::ops) fn check_ranges(shape: &[Dim], starts: &[Dim], sizes: &[Dim],
     Ok(())
 }
 
-/// The part of `x` of `sizes` elements along each axis from `starts` on: MindSpore's `slice`. Ranges
-/// with steps and from the end are [`Tensor::i`].
+/// The part of `x` of `sizes` elements along each axis from `starts` on: MindSpore's `slice`.
+/// [`Tensor::i`] has ranges with steps and from the end.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] unless there is a range for each axis, [`Code::OutOfRange`] for one that
-/// leaves its axis.
+/// is outside its axis.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -75,7 +75,7 @@ pub fn slice(x: impl AsTensor, starts: &[usize], sizes: &[usize]) -> Tensor {
     apply1(SLICE.op(), &Attrs::new([starts.into(), sizes.into(), (&*steps).into()]), &[&x.as_tensor()])
 }
 
-/// The part of `x` that a selection names, with all of its axes.
+/// The part of `x` in a selection, with all of its axes.
 #[track_caller]
 pub(in crate::ops) fn select_ranges(x: &Tensor, selection: &Selection) -> Tensor {
     if selection.is_whole(&x.dims()) {

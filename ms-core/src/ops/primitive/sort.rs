@@ -1,4 +1,4 @@
-//! `sort`: elements in order along an axis, and where they stood.
+//! `sort`: sorted elements along an axis, and their original positions.
 
 use super::slice::narrow;
 use crate::error::{Code, OrExhausted, OrRaise, raise};
@@ -10,8 +10,8 @@ use crate::with_element;
 use smallvec::smallvec;
 use std::cmp::Ordering;
 
-/// The elements along attribute 0 in ascending order, or descending if attribute 1 says so,
-/// and their positions before as i64. Equal elements keep their order; nan is above all numbers.
+/// The elements along attribute 0 in ascending order, or descending if attribute 1 is set, and their
+/// original positions as i64. The sort is stable; nan is above all numbers.
 pub static SORT: OpDef = OpDef {
     info: OpInfo { number: 390, name: "sort", attrs: &["axis", "descending"] },
     infer: |attrs, inputs| {
@@ -21,12 +21,12 @@ pub static SORT: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, axis, descending) = (dense(inputs[0]), attrs.int(0) as usize, attrs.bool(1));
         let mut values = Array::zeros(x.shape(), x.dtype());
-        let mut places = Array::zeros(x.shape(), DType::I64);
+        let mut positions = Array::zeros(x.shape(), DType::I64);
         with_element!(x.dtype(), T => {
             let (from, to) = (elements::<T>(&x), values.as_mut_slice::<T>());
-            sort_rows(from, to, places.as_mut_slice(), Axis::of(x.shape(), axis), descending);
+            sort_rows(from, to, positions.as_mut_slice(), Axis::of(x.shape(), axis), descending);
         });
-        Ok(smallvec![values, places])
+        Ok(smallvec![values, positions])
     },
     derivative: Derivative::Rule(|it| {
         let Some(g) = &it.cotangents[0] else { return smallvec![None] };
@@ -44,54 +44,54 @@ pub static SORT: OpDef = OpDef {
     },
 };
 
-/// The order of sorting: nan above all numbers, and equal to itself.
+/// The total order of sorting: nan is above all numbers, and equal to itself.
 fn order<T: PartialOrd>(a: &T, b: &T) -> Ordering {
     #[allow(clippy::eq_op)]
     let nan = |it: &T| it != it;
     a.partial_cmp(b).unwrap_or_else(|| nan(a).cmp(&nan(b)))
 }
 
-fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], places: &mut [i64], axis: Axis, descending: bool) {
+fn sort_rows<T: Element + PartialOrd>(from: &[T], to: &mut [T], positions: &mut [i64], axis: Axis, descending: bool) {
     let mut row: Vec<(T, i64)> = try_room(axis.size).or_exhausted();
     for outer in 0..axis.outer {
         for inner in 0..axis.inner {
             let at = |i: usize| (outer * axis.size + i) * axis.inner + inner;
             row.clear();
             row.extend((0..axis.size).map(|i| (from[at(i)], i as i64)));
-            // Places tell equal elements apart; a stable sort would need memory.
+            // Positions order equal elements; a stable sort would allocate.
             row.sort_unstable_by(|a, b| {
                 let (first, second) = if descending { (b, a) } else { (a, b) };
                 order(&first.0, &second.0).then(a.1.cmp(&b.1))
             });
             for (i, &(value, place)) in row.iter().enumerate() {
-                (to[at(i)], places[at(i)]) = (value, place);
+                (to[at(i)], positions[at(i)]) = (value, place);
             }
         }
     }
 }
 
-/// The elements of `x` in order along `axis`, and their positions before as i64. Equal elements
-/// keep their order; nan is above all numbers.
+/// The elements of `x` in order along `axis`, and their original positions as i64. The sort is stable;
+/// nan is above all numbers.
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// let (values, places) = ops::sort(tensor![3., 1., 2.], 0, false);
+/// let (values, positions) = ops::sort(tensor![3., 1., 2.], 0, false);
 /// assert_eq!(values.to_vec::<f32>(), [1., 2., 3.]);
-/// assert_eq!(places.to_vec::<i64>(), [1, 2, 0]);
+/// assert_eq!(positions.to_vec::<i64>(), [1, 2, 0]);
 /// ```
 #[track_caller]
 pub fn sort(x: impl AsTensor, axis: isize, descending: bool) -> (Tensor, Tensor) {
     let x = x.as_tensor();
     let axis = normalize_axis(axis, x.rank()).map_err(|it| named("sort", &[&x], it)).or_raise();
     let mut outputs = apply(SORT.op(), &Attrs::new([axis.into(), descending.into()]), &[&x]).or_raise();
-    let places = outputs.pop().expect("sort has two results");
-    (outputs.pop().expect("sort has two results"), places)
+    let positions = outputs.pop().expect("sort has two results");
+    (outputs.pop().expect("sort has two results"), positions)
 }
 
-/// The positions along `axis` that put the elements in order, as i64; see [`sort`].
+/// The positions along `axis` that sort the elements, as i64; see [`sort`].
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -105,14 +105,14 @@ pub fn argsort(x: impl AsTensor, axis: isize, descending: bool) -> Tensor {
 /// The `k` largest elements along `axis`, or the smallest, in order, and their positions as i64.
 ///
 /// # Panics
-/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] when it has
+/// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Argument`] if it has
 /// fewer than `k` elements.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
-/// let (values, places) = ops::topk(tensor![1., 4., 2.], 2, 0, true);
+/// let (values, positions) = ops::topk(tensor![1., 4., 2.], 2, 0, true);
 /// assert_eq!(values.to_vec::<f32>(), [4., 2.]);
-/// assert_eq!(places.to_vec::<i64>(), [1, 2]);
+/// assert_eq!(positions.to_vec::<i64>(), [1, 2]);
 /// ```
 #[track_caller]
 pub fn topk(x: impl AsTensor, k: usize, axis: isize, largest: bool) -> (Tensor, Tensor) {
@@ -121,6 +121,6 @@ pub fn topk(x: impl AsTensor, k: usize, axis: isize, largest: bool) -> (Tensor, 
     if x.dims()[at].as_const().is_some_and(|size| k > size) {
         raise(refusal("topk", &[&x], Code::Argument, format!("axis {at} has no {k} elements")));
     }
-    let (values, places) = sort(&*x, axis, largest);
-    (narrow(&values, at, 0usize, k), narrow(&places, at, 0usize, k))
+    let (values, positions) = sort(&*x, axis, largest);
+    (narrow(&values, at, 0usize, k), narrow(&positions, at, 0usize, k))
 }

@@ -4,8 +4,8 @@ use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::OpInfo;
 use smallvec::smallvec;
 
-/// The operand in memory of its own: what a parameter held, kept while the parameter is written.
-/// `effects` decides where one stands.
+/// A copy of the operand: the old value of a parameter, which is kept when the parameter is written.
+/// Inserted by `effects`.
 pub static TENSOR_MOVE: OpDef = OpDef {
     info: OpInfo { number: 734, name: "tensor_move", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),

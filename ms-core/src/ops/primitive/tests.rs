@@ -1,4 +1,4 @@
-//! Tests of movement, indexing and products against answers worked out by hand.
+//! Tests of movement, indexing and products against results computed by hand.
 
 use crate::error::Code;
 use crate::ops::core::testing::{check_primitives, refused, run};
@@ -6,7 +6,7 @@ use crate::ops::*;
 use crate::tensor;
 use crate::tensor::{DType, Ellipsis, NewAxis, Tensor, WithStep};
 
-/// Holds a result to a shape and values.
+/// Compares a result with a shape and values.
 #[track_caller]
 fn check(got: Tensor, shape: &[usize], want: &[f64]) {
     assert_eq!(got.shape(), shape);
@@ -15,7 +15,7 @@ fn check(got: Tensor, shape: &[usize], want: &[f64]) {
     assert_eq!(got, want);
 }
 
-/// `0, 1, 2, ...` in a shape.
+/// `0, 1, 2, ...` with a shape.
 fn counted<const N: usize>(shape: [usize; N]) -> Tensor {
     let numel = shape.iter().product::<usize>();
     Tensor::from_slice(shape, &(0..numel).map(|it| it as f32).collect::<Vec<_>>())

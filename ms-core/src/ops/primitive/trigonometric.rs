@@ -1,4 +1,4 @@
-//! Trigonometric functions, their inverses, and lengths.
+//! Trigonometric functions, their inverses, and the hypotenuse.
 
 use crate::ir::Math;
 use crate::ops::core::body::Expr;
@@ -47,7 +47,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The arc sine; beyond one nan.
+    /// The arc sine; nan beyond one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -61,7 +61,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The arc cosine; beyond one nan.
+    /// The arc cosine; nan beyond one.
     ///
     /// ```
     /// use ms_core::{ops, tensor};
@@ -106,7 +106,7 @@ elementwise! {
 }
 
 elementwise! {
-    /// The length `sqrt(a^2 + b^2)` without overflow on the way; infinite if either is.
+    /// The length `sqrt(a^2 + b^2)` without intermediate overflow; infinite if either is.
     ///
     /// ```
     /// use ms_core::{ops, tensor};

@@ -10,8 +10,8 @@ fn refuse(message: &str) -> Error {
 }
 
 /// The outputs of region 0 on the operands, then the gradients of the sum of its first `results`
-/// outputs with respect to the operands `wrt`. Where it is `seeded`, there are operands behind
-/// those of the region: the weights of these outputs in the sum.
+/// outputs with respect to the operands `wrt`. If it is `seeded`, the operands of the region are
+/// followed by the weights of these outputs in the sum.
 pub static VALUE_AND_GRAD: OpDef = OpDef {
     info: OpInfo { number: 701, name: "value_and_grad", attrs: &["wrt", "results", "seeded"] },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),

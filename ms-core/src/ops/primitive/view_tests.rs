@@ -1,5 +1,5 @@
-//! Random chains of views: the layout that an op gives on the strides before it names the same
-//! elements as its evaluation on a copy.
+//! Random chains of views: the layout of a view of a strided array has the same elements as the
+//! evaluation of the op on a copy.
 
 use crate::ops::core::philox::Stream;
 use crate::ops::{BROADCAST_TO, Lowering, OpDef, PERMUTE, RESHAPE, SLICE};
@@ -14,7 +14,7 @@ impl Choices {
     }
 }
 
-/// An op that gives a view of an array of `shape`.
+/// A random view of an array of `shape`.
 fn random_view(shape: &[usize], choices: &mut Choices) -> (&'static OpDef, Attrs) {
     let list = |it: Vec<usize>| Attr::from(&*it);
     let rank = shape.len();

@@ -9,15 +9,15 @@ fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("vmap")
 }
 
-/// How an operand or a result of [`VMAP`] stands to the lanes.
+/// Whether an operand or a result of [`VMAP`] has lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lane {
-    /// One value for all lanes; for a result, an error where the lanes differ.
+    /// One value for all lanes; for a result, an error if lanes differ.
     Shared,
     /// Each lane has its own, along the first axis.
     Own,
-    /// A result of which each lane may have its own and the largest elements stay: the state of
-    /// a random generator, which advances.
+    /// A result that may differ between lanes, of which the largest elements are returned: the state of
+    /// a random generator.
     Furthest,
 }
 
@@ -27,7 +27,7 @@ impl Lane {
         self as i64
     }
 
-    /// What an attribute says.
+    /// From an attribute.
     pub const fn of(code: i64) -> Self {
         match code {
             0 => Self::Shared,
@@ -36,14 +36,14 @@ impl Lane {
         }
     }
 
-    /// The type of all lanes for that of one.
+    /// The type of all lanes from that of one.
     fn spread(self, ty: &Type, lanes: Dim) -> Type {
         if self == Self::Own { ty.stacked(lanes) } else { ty.clone() }
     }
 }
 
-/// Region 0 applied to each of `size` lanes. The attributes `operands` and `results` say of each
-/// how it stands to the lanes, as a [`Lane`].
+/// Region 0 applied to each of `size` lanes. The attributes `operands` and `results` have a [`Lane`]
+/// for each of them.
 pub static VMAP: OpDef = OpDef {
     info: OpInfo { number: 720, name: "vmap", attrs: &["size", "operands", "results"] },
     infer: |_, _| Err(refuse("the types are those of the graph that is mapped")),

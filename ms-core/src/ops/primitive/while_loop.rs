@@ -1,4 +1,4 @@
-//! `while`: a graph repeated as long as another one says.
+//! `while`: a loop with a computed condition.
 
 use super::scan::stack_rows;
 use crate::error::{Code, Error};
@@ -7,15 +7,15 @@ use crate::ops::core::regions::{check_carries, check_condition, check_operands, 
 use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule};
 use crate::tensor::{Array, DType, Dim, OpInfo, Type};
 
-/// A loop. Operands: the carries, as many as attribute 0 says, then values that stay the same.
+/// A loop. Operands: the carries, of which attribute 0 is the number, then invariants.
 ///
-/// Region 0, the condition, and region 1, the body, take all of them. While the condition's one
-/// result, a `bool[]`, holds, the body's first results become the carries; each further result
-/// of the body is pushed on a stack of its own.
+/// Region 0, the condition, and region 1, the body, take all of them. While the condition's
+/// result, a `bool[]`, is true, the body's first results become the carries; each further result of
+/// the body is pushed on a stack of its own.
 ///
-/// Results: the last carries; where the body has further results, the number of iterations
-/// (`i64[]`), then the stacks: the values of all iterations along a new first axis, whose size
-/// is known only when the loop has run ([`Dim::DYNAMIC`]).
+/// Results: the last carries; if the body has further results, the number of iterations (`i64[]`),
+/// then the stacks: the values of all iterations along a new first axis, whose size is known only
+/// after the loop ([`Dim::DYNAMIC`]).
 pub static WHILE: OpDef = OpDef {
     info: OpInfo { number: 703, name: "while", attrs: &["carries"] },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),

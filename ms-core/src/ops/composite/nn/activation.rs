@@ -15,7 +15,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_PI};
 #[track_caller]
 pub fn gelu(x: impl AsTensor) -> Tensor {
     let x = &*x.as_tensor();
-    // Φ(x) = erfc(-x / sqrt 2) / 2, which loses no digit where it is small.
+    // Φ(x) = erfc(-x / sqrt 2) / 2, which is accurate where it is small.
     0.5 * x * erfc(x * -FRAC_1_SQRT_2)
 }
 
@@ -29,7 +29,7 @@ pub fn gelu(x: impl AsTensor) -> Tensor {
 pub fn gelu_tanh(x: impl AsTensor) -> Tensor {
     let x = &*x.as_tensor();
     let inner = FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
-    // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which loses no digit where it is small.
+    // (1 + tanh u) / 2 = 1 / (1 + e^-2u), which is accurate where it is small.
     x * sigmoid(inner * 2.0)
 }
 

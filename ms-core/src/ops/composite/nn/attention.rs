@@ -1,18 +1,18 @@
-//! Attention: values averaged by how well their keys match a query.
+//! Attention: means of values, weighted by the match of their keys with a query.
 
 use crate::ops::core::rules::{Interval, check_broadcast, check_interval};
 use crate::ops::primitive::iota::spaced;
 use crate::ops::{add, full_of, greater_equal, iota, matmul, mul, rsqrt, select, size, softmax, transpose};
 use crate::tensor::{AsTensor, DType, Dim, Scalar, Tensor};
 
-/// How scores become weights.
+/// Options of attention.
 #[derive(Clone, Default, Debug)]
 pub struct AttentionOptions {
-    /// Of bools: which keys take part for which query. Of numbers: added to the scores.
+    /// Of bools: which keys are used for which query. Of numbers: added to the scores.
     pub mask: Option<Tensor>,
-    /// Whether a query sees only keys that stand at most at its own place.
+    /// Whether a query uses only keys up to its own position.
     pub causal: bool,
-    /// What scores are multiplied by: one over the square root of the features without it.
+    /// The factor of scores; one over the square root of the features by default.
     pub scale: Option<f64>,
 }
 

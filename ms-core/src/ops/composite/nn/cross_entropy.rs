@@ -11,13 +11,13 @@ use crate::tensor::{AsTensor, DType, Dim, Tensor, refused};
 /// The cross entropy of logits with classes or distributions, and its options.
 #[derive(Clone, Debug, Default)]
 pub struct CrossEntropy {
-    /// What becomes of the losses of the examples.
+    /// The reduction of the losses of examples.
     pub reduction: Reduction,
-    /// Rescales the loss of each class: `[classes]`. The mean divides by the weights that count.
+    /// Rescales the loss of each class: `[classes]`. The mean is divided by the sum of weights.
     pub weight: Option<Tensor>,
-    /// Examples of this class do not count.
+    /// Examples of this class are ignored.
     pub ignore_index: Option<i64>,
-    /// The share of the target that is spread evenly over all classes.
+    /// The fraction of the target that is distributed evenly over all classes.
     pub label_smoothing: f64,
 }
 
@@ -48,10 +48,10 @@ impl CrossEntropy {
     /// of an integer dtype or distributions `[n, classes, ..]` of a float dtype.
     ///
     /// # Panics
-    /// Raises [`Code::Shape`] when the target has neither shape or the weight is not one number for
-    /// each class, [`Code::Argument`] for an `ignore_index` beside distributions and a
-    /// `label_smoothing` that is not from 0 to 1, and [`Code::OutOfRange`] for a class that does not
-    /// exist, unless it is that of `ignore_index`: in compiled code, too, at the caller's line.
+    /// Raises [`Code::Shape`] if the target has neither shape or the weight is not one number for each
+    /// class, [`Code::Argument`] for an `ignore_index` with distributions and a `label_smoothing` that
+    /// is not from 0 to 1, and [`Code::OutOfRange`] at the caller's line, also in compiled code, for a
+    /// class that does not exist, unless it is `ignore_index`.
     #[track_caller]
     pub fn of(&self, logits: impl AsTensor, target: impl AsTensor) -> Tensor {
         let logits = &*logits.as_tensor();
@@ -59,7 +59,7 @@ impl CrossEntropy {
         self.with_name(log_softmax(logits, class_axis(logits)), &target.as_tensor(), "cross_entropy")
     }
 
-    /// [`CrossEntropy::of`] for what is logarithms of probabilities already.
+    /// [`CrossEntropy::of`] for logarithms of probabilities.
     #[track_caller]
     pub fn of_log_probabilities(&self, logs: impl AsTensor, target: impl AsTensor) -> Tensor {
         self.with_name(&*logs.as_tensor(), &target.as_tensor(), "nll_loss")
@@ -113,12 +113,12 @@ impl CrossEntropy {
             or_poison!(Dim::plain(index).map_err(|it| it.with_op(name)));
         }
         let mut classes_of = existing(target, classes, self.ignore_index, name);
-        // Whether the numbers of the classes fit.
+        // Checks that the numbers of classes agree.
         let fit = |it: usize| it <= 1 << (8 * classes_of.dtype().size() - 1);
         if !classes.as_const().is_some_and(fit) {
             classes_of = classes_of.cast(DType::I64);
         }
-        // A mask instead of a gather: it is one more factor of an elementwise kernel.
+        // A mask instead of a gather, so that it is fused into an elementwise kernel.
         let hit = classes_of.expand_dims(axis).eq(along(&iota((classes,), 0, classes_of.dtype())));
         let picked = |x: &Tensor| sum(select(&hit, x, 0.0), axis, false);
         let mut losses = -picked(&weighted);

@@ -4,7 +4,7 @@ use crate::ops::api::random;
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::tensor::{AsTensor, Tensor};
 
-/// Each element zero with probability `p`, the others scaled by `1 / (1 - p)`; drawn from the
+/// Zeroes each element with probability `p` and scales the others by `1 / (1 - p)`; draws from the
 /// default generator (Srivastava et al. 2014, "Dropout").
 ///
 /// # Panics

@@ -5,11 +5,11 @@ use crate::ops::core::axis::refusal;
 use crate::ops::{expand_dims, gather, not_equal, select, stop_gradient};
 use crate::tensor::{AsTensor, Tensor, refused};
 
-/// The rows of `table` `[rows, features]` that `index` names, as a new last axis. The row
-/// `padding_idx` gets no gradient.
+/// The rows of `table` `[rows, features]` at the positions in `index`, as a new last axis. The row
+/// `padding_idx` has no gradient.
 ///
 /// # Panics
-/// Raises [`Code::DType`](crate::Code::DType) unless `index` holds integers,
+/// Raises [`Code::DType`](crate::Code::DType) unless `index` is of integers,
 /// [`Code::OutOfRange`] for a row that does not exist, [`Code::Shape`] unless the table has two axes.
 ///
 /// ```

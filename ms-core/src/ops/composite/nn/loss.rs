@@ -1,24 +1,23 @@
-//! Losses between tensors of one shape, and what becomes of the losses of single elements.
+//! Losses between tensors of one shape, and the reduction of the losses of elements.
 //!
-//! No loss broadcasts: `[n, 1]` with a target `[n]` would be `n²` losses of pairs that do not belong
-//! together.
+//! No loss broadcasts: `[n, 1]` with a target `[n]` would be `n²` losses of unrelated pairs.
 
 use crate::error::Result;
 use crate::ops::core::rules::{Interval, check_broadcast, check_dims, check_interval};
 use crate::ops::{clamp_min, exp, log, log1p, maximum, mean, norm, over_size, select, sqrt, sum};
 use crate::tensor::{AsTensor, Dim, Tensor};
 
-/// What becomes of the losses of the examples.
+/// The reduction of the losses of examples.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reduction {
-    /// Their mean.
+    /// The mean.
     #[default]
     Mean,
-    /// Their sum.
+    /// The sum.
     Sum,
-    /// Their sum, divided by the size of the first axis.
+    /// The sum, divided by the size of the first axis.
     BatchMean,
-    /// All of them.
+    /// No reduction.
     None,
 }
 
@@ -37,8 +36,8 @@ impl Reduction {
     }
 }
 
-/// Whether the target has the shape of what it is compared with.
-fn alike(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
+/// Checks that the target has the shape of `x`.
+fn check_target(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
     check_dims(op, "target", target, &x.dims()).map_err(|it| {
         let operands = [x, target].map(|it| it.ty().to_string());
         it.with_operands(operands).help("losses do not broadcast: `reshape` or `broadcast_to` says which elements meet")
@@ -59,7 +58,7 @@ fn alike(op: &str, x: &Tensor, target: &Tensor) -> Result<()> {
 pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
-    or_poison!(alike("mse_loss", x, target));
+    or_poison!(check_target("mse_loss", x, target));
     let difference = x - target;
     Reduction::Mean.apply(&(&difference * &difference))
 }
@@ -74,7 +73,7 @@ pub fn mse_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
-    or_poison!(alike("l1_loss", x, target));
+    or_poison!(check_target("l1_loss", x, target));
     Reduction::Mean.apply(&(x - target).abs())
 }
 
@@ -91,7 +90,7 @@ pub fn l1_loss(x: impl AsTensor, target: impl AsTensor) -> Tensor {
 pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
-    or_poison!(alike("smooth_l1_loss", x, target));
+    or_poison!(check_target("smooth_l1_loss", x, target));
     or_poison!(check_interval("smooth_l1_loss", "beta", beta, &Interval::RATE));
     let distance = (x - target).abs();
     if beta == 0.0 {
@@ -116,7 +115,7 @@ pub fn smooth_l1_loss(x: impl AsTensor, target: impl AsTensor, beta: f64, reduct
 pub fn huber_loss(x: impl AsTensor, target: impl AsTensor, delta: f64, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
-    or_poison!(alike("huber_loss", x, target));
+    or_poison!(check_target("huber_loss", x, target));
     or_poison!(check_interval("huber_loss", "delta", delta, &Interval::POSITIVE));
     let distance = (x - target).abs();
     let losses = select(distance.le(delta), distance.square() * 0.5, delta * (&distance - 0.5 * delta));
@@ -142,7 +141,7 @@ pub fn binary_cross_entropy(
 ) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
-    or_poison!(alike("binary_cross_entropy", x, target));
+    or_poison!(check_target("binary_cross_entropy", x, target));
     if let Some(weight) = weight {
         propagate_poison!(weight);
         or_poison!(check_broadcast("binary_cross_entropy", "weight", weight, &x.dims()));
@@ -174,12 +173,12 @@ pub fn bce_with_logits(
 ) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
-    or_poison!(alike("bce_with_logits", x, target));
+    or_poison!(check_target("bce_with_logits", x, target));
     if let Some(weight) = pos_weight {
         propagate_poison!(weight);
         or_poison!(check_broadcast("bce_with_logits", "pos_weight", weight, &x.dims()));
     }
-    // The parts are not subtracted from each other, so that no digit of a small loss is lost.
+    // Without a difference of the parts, so that small losses are accurate.
     let near = log1p(exp(-x.abs()));
     let (positive, negative) = (&near + maximum(-x, 0.0), &near + maximum(x, 0.0));
     let positive = match pos_weight {
@@ -189,7 +188,7 @@ pub fn bce_with_logits(
     reduction.apply(&(target * positive + (1.0 - target) * negative))
 }
 
-/// `target (log target - x)` for logarithms of probabilities `x`; `target` holds logarithms too if
+/// `target (log target - x)` for logarithms of probabilities `x`; `target` is of logarithms too if
 /// `log_target` (Kullback and Leibler 1951).
 ///
 /// # Panics
@@ -203,11 +202,11 @@ pub fn bce_with_logits(
 pub fn kl_div(x: impl AsTensor, target: impl AsTensor, log_target: bool, reduction: Reduction) -> Tensor {
     let (x, target) = (&*x.as_tensor(), &*target.as_tensor());
     propagate_poison!(x, target);
-    or_poison!(alike("kl_div", x, target));
+    or_poison!(check_target("kl_div", x, target));
     if log_target {
         return reduction.apply(&(exp(target) * (target - x)));
     }
-    // Zero times the logarithm of zero counts as zero.
+    // Zero times the logarithm of zero is zero.
     let logarithm = log(select(target.gt(0.0), target, 1.0));
     reduction.apply(&(target * (logarithm - x)))
 }
@@ -229,8 +228,8 @@ pub fn cosine_similarity(x: impl AsTensor, y: impl AsTensor, axis: isize, eps: f
     sum(x * y, axis, false) / (length(x) * length(y))
 }
 
-/// For rows of `x` and `y`: one minus their cosine where `target` is 1, and what their cosine exceeds
-/// `margin` by where it is -1.
+/// For rows of `x` and `y`: one minus their cosine where `target` is 1, and the excess of their cosine
+/// over `margin`, or zero, where it is -1.
 ///
 /// # Panics
 /// Raises [`Code::Shape`](crate::Code::Shape) unless `x` and `y` have one shape, and `target` that

@@ -1,5 +1,5 @@
-//! Compositions that networks are made of: activations, softmax, losses, dropout, embedding,
-//! attention, recurrence.
+//! Ops of neural networks: activations, softmax, normalisations, losses, dropout, embedding,
+//! attention, recurrent layers.
 
 mod activation;
 mod attention;

@@ -12,18 +12,18 @@ fn standardize(x: &Tensor, axes: &[isize], eps: f64) -> Tensor {
     (x - mean(x, axes, true)) * rsqrt(var(x, axes, 0, true) + eps)
 }
 
-/// The axes from `begin` on, of which there is one at least; a negative one counts from the end.
+/// The axes from `begin` on, at least one; a negative one counts from the end.
 fn axes_from(op: &str, x: &Tensor, begin: isize) -> Result<Vec<isize>> {
     let first = normalize_axis(begin, x.rank()).map_err(|it| named(op, &[x], it))?;
     Ok((first as isize..x.rank() as isize).collect())
 }
 
-/// Whether an operand has the shape of the last axes of `x`, or is one number for all of them.
+/// Checks that an operand has the shape of the last axes of `x`, or is a scalar.
 fn over_axes(op: &str, x: &Tensor, axes: &[isize], name: &str, operand: &Tensor) -> Result<()> {
     if operand.rank() == 0 { Ok(()) } else { check_dims(op, name, operand, &x.dims()[x.rank() - axes.len()..]) }
 }
 
-/// The channels of `x` `[n, c, ..]`, and whether operands have one entry for each.
+/// The channels of `x` `[n, c, ..]`; checks that operands have one entry for each.
 fn channels(op: &str, x: &Tensor, per_channel: &[(&str, &Tensor)]) -> Result<Dim> {
     let &[_, channels, ..] = &x.dims()[..] else {
         let error = Error::new(Code::Shape, format!("{} has no axes of examples and channels", x.ty()));
@@ -33,8 +33,8 @@ fn channels(op: &str, x: &Tensor, per_channel: &[(&str, &Tensor)]) -> Result<Dim
     Ok(channels)
 }
 
-/// Refuses to take the statistics of fewer than two values: their variance divides by none. A size
-/// that is not known yet is looked at when the function runs.
+/// Checks that statistics are of at least two values, as the unbiased variance divides by their number
+/// minus one. A symbolic size is checked in calls.
 #[track_caller]
 fn check_count(op: &str, x: &Tensor, count: Dim) -> Result<()> {
     let needed = "statistics need two values for each channel at least";
@@ -49,7 +49,7 @@ fn check_count(op: &str, x: &Tensor, count: Dim) -> Result<()> {
     Ok(())
 }
 
-/// One entry per channel, of axis 1, beside a tensor of `rank`.
+/// One entry per channel, of axis 1, aligned with a tensor of `rank`.
 fn per_channel(x: &Tensor, rank: usize) -> Tensor {
     let mut dims = vec![Dim::new(1); rank];
     dims[1] = x.ty().elements();
@@ -57,7 +57,7 @@ fn per_channel(x: &Tensor, rank: usize) -> Tensor {
 }
 
 /// `(x - mean) / sqrt(variance + eps) * gamma + beta` over the axes from `begin_norm_axis` on, whose
-/// shape `gamma` and `beta` have, unless they are one number (Ba et al. 2016, "Layer Normalization").
+/// shape `gamma` and `beta` have unless they are scalars (Ba et al. 2016, "Layer Normalization").
 ///
 /// # Panics
 /// Raises [`Code::OutOfRange`] for an axis that does not exist, [`Code::Shape`] for a `gamma` or
@@ -162,7 +162,7 @@ pub fn instance_norm(x: impl AsTensor, gamma: impl AsTensor, beta: impl AsTensor
     standardize(x, &axes, eps) * per_channel(gamma, rank) + per_channel(beta, rank)
 }
 
-/// The mean and the variance by which [`batch_norm`] normalises, each one entry per channel.
+/// The mean and the variance of [`batch_norm`], with one entry per channel.
 #[derive(Clone, Debug)]
 pub struct BatchStatistics {
     /// The means.
@@ -172,7 +172,7 @@ pub struct BatchStatistics {
 }
 
 impl BatchStatistics {
-    /// Those of `x` `[n, c, ..]`; the variance is divided by `n - ddof`.
+    /// The statistics of `x` `[n, c, ..]`; the variance is divided by `n - ddof`.
     ///
     /// # Errors
     /// [`Code::Argument`] for channels of fewer than two values.

@@ -1,4 +1,4 @@
-//! Recurrent layers: loops over time, which a trace keeps as such.
+//! Recurrent layers: loops over time, which are loops of graphs as well.
 
 use crate::error::{Code, Error, OrRaise};
 use crate::ops::core::rules::check_dims;
@@ -10,7 +10,7 @@ use std::panic::Location;
 /// from states `h` and `c` `[batch, hidden]`, with weights `[4 hidden, in]` and `[4 hidden,
 /// hidden]` and biases `[4 hidden]` in the order input, forget, cell, output gate:
 ///
-/// `c' = f c + i g`, `h' = o tanh(c')`. Gives all `h'` `[time, batch, hidden]`, and the last states.
+/// `c' = f c + i g`, `h' = o tanh(c')`. Returns all `h'` `[time, batch, hidden]`, and the last states.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] when shapes do not fit.
@@ -47,7 +47,7 @@ pub fn lstm(
 /// `[batch, hidden]`, with weights `[3 hidden, in]` and `[3 hidden, hidden]` and biases `[3
 /// hidden]` in the order reset, update, new gate:
 ///
-/// `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`, `h' = (1 - z) n + z h`. Gives all `h'`
+/// `n = tanh(W_in x + b_in + r (W_hn h + b_hn))`, `h' = (1 - z) n + z h`. Returns all `h'`
 /// `[time, batch, hidden]`, and the last one.
 ///
 /// # Panics
@@ -83,7 +83,8 @@ pub fn gru(
     (all, last.pop().expect("there is a carry"))
 }
 
-/// Whether states are `[batch, hidden]`, and both weights have `gates` rows for each hidden unit.
+/// Checks that states are `[batch, hidden]`, and that both weights have `gates` rows for each hidden
+/// unit.
 #[track_caller]
 fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): (&Tensor, &Tensor), gates: usize) {
     if first_poisoned(&[x, w_ih, w_hh]).is_some() || states.iter().any(|it| it.1.is_poisoned()) || x.rank() != 3 {
@@ -98,9 +99,9 @@ fn check_states(op: &str, x: &Tensor, states: &[(&str, &Tensor)], (w_ih, w_hh): 
     check_dims(op, "w_hh", w_hh, &[hidden * gates, hidden]).or_raise();
 }
 
-/// What the steps of a layer have in common.
+/// The shared state of the steps of a layer.
 struct Steps<'a> {
-    /// What the gates of each step get from the input `[time, batch, gates]`: one product for all
+    /// The input's contribution to the gates of each step `[time, batch, gates]`: one product for all
     /// steps.
     inputs: Tensor,
     time: usize,
@@ -130,7 +131,7 @@ impl<'a> Steps<'a> {
     /// The last states, and the first one after every step.
     #[track_caller]
     fn run(&self, step: &dyn Fn(&[Tensor], &Tensor) -> Vec<Tensor>, states: &[&Tensor]) -> (Vec<Tensor>, Tensor) {
-        // Every step gives states of the types that it takes.
+        // The states of every step have the same types.
         let given = states.iter().chain([&self.weight]).chain(&self.bias).map(|it| it.dtype());
         let dtype = given.fold(self.inputs.dtype(), promote);
         let hidden = self.weight.dims().last().copied().unwrap_or(Dim::new(1));

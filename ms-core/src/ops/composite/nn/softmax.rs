@@ -1,11 +1,11 @@
-//! Softmax and its kin, shifted by the largest entry so that nothing overflows.
+//! Softmax and related ops, shifted by the largest entry to prevent overflow.
 
 use crate::ops::primitive::reduction::axes_of;
 use crate::ops::{ReduceAxes, exp, log, max, select, stop_gradient, sum};
 use crate::tensor::{AsTensor, Tensor};
 
-/// The largest entries over axes, without gradient; zero where they are infinite, so that the
-/// difference with them is not nan, and where there is no entry.
+/// The largest entries over axes, without gradient; zero where they are infinite, so that
+/// differences are not nan, and without entries.
 #[track_caller]
 fn shift(x: &Tensor, axes: impl ReduceAxes) -> Tensor {
     if x.dims().iter().any(|&it| it == 0) {
@@ -41,7 +41,7 @@ pub fn log_softmax(x: impl AsTensor, axis: isize) -> Tensor {
     &shifted - log(sum(exp(&shifted), axis, true))
 }
 
-/// `log Σ e^x` over axes, which stay with size one if `keepdims`.
+/// `log Σ e^x` over axes, which are kept with size one if `keepdims`.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -70,7 +70,7 @@ impl Tensor {
         log_softmax(self, axis)
     }
 
-    /// `log Σ e^x` over axes, which stay with size one if `keepdims`.
+    /// `log Σ e^x` over axes, which are kept with size one if `keepdims`.
     #[track_caller]
     pub fn logsumexp(&self, axes: impl ReduceAxes, keepdims: bool) -> Self {
         logsumexp(self, axes, keepdims)

@@ -1,4 +1,4 @@
-//! The sizes of a convolution, and the walk over its products that its three ops share.
+//! The sizes of a convolution, and the traversal of its products, shared by its three ops.
 
 use super::Window;
 use super::runs::Windows;
@@ -15,7 +15,7 @@ pub(in crate::ops) struct Geometry {
     windows: Windows,
 }
 
-/// A run of outputs to which one weight carries evenly spaced inputs.
+/// A run of outputs to which one weight contributes evenly spaced inputs.
 pub(in crate::ops) struct Row {
     pub output: usize,
     pub input: usize,
@@ -27,7 +27,7 @@ pub(in crate::ops) struct Row {
 /// The dimensions of a convolution's result, for those of its input, of type `x`, and weights.
 ///
 /// # Errors
-/// [`Code::Shape`] when they do not fit each other.
+/// [`Code::Shape`] if they do not fit.
 pub(in crate::ops) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight: &[Dim]) -> Result<Dims> {
     let (window, groups) = (Window::of(attrs, 0), attrs.int(4) as usize);
     if input.len() < 3 || weight.len() != input.len() {
@@ -49,10 +49,10 @@ pub(in crate::ops) fn output_dims(attrs: &Attrs, x: &Type, input: &[Dim], weight
     Ok([input[0], weight[0]].into_iter().chain(counts).collect())
 }
 
-/// [`output_dims`] that must be those of a gradient.
+/// Checks that the dimensions of a gradient are [`output_dims`].
 ///
 /// # Errors
-/// As for [`output_dims`], and [`Code::Shape`] when they are not.
+/// As for [`output_dims`], and [`Code::Shape`] if they are not.
 pub(in crate::ops) fn check_gradient(
     attrs: &Attrs,
     x: &Type,
@@ -96,7 +96,7 @@ impl Geometry {
         Self::new(attrs, x, input, &weight)
     }
 
-    /// Visits every pair of an output row and a weight that reaches it.
+    /// Visits every pair of an output row and a weight that contributes to it.
     pub fn rows(&self, mut visit: impl FnMut(Row)) {
         let (channels, per_group) = (self.weight_shape[1], self.weight_shape[0] / self.groups);
         let (plane, taps, out_plane) = (self.windows.input_len(), self.windows.taps(), self.windows.output_len());

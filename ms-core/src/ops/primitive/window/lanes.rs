@@ -1,5 +1,5 @@
-//! Convolutions over lanes: lanes stand beside the images of a batch where weights are shared,
-//! and beside the groups of channels where they are not.
+//! Convolutions over lanes: lanes are merged into the images of a batch if weights are shared, and
+//! into the groups of channels otherwise.
 
 use crate::error::Result;
 use crate::ops::primitive::conv::with_groups;
@@ -37,13 +37,13 @@ pub(in crate::ops) fn weight_grad(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     Ok(smallvec![lanes.apart(&out[0], 0)])
 }
 
-/// One set of weights: the lanes' images are one batch.
+/// Shared weights: the lanes' images are one batch.
 fn shared_weights(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let out = lanes.apply(lanes.attrs, &[lanes.merge(&lanes.inputs[0]), lanes.inputs[1].clone()])?;
     Ok(smallvec![lanes.apart(&out[0], 0)])
 }
 
-/// One batch of images: the lanes' weights are more output channels of each group.
+/// Shared images: the lanes' weights are additional output channels of each group.
 fn shared_images(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     let (w, groups) = (&lanes.inputs[1], Dim::new(lanes.attrs.int(4) as usize));
     let dims = w.dims();
@@ -71,7 +71,7 @@ fn from_channels(lanes: &BatchedCall<'_>, x: &Tensor) -> Tensor {
     move_axis(lanes.apart(x, 1), 1, 0)
 }
 
-/// The attributes with as many groups for every lane.
+/// The attributes with the groups of every lane.
 fn grouped(lanes: &BatchedCall<'_>) -> Result<Attrs> {
     let sizes = if lanes.op == CONV.op() { Dims::new() } else { lanes.attrs.dims(5) };
     Ok(with_groups(lanes.attrs, lanes.attrs.int(4) as usize * lanes.count()?, &sizes))

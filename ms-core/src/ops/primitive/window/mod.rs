@@ -1,4 +1,4 @@
-//! Windows over spatial axes, as convolutions and pooling have them.
+//! Windows over spatial axes, for convolutions and pooling.
 
 pub(crate) mod geometry;
 pub(crate) mod lanes;
@@ -12,12 +12,12 @@ use crate::error::{Code, Error, Result};
 use crate::tensor::{Attrs, Dim, Dims, Shape};
 use smallvec::SmallVec;
 
-/// How windows lie along the spatial axes: one entry per axis.
+/// The parameters of windows along the spatial axes, one entry per axis.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Window {
-    /// From one window to the next.
+    /// The stride: the distance of neighbouring windows.
     pub stride: Shape,
-    /// From one tap of a window to the next.
+    /// The dilation: the distance of neighbouring taps of a window.
     pub dilation: Shape,
     /// Padding before the first element.
     pub before: Shape,
@@ -25,17 +25,17 @@ pub struct Window {
     pub after: Shape,
 }
 
-/// Spatial axes, at most three; shorter lists are filled up in front.
+/// Spatial axes, at most three; shorter lists are padded in front.
 pub(in crate::ops) type Spatial = [usize; 3];
 
 impl Window {
-    /// Windows one after the other along `rank` spatial axes, without padding or dilation.
+    /// Windows with stride one along `rank` spatial axes, without padding or dilation.
     pub fn new(rank: usize) -> Self {
         let all = |value| SmallVec::from_elem(value, rank);
         Self { stride: all(1), dilation: all(1), before: all(0), after: all(0) }
     }
 
-    /// The window that attributes `at..at + 4` describe: stride, dilation, before, after.
+    /// The window of attributes `at..at + 4`: stride, dilation, before, after.
     pub(in crate::ops) fn of(attrs: &Attrs, at: usize) -> Self {
         Self {
             stride: attrs.sizes(at),
@@ -45,11 +45,11 @@ impl Window {
         }
     }
 
-    /// How many windows of `kernel` taps fit along each of `sizes`.
+    /// The number of windows of `kernel` taps along each of `sizes`.
     ///
     /// # Errors
-    /// [`Code::Argument`] when lists have other lengths or a stride or dilation is zero,
-    /// [`Code::Shape`] when a window is larger than its padded axis.
+    /// [`Code::Argument`] if lists have other lengths or a stride or dilation is zero, [`Code::Shape`]
+    /// if a window is larger than its padded axis.
     pub fn counts(&self, sizes: &[Dim], kernel: &[usize]) -> Result<Dims> {
         let lists = [&self.stride[..], &self.dilation, &self.before, &self.after, kernel];
         if lists.iter().any(|it| it.len() != sizes.len()) || sizes.len() > 3 {
@@ -72,14 +72,14 @@ impl Window {
     }
 }
 
-/// A list of spatial axes filled up in front to three.
+/// A list of spatial axes padded in front to three.
 pub(in crate::ops) fn spatial(list: &[usize], fill: usize) -> Spatial {
     let mut out = [fill; 3];
     out[3 - list.len()..].copy_from_slice(list);
     out
 }
 
-/// One number for all spatial axes, or one for each: what `stride`, `padding` and such take.
+/// One number for all spatial axes, or one for each, as in `stride` and `padding`.
 pub trait PerAxis {
     /// One number for each of `rank` axes.
     fn per_axis(&self, rank: usize) -> Shape;

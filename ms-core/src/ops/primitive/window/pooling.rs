@@ -1,29 +1,29 @@
-//! What poolings share: their options, and the shapes of their results.
+//! Options of pooling, and the shapes of results.
 
 use super::{PerAxis, Window};
 use crate::error::{Code, Error, Result};
 use crate::tensor::{Dim, Dims, Shape, Type};
 use smallvec::SmallVec;
 
-/// How a pooling is laid: kernel, stride, padding, and whether a last window may hang over.
+/// Options of pooling: kernel, stride, padding, and the ceil mode.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolOptions {
     /// Sizes of the window, by spatial axis.
     pub kernel: Shape,
-    /// From one window to the next, by spatial axis.
+    /// The stride, by spatial axis.
     pub stride: Shape,
-    /// Places on both sides that count as absent, by spatial axis.
+    /// Padding on both sides, by spatial axis.
     pub padding: Shape,
-    /// From one tap to the next, by spatial axis; of `max_pool` only.
+    /// The dilation, by spatial axis; only for `max_pool`.
     pub dilation: Shape,
-    /// Whether a last window may hang over the end.
+    /// Whether the last window may extend beyond the end.
     pub ceil_mode: bool,
-    /// Whether the mean counts padding in its divisor.
+    /// Whether the divisor of a mean includes padding.
     pub count_include_pad: bool,
 }
 
 impl PoolOptions {
-    /// Windows of `kernel` side by side over `rank` spatial axes.
+    /// Adjacent windows of `kernel` over `rank` spatial axes.
     pub fn new(rank: usize, kernel: impl PerAxis) -> Self {
         let kernel = kernel.per_axis(rank);
         Self {
@@ -54,7 +54,7 @@ impl PoolOptions {
         self
     }
 
-    /// With a last window that may hang over the end.
+    /// With a last window that may extend beyond the end.
     pub fn ceil_mode(mut self, yes: bool) -> Self {
         self.ceil_mode = yes;
         self
@@ -66,8 +66,8 @@ impl PoolOptions {
         self
     }
 
-    /// The windows over `sizes`: in ceil mode padded so that a last one that starts on an
-    /// element, or on the padding before, fits.
+    /// The windows over `sizes`: in ceil mode padded so that a last window that starts at an element or
+    /// in the padding before fits.
     pub(in crate::ops) fn window(&self, sizes: &[Dim]) -> Result<(Window, Dims)> {
         let mut window = Window {
             stride: self.stride.clone(),
@@ -103,7 +103,7 @@ impl PoolOptions {
     }
 }
 
-/// The dimensions of what is pooled over `rank` spatial axes.
+/// The dimensions of an operand of pooling over `rank` spatial axes.
 pub(in crate::ops) fn check_pooled(x: &Type, rank: usize) -> Result<Dims> {
     if x.rank() != rank + 2 || rank == 0 || rank > 3 {
         return Err(Error::new(Code::Shape, format!("{x} does not have a batch, a channel and {rank} spatial axes")));
