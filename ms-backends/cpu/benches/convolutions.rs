@@ -6,7 +6,7 @@ use ms_core::tensor::{Array, Attr, Attrs, DType, Scalar};
 use ms_cpu::CpuBackend;
 use std::time::{Duration, Instant};
 
-/// Runs of which the fastest is printed: others share the machine.
+/// Number of runs, of which the fastest is printed.
 const ROUNDS: usize = 15;
 
 /// Images, channels, side; output channels, side of the kernel; stride and groups.
@@ -22,7 +22,7 @@ const CASES: [([usize; 3], [usize; 2], usize, usize); 6] = [
 fn time(backend: &CpuBackend, def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], out: &Array) -> f64 {
     let run = || {
         let start = Instant::now();
-        // SAFETY: the type rule gave the type of the output, which is this program's alone.
+        // SAFETY: the output has the type of the type rule, and is not shared.
         unsafe { backend.library(def.op(), attrs, &inputs, std::slice::from_ref(out)) }.expect("there is memory");
         start.elapsed()
     };

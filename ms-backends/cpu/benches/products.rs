@@ -1,5 +1,5 @@
-//! Products in order against those of the `gemm` crates, in turn. `cargo bench -p ms-cpu --bench products`,
-//! with `MS_NUM_THREADS` and `MS_CPU_ISA` as wanted.
+//! Products in order against those of the `gemm` crates, interleaved. `cargo bench -p ms-cpu --bench
+//! products`, optionally with `MS_NUM_THREADS` and `MS_CPU_ISA`.
 
 use ms_core::exec::Backend;
 use ms_core::ir::Precision;
@@ -7,10 +7,10 @@ use ms_core::tensor::{Array, DType, Scalar};
 use ms_cpu::CpuBackend;
 use std::time::{Duration, Instant};
 
-/// Pairs of runs of which the fastest are printed: others share the machine.
+/// Number of pairs of runs, of which the fastest are printed.
 const ROUNDS: usize = 25;
 
-/// How operands lie: row-major, or transposed.
+/// The layouts of operands: row-major, or transposed.
 #[derive(Clone, Copy)]
 enum Lies {
     Dense,
@@ -31,7 +31,7 @@ fn time(backend: &CpuBackend, precision: Precision, operands: &[Array; 3], runs:
     let [a, b, out] = operands;
     let start = Instant::now();
     for _ in 0..runs {
-        // SAFETY: the result is this program's alone.
+        // SAFETY: the result is not shared.
         unsafe { backend.product(precision, a, b, out) }.expect("the operands fit");
     }
     start.elapsed() / runs as u32

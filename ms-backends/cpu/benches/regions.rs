@@ -1,4 +1,4 @@
-//! What branches and loops cost: compilation, the first call, later calls. `cargo bench -p ms-cpu --bench regions`.
+//! The cost of branches and loops: compilation, the first call, later calls. `cargo bench -p ms-cpu --bench regions`.
 
 use ms_core::exec::{Backend, Executable};
 
@@ -63,7 +63,7 @@ fn compile(text: &str, context: &PassContext) -> (Duration, Arc<dyn Executable>)
     }
     let lowered = start.elapsed();
     let artifact = backend.compile(&plan).expect("code");
-    // SAFETY: lowering gave the plan, and the artifact is of it.
+    // SAFETY: the plan is lowered from a graph, and the artifact is of it.
     let executable = unsafe { backend.load(Arc::new(plan), &artifact) }.expect("an executable");
     let all = start.elapsed();
     println!("    optimize {optimized:.1?}, lower {:.1?}, code {:.1?}", lowered - optimized, all - lowered);

@@ -1,15 +1,14 @@
-//! What a plan's kernels compile to, as bytes: their code, one after the other, and a table of
-//! where it lies.
+//! The artifact of a plan: the code of its kernels, and a table of their offsets.
 //!
 //! ```text
 //! magic      8 bytes   "ms-cpu" and the version of this format
 //! isa        8 bytes   the name, padded with zeros
-//! kernels    u64       their number
-//! per kernel u64 x 3   hash of the kernel; offset and length of its code, both zero where the
-//!                      interpreter runs it
+//! kernels    u64       number of kernels
+//! per kernel u64 x 3   hash of the kernel; offset and length of its code, both zero if it is
+//!                      interpreted
 //! ```
 //!
-//! Numbers are little-endian. Offsets count from the start of the code.
+//! Numbers are little-endian. Offsets are relative to the start of the code.
 
 use crate::isa::Isa;
 use ms_core::error::{Code, Error, Result};
@@ -21,10 +20,10 @@ use std::ops::Range;
 
 const MAGIC: [u8; 8] = *b"ms-cpu\0\x01";
 
-/// Functions start at a multiple of this many bytes.
+/// The alignment of functions in bytes.
 const CODE_ALIGN: usize = 64;
 
-/// The bytes for kernels and their code.
+/// Encodes kernels and their code.
 pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, Option<&'a [u8]>)>) -> Artifact {
     let mut out = MAGIC.to_vec();
     let mut name = [0; 8];
@@ -44,12 +43,12 @@ pub fn encode<'a>(isa: Isa, kernels: impl ExactSizeIterator<Item = (&'a Kernel, 
     Artifact { table: out, code: MachineCode::Bytes(all) }
 }
 
-/// Reads what [`encode`] gave for the same kernels: where the code of each lies, or nothing for the
-/// interpreter.
+/// Decodes the result of [`encode`] for the same kernels: the range of the code of each, or `None` if
+/// it is interpreted.
 ///
 /// # Errors
-/// [`Code::Backend`] when they are another format's, another instruction set's, or those of
-/// other kernels, or cut off.
+/// [`Code::Backend`] for another format, another instruction set or other kernels, or if the bytes are
+/// truncated.
 pub fn decode(isa: Isa, kernels: &[Kernel], artifact: &Artifact) -> Result<Vec<Option<Range<usize>>>> {
     let mut rest = &artifact.table[..];
     let mut take = |len: usize| rest.split_off(..len).ok_or_else(|| refuse("it is cut off"));
@@ -82,7 +81,7 @@ fn refuse(why: &str) -> Error {
     Error::new(Code::Backend, format!("compiled code cannot be loaded: {why}"))
 }
 
-/// A hash of a kernel that is the same in every process of one build.
+/// The hash of a kernel, which is the same in every process of one build.
 fn hash(kernel: &Kernel) -> u64 {
     let mut state = FxHasher::default();
     kernel.hash(&mut state);

@@ -1,4 +1,4 @@
-//! [`CpuBackend`]: plans and kernels on the processor.
+//! [`CpuBackend`]: execution of plans and kernels on the CPU.
 
 use crate::code::{CodeMemory, Compiled};
 use crate::interp::Interpreted;
@@ -21,11 +21,11 @@ use std::cell::LazyCell;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Instructions of kernels that are compiled on several threads at least: making code for so many takes
-/// longer than waking these does.
+/// Minimum number of instructions of kernels that are compiled on several threads: compiling so many
+/// takes longer than waking the threads.
 const MANY_INSTS: usize = 2000;
 
-/// Kernels that are kept ready at most. A full table starts anew; who holds a kernel keeps it.
+/// Maximum number of kernels in the table, which is cleared when it is full; kernels in use stay alive.
 const MAX_KERNELS: usize = 4096;
 
 environment_variables! {
@@ -39,32 +39,32 @@ environment_variables! {
     );
 }
 
-/// Runs plans on the processor: kernels as generated code or interpreted, products in order
-/// or through the `gemm` crates.
+/// Runs plans on the CPU: kernels as generated code or interpreted, products in order or by the `gemm`
+/// crates.
 pub struct CpuBackend {
     isa: Isa,
     kernels: Mutex<Kernels>,
 }
 
-/// Kernels that are ready.
+/// The table of loaded kernels.
 type Kernels = FxHashMap<Kernel, Ready>;
 
-/// A kernel that can be called.
+/// A loaded kernel.
 #[derive(Clone)]
 struct Ready {
     code: Arc<dyn KernelCode>,
-    /// Where its machine code is; nothing where the interpreter runs it.
+    /// The range of its machine code; `None` if it is interpreted.
     at: Option<(Arc<CodeMemory>, Range<usize>)>,
 }
 
 impl Ready {
-    /// A kernel whose machine code is there, if it has some.
+    /// A kernel with its machine code at this range, if it has any.
     ///
     /// # Safety
-    /// What is there is the kernel's code for this machine.
+    /// The range has the kernel's code for this machine.
     unsafe fn new(kernel: &Kernel, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
         let code: Arc<dyn KernelCode> = match &at {
-            // SAFETY: the caller vouches for it.
+            // SAFETY: the caller's contract.
             Some((memory, at)) => Arc::new(unsafe { Compiled::new(memory, at.start) }),
             None => Arc::new(Interpreted::new(kernel.clone())),
         };
@@ -73,11 +73,12 @@ impl Ready {
 }
 
 impl CpuBackend {
-    /// The backend for the instruction set that the environment variable `MS_CPU_ISA` names
-    /// (`avx512`, `avx2` or `interp`), or for the best of this machine.
+    /// The backend for the instruction set in the environment variable `MS_CPU_ISA` (`avx512`, `avx2` or
+    /// `interp`), or for the best one of this machine.
     ///
     /// # Panics
-    /// Raises [`Code::Environment`] when the name is unknown, or is of what this machine does not run.
+    /// Raises [`Code::Environment`] if the name is unknown or this machine does not have the instruction
+    /// set.
     pub fn new() -> Self {
         Self::of(CPU_ISA.value().unwrap_or_else(Isa::detect))
     }
@@ -85,7 +86,7 @@ impl CpuBackend {
     /// The backend for one instruction set.
     ///
     /// # Errors
-    /// [`Code::Backend`] when this machine does not have it.
+    /// [`Code::Backend`] if this machine does not have it.
     pub fn with_isa(isa: Isa) -> Result<Self> {
         if !isa.is_supported() {
             return Err(Error::new(Code::Backend, format!("this machine does not run {isa}")));
@@ -97,12 +98,12 @@ impl CpuBackend {
         Self { isa, kernels: Mutex::new(FxHashMap::default()) }
     }
 
-    /// The machine code of a kernel; nothing where the interpreter runs it.
+    /// The machine code of a kernel; `None` if it is interpreted.
     fn machine_code(&self, kernel: &Kernel) -> Option<Vec<u8>> {
         codegen::compile(kernel, self.isa).ok().map(|it| it.bytes)
     }
 
-    /// The machine code of each of some kernels, made on several threads where that is worth it.
+    /// The machine code of kernels, compiled on several threads if there is enough work.
     fn machine_codes(&self, kernels: &[&Kernel]) -> Vec<Option<Vec<u8>>> {
         let code = |kernel: &&Kernel| self.machine_code(kernel);
         let insts: usize = kernels.iter().map(|it| it.insts.len()).sum();
@@ -117,7 +118,7 @@ impl CpuBackend {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A kernel that is ready from now on.
+    /// Adds a kernel to the table.
     fn ready(&self, kernel: &Kernel) -> Ready {
         let mut kernels = self.kernels();
         if let Some(ready) = kernels.get(kernel) {
@@ -125,7 +126,7 @@ impl CpuBackend {
         }
         let code = self.machine_code(kernel);
         let at = code.and_then(|it| Some((CodeMemory::map(&it)?, 0..it.len())));
-        // SAFETY: the memory holds this kernel's code for an instruction set of this machine.
+        // SAFETY: the memory has this kernel's code for an instruction set of this machine.
         let ready = unsafe { Ready::new(kernel, at) };
         insert(&mut kernels, kernel, &ready);
         ready
@@ -137,8 +138,8 @@ impl CpuBackend {
     }
 }
 
-/// The threads that compile, as many as compute; nothing where there is one, or where the system refuses
-/// more, which it may give the next time.
+/// The threads that compile, as many as compute; `None` if there is only one, or if the system cannot
+/// start more, which is tried again the next time.
 fn compilers() -> Option<&'static ThreadPool> {
     static POOL: OnceCell<ThreadPool> = OnceCell::new();
     if threads::count() == 1 {
@@ -148,7 +149,7 @@ fn compilers() -> Option<&'static ThreadPool> {
     POOL.get_or_try_init(|| start().build()).ok()
 }
 
-/// Whether the processor runs all of these.
+/// Returns whether the CPU has all of these features.
 fn check(kernels: &[Kernel]) -> Result<()> {
     kernels.iter().try_for_each(|it| TARGET.check(it))
 }
@@ -166,8 +167,8 @@ impl Default for CpuBackend {
     }
 }
 
-// SAFETY: generated code, the interpreter, products and the library write whole outputs, which their
-// tests compare with the reference, and keep nothing.
+// SAFETY: generated code, the interpreter, products and the library write all elements of outputs,
+// which their tests compare with the reference, and retain no arrays.
 unsafe impl Backend for CpuBackend {
     fn name(&self) -> &'static str {
         "cpu"
@@ -197,12 +198,12 @@ unsafe impl Backend for CpuBackend {
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let memory = CodeMemory::of(&artifact.code);
         let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
-            // SAFETY: the caller vouches for the artifact, which is of these kernels and this instruction set.
+            // SAFETY: by the caller's contract the artifact is of these kernels and this instruction set.
             (Some(entry), Some(memory)) => unsafe { Ready::new(kernel, Some((memory.clone(), entry))) }.code,
             _ => self.ready(kernel).code,
         };
         let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
-        // SAFETY: the codes are those of the plan's kernels, and the caller vouches for the plan.
+        // SAFETY: the code is that of the plan's kernels; the plan is the caller's contract.
         Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services { isa: self.isa }))? }))
     }
 
@@ -240,7 +241,7 @@ unsafe impl Backend for CpuBackend {
         };
         let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
         drop(kernels);
-        // SAFETY: the codes are those of the plan's kernels, and the caller vouches for the plan.
+        // SAFETY: the code is that of the plan's kernels; the plan is the caller's contract.
         Ok(Arc::new(unsafe { HostExecutable::new(&plan, &codes, Arc::new(Services { isa: self.isa }))? }))
     }
 
@@ -255,8 +256,8 @@ unsafe impl Backend for CpuBackend {
             return Err(Error::new(Code::DType, message));
         }
         let product = MatrixProduct::new(out.dtype(), precision, a.layout(), b.layout(), out.layout())?;
-        // SAFETY: layouts of arrays lie inside their storage, and nobody else uses the output's, as the
-        // caller vouches.
+        // SAFETY: layouts of arrays are inside their storage, and by the caller's contract nobody else
+        // accesses the output's.
         unsafe { product::run(self.isa, &product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
     }
 
@@ -266,7 +267,7 @@ unsafe impl Backend for CpuBackend {
     }
 }
 
-/// What executables need of the backend while they run.
+/// The part of the backend that executables call.
 struct Services {
     isa: Isa,
 }
@@ -292,7 +293,7 @@ mod tests {
     use ms_core::ir::{BinaryOp, KernelBuilder, LaneAxis, Role, Scope, StrideClass};
     use ms_core::tensor::DType;
 
-    /// A sum of so many terms.
+    /// A sum of this many terms.
     fn kernel(terms: usize) -> Kernel {
         let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
         let [x, out] = [Role::Input, Role::Output].map(|it| builder.param(DType::F32, it, StrideClass::Unit));
@@ -303,7 +304,7 @@ mod tests {
         builder.finish()
     }
 
-    /// Code is the same, and in the order of the kernels, whether several threads make it or one does.
+    /// Code is the same, and in the order of the kernels, for every number of compiling threads.
     #[test]
     fn code_does_not_depend_on_threads() {
         let kernels: Vec<Kernel> = (0..100).map(|it| kernel(1 + it * 37 % 100)).collect();

@@ -1,4 +1,4 @@
-//! Memory that holds machine code: written first, then executable, never both.
+//! Memory for machine code: first writable, then executable, never both.
 
 use memmap2::MmapMut;
 use ms_core::exec::{KernelCode, MachineCode};
@@ -16,8 +16,8 @@ pub type Entry = unsafe extern "C" fn(*const u64);
 pub struct CodeMemory(Arc<dyn AsRef<[u8]> + Send + Sync>);
 
 impl CodeMemory {
-    /// Maps a copy of `code`; nothing where the system refuses executable memory, or when there
-    /// is no code.
+    /// Maps a copy of `code`; `None` if the system does not allow executable memory, or if there is no
+    /// code.
     pub fn map(code: &[u8]) -> Option<Arc<Self>> {
         if code.is_empty() {
             return None;
@@ -32,7 +32,7 @@ impl CodeMemory {
         (*self.0).as_ref()
     }
 
-    /// The code of an artifact where it lies, or mapped as a copy.
+    /// The code of an artifact, in place or mapped as a copy.
     pub fn of(code: &MachineCode) -> Option<Arc<Self>> {
         match code {
             MachineCode::Bytes(bytes) => Self::map(bytes),
@@ -49,19 +49,19 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// The kernel whose code starts at an offset.
+    /// The kernel whose code begins at an offset.
     ///
     /// # Safety
-    /// A kernel's code for this machine starts there.
+    /// A kernel's code for this machine begins there.
     pub unsafe fn new(memory: &Arc<CodeMemory>, offset: usize) -> Self {
         let code = memory.bytes()[offset..].as_ptr();
-        // SAFETY: the caller vouches for the code, which lives as long as this value.
+        // SAFETY: the code is the caller's contract, and lives as long as this value.
         let entry = unsafe { std::mem::transmute::<*const u8, Entry>(code) };
         Self { entry, _memory: memory.clone() }
     }
 }
 
-// SAFETY: the code is that of a kernel, as whoever made this value vouched.
+// SAFETY: the code is that of a kernel, by the contract of the constructor.
 unsafe impl KernelCode for Compiled {
     unsafe fn call(&self, block: &[u64]) {
         // SAFETY: the caller's contract is that of the kernel.

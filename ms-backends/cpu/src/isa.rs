@@ -3,33 +3,33 @@
 use std::fmt;
 use std::sync::OnceLock;
 
-/// What kernels run on.
+/// The instruction set of kernels.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Isa {
     /// No code is generated: the interpreter runs every kernel.
     Interp,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// x86-64 with AVX-512 F, BW, DQ and VL besides.
+    /// AVX2 with AVX-512 F, BW, DQ and VL.
     Avx512,
 }
 
 impl Isa {
-    /// Whether this machine can run it.
+    /// Returns whether this machine has it.
     pub fn is_supported(self) -> bool {
         self <= Self::detect()
     }
 
-    /// The best that this machine can run.
+    /// The best one of this machine.
     pub fn detect() -> Self {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(best)
     }
 
-    /// All of them, the best one first.
+    /// All instruction sets, the best one first.
     pub const ALL: [Self; 3] = [Self::Avx512, Self::Avx2, Self::Interp];
 
-    /// The one of a name: `avx512`, `avx2`, `interp`.
+    /// The instruction set with a name: `avx512`, `avx2`, `interp`.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.name() == name)
     }
@@ -52,16 +52,16 @@ impl fmt::Display for Isa {
 
 /// The best of this machine.
 ///
-/// The processor is asked as little as possible: a virtual machine takes microseconds for each
-/// answer, and `is_x86_feature_detected` wants ten.
+/// As few CPUID leaves as possible are read: each one traps in a virtual machine, and
+/// `is_x86_feature_detected` reads ten.
 #[cfg(target_arch = "x86_64")]
 fn best() -> Isa {
     use std::arch::x86_64::{__cpuid, __cpuid_count, _xgetbv};
 
-    /// The state that the system keeps of each thread (register XCR0).
+    /// The register state that the system saves for each thread (register XCR0).
     #[target_feature(enable = "xsave")]
     fn kept_state() -> u64 {
-        // SAFETY: register 0 is there wherever the instruction is.
+        // SAFETY: register 0 exists if the instruction does.
         unsafe { _xgetbv(0) }
     }
 
@@ -71,15 +71,15 @@ fn best() -> Isa {
     if !has(features.ecx, &[12, 27, 28, 29]) {
         return Isa::Interp;
     }
-    // SAFETY: the system has turned the instruction on (OSXSAVE).
+    // SAFETY: the system has enabled the instruction (OSXSAVE).
     let kept = unsafe { kept_state() } as u32;
     // A processor with XSAVE has leaf 13, and so leaf 7.
     let more = __cpuid_count(7, 0).ebx;
-    // Registers of 128 and 256 bits are kept; AVX2.
+    // 128-bit and 256-bit registers are saved; AVX2.
     if !has(kept, &[1, 2]) || !has(more, &[5]) {
         return Isa::Interp;
     }
-    // Masks and registers of 512 bits are kept; AVX-512 F, DQ, BW, VL.
+    // Masks and 512-bit registers are saved; AVX-512 F, DQ, BW, VL.
     match has(kept, &[5, 6, 7]) && has(more, &[16, 17, 30, 31]) {
         true => Isa::Avx512,
         false => Isa::Avx2,

@@ -1,4 +1,4 @@
-//! Results of several threads are those of one.
+//! Results do not depend on the number of threads.
 
 use ms_core::exec::Backend;
 use ms_core::lower::{LowerOptions, lower};
@@ -32,7 +32,7 @@ fn results(isa: Isa) -> String {
     let plan = lower(&graph, &LowerOptions::default(), &TARGET).unwrap_or_else(|error| panic!("{error}"));
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
     let artifact = backend.compile(&plan).expect("the plan compiles");
-    // SAFETY: lowering gave the plan, and the artifact is of it.
+    // SAFETY: the plan is lowered from a graph, and the artifact is of it.
     let executable = unsafe { backend.load(Arc::new(plan), &artifact) }.expect("the plan is well formed");
     let x: Vec<f32> = (0..1_000_003).map(|it| it as f32).collect();
     let classes: Vec<i64> = (0..1000).map(|it| it * 7 % 1000).collect();

@@ -1,20 +1,20 @@
-//! The blocks of a reduction, as [`ms_core::ir::ReductionOrder`] describes them.
+//! The blocks of a reduction, as in [`ms_core::ir::ReductionOrder`].
 
 use super::frame::Frame;
 use ms_core::ir::{LaneAxis, ReductionOrder};
 
-/// Where the loops of a stage stand in the blocks of its reductions. What is counted are elements,
-/// or, with parallel lanes, steps.
+/// The position of the loops of a stage in the blocks of its reductions, in elements or, with parallel
+/// lanes, in steps.
 pub struct Blocks {
-    /// What is cut into blocks together.
+    /// The length of a section, which is cut into blocks.
     section: u64,
-    /// The length of a block, of which the last one of a section may have less.
+    /// The length of a block; the last one of a section may be shorter.
     block: u64,
-    /// What the block under way still takes.
+    /// The rest of the current block.
     left: u64,
-    /// What the section under way has behind this block.
+    /// The rest of the current section after this block.
     rest: u64,
-    /// Blocks that have ended.
+    /// The number of completed blocks.
     ended: usize,
     /// Whether there are several blocks; a single one does not end.
     several: bool,
@@ -56,13 +56,13 @@ impl Blocks {
         self.rest -= self.left;
     }
 
-    /// What the block under way still takes.
+    /// The rest of the current block.
     pub fn left(&self) -> usize {
         usize::try_from(self.left).unwrap_or(usize::MAX)
     }
 
-    /// Goes on by `count`, which is not more than is left; gives the number of the block that ends
-    /// there, if one does.
+    /// Advances by `count`, which is at most the rest of the block; returns the number of the block that
+    /// ends there, if one does.
     pub fn advance(&mut self, count: usize) -> Option<usize> {
         self.left -= count as u64;
         if self.left > 0 {
@@ -73,7 +73,7 @@ impl Blocks {
         Some(self.ended - 1)
     }
 
-    /// Whether there are several blocks, of which all have ended after the last step.
+    /// Returns whether there are several blocks, all of which are completed after the last step.
     pub fn several(&self) -> bool {
         self.several
     }

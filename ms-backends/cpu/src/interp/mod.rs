@@ -1,7 +1,7 @@
 //! The block interpreter of kernels: one loop per instruction over a block of lanes.
 //!
-//! It runs every kernel on every machine, and it is the oracle of generated code: both follow
-//! the contract of [`ms_core::ir::Kernel`] to the bit (nan payloads aside).
+//! It runs every kernel on every machine, and is the oracle of generated code: both have the bits that
+//! [`ms_core::ir::Kernel`] specifies (except for nan payloads).
 
 mod blocks;
 mod evaluate;
@@ -20,10 +20,10 @@ use ms_core::exec::KernelCode;
 use ms_core::ir::{Inst, Kernel, LaneAxis, Scope};
 use slots::Slots;
 
-/// Lanes per block: values of a block stay in the first-level cache.
+/// Number of lanes of a block, whose values fit in the first-level cache.
 const BLOCK: usize = 512;
 
-/// Runs a kernel on the block of a call.
+/// Runs a kernel with the block of a call.
 ///
 /// # Safety
 /// The contract of [`KernelCode::call`].
@@ -32,7 +32,7 @@ pub unsafe fn run(kernel: &Kernel, block: &[u64]) {
     unsafe { Interpreted::new(kernel.clone()).call(block) }
 }
 
-/// A kernel ready to be interpreted.
+/// A kernel that is prepared for interpretation.
 pub struct Interpreted {
     kernel: Kernel,
     slots: Slots,
@@ -46,7 +46,7 @@ impl Interpreted {
     }
 }
 
-// SAFETY: a kernel is run as it says.
+// SAFETY: the interpreter follows the kernel.
 unsafe impl KernelCode for Interpreted {
     unsafe fn call(&self, block: &[u64]) {
         debug_assert_eq!(block.len(), self.kernel.call_words());
@@ -79,7 +79,7 @@ unsafe impl KernelCode for Interpreted {
 }
 
 impl Interpreted {
-    /// Writes the constants into their slots, where they stay for the whole call.
+    /// Writes the constants into their slots, where they remain for the whole call.
     unsafe fn fill_constants(&self, frame: &mut Frame<'_>) {
         for (i, inst) in self.kernel.insts.iter().enumerate() {
             if let Inst::Const(bits) = *inst {
@@ -89,7 +89,7 @@ impl Interpreted {
         }
     }
 
-    /// All stages at one step of the parallel loops, where lanes are an axis of the result.
+    /// Runs all stages at one step of the parallel loops, with parallel lanes.
     unsafe fn lanes_of_result(&self, frame: &mut Frame<'_>, lanes: usize) {
         let mut first = 0;
         while first < lanes {
@@ -122,7 +122,7 @@ impl Interpreted {
         }
     }
 
-    /// All stages at one step of the parallel loops, where lanes are the innermost reduced axis.
+    /// Runs all stages at one step of the parallel loops, with reduced lanes.
     unsafe fn row(&self, frame: &mut Frame<'_>, lanes: usize) {
         for (i, stage) in self.kernel.stages.iter().enumerate() {
             let range = self.kernel.stage_range(i);
@@ -158,7 +158,7 @@ impl Interpreted {
                     unsafe { reduce::finish(frame, range.clone(), &blocks) };
                 }
             }
-            // What is one scalar per row is read by the lanes of later stages.
+            // A scalar per row is read by the lanes of later stages.
             frame.len = BLOCK.min(lanes).max(1);
             for value in range.filter(|&value| self.slots.spread(value)) {
                 // SAFETY: as the caller's.

@@ -1,9 +1,9 @@
-//! Scalar arithmetic as [`ms_core::ir`] defines it, on the Rust types that hold compute dtypes.
-//! Truth values are held as bytes 0 and 1.
+//! Scalar arithmetic as specified by [`ms_core::ir`], on the Rust types of compute dtypes. Bools are
+//! bytes 0 and 1.
 
 use ms_core::ir::BinaryOp;
 
-/// Arithmetic that every compute dtype has.
+/// Arithmetic of every compute dtype.
 pub trait Number: Copy + PartialOrd {
     /// The lowest value: the identity of `max`.
     const LOWEST: Self;
@@ -14,11 +14,11 @@ pub trait Number: Copy + PartialOrd {
     /// One.
     const ONE: Self;
 
-    /// Sum; integers wrap, of truth values the disjunction.
+    /// Sum; integers wrap, of bools the disjunction.
     fn add(self, other: Self) -> Self;
-    /// Difference; integers wrap, of truth values whether they differ.
+    /// Difference; integers wrap, of bools whether they differ.
     fn sub(self, other: Self) -> Self;
-    /// Product; integers wrap, of truth values the conjunction.
+    /// Product; integers wrap, of bools the conjunction.
     fn mul(self, other: Self) -> Self;
     /// Quotient, see [`BinaryOp::Div`].
     fn div(self, other: Self) -> Self;
@@ -26,7 +26,7 @@ pub trait Number: Copy + PartialOrd {
     fn min(self, other: Self) -> Self;
     /// The larger, see [`BinaryOp::Max`].
     fn max(self, other: Self) -> Self;
-    /// The negative; integers wrap.
+    /// The negation; integers wrap.
     fn neg(self) -> Self;
     /// The magnitude; integers wrap.
     fn abs(self) -> Self;
@@ -48,7 +48,7 @@ pub trait Float: Number {
     fn round_even(self) -> Self;
 }
 
-/// Arithmetic of integers and truth values.
+/// Arithmetic of integers and bools.
 pub trait Int: Number {
     /// Remainder, see [`BinaryOp::Rem`].
     fn rem(self, other: Self) -> Self;
@@ -58,7 +58,7 @@ pub trait Int: Number {
     fn or(self, other: Self) -> Self;
     /// Bitwise exclusive or.
     fn xor(self, other: Self) -> Self;
-    /// Bitwise complement; of truth values the negation.
+    /// Bitwise complement; of bools the negation.
     fn not(self) -> Self;
     /// Shifted left, see [`BinaryOp::Shl`].
     fn shl(self, other: Self) -> Self;
@@ -92,7 +92,7 @@ macro_rules! floats {
             }
             #[inline(always)]
             fn min(self, other: Self) -> Self {
-                // Equal values are of one bit pattern unless they are zeros.
+                // Equal values have one bit pattern unless they are zeros.
                 let equal = $ty::from_bits(self.to_bits() | other.to_bits());
                 let less = if self < other { self } else { other };
                 let ordered = if self == other { equal } else { less };
@@ -146,7 +146,7 @@ macro_rules! floats {
 
 floats! { f32 f64 }
 
-/// `min` and `max`, which integers and truth values share.
+/// `min` and `max` of integers and bools.
 macro_rules! ordered {
     () => {
         #[inline(always)]
@@ -160,7 +160,7 @@ macro_rules! ordered {
     };
 }
 
-/// Bitwise ops, which integers and truth values share.
+/// Bitwise ops of integers and bools.
 macro_rules! bitwise {
     () => {
         #[inline(always)]
@@ -299,8 +299,8 @@ impl Int for u8 {
     }
 }
 
-/// Conversion between compute dtypes: floats truncate and saturate to integers, integers wrap,
-/// anything but zero is true.
+/// Conversion between compute dtypes: floats are truncated and saturated to integers, integers wrap,
+/// nonzero values are true.
 pub trait Convert<To> {
     /// The converted value.
     fn convert(self) -> To;
@@ -328,7 +328,7 @@ macro_rules! conversions {
 
 conversions! { f32 f64 i32 i64 u32 u64 u8 }
 
-/// Whether a binary op is one of [`Number`]; the others are of [`Int`] only.
+/// Returns whether a binary op is one of [`Number`]; the others are of [`Int`] only.
 pub fn is_number_op(op: BinaryOp) -> bool {
     use BinaryOp::*;
     matches!(op, Add | Sub | Mul | Div | Min | Max)

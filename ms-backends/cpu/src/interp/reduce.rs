@@ -1,4 +1,4 @@
-//! Reductions, in the order that [`ms_core::ir::Kernel`] fixes.
+//! Reductions, in the order of the [`ms_core::ir::Kernel`].
 
 use super::BLOCK;
 use super::blocks::Blocks;
@@ -52,10 +52,11 @@ pub unsafe fn accumulate(frame: &Frame<'_>, out: usize, reducer: Reducer, value:
     });
 }
 
-/// Ends a block: its result goes to an accumulator of the second level, and the accumulators start anew.
+/// Ends a block: combines its result with an accumulator of the second level, and resets the
+/// accumulators.
 ///
 /// # Safety
-/// The range is a stage that runs, with several blocks.
+/// The range is the running stage, with several blocks.
 pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
     for (out, reducer) in reductions(frame, range) {
         let ty = frame.kernel.types[out];
@@ -72,7 +73,7 @@ pub unsafe fn end_block(frame: &Frame<'_>, range: Range<usize>, block: usize) {
     }
 }
 
-/// Combines the accumulators, so that the result stands in their lanes; in the first one for a row.
+/// Combines the accumulators: the result is in their lanes, or in the first one for a row.
 ///
 /// # Safety
 /// The range is a stage that has run.
@@ -98,7 +99,7 @@ pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
     }
 }
 
-/// One accumulator per lane, or those of a row.
+/// The accumulators: one per lane, or those of a row.
 #[inline(always)]
 unsafe fn accumulators<'a, T>(frame: &Frame<'a>, out: usize) -> &'a mut [T] {
     let count = match frame.kernel.lanes {

@@ -1,21 +1,21 @@
-//! Which memory of the frame each value of a kernel lives in.
+//! Assignment of the values of a kernel to slots of the frame.
 
 use super::BLOCK;
 use ms_core::ir::{Inst, Kernel, ReductionOrder, Scope, Val};
 
-/// A slot of scratch memory for every value. Slots of values that are live together differ;
-/// so the result of an instruction never lies where its operands lie.
+/// A slot of scratch memory for every value. Values with overlapping live ranges have different slots,
+/// so the slot of a result is never that of an operand.
 pub struct Slots {
     slot: Vec<u32>,
     spread: Vec<bool>,
     count: usize,
     slot_bytes: usize,
-    /// The reductions, each with results of blocks; none where there are no blocks.
+    /// The reductions with results of blocks; empty if there are no blocks.
     reductions: Vec<usize>,
 }
 
 impl Slots {
-    /// Assigns slots by one scan over the kernel.
+    /// Assigns slots by a linear scan over the kernel.
     pub fn assign(kernel: &Kernel) -> Self {
         let len = kernel.insts.len();
         let stages = stage_of(kernel);
@@ -28,7 +28,7 @@ impl Slots {
                 count - 1
             })
         };
-        // Constants are written once for the whole call, before everything.
+        // Constants are written once per call, before everything else.
         for (i, inst) in kernel.insts.iter().enumerate() {
             if matches!(inst, Inst::Const(_)) {
                 slot[i] = take(&mut free);
@@ -36,7 +36,7 @@ impl Slots {
         }
         for stage in 0..kernel.stages.len() {
             let range = kernel.stage_range(stage);
-            // Accumulators live from the start of their stage.
+            // Accumulators are live from the start of their stage.
             for i in range.clone().filter(|&i| matches!(kernel.insts[i], Inst::Reduce(..))) {
                 slot[i] = take(&mut free);
                 dying[ends[i]].push(slot[i]);
@@ -57,24 +57,24 @@ impl Slots {
         Self { slot, spread, count: count as usize, slot_bytes: widest * BLOCK, reductions }
     }
 
-    /// Where a value lies, in bytes.
+    /// The offset of a value in bytes.
     #[inline]
     pub fn offset(&self, value: usize) -> usize {
         self.slot[value] as usize * self.slot_bytes
     }
 
-    /// Where the results of a reduction's blocks lie, in bytes.
+    /// The offset of the results of a reduction's blocks in bytes.
     pub fn partials(&self, reduction: usize) -> usize {
         let number = self.reductions.binary_search(&reduction).expect("a reduction that has blocks");
         (self.count + number * ReductionOrder::PARTIALS) * self.slot_bytes
     }
 
-    /// Whether lanes of a later stage read the value, which is one scalar per row.
+    /// Returns whether lanes of a later stage read the value, which is one scalar per row.
     pub fn spread(&self, value: usize) -> bool {
         self.spread[value]
     }
 
-    /// Bytes of all slots, and of the results of blocks.
+    /// The size in bytes of all slots and of the results of blocks.
     pub fn bytes(&self) -> usize {
         (self.count + self.reductions.len() * ReductionOrder::PARTIALS) * self.slot_bytes
     }
@@ -85,8 +85,8 @@ fn stage_of(kernel: &Kernel) -> Vec<usize> {
     (0..kernel.stages.len()).flat_map(|stage| kernel.stage_range(stage).map(move |_| stage)).collect()
 }
 
-/// For every value the last instruction during which it is live, and whether a `Loop` stage
-/// after its own reads it.
+/// For every value the last instruction at which it is live, and whether a later `Loop` stage reads
+/// it.
 fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
     let mut ends: Vec<usize> = (0..kernel.insts.len()).collect();
     let mut spread = vec![false; kernel.insts.len()];
@@ -98,7 +98,7 @@ fn live_ranges(kernel: &Kernel, stages: &[usize]) -> (Vec<usize>, Vec<bool>) {
         for Val(operand) in inst.operands() {
             let operand = operand as usize;
             let crosses = stages[operand] != stages[i] && kernel.stages[stages[i]].scope == Scope::Loop;
-            // What a loop reads from outside is read again at its next step.
+            // Values from outside a loop are read again at its next step.
             let end = if crosses { kernel.stage_range(stages[i]).end - 1 } else { i };
             ends[operand] = ends[operand].max(end);
             spread[operand] |= crosses && !matches!(kernel.insts[operand], Inst::Const(_));

@@ -1,4 +1,4 @@
-//! The order of loops and reductions against straightforward scalar code; what instructions give is in
+//! The order of loops and reductions against scalar code; tests of instructions are in
 //! `tests/kernels`.
 
 use super::Interpreted;
@@ -6,7 +6,7 @@ use crate::testing::Call;
 use ms_core::ir::testing::Random;
 use ms_core::ir::{Kernel, ParamId};
 
-/// What a kernel of one input and one output of f32 gives.
+/// The result of a kernel with one input and one output of f32.
 fn run(text: &str, extents: &[usize], x: &[f32]) -> Vec<f32> {
     let kernel = Kernel::parse(text).expect(text);
     kernel.check().expect(text);
@@ -34,7 +34,7 @@ fn positions_begin_at_their_bases() {
     }
 }
 
-/// The reduction that `LaneAxis::Reduced` fixes.
+/// A reduction in the order of `LaneAxis::Reduced`.
 fn reduce_row(row: impl Iterator<Item = (usize, f32)>) -> f32 {
     let mut sums = [0.0; 16];
     for (lane, value) in row {

@@ -1,4 +1,4 @@
-//! Pooling by the largest element of a window, and its gradient.
+//! Max pooling and its gradient.
 
 use super::elements;
 use crate::interp::number::Number;
@@ -12,7 +12,7 @@ use std::ops::{AddAssign, Range};
 /// Maximum number of chunks of a task.
 const MAX_CHUNKS: usize = 16;
 
-/// Planes per chunk at least.
+/// Minimum number of planes of a chunk.
 const MIN_PLANES: usize = 8;
 
 /// The largest elements of the windows of `x`.
@@ -25,7 +25,7 @@ pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], 
         for plane in planes {
             let from = &x[plane * windows.input_len()..][..windows.input_len()];
             let len = windows.output_len();
-            // SAFETY: each plane has its own part of the result.
+            // SAFETY: the planes of the result are disjoint.
             let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
             to.fill(T::LOWEST);
             for run in &runs {
@@ -39,8 +39,8 @@ pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], 
     })
 }
 
-/// The gradient of [`max()`] for its input `x`, of inputs `x` and `g`. Nan counts as the largest
-/// element of all, and of equal ones the first is taken.
+/// The gradient of [`max()`] for its input `x`, from inputs `x` and `g`. Nan is larger than all other
+/// elements, and the gradient is that of the first of equal ones.
 pub fn max_grad<T: Number + Element + AddAssign>(
     attrs: &Attrs,
     inputs: &[Array],
@@ -65,13 +65,13 @@ pub fn max_grad<T: Number + Element + AddAssign>(
                 let values = from[run.element..].iter().step_by(step);
                 let best = largest[here.clone()].iter_mut().zip(&mut places[here]);
                 for (i, ((top, place), &value)) in best.zip(values).enumerate() {
-                    // Data decides, so that selections are faster than branches.
+                    // Branches on data would be mispredicted, so selections are faster.
                     let above = (value > *top) | (is_nan(value) & !is_nan(*top));
                     *top = if above { value } else { *top };
                     *place = if above { (run.element + i * step) as u32 } else { *place };
                 }
             }
-            // SAFETY: each plane has its own part of the result.
+            // SAFETY: the planes of the result are disjoint.
             let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(plane * len), len) };
             to.fill(T::ZERO);
             let g = &g[plane * windows.output_len()..];

@@ -1,4 +1,4 @@
-//! Products of long vectors: chunks at once, each a chain of its own.
+//! Dot products of long vectors: several chunks at once, each a chain of its own.
 
 use super::Matrix;
 use super::ordered::CHUNK;
@@ -7,17 +7,17 @@ use super::tile::{Tile, Wide};
 use ms_core::error::Result;
 use ms_core::tensor::{Array, Element};
 
-/// Terms that are summed up at once.
+/// Number of terms that are summed at once.
 pub const TERMS: usize = LINES * CHUNK;
 
-/// For each of [`LINES`] lines the chain of `a[p * LINES + line] * b[p * LINES + line]` over all `p` below
-/// [`CHUNK`], in this order, each step rounded once, from +0.
+/// Computes for each of [`LINES`] lines the chain of `a[p * LINES + line] * b[p * LINES + line]` over all
+/// `p` below [`CHUNK`] in order, each step rounded once, from +0.
 ///
 /// # Safety
-/// The operands are as large as that takes, and the processor runs the instruction set.
+/// The operands have that many elements, and the CPU has the instruction set.
 pub type Chains<W> = unsafe fn(a: *const W, b: *const W) -> [W; LINES];
 
-/// [`Chains`] for every processor, and for more where it is inlined.
+/// [`Chains`] for every CPU, and with the features of functions that it is inlined into.
 ///
 /// # Safety
 /// As [`Chains`].
@@ -34,14 +34,14 @@ pub unsafe fn plain<W: Wide>(a: *const W, b: *const W) -> [W; LINES] {
     sums
 }
 
-/// The sum of the products of the first terms of a row `a` and a column `b`, and how many terms these are:
-/// a multiple of [`TERMS`].
+/// The sum of the products of the first terms of a row `a` and a column `b`, and the number of these
+/// terms, a multiple of [`TERMS`].
 ///
 /// # Safety
-/// The row and the column have `k` elements each, and the processor runs what the tile is made of.
+/// The row and the column have `k` elements each, and the CPU has the tile's instruction set.
 ///
 /// # Errors
-/// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for copies of some terms.
+/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of some terms.
 pub unsafe fn dot<W: Wide>(tile: Tile<W>, k: usize, a: Matrix<*const W>, b: Matrix<*const W>) -> Result<(W, usize)> {
     // SAFETY: both halves are written before they are read.
     let room = unsafe { Array::uninit(&[2 * TERMS], <W as Element>::DTYPE)? };
@@ -52,7 +52,7 @@ pub unsafe fn dot<W: Wide>(tile: Tile<W>, k: usize, a: Matrix<*const W>, b: Matr
     let terms = k / TERMS * TERMS;
     for start in (0..terms).step_by(TERMS) {
         let (a, b) = (chunks(a.skip(0, start), a.steps[1]), chunks(b.skip(start, 0), b.steps[0]));
-        // SAFETY: so many terms are left, and there is room for them.
+        // SAFETY: there are at least that many terms left, and there is room for them.
         let sums = unsafe {
             pack(tile.turn, a, LINES, CHUNK, a_room);
             pack(tile.turn, b, LINES, CHUNK, b_room);

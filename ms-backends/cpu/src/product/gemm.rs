@@ -1,7 +1,7 @@
-//! Products of f32 and f64 through the `gemm` crates, and of f16 and bf16 by widening.
+//! Products of f32 and f64 by the `gemm` crates, and of f16 and bf16 by widening.
 //!
-//! A large product is cut into column or row panels. The cut depends on the sizes alone, so that the
-//! bits of the result are the same for every number of threads; other processors may give others.
+//! A large product is cut into column or row panels. The cut depends only on the sizes, so that the
+//! bits of the result are the same for every number of threads; they may differ between CPUs.
 
 use super::packing::{columns_at_once, prepare_thread, reserve};
 use super::{Matrix, Shared, gather, scatter};
@@ -11,15 +11,15 @@ use ms_core::error::Result;
 use ms_core::exec::MatrixProduct;
 use ms_core::tensor::{DType, try_filled};
 
-/// Multiply-adds per panel of a product that is worth cutting.
+/// Minimum number of multiply-adds of a panel.
 const PANEL_WORK: usize = 1 << 20;
 
-/// Panels of one product at most.
+/// Maximum number of panels of a product.
 const MAX_PANELS: usize = 64;
 
 /// An element type of the `gemm` crates.
 pub trait Gemm: Copy + Send + Sync + Default {
-    /// Rows and columns of the tiles of the kernels that this processor runs.
+    /// Rows and columns of the tiles of the kernels for this CPU.
     fn tile() -> [usize; 2];
 
     /// `out = a b` for `[m, k, n]` and non-negative strides of `out`.
@@ -54,7 +54,7 @@ macro_rules! gemm_types {
                 b: Matrix<*const Self>,
             ) {
                 use $module as kernels;
-                // The kernels prefer column-major results, which a transposed row-major one is.
+                // The kernels prefer column-major results, and a transposed row-major one is.
                 let is_turned = out.steps[1] < out.steps[0];
                 let (m, n, out, a, b) = match is_turned {
                     true => (n, m, out.transposed(), b.transposed(), a.transposed()),
@@ -64,7 +64,7 @@ macro_rules! gemm_types {
                 for start in (0..n).step_by(width) {
                     let to = out.first.wrapping_offset(start as isize * out.steps[1]);
                     let from = b.first.wrapping_offset(start as isize * b.steps[1]);
-                    // SAFETY: as the caller's, of some columns of the product, or of the transposed one.
+                    // SAFETY: as the caller's, for some columns of the product, or of the transposed one.
                     unsafe {
                         kernels::get_gemm_fn()(
                             m, width.min(n - start), k,
@@ -123,7 +123,7 @@ pub unsafe fn floats<T: Gemm>(product: &MatrixProduct, a: *const u8, b: *const u
         a.first = a.first.wrapping_offset(rows * a.steps[0]);
         b.first = b.first.wrapping_offset(columns * b.steps[1]);
         out.first = out.first.wrapping_offset(rows * out.steps[0] + columns * out.steps[1]);
-        // SAFETY: the panel is part of the product that the caller vouches for.
+        // SAFETY: the panel is a part of the product of the caller's contract.
         unsafe { T::gemm([m, k, n], out, a, b) };
         Ok(())
     })

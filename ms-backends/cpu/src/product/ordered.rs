@@ -1,9 +1,9 @@
-//! Products whose terms are added up in one order, whatever the sizes, strides, threads and instruction
-//! set: the sum over k is cut into chunks of 1,024 terms, each chunk is one chain of fused
+//! Products whose terms are added in a fixed order for all sizes, strides, threads and instruction sets:
+//! the sum over k is cut into chunks of 1,024 terms, each chunk is one chain of fused
 //! multiply-adds from +0 in the order of k, and the sums of the chunks are added in order.
 //!
-//! An element of the result depends on no other, so that blocks, tiles and threads may be cut as is
-//! fastest, but for k. f16 and bf16 are widened to f32, and the sum is rounded once.
+//! Elements of the result are independent, so that blocks, tiles and threads may be cut in any way
+//! except along k. f16 and bf16 are widened to f32, and the sum is rounded once.
 
 use super::dot::{TERMS, dot};
 use super::pack::pack;
@@ -15,40 +15,40 @@ use ms_core::error::Result;
 use ms_core::tensor::{Array, Element};
 use std::mem::MaybeUninit;
 
-/// Terms of a chunk.
+/// Number of terms of a chunk.
 pub const CHUNK: usize = 1024;
 
-/// Columns of a block at most: what of the right operand is packed at once.
+/// Maximum number of columns of a block, which are packed at once.
 const BLOCK_COLUMNS: usize = 512;
 
-/// Tiles of rows that are packed at once.
+/// Number of tiles of rows that are packed at once.
 const STRIP_TILES: usize = 8;
 
-/// Tiles of rows of a block at most.
+/// Maximum number of tiles of rows of a block.
 const BLOCK_TILES: usize = 64;
 
-/// Blocks per thread, so that none waits long for another.
+/// Number of blocks per thread, so that no thread waits long for another.
 const BLOCKS_PER_THREAD: usize = 3;
 
-/// Up to this many tiles of rows the right operand is read where it lies, if its rows are dense: packing
-/// it would take as long as what it saves.
+/// Up to this many tiles of rows, the right operand is read in place if its rows are dense: packing it
+/// would take as long as it saves.
 const UNPACKED_TILES: usize = 2;
 
-/// Bytes of a right operand that is read where it lies for more of them: it stays in the cache.
+/// Maximum size in bytes of a right operand that is read in place for more tiles: it fits in the cache.
 const UNPACKED_BYTES: usize = 128 << 10;
 
-/// Elements of a vector register at most; packed operands begin at multiples of it.
+/// Maximum number of elements of a vector register; packed operands are aligned to it.
 const ALIGN: usize = 16;
 
-/// A product of matrices whose terms are added up in order.
+/// A product of matrices whose terms are added in order.
 #[derive(Clone, Copy)]
 pub struct Ordered {
     /// The instruction set.
     pub isa: Isa,
     /// `[m, k, n]`
     pub sizes: [usize; 3],
-    /// Whether the result holds sums of earlier chunks, to which those of this product are added; of
-    /// elements in which sums are kept only.
+    /// Whether the result has sums of earlier chunks, to which those of this product are added; only for
+    /// element types of accumulators.
     pub accumulate: bool,
 }
 
@@ -56,15 +56,14 @@ pub struct Ordered {
 type Operands<E> = (Matrix<*const E>, Matrix<*const E>, Matrix<*mut E>);
 
 impl Ordered {
-    /// Multiplies `batch` pairs of matrices; `places` gives how far each lies from the first one, in
-    /// elements, by operand.
+    /// Multiplies `batch` pairs of matrices; `places` returns their offsets in elements, by operand.
     ///
     /// # Safety
-    /// Every element that sizes, strides and places reach lies in memory that lives during the call;
-    /// nobody writes the operands or touches the results meanwhile, which do not overlap.
+    /// All elements that sizes, strides and offsets address are in memory that is live during the call;
+    /// meanwhile, nobody else writes the operands or accesses the results, which do not overlap.
     ///
     /// # Errors
-    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for copies of operands.
+    /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of operands.
     pub unsafe fn run<E: Operand>(
         self,
         batch: usize,
@@ -78,7 +77,7 @@ impl Ordered {
             return Ok(());
         }
         let tile = E::Wide::tile(self.isa);
-        // Columns fill registers: the longer side is theirs.
+        // Columns fill registers, so they are the longer side.
         if n < tile.columns && m > n {
             let turned = Self { sizes: [n, k, m], ..self };
             let turned_places = |it: usize| {
@@ -94,7 +93,7 @@ impl Ordered {
         unsafe { self.cut(tile, batch, places, (a, b, out)) }
     }
 
-    /// Multiplies block by block, on several threads where it is worth it.
+    /// Multiplies block by block, on several threads if there is enough work.
     ///
     /// # Safety
     /// As [`Ordered::run`].
@@ -116,7 +115,7 @@ impl Ordered {
             let [at_a, at_b, at_out] = places(block / (across * along));
             let (left, top) = (block % across * columns, block / across % along * rows);
             let sizes = [rows.min(m - top), k, columns.min(n - left)];
-            // SAFETY: the block is a part of the product that the caller vouches for.
+            // SAFETY: the block is a part of the product of the caller's contract.
             unsafe {
                 Self { sizes, ..self }.block(
                     tile,
@@ -142,7 +141,7 @@ impl Ordered {
         let [m, k, n] = self.sizes;
         if E::IS_WIDE && m * n == 1 && k >= TERMS && !self.accumulate {
             let wide = |it: Matrix<*const E>| Matrix { first: it.first.cast(), steps: it.steps };
-            // SAFETY: as the caller's; the elements are those in which sums are kept.
+            // SAFETY: as the caller's; the elements have the type of accumulators.
             let (sum, terms) = unsafe { dot(tile, k, wide(a), wide(b))? };
             // SAFETY: the result has one element.
             unsafe { out.first.cast::<E::Wide>().write(sum) };
@@ -150,7 +149,7 @@ impl Ordered {
                 return Ok(());
             }
             let rest = Self { sizes: [1, k - terms, 1], accumulate: true, ..self };
-            // SAFETY: as the caller's, of the terms that are left.
+            // SAFETY: as the caller's, for the remaining terms.
             return unsafe { rest.block(tile, a.skip(0, terms), b.skip(terms, 0), out) };
         }
         // Tiles of about equal heights.
@@ -168,7 +167,7 @@ impl Ordered {
         let room = unsafe { Array::uninit(&[a_len + b_len + sums_len], E::Wide::DTYPE)? };
         let a_room = room.as_mut_ptr().cast::<E::Wide>();
         let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
-        // Sums of floats that are wide themselves are kept in the result.
+        // Sums of f32 and f64 are accumulated in the result.
         let sums = match E::IS_WIDE {
             true => Matrix { first: out.first.cast(), steps: out.steps },
             false => Matrix { first: sums_room, steps: [n as isize, 1] },
@@ -181,14 +180,14 @@ impl Ordered {
             let ending = Ending { first: start == 0 && !self.accumulate, last: start + depth == k };
             let (a, b) = (a.skip(0, start), b.skip(start, 0));
             let panels = (0..n).step_by(tile.columns);
-            // SAFETY: the rooms hold a strip and a block of the operands, whose elements the caller vouches
-            // for, and tiles are inside of them.
+            // SAFETY: the packed strip and block are parts of the operands of the caller's contract, and
+            // tiles are inside them.
             unsafe {
                 let pack_columns = |left: usize, to: *mut E::Wide| {
                     let columns = tile.columns.min(n - left);
                     pack(tile.turn, b.transposed().skip(left, 0), columns, depth, to);
                     if columns < tile.columns {
-                        // A tile reads as many columns as it has: behind the last ones are others.
+                        // A tile reads whole registers of columns; after the last ones there are others.
                         to.add(columns * depth).write_bytes(0, tile.columns);
                     }
                     (to.cast_const(), columns as isize)
@@ -230,7 +229,7 @@ impl Ordered {
     }
 }
 
-/// Rows and columns of blocks of a result. No bit depends on them.
+/// Rows and columns of blocks of a result, which do not affect its bits.
 fn blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch: usize) -> [usize; 2] {
     let wanted = match threads::count() {
         1 => 1,
@@ -244,7 +243,7 @@ fn blocks(tile_rows: usize, tile_columns: usize, [m, n]: [usize; 2], batch: usiz
     [tiles.div_ceil(along) * tile_rows, n.div_ceil(across).next_multiple_of(2 * tile_columns)]
 }
 
-/// What is done with the sums of a chunk.
+/// The treatment of the sums of a chunk.
 #[derive(Clone, Copy)]
 struct Ending {
     /// Whether there is no sum yet.
@@ -254,11 +253,11 @@ struct Ending {
 }
 
 impl Ending {
-    /// Takes in a tile of the chunk's sums, whose rows are `width` elements apart.
+    /// Adds a tile of the chunk's sums, whose rows are `width` elements apart.
     ///
     /// # Safety
-    /// The tile, the sums and the result have so many rows and columns; where there are sums, they were
-    /// written.
+    /// The tile, the sums and the result have that many rows and columns; sums of earlier chunks are
+    /// initialised.
     unsafe fn write<E: Operand>(
         self,
         [rows, columns]: [usize; 2],
@@ -269,7 +268,7 @@ impl Ending {
     ) {
         let dense = sums.steps[1] == 1;
         for row in 0..rows {
-            // SAFETY: by the caller's contract; rows of a tile are initialised, and overlap nothing.
+            // SAFETY: by the caller's contract; rows of a tile are initialised, and do not overlap others.
             unsafe {
                 let tile = std::slice::from_raw_parts(tile.add(row * width), columns);
                 let (sums, out) = (sums.skip(row, 0), out.skip(row, 0));

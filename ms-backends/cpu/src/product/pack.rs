@@ -1,24 +1,23 @@
-//! Copies of parts of matrices in which elements that are needed together lie together.
+//! Packing of parts of matrices: elements that are used together are stored together.
 
 use super::Matrix;
 use super::tile::Operand;
 
-/// Lines that are read at once: few enough that what was read with an element stays in the cache.
+/// Number of lines that are read at once, few enough that their cache lines stay in the cache.
 pub const LINES: usize = 8;
 
-/// Copies [`LINES`] lines, whose elements are neighbours and which are `across` elements apart:
+/// Copies [`LINES`] lines of neighbouring elements, which are `across` elements apart:
 /// `to[step * width + line]` becomes element `step` of a line.
 ///
 /// # Safety
-/// The lines have `depth` elements, there is room for the last of them, and the processor runs the
-/// instruction set.
+/// The lines have `depth` elements, there is room for all of them, and the CPU has the instruction set.
 pub type Turn<W> = unsafe fn(depth: usize, from: *const W, across: isize, to: *mut W, width: usize);
 
 /// Copies some lines of a matrix: for each of `depth` steps one element from each line.
 ///
 /// # Safety
-/// The elements are there, `to` has room for `lines * depth`, and the processor runs what `turn` is made
-/// of.
+/// The elements are valid for reads, `to` has room for `lines * depth`, and the CPU has the instruction
+/// set of `turn`.
 pub unsafe fn pack<E: Operand>(
     turn: Turn<E::Wide>,
     from: Matrix<*const E>,
@@ -32,7 +31,7 @@ pub unsafe fn pack<E: Operand>(
         // SAFETY: by the caller's contract.
         unsafe { *from.first.wrapping_offset(at) }.widen()
     };
-    // SAFETY: steps and lines are below those for which there is room.
+    // SAFETY: steps and lines are less than the numbers for which there is room.
     let put = |line: usize, step: usize| unsafe { *to.add(step * lines + line) = element(line, step) };
     if across == 1 {
         for step in 0..depth {
@@ -58,7 +57,7 @@ pub unsafe fn pack<E: Operand>(
     }
 }
 
-/// [`Turn`] for every processor.
+/// [`Turn`] for every CPU.
 ///
 /// # Safety
 /// As [`Turn`].
@@ -71,7 +70,7 @@ pub unsafe fn plain<W: Copy>(depth: usize, from: *const W, across: isize, to: *m
     }
 }
 
-/// [`Turn`] with registers of 256 bits: squares of elements at once.
+/// [`Turn`] with 256-bit registers: transposes squares of elements.
 #[cfg(target_arch = "x86_64")]
 pub mod avx2 {
     use super::{LINES, plain};
@@ -85,7 +84,7 @@ pub mod avx2 {
             let from = from.wrapping_add(step);
             // SAFETY: the lines have eight more elements.
             let row = |line: isize| unsafe { _mm256_loadu_ps(from.wrapping_offset(line * across)) };
-            // Pairs of lines, then fours, of one half of the steps each.
+            // Pairs of lines, then quadruples, with one half of the steps each.
             let pairs = [0, 2, 4, 6].map(|it| [row(it), row(it + 1)]);
             let pairs = pairs.map(|[a, b]| [_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b)]);
             let fours = [[pairs[0], pairs[1]], [pairs[2], pairs[3]]].map(|[a, b]| {

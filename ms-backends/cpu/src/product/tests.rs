@@ -1,4 +1,4 @@
-//! Products against sums of exact numbers, and against their order of terms, to the bit.
+//! Products against sums of exact numbers, and against sums in the specified order, to the bit.
 
 use super::run;
 use crate::isa::Isa;
@@ -15,7 +15,7 @@ fn random(state: &mut u64) -> u64 {
     *state >> 33
 }
 
-/// Small whole numbers, of which every dtype holds sums exactly or wraps alike.
+/// Small integers, whose sums are exact or wrap equally in every dtype.
 fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     let mut out = Array::zeros(shape, dtype);
     let unsigned = dtype.is_int() && !dtype.is_signed_int();
@@ -28,7 +28,7 @@ fn whole(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     out
 }
 
-/// Numbers whose sums are rounded, of sizes that differ.
+/// Numbers of different magnitudes, whose sums are rounded.
 fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     let mut out = Array::zeros(shape, dtype);
     with_element!(dtype, T => {
@@ -40,7 +40,7 @@ fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
     out
 }
 
-/// The product of small whole numbers.
+/// The product of small integers.
 fn model(a: &Array, b: &Array) -> Vec<Scalar> {
     let (rank, shape) = (a.layout().rank(), a.shape());
     let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
@@ -65,7 +65,7 @@ fn wrap(value: f64, dtype: DType) -> Scalar {
     with_element!(dtype, T => T::from_scalar(scalar).to_scalar())
 }
 
-/// A product into memory that holds something else.
+/// A product with an output that was filled before.
 fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
     let rank = a.layout().rank();
     let mut shape = a.shape_owned();
@@ -73,7 +73,7 @@ fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
     let out = Array::full(&shape, Scalar::Int(1), a.dtype());
     let product = MatrixProduct::new(a.dtype(), precision, a.layout(), b.layout(), out.layout());
     let product = product.expect("the shapes fit");
-    // SAFETY: the layouts lie inside the arrays, and `out` is fresh.
+    // SAFETY: the layouts are inside the arrays, and `out` is not shared.
     unsafe { run(isa, &product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }.expect("there is memory");
     out
 }
@@ -122,7 +122,7 @@ fn results_do_not_depend_on_threads() {
     }
 }
 
-/// The bits of the floats that `a b` is, element by element; nans are one value.
+/// The bits of the floats of `a b`, element by element; nans are one value.
 fn in_order(a: &Array, b: &Array) -> Vec<u64> {
     let (m, k, n) = (a.shape()[0], a.shape()[1], b.shape()[1]);
     let dtype = a.dtype();
@@ -158,7 +158,7 @@ fn isas() -> impl Iterator<Item = Isa> {
     Isa::ALL.into_iter().filter(|it| it.is_supported())
 }
 
-/// Holds the product on all instruction sets to its order of terms.
+/// Compares the product on all instruction sets with the sum in the specified order.
 #[track_caller]
 fn check_order(a: &Array, b: &Array) {
     let want = in_order(a, b);
@@ -170,7 +170,7 @@ fn check_order(a: &Array, b: &Array) {
 
 #[test]
 fn sums_have_one_order() {
-    // Sizes at and beside the edges of tiles, panels and chunks.
+    // Sizes at and around the boundaries of tiles, panels and chunks.
     let sides = [1, 2, 5, 6, 7, 13, 14, 15, 16, 17, 28, 29, 31, 32, 33, 65];
     for (at, &m) in sides.iter().enumerate() {
         for &n in sides.iter().skip(at % 3).step_by(3) {
@@ -262,7 +262,7 @@ fn infinities_and_nans_stay_in_their_sums() {
         });
         check_order(&a, &b);
     }
-    // What is left of terms that are too small for a number has their sign.
+    // A zero from underflow has the sign of its terms.
     let [low, high] = [-1e-30, 1e-30].map(|it| Array::full(&[3, 3], Scalar::Float(it), DType::F32));
     check_order(&low, &high);
 }

@@ -1,5 +1,5 @@
-//! Products of one tile of rows and one of columns: a chain of fused multiply-adds for each element
-//! of the result, whatever instructions compute it.
+//! Products of a tile of rows and a tile of columns: a chain of fused multiply-adds for each element of
+//! the result, on every instruction set.
 
 use super::dot::{self, Chains};
 use super::pack::{self, Turn};
@@ -7,34 +7,34 @@ use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_core::tensor::Element;
 
-/// How one instruction set multiplies tiles of one element type.
+/// The kernels of an instruction set for tiles of an element type.
 #[derive(Clone, Copy)]
 pub struct Tile<W> {
-    /// Rows of a tile at most.
+    /// Maximum number of rows of a tile.
     pub rows: usize,
-    /// Columns of a tile.
+    /// Number of columns of a tile.
     pub columns: usize,
-    /// What multiplies.
+    /// Multiplies tiles.
     pub run: Run<W>,
-    /// What packs lines.
+    /// Packs lines.
     pub turn: Turn<W>,
-    /// What multiplies long vectors.
+    /// Multiplies long vectors.
     pub chains: Chains<W>,
 }
 
-/// `to[i][j]` becomes the chain of `a[p][i] * b[p][j]` over all `p` below `depth`, in this order, each
-/// step rounded once, from +0. `a` has `rows` elements for each `p`, one after the other; `b` and `to` are
-/// matrices of [`Tile::columns`] columns, of which the steps between rows are given.
+/// Sets `to[i][j]` to the chain of `a[p][i] * b[p][j]` over all `p` below `depth` in order, each step
+/// rounded once, from +0. `a` has `rows` contiguous elements for each `p`; `b` and `to` are matrices of
+/// [`Tile::columns`] columns with the given strides between rows.
 ///
 /// # Safety
-/// The operands and `to` are as large as that takes, there are 1 to [`Tile::rows`] rows, and the
-/// processor runs the instruction set.
+/// The operands and `to` have that many elements, there are 1 to [`Tile::rows`] rows, and the CPU has
+/// the instruction set.
 pub type Run<W> = unsafe fn(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize));
 
-/// The most elements that a tile has.
+/// Maximum number of elements of a tile.
 pub const TILE: usize = 14 * 32;
 
-/// An element type in which sums are kept.
+/// An element type of accumulators.
 pub trait Wide: Operand<Wide = Self> + Element + Default + std::ops::Add<Output = Self> {
     /// The tiles of an instruction set.
     fn tile(isa: Isa) -> Tile<Self>;
@@ -45,7 +45,7 @@ pub trait Wide: Operand<Wide = Self> + Element + Default + std::ops::Add<Output 
 
 /// An element type of operands and results.
 pub trait Operand: Copy + Send + Sync {
-    /// The type in which sums of products are kept, which holds every element exactly.
+    /// The type of accumulators, which represents every element exactly.
     type Wide: Wide;
 
     /// Whether it is that type itself.
@@ -129,7 +129,7 @@ wide! {
     f64, f64_avx512, f64_avx2;
 }
 
-/// [`Run`] for every processor.
+/// [`Run`] for every CPU.
 unsafe fn scalar<W: Wide>(rows: usize, depth: usize, a: *const W, b: (*const W, isize), to: (*mut W, isize)) {
     let mut sums = [[W::default(); 8]; 4];
     for p in 0..depth {
@@ -149,8 +149,8 @@ unsafe fn scalar<W: Wide>(rows: usize, depth: usize, a: *const W, b: (*const W, 
     }
 }
 
-/// [`Tile`]s of two registers of columns; one constant number of rows after the other keeps all sums of
-/// a tile in registers.
+/// [`Tile`]s of two registers of columns, with a function for each number of rows, so that all sums of a
+/// tile are in registers.
 #[cfg(target_arch = "x86_64")]
 macro_rules! vector_tiles {
     ($($name:ident, $feature:literal, $ty:ident, $lanes:literal,

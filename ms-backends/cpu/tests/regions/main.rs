@@ -1,4 +1,4 @@
-//! Graphs with graphs in them, as plans against the reference: branches, loops, calls.
+//! Plans of graphs with regions against the reference: branches, loops, calls.
 
 mod by_hand;
 mod random;
@@ -12,14 +12,14 @@ use ms_core::tensor::Array;
 use ms_cpu::{CpuBackend, Isa, TARGET};
 use std::sync::Arc;
 
-/// Whether two results are equal to the bit, where neither is nan.
+/// Returns whether two results are equal to the bit, except for nans.
 fn equal(a: &Array, b: &Array) -> bool {
     let same = |(a, b): (f64, f64)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
     let of = |it: &Array| it.scalars().into_iter().map(|it| it.as_f64()).collect::<Vec<_>>();
     a.shape() == b.shape() && a.dtype() == b.dtype() && of(a).into_iter().zip(of(b)).all(same)
 }
 
-/// Runs a graph in every way on several inputs, and twice each: a plan's memory is used again.
+/// Runs a graph in every way on several inputs, twice each, because a plan's memory is reused.
 fn check(graph: &Graph, inputs: &[Vec<Array>]) {
     ops::verify(graph).unwrap_or_else(|error| panic!("{error}\n{graph}"));
     let optimized = optimize(graph.clone(), &PassContext::default());
@@ -37,7 +37,7 @@ fn check(graph: &Graph, inputs: &[Vec<Array>]) {
             .unwrap_or_else(|error| panic!("{error}\n{graph}"));
         let text = plan.display().to_string();
         let artifact = backend.compile(&plan).expect("the plan compiles");
-        // SAFETY: lowering gave the plan, and the artifact is of it.
+        // SAFETY: the plan is lowered from a graph, and the artifact is of it.
         let executable = unsafe { backend.load(Arc::new(plan), &artifact) };
         let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
         for inputs in inputs.iter().chain(inputs) {

@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// Builds a random graph over a few types: what there is of a type is used as it comes.
+/// Builds a random graph over a few types, from random values of each type.
 struct Builder<'r> {
     random: &'r mut Random,
     graph: Graph,
@@ -31,7 +31,7 @@ fn types() -> [Type; 4] {
 }
 
 impl<'r> Builder<'r> {
-    /// A builder that goes on with a graph.
+    /// A builder that extends a graph.
     fn of(random: &'r mut Random, graph: Graph) -> Self {
         let values = graph.inputs().to_vec();
         Self { random, graph, values, depth: 0 }
@@ -154,7 +154,7 @@ impl<'r> Builder<'r> {
                 let all = [&carried[..], &sequences, &invariants].concat();
                 let body = self.region(&all, &[&carried[..], &series].concat());
                 let length = self.random.below(4);
-                // Sequences are numbers of a vector, so that there are three.
+                // Sequences are the elements of a vector of three.
                 let sequences: Vec<ValueId> = if length == 3 && sequences.iter().all(|it| *it == number) {
                     sequences.iter().map(|_| self.value(&vector)).collect()
                 } else {
@@ -186,7 +186,7 @@ impl<'r> Builder<'r> {
         }
     }
 
-    /// A loop of at most a few iterations, and a scan over what it saved.
+    /// A loop of a few iterations, and a scan over its stacks.
     fn while_loop(&mut self) {
         let integer = types()[3].clone();
         let carried = [vec![integer.clone()], self.some_types()].concat();
@@ -194,7 +194,7 @@ impl<'r> Builder<'r> {
         let saved = if self.random.below(2) == 0 { vec![] } else { self.some_types() };
         let all = [&carried[..], &invariants].concat();
         let mut body = Builder::build(self.random, &all, &[&carried[..], &saved].concat(), self.depth - 1);
-        // The first carry counts.
+        // The first carry counts iterations.
         let mut outputs = body.outputs().to_vec();
         let mut builder = Builder::of(self.random, body);
         let one = builder.constant(&int(1));

@@ -1,4 +1,4 @@
-//! Convolutions and their gradients against the order of their terms, to the bit.
+//! Convolutions and their gradients against sums in the specified order, to the bit.
 
 use super::super::run;
 use crate::isa::Isa;
@@ -22,10 +22,10 @@ struct Case {
 const PLAIN: Case =
     Case { x: [1; 4], w: [1; 4], stride: [1; 2], dilation: [1; 2], before: [0; 2], after: [0; 2], groups: 1 };
 
-/// A product of numbers that are summed up, and of the next.
+/// The factors of a term of a sum.
 type Terms = Vec<(f64, f64)>;
 
-/// The sum of terms in chunks of 1,024, each a chain.
+/// The sum of terms in chunks of 1,024, each a chain of fused multiply-adds.
 fn ordered(terms: &Terms, dtype: DType) -> f64 {
     let chain = |terms: &[(f64, f64)]| match dtype {
         DType::F64 => terms.iter().fold(0f64, |sum, &(x, y)| x.mul_add(y, sum)),
@@ -53,13 +53,13 @@ impl Case {
         Attrs::new(lists.into_iter().chain([self.groups.into()]).chain(sizes))
     }
 
-    /// The place along an axis under a tap of a window; nothing where padding is.
+    /// The position along an axis at a tap of a window; `None` in padding.
     fn under(&self, axis: usize, window: usize, tap: usize) -> Option<usize> {
         let place = (window * self.stride[axis] + tap * self.dilation[axis]).checked_sub(self.before[axis])?;
         (place < self.x[2 + axis]).then_some(place)
     }
 
-    /// The element of the input under a tap of a window, or the zero of padding.
+    /// The element of the input at a tap of a window, or zero in padding.
     fn element(&self, x: &[f64], [image, channel]: [usize; 2], window: [usize; 2], tap: [usize; 2]) -> f64 {
         match (self.under(0, window[0], tap[0]), self.under(1, window[1], tap[1])) {
             (Some(row), Some(column)) => x[flat(self.x, [image, channel, row, column])],
@@ -84,7 +84,7 @@ impl Case {
         let [_, channels, height, width] = self.w;
         let (result, outputs) = (self.output(), self.w[0] / self.groups);
         let element = |[image, channel, row, column]: [usize; 4]| {
-            // The windows of which a tap lies on a place of an axis.
+            // The windows of which a tap is at a position of an axis.
             let window = |axis: usize, tap: usize, place: usize| {
                 (0..result[2 + axis]).find(|&it| self.under(axis, it, tap) == Some(place))
             };
@@ -116,7 +116,7 @@ impl Case {
     }
 }
 
-/// All places of a shape in order.
+/// All positions of a shape in order.
 fn all(shape: [usize; 4]) -> impl Iterator<Item = [usize; 4]> {
     let [_, b, c, d] = shape;
     (0..shape.iter().product()).map(move |at| [at / (b * c * d), at / (c * d) % b, at / d % c, at % d])
@@ -143,7 +143,7 @@ fn wide(array: &Array) -> Vec<f64> {
     array.scalars().into_iter().map(|it| it.as_f64()).collect()
 }
 
-/// Holds an op to its elements on all instruction sets, on one thread and on many.
+/// Compares an op with its expected elements on all instruction sets, on one thread and on several.
 #[track_caller]
 fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) {
     let types = inputs.map(Array::ty);
@@ -151,7 +151,7 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: [&Array; 2], want: &[f64]) 
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
         for alone in [false, true] {
             let out = Array::full(&ty.shape().expect("constant sizes"), Scalar::Float(7.0), ty.dtype);
-            // SAFETY: the type rule gave the type of the output, which nobody else has.
+            // SAFETY: the output has the type of the type rule, and is not shared.
             let done = || unsafe { run(isa, def.op(), attrs, &inputs, std::slice::from_ref(&out)) };
             if alone { threads::serial(done) } else { done() }.expect("there is memory");
             let equal = |got: f64, want: f64| got.to_bits() == want.to_bits() || got.is_nan() && want.is_nan();
