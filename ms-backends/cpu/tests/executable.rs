@@ -87,7 +87,7 @@ fn plan() -> Plan {
 fn load(plan: Plan) -> Result<Arc<dyn Executable>, Error> {
     let backend = CpuBackend::new();
     let artifact = backend.compile(&plan)?;
-    // SAFETY: the artifact is of this plan, whose steps use memory as the tests below say.
+    // SAFETY: the artifact is of this plan, whose steps have valid buffers.
     unsafe { backend.load(Arc::new(plan), &artifact) }
 }
 
@@ -120,7 +120,7 @@ fn outputs_take_the_memory_of_inputs_that_are_given_up() {
     let want = executable.run(&[&x, &y]).expect("the inputs fit");
     let values = |outputs: &[Array]| outputs.iter().map(Array::to_bytes).collect::<Vec<_>>();
     let places = [x.as_ptr(), y.as_ptr()];
-    // The first output is written when nobody reads either, the second when `x` was read.
+    // The first output is written after the last reads of both inputs, the second after that of `x`.
     let got = executable.run_owned(vec![x, y]).expect("the inputs fit");
     assert_eq!((values(&got), got[0].as_ptr()), (values(&want), places[0]));
     let (x, y) = (vector([1.0, 2.0, 3.0, 4.0]), vector([1.0, 0.5, 2.0, 4.0]));

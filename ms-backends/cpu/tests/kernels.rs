@@ -1,9 +1,9 @@
 //! File tests of kernels: `tests/kernels/*.kernel`, in the form of
-//! `src/testing/file.rs`. Every file runs on the interpreter, which decides what it should give, and
-//! on every instruction set of this machine, on one thread and cut over several, to the same bits.
+//! `src/testing/file.rs`. Every file runs on the interpreter, which is the oracle, and on every
+//! instruction set of this machine, on one thread and on several, to the same bits.
 //!
-//! `MS_BLESS=1` writes what the interpreter gives into the files; `MS_FUZZ=1000000` changes them and the
-//! corpus of the fuzz target `kernel` so often.
+//! `MS_BLESS=1` writes the interpreter's results to the files; `MS_FUZZ=1000000` is the number of
+//! mutations of them and of the corpus of the fuzz target `kernel`.
 
 use ms_cache::fuzzing::Mutator;
 use ms_core::exec::{Backend, KernelCode};
@@ -15,7 +15,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// What is in a folder of this crate, in order of names.
+/// The entries of a folder of this crate, in order of names.
 fn folder(path: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).expect("a readable folder");
     let mut paths: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
@@ -35,7 +35,7 @@ fn interpret(file: &File<'_>) -> Results {
     file.run(|call| unsafe { call.run(&code) })
 }
 
-/// What is wrong with the results of a file on an instruction set, where those of the interpreter are
+/// The errors of the results of a file on an instruction set, compared with those of the interpreter,
 /// `want`.
 fn difference(file: &File<'_>, want: &Results, isa: Isa) -> Option<String> {
     let interpreted = isa != Isa::Interp && codegen::compile(&file.kernel, isa).is_err();
@@ -53,7 +53,7 @@ fn difference(file: &File<'_>, want: &Results, isa: Isa) -> Option<String> {
     alone.or_else(|| cut.difference(want).map(|it| format!("on {} threads: {it}", threads::count())))
 }
 
-/// What is wrong with a file on this machine.
+/// The errors of a file on this machine.
 fn failures(file: &File<'_>) -> Vec<String> {
     let want = interpret(file);
     let isas = Isa::ALL.into_iter().filter(|it| it.is_supported());
@@ -65,7 +65,7 @@ fn failures(file: &File<'_>) -> Vec<String> {
 fn all_files() {
     let bless = env::var_os("MS_BLESS").is_some_and(|it| it == "1");
     for isa in Isa::ALL.into_iter().filter(|it| !it.is_supported()) {
-        // Not by `eprintln`, which a test that passes does not show.
+        // Not by `eprintln`, which is not shown for tests that pass.
         writeln!(io::stderr(), "this machine has no {isa}: the files are not run on it").expect("stderr takes text");
     }
     let paths = files();
@@ -87,13 +87,13 @@ fn all_files() {
     assert!(failed.is_empty(), "{}\n(MS_BLESS=1 accepts what the interpreter gives)", failed.join("\n"));
 }
 
-/// A file whose runs are these lines.
+/// A file with these runs.
 fn doubled(runs: &str) -> String {
     let kernel = "in %x: f32 unit out %y: f32 unit point: x = load %x y = add x, x store %y, y";
     format!("// Twice.\nkernel par=1 lanes=parallel seq=0 {kernel}\n\n{runs}")
 }
 
-/// What a file that is wrong gives.
+/// The errors of invalid files.
 #[test]
 fn planted_errors_are_found() {
     let cases = [
@@ -114,7 +114,7 @@ fn planted_errors_are_found() {
     }
 }
 
-/// Results that differ in one bit, and what is written around operands.
+/// Results that differ in one bit, and writes to guards.
 #[test]
 fn differences_are_found() {
     let text = doubled("run [1, 3] %x = (1.0, 2.0, 3.0) run [2, *]");
@@ -132,25 +132,25 @@ fn differences_are_found() {
     assert_eq!(difference, "run 0, extents [1, 3]: element 0 of buffer %1 is 0.0, not 2.0");
     for at in [-1, 12] {
         let stray = Stray { code: Interpreted::new(file.kernel.clone()), at };
-        // SAFETY: the kernel is the same; the byte besides is one of a guard.
+        // SAFETY: the kernel is the same; the additional byte is one of a guard.
         let wrong = file.run(|call| unsafe { call.run(&stray) });
         let difference = wrong.difference(&want).expect("a guard is written");
         assert_eq!(difference, "run 0, extents [1, 3]: memory around operands is written");
     }
 }
 
-/// A kernel of one input and one output that writes a byte besides, so far from the output.
+/// A kernel of one input and one output that writes an additional byte at an offset from the output.
 struct Stray {
     code: Interpreted,
     at: isize,
 }
 
-// SAFETY: the test that runs it has memory there.
+// SAFETY: the operands of the test have memory there.
 unsafe impl KernelCode for Stray {
     unsafe fn call(&self, block: &[u64]) {
         // SAFETY: the caller's contract is the same.
         unsafe { self.code.call(block) };
-        // SAFETY: operands have guards before and behind them.
+        // SAFETY: operands have guards before and after them.
         unsafe { (block[5] as *mut u8).offset(self.at).write(1) };
     }
 }
@@ -193,7 +193,7 @@ fn blessing_changes_results_only() {
     assert!(blessed.starts_with(&doubled(want)) && blessed.ends_with("\n// End.\n"), "{blessed}");
 }
 
-/// What the fuzz target runs, in small: the panic has the kernel.
+/// A small run of the fuzz target: the panic has the kernel.
 #[test]
 fn the_corpus_finds_nothing() {
     let paths = folder("../../fuzz/corpus/kernel").into_iter().chain(files());

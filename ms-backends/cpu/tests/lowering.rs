@@ -44,7 +44,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
     let artifact = backend.compile(&plan).expect("the plan compiles");
     let text = plan.display().to_string();
-    // SAFETY: lowering gave the plan, and the artifact is of it.
+    // SAFETY: the plan is lowered from a graph, and the artifact is of it.
     let executable = unsafe { backend.load(Arc::new(plan), &artifact) };
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
     executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec()
@@ -55,7 +55,7 @@ fn close(a: Scalar, b: Scalar, tolerance: f64) -> bool {
     a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + a.abs().max(b.abs()))
 }
 
-/// Runs a graph in every way, and gives the fused plan.
+/// Runs a graph in every way, and returns the fused plan.
 fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     let mut random = Random(seed);
     let arrays: Vec<Array> = graph.inputs().iter().map(|&it| random.array(graph.ty(it))).collect();
@@ -87,7 +87,7 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     fused
 }
 
-/// Whether a kernel reads what it has written in an earlier loop.
+/// Returns whether a kernel reads what it has written in an earlier stage.
 fn reads_back(step: &PlanStep, plan: &Plan) -> bool {
     let PlanStep::Kernel { kernel, args, .. } = step else { return false };
     let kernel = &plan.kernels[kernel.0 as usize];
@@ -273,8 +273,8 @@ fn many_random_graphs() {
     }
 }
 
-/// Products of more terms than one chunk of a sum has, which are read through views, read views, and share
-/// kernels' operands.
+/// Products of more terms than a chunk has, whose operands and results are views, and are shared with
+/// kernels.
 #[test]
 fn random_products() {
     for seed in 0..40 {
@@ -288,7 +288,7 @@ fn random_products() {
                 0 => builder.apply("permute", Attrs::new([sizes(&[1, 0])]), &[x]),
                 1 => builder.apply("add", Attrs::none(), &[x, y]),
                 _ => builder.apply("matmul", Attrs::none(), &[x, y]).and_then(|product| {
-                    // What is multiplied again stays small.
+                    // The result is scaled so that further products stay small.
                     let value = ms_core::tensor::Literal::scalar(Scalar::Float(0.02), DType::F32);
                     let small = builder.apply("constant", Attrs::new([Attr::Literal(value)]), &[])?;
                     random.pick(&[Some(product), builder.apply("mul", Attrs::none(), &[product, small])])
@@ -303,7 +303,7 @@ fn random_products() {
     }
 }
 
-/// The graphs whose plans are written down in `ms-core/tests/lower`.
+/// The graphs whose plans are in `ms-core/tests/lower`.
 #[test]
 fn graphs_with_known_plans() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ms-core/tests/lower");
@@ -320,7 +320,7 @@ fn graphs_with_known_plans() {
     assert!(cases > 5, "{cases} cases were found");
 }
 
-/// A plan for a target that has a function by itself is no plan for the processor.
+/// A plan for a target with a native function is not valid for the CPU.
 #[test]
 fn functions_of_other_targets_are_refused() {
     let text = "graph @main(%x: f32[8]) -> (f32[8]) {\n  %y = exp %x : f32[8]\n  return %y\n}";

@@ -1,4 +1,4 @@
-//! Instructions over a block of lanes.
+//! Evaluation of instructions over a block of lanes.
 
 use super::frame::Frame;
 use super::memory;
@@ -11,11 +11,11 @@ use ms_core::ir::{BinaryOp, Compare, Inst, UnaryOp, Val};
 use ms_core::tensor::DType;
 use std::ops::Range;
 
-/// Runs instructions on the current block of lanes. The instruction set decides the speed alone.
+/// Runs instructions on the current block of lanes. The instruction set affects only the speed.
 ///
 /// # Safety
-/// The machine has the instruction set. The frame is at a step whose addresses may be read and
-/// written as the kernel does, and the instructions before the range have run as their stages ask.
+/// The machine has the instruction set. The addresses of the frame's step are valid for the kernel's
+/// loads and stores, and the instructions before the range have run as their stages require.
 pub unsafe fn run(isa: Isa, frame: &mut Frame<'_>, range: Range<usize>) {
     match isa {
         #[cfg(target_arch = "x86_64")]
@@ -43,7 +43,7 @@ unsafe fn evaluate_avx512(frame: &mut Frame<'_>, range: Range<usize>) {
     unsafe { evaluate(frame, range) }
 }
 
-/// Runs an expression with `$t` standing for the Rust type that holds a compute dtype.
+/// Evaluates an expression with `$t` as the Rust type of a compute dtype.
 macro_rules! with_compute {
     ($dtype:expr, $t:ident => $body:expr) => {
         with_compute!(@match $dtype, $t => $body; F32 f32, F64 f64, I32 i32, I64 i64, U32 u32, U64 u64, Bool u8)
@@ -70,8 +70,8 @@ pub(super) use with_compute;
 unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
     for out in range {
         let ty = frame.kernel.types[out];
-        // SAFETY: the values are live and of their dtypes, because the kernel is well formed
-        // and `Slots` follows it; addresses are the caller's matter.
+        // SAFETY: the values are live and of their dtypes, because the kernel is well formed and `Slots`
+        // assigns their slots; addresses are the caller's contract.
         unsafe {
             match frame.kernel.insts[out] {
                 Inst::Const(_) => {}
@@ -211,7 +211,7 @@ unsafe fn compare<T: Number>(frame: &Frame<'_>, out: usize, op: Compare, a: Val,
 
 #[inline(always)]
 unsafe fn select<T: Copy>(frame: &Frame<'_>, out: usize, condition: Val, a: Val, b: Val) {
-    // SAFETY: as the caller's; a selection moves bits and asks for no more than their number.
+    // SAFETY: as the caller's; a selection only moves bits, so only the size of the type matters.
     let (out, condition) = unsafe { (frame.result::<T>(out), frame.value::<u8>(condition)) };
     // SAFETY: as the caller's.
     let (a, b) = unsafe { (frame.value::<T>(a), frame.value::<T>(b)) };
@@ -240,7 +240,7 @@ unsafe fn narrow(frame: &Frame<'_>, out: usize, to: DType) {
             *it = f(*it);
         }
     }
-    // SAFETY: as the caller's; narrow integers are held as i32, narrow floats as f32.
+    // SAFETY: as the caller's; narrow integers are represented as i32, narrow floats as f32.
     unsafe {
         match to {
             DType::I8 => update(frame, out, |it: i32| it as i8 as i32),

@@ -1,4 +1,4 @@
-//! The state of one call: where the loops stand, and the values of the current block of lanes.
+//! The state of one call: the steps of the loops, and the values of the current block of lanes.
 
 use super::BLOCK;
 use super::slots::Slots;
@@ -20,14 +20,14 @@ pub struct Frame<'a> {
     pub lane_stride: SmallVec<[isize; 8]>,
     /// The steps that each loop has taken; of the lanes, those before the block.
     pub position: SmallVec<[u64; 8]>,
-    /// Lanes in the current block, 512 at most.
+    /// Number of lanes in the current block, at most 512.
     pub len: usize,
-    /// The first lane of the current block, counted from the start of its row.
+    /// The first lane of the current block, relative to the start of its row.
     pub in_row: usize,
 }
 
 impl<'a> Frame<'a> {
-    /// A frame at the first step of all loops. `scratch` holds the slots.
+    /// A frame at the first step of all loops. `scratch` is the memory of the slots.
     pub fn new(kernel: &'a Kernel, slots: &'a Slots, scratch: *mut u8, block: &'a [u64]) -> Self {
         let loops = kernel.loops();
         let words = |param: usize| &block[loops + param * (1 + loops)..][..1 + loops];
@@ -54,7 +54,7 @@ impl<'a> Frame<'a> {
         &self.block[..self.kernel.loops()]
     }
 
-    /// Whether the lanes at the current step of the reduced loops are the first of a row.
+    /// Returns whether the lanes at the current step of the reduced loops are the first of a row.
     pub fn begins_row(&self) -> bool {
         self.position[self.kernel.loops() - self.kernel.run as usize..].iter().all(|&it| it == 0)
     }
@@ -72,37 +72,37 @@ impl<'a> Frame<'a> {
 
     /// The slot of a value, for writing.
     pub fn slot<T>(&self, value: usize) -> *mut T {
-        // The slot lies inside the scratch memory, see `Slots::bytes`.
+        // The slot is inside the scratch memory, see `Slots::bytes`.
         self.scratch.wrapping_add(self.slots.offset(value)).cast()
     }
 
     /// The lanes of a value of an earlier instruction.
     ///
     /// # Safety
-    /// `T` is how the value's dtype is held, and the value is live.
+    /// `T` is the type of the value's dtype, and the value is live.
     #[inline(always)]
     pub unsafe fn value<T>(&self, value: Val) -> &'a [T] {
-        // SAFETY: slots have room for a block of the widest dtype and were written by the
-        // defining instruction; nobody writes them while the value is live.
+        // SAFETY: slots have room for a block of the widest dtype and were written by the defining
+        // instruction; they are not written while the value is live.
         unsafe { std::slice::from_raw_parts(self.slot(value.0 as usize), self.len) }
     }
 
-    /// The lanes of the instruction that is running.
+    /// The lanes of the current instruction's result.
     ///
     /// # Safety
-    /// `T` is how the value's dtype is held, and this is the only such slice.
+    /// `T` is the type of the value's dtype, and this is the only such slice.
     #[inline(always)]
     pub unsafe fn result<T>(&self, value: usize) -> &'a mut [T] {
-        // SAFETY: as in `value`; the slot of a result is no live value's.
+        // SAFETY: as in `value`; the slot of a result is not that of a live value.
         unsafe { std::slice::from_raw_parts_mut(self.slot(value), self.len) }
     }
 
     /// Writes a bit pattern to all lanes of a value.
     ///
     /// # Safety
-    /// Nobody holds the value's lanes.
+    /// There is no other reference to the value's lanes.
     pub unsafe fn splat_bits(&mut self, value: usize, bits: u64) {
-        // SAFETY: as the caller's; dtypes of one size are held alike.
+        // SAFETY: as the caller's; dtypes of one size have types of one size.
         unsafe {
             match self.kernel.types[value].size() {
                 1 => self.result::<u8>(value).fill(bits as u8),
@@ -115,7 +115,7 @@ impl<'a> Frame<'a> {
     /// Copies the first lane of a value to the others.
     ///
     /// # Safety
-    /// Nobody holds the value's lanes.
+    /// There is no other reference to the value's lanes.
     pub unsafe fn splat_first(&mut self, value: usize) {
         // SAFETY: as the caller's; the first lane has been written.
         let bits = unsafe {
@@ -129,7 +129,7 @@ impl<'a> Frame<'a> {
         unsafe { self.splat_bits(value, bits) };
     }
 
-    /// Moves to a block of lanes from the start of the lanes.
+    /// Moves to a block of lanes, relative to the start of the lanes.
     pub fn enter_lanes(&mut self, first: usize, len: usize) {
         self.len = len;
         self.move_lanes(first as isize);
@@ -174,17 +174,17 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// Steps through a range of loops like an odometer.
+/// Iterates over the steps of a range of loops, innermost first.
 pub struct Walk(Range<usize>);
 
 impl Walk {
-    /// A walk over these loops, none of which is empty.
+    /// An iteration over these loops, none of which is empty.
     pub fn new(loops: Range<usize>) -> Self {
         Self(loops)
     }
 
-    /// Moves the frame to the next step; after the last it stands at the first again, and the
-    /// answer is no.
+    /// Moves the frame to the next step. After the last step, moves it back to the first one and returns
+    /// `false`.
     pub fn advance(&mut self, frame: &mut Frame<'_>) -> bool {
         for axis in self.0.clone().rev() {
             let last = frame.block[axis] - 1;

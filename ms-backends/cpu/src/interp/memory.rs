@@ -10,7 +10,7 @@ use ms_core::tensor::DType;
 /// Reads the lanes of a buffer.
 ///
 /// # Safety
-/// The buffer's elements at the frame's position may be read, and `out` is the running
+/// The buffer's elements at the frame's step are valid for reads, and `out` is the current
 /// instruction.
 #[inline(always)]
 pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
@@ -39,7 +39,7 @@ pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
 /// Writes the lanes of a buffer.
 ///
 /// # Safety
-/// The buffer's elements at the frame's position may be written, and the value is live.
+/// The buffer's elements at the frame's step are valid for writes, and the value is live.
 #[inline(always)]
 pub unsafe fn store(frame: &Frame<'_>, param: ParamId, value: Val) {
     let dtype = frame.kernel.params[param.0 as usize].dtype;

@@ -1,4 +1,4 @@
-//! Reading and writing at positions: whole slices, and single elements along an axis.
+//! Reads and writes at positions: whole slices, and single elements along an axis.
 
 use super::update::begin;
 use crate::product::Shared;
@@ -12,8 +12,8 @@ use ms_core::with_element;
 /// Maximum number of chunks of a task.
 const MAX_CHUNKS: usize = 64;
 
-/// Runs an op of this kind, writing its row-major output; nothing for other ops. A position outside
-/// its axis is refused before anything is written.
+/// Runs an op of this kind, writing its row-major output; `None` for other ops. A position outside its
+/// axis is an error before anything is written.
 ///
 /// # Safety
 /// As [`run`](super::run), of one output.
@@ -34,7 +34,7 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
 /// The elements of an output.
 ///
 /// # Safety
-/// The output is a row-major array of this element type, whose memory nobody else uses meanwhile.
+/// The output is a row-major array of this element type, whose memory nobody else accesses meanwhile.
 #[allow(clippy::mut_from_ref, reason = "the storage is shared by type, and this user alone by contract")]
 pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
     // SAFETY: by the caller's contract.
@@ -46,7 +46,7 @@ fn gather(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let index = positions(inputs[1], axis, x.shape())?;
     let whole = Axis::of(x.shape(), axis);
     with_element!(x.dtype(), T => {
-        // SAFETY: the caller of `run` vouches for the output.
+        // SAFETY: by the contract of `run`.
         gather_slices(elements::<T>(&x), &index, whole, unsafe { written(out) });
     });
     Ok(())
@@ -56,7 +56,7 @@ fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let classes = inputs[0].to_contiguous();
     check_array(attrs, &classes)?;
     with_element!(out.dtype(), T => {
-        // SAFETY: the caller of `run` vouches for the output.
+        // SAFETY: by the contract of `run`.
         unsafe { written::<T>(out) }.copy_from_slice(elements(&classes));
     });
     Ok(())
@@ -73,7 +73,7 @@ fn gather_slices<T: Element>(x: &[T], index: &[usize], axis: Axis, out: &mut [T]
     threads::for_each(slices.div_ceil(per_chunk), nanos, |chunk| {
         for slice in chunk * per_chunk..((chunk + 1) * per_chunk).min(slices) {
             let from = (slice / index.len() * axis.size + index[slice % index.len()]) * axis.inner;
-            // SAFETY: each slice has its own part of the result, which has one for each position.
+            // SAFETY: the slices of the result are disjoint, and there is one for each position.
             let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(slice * axis.inner), axis.inner) };
             to.copy_from_slice(&x[from..from + axis.inner]);
         }
@@ -84,10 +84,10 @@ fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let (source, axis) = (inputs[2].to_contiguous(), attrs.int(0) as usize);
     let index = positions(inputs[1], axis, out.shape())?;
     let whole = Axis::of(out.shape(), axis);
-    // SAFETY: the caller of `run` vouches for the output.
+    // SAFETY: by the contract of `run`.
     unsafe { begin(inputs[0], out) };
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read any more.
+        // SAFETY: as above, and the first operand is not read again.
         add_slices(elements::<T>(&source), &index, whole, unsafe { written(out) });
     });
     Ok(())
@@ -96,18 +96,18 @@ fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
 fn scatter_nd_add(inputs: &[&Array], out: &Array) -> Result<()> {
     let source = inputs[2].to_contiguous();
     let (rows, inner) = rows(inputs[1], out.shape())?;
-    // SAFETY: the caller of `run` vouches for the output.
+    // SAFETY: by the contract of `run`.
     unsafe { begin(inputs[0], out) };
     let whole = Axis { outer: 1, size: out.numel() / inner.max(1), inner };
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read any more.
+        // SAFETY: as above, and the first operand is not read again.
         add_slices(elements::<T>(&source), &rows, whole, unsafe { written(out) });
     });
     Ok(())
 }
 
-/// Adds slices in the order of their positions, whatever the number of threads: a chunk has some
-/// columns of all slices to itself.
+/// Adds slices in order of the index for every number of threads: a chunk is some columns of all
+/// slices.
 fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [T]) {
     if source.is_empty() {
         return;
@@ -122,7 +122,7 @@ fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [
         for (slice, &at) in index.iter().enumerate() {
             let from = (outer * index.len() + slice) * axis.inner + first;
             let to = (outer * axis.size + at) * axis.inner + first;
-            // SAFETY: no other chunk touches these columns, and the position is inside the axis.
+            // SAFETY: no other chunk accesses these columns, and the position is inside the axis.
             let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(to), columns) };
             to.iter_mut().zip(&source[from..from + columns]).for_each(|(to, &it)| *to = plus(*to, it));
         }
@@ -133,7 +133,7 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
     let (x, axis) = (inputs[0].to_contiguous(), attrs.int(0) as usize);
     let index = positions(inputs[1], axis, x.shape())?;
     with_element!(x.dtype(), T => {
-        // SAFETY: the caller of `run` vouches for the output.
+        // SAFETY: by the contract of `run`.
         let (from, to) = (elements::<T>(&x), unsafe { written::<T>(out) });
         visit_indexed(x.shape(), axis, inputs[1].shape(), &index, |at, named| to[at] = from[named]);
     });
@@ -143,10 +143,10 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
 fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<()> {
     let (source, axis) = (inputs[2].to_contiguous(), attrs.int(0) as usize);
     let index = positions(inputs[1], axis, out.shape())?;
-    // SAFETY: the caller of `run` vouches for the output.
+    // SAFETY: by the contract of `run`.
     unsafe { begin(inputs[0], out) };
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read any more.
+        // SAFETY: as above, and the first operand is not read again.
         let (from, to) = (elements::<T>(&source), unsafe { written::<T>(out) });
         visit_indexed(out.shape(), axis, inputs[1].shape(), &index, |at, named| {
             to[named] = if adds { plus(to[named], from[at]) } else { from[at] };

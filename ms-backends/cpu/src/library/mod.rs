@@ -1,6 +1,5 @@
-//! Ops that run as a whole: convolutions and pooling by loops of their own where elements are
-//! floats (f16 and bf16 in f32, rounded once), reading and writing at positions, everything else by
-//! the op's own meaning.
+//! Library ops: native loops for convolutions and pooling of floats (f16 and bf16 in f32, rounded once)
+//! and for reads and writes at positions; the reference evaluation for all others.
 
 mod conv;
 mod index;
@@ -21,12 +20,12 @@ use std::ops::AddAssign;
 /// Runs an op, writing its row-major `outputs`.
 ///
 /// # Safety
-/// The op's type rule takes the inputs and gives the types of the outputs, whose memory nobody else
-/// uses, the inputs included; that of an op which [updates](ms_core::ops::Lowering::Update) its first
-/// operand may be the operand's.
+/// The op's type rule accepts the inputs and infers the types of the outputs, whose memory nobody else
+/// accesses and does not overlap that of the inputs; that of an op which
+/// [updates](ms_core::ops::Lowering::Update) its first operand may be the operand's.
 ///
 /// # Errors
-/// What the op refuses; [`Code::Memory`] when the system has no memory for what it needs besides.
+/// Those of the op; [`Code::Memory`] if there is no scratch memory.
 pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
     if let Some(out) = outputs.first() {
         // SAFETY: as the caller's.
@@ -43,7 +42,7 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
     unsafe { evaluate(op, attrs, inputs, outputs) }
 }
 
-/// Runs an op by loops of its own; says whether it has any for these operands.
+/// Runs an op by native loops; returns whether there are any for these operands.
 ///
 /// # Safety
 /// As [`run`].
@@ -60,7 +59,7 @@ unsafe fn native(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[
     }
 }
 
-/// [`native_in`] f32, for elements of half its width.
+/// [`native_in`] f32, for 16-bit floats.
 ///
 /// # Safety
 /// As [`run`].
@@ -83,17 +82,17 @@ unsafe fn native_half<H: Element>(
     };
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
     let wide = Array::try_zeros(out.shape(), DType::F32)?;
-    // SAFETY: the types are those that the caller vouches for, widened; the output is fresh.
+    // SAFETY: the types are those of the caller's contract, widened; the output is newly allocated.
     if !unsafe { native_in::<f32>(isa, op, attrs, &inputs.iter().collect::<SmallVec<[&Array; 2]>>(), &wide)? } {
         return Ok(false);
     }
-    // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
+    // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
     let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<H>(), out.numel()) };
     to.iter_mut().zip(elements::<f32>(&wide)).for_each(|(to, &it)| *to = narrow(it));
     Ok(true)
 }
 
-/// A loop over operands that are row-major, into an output of this shape.
+/// A loop over row-major operands, with an output of this shape.
 type Loop<T> = fn(Isa, &Attrs, &[Array], &mut [T], &[usize]) -> Result<()>;
 
 /// [`native`] for elements of one type.
@@ -119,7 +118,7 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
         return Ok(false);
     }
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(|it| it.to_contiguous()).collect();
-    // SAFETY: the output is a row-major array of this element type, whose memory nobody else uses.
+    // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
     let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) };
     run(isa, attrs, &inputs, to, out.shape())?;
     Ok(true)
@@ -130,7 +129,7 @@ fn elements<T: Element>(array: &Array) -> &[T] {
     array.as_slice().expect("operands were made row-major and their dtypes compared")
 }
 
-/// The op's own meaning.
+/// Runs an op by its reference evaluation.
 ///
 /// # Safety
 /// As [`run`].
@@ -147,7 +146,7 @@ unsafe fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) 
         }
         let from = from.to_contiguous();
         let bytes = from.numel() * from.dtype().size();
-        // SAFETY: both are row-major and of one type; nobody else uses the output's memory.
+        // SAFETY: both are row-major and of one type; nobody else accesses the output's memory.
         unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from.as_ptr(), bytes) };
     }
     Ok(())

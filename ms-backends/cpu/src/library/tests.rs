@@ -1,4 +1,4 @@
-//! Loops of their own against the meaning of the ops.
+//! Native loops against reference evaluations.
 
 use crate::isa::Isa;
 use crate::threads;
@@ -24,13 +24,13 @@ fn filled(shape: &[usize], dtype: DType, seed: u64) -> Array {
 fn outputs(def: &OpDef, attrs: &Attrs, inputs: &[&Array]) -> Vec<Array> {
     let types: Vec<Type> = inputs.iter().map(|it| it.ty()).collect();
     let types = (def.infer)(attrs, &types.iter().collect::<Vec<_>>()).expect("the operands fit");
-    // Filled, so that an element that is never written shows.
+    // Filled, so that an element that is never written is found.
     let nan = Scalar::Float(f64::NAN);
     types.iter().map(|ty| Array::full(&ty.shape().expect("constant shapes"), nan, ty.dtype)).collect()
 }
 
 fn native(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> bool {
-    // SAFETY: `outputs` asked the type rule, and nobody else has what it gave.
+    // SAFETY: `outputs` has the types of the type rule, and its arrays are not shared.
     unsafe { super::native(Isa::detect(), def.op(), attrs, inputs, outputs) }.expect("there is memory")
 }
 
@@ -181,7 +181,7 @@ fn positions_as_the_ops_mean_them() {
         if matches!(def.lowering, Lowering::Update) {
             let own = inputs[0].duplicate();
             let inputs: Vec<&Array> = std::iter::once(&own).chain(inputs[1..].iter().copied()).collect();
-            // SAFETY: the op updates its first operand, and may write where that lies.
+            // SAFETY: the op updates its first operand, and may write to its memory.
             let done =
                 unsafe { super::run(Isa::detect(), def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)) };
             done.expect("positions are inside");

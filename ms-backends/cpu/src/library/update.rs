@@ -1,4 +1,4 @@
-//! Some elements of an array changed, in its own memory where the result lies there.
+//! Ops that change some elements of an array, in place if the result shares its memory.
 
 use super::elements;
 use super::index::written;
@@ -8,7 +8,7 @@ use ms_core::tensor::{Array, Attrs, Element, Layout, Op};
 use ms_core::with_element;
 use smallvec::SmallVec;
 
-/// Runs an op of this kind, writing its row-major output; nothing for other ops.
+/// Runs an op of this kind, writing its row-major output; `None` for other ops.
 ///
 /// # Safety
 /// As [`run`](super::run), of one output.
@@ -21,17 +21,17 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
     Some(Ok(()))
 }
 
-/// Brings the elements of the first operand to the output, unless they are there.
+/// Copies the first operand to the output, unless they share their memory.
 ///
 /// # Safety
-/// The output is a row-major array of the operand's type, whose memory nobody else uses, or which
-/// is that of the operand.
+/// The output is a row-major array of the operand's type, whose memory nobody else accesses, or is that
+/// of the operand.
 pub unsafe fn begin(x: &Array, out: &Array) {
     if x.as_ptr() == out.as_ptr() && x.layout().is_contiguous() {
         return;
     }
     with_element!(out.dtype(), T => {
-        // SAFETY: by the caller's contract; the operand lies elsewhere.
+        // SAFETY: by the caller's contract; they do not share memory.
         let to: &mut [T] = unsafe { written(out) };
         match x.layout().strides().iter().all(|&it| it == 0) {
             true => to.fill(x.iter::<T>().next().unwrap_or_default()),
@@ -47,7 +47,7 @@ fn slices(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) {
     let values = &inputs[1..];
     let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
     with_element!(out.dtype(), T => {
-        // SAFETY: as above, and the first operand is not read any more.
+        // SAFETY: as above, and the first operand is not read again.
         let to: &mut [T] = unsafe { written(out) };
         for (place, value) in places.iter().zip(values) {
             let value = value.to_contiguous();
@@ -59,13 +59,13 @@ fn slices(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) {
     });
 }
 
-/// Visits the elements at the places of a layout with as many values.
+/// Visits the elements of a layout, each with the corresponding value.
 fn each<T: Element>(to: &mut [T], place: &Layout, values: &[T], visit: impl Fn(&mut T, T)) {
     if values.is_empty() {
         return;
     }
     let shape = place.shape();
-    // Axes from `first` on are one run of neighbours.
+    // Axes from `first` on are contiguous.
     let (mut first, mut run) = (shape.len(), 1);
     while first > 0 && (shape[first - 1] == 1 || place.strides()[first - 1] == run as isize) {
         first -= 1;

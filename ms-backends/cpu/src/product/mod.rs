@@ -1,5 +1,5 @@
-//! Products of matrices: floats by tiles in one order of terms ([`ordered`]) or through the `gemm` crates
-//! ([`gemm`](mod@gemm)), as their precision wants it; integers and truth values by plain loops.
+//! Products of matrices: floats by tiles in a fixed order of terms ([`ordered`]) or by the `gemm` crates
+//! ([`gemm`](mod@gemm)), depending on the precision; integers and bools by plain loops.
 
 mod dot;
 mod gemm;
@@ -26,11 +26,11 @@ use tile::Operand;
 /// Runs a product.
 ///
 /// # Safety
-/// Every element that the product's sizes and strides reach from the three addresses lies in
-/// memory that lives during the call; nobody writes `a` and `b` or touches `out` meanwhile.
+/// All elements that the product's sizes and strides address are in memory that is live during the
+/// call; meanwhile, nobody else writes `a` and `b` or accesses `out`.
 ///
 /// # Errors
-/// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for copies of the operands.
+/// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands.
 pub unsafe fn run(isa: Isa, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
     use Precision::{Highest, Strict};
     // SAFETY: the caller's contract is the same, and the types are those of the dtype.
@@ -49,7 +49,7 @@ pub unsafe fn run(isa: Isa, product: &MatrixProduct, a: *const u8, b: *const u8,
     }
 }
 
-/// A product of floats whose terms are added up in order.
+/// A product of floats whose terms are added in order.
 ///
 /// # Safety
 /// As [`run`], for operands of this type.
@@ -68,7 +68,7 @@ unsafe fn in_order<E: Operand>(
     unsafe { ordered.run(product.batch_len(), |it| product.batch_offsets(it), a, b, out) }
 }
 
-/// A product of integers or truth values.
+/// A product of integers or bools.
 ///
 /// # Safety
 /// As [`run`].
@@ -88,12 +88,12 @@ unsafe fn whole_numbers(product: &MatrixProduct, a: *const u8, b: *const u8, out
     }
 }
 
-/// A matrix: its first element, and steps between rows and columns.
+/// A matrix: its first element, and strides between rows and columns.
 #[derive(Clone, Copy)]
 pub struct Matrix<P> {
     /// The first element.
     pub first: P,
-    /// Steps between rows and between columns.
+    /// Strides between rows and between columns.
     pub steps: [isize; 2],
 }
 
@@ -103,7 +103,7 @@ impl<P> Matrix<P> {
         Self { first, steps: [columns as isize, 1] }
     }
 
-    /// The matrix with rows and columns exchanged.
+    /// The transposed matrix.
     pub fn transposed(self) -> Self {
         Self { first: self.first, steps: [self.steps[1], self.steps[0]] }
     }
@@ -139,7 +139,7 @@ impl<T> Pointer for *mut T {
     }
 }
 
-/// Plain addresses: several threads may hold them, as every use of one is `unsafe`.
+/// Raw pointers, which may be sent to threads, as every use of one is `unsafe`.
 pub trait Addresses: Copy {}
 
 impl<T> Addresses for *const T {}
@@ -162,10 +162,10 @@ impl<P: Addresses> Shared<P> {
     }
 }
 
-// SAFETY: addresses are numbers; who reads or writes through them answers for races.
+// SAFETY: every access through the pointers is `unsafe`, and must not race.
 unsafe impl<P: Addresses> Sync for Shared<P> {}
 
-/// Products of integers, which wrap, and of truth values, where a sum is a disjunction.
+/// Products of integers, which wrap, and of bools, whose sum is the disjunction.
 unsafe fn integers<M: Copy, C: Number>(
     product: &MatrixProduct,
     a: *const u8,
@@ -174,7 +174,7 @@ unsafe fn integers<M: Copy, C: Number>(
     widen: impl Fn(M) -> C + Copy,
     narrow: impl Fn(C) -> M + Copy,
 ) -> Result<()> {
-    /// Columns whose sums stay in the first-level cache.
+    /// Number of columns whose sums fit in the first-level cache.
     const COLUMNS: usize = 512;
     let &MatrixProduct { m, k, n, .. } = product;
     let mut sums = try_filled(C::ZERO, m * n)?;

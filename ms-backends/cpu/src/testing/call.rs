@@ -1,4 +1,4 @@
-//! A call of a kernel, with memory of its own.
+//! A call of a kernel, which owns the memory of its operands.
 
 use ms_core::exec::KernelCode;
 use ms_core::ir::testing::Random;
@@ -6,10 +6,10 @@ use ms_core::ir::text::write_element;
 use ms_core::ir::{Inst, Kernel, LaneAxis, ParamId, Role, Scope, StrideClass};
 use ms_core::tensor::{DType, Kind, Scalar};
 
-/// Numbers of lanes around the steps of every instruction set.
+/// Numbers of lanes around the vector lengths of every instruction set.
 pub const LANES: [usize; 12] = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 100];
 
-/// Bytes before the first element of an operand, and behind the last.
+/// Size in bytes of the guards before and after the elements of an operand.
 const GUARD: usize = 128;
 
 /// What lies in an operand before anything is written.
@@ -24,7 +24,7 @@ struct Operand {
     count: usize,
     /// The element at the first step of all loops.
     first: usize,
-    /// For each loop, in elements.
+    /// The stride of each loop, in elements.
     strides: Vec<i64>,
 }
 
@@ -45,7 +45,7 @@ impl Operand {
         operand
     }
 
-    /// The word in which an element lies, and how far from its low end.
+    /// The word of an element, and its offset from the low end.
     fn place(&self, at: usize) -> (usize, usize) {
         let byte = GUARD + at * self.dtype.size();
         (byte / 8, byte % 8 * 8)
@@ -74,7 +74,7 @@ impl Operand {
         }
     }
 
-    /// Whether the guards are still what they were filled with.
+    /// Returns whether the guards are unchanged.
     fn is_intact(&self, guard: u64) -> bool {
         let end = GUARD + self.count * self.dtype.size();
         let byte = |at: usize| self.words[at / 8] >> (at % 8 * 8) & 0xff == guard >> (at % 8 * 8) & 0xff;
@@ -90,7 +90,7 @@ pub struct Call {
     bases: Vec<u64>,
     operands: Vec<Operand>,
     roles: Vec<Role>,
-    /// For each operand the one in whose memory it is: itself, or one that it overwrites.
+    /// For each operand the one whose memory it uses: itself, or one that it overwrites.
     memory: Vec<usize>,
     guard: u64,
 }
@@ -117,7 +117,7 @@ impl Call {
         }
     }
 
-    /// A call with random elements in all inputs, of which loops begin somewhere.
+    /// A call with random elements in all inputs, and random bases of loops.
     pub fn random(kernel: &Kernel, extents: &[usize], random: &mut Random<'_>, guard: u64) -> Self {
         let mut call = Self::new(kernel, extents, &vec![None; kernel.params.len()], guard);
         for (at, param) in kernel.params.iter().enumerate().filter(|it| it.1.role == Role::Input) {
@@ -144,7 +144,7 @@ impl Call {
         (0..operand.count).for_each(|at| operand.set(at, bits(at)));
     }
 
-    /// Lets an output lie where an input of its dtype lies.
+    /// Lets an output overwrite an input of its dtype.
     pub fn overwrite(&mut self, out: ParamId, input: ParamId) {
         let [out, input] = [out.0 as usize, input.0 as usize];
         self.operands[out].strides = self.operands[input].strides.clone();
@@ -157,7 +157,7 @@ impl Call {
         (0..operand.count).map(|at| operand.get(at)).collect()
     }
 
-    /// Whether the loops over the result may be cut: each step of them writes elements of its own.
+    /// Returns whether the loops over the result may be cut: their steps write distinct elements.
     pub fn may_be_cut(&self, kernel: &Kernel) -> bool {
         let outputs = self.operands.iter().zip(&self.roles).filter(|it| *it.1 == Role::Output);
         outputs
@@ -168,7 +168,7 @@ impl Call {
     /// Runs it.
     ///
     /// # Safety
-    /// The code is that of the kernel that the call was made for.
+    /// The code is that of the kernel of the call.
     pub unsafe fn run(&mut self, code: &dyn KernelCode) {
         let mut words: Vec<u64> = self.extents.iter().map(|&it| it as u64).collect();
         for (at, &memory) in self.memory.iter().enumerate() {
@@ -178,11 +178,11 @@ impl Call {
             words.extend(self.operands[at].strides.iter().map(|&it| (it * size as i64) as u64));
         }
         words.extend(&self.bases);
-        // SAFETY: operands have a place for every step of the loops.
+        // SAFETY: operands have an element for every step of the loops.
         unsafe { code.call(&words) };
     }
 
-    /// The same call with something else around its operands.
+    /// The same call with other guards.
     pub fn with_guard(&self, guard: u64) -> Self {
         let mut call = Self { guard, ..self.clone() };
         for operand in &mut call.operands {
@@ -193,12 +193,12 @@ impl Call {
         call
     }
 
-    /// Whether nothing was written around operands.
+    /// Returns whether all guards are unchanged.
     pub fn is_intact(&self) -> bool {
         self.operands.iter().all(|it| it.is_intact(self.guard))
     }
 
-    /// What differs from the results of another call of the same kernel on equal inputs.
+    /// The difference from the results of another call of the same kernel on equal inputs, if any.
     pub fn difference(&self, want: &Self) -> Option<String> {
         if !self.is_intact() || !want.is_intact() {
             return Some(format!("extents {:?}: memory around operands is written", self.extents));
@@ -266,7 +266,7 @@ fn result_loops(kernel: &Kernel) -> usize {
     kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel)
 }
 
-/// Whether stages of a scope read or write a buffer.
+/// Returns whether stages of a scope read or write a buffer.
 fn uses(kernel: &Kernel, param: ParamId, scope: Scope) -> bool {
     let uses = |inst: &Inst| matches!(inst, Inst::Load(it) | Inst::Store(it, _) if *it == param);
     let mut stages = (0..kernel.stages.len()).filter(|&it| kernel.stages[it].scope == scope);

@@ -1,4 +1,4 @@
-//! Files of a kernel, of calls of it, and of what they give: `tests/kernels/*.kernel`.
+//! Files of a kernel with calls of it and their results: `tests/kernels/*.kernel`.
 //!
 //! ```text
 //! // interpreted: avx2                      instruction sets that this kernel has no code for
@@ -18,10 +18,9 @@
 //!   %y -> hash 0x0123456789abcdef
 //! ```
 //!
-//! A run has the extents of all loops; `*` for the lanes stands for each of [`LANES`]. Then come
-//! operands, each as `%name = elements` with strides in elements behind it, or `%output over %input`
-//! for an output that lies where an input lies; and what outputs hold afterwards, in the order of
-//! memory.
+//! A run has the extents of all loops; `*` for the lanes stands for each of [`LANES`]. Then follow
+//! operands, as `%name = elements` with optional strides in elements, or `%output over %input` for an
+//! output that overwrites an input, and the results of outputs, in memory order.
 //!
 //! ```text
 //! run      = "run" "[" (int | "*") {"," (int | "*")} "]" {operand} {result}
@@ -48,17 +47,17 @@ use ms_core::tensor::{DType, Scalar};
 use rustc_hash::FxHashMap;
 use std::fmt::Write;
 
-/// Results of more elements are kept as a hash.
+/// Results with more elements are written as a hash.
 const LONGEST_LIST: usize = 40;
 
-/// What lies around operands.
+/// The content of guards.
 const GUARD: u64 = 0xc3c3_c3c3_c3c3_c3c3;
 
-/// A file that was read.
+/// A parsed file.
 pub struct File<'a> {
     /// The kernel.
     pub kernel: Kernel,
-    /// The names of instruction sets on which the interpreter runs it.
+    /// The names of instruction sets that have no code for it.
     pub interpreted: Vec<&'a str>,
     text: &'a str,
     /// The names of the buffers.
@@ -71,9 +70,9 @@ struct Run {
     /// The extent of each loop; `None` for each of [`LANES`].
     extents: Vec<Option<usize>>,
     operands: Vec<Operand>,
-    /// What each buffer should hold afterwards, where the file says it.
+    /// The expected content of each buffer, if the file has it.
     wanted: Vec<Option<Wanted>>,
-    /// The byte at which the operands end, and the one at which what is wanted does.
+    /// The positions of the ends of the operands and of the results in the text.
     ends: [usize; 2],
 }
 
@@ -99,14 +98,14 @@ enum Wanted {
     Hash(u64),
 }
 
-/// The calls of all runs of a file, after they were made.
+/// The calls of all runs of a file, after they have run.
 pub struct Results(Vec<Vec<Call>>);
 
 impl<'a> File<'a> {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// [`Code::Parse`](ms_core::Code::Parse) with line and column; what [`Kernel::check`] refuses.
+    /// [`Code::Parse`](ms_core::Code::Parse) with line and column; errors of [`Kernel::check`].
     pub fn parse(text: &'a str) -> Result<Self> {
         let setting = |line: &'a str| line.strip_prefix("// interpreted:");
         let interpreted =
@@ -124,7 +123,7 @@ impl<'a> File<'a> {
         Ok(Self { interpreted, text, names, runs, kernel: TARGET.expand(named.kernel) })
     }
 
-    /// All calls, each handed to `run`.
+    /// Creates all calls, and passes each to `run`.
     pub fn run(&self, mut run: impl FnMut(&mut Call)) -> Results {
         let calls = |it: &Run| {
             let mut calls = it.calls(&self.kernel);
@@ -134,7 +133,7 @@ impl<'a> File<'a> {
         Results(self.runs.iter().map(calls).collect())
     }
 
-    /// What the file wants and results are not.
+    /// The differences between the expected results and the results.
     pub fn difference(&self, results: &Results) -> Option<String> {
         for (number, (run, calls)) in self.runs.iter().zip(&results.0).enumerate() {
             for (param, name) in self.outputs() {
@@ -155,7 +154,7 @@ impl<'a> File<'a> {
         None
     }
 
-    /// The text of the file with what results are in place of what it wants.
+    /// The text of the file with the expected results replaced by the results.
     pub fn blessed(&self, results: &Results) -> String {
         let (mut out, mut copied) = (String::new(), 0);
         for (run, calls) in self.runs.iter().zip(&results.0) {
@@ -179,7 +178,7 @@ impl<'a> File<'a> {
 }
 
 impl Results {
-    /// What differs from other results of the same file.
+    /// The difference from other results of the same file, if any.
     pub fn difference(&self, want: &Self) -> Option<String> {
         let runs = self.0.iter().zip(&want.0).enumerate();
         let differs = |(run, (got, want)): (usize, (&Vec<Call>, &Vec<Call>))| {
@@ -248,7 +247,7 @@ impl Run {
         self.forms(kernel).map(call).collect()
     }
 
-    /// These calls before anything is written to their operands.
+    /// The calls with uninitialised operands.
     fn forms(&self, kernel: &Kernel) -> impl Iterator<Item = Call> {
         let strides: Vec<Option<Vec<i64>>> = self.operands.iter().map(|it| it.strides.clone()).collect();
         let lanes: &[usize] = if self.extents.contains(&None) { &LANES } else { &[0] };
@@ -305,7 +304,7 @@ impl Parser<'_, '_> {
         Ok(run)
     }
 
-    /// Refuses an operand that does not fit the kernel and the extents.
+    /// Checks that an operand fits the kernel and the extents.
     fn fits(&self, run: &Run, param: ParamId, at: usize) -> Result<()> {
         let operand = &run.operands[param.0 as usize];
         let info = |param: ParamId| self.kernel.params[param.0 as usize];
@@ -418,7 +417,7 @@ impl Parser<'_, '_> {
         size.ok_or_else(|| self.tokens.error(at, "expected an extent from 0 to 2^24"))
     }
 
-    /// Items in brackets, with commas between them.
+    /// Items in brackets, separated by commas.
     fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
         let mut items = Vec::new();
         self.tokens.symbol('[', "a list")?;

@@ -1,5 +1,5 @@
-//! What the fuzz target calls: any bytes are a kernel that gives the same on every instruction set, or
-//! nothing.
+//! The entry point of the fuzz target: arbitrary bytes are a kernel with the same results on every
+//! instruction set, or invalid.
 
 use super::call::{Call, LANES};
 use crate::code::{CodeMemory, Compiled};
@@ -11,15 +11,15 @@ use ms_core::ir::testing::{Random, elementwise, staged};
 use ms_core::ir::{BinaryOp, Inst, Kernel, Reducer, UnaryOp, Val};
 use ms_core::tensor::{DType, Scalar};
 
-/// More loops, buffers and instructions take time, and find nothing else.
+/// Limits of loops, buffers and instructions: more take time, and find no other errors.
 const MOST: (usize, usize, usize) = (5, 40, 2000);
 
-/// Reads bytes as a kernel, and says whether they are one: the text of one, up to its first run where
-/// it is a file of `tests/kernels`, or the choices of a random kernel. Then runs it on small operands.
+/// Reads bytes as a kernel and runs it on small operands; returns whether they are one: the text of a
+/// kernel, up to the first run of a file of `tests/kernels`, or the choices of a random kernel.
 ///
 /// # Panics
-/// When the kernel comes back as another one from its text, and when generated code writes outside of
-/// operands or differs from the interpreter.
+/// If the kernel's text is read as another kernel, or if generated code writes outside operands or
+/// differs from the interpreter.
 pub fn kernel(bytes: &[u8]) -> bool {
     let text = std::str::from_utf8(bytes).ok().filter(|it| it.contains("kernel"));
     let (kernel, random) = match text {
@@ -58,9 +58,9 @@ pub fn kernel(bytes: &[u8]) -> bool {
     for isa in [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported()) {
         let Ok(code) = codegen::compile(&kernel, isa) else { continue };
         let Some(memory) = CodeMemory::map(&code.bytes) else { return true };
-        // What lies around operands differs, so that code that reads it gives other results.
+        // The guards differ, so that code that reads them has other results.
         let mut got = inputs.with_guard(0x3c3c_3c3c_3c3c_3c3c);
-        // SAFETY: the memory holds the kernel's code.
+        // SAFETY: the memory has the kernel's code.
         unsafe { got.run(&Compiled::new(&memory, 0)) };
         assert!(got.is_intact(), "{isa} writes around operands\n{kernel}");
         if let Some(difference) = got.difference(&want).filter(|_| is_determined(&kernel)) {
@@ -70,8 +70,8 @@ pub fn kernel(bytes: &[u8]) -> bool {
     true
 }
 
-/// Whether the kernel's results are the same to the bit wherever it runs: it does not see the payload of
-/// a nan, and stores no float that a narrow buffer does not hold exactly.
+/// Returns whether the kernel's results are the same to the bit on all instruction sets: it does not
+/// depend on the payload of a nan, and stores no float that a narrow buffer cannot represent.
 fn is_determined(kernel: &Kernel) -> bool {
     kernel.insts.iter().all(|inst| match *inst {
         Inst::Unary(UnaryOp::Bitcast, value) => !kernel.ty(value).is_float(),
@@ -80,7 +80,7 @@ fn is_determined(kernel: &Kernel) -> bool {
     })
 }
 
-/// Whether `dtype`, which is a buffer's, holds a value exactly where it is a float.
+/// Returns whether a buffer's `dtype`, if it is a float, represents a value exactly.
 fn holds(kernel: &Kernel, dtype: DType, value: Val) -> bool {
     if dtype == dtype.compute() || !dtype.is_float() {
         return true;

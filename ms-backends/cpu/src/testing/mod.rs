@@ -1,5 +1,4 @@
-//! Kernels on operands with guards around them: what tests, of this backend and of others, and the
-//! fuzz target share.
+//! Kernels on operands with guards, for tests of this backend and of others, and for the fuzz target.
 
 mod call;
 mod file;
