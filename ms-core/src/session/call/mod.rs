@@ -13,6 +13,7 @@ pub(super) mod source;
 pub(super) mod symbolic;
 mod varying_sizes;
 mod version;
+mod versions;
 
 pub use compiled::{Compiled, Derivative};
 pub use functions::retrace;
@@ -34,7 +35,8 @@ use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use version::{Version, Versions};
+use version::Version;
+use versions::Versions;
 
 /// A compiled function: a `static` at its definition, which the macros emit.
 pub struct JitFn {
