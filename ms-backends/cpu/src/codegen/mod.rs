@@ -1,10 +1,10 @@
 //! Machine code for kernels, on x86-64.
 //!
-//! A kernel becomes virtual instructions (`select`), which get registers (`alloc`) and are then
-//! encoded inside the loop nest (`emit`). The code is one function
-//! `extern "C" fn(block: *const u64)`, followed by its constants; it refers to nothing outside
-//! itself, so that its bytes may be stored, joined with others at 64-byte boundaries, and
-//! mapped anywhere.
+//! A kernel is lowered to virtual instructions (`select`), which are allocated to registers (`alloc`)
+//! and encoded inside the loop nest (`emit`). The code is one function
+//! `extern "C" fn(block: *const u64)`, followed by its constants. It is position-independent and
+//! self-contained, so that its bytes may be stored, concatenated with others at 64-byte boundaries,
+//! and mapped at any address.
 //!
 //! Results are those of the interpreter to the bit, except for the payload of a nan.
 
@@ -28,18 +28,17 @@ use target::Target;
 /// A kernel's machine code.
 #[derive(Clone, Debug)]
 pub struct Code {
-    /// The function, entered at the first byte, and its constants. The first byte must be at a
-    /// multiple of 64.
+    /// The function, whose entry is the first byte, and its constants. It must be aligned to 64 bytes.
     pub bytes: Vec<u8>,
-    /// Number of values that have a place on the stack for want of registers.
+    /// Number of values that are spilled.
     pub spills: usize,
 }
 
-/// Why a kernel is left to the interpreter.
+/// The reason why a kernel is interpreted.
 ///
-/// That is the case for conversions between u64 and floats, and from floats to u32, on AVX2;
-/// and for more values at once than the stack should hold. Functions, which lowering expands for the
-/// processor, are supported by neither.
+/// Unsupported are conversions between u64 and floats, and from floats to u32, on AVX2, and stack
+/// frames that are too large. Functions, which lowering expands for the CPU, are not supported on any
+/// instruction set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Unsupported {
     what: Cow<'static, str>,
@@ -69,19 +68,18 @@ struct Body {
 struct Bodies {
     /// For any extents.
     body: Body,
-    /// Of several copies, for as many vectors of lanes as are whole.
+    /// With several copies, for whole groups of vectors of lanes.
     strip: Option<Body>,
     /// For lanes in whole vectors.
     whole: Option<Body>,
-    /// For rows to which all orders of reduction give the same bits.
+    /// For rows whose bits are the same in all orders of reduction.
     short: Option<Body>,
 }
 
 /// Compiles a kernel for an instruction set.
 ///
 /// # Errors
-/// When the kernel holds something that is left to the interpreter, or the instruction set is
-/// the interpreter itself.
+/// If the kernel has something unsupported, or the instruction set is the interpreter.
 pub fn compile(kernel: &Kernel, isa: Isa) -> Result<Code, Unsupported> {
     let target = match isa {
         Isa::Interp => return Err(Unsupported::new("the interpreter")),

@@ -1,4 +1,4 @@
-//! The constants that stand behind a kernel's code.
+//! The constant pool, which follows a kernel's code.
 
 use super::target::{Target, Width};
 use super::vinst::Constant;
@@ -21,7 +21,7 @@ impl Entry {
     }
 }
 
-/// The constants; equal ones are one.
+/// The constants, without duplicates.
 #[derive(Default)]
 pub struct Pool {
     entries: Vec<Entry>,
@@ -51,10 +51,10 @@ impl Pool {
         self.add(Entry::Iota(target.vector_bytes() / 8))
     }
 
-    /// Appends the constants to `out` and gives the offset of each.
+    /// Appends the constants to `out` and returns their offsets.
     pub fn write(&self, out: &mut Vec<u8>) -> Vec<usize> {
         let mut offsets = vec![0; self.entries.len()];
-        // The larger ones first, so that each is aligned to its size.
+        // Larger ones first, so that each is aligned to its size.
         let mut order: Vec<usize> = (0..self.entries.len()).collect();
         order.sort_by_key(|&it| std::cmp::Reverse(self.entries[it].bytes()));
         for at in order {

@@ -47,7 +47,7 @@ impl Mem {
     }
 }
 
-/// A place in the code.
+/// A position in the code.
 #[derive(Clone, Copy, Debug)]
 pub struct Label(usize);
 
@@ -58,7 +58,7 @@ struct Fixup {
     goal: Goal,
 }
 
-/// What a displacement leads to.
+/// The target of a displacement.
 enum Goal {
     Label(Label),
     Pool(usize),
@@ -91,8 +91,7 @@ impl Asm {
         self.masked(code, operands, Register::None, false);
     }
 
-    /// An instruction under a mask of AVX-512 (or none); lanes outside it keep what they
-    /// hold, or become zero.
+    /// An instruction under a mask of AVX-512 (or none); lanes outside it are unchanged, or zeroed.
     pub fn masked(&mut self, code: Code, operands: &[Operand], mask: Register, zeroing: bool) {
         let mut inst = Instruction::default();
         inst.set_code(code);
@@ -154,13 +153,13 @@ impl Asm {
         }
     }
 
-    /// A new label, not placed yet.
+    /// A new, unbound label.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Places a label here.
+    /// Binds a label to this position.
     pub fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.position);
     }
@@ -194,7 +193,7 @@ impl Asm {
     }
 }
 
-/// Whether an instruction with an immediate works on 64 bits.
+/// Returns whether an instruction with an immediate has 64-bit operands.
 fn is_64_bit(code: Code) -> bool {
     !matches!(code, Code::Mov_r32_imm32 | Code::And_rm32_imm32)
 }

@@ -1,8 +1,7 @@
 //! Reduced loops that are cut into blocks ([`ReductionOrder::Blocks`]).
 //!
-//! Numbers that say where the loops stand are on the stack ([`Cursor`]). What is counted are
-//! elements, or, with parallel lanes, steps. With parallel lanes `rcx` and `rsi` belong to the
-//! loop over the lanes around all this.
+//! The state of the loops is on the stack ([`Cursor`]), in elements or, with parallel lanes, in steps.
+//! With parallel lanes `rcx` and `rsi` are those of the enclosing loop over the lanes.
 
 use super::super::Body;
 use super::super::target::Target;
@@ -18,8 +17,8 @@ const A: Register = fixed::SCRATCH;
 const D: Register = fixed::SCRATCH2;
 
 impl<'a> Emitter<'a> {
-    /// Says how the reduced loops of this call are cut, if they are; leads to the labels that it
-    /// gives where other bodies are to run.
+    /// Computes how the reduced loops of this call are cut; jumps to the returned labels if other bodies
+    /// are to run.
     pub fn cut(&mut self) -> SmallVec<[(Label, &'a Body); 2]> {
         if self.program.blocked.is_empty() {
             return SmallVec::new();
@@ -46,7 +45,7 @@ impl<'a> Emitter<'a> {
                 self.asm.jump(Code::Jmp_rel32_64, done);
                 self.asm.place(short);
                 self.set(Cursor::Section, D);
-                // So many rows share a block, for the power of two in `rax`.
+                // The number of rows that share a block, from the power of two in `rax`.
                 let (head, found) = (self.asm.label(), self.asm.label());
                 self.number(A, 1);
                 self.asm.place(head);
@@ -69,13 +68,13 @@ impl<'a> Emitter<'a> {
         self.number(A, 0);
         self.asm.place(several);
         self.set(Cursor::Several, A);
-        // Without several blocks none ends.
+        // A single block does not end.
         self.number(D, i32::MAX as usize);
         self.asm.op(Code::Shl_rm64_imm8, &[Operand::Reg(D), Operand::Imm8(32)]);
         self.set(Cursor::Left, D);
         let mut others = SmallVec::new();
         if let Some(body) = self.short {
-            // A single block of rows that are no longer than the vector of accumulators of any order.
+            // A single block of rows that have at most one element per accumulator in every order.
             let (short, long) = (self.asm.label(), self.asm.label());
             self.compare(A, 0);
             self.asm.jump(Code::Jne_rel32_64, long);
@@ -104,7 +103,8 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// The cut loops of a stage with what stands in them, and the halves of the results of blocks.
+    /// The cut loops of a stage with their instructions, and the reduction of the results of blocks by
+    /// halves.
     pub fn blocked(&mut self, blocked: &Blocked, mode: Mode) {
         self.if_several(|it| {
             it.clear(Cursor::Ended);
@@ -149,7 +149,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// The innermost reduced loop, where lanes are parallel.
+    /// The innermost reduced loop with parallel lanes.
     fn cut_steps(&mut self, axis: usize, params: &[usize], blocked: &Blocked, mode: Mode) {
         let (counter, extent) = (self.frame.counter(axis), self.frame.extent(axis));
         let (part, head, end) = (self.asm.label(), self.asm.label(), self.asm.label());
@@ -206,7 +206,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Whole turns of the accumulators up to where the lanes stop, if they begin with the first.
+    /// Whole turns of the accumulators up to the stop of the lanes, if they begin with the first one.
     fn whole_turns(&mut self, blocked: &Blocked) {
         let whole = |it: When| match it {
             When::Loop(Span::Whole(vectors)) => Some(vectors),
@@ -238,8 +238,8 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Asks for what the next block reads, where rows are so long that it comes from memory: slices jump
-    /// through a block several times, which hardware does not take for a stream.
+    /// Prefetches the next block of rows so long that they are read from memory: slices pass through a
+    /// block several times, which hardware does not detect as a stream.
     fn fetch_ahead(&mut self, blocked: &Blocked) {
         const LONG: usize = 1 << 16;
         const LINE: usize = 64;
@@ -270,7 +270,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// A slice of the accumulators over the lanes from the start of the block to where they stop.
+    /// A slice of the accumulators over the lanes from the start of the block to their stop.
     fn slice(&mut self, slice: &Slice) {
         let (start, stop) = (self.frame.cursor(Cursor::Start), self.frame.cursor(Cursor::Stop));
         let (lane, end, lanes) = (fixed::LANE, fixed::LANES_END, self.program.lanes);
@@ -300,7 +300,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(rest);
         self.load_reg(Code::Mov_r64_rm64, end, stop);
         self.reg(Code::Sub_r64_rm64, end, lane);
-        // The last vector may be a part of one.
+        // The last vector may be partial.
         let mut parts = Vec::new();
         for i in slice.held.clone() {
             let When::Rest(vector) = self.program.blocks[i].when else { continue };
@@ -339,8 +339,8 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Where a loop that is at step `from` stops: at its end, or at that of the block; counts the
-    /// steps until there.
+    /// Computes the stop of a loop at step `from`: its end, or that of the block; subtracts the steps up
+    /// to it from the rest of the block.
     fn stop(&mut self, from: Register, extent: Mem) {
         let left = self.frame.cursor(Cursor::Left);
         self.load_reg(Code::Mov_r64_rm64, A, extent);
@@ -368,7 +368,7 @@ impl<'a> Emitter<'a> {
         self.set(Cursor::Left, D);
     }
 
-    /// Ends the block under way, if it is complete, and begins the next.
+    /// Ends the current block, if it is complete, and begins the next.
     fn end_block(&mut self, blocked: &Blocked, mode: Mode) {
         let (known, done) = (self.asm.label(), self.asm.label());
         let ended = self.frame.cursor(Cursor::Ended);
@@ -390,8 +390,8 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Combines the results of blocks by halves. Those that got none would not change anything
-    /// where they are combined with each other, so that this starts from the least power of two.
+    /// Combines the results of blocks by halves. Unused accumulators are the identity, so this starts
+    /// from the least power of two that is not below the number of blocks.
     fn reduce_partials(&mut self, blocked: &Blocked, mode: Mode) {
         let (number, half) = (self.frame.cursor(Cursor::Number), self.frame.cursor(Cursor::Half));
         let (grow, grown) = (self.asm.label(), self.asm.label());

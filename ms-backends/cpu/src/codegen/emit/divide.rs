@@ -1,4 +1,4 @@
-//! Quotients and remainders of integers: lane by lane, since vectors have no such instruction.
+//! Quotients and remainders of integers: lane by lane, as there are no vector instructions for them.
 
 use super::super::rows;
 use super::asm::{Mem, Operand};
@@ -11,12 +11,12 @@ pub struct Division {
     /// Bytes of a lane: 4 or 8.
     pub size: u8,
     pub signed: bool,
-    /// The remainder is wanted, not the quotient.
+    /// Whether the result is the remainder.
     pub remainder: bool,
 }
 
 impl Emitter<'_> {
-    /// Lays both operands on the stack and divides in a loop over their lanes, all in 64 bits.
+    /// Stores both operands on the stack and divides in a loop over their lanes, in 64 bits.
     pub fn divide(&mut self, division: Division, a: Register, b: Register, result: Register) {
         let Division { size, signed, remainder } = division;
         let area = self.frame.divide();

@@ -1,7 +1,7 @@
 //! Reductions in blocks ([`ReductionOrder::Blocks`]): loops that are cut, and the results of
 //! blocks, which are vectors on the stack.
 //!
-//! A result of a block stands in every lane of its vector where lanes are reduced.
+//! With reduced lanes, a result of a block is in every lane of its vector.
 
 use super::super::Unsupported;
 use super::super::rows;
@@ -12,11 +12,11 @@ use super::reduction::{Reduction, register_accumulators};
 use ms_core::ir::{LaneAxis, ReductionOrder, StrideClass};
 use std::ops::Range;
 
-/// Instructions of the kernel that stand in one turn of all accumulators, at most: larger bodies
-/// are not slower where they find their accumulators step by step.
+/// Maximum number of instructions in one turn of all accumulators: larger bodies are not slower with
+/// accumulators on the stack.
 const MOST_IN_A_TURN: usize = 160;
 
-/// Registers for accumulators of stages that are done in slices.
+/// Number of registers for accumulators of stages in slices.
 const fn slice_accumulators(target: Target) -> usize {
     match target {
         Target::Avx2 => 9,
@@ -24,12 +24,12 @@ const fn slice_accumulators(target: Target) -> usize {
     }
 }
 
-/// How the accumulators of a stage are cut into slices that are in registers.
+/// The division of the accumulators of a stage into slices that are in registers.
 #[derive(Clone, Copy)]
 pub struct Slices {
     /// Vectors of accumulators of each reduction.
     parts: usize,
-    /// Those of a slice.
+    /// Vectors of accumulators of a slice.
     width: usize,
 }
 
@@ -39,18 +39,17 @@ struct Cut<'f> {
     reduction: &'f Reduction,
     /// The results of blocks.
     partials: AccId,
-    /// The result of one block, where lanes are reduced.
+    /// The result of one block, with reduced lanes.
     result: Option<AccId>,
 }
 
 impl Select<'_> {
-    /// Whether a stage's reductions are cut into blocks.
+    /// Returns whether a stage's reductions are cut into blocks.
     pub fn is_blocked(&self, range: Range<usize>) -> bool {
         self.order == ReductionOrder::Blocks && range.into_iter().any(|it| self.kernel.is_ordered_reduction(it))
     }
 
-    /// The slices of a stage, if it can be done in slices: lanes are the only reduced loop, and stand
-    /// side by side.
+    /// The slices of a stage, if it can be divided: lanes are the only reduced loop, and contiguous.
     pub fn slices(&self, range: Range<usize>) -> Option<Slices> {
         let reduces = self.reduces(range.clone());
         let ordered: Vec<usize> =
@@ -73,7 +72,7 @@ impl Select<'_> {
         fits.then_some(Slices { parts: first, width })
     }
 
-    /// Whether stages are done in slices.
+    /// Returns whether a stage is divided into slices.
     pub fn has_slices(&self) -> bool {
         (0..self.kernel.stages.len()).any(|i| self.slices(self.kernel.stage_range(i)).is_some())
     }
@@ -130,7 +129,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Room for so many vectors of a reduction.
+    /// Allocates this many vectors of a reduction on the stack.
     fn vectors(&mut self, reduction: &Reduction, count: usize) -> AccId {
         self.program.arrays.push(AccArray { count: count * self.program.lanes, size: reduction.size() });
         AccId(self.program.arrays.len() as u32 - 1)
@@ -148,8 +147,8 @@ impl Select<'_> {
         dst
     }
 
-    /// What happens at the ends of blocks and of all of them; `in_slices` if the result of a block is
-    /// there already.
+    /// The instructions at the end of each block and of all blocks; `in_slices` if the result of a block
+    /// is already stored.
     fn results_of_blocks(&mut self, cuts: &[Cut<'_>], in_slices: bool) -> Result<(), Unsupported> {
         for cut in cuts {
             self.push(Op::PartialStore(cut.partials, Partial::Current), None, &[cut.reduction.identity]);
@@ -232,8 +231,8 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Slice `number` of the accumulators over a block. By halves, it takes those of slices that were
-    /// done before; the first slice gives the result of the block.
+    /// Slice `number` of the accumulators over a block. It combines them by halves with those of earlier
+    /// slices in program order; slice 0 computes the result of the block.
     fn slice(
         &mut self,
         range: Range<usize>,
@@ -298,7 +297,7 @@ impl Select<'_> {
         Ok(slice)
     }
 
-    /// The reduction with a register of accumulators that are the identity.
+    /// The reduction with a register of accumulators that is set to the identity.
     fn held(&mut self, reduction: &Reduction) -> Reduction {
         let acc = self.vector(reduction.size());
         self.machine(Machine::new(rows::MOVE), acc, &[reduction.identity]);

@@ -10,7 +10,7 @@ use ms_core::tensor::DType;
 
 /// The bits of 2^63 as f64.
 const TWO_63: u64 = 0x43e0_0000_0000_0000;
-/// The bits of 2^52 as f64: added to it, an integer below it stands in the low bits.
+/// The bits of 2^52 as f64: the sum with a smaller integer has the integer in its low bits.
 const TWO_52: u64 = 0x4330_0000_0000_0000;
 
 impl Select<'_> {
@@ -36,13 +36,13 @@ impl Select<'_> {
         self.op1_imm(rows::SRA_D, 4, up, bits)
     }
 
-    /// The bits of 32-bit lanes that `bits` has.
+    /// 32-bit lanes masked by `bits`.
     pub fn keep_bits(&mut self, value: VReg, bits: u64) -> VReg {
         let bits = self.constant(bits, 4);
         self.op2(rows::AND_D, value, bits)
     }
 
-    /// Rounds f32 to its upper half, ties to even; a nan stays one and becomes quiet.
+    /// Rounds f32 to its upper half, ties to even; a nan becomes a quiet nan.
     fn round_bf16(&mut self, value: VReg) -> VReg {
         let (half, one) = (self.constant(0x7fff, 4), self.constant(1, 4));
         let (upper, quiet) = (self.constant(0xffff_0000, 4), self.constant(0x0040_0000, 4));
@@ -95,8 +95,8 @@ impl Select<'_> {
 
             (F32, I32) => self.f32_to_i32(a),
             (F64, I32) => {
-                // Nan becomes zero and what is too large the largest beforehand; what is too
-                // small gives the least integer by itself.
+                // Nan is replaced by zero and too large numbers by the largest one before; too small
+                // numbers are converted to the least integer by the instruction.
                 let number = self.nan_to_zero(8, a);
                 let largest = self.constant(f64::from(i32::MAX).to_bits(), 8);
                 let clamped = self.op2(rows::MIN_PD, number, largest);
@@ -120,7 +120,7 @@ impl Select<'_> {
         })
     }
 
-    /// One in the lanes that are true.
+    /// One in true lanes.
     fn bool_to(&mut self, a: VReg, to: DType) -> VReg {
         let size = to.size();
         let one = match to {
@@ -150,7 +150,7 @@ impl Select<'_> {
         }
     }
 
-    /// Where the hardware gives the least integer for what is too large, gives the largest.
+    /// Replaces the least integer, which the instruction returns for too large numbers, by the largest.
     fn f32_to_i32(&mut self, a: VReg) -> VReg {
         let number = self.nan_to_zero(4, a);
         let integer = self.op1(rows::CVTT_PS_D, 4, number);
@@ -174,19 +174,19 @@ impl Select<'_> {
         self.blend_masked(8, over, largest, integer)
     }
 
-    /// To unsigned integers on AVX-512, which gives the largest for what is too large:
-    /// negative numbers and nan become zero beforehand.
+    /// To unsigned integers on AVX-512, whose instruction returns the largest one for too large numbers:
+    /// negative numbers and nan are replaced by zero before.
     fn unsigned_from_float(&mut self, row: rows::Row, from: usize, to: usize, a: VReg) -> VReg {
         let zero = self.constant(0, from);
         let clamped = self.op2(Self::sized(from, rows::MAX_PS, rows::MAX_PD), a, zero);
         self.op1(row, to, clamped)
     }
 
-    /// On AVX2: the upper and lower 32 bits apart, each exact in f64.
+    /// On AVX2: the upper and lower 32 bits separately, each exact in f64.
     fn f64_to_i64_lanes(&mut self, a: VReg) -> VReg {
         let scale = self.constant(2_f64.powi(-32).to_bits(), 8);
         let unscale = self.constant((-(2_f64.powi(32))).to_bits(), 8);
-        // Its low bits hold an integer of either sign, added to it, in two's complement.
+        // The sum with an integer of either sign has it in its low bits, in two's complement.
         let magic = self.constant((1.5 * 2_f64.powi(52)).to_bits(), 8);
         let two_52 = self.constant(TWO_52, 8);
         let limit = self.constant(TWO_63, 8);
@@ -212,7 +212,7 @@ impl Select<'_> {
         self.op2(rows::AND_Q, integer, ordered)
     }
 
-    /// On AVX2: the halves as floats, exact but for the last sum.
+    /// On AVX2: the halves as floats, exact except for the last sum.
     fn u32_to_f32(&mut self, a: VReg) -> VReg {
         let upper = self.op1_imm(rows::SRL_D, 4, a, 16);
         let upper = self.op1(rows::CVT_D_PS, 4, upper);
@@ -233,7 +233,7 @@ impl Select<'_> {
     }
 
     /// On AVX2: the lower 32 bits in 2^52, the upper ones, made unsigned by adding 2^31, in
-    /// 2^84; all is exact but for the last sum.
+    /// 2^84; exact except for the last sum.
     fn i64_to_f64(&mut self, a: VReg) -> VReg {
         let two_52 = self.constant(TWO_52, 8);
         let low_bits = self.constant(0xffff_ffff, 8);
@@ -247,8 +247,8 @@ impl Select<'_> {
         self.op2(rows::ADD_PD, upper, lower)
     }
 
-    /// On AVX2, through f64: where that can't hold the integer, its last eleven bits are
-    /// gathered into one that only says whether any was set, so that the sum rounds once.
+    /// On AVX2, by way of f64: if that cannot represent the integer, its last eleven bits are replaced by
+    /// a sticky bit, so that the sum is rounded once.
     fn i64_to_f32(&mut self, a: VReg) -> VReg {
         let last = self.constant(0x7ff, 8);
         let rest = self.constant(!0x7ff, 8);

@@ -1,4 +1,4 @@
-//! Reductions: accumulators, their steps, and the tree that ends them.
+//! Reductions: accumulators, their steps, and the final tree.
 
 use super::super::Unsupported;
 use super::super::rows;
@@ -13,26 +13,26 @@ use ms_core::tensor::{DType, Scalar};
 pub struct Reduction {
     /// The instruction.
     pub at: usize,
-    /// How two accumulators are combined.
+    /// The op that combines two accumulators.
     op: BinaryOp,
-    /// The dtype of the accumulators; truth values are reduced as integers that are all ones or zeros.
+    /// The dtype of the accumulators; bools are reduced as integers that are all ones or zeros.
     ty: DType,
-    /// Whether truth values are reduced.
+    /// Whether bools are reduced.
     truth: bool,
     /// Whether the [order of reduction](ReductionOrder) matters.
     pub ordered: bool,
-    /// What an accumulator starts from.
+    /// The initial value of accumulators.
     pub identity: VReg,
     place: Accumulators,
 }
 
 impl Reduction {
-    /// Bytes of an accumulator.
+    /// The size of an accumulator in bytes.
     pub fn size(&self) -> usize {
         self.ty.size()
     }
 
-    /// The same with accumulators in a register.
+    /// The reduction with its accumulators in a register.
     pub fn in_register(&self, acc: VReg) -> Self {
         Self { place: Accumulators::Register(acc), ..*self }
     }
@@ -42,7 +42,7 @@ impl Reduction {
 enum Accumulators {
     /// One register of accumulators, one for each lane.
     Register(VReg),
-    /// An array on the stack, of which each step takes a part in turn.
+    /// An array on the stack, of which each step uses the next part.
     Array(AccId),
     /// One vector of such an array.
     Part(AccId, u8),
@@ -51,7 +51,7 @@ enum Accumulators {
 }
 
 impl Select<'_> {
-    /// Chooses a place for the accumulators and, if it `starts` here, sets them to the identity.
+    /// Allocates the accumulators and, if the reduction `starts` here, sets them to the identity.
     pub fn begin_reduction(
         &mut self,
         at: usize,
@@ -80,7 +80,7 @@ impl Select<'_> {
         let identity = if truth { if op == BinaryOp::And { !0 } else { 0 } } else { identity(reducer, ty).to_bits(ty) };
         let reduced = self.kernel.lanes == LaneAxis::Reduced;
         let ordered = self.kernel.is_ordered_reduction(at);
-        // Truth values may be reduced in any order and any number of times.
+        // Bools may be reduced in any order and any number of times.
         let order = if ordered { self.order } else { ReductionOrder::Lanes };
         let count = if truth || !reduced { self.program.lanes } else { order.accumulators(ty) };
         let in_registers = reductions <= register_accumulators(self.target);
@@ -102,7 +102,7 @@ impl Select<'_> {
         Ok(Reduction { at, op, ty, truth, ordered, identity, place })
     }
 
-    /// The vectors of accumulators on the stack that take turns.
+    /// The number of vectors of accumulators on the stack that are used in turn.
     pub fn accumulator_parts(&self, reduction: &Reduction) -> Option<usize> {
         match reduction.place {
             Accumulators::Array(id) => Some(self.program.arrays[id.0 as usize].count / self.program.lanes),
@@ -119,7 +119,7 @@ impl Select<'_> {
         Reduction { place: Accumulators::Register(acc), ..*reduction }
     }
 
-    /// The reduction with the accumulators whose turn it is in step `part` of a turn.
+    /// The reduction with the accumulators of step `part` of a turn.
     pub fn static_part(&self, reduction: &Reduction, part: usize) -> Reduction {
         match (reduction.place, self.accumulator_parts(reduction)) {
             (Accumulators::Array(id), Some(parts)) => {
@@ -129,7 +129,7 @@ impl Select<'_> {
         }
     }
 
-    /// Writes the accumulators of one part back, if they were held.
+    /// Writes the accumulators of one part back, if they are in a register.
     pub fn put_back_part(&mut self, reduction: &Reduction, part: usize, held: &Reduction) {
         if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.place, held.place) {
             self.push(Op::AccWrite(id, part as u8), None, &[acc]);
@@ -162,7 +162,7 @@ impl Select<'_> {
         }
     }
 
-    /// Combines accumulators that are held with those of a part on the stack.
+    /// Combines accumulators in registers with those of a part on the stack.
     pub fn take_part(&mut self, reduction: &Reduction, held: &Reduction, part: usize) -> Result<(), Unsupported> {
         if let (Accumulators::Array(id), Accumulators::Register(acc)) = (reduction.place, held.place) {
             let other = self.vector(reduction.size());
@@ -173,7 +173,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Combines accumulators that are held to the result of a row.
+    /// Combines accumulators in registers to the result of a row.
     pub fn end_slice(&mut self, parts: &[Reduction]) -> Result<VReg, Unsupported> {
         let registers = parts.iter().filter_map(|it| match it.place {
             Accumulators::Register(acc) => Some(acc),
@@ -194,7 +194,7 @@ impl Select<'_> {
         Ok(all[0])
     }
 
-    /// Two accumulators combined.
+    /// Combines two accumulators.
     pub fn combine(&mut self, reduction: &Reduction, a: VReg, b: VReg) -> Result<VReg, Unsupported> {
         self.binary(reduction.op, reduction.ty, a, b)
     }
@@ -236,8 +236,7 @@ impl Select<'_> {
         Ok(())
     }
 
-    /// Makes `acc` the result of the instruction just pushed, whose result is `sum`, in the
-    /// lanes that exist.
+    /// Changes the result of the last instruction from `sum` to `acc`, in the lanes before the end.
     fn retarget(&mut self, size: usize, sum: VReg, acc: VReg) {
         let last = self.program.insts.last_mut().expect("the reduction has pushed an instruction");
         if let Op::Machine(machine) = &mut last.op
@@ -285,7 +284,7 @@ impl Select<'_> {
         Ok(if reduction.truth && self.avx512() { self.mask_op(rows::D2M, &[one]) } else { one })
     }
 
-    /// Combines the lanes by halves, and gives the result to every lane.
+    /// Combines the lanes by halves; the result is in every lane.
     fn reduce_lanes(&mut self, reduction: &Reduction, mut all: VReg) -> Result<VReg, Unsupported> {
         let size = reduction.ty.size();
         let width = self.program.info(all).width;
@@ -308,7 +307,7 @@ impl Select<'_> {
     }
 }
 
-/// The most accumulators of one stage that stay in registers.
+/// Maximum number of accumulators of one stage that are kept in registers.
 pub const fn register_accumulators(target: Target) -> usize {
     match target {
         Target::Avx2 => 5,
@@ -316,7 +315,7 @@ pub const fn register_accumulators(target: Target) -> usize {
     }
 }
 
-/// What a reduction of numbers starts from.
+/// The initial value of a reduction of numbers.
 fn identity(reducer: Reducer, ty: DType) -> Scalar {
     match reducer {
         Reducer::Prod => Scalar::Int(1),

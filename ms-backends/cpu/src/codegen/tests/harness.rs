@@ -1,4 +1,4 @@
-//! Runs a kernel on made-up buffers, interpreted and compiled, and compares all their bytes.
+//! Runs a kernel on random buffers, interpreted and compiled, and compares all their bytes.
 
 use super::super::{Unsupported, compile};
 use crate::code::{CodeMemory, Compiled};
@@ -9,15 +9,15 @@ pub use crate::testing::LANES;
 use ms_core::ir::Kernel;
 use ms_core::ir::testing::Random;
 
-/// The instruction sets that this machine has.
+/// The instruction sets of this machine.
 pub fn targets() -> impl Iterator<Item = Isa> {
     [Isa::Avx2, Isa::Avx512].into_iter().filter(|it| it.is_supported())
 }
 
-/// A kernel's code, ready to be called; nothing where executable memory is refused.
+/// A kernel's loaded code; `None` if executable memory is not allowed.
 pub fn mapped(bytes: &[u8]) -> Option<Compiled> {
     let memory = CodeMemory::map(bytes)?;
-    // SAFETY: the bytes are a kernel's code, entered at the first.
+    // SAFETY: the bytes are a kernel's code, whose entry is the first one.
     Some(unsafe { Compiled::new(&memory, 0) })
 }
 
@@ -30,7 +30,7 @@ pub fn check(what: &str, kernel: &Kernel, isa: Isa, sizes: &[Vec<usize>]) -> Res
         let mut random = Random::Seed(extents.iter().sum::<usize>() as u64);
         let mut want = Call::random(kernel, extents, &mut random, 0xa5a5_a5a5_a5a5_a5a5);
         let mut got = want.with_guard(0x5a5a_5a5a_5a5a_5a5a);
-        // SAFETY: this is what the kernel says.
+        // SAFETY: the call is of this kernel.
         unsafe { want.run(&Interpreted::new(kernel.clone())) };
         // SAFETY: this is the kernel's code.
         unsafe { got.run(&compiled) };

@@ -1,4 +1,4 @@
-//! Large kernels, and how long things take.
+//! Large kernels, and limits of compile time.
 
 use super::super::compile;
 use super::harness::{check, targets};
@@ -6,7 +6,7 @@ use crate::isa::Isa;
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 
-/// `count` values made of one input, all of which live until the last.
+/// `count` values computed from one input, all of which are live until the end.
 fn live(count: usize, dtype: DType) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let input = builder.param(dtype, Role::Input, StrideClass::Unit);
@@ -16,14 +16,14 @@ fn live(count: usize, dtype: DType) -> Kernel {
     for i in 1..count {
         values.push(builder.binary(BinaryOp::Add, values[i - 1], x));
     }
-    // From the first on, so that the furthest next use changes all the time.
+    // Used in order of definition, so that the furthest next use changes at every step.
     let product = values.iter().copied().reduce(|a, b| builder.binary(BinaryOp::Max, a, b)).expect("some values");
     builder.store(out, product);
     builder.end_stage(Scope::Point);
     builder.finish()
 }
 
-/// `count` sums that each wait for the one before.
+/// A chain of `count` dependent sums.
 pub fn chain(count: usize) -> Kernel {
     let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let inputs = [0, 1].map(|_| builder.param(DType::F32, Role::Input, StrideClass::Unit));
@@ -76,7 +76,7 @@ fn many_live_masks_spill() {
 
 #[test]
 fn many_buffers() {
-    // More than there are registers for pointers.
+    // More buffers than registers for pointers.
     for count in [9, 10, 11, 30] {
         let mut builder = KernelBuilder::new(1, 1, LaneAxis::Parallel);
         let params: Vec<_> = (0..count)
@@ -133,7 +133,7 @@ fn code_runs_behind_other_code() {
         for (i, start) in starts.into_iter().enumerate() {
             let mut out = [0f32; 21];
             let block = [20, out.as_mut_ptr() as u64, 4];
-            // SAFETY: a kernel's code starts there, and the buffer has as many elements as there are lanes.
+            // SAFETY: a kernel's code begins there, and the buffer has an element for each lane.
             unsafe { Compiled::new(&memory, start).call(&block) };
             assert_eq!(out[..20], [i as f32 + 1.0; 20], "{isa}");
             assert_eq!(out[20], 0.0, "{isa}");

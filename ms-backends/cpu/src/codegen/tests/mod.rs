@@ -1,5 +1,5 @@
-//! Generated code against the interpreter, bit for bit (nan payloads aside), on every
-//! instruction set that this machine has.
+//! Generated code against the interpreter, bit for bit (except for nan payloads), on every
+//! instruction set of this machine.
 
 mod harness;
 mod instructions;

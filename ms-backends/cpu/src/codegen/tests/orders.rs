@@ -1,5 +1,5 @@
 //! The orders of reduction: the interpreter and the code of every instruction set against scalar
-//! code that is written straight from the rules of [`ReductionOrder`].
+//! code that follows the rules of [`ReductionOrder`] directly.
 
 use super::super::compile;
 use super::harness::{mapped, targets};
@@ -57,7 +57,7 @@ impl<T: Float> Tree<T> {
         }
     }
 
-    /// Elements with the accumulators that they go to, and the halves of these.
+    /// Combines elements with their accumulators, and these by halves.
     fn halves(&self, count: usize, elements: impl Iterator<Item = (usize, T)>) -> T {
         let mut accumulators = vec![T::of(self.start); count];
         for (at, element) in elements {
@@ -111,7 +111,7 @@ impl<T: Float> Tree<T> {
     }
 }
 
-/// Points of the result.
+/// Number of points of the result.
 const POINTS: usize = 3;
 
 /// A reduction of one buffer of `[points, rows, parts, lanes]`, or with parallel lanes of
@@ -124,11 +124,11 @@ struct Case {
     dtype: DType,
     /// Logical rows, or steps of the reduced loops.
     rows: usize,
-    /// Parts of a row, each a step of a reduced loop; none where there is no such loop.
+    /// Parts of a row, each a step of a reduced loop; `None` without such a loop.
     parts: Option<usize>,
     /// The extent of the lanes.
     extent: usize,
-    /// Strided elements, several reductions in one stage, and rows that are gone through twice.
+    /// The step along the lanes.
     step: StrideClass,
 }
 
@@ -186,7 +186,7 @@ impl Case {
             let largest = rows.iter().flatten().map(|&it| it.into()).fold(f64::NEG_INFINITY, f64::max);
             want[0].push(reduce(&rows));
             want[1].push(T::of(largest));
-            // Both are exact in f64, so that dividing there rounds as dividing in T does.
+            // Both are exact in f64, so that division there rounds like division in T.
             let scaled = rows.iter().map(|row| row.iter().map(|&it| T::of(it.into() / largest)).collect::<Vec<T>>());
             want[2].push(reduce(&scaled.collect::<Vec<_>>()));
         }
@@ -234,7 +234,7 @@ impl Case {
     }
 }
 
-/// Random elements of a dtype; around one where they are multiplied.
+/// Random elements of a dtype; around one if they are multiplied.
 fn noise(len: usize, reducer: Reducer, dtype: DType) -> Array {
     let mut state = 0x2545_f491_4f6c_dd1d_u64 ^ len as u64;
     let (middle, width) = if reducer == Reducer::Sum { (0.0, 1.0) } else { (1.0, 0.02) };
@@ -250,7 +250,7 @@ fn noise(len: usize, reducer: Reducer, dtype: DType) -> Array {
     array
 }
 
-/// The elements with room between them.
+/// The elements with gaps between them.
 fn spread_out(data: &Array, by: usize) -> Array {
     let mut array = Array::zeros(&[data.numel() * by], data.dtype());
     ms_core::with_element!(data.dtype(), T => {
@@ -277,7 +277,7 @@ fn check(lanes: LaneAxis, rows: usize, parts: Option<usize>, extent: usize) {
     for (dtype, reducer, step) in REDUCTIONS {
         Case { order: ReductionOrder::Blocks, lanes, reducer, dtype, rows, parts, extent, step }.of();
     }
-    // Where rows are in parts, other accumulators would take their elements.
+    // In the order `Lanes`, rows in parts have other accumulators than the rows of the reference.
     for (dtype, reducer, step) in REDUCTIONS.into_iter().take(if parts.is_some() { 0 } else { 2 }) {
         Case { order: ReductionOrder::Lanes, lanes, reducer, dtype, rows, parts, extent, step }.of();
     }

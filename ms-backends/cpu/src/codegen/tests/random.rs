@@ -30,7 +30,7 @@ fn staged_kernels() {
         let mut random = Random::Seed(seed);
         let steps = random.pick(&[2, 6, 30]);
         let kernel = staged(&mut random, steps);
-        // Lanes of which several parts make a row come in whole vectors.
+        // Lanes of rows in several parts are whole vectors.
         let sizes = if kernel.run > 0 { [(16, 3), (48, 3), (144, 5)] } else { [(1, 3), (8, 20), (37, 9)] };
         let sizes: Vec<Vec<usize>> = sizes
             .iter()

@@ -23,7 +23,7 @@ fn sizes(par: usize, seq: usize) -> Vec<Vec<usize>> {
     sizes
 }
 
-/// Extents of which several blocks come.
+/// Extents with several blocks.
 fn large(par: usize, seq: usize) -> Vec<Vec<usize>> {
     let extents = |lanes, outer, inner| {
         let mut extents = [vec![1; par], vec![lanes], vec![1; seq]].concat();
@@ -109,7 +109,7 @@ fn every_reducer() {
 
 #[test]
 fn many_accumulators() {
-    // More than registers hold, with values from outside the loop besides.
+    // More accumulators than registers, and values from outside the loop.
     for lanes in [LaneAxis::Parallel, LaneAxis::Reduced] {
         for dtype in [DType::F32, DType::F64, DType::I32] {
             for count in [1, 5, 6, 12, 13, 40] {

@@ -1,5 +1,4 @@
-//! How long compiling and running take. Bounds are generous: they catch a change of order,
-//! not of percents. `cargo test --release -p ms-cpu speed -- --nocapture` prints the numbers.
+//! Compile and run times. Bounds are generous: they catch changes of the order of magnitude. `cargo test --release -p ms-cpu speed -- --nocapture` prints the numbers.
 
 use super::super::compile;
 use super::harness::{mapped, targets};
@@ -11,7 +10,7 @@ use ms_core::ir::{
 use ms_core::tensor::DType;
 use std::time::Instant;
 
-/// The least time of one of several rounds, in nanoseconds per call.
+/// The minimum time of several rounds, in nanoseconds per call.
 fn nanos(calls: usize, mut call: impl FnMut()) -> f64 {
     let round = |_| {
         let start = Instant::now();
@@ -113,7 +112,7 @@ fn running() {
     for isa in targets() {
         let time = |name: &str, kernel: &Kernel, block: &[u64], elements: usize, limit: f64| {
             let Some(code) = mapped(&compile(kernel, isa).expect("nothing unusual").bytes) else { return };
-            // SAFETY: the blocks below stay inside `data` and `result`.
+            // SAFETY: the blocks below are in bounds of `data` and `result`.
             let time = nanos((1 << 18) / elements + 1, || unsafe { code.call(block) });
             println!("{isa}: {name} runs in {time:.0} ns, {:.3} per element", time / elements as f64);
             assert!(time < limit * elements as f64, "{name} on {isa}: {time} ns for {elements} elements");
@@ -139,8 +138,8 @@ fn running() {
 #[test]
 #[cfg_attr(debug_assertions, ignore = "times optimised code")]
 fn orders_of_reduction() {
-    // Elements of a row, or steps down a column; of rows and columns so many that all lies in the
-    // second-level cache, but for the last.
+    // Elements of a row, or steps down a column; all rows and columns fit in the second-level cache,
+    // except for the last case.
     let data = vec![0.5f32; 1 << 24];
     let mut result = vec![0f32; 1 << 16];
     let (from, to) = (data.as_ptr() as u64, result.as_mut_ptr() as u64);
@@ -160,12 +159,12 @@ fn orders_of_reduction() {
                     }
                 };
                 let words = if squares { block.len() } else { block.len() - 3 };
-                // Interleaved, so that what else the machine does hits both.
+                // Interleaved, so that other load affects both.
                 let mut best = [f64::INFINITY; 2];
                 for _ in 0..if n == 1 << 24 { 10 } else { 60 } {
                     for (best, code) in best.iter_mut().zip([&first, &second]) {
                         let start = Instant::now();
-                        // SAFETY: the block stays inside `data` and `result`.
+                        // SAFETY: the block is in bounds of `data` and `result`.
                         (0..passes).for_each(|_| unsafe { code.call(&block[..words]) });
                         *best = best.min(start.elapsed().as_secs_f64() * 1e9 / (passes * rows) as f64);
                     }
