@@ -16,7 +16,7 @@ static IDLE: Mutex<Vec<Arc<Storage>>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 /// [`Code::Memory`](crate::Code::Memory) if memory runs out.
-pub(super) fn take(bytes: usize) -> Result<Arc<Storage>> {
+pub(super) fn acquire(bytes: usize) -> Result<Arc<Storage>> {
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = idle.partition_point(|it| it.len() < bytes);
     if at < idle.len() {
@@ -29,8 +29,8 @@ pub(super) fn take(bytes: usize) -> Result<Arc<Storage>> {
     Ok(Arc::new(Storage::uninit(bytes)?))
 }
 
-/// Returns an arena of [`take`].
-pub(super) fn give(arena: Arc<Storage>) {
+/// Returns an arena of [`acquire`] to the pool.
+pub(super) fn release(arena: Arc<Storage>) {
     let mut idle = IDLE.lock().unwrap_or_else(PoisonError::into_inner);
     let at = idle.partition_point(|it| it.len() < arena.len());
     idle.insert(at, arena);
@@ -40,25 +40,25 @@ pub(super) fn give(arena: Arc<Storage>) {
 mod tests {
     use super::*;
 
-    fn take(bytes: usize) -> Arc<Storage> {
-        super::take(bytes).expect("the system has so much")
+    fn acquire(bytes: usize) -> Arc<Storage> {
+        super::acquire(bytes).expect("the system has so much")
     }
 
     /// No other test has arenas of this size.
     #[test]
     fn an_arena_is_reused_for_all_that_fit() {
-        let large = take(64 << 20);
+        let large = acquire(64 << 20);
         let at = large.as_ptr();
-        give(large);
-        let fits = take((64 << 20) - 5);
+        release(large);
+        let fits = acquire((64 << 20) - 5);
         assert_eq!(fits.as_ptr(), at);
-        let other = take((64 << 20) - 7);
+        let other = acquire((64 << 20) - 7);
         assert_ne!(other.as_ptr(), at, "an arena has one user at a time");
-        give(fits);
-        give(other);
+        release(fits);
+        release(other);
         let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|it| it.len()).collect::<Vec<_>>();
         assert!(idle().is_sorted());
-        let grown = take(65 << 20);
+        let grown = acquire(65 << 20);
         assert!(grown.len() >= 65 << 20 && !idle().contains(&(64 << 20)), "the one that was too small is freed");
     }
 }

@@ -161,7 +161,7 @@ impl HostExecutable {
     }
 
     /// Takes a scratch from the pool, or creates one, and takes an arena.
-    fn take(&self) -> Result<(Scratch, Arc<Storage>)> {
+    fn acquire(&self) -> Result<(Scratch, Arc<Storage>)> {
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut scratch = idle.unwrap_or_else(|| Scratch {
             arena: None,
@@ -172,7 +172,7 @@ impl HostExecutable {
         let bytes = self.program.arena_bytes;
         let arena = match scratch.arena.take() {
             Some(arena) => arena,
-            None if bytes >= arenas::SHARED_BYTES => arenas::take(bytes)?,
+            None if bytes >= arenas::SHARED_BYTES => arenas::acquire(bytes)?,
             None => Arc::new(Storage::uninit(bytes)?),
         };
         let base = arena.as_ptr() as usize;
@@ -183,9 +183,9 @@ impl HostExecutable {
     }
 
     /// Returns a scratch and an arena to their pools.
-    fn give(&self, mut scratch: Scratch, arena: Arc<Storage>) {
+    fn release(&self, mut scratch: Scratch, arena: Arc<Storage>) {
         match self.program.arena_bytes {
-            arenas::SHARED_BYTES.. => arenas::give(arena),
+            arenas::SHARED_BYTES.. => arenas::release(arena),
             _ => scratch.arena = Some(arena),
         }
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
@@ -286,11 +286,11 @@ impl HostExecutable {
     }
 
     fn with_scratch<R>(&self, f: impl FnOnce(&mut Run<'_>) -> Result<R>) -> Result<R> {
-        let (mut scratch, arena) = self.take()?;
+        let (mut scratch, arena) = self.acquire()?;
         let Scratch { words, stacks, .. } = &mut scratch;
         let done = f(&mut Run { program: &self.program, words, arena: Some(&arena), stacks });
         scratch.stacks.close_from(0);
-        self.give(scratch, arena);
+        self.release(scratch, arena);
         done
     }
 }
