@@ -120,8 +120,9 @@ pub enum StrideClass {
     Any,
 }
 
-/// A buffer argument: its element type and its step along the lanes. Outputs have
-/// [`StrideClass::Unit`], or [`StrideClass::Zero`] where they take one element per row.
+/// A buffer argument: its element type and its step along the lanes. An output has
+/// [`StrideClass::Zero`] where it takes one element per row, and [`StrideClass::Any`] only of
+/// [parallel](LaneAxis::Parallel) lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
     /// The element type in memory.
