@@ -19,7 +19,15 @@ static TARGET: Target = Target {
     cache_bytes: 256 << 10,
     small_elements: 1 << 10,
     functions: Vec::new(),
-    budget: Budget { cost: 6000, wide_cost: 16, inputs: 48, loops: 8, recomputed_cost: 6, repeated_cost: 3 },
+    budget: Budget {
+        cost: 6000,
+        wide_cost: 16,
+        inputs: 48,
+        loops: 8,
+        recomputed_cost: 6,
+        repeated_cost: 3,
+        shortest_run: 64,
+    },
 };
 
 fn plan(text: &str) -> Plan {

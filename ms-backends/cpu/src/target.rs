@@ -10,5 +10,13 @@ pub static TARGET: Target = Target {
     small_elements: 1 << 10,
     // A native function would have other bits than the formula.
     functions: Vec::new(),
-    budget: Budget { cost: 6000, wide_cost: 16, inputs: 48, loops: 8, recomputed_cost: 6, repeated_cost: 3 },
+    budget: Budget {
+        cost: 6000,
+        wide_cost: 16,
+        inputs: 48,
+        loops: 8,
+        recomputed_cost: 6,
+        repeated_cost: 3,
+        shortest_run: 64,
+    },
 };

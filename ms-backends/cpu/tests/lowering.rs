@@ -47,7 +47,12 @@ fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     // SAFETY: the plan is lowered from a graph, and the artifact is of it.
     let executable = unsafe { backend.load(Arc::new(plan), &artifact) };
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
-    executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec()
+    let outputs = executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec();
+    let owned = executable.run_owned(inputs.iter().map(|it| it.duplicate()).collect());
+    let owned = owned.unwrap_or_else(|error| panic!("{error}\n{text}"));
+    let same = outputs.iter().zip(&owned).all(|(a, b)| a.to_bytes() == b.to_bytes());
+    assert!(same, "inputs that are given up change bits of\n{text}");
+    outputs
 }
 
 fn close(a: Scalar, b: Scalar, tolerance: f64) -> bool {
@@ -118,13 +123,42 @@ fn sizes(of: &[usize]) -> Attr {
     of.into()
 }
 
+/// A random value. Later ones are likelier, so that chains grow.
+fn near(random: &mut Random, values: &[ValueId]) -> ValueId {
+    let back = random.below(values.len()).min(random.below(values.len()));
+    values[values.len() - 1 - back]
+}
+
+/// A random op whose result consists of slices, if it fits random values.
+fn random_slices(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> Option<ValueId> {
+    let x = near(random, values);
+    let shape = builder.shape(x);
+    if random.below(2) == 0 {
+        let axis = random.below(shape.len().max(1));
+        let others: Vec<ValueId> = (0..1 + random.below(2)).map(|_| near(random, values)).collect();
+        let operands: Vec<ValueId> = std::iter::once(x).chain(others).collect();
+        let fits = operands.iter().all(|&it| builder.shape(it).len() > axis);
+        return fits.then(|| builder.apply("concat", Attrs::new([axis.into()]), &operands))?;
+    }
+    let y = near(random, values);
+    let counts = builder.shape(y);
+    if counts.len() != shape.len() {
+        return None;
+    }
+    let (mut starts, mut steps) = (Vec::new(), Vec::new());
+    for (&size, &count) in shape.iter().zip(&counts) {
+        let step = random.pick(&[1i64, 1, 1, 2, -1]);
+        let reach = (count - 1) * step.unsigned_abs() as usize;
+        let low = random.below((size + 1).saturating_sub(reach).max(1));
+        starts.push(if step < 0 { low + reach } else { low });
+        steps.push(step);
+    }
+    builder.apply("slice_update", Attrs::new([sizes(&starts), (&steps[..]).into()]), &[x, y])
+}
+
 /// One random op on random values, if it fits them.
 fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> Option<ValueId> {
-    // Later values are likelier, so that chains grow.
-    let near = |random: &mut Random| {
-        let back = random.below(values.len()).min(random.below(values.len()));
-        values[values.len() - 1 - back]
-    };
+    let near = |random: &mut Random| near(random, values);
     let x = near(random);
     let shape = builder.shape(x);
     let axes = |random: &mut Random| (0..shape.len()).filter(|_| random.below(2) == 0).collect::<Vec<_>>();
@@ -210,7 +244,8 @@ fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> 
     }
 }
 
-fn random_graph(seed: u64, ops: usize, dtype: DType) -> Graph {
+/// A random graph of at most so many ops; of each `slices`, one may be an op on slices.
+fn random_graph(seed: u64, ops: usize, dtype: DType, slices: Option<usize>) -> Graph {
     let mut random = Random(seed);
     let mut builder = Builder { graph: Graph::new("random") };
     let sizes = [1, 2, 3, 4, 6, 10, 16, 17];
@@ -226,7 +261,9 @@ fn random_graph(seed: u64, ops: usize, dtype: DType) -> Graph {
     }
     for _ in 0..ops {
         let size = |builder: &Builder, it: ValueId| builder.shape(it).iter().product::<usize>();
-        if let Some(value) = random_op(&mut random, &mut builder, &values)
+        let is_slices = slices.is_some_and(|it| random.below(it) == 0);
+        let op = if is_slices { random_slices } else { random_op };
+        if let Some(value) = op(&mut random, &mut builder, &values)
             && size(&builder, value) < 20_000
         {
             values.push(value);
@@ -241,7 +278,7 @@ fn random_graph(seed: u64, ops: usize, dtype: DType) -> Graph {
 fn random_graphs_of_f32() {
     let (mut staged, mut reloads) = (0, 0);
     for seed in 0..400 {
-        let plan = check(&random_graph(seed, 4 + seed as usize % 30, DType::F32), seed, 1e-3);
+        let plan = check(&random_graph(seed, 4 + seed as usize % 30, DType::F32, None), seed, 1e-3);
         let loops = |it: &&Kernel| it.stages.iter().filter(|it| it.scope == Scope::Loop).count() > 1;
         staged += plan.kernels.iter().filter(loops).count();
         reloads += plan.main().steps.iter().filter(|it| reads_back(it, &plan)).count();
@@ -255,8 +292,16 @@ fn random_graphs_of_other_dtypes() {
     for (i, dtype) in [DType::F64, DType::I32, DType::I64].into_iter().enumerate() {
         for seed in 0..60 {
             let seed = 1000 * (i as u64 + 1) + seed;
-            check(&random_graph(seed, 4 + seed as usize % 20, dtype), seed, 1e-3);
+            check(&random_graph(seed, 4 + seed as usize % 20, dtype, None), seed, 1e-3);
         }
+    }
+}
+
+#[test]
+fn random_graphs_of_slices() {
+    for seed in 0..300 {
+        let dtype = [DType::F32, DType::F32, DType::I64][seed as usize % 3];
+        check(&random_graph(2000 + seed, 4 + seed as usize % 20, dtype, Some(3)), seed, 1e-2);
     }
 }
 
@@ -268,8 +313,9 @@ fn many_random_graphs() {
     let (count, from) = (number("MS_GRAPHS", 20_000), number("MS_GRAPHS_FROM", 100_000));
     for seed in from..from + count {
         let dtype = if seed % 4 == 0 { DType::F64 } else { DType::F32 };
+        let slices = [None, Some(3)][seed as usize / 4 % 2];
         // Bits are compared; long chains of ops may be far from their reference.
-        check(&random_graph(seed, 4 + seed as usize % 30, dtype), seed, f64::INFINITY);
+        check(&random_graph(seed, 4 + seed as usize % 30, dtype, slices), seed, f64::INFINITY);
     }
 }
 

@@ -44,7 +44,7 @@ pub(super) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, valu
             }
             _ => unreachable!("the kind of a node follows from its op"),
         },
-        Kind::Reduce(_) | Kind::Product | Kind::Library(_) | Kind::Region(_) => {
+        Kind::Reduce(_) | Kind::Product | Kind::Library(_) | Kind::Slices(_) | Kind::Region(_) => {
             unreachable!("reductions and whole steps have no body")
         }
     }

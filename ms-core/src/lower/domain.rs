@@ -9,6 +9,9 @@ use crate::ir::LaneAxis;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
+/// The [`run_multiple`](crate::ir::run_multiple) of any fold divides this.
+pub(super) const MOST_ACCUMULATORS: usize = 16;
+
 /// Which axes of a domain a member runs over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
@@ -188,6 +191,33 @@ impl Domain {
             next = Some(stride * axis.size as isize);
         }
         true
+    }
+
+    /// How many neighbouring elements of a result that moves so a kernel over this domain writes at a
+    /// time, lane by lane; all of them where it has one element for all lanes. Nothing where the lanes
+    /// are not neighbours.
+    pub fn run(&self, part: Part, strides: &[isize]) -> Option<usize> {
+        let lanes = reduction_lanes(&self.axes);
+        if part == Part::Kept && lanes == LaneAxis::Reduced {
+            return Some(self.numel(Part::Kept));
+        }
+        if part == Part::All && !self.run_fits(strides, MOST_ACCUMULATORS) {
+            return None;
+        }
+        let axes = self.axes.iter().zip(strides).rev();
+        let mut axes = axes.filter(|it| it.0.size != 1 && it.0.reduced == (lanes == LaneAxis::Reduced)).peekable();
+        if axes.peek().is_some_and(|it| *it.1 != 1) {
+            return None;
+        }
+        let run = |run: usize, (axis, &stride): (&Axis, &isize)| (stride == run as isize).then_some(run * axis.size);
+        Some(
+            axes.scan(1, |all, it| {
+                *all = run(*all, it)?;
+                Some(*all)
+            })
+            .last()
+            .unwrap_or(1),
+        )
     }
 }
 

@@ -6,11 +6,12 @@ use super::flat::{Access, Flat, Kind, NodeIndex, Source, ValueIndex};
 use super::group::{Group, Groups, operand_part, result_part};
 use super::nest::{Nest, Walk};
 use super::simplify::simplify;
+use super::slices::{Slice, Stores};
 use super::stage::Stages;
 use super::target::Target;
 use crate::error::{Code, Error, Result};
 use crate::ir::{BinaryOp, Kernel, KernelBuilder, ParamId, Precision, Role, Scope, Val};
-use crate::tensor::{DType, Strides};
+use crate::tensor::{DType, Layout, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -32,20 +33,20 @@ pub(super) struct Arg {
     pub dense: bool,
 }
 
-/// The kernel of a group. `stored` says which of its values are written.
+/// The kernel of a group. `stores` says where its values are written.
 ///
 /// Adds values to `flat` for what the kernel keeps in memory between its loops.
 pub(super) fn emit(
     flat: &mut Flat,
     groups: &Groups,
     group: &Group,
-    stored: &[bool],
+    stores: &Stores,
     precision: Precision,
     target: &Target,
 ) -> Result<Emitted> {
     let (order, contract) = (precision.order(), precision == Precision::Highest);
-    let stages = Stages::new(flat, groups, group, stored, target);
-    let operands = Operands::gather(flat, group, &stages, stored)?;
+    let stages = Stages::new(flat, groups, group, stores, target);
+    let operands = Operands::gather(flat, group, &stages, stores)?;
     let domain = group.domain.as_ref().expect("only kernels are emitted");
     let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);
     let generates = nodes.clone().any(|it| matches!(it.kind, Kind::Generate(_)));
@@ -83,15 +84,20 @@ struct Operands {
     /// Params that are read: by value, first element, and strides.
     read: FxHashMap<(ValueIndex, usize, Strides), ParamId>,
     written: FxHashMap<ValueIndex, ParamId>,
+    /// Params that are slices of other values, by the value that is written there.
+    slices: FxHashMap<ValueIndex, SmallVec<[ParamId; 1]>>,
     /// Params through which a value of an earlier loop comes back.
     reloaded: FxHashMap<ValueIndex, ParamId>,
 }
 
 impl Operands {
-    fn gather(flat: &mut Flat, group: &Group, stages: &Stages, stored: &[bool]) -> Result<Self> {
+    fn gather(flat: &mut Flat, group: &Group, stages: &Stages, stores: &Stores) -> Result<Self> {
         let domain = group.domain.as_ref().expect("only kernels are emitted");
         let mut out = Self::default();
         let misfit = || Error::new(Code::Verify, "a fusion group's operands fit its domain");
+        let is_dense = |value: ValueIndex, layout: &Layout, strides: &Strides| {
+            layout.offset() == 0 && flat.numel(value) == domain.numel(Part::All) && *strides == domain.dense(Part::All)
+        };
         let inside = |value: ValueIndex| flat.producer(value).is_some_and(|it| group.nodes.binary_search(&it).is_ok());
         for &index in &group.nodes {
             let node = &flat.nodes[index];
@@ -103,20 +109,28 @@ impl Operands {
                 if out.read.contains_key(&key) {
                     continue;
                 }
-                let dense = access.layout.offset() == 0
-                    && flat.numel(value) == domain.numel(Part::All)
-                    && key.2 == domain.dense(Part::All);
+                let dense = is_dense(value, &access.layout, &key.2);
                 let arg = Arg { value, role: Role::Input, offset: access.layout.offset(), dense };
                 let param = out.push(arg, access.dtype, key.2.clone());
                 out.read.insert(key, param);
             }
         }
         let results = group.nodes.iter().flat_map(|&it| flat.nodes[it].outputs.iter().copied());
-        for value in results.filter(|&it| stored[it]).collect::<Vec<_>>() {
+        for value in results.filter(|&it| stores.is_written(it)) {
             let part = result_part(flat, value, domain).ok_or_else(misfit)?;
-            let arg = Arg { value, role: Role::Output, offset: 0, dense: part == Part::All };
-            let param = out.push(arg, flat.values[value].dtype, domain.dense(part));
-            out.written.insert(value, param);
+            let dtype = flat.values[value].dtype;
+            if stores.has_own(value) {
+                let arg = Arg { value, role: Role::Output, offset: 0, dense: part == Part::All };
+                let param = out.push(arg, dtype, domain.dense(part));
+                out.written.insert(value, param);
+            }
+            for Slice { whole, layout } in stores.slices(value) {
+                let strides = domain.walk(part, layout).ok_or_else(misfit)?;
+                let dense = is_dense(*whole, layout, &strides);
+                let arg = Arg { value: *whole, role: Role::Output, offset: layout.offset(), dense };
+                let param = out.push(arg, dtype, strides);
+                out.slices.entry(value).or_default().push(param);
+            }
         }
         out.place_scratch(flat, domain, stages);
         let back = stages.rounds.iter().flat_map(|it| &it.reloaded).copied();
@@ -138,7 +152,8 @@ impl Operands {
             let last = stages.last_reload(value);
             let results = stages.rounds.iter().flat_map(|it| &it.stored).copied();
             let host = results.into_iter().find(|&it| {
-                !stages.scratch.contains(&it)
+                self.written.contains_key(&it)
+                    && !stages.scratch.contains(&it)
                     && !hosts.contains(&it)
                     && flat.values[it].dtype == dtype
                     && stages.stored_in(it) >= last
@@ -199,8 +214,7 @@ impl Emitter<'_> {
                     self.node(index, Part::All, &mut local);
                 }
                 for value in &round.stored {
-                    let val = local[&Key::Result(*value)];
-                    self.body.store(self.operands.written[value], val);
+                    self.store(*value, local[&Key::Result(*value)]);
                 }
                 self.body.end_stage(Scope::Loop);
             }
@@ -226,12 +240,16 @@ impl Emitter<'_> {
         }
         self.points = points;
         for value in results {
-            if let Some(&param) = self.operands.written.get(&value) {
-                let val = self.points[&Key::Result(value)];
-                self.body.store(param, val);
-            }
+            self.store(value, self.points[&Key::Result(value)]);
         }
         self.body.end_stage(Scope::Point);
+    }
+
+    /// Writes a value wherever it belongs.
+    fn store(&mut self, value: ValueIndex, val: Val) {
+        let own = self.operands.written.get(&value);
+        let slices = self.operands.slices.get(&value).into_iter().flatten();
+        own.into_iter().chain(slices).for_each(|&param| self.body.store(param, val));
     }
 
     /// Emits one member; `local` holds what the stage has.

@@ -1,7 +1,7 @@
 //! A graph of ops that compute, on operands that say where they lie in row-major values.
 
 use super::plan::{NextCarry, RoutineId};
-use crate::ops::{Lowering, ReduceRule, definition};
+use crate::ops::{Lowering, ReduceRule, Slices, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape};
 use smallvec::{SmallVec, smallvec};
 use std::panic::Location;
@@ -66,6 +66,9 @@ pub(super) enum Kind {
     Product,
     /// An op that runs as a whole.
     Library(Op),
+    /// A result that consists of the operands. What computes them writes it, or copies of them do: it
+    /// is no step ([`super::slices`]).
+    Slices(Op),
     /// The region of that number.
     Region(usize),
 }
@@ -124,6 +127,16 @@ impl Flat {
     pub fn is_whole(&self, access: &Access) -> bool {
         let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;
         access.layout.is_contiguous() && access.value().is_some_and(whole)
+    }
+
+    /// Where the operands of a [`Kind::Slices`] lie in its result.
+    pub fn slices(&self, node: &FlatNode) -> Slices {
+        let Kind::Slices(op) = node.kind else { unreachable!("other results do not consist of operands") };
+        let Lowering::Slices(rule) = &definition(op).lowering else {
+            unreachable!("the kind of a node follows from its op")
+        };
+        let shapes: SmallVec<[&[usize]; 4]> = node.inputs.iter().map(|it| it.layout.shape()).collect();
+        rule(&node.attrs, &shapes, &Layout::contiguous(&self.values[node.outputs[0]].shape))
     }
 
     /// Results of a node that runs as a whole, each with an operand in whose memory it may lie, if

@@ -8,14 +8,11 @@
 //! time is linear in the number of nodes.
 
 use super::body::weigh;
-use super::domain::{Domain, Part};
+use super::domain::{Domain, MOST_ACCUMULATORS, Part};
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, ValueIndex};
 use super::target::{Cost, Target};
 use crate::ir::run_multiple;
 use smallvec::SmallVec;
-
-/// The [`run_multiple`] of any reduction divides this.
-const MOST_ACCUMULATORS: usize = 16;
 
 /// A step of the plan to be: one node, or several in one kernel.
 #[derive(Debug)]
@@ -97,11 +94,12 @@ impl Groups {
         grouper.finish()
     }
 
-    /// Whether a value must be in memory: others than its group read it, or it is an output.
+    /// Whether a value must be in memory of its own: others than its group read it, or it is an output.
+    /// What consists of slices does not read them by itself.
     pub fn stored(&self, flat: &Flat) -> Vec<bool> {
         let mut stored = vec![false; flat.values.len()];
         flat.outputs.iter().for_each(|&it| stored[it] = true);
-        for (index, node) in flat.nodes.iter().enumerate() {
+        for (index, node) in flat.nodes.iter().enumerate().filter(|it| !matches!(it.1.kind, Kind::Slices(_))) {
             for value in node.inputs.iter().filter_map(|it| it.value()) {
                 let apart = flat.producer(value).is_none_or(|it| self.of[it] != self.of[index]);
                 stored[value] |= apart;
@@ -138,7 +136,7 @@ impl Own {
                     _ => Self::Closed(Domain::of_reduction(shape, &reduced)),
                 }
             }
-            Kind::Product | Kind::Library(_) | Kind::Region(_) => Self::Whole,
+            Kind::Product | Kind::Library(_) | Kind::Slices(_) | Kind::Region(_) => Self::Whole,
         }
     }
 }

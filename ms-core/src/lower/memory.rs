@@ -10,11 +10,11 @@ pub(super) const ALIGN: usize = 64;
 pub(super) struct Lifetime {
     /// Its length in bytes.
     pub bytes: usize,
-    /// The step that writes it.
+    /// The first step that writes it.
     pub first: usize,
     /// The last step that needs it.
     pub last: usize,
-    /// The value over which it may be written: one that the writing step reads, element by
+    /// The value over which it may be written: one that this step reads, element by
     /// element as it writes, and nobody later.
     pub over: Option<usize>,
 }

@@ -2,7 +2,8 @@
 //!
 //! [`lower`] (`pipeline`) goes from the graph to ops without views (`flatten` makes a `flat`
 //! graph), moves elementwise ops through views (`sink`), forms fusion groups (`group`, over the
-//! axes of a `domain`, by what a `body` costs), makes the kernel of each (`stage`, `emit`,
+//! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist
+//! of them, makes the kernel of each (`stage`, `emit`,
 //! `simplify`), and lays out memory (`draft`, `reuse`, `memory`, `assemble`).
 //! Graphs of nodes become routines of the same plan (`iteration`, `routines`), before the graph
 //! whose nodes run them.
@@ -29,6 +30,7 @@ mod routines;
 mod simplify;
 pub mod single;
 mod sink;
+mod slices;
 mod stage;
 mod stored;
 mod target;

@@ -10,6 +10,7 @@ use super::lines::Numbers;
 use super::plan::{Plan, PlanStep, Routine, RoutineId};
 use super::routines::{Key, Located, PlanNames, Routines};
 use super::sink::{sink, transpose_products};
+use super::slices;
 use super::target::Target;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Precision};
@@ -132,13 +133,13 @@ impl Pipeline<'_> {
             sink(&mut flat, target);
         }
         transpose_products(&mut flat);
-        let groups = Groups::new(&flat, options.fuse, target);
-        let stored = groups.stored(&flat);
+        let mut groups = Groups::new(&flat, options.fuse, target);
+        let stores = slices::place(&mut flat, &mut groups, target);
         let mut steps = Vec::with_capacity(groups.list.len());
         for group in &groups.list {
             steps.push(match group.domain {
                 Some(_) => {
-                    let emitted = emit(&mut flat, &groups, group, &stored, options.precision, target)?;
+                    let emitted = emit(&mut flat, &groups, group, &stores, options.precision, target)?;
                     Draft::Kernel(Box::new(emitted))
                 }
                 None => Draft::Whole(group.nodes[0]),

@@ -1,6 +1,7 @@
 //! Which outputs of a routine may lie in the memory of its inputs.
 
 use super::draft::Draft;
+use super::emit::Arg;
 use super::flat::{Flat, Origin, ValueIndex};
 use super::plan::{Reuse, is_stack};
 use crate::ir::{Graph, Role};
@@ -111,7 +112,9 @@ impl Uses {
         };
         let operands = emitted.overwritable(flat).into_iter();
         let inputs: Vec<(u32, usize)> = operands.filter_map(|(value, size)| Some((input(value)?, size))).collect();
-        for result in emitted.args.iter().filter(|it| it.role == Role::Output && it.dense) {
+        // Of several steps that write a value only the first finds in its memory what was there.
+        let is_first = |it: &&Arg| it.role == Role::Output && it.dense && self.first[&it.value] == step;
+        for result in emitted.args.iter().filter(is_first) {
             let size = flat.values[result.value].dtype.size();
             let fits = inputs.iter().filter(|it| it.1 == size);
             self.over_inputs.extend(fits.map(|it| (result.value, it.0)));

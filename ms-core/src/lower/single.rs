@@ -75,14 +75,19 @@ pub fn prepare(
         | Lowering::Constant
         | Lowering::Library
         | Lowering::Update
+        | Lowering::Slices(_)
         | Lowering::Regions(_) => None,
     }
 }
 
 /// The call that copies a view to row-major memory.
 pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
-    let result = Layout::contiguous(layout.shape());
-    let nest = Nest::elementwise(layout.shape(), &[(layout, dtype), (&result, dtype)]);
+    prepare_write(layout, &Layout::contiguous(layout.shape()), dtype)
+}
+
+/// The call that copies a view to another one of the same shape, no two elements of which are one.
+pub fn prepare_write(layout: &Layout, to: &Layout, dtype: DType) -> Call {
+    let nest = Nest::elementwise(layout.shape(), &[(layout, dtype), (to, dtype)]);
     Call { key: KernelKey::new(None, Attrs::none(), &nest, [dtype, dtype]), nest }
 }
 

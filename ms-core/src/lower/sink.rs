@@ -16,7 +16,7 @@ pub(super) fn sink(flat: &mut Flat, target: &Target) {
     let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
     read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
     for reader in (0..flat.nodes.len()).rev() {
-        if !matches!(flat.nodes[reader].kind, Kind::Map(_) | Kind::Copy | Kind::Reduce(_)) {
+        if !matches!(flat.nodes[reader].kind, Kind::Map(_) | Kind::Copy | Kind::Reduce(_) | Kind::Slices(_)) {
             continue;
         }
         for i in 0..flat.nodes[reader].inputs.len() {

@@ -9,6 +9,7 @@ use super::body::weigh;
 use super::domain::Part;
 use super::flat::{Access, Flat, Kind, NodeIndex, ValueIndex};
 use super::group::{Group, Groups, result_part};
+use super::slices::Stores;
 use super::target::Target;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -35,8 +36,8 @@ pub(super) struct Stages {
 }
 
 impl Stages {
-    /// The stages of a group; `stored` says which values must be in memory.
-    pub fn new(flat: &Flat, groups: &Groups, group: &Group, stored: &[bool], target: &Target) -> Self {
+    /// The stages of a group; `stores` says which values must be in memory.
+    pub fn new(flat: &Flat, groups: &Groups, group: &Group, stores: &Stores, target: &Target) -> Self {
         let domain = group.domain.as_ref().expect("only kernels have stages");
         let reduced = group.nodes.iter().any(|&it| matches!(flat.nodes[it].kind, Kind::Reduce(_)));
         let in_loop = |node: NodeIndex| {
@@ -73,17 +74,19 @@ impl Stages {
             let mut round = Round::default();
             for &node in looped.iter().rev() {
                 let value = flat.nodes[node].outputs[0];
-                let is_result = stored[value] && level(node) == at;
+                let is_result = stores.is_written(value) && level(node) == at;
                 if !is_result && !needed.contains(&node) {
                     continue;
                 }
                 if let Some(&before) = computed_in.get(&node) {
-                    let in_memory = stored[value] || scratch.contains(&node);
+                    let in_memory = stores.has_own(value) || scratch.contains(&node);
                     if !in_memory && costs[&node] > cheap {
                         scratch.insert(node);
                         out.scratch.push(value);
                         let earlier: &mut Round = &mut out.rounds[before];
-                        earlier.stored.push(value);
+                        if !earlier.stored.contains(&value) {
+                            earlier.stored.push(value);
+                        }
                     }
                     if in_memory || costs[&node] > cheap {
                         round.reloaded.push(value);

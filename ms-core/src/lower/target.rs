@@ -63,6 +63,9 @@ pub struct Budget {
     pub recomputed_cost: usize,
     /// The cost of an op that may be computed for more elements than it has.
     pub repeated_cost: usize,
+    /// Neighbouring elements that a kernel of a higher cost writes at a time, if it has as many: a
+    /// slice with shorter rows leaves lanes idle, and is a copy of what the kernel computes.
+    pub shortest_run: usize,
 }
 
 impl Target {
@@ -78,6 +81,7 @@ impl Target {
                 loops: u32::MAX,
                 recomputed_cost: 0,
                 repeated_cost: 0,
+                shortest_run: 0,
             },
             functions: Vec::new(),
         }

@@ -114,7 +114,7 @@ fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type
 /// product, quotient or root again gives the same result.
 fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bool {
     match &def.lowering {
-        Lowering::View(_) => true,
+        Lowering::View(_) | Lowering::Slices(_) => true,
         Lowering::Map(map) => rounds_at_most_once(*map, attrs, operands),
         Lowering::Reduce(_) | Lowering::Product => !result.is_float() && !operands.iter().any(|it| it.is_float()),
         Lowering::Generate(_) | Lowering::Constant | Lowering::Library | Lowering::Update | Lowering::Regions(_) => {

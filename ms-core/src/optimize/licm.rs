@@ -139,7 +139,8 @@ fn is_safe(node: &Node) -> bool {
         | Lowering::Generate(_)
         | Lowering::Constant
         | Lowering::Reduce(_)
-        | Lowering::Product => !node.outputs.is_empty(),
+        | Lowering::Product
+        | Lowering::Slices(_) => !node.outputs.is_empty(),
         Lowering::Library | Lowering::Update | Lowering::Regions(_) => false,
     }
 }

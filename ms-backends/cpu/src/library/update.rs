@@ -13,12 +13,10 @@ use smallvec::SmallVec;
 /// # Safety
 /// As [`run`](super::run), of one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
-    match op.name() {
-        "add_slices" => slices(attrs, inputs, out, true),
-        "slice_update" => slices(attrs, inputs, out, false),
-        _ => return None,
-    }
-    Some(Ok(()))
+    (op.name() == "add_slices").then(|| {
+        add_slices(attrs, inputs, out);
+        Ok(())
+    })
 }
 
 /// Copies the first operand to the output, unless they share their memory.
@@ -40,8 +38,8 @@ pub unsafe fn begin(x: &Array, out: &Array) {
     });
 }
 
-/// Values added at, or written to, evenly spaced positions.
-fn slices(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) {
+/// Values added at evenly spaced positions.
+fn add_slices(attrs: &Attrs, inputs: &[&Array], out: &Array) {
     // SAFETY: the caller of `run` vouches for the output.
     unsafe { begin(inputs[0], out) };
     let values = &inputs[1..];
@@ -51,10 +49,7 @@ fn slices(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) {
         let to: &mut [T] = unsafe { written(out) };
         for (place, value) in places.iter().zip(values) {
             let value = value.to_contiguous();
-            match adds {
-                true => each(to, place, elements::<T>(&value), |to, it| *to = plus(*to, it)),
-                false => each(to, place, elements::<T>(&value), |to, it| *to = it),
-            }
+            each(to, place, elements::<T>(&value), |to, it| *to = plus(*to, it));
         }
     });
 }

@@ -155,6 +155,7 @@ impl Flatten<'_> {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
             }
+            Lowering::Slices(_) => self.push(graph, node, Kind::Slices(node.op), inputs),
             Lowering::Regions(_) => self.region(graph, node, inputs),
         }
     }

@@ -91,10 +91,21 @@ pub enum Lowering {
     /// Like [`Library`](Self::Library). The only result is the first operand with some elements
     /// changed, and may share its memory: then the other elements are not written.
     Update,
+    /// The only result consists of its operands: where in it each of them lies.
+    Slices(SliceRule),
     /// By the graphs that stand in the node as regions: calls and control flow. The
     /// definition's own `infer` and `eval`, which see no regions, refuse.
     Regions(RegionRule),
 }
+
+/// Where each operand, of these shapes, lies in a result of this row-major layout.
+///
+/// The slices cover the result. Only the first may overlap others, which then replace its elements; it
+/// is the whole result where it does.
+pub type SliceRule = fn(&Attrs, &[&[usize]], &Layout) -> Slices;
+
+/// Where operands lie in a result.
+pub type Slices = SmallVec<[Layout; 2]>;
 
 /// The graphs that stand in a node.
 pub type Regions = [Arc<Graph>];

@@ -31,7 +31,9 @@ mod text;
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub use check::{fits, infer, verify, verify_one};
-pub use def::{Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, Types, Vjp};
+pub use def::{
+    Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,
+};
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
 pub(crate) use float_encoding::{decode_floats, encode_as_floats, encoded_type};

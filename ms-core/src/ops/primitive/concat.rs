@@ -3,9 +3,11 @@
 use super::slice::narrow;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, expand_dims, normalize_axis, reshape};
-use crate::tensor::{Array, AsTensor, Attrs, Dim, OpInfo, Strides, Tensor, Type, apply1, try_room};
-use smallvec::smallvec;
+use crate::ops::{
+    Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims, normalize_axis, reshape,
+};
+use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
+use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
 /// The operands one after the other along attribute 0; their other sizes and dtypes are equal.
@@ -37,13 +39,9 @@ pub static CONCAT: OpDef = OpDef {
         let mut shape = inputs[0].shape_owned();
         shape[axis] = inputs.iter().map(|it| it.shape()[axis]).sum();
         let mut out = Array::zeros(&shape, inputs[0].dtype());
-        let steps: Strides = smallvec![1; shape.len()];
-        let mut starts = smallvec::SmallVec::<[usize; 4]>::from_elem(0, shape.len());
-        for input in inputs {
-            let part = out.layout().slice_all(&starts, input.shape(), &steps);
-            out.assign(&part, input);
-            starts[axis] += input.shape()[axis];
-        }
+        let shapes: SmallVec<[&[usize]; 4]> = inputs.iter().map(|it| it.shape()).collect();
+        let slices = slices(attrs, &shapes, out.layout());
+        slices.iter().zip(inputs).for_each(|(slice, input)| out.assign(slice, input));
         Ok(smallvec![out])
     },
     derivative: Derivative::Rule(|it| {
@@ -57,7 +55,7 @@ pub static CONCAT: OpDef = OpDef {
         it.inputs.iter().zip(it.needs).map(&mut part).collect()
     }),
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
-    lowering: Lowering::Library,
+    lowering: Lowering::Slices(slices),
     samples: || {
         let of = |axis: usize, shapes: &[&[usize]]| {
             let inputs = shapes.iter().map(|shape| SampleInput::f32(shape, -2.0, 2.0));
@@ -66,6 +64,18 @@ pub static CONCAT: OpDef = OpDef {
         vec![of(0, &[&[2, 3], &[4, 3]]), of(1, &[&[2, 3], &[2, 0], &[2, 1]]), of(0, &[&[3]])]
     },
 };
+
+/// Where the operands lie.
+fn slices(attrs: &Attrs, shapes: &[&[usize]], out: &Layout) -> Slices {
+    let axis = attrs.int(0) as usize;
+    let mut start = 0;
+    let slice = |shape: &&[usize]| {
+        let slice = out.slice(axis, start, shape[axis], 1);
+        start += shape[axis];
+        slice
+    };
+    shapes.iter().map(slice).collect()
+}
 
 /// The tensors one after the other along `axis`; dtypes promote.
 ///

@@ -3,7 +3,7 @@
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error};
 use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
-use crate::tensor::{Attrs, Dim, OpInfo, Strides, Tensor, apply1};
+use crate::tensor::{Attrs, Dim, Layout, OpInfo, Strides, Tensor, apply1};
 use smallvec::smallvec;
 
 /// The first operand with the second in the place of the positions from `starts`, `steps` apart.
@@ -19,9 +19,8 @@ pub static SLICE_UPDATE: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let mut out = inputs[0].duplicate();
-        let steps: Strides = attrs.ints(1).iter().map(|&it| it as isize).collect();
-        let layout = out.layout().slice_all(&attrs.sizes(0), inputs[1].shape(), &steps);
-        out.assign(&layout, inputs[1]);
+        let slice = slice(attrs, inputs[1].shape(), out.layout());
+        out.assign(&slice, inputs[1]);
         Ok(smallvec![out])
     },
     derivative: Derivative::Rule(|it| {
@@ -34,7 +33,7 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         smallvec![kept, taken]
     }),
     batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, Dim::new(1))]), &it.spread_all())),
-    lowering: Lowering::Update,
+    lowering: Lowering::Slices(|attrs, shapes, out| smallvec![out.clone(), slice(attrs, shapes[1], out)]),
     samples: || {
         let of = |sizes: &[usize], starts: &[i64], steps: &[i64]| {
             Sample::new([SampleInput::f32(&[5, 7], -2.0, 2.0), SampleInput::f32(sizes, -2.0, 2.0)])
@@ -43,6 +42,12 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         vec![of(&[2, 3], &[1, 0], &[2, 3]), of(&[5, 3], &[4, 6], &[-1, -2])]
     },
 };
+
+/// Where the second operand lies.
+fn slice(attrs: &Attrs, shape: &[usize], out: &Layout) -> Layout {
+    let steps: Strides = attrs.ints(1).iter().map(|&it| it as isize).collect();
+    out.slice_all(&attrs.sizes(0), shape, &steps)
+}
 
 /// `x` with `value` from `starts` on, `steps` apart.
 #[track_caller]

@@ -5,7 +5,7 @@ mod fast_path;
 use crate::error::{Result, in_op};
 use crate::exec::{self, Backend, KernelCode};
 use crate::lower::single::{self, KernelKey};
-use crate::ops::{self, Lowering, OpDef, Types};
+use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
 use crate::tensor::{Array, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
 use crate::trace::check_write;
@@ -61,13 +61,14 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
     let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
     for ty in &types {
         let shape = ty.shape().expect("arrays have constant shapes");
-        // SAFETY: kernels, products and libraries write every element of their outputs, or refuse.
+        // SAFETY: kernels (the slices of a result cover it), products and libraries write every element of their outputs, or refuse.
         outputs.push(unsafe { Array::uninit(&shape, ty.dtype)? });
     }
     match &def.lowering {
         Lowering::Map(_) | Lowering::Reduce(_) | Lowering::Generate(_) => {
             kernel(&**backend, def, call, operands, &outputs[0])?;
         }
+        Lowering::Slices(rule) => slices(&**backend, *rule, call, operands, &outputs[0])?,
         // SAFETY: the op's type rule took the operands and gave the types of the outputs, which are
         // fresh, so that nobody else uses them.
         Lowering::Product => unsafe { backend.product(settings().precision, operands[0], operands[1], &outputs[0])? },
@@ -106,6 +107,24 @@ fn kernel(
     }
 }
 
+/// Writes each operand to its slice of the result.
+fn slices(
+    backend: &dyn Backend,
+    rule: SliceRule,
+    call: &OpCall<'_>,
+    operands: &Operands<'_>,
+    out: &Array,
+) -> Result<()> {
+    let shapes: SmallVec<[&[usize]; 3]> = operands.iter().map(|it| it.shape()).collect();
+    for (operand, slice) in operands.iter().zip(rule(call.attrs, &shapes, out.layout())) {
+        if operand.numel() != 0 {
+            let prepared = single::prepare_write(operand.layout(), &slice, out.dtype());
+            launch(backend, prepared, &[operand], &out.with_layout(slice))?;
+        }
+    }
+    Ok(())
+}
+
 /// The number of kernels cached per thread before the table is emptied.
 const KEPT: usize = 4096;
 
@@ -129,7 +148,7 @@ fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
     Ok(Ready { code: backend.kernel(&kernel)?, words: kernel.call_words() })
 }
 
-fn launch(backend: &dyn Backend, prepared: single::Call, operands: &Operands<'_>, out: &Array) -> Result<()> {
+fn launch(backend: &dyn Backend, prepared: single::Call, operands: &[&Array], out: &Array) -> Result<()> {
     let known = KERNELS.with(|it| it.borrow().get(&prepared.key).cloned());
     let ready = match known {
         Some(ready) => ready,
@@ -150,7 +169,7 @@ fn launch(backend: &dyn Backend, prepared: single::Call, operands: &Operands<'_>
     // A whole call begins at position zero of all loops.
     block.resize(ready.words, 0);
     // SAFETY: the nest was made from the layouts of these arrays, which live during the call and
-    // lie inside their storages; `out` is fresh, so that nobody else reads or writes it.
+    // lie inside their storages; the memory of `out` is fresh, so that nobody else reads or writes it.
     unsafe { ready.code.call(&block) };
     Ok(())
 }

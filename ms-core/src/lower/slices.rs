@@ -1,0 +1,196 @@
+//! Results that consist of slices: which kernel writes which slice.
+//!
+//! A kernel that computes the elements of a slice writes them where they belong. Slices of which none
+//! does, such as those of inputs, are copied. The first slice of an update is the whole result, in
+//! which others replace elements: it is copied before they are written, and that copy has nothing to do
+//! where the result may lie in the memory of what it copies.
+
+use super::body::weigh;
+use super::domain::Domain;
+use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
+use super::group::{Group, Groups, result_part};
+use super::target::Target;
+use crate::tensor::{Attrs, Layout};
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
+/// Where the results of kernels are written.
+pub(super) struct Stores {
+    /// By value, whether it has memory of its own.
+    own: Vec<bool>,
+    slices: FxHashMap<ValueIndex, SmallVec<[Slice; 1]>>,
+}
+
+/// Some elements of a value.
+pub(super) struct Slice {
+    /// The value that they belong to.
+    pub whole: ValueIndex,
+    /// Where they lie in it.
+    pub layout: Layout,
+}
+
+impl Stores {
+    /// Whether a value has memory of its own.
+    pub fn has_own(&self, value: ValueIndex) -> bool {
+        self.own[value]
+    }
+
+    /// The slices of other values that a value is written to.
+    pub fn slices(&self, value: ValueIndex) -> &[Slice] {
+        self.slices.get(&value).map_or(&[], |it| it)
+    }
+
+    /// Whether a value is written anywhere.
+    pub fn is_written(&self, value: ValueIndex) -> bool {
+        self.own[value] || self.slices.contains_key(&value)
+    }
+}
+
+/// Puts groups that copy slices in the place of the groups whose results consist of slices.
+pub(super) fn place(flat: &mut Flat, groups: &mut Groups, target: &Target) -> Stores {
+    let stores = Stores { own: groups.stored(flat), slices: FxHashMap::default() };
+    if !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Slices(_))) {
+        return stores;
+    }
+    let readers = base_readers(flat, groups);
+    let before = groups.list.iter().map(|_| Vec::new()).collect();
+    let mut placer = Placer { flat, groups, target, readers, before, stores };
+    (0..placer.groups.list.len()).for_each(|it| placer.group(it));
+    let Placer { before, stores, .. } = placer;
+    let placed = std::mem::take(&mut groups.list);
+    for (group, copies) in placed.into_iter().zip(before) {
+        groups.list.extend(copies);
+        if !matches!(flat.nodes[group.nodes[0]].kind, Kind::Slices(_)) {
+            groups.list.push(group);
+        }
+    }
+    stores
+}
+
+/// The value of which an update replaces elements, if it is the whole of one.
+fn base(flat: &Flat, node: &FlatNode) -> Option<ValueIndex> {
+    node.inputs[0].value().filter(|_| flat.is_whole(&node.inputs[0]))
+}
+
+/// The groups that read the values that are updated, in their order; an output is read behind them all.
+fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize>> {
+    let updates = flat.nodes.iter().filter(|it| matches!(it.kind, Kind::Slices(_)));
+    let mut readers: FxHashMap<ValueIndex, Vec<usize>> =
+        updates.filter_map(|it| Some((base(flat, it)?, Vec::new()))).collect();
+    for (index, group) in groups.list.iter().enumerate() {
+        for value in group.nodes.iter().flat_map(|&it| &flat.nodes[it].inputs).filter_map(Access::value) {
+            if let Some(readers) = readers.get_mut(&value).filter(|it| it.last() != Some(&index)) {
+                readers.push(index);
+            }
+        }
+    }
+    for output in &flat.outputs {
+        readers.entry(*output).and_modify(|it| it.push(usize::MAX));
+    }
+    readers
+}
+
+struct Placer<'a> {
+    flat: &'a mut Flat,
+    groups: &'a mut Groups,
+    target: &'a Target,
+    readers: FxHashMap<ValueIndex, Vec<usize>>,
+    /// By group, those that copy slices before it runs.
+    before: Vec<Vec<Group>>,
+    stores: Stores,
+}
+
+impl Placer<'_> {
+    /// Places the slices of the result of a group, if it consists of them.
+    fn group(&mut self, at: usize) {
+        let index = self.groups.list[at].nodes[0];
+        let node = &self.flat.nodes[index];
+        if !matches!(node.kind, Kind::Slices(_)) {
+            return;
+        }
+        let (whole, inputs) = (node.outputs[0], node.inputs.clone());
+        let numel = self.flat.numel(whole);
+        let slices = self.flat.slices(node);
+        let others = || slices[1..].iter().map(Layout::numel);
+        let is_update = slices[0].numel() == numel && others().any(|it| it != 0);
+        let is_replaced = is_update && others().any(|it| it == numel);
+        let mut first = at;
+        let mut copies = Vec::new();
+        for (access, layout) in inputs.iter().zip(slices).skip(usize::from(is_update)) {
+            if access.layout.numel() == 0 {
+                continue;
+            }
+            let writer = self.writer(access, &layout, at);
+            let slice = Slice { whole, layout };
+            match writer.filter(|it| !is_update || is_replaced || self.may_update(index, it.0, at)) {
+                Some((group, value)) => {
+                    first = first.min(group);
+                    self.stores.slices.entry(value).or_default().push(slice);
+                }
+                None => copies.push((access, slice)),
+            }
+        }
+        if is_update && !is_replaced {
+            let slice = Slice { whole, layout: Layout::contiguous(&self.flat.values[whole].shape) };
+            self.copy(&inputs[0], slice, first);
+        }
+        copies.into_iter().for_each(|(access, slice)| self.copy(access, slice, at));
+    }
+
+    /// The group that computes what an access names and can write it to a slice of the result of group
+    /// `at`, and the value.
+    fn writer(&self, access: &Access, layout: &Layout, at: usize) -> Option<(usize, ValueIndex)> {
+        let flat = &*self.flat;
+        let value = access.value().filter(|_| flat.is_whole(access))?;
+        let index = self.groups.of[flat.producer(value)?]?;
+        let group = &self.groups.list[index];
+        debug_assert!(index < at);
+        let domain = group.domain.as_ref()?;
+        let run = run(flat, value, layout, domain)?;
+        let cost = || group.nodes.iter().map(|&it| weigh(flat, &flat.nodes[it], self.target).insts).sum::<usize>();
+        let is_worth = run >= self.target.budget.shortest_run.min(flat.numel(value)) || {
+            group.nodes.len() <= self.target.budget.repeated_cost && cost() <= self.target.budget.repeated_cost
+        };
+        is_worth.then_some((index, value))
+    }
+
+    /// Whether the update of group `at` may begin before `group`: what it updates is there, and nobody
+    /// needs it from then on but the update, which could not happen in its memory otherwise.
+    fn may_update(&self, update: NodeIndex, group: usize, at: usize) -> bool {
+        let access = &self.flat.nodes[update].inputs[0];
+        let Some(value) = access.value() else { return true };
+        let is_there =
+            self.flat.producer(value).is_none_or(|it| self.groups.of[it].is_some_and(|producer| producer < group));
+        let in_place = base(self.flat, &self.flat.nodes[update])
+            .filter(|&it| !matches!(self.flat.values[it].origin, Origin::Constant(_)));
+        is_there
+            && in_place.is_none_or(|value| {
+                let readers = &self.readers[&value];
+                let later = &readers[readers.partition_point(|&it| it < group)..];
+                later.last().is_some_and(|&it| it > at) || later == [at]
+            })
+    }
+
+    /// Adds a group before group `at` that copies what an access names to a slice.
+    fn copy(&mut self, access: &Access, slice: Slice, at: usize) {
+        let node = self.flat.nodes.len();
+        let shape = access.layout.shape();
+        let value = self.flat.add_value(access.dtype, shape.into(), Origin::Node(node));
+        let (inputs, outputs) = (smallvec![access.clone()], smallvec![value]);
+        self.flat.nodes.push(FlatNode { kind: Kind::Copy, attrs: Attrs::none(), inputs, outputs, location: None });
+        self.groups.levels.push(0);
+        self.stores.own.push(false);
+        self.stores.slices.insert(value, smallvec![slice]);
+        if let Some(read) = access.value() {
+            self.stores.own[read] = true;
+        }
+        self.before[at].push(Group { nodes: vec![node], domain: Some(Domain::of(shape)) });
+    }
+}
+
+/// How many neighbours a kernel over `domain` that computes a value writes at a time to a slice; nothing
+/// where it cannot write there.
+fn run(flat: &Flat, value: ValueIndex, slice: &Layout, domain: &Domain) -> Option<usize> {
+    let part = result_part(flat, value, domain)?;
+    domain.run(part, &domain.walk(part, slice)?)
+}
