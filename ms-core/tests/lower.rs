@@ -83,6 +83,8 @@ fn numbers_of_steps() {
         ("product_of_transposes", 2, include_str!("lower/product_of_transposes.msir")),
         ("train_step", 16, include_str!("lower/train_step.msir")),
         ("short_rows", 2, include_str!("lower/short_rows.msir")),
+        ("concat", 3, include_str!("lower/concat.msir")),
+        ("slice_update", 6, include_str!("lower/slice_update.msir")),
     ];
     for (name, steps, text) in cases {
         let plan = plan(text);

@@ -1,10 +1,10 @@
 //! From a graph to a [`Plan`]: fusion groups, kernels, layouts, memory.
 //!
 //! [`lower`] (`pipeline`) goes from the graph to ops without views (`flatten` makes a `flat`
-//! graph), moves elementwise ops through views (`sink`), forms fusion groups (`group`, over the
-//! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist
-//! of them, makes the kernel of each (`stage`, `emit`,
-//! `simplify`), and lays out memory (`draft`, `reuse`, `memory`, `assemble`).
+//! graph), moves elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups
+//! (`group`, over the axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of
+//! values that consist of them, makes the kernel of each (`stage`, `emit`, `simplify`), and lays out
+//! memory (`draft`, `reuse`, `memory`, `assemble`).
 //! Graphs of nodes become routines of the same plan (`iteration`, `routines`), before the graph
 //! whose nodes run them.
 //! What is right for one processor and not for another stands in its [`Target`].
@@ -13,6 +13,7 @@
 mod assemble;
 mod body;
 mod display;
+mod distribute;
 mod domain;
 mod draft;
 mod emit;

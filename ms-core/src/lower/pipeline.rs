@@ -1,6 +1,7 @@
 //! The way of a graph through the parts of this module.
 
 use super::assemble::assemble;
+use super::distribute::distribute;
 use super::draft::Draft;
 use super::emit::emit;
 use super::flatten::{flatten, live_nodes, located};
@@ -130,6 +131,7 @@ impl Pipeline<'_> {
         let Self { options, target } = *self;
         let mut flat = flatten(graph, routines)?;
         if options.fuse {
+            distribute(&mut flat);
             sink(&mut flat, target);
         }
         transpose_products(&mut flat);

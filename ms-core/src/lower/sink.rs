@@ -106,7 +106,7 @@ fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option
 }
 
 /// How a view moves along the axes of the row-major array that it views.
-struct Steps {
+pub(super) struct Steps {
     shape: Shape,
     /// The element at which it starts, by axis of the array.
     start: Strides,
@@ -116,7 +116,7 @@ struct Steps {
 
 impl Steps {
     /// The moves of `view` over a row-major array of `shape`, if each stays within one axis.
-    fn of(view: &Layout, shape: &[usize]) -> Option<Self> {
+    pub fn of(view: &Layout, shape: &[usize]) -> Option<Self> {
         if view.numel() == 0 {
             return None;
         }
@@ -147,7 +147,7 @@ impl Steps {
     }
 
     /// The view of an operand that the array was computed from, element by element.
-    fn through(&self, operand: &Layout) -> Layout {
+    pub fn through(&self, operand: &Layout) -> Layout {
         let offset: isize = self.start.iter().zip(operand.strides()).map(|(at, stride)| at * stride).sum();
         let strides = self.axes.iter().map(|&(axis, step)| if step == 0 { 0 } else { step * operand.strides()[axis] });
         let strides = strides.collect();

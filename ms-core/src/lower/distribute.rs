@@ -1,0 +1,125 @@
+//! Elementwise ops on a result that consists of slices, computed slice by slice.
+//!
+//! `f(concat(a, b))` is `concat(f(a), f(b))`, of which nothing is written before `f` is computed. The
+//! other operands of `f` must be in memory anyway: one that another kernel computes might share the
+//! kernel of `f`.
+
+use super::flat::{Access, Accesses, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
+use super::sink::Steps;
+use crate::tensor::Layout;
+use smallvec::{SmallVec, smallvec};
+
+/// An op is computed for at most so many slices, each of which is a kernel of its own.
+const MOST_SLICES: usize = 8;
+
+/// Computes ops slice by slice where it can be done.
+pub(super) fn distribute(flat: &mut Flat) {
+    if !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Slices(_))) {
+        return;
+    }
+    let mut uses: Vec<u32> = vec![0; flat.values.len()];
+    let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
+    read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+    let nodes = std::mem::take(&mut flat.nodes);
+    let mut distributed = Distributed { flat, uses, nodes: Vec::with_capacity(nodes.len()) };
+    for node in nodes {
+        match distributed.slices(&node) {
+            Some((producer, steps)) => distributed.node(&node, producer, steps),
+            None => distributed.push(node),
+        }
+    }
+    for node in std::mem::take(&mut distributed.nodes).into_iter().flatten() {
+        let origin = Origin::Node(flat.nodes.len());
+        node.outputs.iter().for_each(|&it| flat.values[it].origin = origin);
+        flat.nodes.push(node);
+    }
+}
+
+/// How the slices of a result move along its axes; nothing for one without elements.
+type SliceSteps = SmallVec<[Option<Steps>; 2]>;
+
+struct Distributed<'a> {
+    flat: &'a mut Flat,
+    uses: Vec<u32>,
+    /// Origins are numbers of these; a node that is computed slice by slice leaves a gap.
+    nodes: Vec<Option<FlatNode>>,
+}
+
+impl Distributed<'_> {
+    fn push(&mut self, node: FlatNode) {
+        let origin = Origin::Node(self.nodes.len());
+        node.outputs.iter().for_each(|&it| self.flat.values[it].origin = origin);
+        self.nodes.push(Some(node));
+    }
+
+    /// The node whose slices a node should be computed for, and these.
+    fn slices(&self, node: &FlatNode) -> Option<(NodeIndex, SliceSteps)> {
+        if !matches!(node.kind, Kind::Map(_)) {
+            return None;
+        }
+        node.inputs.iter().filter_map(Access::value).find_map(|value| {
+            let (producer, made) = self.producer(value)?;
+            if !matches!(made.kind, Kind::Slices(_)) || !self.is_read_alone(node, value) {
+                return None;
+            }
+            let slices = self.flat.slices(made);
+            let count = slices.iter().filter(|it| it.numel() != 0).count();
+            let are_apart = slices.iter().map(Layout::numel).sum::<usize>() == self.flat.numel(value);
+            if count > MOST_SLICES || !are_apart {
+                return None;
+            }
+            let shape = &self.flat.values[value].shape;
+            let steps = |it: &Layout| if it.numel() == 0 { Some(None) } else { Steps::of(it, shape).map(Some) };
+            Some((producer, slices.iter().map(steps).collect::<Option<_>>()?))
+        })
+    }
+
+    fn producer(&self, value: ValueIndex) -> Option<(NodeIndex, &FlatNode)> {
+        let producer = self.flat.producer(value)?;
+        Some((producer, self.nodes[producer].as_ref()?))
+    }
+
+    /// Whether nobody else reads the value, the node reads it element by element, and everything else
+    /// that it reads is in memory.
+    fn is_read_alone(&self, node: &FlatNode, value: ValueIndex) -> bool {
+        let whole = Layout::contiguous(&self.flat.values[value].shape);
+        let is_kernel = |it: ValueIndex| {
+            let producer = self.producer(it);
+            producer
+                .is_some_and(|it| matches!(it.1.kind, Kind::Map(_) | Kind::Copy | Kind::Generate(_) | Kind::Reduce(_)))
+        };
+        let fits = |it: &Access| match it.value() {
+            Some(read) if read == value => it.layout == whole,
+            Some(read) => !is_kernel(read),
+            None => true,
+        };
+        let reads = node.inputs.iter().filter(|it| it.value() == Some(value)).count();
+        reads as u32 == self.uses[value] && node.inputs.iter().all(fits)
+    }
+
+    /// Adds a node slice by slice.
+    fn node(&mut self, node: &FlatNode, producer: NodeIndex, steps: SliceSteps) {
+        let made = self.nodes[producer].take().expect("the producer was found");
+        let (whole, result) = (made.outputs[0], node.outputs[0]);
+        let dtype = self.flat.values[result].dtype;
+        let mut slices = Accesses::new();
+        for (access, steps) in made.inputs.iter().zip(steps) {
+            let Some(steps) = steps else {
+                slices.push(access.clone());
+                continue;
+            };
+            let input = |it: &Access| match it.value() {
+                Some(value) if value == whole => access.clone(),
+                _ => it.with_layout(steps.through(&it.layout)),
+            };
+            let inputs = node.inputs.iter().map(input).collect();
+            let shape = access.layout.shape();
+            let value = self.flat.add_value(dtype, shape.into(), Origin::Node(self.nodes.len()));
+            self.uses.push(1);
+            slices.push(Access::whole(value, dtype, shape));
+            let (attrs, location) = (node.attrs.clone(), node.location);
+            self.push(FlatNode { kind: node.kind, attrs, inputs, outputs: smallvec![value], location });
+        }
+        self.push(FlatNode { inputs: slices, outputs: smallvec![result], ..made });
+    }
+}
