@@ -92,6 +92,42 @@ fn numbers_of_steps() {
     }
 }
 
+/// Updates happen in the memory of what they update, if nobody reads that later; what computes the new
+/// elements writes them there, if it does not read any others.
+#[test]
+fn updates_in_place() {
+    // Body, steps, whether the result may be written over the first input.
+    let cases = [
+        ("%v = mul %x, %y : f32[2, 1024]\n %r = slice_update %c, %v {starts = [3, 0], steps = [1, 1]}", 2, true),
+        ("%v = mul %x, %y : f32[2, 1024]\n %r = slice_update %c, %v {starts = [0, 0], steps = [4, 1]}", 2, true),
+        (
+            "%o = slice %c {starts = [0, 0], sizes = [2, 1024], steps = [1, 1]} : f32[2, 1024]
+             %v = mul %o, %y : f32[2, 1024]\n %r = slice_update %c, %v {starts = [3, 0], steps = [1, 1]}",
+            3,
+            true,
+        ),
+        (
+            "%a = neg %x : f32[2, 1024]\n %m = slice_update %c, %a {starts = [0, 0], steps = [1, 1]} : f32[8, 1024]
+             %b = exp %y : f32[2, 1024]\n %r = slice_update %m, %b {starts = [1, 0], steps = [1, 1]}",
+            4,
+            true,
+        ),
+        (
+            "%v = mul %x, %y : f32[2, 1024]\n %u = slice_update %c, %v {starts = [3, 0], steps = [1, 1]} : f32[8, 1024]
+             %o = slice %c {starts = [7, 0], sizes = [8, 1024], steps = [-1, 1]} : f32[8, 1024]\n %r = sub %u, %o",
+            3,
+            false,
+        ),
+        ("%r = slice_update %c, %c {starts = [7, 0], steps = [-1, 1]}", 1, false),
+    ];
+    for (body, steps, in_place) in cases {
+        let inputs = "%c: f32[8, 1024], %x: f32[2, 1024], %y: f32[2, 1024]";
+        let plan = plan(&format!("graph @f({inputs}) -> (f32[8, 1024]) {{\n {body} : f32[8, 1024]\n return %r\n}}"));
+        assert_eq!(plan.main().steps.len(), steps, "{body}\n{}", plan.display());
+        assert_eq!(plan.main().reuse.allows(0, 0), in_place, "{body}\n{}", plan.display());
+    }
+}
+
 /// Six hundred ops on one element are one kernel.
 #[test]
 fn a_long_chain_is_one_kernel() {
