@@ -85,6 +85,7 @@ fn numbers_of_steps() {
         ("short_rows", 2, include_str!("lower/short_rows.msir")),
         ("concat", 3, include_str!("lower/concat.msir")),
         ("slice_update", 6, include_str!("lower/slice_update.msir")),
+        ("nested_slices", 4, include_str!("lower/nested_slices.msir")),
     ];
     for (name, steps, text) in cases {
         let plan = plan(text);

@@ -1,7 +1,7 @@
 //! Results that consist of slices: which kernel writes which slice.
 //!
 //! A kernel that computes the elements of a slice writes them where they belong. Slices of which none
-//! does, such as those of inputs, are copied. The first slice of an update is the whole result, in
+//! does, such as those of inputs, are copied. A slice may consist of slices itself. The first slice of an update is the whole result, in
 //! which others replace elements: it is copied before they are written, and that copy has nothing to do
 //! where the result may lie in the memory of what it copies.
 
@@ -9,6 +9,7 @@ use super::body::weigh;
 use super::domain::Domain;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use super::group::{Group, Groups, result_part};
+use super::sink::Steps;
 use super::target::Target;
 use crate::tensor::{Attrs, Layout};
 use rustc_hash::FxHashMap;
@@ -52,9 +53,9 @@ pub(super) fn place(flat: &mut Flat, groups: &mut Groups, target: &Target) -> St
     if !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Slices(_))) {
         return stores;
     }
-    let readers = base_readers(flat, groups);
+    let (readers, inner) = (base_readers(flat, groups), inner_slices(flat, groups));
     let before = groups.list.iter().map(|_| Vec::new()).collect();
-    let mut placer = Placer { flat, groups, target, readers, before, stores };
+    let mut placer = Placer { flat, groups, target, readers, inner, before, stores };
     (0..placer.groups.list.len()).for_each(|it| placer.group(it));
     let Placer { before, stores, .. } = placer;
     let placed = std::mem::take(&mut groups.list);
@@ -90,11 +91,56 @@ fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize
     readers
 }
 
+/// Results that consist of slices and are slices of others themselves, which are all that reads them.
+fn inner_slices(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Slice> {
+    let mut uses: Vec<u32> = vec![0; flat.values.len()];
+    let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
+    read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+    let mut inner: FxHashMap<NodeIndex, Slice> = FxHashMap::default();
+    for group in groups.list.iter().rev() {
+        let node = &flat.nodes[group.nodes[0]];
+        // What is updated comes before its other slices, wherever they come from.
+        if !matches!(node.kind, Kind::Slices(_)) || is_update(flat, node) {
+            continue;
+        }
+        for (access, layout) in node.inputs.iter().zip(flat.slices(node)) {
+            let Some(value) = access.value().filter(|&it| uses[it] == 1 && flat.is_whole(access)) else { continue };
+            let producer = flat.producer(value).filter(|&it| matches!(flat.nodes[it].kind, Kind::Slices(_)));
+            if let Some(producer) = producer
+                && access.layout.shape() == &*flat.values[value].shape
+                && let Some(slice) = outermost(flat, group.nodes[0], layout, &inner)
+            {
+                inner.insert(producer, slice);
+            }
+        }
+    }
+    inner
+}
+
+/// A slice of the result of a node, as one of the value that this result is a slice of, if it is.
+fn outermost(flat: &Flat, node: NodeIndex, layout: Layout, inner: &FxHashMap<NodeIndex, Slice>) -> Option<Slice> {
+    let whole = flat.nodes[node].outputs[0];
+    match inner.get(&node) {
+        Some(outer) => {
+            let steps = Steps::of(&layout, &flat.values[whole].shape)?;
+            Some(Slice { whole: outer.whole, layout: steps.through(&outer.layout) })
+        }
+        None => Some(Slice { whole, layout }),
+    }
+}
+
+/// Whether slices of a result replace elements of the first one.
+fn is_update(flat: &Flat, node: &FlatNode) -> bool {
+    let slices = flat.slices(node);
+    slices[0].numel() == flat.numel(node.outputs[0]) && slices[1..].iter().any(|it| it.numel() != 0)
+}
+
 struct Placer<'a> {
     flat: &'a mut Flat,
     groups: &'a mut Groups,
     target: &'a Target,
     readers: FxHashMap<ValueIndex, Vec<usize>>,
+    inner: FxHashMap<NodeIndex, Slice>,
     /// By group, those that copy slices before it runs.
     before: Vec<Vec<Group>>,
     stores: Stores,
@@ -108,20 +154,23 @@ impl Placer<'_> {
         if !matches!(node.kind, Kind::Slices(_)) {
             return;
         }
-        let (whole, inputs) = (node.outputs[0], node.inputs.clone());
-        let numel = self.flat.numel(whole);
+        let inputs = node.inputs.clone();
+        let numel = self.flat.numel(node.outputs[0]);
         let slices = self.flat.slices(node);
-        let others = || slices[1..].iter().map(Layout::numel);
-        let is_update = slices[0].numel() == numel && others().any(|it| it != 0);
-        let is_replaced = is_update && others().any(|it| it == numel);
+        let is_update = is_update(self.flat, node);
+        let is_replaced = is_update && slices[1..].iter().any(|it| it.numel() == numel);
+        let slice = |placer: &Self, layout: Layout| {
+            outermost(placer.flat, index, layout, &placer.inner).expect("a slice goes along the axes of its result")
+        };
         let mut first = at;
         let mut copies = Vec::new();
-        for (access, layout) in inputs.iter().zip(slices).skip(usize::from(is_update)) {
-            if access.layout.numel() == 0 {
+        for (access, layout) in inputs.iter().zip(&slices).skip(usize::from(is_update)) {
+            let producer = access.value().and_then(|it| self.flat.producer(it));
+            if access.layout.numel() == 0 || producer.is_some_and(|it| self.inner.contains_key(&it)) {
                 continue;
             }
-            let writer = self.writer(access, &layout, at);
-            let slice = Slice { whole, layout };
+            let slice = slice(self, layout.clone());
+            let writer = self.writer(access, &slice.layout, at);
             match writer.filter(|it| !is_update || is_replaced || self.may_update(index, it.0, at)) {
                 Some((group, value)) => {
                     first = first.min(group);
@@ -131,7 +180,7 @@ impl Placer<'_> {
             }
         }
         if is_update && !is_replaced {
-            let slice = Slice { whole, layout: Layout::contiguous(&self.flat.values[whole].shape) };
+            let slice = slice(self, slices[0].clone());
             self.copy(&inputs[0], slice, first);
         }
         copies.into_iter().for_each(|(access, slice)| self.copy(access, slice, at));
