@@ -4,10 +4,11 @@ mod fast_path;
 
 use crate::error::{Result, in_op};
 use crate::exec::{self, Backend, KernelCode};
+use crate::lower::nest::Nest;
 use crate::lower::single::{self, KernelKey};
 use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
-use crate::tensor::{Array, Dispatcher, EagerDispatcher, OpCall, Outputs, Parameter, Tensor, Type};
+use crate::tensor::{Array, Dispatcher, EagerDispatcher, Layout, OpCall, Outputs, Parameter, Tensor, Type};
 use crate::trace::check_write;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -96,15 +97,22 @@ fn kernel(
         single::prepare(def, call.attrs, &described, &out.ty(), order)
     };
     match described(operands) {
-        Some(prepared) => launch(backend, prepared, operands, out),
+        Some(prepared) => {
+            let ready = ready(backend, prepared.key)?;
+            // SAFETY: the call was prepared for these operands and this fresh result.
+            unsafe { launch(&ready, &prepared.nest, operands, out.as_mut_ptr()) };
+        }
         None => {
             // Some reductions need a row-major operand to preserve their order of terms.
             let dense: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_contiguous()).collect();
             let dense: Operands<'_> = dense.iter().collect();
             let prepared = described(&dense).expect("row-major operands have a nest");
-            launch(backend, prepared, &dense, out)
+            let ready = ready(backend, prepared.key)?;
+            // SAFETY: as above.
+            unsafe { launch(&ready, &prepared.nest, &dense, out.as_mut_ptr()) };
         }
     }
+    Ok(())
 }
 
 /// Writes each operand to its slice of the result.
@@ -116,11 +124,23 @@ fn slices(
     out: &Array,
 ) -> Result<()> {
     let shapes: SmallVec<[&[usize]; 3]> = operands.iter().map(|it| it.shape()).collect();
-    for (operand, slice) in operands.iter().zip(rule(call.attrs, &shapes, out.layout())) {
-        if operand.numel() != 0 {
-            let prepared = single::prepare_write(operand.layout(), &slice, out.dtype());
-            launch(backend, prepared, &[operand], &out.with_layout(slice))?;
-        }
+    let slices = rule(call.attrs, &shapes, out.layout());
+    let moves_as = |a: &Layout, b: &Layout| a.shape() == b.shape() && a.strides() == b.strides();
+    // As a rule all operands have the same loops.
+    let mut last: Option<(&Layout, &Layout, Nest, Ready)> = None;
+    for (&operand, slice) in operands.iter().zip(&slices).filter(|it| it.0.numel() != 0) {
+        let layout = operand.layout();
+        let known = last.take().filter(|it| moves_as(it.0, layout) && moves_as(it.1, slice));
+        let (.., nest, ready) = last.insert(match known {
+            Some(known) => known,
+            None => {
+                let prepared = single::prepare_write(layout, slice, out.dtype());
+                (layout, slice, prepared.nest, ready(backend, prepared.key)?)
+            }
+        });
+        let first = out.as_mut_ptr().wrapping_add(slice.offset() * out.dtype().size());
+        // SAFETY: the loops are those of this operand and this slice of the fresh result.
+        unsafe { launch(ready, nest, &[operand], first) };
     }
     Ok(())
 }
@@ -148,30 +168,35 @@ fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
     Ok(Ready { code: backend.kernel(&kernel)?, words: kernel.call_words() })
 }
 
-fn launch(backend: &dyn Backend, prepared: single::Call, operands: &[&Array], out: &Array) -> Result<()> {
-    let known = KERNELS.with(|it| it.borrow().get(&prepared.key).cloned());
-    let ready = match known {
-        Some(ready) => ready,
-        None => {
-            let ready = compile(backend, &prepared.key)?;
-            KERNELS.with(|it| {
-                let mut table = it.borrow_mut();
-                if table.len() >= KEPT {
-                    table.clear();
-                }
-                table.insert(prepared.key, ready.clone());
-            });
-            ready
+/// The kernel of a key, from the table where it is known.
+fn ready(backend: &dyn Backend, key: KernelKey) -> Result<Ready> {
+    if let Some(known) = KERNELS.with(|it| it.borrow().get(&key).cloned()) {
+        return Ok(known);
+    }
+    let ready = compile(backend, &key)?;
+    KERNELS.with(|it| {
+        let mut table = it.borrow_mut();
+        if table.len() >= KEPT {
+            table.clear();
         }
-    };
-    let addresses = operands.iter().map(|it| it.as_ptr() as u64).chain([out.as_mut_ptr() as u64]);
-    let mut block = prepared.nest.block(addresses);
+        table.insert(key, ready.clone());
+    });
+    Ok(ready)
+}
+
+/// Calls a kernel whose result begins at an address.
+///
+/// # Safety
+/// The kernel and the nest were made for the layouts of these operands and of the result, whose memory is
+/// fresh.
+unsafe fn launch(ready: &Ready, nest: &Nest, operands: &[&Array], out: *mut u8) {
+    let addresses = operands.iter().map(|it| it.as_ptr() as u64).chain([out as u64]);
+    let mut block = nest.block(addresses);
     // A whole call begins at position zero of all loops.
     block.resize(ready.words, 0);
-    // SAFETY: the nest was made from the layouts of these arrays, which live during the call and
-    // lie inside their storages; the memory of `out` is fresh, so that nobody else reads or writes it.
+    // SAFETY: the arrays of the caller's contract live during the call and lie inside their storages;
+    // nobody else reads or writes the memory of the result.
     unsafe { ready.code.call(&block) };
-    Ok(())
 }
 
 impl Dispatcher for Eager {
