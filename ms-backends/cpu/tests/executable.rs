@@ -175,7 +175,7 @@ fn inputs_are_checked() {
 
 #[test]
 fn plans_that_reach_outside_are_refused() {
-    let broken: [fn(&mut Routine); 8] = [
+    let broken: [fn(&mut Routine); 10] = [
         |it| it.steps[0] = call(0, 5, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
         |it| it.steps[0] = call(0, 4, [argument(0, 0, -4), argument(2, 0, 0), argument(3, 0, 4)]),
         |it| it.steps[0] = call(2, 4, [argument(0, 0, 4), argument(2, 0, 0), argument(3, 0, 4)]),
@@ -184,6 +184,8 @@ fn plans_that_reach_outside_are_refused() {
         |it| it.buffers[0].bytes = 20,
         |it| it.buffers[5].place = Place::Arena(128),
         |it| it.buffers[2].place = Place::Constant(1),
+        |it| it.buffers[0].place = Place::Position,
+        |it| it.buffers[5].place = Place::Position,
     ];
     for (i, damage) in broken.into_iter().enumerate() {
         let mut plan = plan();

@@ -102,6 +102,11 @@ impl Body<'_> {
                 let op = random.pick(&[BinaryOp::And, BinaryOp::Or, BinaryOp::Xor]);
                 self.builder.binary(op, a, b)
             }
+            6 if dtype == DType::I64 && random.below(2) == 0 => {
+                let [a, b] = [a, b].map(|it| self.builder.cast(it, DType::U64));
+                let product = self.builder.binary(BinaryOp::MulWide, a, b);
+                self.builder.cast(product, DType::I64)
+            }
             6 if dtype.is_int() => self.builder.binary(random.pick(&[BinaryOp::Div, BinaryOp::Rem]), a, b),
             _ => {
                 let op = random.pick(&[BinaryOp::Add, BinaryOp::Sub, BinaryOp::Mul, BinaryOp::Min, BinaryOp::Max]);
@@ -130,7 +135,8 @@ fn inputs(builder: &mut KernelBuilder, random: &mut Random<'_>, narrow: bool) ->
         .map(|_| {
             let step = random.pick(&[StrideClass::Unit, StrideClass::Unit, StrideClass::Zero, StrideClass::Any]);
             let dtype = if narrow { random.pick(&[DType::F32, DType::I32]) } else { random.pick(&DTYPES) };
-            let param = builder.param(dtype, Role::Input, step);
+            let counts = dtype == DType::I64 && random.below(4) == 0;
+            let param = builder.param(dtype, if counts { Role::Position } else { Role::Input }, step);
             builder.load(param)
         })
         .collect()

@@ -46,6 +46,7 @@ impl Assembly<'_> {
                         (Some(&output), _) => Place::Output(output),
                         (None, Origin::Input(input)) => Place::Input(input),
                         (None, Origin::Constant(constant)) => self.constant(constant),
+                        (None, Origin::Position) => Place::Position,
                         (None, Origin::Node(_)) => {
                             let over = it.over.and_then(|it| intermediates.get(&it).copied());
                             intermediates.insert(it.value, lifetimes.len());
@@ -66,7 +67,7 @@ impl Assembly<'_> {
     }
 
     fn bytes(&self, value: ValueIndex) -> usize {
-        self.flat.numel(value) * self.flat.values[value].dtype.size()
+        self.flat.numel(value).saturating_mul(self.flat.values[value].dtype.size())
     }
 
     fn buffer(&mut self, value: ValueIndex, place: Place) {

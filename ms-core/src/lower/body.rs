@@ -34,7 +34,7 @@ pub(super) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, valu
     match node.kind {
         Kind::Copy => values[0],
         Kind::Map(op) => match &definition(op).lowering {
-            Lowering::Map(map) => map(&node.attrs, body, values),
+            Lowering::Map(map) | Lowering::Position(map) => map(&node.attrs, body, values),
             _ => unreachable!("the kind of a node follows from its op"),
         },
         Kind::Generate(op) => match &definition(op).lowering {

@@ -62,6 +62,7 @@ fn write_routine(
                 format!("constant {at} {}{:?}", literal.dtype(), literal.shape())
             }
             Place::Arena(at) => format!("arena {at}"),
+            Place::Position => "positions".into(),
         };
         writeln!(f, "  b{i} = {place}, {bytes} bytes")?;
     }

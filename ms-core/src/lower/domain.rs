@@ -9,7 +9,7 @@ use crate::ir::LaneAxis;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
-/// The [`run_multiple`](crate::ir::run_multiple) of any fold divides this.
+/// The [`run_multiple`](crate::ir::run_multiple) of any reduction divides this.
 pub(super) const MOST_ACCUMULATORS: usize = 16;
 
 /// Which axes of a domain a member runs over.

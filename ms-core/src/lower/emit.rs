@@ -2,7 +2,7 @@
 
 use super::body::apply;
 use super::domain::{Domain, Part};
-use super::flat::{Access, Flat, Kind, NodeIndex, Source, ValueIndex};
+use super::flat::{Access, Flat, Kind, NodeIndex, Origin, Source, ValueIndex};
 use super::group::{Group, Groups, operand_part, result_part};
 use super::nest::{Nest, Walk};
 use super::simplify::simplify;
@@ -110,7 +110,8 @@ impl Operands {
                     continue;
                 }
                 let dense = is_dense(value, &access.layout, &key.2);
-                let arg = Arg { value, role: Role::Input, offset: access.layout.offset(), dense };
+                let role = if flat.values[value].origin == Origin::Position { Role::Position } else { Role::Input };
+                let arg = Arg { value, role, offset: access.layout.offset(), dense };
                 let param = out.push(arg, access.dtype, key.2.clone());
                 out.read.insert(key, param);
             }

@@ -39,6 +39,8 @@ pub(super) enum Origin {
     Input(u32),
     Constant(u32),
     Node(NodeIndex),
+    /// Nowhere: its elements, of i64, are their own positions.
+    Position,
 }
 
 /// An op, its operands and results.
@@ -54,7 +56,7 @@ pub(super) struct FlatNode {
 /// What an op does.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// An elementwise op; its operands are broadcast already.
+    /// An elementwise op; its operands, with the positions that it may read, are broadcast already.
     Map(Op),
     /// A copy to row-major memory.
     Copy,
@@ -114,7 +116,7 @@ impl Flat {
     pub fn producer(&self, value: ValueIndex) -> Option<NodeIndex> {
         match self.values[value].origin {
             Origin::Node(node) => Some(node),
-            Origin::Input(_) | Origin::Constant(_) => None,
+            Origin::Input(_) | Origin::Constant(_) | Origin::Position => None,
         }
     }
 

@@ -137,6 +137,8 @@ pub enum Place {
     Constant(u32),
     /// The arena, from this byte on; a multiple of 64.
     Arena(usize),
+    /// No memory: what a param of [`Role::Position`](crate::ir::Role) is called on.
+    Position,
 }
 
 /// A strided view of a buffer.

@@ -4,7 +4,7 @@ use super::nest::{Axis, Nest, Walk, kept_strides};
 use super::target::Target;
 use crate::ir::{Kernel, KernelBuilder, LaneAxis, ReductionOrder, Role, Scope, StrideClass, Val};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
-use crate::tensor::{Attrs, DType, Layout, Op, Shape, Type};
+use crate::tensor::{Attr, Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
 
 /// What decides the kernel of one op. Extents and strides are no part of it.
@@ -38,6 +38,9 @@ pub struct Call {
 /// The call of an op on operands of these layouts with a row-major result of type `out`; a reduction
 /// is done in `order`.
 ///
+/// The operands of an op of [`Lowering::Position`] are the elements of its operands, each by itself; before
+/// them the call takes the positions.
+///
 /// Gives nothing for an op that is no single kernel (views, products, constants, library ops),
 /// for symbolic dimensions, and for a reduction whose operand must be row-major first
 /// ([`super::nest`]).
@@ -58,6 +61,19 @@ pub fn prepare(
             let nest = Nest::elementwise(&shape, &operands);
             let dtypes = operands.iter().map(|it| it.1);
             Some(Call { key: KernelKey::new(Some(def.op()), attrs.clone(), &nest, dtypes), nest })
+        }
+        Lowering::Position(_) => {
+            let shape = out.shape()?;
+            let result = Layout::contiguous(&shape);
+            let mut operands: SmallVec<[(&Layout, DType); 4]> = SmallVec::new();
+            operands.push((&result, DType::I64));
+            operands.extend_from_slice(inputs);
+            operands.push((&result, out.dtype));
+            let nest = Nest::elementwise(&shape, &operands);
+            let parameters = attrs.as_slice()[1..].iter().cloned();
+            let attrs = Attrs::new(std::iter::once(Attr::from(&[0usize; 0][..])).chain(parameters));
+            let dtypes = operands.iter().map(|it| it.1);
+            Some(Call { key: KernelKey::new(Some(def.op()), attrs, &nest, dtypes), nest })
         }
         Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, order),
         Lowering::Generate(_) => {
@@ -115,12 +131,17 @@ fn reduction(
 pub fn build(key: &KernelKey, target: &Target) -> Kernel {
     let mut body = KernelBuilder::new(key.par, key.seq, key.lanes).with_order(key.order, key.run);
     let (&(out_dtype, out_step), inputs) = key.params.split_last().expect("a key names its result");
-    let inputs: SmallVec<[_; 4]> = inputs.iter().map(|&(dtype, step)| body.param(dtype, Role::Input, step)).collect();
+    let inputs: SmallVec<[_; 4]> = (inputs.iter().enumerate())
+        .map(|(at, &(dtype, step))| {
+            let role = if at == 0 && key.reads_positions() { Role::Position } else { Role::Input };
+            body.param(dtype, role, step)
+        })
+        .collect();
     let out = body.param(out_dtype, Role::Output, out_step);
     let values: SmallVec<[Val; 4]> = inputs.iter().map(|&it| body.load(it)).collect();
     let value = match key.op.map(definition).map(|it| &it.lowering) {
         None => values[0],
-        Some(Lowering::Map(map)) => map(&key.attrs, &mut body, &values),
+        Some(Lowering::Map(map) | Lowering::Position(map)) => map(&key.attrs, &mut body, &values),
         Some(Lowering::Generate(generate)) => {
             let position = indices(&mut body, &key.shape);
             generate(&key.attrs, &mut body, &position, &Type::of(out_dtype, &key.shape))
@@ -152,6 +173,11 @@ fn indices(body: &mut KernelBuilder, shape: &[usize]) -> SmallVec<[Val; 4]> {
 }
 
 impl KernelKey {
+    /// Whether the first param is of [`Role::Position`].
+    fn reads_positions(&self) -> bool {
+        self.op.is_some_and(|it| matches!(definition(it).lowering, Lowering::Position(_)))
+    }
+
     fn new(op: Option<Op>, attrs: Attrs, nest: &Nest, dtypes: impl IntoIterator<Item = DType>) -> Self {
         let params = dtypes.into_iter().enumerate().map(|(i, dtype)| (dtype, nest.step(i, dtype)));
         Self {
@@ -173,7 +199,6 @@ mod tests {
     use super::*;
     use crate::ir::{BinaryOp, Inst, Reducer};
     use crate::ops::{ADD, IOTA, RESHAPE, SUM};
-    use crate::tensor::Attr;
 
     #[test]
     fn one_kernel_serves_all_shapes_of_a_class() {

@@ -57,7 +57,7 @@ stored! {
 }
 
 stored! {
-    enum Place { 0 = Input(at: u32), 1 = Output(at: u32), 2 = Constant(at: u32), 3 = Arena(at: usize) }
+    enum Place { 0 = Input(at: u32), 1 = Output(at: u32), 2 = Constant(at: u32), 3 = Arena(at: usize), 4 = Position }
     enum PlanStep {
         0 = Kernel { kernel: KernelId, extents: SmallVec<[usize; 4]>, args: SmallVec<[Argument; 4]> },
         1 = Product { a: View, b: View, out: View },
@@ -73,7 +73,7 @@ stored! {
     }
     enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }
     enum Precision { 0 = Strict, 1 = Highest }
-    enum Role { 0 = Input, 1 = Output }
+    enum Role { 0 = Input, 1 = Output, 2 = Position }
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }
     enum ReductionOrder { 0 = Lanes, 1 = Blocks }
@@ -83,6 +83,7 @@ stored! {
     }
     enum BinaryOp {
         0 = Add, 1 = Sub, 2 = Mul, 3 = Div, 4 = Rem, 5 = Min, 6 = Max, 7 = And, 8 = Or, 9 = Xor, 10 = Shl, 11 = Shr,
+        12 = MulWide,
     }
     enum Compare { 0 = Eq, 1 = Ne, 2 = Lt, 3 = Le }
     enum Reducer { 0 = Sum, 1 = Prod, 2 = Max, 3 = Min, 4 = All, 5 = Any }

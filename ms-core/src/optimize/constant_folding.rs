@@ -117,9 +117,12 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
         Lowering::View(_) | Lowering::Slices(_) => true,
         Lowering::Map(map) => rounds_at_most_once(*map, attrs, operands),
         Lowering::Reduce(_) | Lowering::Product => !result.is_float() && !operands.iter().any(|it| it.is_float()),
-        Lowering::Generate(_) | Lowering::Constant | Lowering::Library | Lowering::Update | Lowering::Regions(_) => {
-            false
-        }
+        Lowering::Generate(_)
+        | Lowering::Position(_)
+        | Lowering::Constant
+        | Lowering::Library
+        | Lowering::Update
+        | Lowering::Regions(_) => false,
     }
 }
 

@@ -137,6 +137,7 @@ fn is_safe(node: &Node) -> bool {
         Lowering::Map(_)
         | Lowering::View(_)
         | Lowering::Generate(_)
+        | Lowering::Position(_)
         | Lowering::Constant
         | Lowering::Reduce(_)
         | Lowering::Product

@@ -191,6 +191,7 @@ unsafe fn int_op<T: Int>(frame: &Frame<'_>, out: usize, op: BinaryOp, a: Val, b:
             BinaryOp::Or => map2(frame, out, a, b, T::or),
             BinaryOp::Xor => map2(frame, out, a, b, T::xor),
             BinaryOp::Shl => map2(frame, out, a, b, T::shl),
+            BinaryOp::MulWide => map2(frame, out, a, b, |a: u64, b: u64| a as u32 as u64 * b as u32 as u64),
             _ => map2(frame, out, a, b, T::shr),
         }
     }

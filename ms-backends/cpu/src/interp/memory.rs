@@ -4,17 +4,26 @@ use super::BLOCK;
 use super::frame::Frame;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use ms_core::ir::{ParamId, Val};
+use ms_core::ir::{Param, ParamId, Role, Val};
 use ms_core::tensor::DType;
 
-/// Reads the lanes of a buffer.
+/// Reads the lanes of a buffer, or positions.
 ///
 /// # Safety
 /// The buffer's elements at the frame's step are valid for reads, and `out` is the current
 /// instruction.
 #[inline(always)]
 pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
-    let dtype = frame.kernel.params[param.0 as usize].dtype;
+    let Param { dtype, role, .. } = frame.kernel.params[param.0 as usize];
+    if role == Role::Position {
+        let (first, stride) = (frame.address[param.0 as usize], frame.lane_stride[param.0 as usize]);
+        // SAFETY: as the caller's.
+        let out = unsafe { frame.result::<u64>(out) };
+        for (lane, out) in out.iter_mut().enumerate() {
+            *out = first.wrapping_add_signed(lane as isize * stride) as u64 / 8;
+        }
+        return;
+    }
     // SAFETY: as the caller's.
     unsafe {
         match dtype {

@@ -88,6 +88,8 @@ pub struct Call {
     extents: Vec<usize>,
     /// The position of the first step of each loop, if the kernel reads positions.
     bases: Vec<u64>,
+    /// For each param of [`Role::Position`] the least of its positions.
+    starts: Vec<u64>,
     operands: Vec<Operand>,
     roles: Vec<Role>,
     /// For each operand the one whose memory it uses: itself, or one that it overwrites.
@@ -110,6 +112,7 @@ impl Call {
         Self {
             extents: extents.to_vec(),
             bases: vec![0; if kernel.reads_position() { kernel.loops() } else { 0 }],
+            starts: vec![0; kernel.params.len()],
             operands: strides.iter().enumerate().map(operand).collect(),
             roles: kernel.params.iter().map(|it| it.role).collect(),
             memory: (0..kernel.params.len()).collect(),
@@ -124,6 +127,7 @@ impl Call {
             call.fill(ParamId(at as u32), |_| element(random, param.dtype));
         }
         call.bases.iter_mut().for_each(|it| *it = random.bits() >> random.below(40));
+        call.starts.iter_mut().for_each(|it| *it = random.bits() >> (4 + random.below(60)));
         call
     }
 
@@ -131,6 +135,11 @@ impl Call {
     pub fn begin_at(&mut self, bases: &[u64]) {
         assert_eq!(bases.len(), self.bases.len());
         self.bases.copy_from_slice(bases);
+    }
+
+    /// Sets the least of the positions of a param.
+    pub fn count_from(&mut self, param: ParamId, start: u64) {
+        self.starts[param.0 as usize] = start;
     }
 
     /// The number of elements of an operand.
@@ -173,8 +182,11 @@ impl Call {
         let mut words: Vec<u64> = self.extents.iter().map(|&it| it as u64).collect();
         for (at, &memory) in self.memory.iter().enumerate() {
             let size = self.operands[at].dtype.size();
-            let first = GUARD + self.operands[memory].first * size;
-            words.push(self.operands[memory].words.as_mut_ptr() as u64 + first as u64);
+            let first = self.operands[memory].first * size;
+            words.push(match self.roles[at] {
+                Role::Position => 8 * self.starts[at] + first as u64,
+                _ => self.operands[memory].words.as_mut_ptr() as u64 + (GUARD + first) as u64,
+            });
             words.extend(self.operands[at].strides.iter().map(|&it| (it * size as i64) as u64));
         }
         words.extend(&self.bases);

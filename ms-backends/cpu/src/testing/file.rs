@@ -30,6 +30,7 @@
 //!          | "iota"                             0, 1, 2..
 //!          | "random" int                       decided by the number
 //!          | "unwritten"                        of an output, to give it strides
+//!          | "from" int                         of positions, the least one; zero where there is none
 //! result   = "%" name "->" ("(" [element {"," element}] ")" | "hash" "0x" digits)
 //! ```
 //!
@@ -90,6 +91,8 @@ enum Elements {
     Iota,
     Random(u64),
     Unwritten,
+    /// Positions, the least of which is this.
+    From(u64),
 }
 
 #[derive(Clone, PartialEq)]
@@ -230,6 +233,7 @@ impl Run {
                 let chosen = match kernel.params[at].role {
                     Role::Input => operand.elements.clone().unwrap_or(Elements::Random(at as u64)),
                     Role::Output => Elements::Unwritten,
+                    Role::Position => operand.elements.clone().unwrap_or(Elements::From(0)),
                 };
                 match chosen {
                     Elements::All(all) => call.fill(param, |at| all[at]),
@@ -240,6 +244,7 @@ impl Run {
                         call.fill(param, |_| element(random, dtype));
                     }
                     Elements::Unwritten => {}
+                    Elements::From(start) => call.count_from(param, start),
                 }
             }
             call
@@ -326,6 +331,12 @@ impl Parser<'_, '_> {
         } else if info(param).role == Role::Output && !matches!(operand.elements, Some(Elements::Unwritten)) {
             return refuse("an output is `unwritten` before".into());
         }
+        let counts = info(param).role == Role::Position;
+        if counts && !matches!(operand.elements, Some(Elements::From(_))) {
+            return refuse("positions count `from` one of them".into());
+        } else if !counts && matches!(operand.elements, Some(Elements::From(_))) {
+            return refuse("only positions count `from` one of them".into());
+        }
         if let Some(Elements::All(all)) = &operand.elements {
             let counts = run.forms(self.kernel).map(|it| it.count(param));
             if let Some(count) = counts.into_iter().find(|&it| it != all.len()) {
@@ -355,6 +366,10 @@ impl Parser<'_, '_> {
             Token::Word("random") => {
                 self.tokens.advance()?;
                 Elements::Random(self.tokens.int()? as u64)
+            }
+            Token::Word("from") => {
+                self.tokens.advance()?;
+                Elements::From(self.tokens.int()? as u64)
             }
             Token::Word("unwritten") => {
                 self.tokens.advance()?;

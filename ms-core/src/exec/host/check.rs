@@ -25,6 +25,7 @@ impl<'a> Checker<'a> {
             Place::Output(i) => bytes(&self.routine.outputs, i),
             Place::Constant(i) => self.plan.constants.get(i as usize).map(|it| it.bytes().len()),
             Place::Arena(at) => self.routine.arena_bytes.checked_sub(at),
+            Place::Position => Some(usize::MAX),
         };
         match room {
             Some(room) if buffer.bytes <= room => Ok(()),
@@ -32,8 +33,17 @@ impl<'a> Checker<'a> {
         }
     }
 
+    /// A buffer is in memory.
+    fn check_memory(&self, id: BufferId) -> Result<()> {
+        match self.buffer(id)?.place {
+            Place::Position => Err(malformed("a step takes positions for values")),
+            _ => Ok(()),
+        }
+    }
+
     /// A value of so many bytes lies inside its buffer.
     pub fn check_span(&self, span: &Span, bytes: usize) -> Result<()> {
+        self.check_memory(span.buffer)?;
         match self.buffer(span.buffer)?.bytes.checked_sub(span.offset) {
             Some(room) if bytes <= room => Ok(()),
             _ => Err(malformed("a step reaches outside its buffer")),
@@ -41,6 +51,9 @@ impl<'a> Checker<'a> {
     }
 
     pub fn check_argument(&self, arg: &Argument, kernel: &Kernel, param: &Param, extents: &[usize]) -> Result<()> {
+        if (param.role == Role::Position) != (self.buffer(arg.buffer)?.place == Place::Position) {
+            return Err(malformed("positions are what a kernel takes for positions"));
+        }
         // A result is written once per point even where there is nothing to reduce.
         let points = kernel.par as usize + usize::from(kernel.lanes == LaneAxis::Parallel);
         let written = |axis: usize| param.role == Role::Output && axis >= points;
@@ -53,6 +66,7 @@ impl<'a> Checker<'a> {
     }
 
     pub fn check_view(&self, view: &View) -> Result<()> {
+        self.check_memory(view.buffer)?;
         let size = view.dtype.size();
         let steps = view.layout.shape().iter().zip(view.layout.strides());
         let steps = steps.map(|(&extent, &stride)| (extent, stride as i128 * size as i128));

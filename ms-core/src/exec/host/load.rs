@@ -6,7 +6,7 @@ use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
 use super::run::{Classes, Patch, PlacedView, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
-use crate::ir::{Inst, Kernel};
+use crate::ir::{Inst, Kernel, Role};
 use crate::lower::{
     self, Argument, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
 };
@@ -73,6 +73,9 @@ fn copied(kernel: &Kernel, args: &[Argument]) -> Option<SmallVec<[[usize; 2]; 1]
             Inst::Store(to, value) => {
                 let Inst::Load(from) = kernel.insts[value.0 as usize] else { return None };
                 let pair = [from.0 as usize, to.0 as usize];
+                if kernel.params[pair[0]].role == Role::Position {
+                    return None;
+                }
                 let [from, to] = pair.map(|it| (kernel.params[it].dtype, &args[it].strides));
                 if from != to {
                     return None;
@@ -389,6 +392,7 @@ impl Loader<'_> {
             Place::Arena(at) => self.words.arena_words.push((word, self.base + at + offset)),
             Place::Input(i) => self.patches.push(Patch { word, arg: i, offset }),
             Place::Output(i) => self.patches.push(Patch { word, arg: inputs + i, offset }),
+            Place::Position => known = offset as u64,
         }
         self.words.template.push(known);
         Ok(())

@@ -237,6 +237,7 @@ impl Run<'_> {
             Place::Output(i) => at(routine.inputs + i as usize),
             Place::Constant(i) => self.program.constants[i as usize].storage().clone(),
             Place::Arena(_) => self.arena.expect("a plan with arena buffers has an arena").clone(),
+            Place::Position => unreachable!("a view of positions is refused when the plan is loaded"),
         };
         // SAFETY: steps write what later ones read, and no other array overlaps one that is written.
         unsafe { Array::new(storage, view.layout.clone(), view.dtype) }

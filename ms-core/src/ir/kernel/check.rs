@@ -31,6 +31,9 @@ impl Kernel {
         if self.lanes == LaneAxis::Reduced && self.params.iter().any(is_apart) {
             return refuse("reduced lanes are written one after the other");
         }
+        if self.params.iter().any(|it| it.role == Role::Position && it.dtype != DType::I64) {
+            return refuse("positions are i64");
+        }
         let mut start = 0;
         for (number, stage) in self.stages.iter().enumerate() {
             let end = stage.end as usize;
@@ -61,7 +64,7 @@ impl Kernel {
         let has = |id: ParamId, role| self.params.get(id.0 as usize).is_some_and(|it| it.role == role);
         let (float, bool) = (out.is_float(), out == DType::Bool);
         let operands = match inst {
-            Inst::Load(id) => has(id, Role::Input),
+            Inst::Load(id) => has(id, Role::Input) || has(id, Role::Position),
             Inst::Store(id, val) => {
                 has(id, Role::Output) && is(val) && self.params[id.0 as usize].dtype.compute() == out
             }
@@ -86,6 +89,7 @@ impl Kernel {
                         BinaryOp::Min | BinaryOp::Max => !bool,
                         BinaryOp::Rem | BinaryOp::Shl | BinaryOp::Shr => !bool && !float,
                         BinaryOp::And | BinaryOp::Or | BinaryOp::Xor => !float,
+                        BinaryOp::MulWide => out == DType::U64,
                     }
             }
             Inst::Fma(a, b, c) => float && is(a) && is(b) && is(c),

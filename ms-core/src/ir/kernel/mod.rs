@@ -15,6 +15,10 @@
 //! - The *address* of a param is where its element of the first step of all loops is, and a *stride*
 //!   is how far it moves with each step of a loop, in bytes; it may be negative. Along the lanes the
 //!   stride is the one that [`Param::step`] says, unless there is one lane.
+//! - A param of [`Role::Position`] is no memory. Its elements are the numbers of their places: the one at
+//!   address `a` is `a / 8`, as that of an array of i64 at address zero which holds 0, 1, 2 and so on. So
+//!   its address is eight times the position of the first step, and whoever cuts a loop moves it like
+//!   any other.
 //! - The *base* of a loop is the position of its first step: [`Inst::Index`] gives the base and the
 //!   steps since. It is zero for a whole call. A caller that cuts a loop over the result into several
 //!   calls gives each part its extent, moves the addresses, and adds to the base; the parts then
@@ -63,7 +67,7 @@
 //! ```text
 //! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int [order] {param} {stage}
 //! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          in lanes where there is none
-//! param    = ("in" | "out") "%" name ":" dtype ("unit" | "zero" | "any")
+//! param    = ("in" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
 //! stage    = ("point" | "loop") ":" {store | name "=" inst}
 //! store    = "store" "%" name "," value
 //! inst     = "load" "%" name
@@ -107,6 +111,8 @@ pub enum Role {
     Input,
     /// Writes it.
     Output,
+    /// Reads positions, of i64: no memory, but the numbers 0, 1, 2 and so on from address zero.
+    Position,
 }
 
 /// How a buffer moves when the lanes step by one.
@@ -193,6 +199,8 @@ pub enum BinaryOp {
     /// Shifted right: signed integers keep the sign. An amount that is negative or not below
     /// the width gives what shifting one at a time for ever would.
     Shr,
+    /// The whole product of the low 32 bits of both, of u64 only.
+    MulWide,
 }
 
 /// A comparison; with nan all but [`Compare::Ne`] are false.
@@ -228,7 +236,7 @@ pub enum Reducer {
 /// One instruction. The dtype of its result is in [`Kernel::types`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inst {
-    /// The element of a buffer at this point, converted to the compute dtype of the buffer
+    /// The element of a buffer, or the position, at this point, converted to the compute dtype of the buffer
     /// (f16 widens to f32, i8 to i32, ...), which is exact.
     Load(ParamId),
     /// Writes an element; the value has the compute dtype of the buffer. A float is one that the

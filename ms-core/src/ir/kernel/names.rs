@@ -83,6 +83,7 @@ names! {
         Xor = "xor",
         Shl = "shl",
         Shr = "shr",
+        MulWide = "mul_wide",
     }
     Compare {
         Eq = "eq",
@@ -124,6 +125,7 @@ names! {
     Role {
         Input = "in",
         Output = "out",
+        Position = "pos",
     }
     StrideClass {
         Unit = "unit",

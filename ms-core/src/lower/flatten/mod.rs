@@ -10,8 +10,8 @@ use super::routines::Routines;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
 use crate::ops::{Lowering, ReduceRule, definition};
-use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Type};
-use rustc_hash::FxHashSet;
+use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 
 /// A view of another layout.
@@ -33,12 +33,20 @@ fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     }
 }
 
+/// The elements of an operand, each at every place of `shape`.
+fn elements(operand: &Access, shape: &[usize]) -> Result<Accesses> {
+    let element = |offset| Layout::new(Shape::new(), Strides::new(), offset).broadcast_to(shape);
+    operand.layout.offsets().map(|offset| Ok(operand.with_layout(element(offset)?))).collect()
+}
+
 struct Flatten<'a> {
     pub flat: Flat,
     /// The values that are outputs.
     outputs: FxHashSet<ValueIndex>,
     /// Row-major copies that were made, by what they copy.
     copies: Vec<(Access, ValueIndex)>,
+    /// Values of [`Origin::Position`], by number of elements.
+    positions: FxHashMap<usize, ValueIndex>,
     pub routines: &'a Routines,
 }
 
@@ -59,7 +67,13 @@ pub(super) fn located(error: Error, node: &Node) -> Error {
 /// The graph without views. Nodes on which no output depends are left out, unless they have
 /// no results: those are there for their effect. The routines of graphs of nodes are in `routines`.
 pub(super) fn flatten(graph: &Graph, routines: &Routines) -> Result<Flat> {
-    let mut flatten = Flatten { flat: Flat::default(), outputs: FxHashSet::default(), copies: Vec::new(), routines };
+    let mut flatten = Flatten {
+        flat: Flat::default(),
+        outputs: FxHashSet::default(),
+        copies: Vec::new(),
+        positions: FxHashMap::default(),
+        routines,
+    };
     let inputs = graph.inputs().iter().enumerate();
     let inputs = inputs.map(|(i, &input)| flatten.value(graph.ty(input), Origin::Input(i as u32)));
     let inputs = inputs.collect::<Result<Accesses>>()?;
@@ -139,6 +153,14 @@ impl Flatten<'_> {
                     None => self.push(graph, node, Kind::Generate(node.op), inputs),
                 }
             }
+            Lowering::Position(_) => {
+                let shape = shape(graph.ty(node.outputs[0]))?;
+                let mut operands: Accesses = smallvec![self.positions(&shape)];
+                for input in &inputs {
+                    operands.extend(elements(input, &shape)?);
+                }
+                self.push(graph, node, Kind::Map(node.op), operands)
+            }
             Lowering::Reduce(rule) => {
                 let inputs = inputs.iter().map(|it| self.reducible(it, rule, &node.attrs.sizes(0))).collect();
                 self.push(graph, node, Kind::Reduce(rule), inputs)
@@ -158,6 +180,14 @@ impl Flatten<'_> {
             Lowering::Slices(_) => self.push(graph, node, Kind::Slices(node.op), inputs),
             Lowering::Regions(_) => self.region(graph, node, inputs),
         }
+    }
+
+    /// The row-major positions in a value of a shape.
+    fn positions(&mut self, shape: &[usize]) -> Access {
+        let flat = &mut self.flat;
+        let add = || flat.add_value(DType::I64, shape.into(), Origin::Position);
+        let value = *self.positions.entry(shape.iter().product()).or_insert_with(add);
+        Access::whole(value, DType::I64, shape)
     }
 
     fn constant(&mut self, literal: &Literal) -> Access {

@@ -168,6 +168,11 @@ impl<'s> Expr<'s> {
         self.binary(BinaryOp::Max, other)
     }
 
+    /// The whole product of the low 32 bits of two u64.
+    pub fn mul_wide(self, other: impl Term<'s>) -> Self {
+        self.binary(BinaryOp::MulWide, other)
+    }
+
     /// Whether the two are equal.
     pub fn eq(self, other: impl Term<'s>) -> Self {
         self.compare(Compare::Eq, other)

@@ -78,6 +78,10 @@ pub enum Lowering {
     /// A function of the position: the body for one element of the result, from its index along each
     /// axis (i64). The op has no operands.
     Generate(fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val),
+    /// A function of the row-major position of the element in the result (i64), and of all elements
+    /// of the operands: the body for one element, from these values in this order. Attribute 0 is the
+    /// shape of the result, on which the body does not depend.
+    Position(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A reduction over axes.
     Reduce(ReduceRule),
     /// A view of the first operand's memory. `None` if the view needs a row-major operand.

@@ -1,6 +1,9 @@
 //! The counter-based generator Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random
 //! numbers: as easy as 1, 2, 3", SC 2011.
 
+use super::body::Expr;
+use crate::tensor::DType;
+
 /// Multipliers of the two halves of a round (table 2 of the paper).
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 /// Increments of the key per round: the fractions of the golden ratio and of the square root of three.
@@ -53,6 +56,54 @@ impl Stream {
             [join(words[0], words[1]), join(words[2], words[3])]
         })
     }
+}
+
+/// The word of a stream at a position, from the values of a [`Lowering::Position`](crate::ops::Lowering)
+/// whose operand is the state: u64 below 2^32.
+pub(in crate::ops) fn word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> {
+    let at = at.cast(DType::U64);
+    let [a, b, c, d] = block_words(at >> 2, [seed, counter]);
+    let (even, first) = ((at & 1).eq(0), (at & 2).eq(0));
+    low_half(first.select(even.select(a, b), even.select(c, d)))
+}
+
+/// The pair of words at a position: u64.
+pub(in crate::ops) fn wide_word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> {
+    let at = at.cast(DType::U64);
+    let [a, b, c, d] = block_words(at >> 1, [seed, counter]);
+    let even = (at & 1).eq(0);
+    low_half(even.select(a, c)) | even.select(b, d) << 32
+}
+
+/// The words of [`Stream::block`]: u64 of which the low halves count.
+fn block_words<'s>(block: Expr<'s>, [seed, counter]: [Expr<'s>; 2]) -> [Expr<'s>; 4] {
+    let [m, n] = MULTIPLIERS.map(i64::from);
+    let mut c = [block, block >> 32, counter, counter >> 32];
+    let mut k = [seed, seed >> 32];
+    for round in 0..ROUNDS {
+        if round > 0 {
+            k = [k[0] + i64::from(WEYL[0]), k[1] + i64::from(WEYL[1])];
+        }
+        let (left, right) = (c[0].mul_wide(m), c[2].mul_wide(n));
+        c = [(c[1] ^ k[0]) ^ (right >> 32), right, (c[3] ^ k[1]) ^ (left >> 32), left];
+    }
+    c
+}
+
+fn low_half(value: Expr<'_>) -> Expr<'_> {
+    value & i64::from(u32::MAX)
+}
+
+/// The high half of the product of a u64 and a number of 64 bits.
+pub(in crate::ops) fn high_product(a: Expr<'_>, b: u64) -> Expr<'_> {
+    let [low, high] = [b as u32, (b >> 32) as u32].map(i64::from);
+    let upper = a >> 32;
+    let middle = upper.mul_wide(low) + (a.mul_wide(low) >> 32);
+    if high == 0 {
+        return middle >> 32;
+    }
+    let other = a.mul_wide(high) + low_half(middle);
+    upper.mul_wide(high) + (middle >> 32) + (other >> 32)
 }
 
 #[cfg(test)]

@@ -6,7 +6,8 @@
 
 use super::slice::narrow;
 use crate::error::{Code, Error, Result};
-use crate::ops::core::philox::Stream;
+use crate::ops::core::body::body as formula;
+use crate::ops::core::philox::{Stream, high_product, wide_word, word};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
     Arrays, BatchedCall, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, add, concat, full_of, iota,
@@ -29,7 +30,10 @@ pub static RANDOM_BITS: OpDef = OpDef {
     },
     derivative: Derivative::Zero,
     batching: Batching::Independent(drawn_apart),
-    lowering: Lowering::Library,
+    lowering: Lowering::Position(|attrs, body, values| match attrs.dtype(1) {
+        DType::U32 => formula(body, values, |it| word(it).cast(DType::U32)),
+        _ => formula(body, values, wide_word),
+    }),
     samples: || samples(DType::U64, []),
 };
 
@@ -64,7 +68,22 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
     },
     derivative: Derivative::Zero,
     batching: Batching::Independent(drawn_apart),
-    lowering: Lowering::Library,
+    lowering: Lowering::Position(|attrs, body, values| {
+        let (dtype, low, range) = (attrs.dtype(1), attrs.float(2), attrs.float(3) - attrs.float(2));
+        let digits = i64::from(digits(dtype));
+        formula(body, values, |it| {
+            // Conversions of the signed integers are exact, and are those that all processors have.
+            let number = match dtype {
+                DType::F64 => (wide_word(it) >> (64 - digits)).cast(DType::I64),
+                _ => (word(it) >> (32 - digits)).cast(DType::I32),
+            };
+            let unit = number.cast(DType::F64) * (1.0 / (1u64 << digits) as f64);
+            let scaled = if range == 1.0 { unit } else { unit * range };
+            // A sum might be contracted with the product, which a difference is not: both are rounded.
+            let moved = if low == 0.0 { scaled } else { scaled - (-low) };
+            moved.cast(dtype)
+        })
+    }),
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
 };
 
@@ -136,7 +155,11 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
     },
     derivative: Derivative::Zero,
     batching: Batching::Independent(drawn_apart),
-    lowering: Lowering::Library,
+    lowering: Lowering::Position(|attrs, body, values| {
+        let (dtype, low, high) = (attrs.dtype(1), attrs.int(2), attrs.int(3));
+        let range = high.wrapping_sub(low) as u64;
+        formula(body, values, |it| (high_product(wide_word(it), range).cast(DType::I64) + low).cast(dtype))
+    }),
     samples: || samples(DType::I64, [(-3i64).into(), 9i64.into()]),
 };
 
@@ -151,14 +174,22 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
         drawn(attrs, inputs)
     },
     eval: |attrs, inputs| {
-        let below = (attrs.float(2) * TWO_32) as u64;
+        let below = threshold(attrs);
         fill(attrs, stream(inputs[0])?.words().map(|it| (it as u64) < below))
     },
     derivative: Derivative::Zero,
     batching: Batching::Independent(drawn_apart),
-    lowering: Lowering::Library,
+    lowering: Lowering::Position(|attrs, body, values| {
+        let below = threshold(attrs) as i64;
+        formula(body, values, |it| word(it).cast(DType::I64).lt(below))
+    }),
     samples: || samples(DType::Bool, [0.25.into()]),
 };
+
+/// Words below this are true, with the probability of attribute 2.
+fn threshold(attrs: &Attrs) -> u64 {
+    (attrs.float(2) * TWO_32) as u64
+}
 
 /// How many values a word of 32 bits has.
 const TWO_32: f64 = 4_294_967_296.0;
@@ -224,4 +255,73 @@ fn samples<const N: usize>(dtype: DType, parameters: [Attr; N]) -> Vec<Sample> {
     let shape: Attr = (&[3usize, 5][..]).into();
     let attrs = Attrs::new([shape, dtype.into()].into_iter().chain(parameters));
     vec![Sample::new([SampleInput::of(DType::U64, &[2], 0.0, 1000.0)]).attrs(attrs)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::core::reference::evaluate_body;
+
+    /// What the body of a kernel gives at positions, in the bits of their elements.
+    fn body_at(def: &OpDef, attrs: &Attrs, positions: &[i64], [seed, counter]: [u64; 2]) -> Vec<u64> {
+        let Lowering::Position(rule) = def.lowering else { panic!("`{}` has a body", def.name()) };
+        let one = |it: u64| Array::from_slice(&[], &[it]);
+        let operands = [Array::from_slice(&[positions.len()], positions), one(seed), one(counter)];
+        let body = |builder: &mut _, values: &[_]| rule(attrs, builder, values);
+        let out = evaluate_body(body, attrs.dtype(1), &operands.each_ref()).expect("the operands broadcast");
+        bits(&out)
+    }
+
+    fn bits(array: &Array) -> Vec<u64> {
+        array.scalars().into_iter().map(|it| it.to_bits(array.dtype())).collect()
+    }
+
+    const STATES: [[u64; 2]; 4] =
+        [[0, 0], [7, 1], [u64::MAX, u64::MAX], [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]];
+
+    #[test]
+    fn bodies_give_the_bits_of_eval() {
+        const COUNT: usize = 203;
+        let check = |def: &OpDef, dtype: DType, parameters: &[Attr]| {
+            let shape: Attr = (&[COUNT][..]).into();
+            let attrs = Attrs::new([shape, dtype.into()].into_iter().chain(parameters.iter().cloned()));
+            for state in STATES {
+                let want = (def.eval)(&attrs, &[&Array::from_slice(&[2], &state)]).expect("the state is one").remove(0);
+                let positions: Vec<i64> = (0..COUNT as i64).collect();
+                assert_eq!(body_at(def, &attrs, &positions, state), bits(&want), "`{}` {attrs:?}", def.name());
+            }
+        };
+        for dtype in [DType::U32, DType::U64] {
+            check(&RANDOM_BITS, dtype, &[]);
+        }
+        for dtype in DType::ALL.into_iter().filter(|it| it.is_float()) {
+            for [low, high] in [[0.0, 1.0], [-1.0, 2.0], [0.1, 0.7], [3.0, 3.0], [-0.0, 1e-310], [-8e307, 8e307]] {
+                check(&RANDOM_UNIFORM, dtype, &[low.into(), high.into()]);
+            }
+        }
+        for dtype in DType::ALL.into_iter().filter(|it| it.is_int()) {
+            for [low, high] in [[-3, 9], [0, 1], [-100, 1 << 40], [i64::MIN, i64::MAX], [5, i64::MAX]] {
+                check(&RANDOM_INTEGERS, dtype, &[Attr::Int(low), Attr::Int(high)]);
+            }
+        }
+        for probability in [0.0, 1e-9, 0.1, 0.5, 1.0] {
+            check(&RANDOM_BERNOULLI, DType::Bool, &[probability.into()]);
+        }
+    }
+
+    #[test]
+    fn blocks_beyond_32_bits() {
+        let attrs = |dtype: DType| Attrs::new([(&[1usize][..]).into(), dtype.into()]);
+        for state in STATES {
+            let stream = Stream::new(state[0], state[1]);
+            for block in [(1u64 << 32) - 1, 1 << 32, (1 << 32) + 1, 1 << 58] {
+                let words = stream.block(block).map(u64::from);
+                let positions = [0, 1, 2, 3].map(|it| (4 * block + it) as i64);
+                assert_eq!(body_at(&RANDOM_BITS, &attrs(DType::U32), &positions, state), words);
+                let pairs = [words[0] | words[1] << 32, words[2] | words[3] << 32];
+                let positions = [0, 1].map(|it| (2 * block + it) as i64);
+                assert_eq!(body_at(&RANDOM_BITS, &attrs(DType::U64), &positions, state), pairs);
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@ mod fast_path;
 
 use crate::error::{Result, in_op};
 use crate::exec::{self, Backend, KernelCode};
+use crate::ir::ReductionOrder;
 use crate::lower::nest::Nest;
 use crate::lower::single::{self, KernelKey};
 use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
@@ -70,6 +71,7 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
             kernel(&**backend, def, call, operands, &outputs[0])?;
         }
         Lowering::Slices(rule) => slices(&**backend, *rule, call, operands, &outputs[0])?,
+        Lowering::Position(_) => positions(&**backend, def, call, operands, &outputs[0])?,
         // SAFETY: the op's type rule took the operands and gave the types of the outputs, which are
         // fresh, so that nobody else uses them.
         Lowering::Product => unsafe { backend.product(settings().precision, operands[0], operands[1], &outputs[0])? },
@@ -77,6 +79,35 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
         _ => unsafe { backend.library(call.op, call.attrs, operands, &outputs)? },
     }
     Ok(outputs)
+}
+
+/// Runs an op of [`Lowering::Position`].
+fn positions(
+    backend: &dyn Backend,
+    def: &'static OpDef,
+    call: &OpCall<'_>,
+    operands: &Operands<'_>,
+    out: &Array,
+) -> Result<()> {
+    if out.numel() == 0 {
+        return Ok(());
+    }
+    let scalar = Layout::contiguous(&[]);
+    let (mut described, mut addresses) = (SmallVec::<[_; 3]>::new(), SmallVec::<[u64; 4]>::new());
+    // The first position.
+    addresses.push(0);
+    for operand in operands {
+        for offset in operand.layout().offsets() {
+            described.push((&scalar, operand.dtype()));
+            addresses.push(operand.storage().as_ptr() as u64 + (offset * operand.dtype().size()) as u64);
+        }
+    }
+    let prepared = single::prepare(def, call.attrs, &described, &out.ty(), ReductionOrder::Lanes);
+    let prepared = prepared.expect("arrays have constant shapes");
+    let ready = ready(backend, prepared.key)?;
+    // SAFETY: the call was prepared for elements of these operands and for this fresh result.
+    unsafe { launch(&ready, &prepared.nest, addresses, out.as_mut_ptr()) };
+    Ok(())
 }
 
 /// Runs an op that is one kernel.
@@ -100,7 +131,7 @@ fn kernel(
         Some(prepared) => {
             let ready = ready(backend, prepared.key)?;
             // SAFETY: the call was prepared for these operands and this fresh result.
-            unsafe { launch(&ready, &prepared.nest, operands, out.as_mut_ptr()) };
+            unsafe { launch(&ready, &prepared.nest, addresses(operands), out.as_mut_ptr()) };
         }
         None => {
             // Some reductions need a row-major operand to preserve their order of terms.
@@ -109,7 +140,7 @@ fn kernel(
             let prepared = described(&dense).expect("row-major operands have a nest");
             let ready = ready(backend, prepared.key)?;
             // SAFETY: as above.
-            unsafe { launch(&ready, &prepared.nest, &dense, out.as_mut_ptr()) };
+            unsafe { launch(&ready, &prepared.nest, addresses(&dense), out.as_mut_ptr()) };
         }
     }
     Ok(())
@@ -140,7 +171,7 @@ fn slices(
         });
         let first = out.as_mut_ptr().wrapping_add(slice.offset() * out.dtype().size());
         // SAFETY: the loops are those of this operand and this slice of the fresh result.
-        unsafe { launch(ready, nest, &[operand], first) };
+        unsafe { launch(ready, nest, [operand.as_ptr() as u64], first) };
     }
     Ok(())
 }
@@ -184,14 +215,18 @@ fn ready(backend: &dyn Backend, key: KernelKey) -> Result<Ready> {
     Ok(ready)
 }
 
-/// Calls a kernel whose result begins at an address.
+/// The addresses of the first elements of operands.
+fn addresses(operands: &Operands<'_>) -> impl Iterator<Item = u64> {
+    operands.iter().map(|it| it.as_ptr() as u64)
+}
+
+/// Calls a kernel on operands and a result that start at these addresses.
 ///
 /// # Safety
-/// The kernel and the nest were made for the layouts of these operands and of the result, whose memory is
-/// fresh.
-unsafe fn launch(ready: &Ready, nest: &Nest, operands: &[&Array], out: *mut u8) {
-    let addresses = operands.iter().map(|it| it.as_ptr() as u64).chain([out as u64]);
-    let mut block = nest.block(addresses);
+/// The kernel and the nest were made for the layouts of arrays that start there and live during the call;
+/// nobody else uses the memory of the result.
+unsafe fn launch(ready: &Ready, nest: &Nest, operands: impl IntoIterator<Item = u64>, out: *mut u8) {
+    let mut block = nest.block(operands.into_iter().chain([out as u64]));
     // A whole call begins at position zero of all loops.
     block.resize(ready.words, 0);
     // SAFETY: the arrays of the caller's contract live during the call and lie inside their storages;

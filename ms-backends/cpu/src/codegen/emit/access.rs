@@ -8,7 +8,7 @@ use super::asm::{Mem, Operand};
 use super::frame::{Cursor, Home};
 use super::{Emitter, Mode, fixed, resized, width_of};
 use iced_x86::{Code, Register};
-use ms_core::ir::{LaneAxis, ParamId, StrideClass};
+use ms_core::ir::{LaneAxis, ParamId, Role, StrideClass};
 
 impl Emitter<'_> {
     /// A register with the pointer of a buffer.
@@ -49,7 +49,30 @@ impl Emitter<'_> {
     pub fn load(&mut self, param: ParamId, size: u8, splat: bool, copy: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a load has a result");
         let mem = Operand::Mem(self.element(param, size, copy));
+        if self.kernel.params[param.0 as usize].role == Role::Position {
+            return self.numbers(param, mem, result, mode);
+        }
         self.load_at(mem, size, splat, result, mode);
+    }
+
+    /// The positions that stand for addresses, the first of which is `mem`.
+    fn numbers(&mut self, param: ParamId, mem: Operand, result: Register, mode: Mode) {
+        /// Bytes of an i64 as a power of two.
+        const SHIFT: u8 = 3;
+        let (width, position) = (width_of(result), self.frame.position(self.kernel));
+        self.asm.op(Code::Lea_r64_m, &[Operand::Reg(fixed::SCRATCH), mem]);
+        self.store_reg(Code::Mov_rm64_r64, position, fixed::SCRATCH);
+        let result = Operand::Reg(result);
+        self.row(rows::SPLAT_Q, width, &[result, Operand::Mem(position)]);
+        let step = self.kernel.params[param.0 as usize].step;
+        if step == StrideClass::Any && mode != Mode::One {
+            let offsets = Operand::Mem(Mem::at(fixed::STACK, self.frame.gather(param)));
+            self.row(rows::ADD_Q, width, &[result, result, offsets]);
+        }
+        self.row(rows::SRL_Q, width, &[result, result, Operand::Imm8(SHIFT)]);
+        if step == StrideClass::Unit && mode != Mode::One {
+            self.row(rows::ADD_Q, width, &[result, result, Operand::Iota]);
+        }
     }
 
     /// Reads elements of `size` bytes from an address.
@@ -111,6 +134,9 @@ impl Emitter<'_> {
     pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a gather has a result");
         let mem = self.element(param, size, 0);
+        if self.kernel.params[param.0 as usize].role == Role::Position {
+            return self.numbers(param, Operand::Mem(mem), result, mode);
+        }
         if mode == Mode::One {
             return self.load_at(Operand::Mem(mem), size, true, result, mode);
         }

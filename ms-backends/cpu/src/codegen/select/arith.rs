@@ -186,6 +186,7 @@ impl Select<'_> {
                 self.op2(rows::XOR_Q, shifted, negative)
             }
             BinaryOp::Shr => self.op2(row(rows::SRAV_D, rows::SRAV_Q), a, b),
+            BinaryOp::MulWide => self.op2_commutative(rows::MULU_DQ, a, b),
             BinaryOp::Div | BinaryOp::Rem => {
                 let dst = self.vector(size);
                 let remainder = op == BinaryOp::Rem;

@@ -98,6 +98,16 @@ fn binary_ops() {
 }
 
 #[test]
+fn wide_products() {
+    use BinaryOp::MulWide;
+    all("mul_wide", &[DType::U64; 2], |it, v| it.binary(MulWide, v[0], v[1]));
+    all("mul_wide by a constant", &[DType::U64], |it, v| {
+        let factor = it.constant(-3i64, DType::U64);
+        it.binary(MulWide, factor, v[0])
+    });
+}
+
+#[test]
 fn multiply_add() {
     for dtype in [DType::F32, DType::F64, DType::F16] {
         all("fma", &[dtype; 3], |it, v| it.fma(v[0], v[1], v[2]));

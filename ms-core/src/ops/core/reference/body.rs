@@ -169,6 +169,7 @@ macro_rules! int_binary {
             BinaryOp::Or => a | b,
             BinaryOp::Xor => a ^ b,
             BinaryOp::Shl => amount.map_or(0, |it| a << it),
+            BinaryOp::MulWide => (a as u32 as u64).wrapping_mul(b as u32 as u64) as $int,
             BinaryOp::Shr => amount.map_or((a >> (<$int>::BITS / 2)) >> (<$int>::BITS / 2), |it| a >> it),
         };
         Scalar::from(out).to_bits(<$int>::DTYPE)
