@@ -23,7 +23,7 @@ fn binary(op: BinaryOp) -> Kernel {
 }
 
 fn argument(buffer: u32, offset: usize, stride: i64) -> Argument {
-    Argument { buffer: BufferId(buffer), offset, strides: [stride].into_iter().collect() }
+    Argument { buffer: BufferId(buffer), offset, strides: [stride].into_iter().collect(), axis: None }
 }
 
 fn call(kernel: u32, len: usize, args: [Argument; 3]) -> PlanStep {

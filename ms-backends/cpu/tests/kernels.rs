@@ -165,6 +165,7 @@ fn errors_of_files_have_a_place() {
         ("run [1, 2] %x = zeros", "line 4, column 17: expected `(`, `iota`, `random` or `unwritten`, found `zeros`"),
         ("run [1, 2] %x = (1.0)", "line 4, column 12: expected 2 elements, found 1"),
         ("run [1, 2] %x = iota strides [1]", "line 4, column 12: expected 2 strides, one for each loop"),
+        ("run [1, 2] %x = iota axis 3 by 2", "line 4, column 12: only an indexed input has an axis"),
         ("run [1, 2] %x = iota strides [1, 2]", "line 4, column 12: the stride of the lanes is not that of `unit`"),
         ("run [1, 2] %x over %y", "line 4, column 12: an output lies where an input of its dtype and step lies"),
         ("run [1, 2] %y = iota", "line 4, column 12: an output is `unwritten` before"),

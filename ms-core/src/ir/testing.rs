@@ -137,9 +137,20 @@ fn inputs(builder: &mut KernelBuilder, random: &mut Random<'_>, narrow: bool) ->
             let dtype = if narrow { random.pick(&[DType::F32, DType::I32]) } else { random.pick(&DTYPES) };
             let counts = dtype == DType::I64 && random.below(4) == 0;
             let param = builder.param(dtype, if counts { Role::Position } else { Role::Input }, step);
-            builder.load(param)
+            let value = builder.load(param);
+            if random.below(4) == 0 { gathered(builder, random, value) } else { value }
         })
         .collect()
+}
+
+/// An element at a position that follows from a value, mostly inside of the axis.
+fn gathered(builder: &mut KernelBuilder, random: &mut Random<'_>, value: Val) -> Val {
+    let step = random.pick(&[StrideClass::Unit, StrideClass::Zero, StrideClass::Any]);
+    let param = builder.param(random.pick(&DTYPES), Role::Indexed, step);
+    let position = builder.cast(value, DType::I64);
+    let bound = builder.constant(random.pick(&[7i64, 5, 1 << 40]), DType::I64);
+    let position = builder.binary(BinaryOp::Rem, position, bound);
+    builder.gather(param, position)
 }
 
 /// A kernel whose lanes are an axis of the result, of some `steps` instructions; a `narrow` one has

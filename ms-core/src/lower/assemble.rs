@@ -102,7 +102,7 @@ impl Assembly<'_> {
 
     fn argument(&self, index: usize, arg: &Arg, nest: &Nest) -> Argument {
         let offset = arg.offset * self.flat.values[arg.value].dtype.size();
-        Argument { buffer: self.buffers[&arg.value], offset, strides: nest.strides(index).collect() }
+        Argument { buffer: self.buffers[&arg.value], offset, strides: nest.strides(index).collect(), axis: None }
     }
 
     fn whole(&self, node: &FlatNode) -> PlanStep {

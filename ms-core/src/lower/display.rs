@@ -1,6 +1,8 @@
 //! The text form of plans, for people and snapshot tests.
 
-use super::plan::{Argument, Buffer, Carry, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View};
+use super::plan::{
+    Argument, Buffer, Carry, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,
+};
 use super::routines::PlanNames;
 use crate::ir::text::InputNames;
 use std::fmt::{self, Display, Formatter};
@@ -138,7 +140,11 @@ fn spans(of: &[Span]) -> String {
 fn argument(arg: &Argument, size: usize) -> String {
     let strides: Vec<i64> = arg.strides.iter().map(|it| it / size as i64).collect();
     let offset = if arg.offset == 0 { String::new() } else { format!("+{}", arg.offset) };
-    format!("b{}{offset}: {strides:?}", arg.buffer.0)
+    let axis = match arg.axis {
+        Some(IndexedAxis { stride, extent }) => format!(" axis {extent} by {}", stride / size as i64),
+        None => String::new(),
+    };
+    format!("b{}{offset}: {strides:?}{axis}", arg.buffer.0)
 }
 
 fn view(view: &View) -> String {

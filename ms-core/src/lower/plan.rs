@@ -170,6 +170,18 @@ pub struct Argument {
     pub offset: usize,
     /// Bytes from one element to the next, by loop of the kernel.
     pub strides: SmallVec<[i64; 4]>,
+    /// The axis of a param that is [indexed](crate::ir::Role::Indexed); the first element is at its position
+    /// zero.
+    pub axis: Option<IndexedAxis>,
+}
+
+/// An axis along which a kernel moves to positions that it computes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct IndexedAxis {
+    /// Bytes from one position to the next.
+    pub stride: i64,
+    /// Number of positions.
+    pub extent: usize,
 }
 
 /// One step of a [`Plan`].

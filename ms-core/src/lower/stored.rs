@@ -1,8 +1,8 @@
 //! Plans as bytes, and what of them is looked at before they are believed.
 
 use super::plan::{
-    Argument, Buffer, BufferId, Carry, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse, Routine,
-    RoutineId, Span, View, is_stack,
+    Argument, Buffer, BufferId, Carry, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse,
+    Routine, RoutineId, Span, View, is_stack,
 };
 use crate::ir::{
     BinaryOp, Compare, Inst, Kernel, LaneAxis, Math, Param, ParamId, Precision, Reducer, ReductionOrder, Role, Scope,
@@ -39,7 +39,8 @@ stored! {
     struct Carry { initial: Span, result: Span, next: NextCarry }
     struct Buffer { bytes: usize, place: Place }
     struct View { buffer: BufferId, dtype: DType, layout: Layout }
-    struct Argument { buffer: BufferId, offset: usize, strides: SmallVec<[i64; 4]> }
+    struct Argument { buffer: BufferId, offset: usize, strides: SmallVec<[i64; 4]>, axis: Option<IndexedAxis> }
+    struct IndexedAxis { stride: i64, extent: usize }
     struct Param { dtype: DType, role: Role, step: StrideClass }
     struct Stage { scope: Scope, end: u32 }
     struct Kernel {
@@ -73,7 +74,7 @@ stored! {
     }
     enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }
     enum Precision { 0 = Strict, 1 = Highest }
-    enum Role { 0 = Input, 1 = Output, 2 = Position }
+    enum Role { 0 = Input, 1 = Output, 2 = Position, 3 = Indexed }
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }
     enum ReductionOrder { 0 = Lanes, 1 = Blocks }
@@ -100,6 +101,7 @@ stored! {
         9 = Cast { value: Val, to: DType },
         10 = Reduce(reducer: Reducer, value: Val),
         11 = Math(math: Math, a: Val, b: Option<Val>),
+        12 = Gather(param: ParamId, position: Val),
     }
     enum Math {
         0 = Rsqrt, 1 = Exp, 2 = Expm1, 3 = Log, 4 = Log1p, 5 = Sin, 6 = Cos, 7 = Tan, 8 = Asin, 9 = Acos, 10 = Atan,

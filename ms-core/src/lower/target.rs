@@ -68,6 +68,9 @@ pub struct Budget {
     pub shortest_run: usize,
 }
 
+/// What [`Inst::Gather`] costs, in basic instructions: the position is checked and scaled.
+const GATHER_COST: usize = 4;
+
 impl Target {
     /// A target of which nothing is known: no kernel is too large for it.
     pub const fn unbounded() -> Self {
@@ -116,6 +119,7 @@ impl Target {
                         formula.cost()
                     }
                 },
+                Inst::Gather(..) => GATHER_COST,
                 _ => 1,
             };
         }

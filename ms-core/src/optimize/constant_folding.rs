@@ -149,6 +149,7 @@ fn rounds_at_most_once(map: fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val, attrs
             },
             Inst::Math(..) | Inst::Fma(..) | Inst::Reduce(..) | Inst::Store(..) | Inst::Index(_) => return false,
             Inst::Load(_)
+            | Inst::Gather(..)
             | Inst::Const(_)
             | Inst::Unary(..)
             | Inst::Binary(..)

@@ -76,6 +76,7 @@ unsafe fn evaluate(frame: &mut Frame<'_>, range: Range<usize>) {
             match frame.kernel.insts[out] {
                 Inst::Const(_) => {}
                 Inst::Load(param) => memory::load(frame, out, param),
+                Inst::Gather(param, position) => memory::gather(frame, out, param, position),
                 Inst::Store(param, value) => memory::store(frame, param, value),
                 Inst::Index(axis) => index(frame, out, axis),
                 Inst::Unary(op, a) => unary(frame, out, op, a),

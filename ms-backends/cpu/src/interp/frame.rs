@@ -70,6 +70,12 @@ impl<'a> Frame<'a> {
         self.block[self.kernel.base_word(axis.into())]
     }
 
+    /// The byte stride and the extent of an indexed param's axis.
+    pub fn axis(&self, param: usize) -> (i64, i64) {
+        let word = self.kernel.axis_word(param);
+        (self.block[word] as i64, self.block[word + 1] as i64)
+    }
+
     /// The slot of a value, for writing.
     pub fn slot<T>(&self, value: usize) -> *mut T {
         // The slot is inside the scratch memory, see `Slots::bytes`.

@@ -14,9 +14,9 @@ use ms_core::tensor::DType;
 /// instruction.
 #[inline(always)]
 pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
-    let Param { dtype, role, .. } = frame.kernel.params[param.0 as usize];
-    if role == Role::Position {
-        let (first, stride) = (frame.address[param.0 as usize], frame.lane_stride[param.0 as usize]);
+    let first = frame.address[param.0 as usize];
+    let stride = frame.lane_stride[param.0 as usize];
+    if frame.kernel.params[param.0 as usize].role == Role::Position {
         // SAFETY: as the caller's.
         let out = unsafe { frame.result::<u64>(out) };
         for (lane, out) in out.iter_mut().enumerate() {
@@ -25,20 +25,63 @@ pub unsafe fn load(frame: &Frame<'_>, out: usize, param: ParamId) {
         return;
     }
     // SAFETY: as the caller's.
+    unsafe { read(frame, out, param, Lanes::Strided { first, stride }) }
+}
+
+/// Reads the lanes of an indexed buffer at positions along its axis, and zero outside of it.
+///
+/// # Safety
+/// As [`load`], for all positions of the axis; the positions are live.
+#[inline(always)]
+pub unsafe fn gather(frame: &Frame<'_>, out: usize, param: ParamId, position: Val) {
+    let (first, lane_stride) = (frame.address[param.0 as usize], frame.lane_stride[param.0 as usize]);
+    let (stride, extent) = frame.axis(param.0 as usize);
+    let mut addresses = [0usize; BLOCK];
+    let addresses = &mut addresses[..frame.len];
+    // SAFETY: as the caller's.
+    let positions = unsafe { frame.value::<i64>(position) };
+    for (lane, (address, &at)) in addresses.iter_mut().zip(positions).enumerate() {
+        let at = if at < 0 { at.wrapping_add(extent) } else { at };
+        if (0..extent).contains(&at) {
+            let lane = (lane as isize).wrapping_mul(lane_stride);
+            *address = first.wrapping_add_signed(lane).wrapping_add_signed((at * stride) as isize);
+        }
+    }
+    // SAFETY: as the caller's; nothing lies at address zero.
+    unsafe { read(frame, out, param, Lanes::Anywhere(addresses)) }
+}
+
+/// Where lanes are read.
+#[derive(Clone, Copy)]
+enum Lanes<'a> {
+    /// At an address, and at equal steps from there.
+    Strided { first: usize, stride: isize },
+    /// Each at an address; where that is zero, the element is zero.
+    Anywhere(&'a [usize]),
+}
+
+/// Reads lanes in a buffer's dtype.
+///
+/// # Safety
+/// The addresses may be read, and `out` is the running instruction.
+#[inline(always)]
+unsafe fn read(frame: &Frame<'_>, out: usize, param: ParamId, lanes: Lanes<'_>) {
+    let dtype = frame.kernel.params[param.0 as usize].dtype;
+    // SAFETY: as the caller's.
     unsafe {
         match dtype {
-            DType::Bool => gather(frame, param, frame.result(out), |it: u8| (it != 0) as u8),
-            DType::I8 => gather(frame, param, frame.result(out), |it: i8| it as i32),
-            DType::I16 => gather(frame, param, frame.result(out), |it: i16| it as i32),
-            DType::U8 => gather(frame, param, frame.result(out), |it: u8| it as i32),
-            DType::U16 => gather(frame, param, frame.result(out), |it: u16| it as i32),
-            DType::I32 | DType::U32 | DType::F32 => gather(frame, param, frame.result(out), |it: u32| it),
-            DType::I64 | DType::U64 | DType::F64 => gather(frame, param, frame.result(out), |it: u64| it),
-            DType::BF16 => gather(frame, param, frame.result(out), |it: u16| bf16::from_bits(it).to_f32()),
+            DType::Bool => widened(lanes, frame.result(out), |it: u8| (it != 0) as u8),
+            DType::I8 => widened(lanes, frame.result(out), |it: i8| it as i32),
+            DType::I16 => widened(lanes, frame.result(out), |it: i16| it as i32),
+            DType::U8 => widened(lanes, frame.result(out), |it: u8| it as i32),
+            DType::U16 => widened(lanes, frame.result(out), |it: u16| it as i32),
+            DType::I32 | DType::U32 | DType::F32 => widened(lanes, frame.result(out), |it: u32| it),
+            DType::I64 | DType::U64 | DType::F64 => widened(lanes, frame.result(out), |it: u64| it),
+            DType::BF16 => widened(lanes, frame.result(out), |it: u16| bf16::from_bits(it).to_f32()),
             DType::F16 => {
                 let mut halves = [f16::ZERO; BLOCK];
                 let halves = &mut halves[..frame.len];
-                gather(frame, param, halves, f16::from_bits);
+                widened(lanes, halves, f16::from_bits);
                 halves.convert_to_f32_slice(frame.result(out));
             }
         }
@@ -72,9 +115,18 @@ pub unsafe fn store(frame: &Frame<'_>, param: ParamId, value: Val) {
 }
 
 #[inline(always)]
-unsafe fn gather<M: Copy, C: Copy>(frame: &Frame<'_>, param: ParamId, out: &mut [C], widen: impl Fn(M) -> C) {
-    let first = frame.address[param.0 as usize] as *const M;
-    let stride = frame.lane_stride[param.0 as usize];
+unsafe fn widened<M: Copy + Default, C: Copy>(lanes: Lanes<'_>, out: &mut [C], widen: impl Fn(M) -> C) {
+    let (first, stride) = match lanes {
+        Lanes::Strided { first, stride } => (first as *const M, stride),
+        Lanes::Anywhere(addresses) => {
+            for (out, &address) in out.iter_mut().zip(addresses) {
+                // SAFETY: as the caller's.
+                *out =
+                    widen(if address == 0 { M::default() } else { unsafe { (address as *const M).read_unaligned() } });
+            }
+            return;
+        }
+    };
     if stride == size_of::<M>() as isize {
         for (lane, out) in out.iter_mut().enumerate() {
             // SAFETY: as the caller's.

@@ -12,8 +12,29 @@ pub const LANES: [usize; 12] = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 100];
 /// Size in bytes of the guards before and after the elements of an operand.
 const GUARD: usize = 128;
 
+/// Positions along the axis of an indexed operand of which nothing else is said.
+const POSITIONS: usize = 5;
+
 /// What lies in an operand before anything is written.
 const UNWRITTEN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
+
+/// How an operand lies in memory; what is not said is chosen.
+#[derive(Clone, Default)]
+pub struct Form {
+    /// For each loop, in elements.
+    pub strides: Option<Vec<i64>>,
+    /// Of an indexed operand.
+    pub axis: Option<Axis>,
+}
+
+/// The axis of an indexed operand.
+#[derive(Clone, Copy)]
+pub struct Axis {
+    /// Number of positions.
+    pub extent: usize,
+    /// In elements.
+    pub stride: i64,
+}
 
 /// The memory of a buffer of a call: its elements, between two guards.
 #[derive(Clone)]
@@ -26,21 +47,24 @@ struct Operand {
     first: usize,
     /// The stride of each loop, in elements.
     strides: Vec<i64>,
+    axis: Option<Axis>,
 }
 
 impl Operand {
-    /// Memory for as many elements as the loops reach; for none when one of the first `outer` loops
-    /// has no steps.
-    fn new(dtype: DType, extents: &[usize], strides: Vec<i64>, outer: usize, guard: u64) -> Self {
-        let loops = || extents.iter().zip(&strides);
+    /// Memory for as many elements as the loops and the axis reach; for none when the axis, or one of the
+    /// first `outer` loops, has no steps.
+    fn new(dtype: DType, extents: &[usize], strides: Vec<i64>, axis: Option<Axis>, outer: usize, guard: u64) -> Self {
+        let own = axis.as_ref().map(|it| (&it.extent, &it.stride));
+        let loops = || extents.iter().zip(&strides).chain(own);
         let reach = |sign: i64| {
             let of = |(extent, stride): (&usize, &i64)| extent.saturating_sub(1) * (sign * stride).max(0) as usize;
             loops().map(of).sum::<usize>()
         };
-        let empty = loops().take(outer).any(|(extent, stride)| *extent == 0 && *stride != 0);
+        let empty = loops().take(outer).any(|(extent, stride)| *extent == 0 && *stride != 0)
+            || axis.is_some_and(|it| it.extent == 0);
         let count = if empty { 0 } else { 1 + reach(1) + reach(-1) };
         let words = vec![guard; (2 * GUARD + count * dtype.size()).div_ceil(8)];
-        let mut operand = Self { dtype, words, count, first: if empty { 0 } else { reach(-1) }, strides };
+        let mut operand = Self { dtype, words, count, first: if empty { 0 } else { reach(-1) }, strides, axis };
         (0..count).for_each(|at| operand.set(at, UNWRITTEN));
         operand
     }
@@ -98,22 +122,26 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of `kernel` with `extents` of all loops; operands of which `strides` says nothing have
-    /// places of their own for all steps of the loops that they take part in. What lies around operands
-    /// is `guard`.
-    pub fn new(kernel: &Kernel, extents: &[usize], strides: &[Option<Vec<i64>>], guard: u64) -> Self {
-        let operand = |(at, strides): (usize, &Option<Vec<i64>>)| {
-            let strides = strides.clone().unwrap_or_else(|| dense(kernel, ParamId(at as u32), extents));
+    /// A call of `kernel` with `extents` of all loops; operands of which `forms` says nothing have
+    /// places of their own for all steps of the loops that they take part in, and for all positions. What
+    /// lies around operands is `guard`.
+    pub fn new(kernel: &Kernel, extents: &[usize], forms: &[Option<Form>], guard: u64) -> Self {
+        let operand = |(at, form): (usize, &Option<Form>)| {
+            let Form { strides, axis } = form.clone().unwrap_or_default();
+            let (dense, next) = dense(kernel, ParamId(at as u32), extents);
+            let strides = strides.unwrap_or(dense);
+            let is_indexed = kernel.params[at].role == Role::Indexed;
+            let axis = axis.or(is_indexed.then_some(Axis { extent: POSITIONS, stride: next }));
             // Where a point reads a buffer, it does so even when the reduced loops have no steps.
             let loops =
                 if uses(kernel, ParamId(at as u32), Scope::Point) { result_loops(kernel) } else { kernel.loops() };
-            Operand::new(kernel.params[at].dtype, extents, strides, loops, guard)
+            Operand::new(kernel.params[at].dtype, extents, strides, axis, loops, guard)
         };
         Self {
             extents: extents.to_vec(),
             bases: vec![0; if kernel.reads_position() { kernel.loops() } else { 0 }],
             starts: vec![0; kernel.params.len()],
-            operands: strides.iter().enumerate().map(operand).collect(),
+            operands: forms.iter().enumerate().map(operand).collect(),
             roles: kernel.params.iter().map(|it| it.role).collect(),
             memory: (0..kernel.params.len()).collect(),
             guard,
@@ -123,7 +151,8 @@ impl Call {
     /// A call with random elements in all inputs, and random bases of loops.
     pub fn random(kernel: &Kernel, extents: &[usize], random: &mut Random<'_>, guard: u64) -> Self {
         let mut call = Self::new(kernel, extents, &vec![None; kernel.params.len()], guard);
-        for (at, param) in kernel.params.iter().enumerate().filter(|it| it.1.role == Role::Input) {
+        let is_memory = |role: Role| matches!(role, Role::Input | Role::Indexed);
+        for (at, param) in kernel.params.iter().enumerate().filter(|it| is_memory(it.1.role)) {
             call.fill(ParamId(at as u32), |_| element(random, param.dtype));
         }
         call.bases.iter_mut().for_each(|it| *it = random.bits() >> random.below(40));
@@ -188,6 +217,10 @@ impl Call {
                 _ => self.operands[memory].words.as_mut_ptr() as u64 + (GUARD + first) as u64,
             });
             words.extend(self.operands[at].strides.iter().map(|&it| (it * size as i64) as u64));
+        }
+        for operand in &self.operands {
+            let size = operand.dtype.size() as i64;
+            words.extend(operand.axis.iter().flat_map(|it| [(it.stride * size) as u64, it.extent as u64]));
         }
         words.extend(&self.bases);
         // SAFETY: operands have an element for every step of the loops.
@@ -280,13 +313,14 @@ fn result_loops(kernel: &Kernel) -> usize {
 
 /// Returns whether stages of a scope read or write a buffer.
 fn uses(kernel: &Kernel, param: ParamId, scope: Scope) -> bool {
-    let uses = |inst: &Inst| matches!(inst, Inst::Load(it) | Inst::Store(it, _) if *it == param);
+    let uses = |inst: &Inst| matches!(inst, Inst::Load(it) | Inst::Gather(it, _) | Inst::Store(it, _) if *it == param);
     let mut stages = (0..kernel.stages.len()).filter(|&it| kernel.stages[it].scope == scope);
     stages.any(|it| kernel.insts[kernel.stage_range(it)].iter().any(uses))
 }
 
-/// Strides, in elements, with distinct places for all steps of the loops that a buffer takes part in.
-fn dense(kernel: &Kernel, param: ParamId, extents: &[usize]) -> Vec<i64> {
+/// Strides, in elements, with distinct places for all steps of the loops that a buffer takes part in, and
+/// the stride of an axis around them.
+fn dense(kernel: &Kernel, param: ParamId, extents: &[usize]) -> (Vec<i64>, i64) {
     let lanes = kernel.par as usize;
     let in_loop = uses(kernel, param, Scope::Loop);
     let mut strides = vec![0; kernel.loops()];
@@ -310,5 +344,5 @@ fn dense(kernel: &Kernel, param: ParamId, extents: &[usize]) -> Vec<i64> {
     for at in reduced.rev().chain((0..lanes).rev()) {
         next = axis(at, next);
     }
-    strides
+    (strides, next)
 }

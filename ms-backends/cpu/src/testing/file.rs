@@ -24,7 +24,8 @@
 //!
 //! ```text
 //! run      = "run" "[" (int | "*") {"," (int | "*")} "]" {operand} {result}
-//! operand  = "%" name "=" elements ["strides" "[" [int {"," int}] "]"] | "%" name "over" "%" name
+//! operand  = "%" name "=" elements ["strides" "[" [int {"," int}] "]"] ["axis" int "by" int]
+//!          | "%" name "over" "%" name
 //! elements = "(" element {"," element} ")"      all, in the order of memory
 //!          | "(" element "," ".." ")"           the same everywhere
 //!          | "iota"                             0, 1, 2..
@@ -35,10 +36,11 @@
 //! ```
 //!
 //! An input that a run does not name is random; an operand without strides has places of its own for
-//! all steps of the loops that it takes part in. The hash is of elements in the order of memory, of all
+//! all steps of the loops that it takes part in. The axis of an indexed input has so many positions, so
+//! many elements apart; without one there are five of them. The hash is of elements in the order of memory, of all
 //! lanes one after the other: FNV-1a over their bytes.
 
-use super::call::{Call, LANES, element};
+use super::call::{Axis, Call, Form, LANES, element};
 use crate::target::TARGET;
 use ms_core::error::Result;
 use ms_core::ir::testing::Random;
@@ -80,7 +82,7 @@ struct Run {
 #[derive(Clone, Default)]
 struct Operand {
     elements: Option<Elements>,
-    strides: Option<Vec<i64>>,
+    form: Form,
     over: Option<ParamId>,
 }
 
@@ -231,7 +233,7 @@ impl Run {
                     call.overwrite(param, input);
                 }
                 let chosen = match kernel.params[at].role {
-                    Role::Input => operand.elements.clone().unwrap_or(Elements::Random(at as u64)),
+                    Role::Input | Role::Indexed => operand.elements.clone().unwrap_or(Elements::Random(at as u64)),
                     Role::Output => Elements::Unwritten,
                     Role::Position => operand.elements.clone().unwrap_or(Elements::From(0)),
                 };
@@ -254,11 +256,11 @@ impl Run {
 
     /// The calls with uninitialised operands.
     fn forms(&self, kernel: &Kernel) -> impl Iterator<Item = Call> {
-        let strides: Vec<Option<Vec<i64>>> = self.operands.iter().map(|it| it.strides.clone()).collect();
+        let forms: Vec<Option<Form>> = self.operands.iter().map(|it| Some(it.form.clone())).collect();
         let lanes: &[usize] = if self.extents.contains(&None) { &LANES } else { &[0] };
         lanes.iter().map(move |&lanes| {
             let extents: Vec<usize> = self.extents.iter().map(|it| it.unwrap_or(lanes)).collect();
-            Call::new(kernel, &extents, &strides, GUARD)
+            Call::new(kernel, &extents, &forms, GUARD)
         })
     }
 }
@@ -314,7 +316,10 @@ impl Parser<'_, '_> {
         let operand = &run.operands[param.0 as usize];
         let info = |param: ParamId| self.kernel.params[param.0 as usize];
         let refuse = |message: String| Err(self.tokens.error(at, message));
-        if let Some(strides) = &operand.strides {
+        if operand.form.axis.is_some() && info(param).role != Role::Indexed {
+            return refuse("only an indexed input has an axis".into());
+        }
+        if let Some(strides) = &operand.form.strides {
             if strides.len() != self.kernel.loops() {
                 return refuse(format!("expected {} strides, one for each loop", self.kernel.loops()));
             }
@@ -377,12 +382,18 @@ impl Parser<'_, '_> {
             }
             _ => return Err(self.tokens.expected("`(`, `iota`, `random` or `unwritten`")),
         };
-        let mut strides = None;
+        let mut form = Form::default();
         if self.tokens.token == Token::Word("strides") {
             self.tokens.advance()?;
-            strides = Some(self.list(|it| it.tokens.int())?);
+            form.strides = Some(self.list(|it| it.tokens.int())?);
         }
-        Ok(Operand { elements: Some(elements), strides, over: None })
+        if self.tokens.token == Token::Word("axis") {
+            self.tokens.advance()?;
+            let extent = self.size()?;
+            self.tokens.word("by")?;
+            form.axis = Some(Axis { extent, stride: self.tokens.int()? });
+        }
+        Ok(Operand { elements: Some(elements), form, over: None })
     }
 
     fn wanted(&mut self, param: ParamId) -> Result<Wanted> {

@@ -89,7 +89,7 @@ fn holds(kernel: &Kernel, dtype: DType, value: Val) -> bool {
     for (inst, &ty) in kernel.insts.iter().zip(&kernel.types).take(value.0 as usize + 1) {
         let of = |val: Val| held[val.0 as usize];
         held.push(match *inst {
-            Inst::Load(param) => kernel.params[param.0 as usize].dtype == dtype,
+            Inst::Load(param) | Inst::Gather(param, _) => kernel.params[param.0 as usize].dtype == dtype,
             Inst::Const(bits) => {
                 let narrow = Scalar::from_bits(bits, ty).to_bits(dtype);
                 Scalar::from_bits(narrow, dtype).to_bits(ty) == bits

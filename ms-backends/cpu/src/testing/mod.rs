@@ -4,6 +4,6 @@ mod call;
 mod file;
 mod fuzz;
 
-pub use call::{Call, LANES, element};
+pub use call::{Axis, Call, Form, LANES, element};
 pub use file::{File, Results};
 pub use fuzz::kernel;

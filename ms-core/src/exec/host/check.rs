@@ -62,7 +62,8 @@ impl<'a> Checker<'a> {
             .zip(&arg.strides)
             .enumerate()
             .map(|(axis, (&extent, &stride))| (if written(axis) { extent.max(1) } else { extent }, stride as i128));
-        self.check_reach(arg.buffer, arg.offset as i128, steps, param.dtype.size())
+        let axis = arg.axis.map(|it| (it.extent, it.stride as i128));
+        self.check_reach(arg.buffer, arg.offset as i128, steps.chain(axis), param.dtype.size())
     }
 
     pub fn check_view(&self, view: &View) -> Result<()> {

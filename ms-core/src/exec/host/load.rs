@@ -8,7 +8,8 @@ use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
 use crate::ir::{Inst, Kernel, Role};
 use crate::lower::{
-    self, Argument, BufferId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack, value_bytes,
+    self, Argument, BufferId, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack,
+    value_bytes,
 };
 use crate::ops::CLASS_INDEX;
 use crate::tensor::{Array, Layout, Type};
@@ -143,9 +144,15 @@ impl Loader<'_> {
                     if arg.strides.len() != loops {
                         return Err(malformed("an argument has a stride for every loop"));
                     }
+                    if arg.axis.is_some() != (param.role == Role::Indexed) {
+                        return Err(malformed("an argument has an axis if its param is indexed"));
+                    }
                     self.check.check_argument(arg, kernel, param, extents)?;
                     self.push_address(arg.buffer, arg.offset)?;
                     self.words.template.extend(arg.strides.iter().map(|&it| it as u64));
+                }
+                for IndexedAxis { stride, extent } in args.iter().filter_map(|it| it.axis) {
+                    self.words.template.extend([stride as u64, extent as u64]);
                 }
                 self.words.template.resize(first + kernel.call_words(), 0);
                 let code = code.at(&self.words.template[first..first + loops]).unwrap_or_else(|| code.clone());

@@ -99,6 +99,12 @@ impl KernelBuilder {
         self.push(Inst::Load(param), dtype.compute(), dtype)
     }
 
+    /// Reads an indexed buffer at a position, of i64.
+    pub fn gather(&mut self, param: ParamId, position: Val) -> Val {
+        let dtype = self.kernel.params[param.0 as usize].dtype;
+        self.push(Inst::Gather(param, position), dtype.compute(), dtype)
+    }
+
     /// Writes a buffer of the value's dtype.
     pub fn store(&mut self, param: ParamId, val: Val) {
         debug_assert_eq!(self.kernel.params[param.0 as usize].dtype, self.ty(val));

@@ -65,6 +65,9 @@ impl Kernel {
         let (float, bool) = (out.is_float(), out == DType::Bool);
         let operands = match inst {
             Inst::Load(id) => has(id, Role::Input) || has(id, Role::Position),
+            Inst::Gather(id, position) => {
+                has(id, Role::Indexed) && visible(position) && self.ty(position) == DType::I64
+            }
             Inst::Store(id, val) => {
                 has(id, Role::Output) && is(val) && self.params[id.0 as usize].dtype.compute() == out
             }
@@ -141,6 +144,25 @@ mod tests {
         builder.finish()
     }
 
+    /// What is read where: positions are i64, and indexed buffers are read at positions alone.
+    #[test]
+    fn positions_are_of_indexed_buffers() {
+        for dtype in [DType::I64, DType::I32, DType::F64, DType::Bool] {
+            for role in [Role::Indexed, Role::Input] {
+                let mut builder = KernelBuilder::new(0, 0, LaneAxis::Parallel);
+                let x = builder.param(DType::F32, role, StrideClass::Unit);
+                let at = builder.param(dtype, Role::Input, StrideClass::Zero);
+                let out = builder.param(DType::F32, Role::Output, StrideClass::Unit);
+                let at = builder.load(at);
+                let value = builder.gather(x, at);
+                builder.store(out, value);
+                builder.end_stage(Scope::Point);
+                let is_right = (dtype, role) == (DType::I64, Role::Indexed);
+                assert_eq!(builder.finish().check().is_ok(), is_right, "{role:?} at {dtype}");
+            }
+        }
+    }
+
     /// Which values each reducer accepts.
     #[test]
     fn reductions_have_dtypes() {
@@ -181,6 +203,9 @@ mod tests {
         check(&|it| it.insts[3] = Inst::Store(ParamId(0), Val(2)));
         check(&|it| it.insts[0] = Inst::Load(ParamId(2)));
         check(&|it| it.insts[0] = Inst::Index(2));
+        check(&|it| it.params[0].role = Role::Indexed);
+        check(&|it| it.insts[1] = Inst::Gather(ParamId(0), Val(0)));
+        check(&|it| (it.params[0].role, it.insts[0]) = (Role::Indexed, Inst::Gather(ParamId(0), Val(0))));
         check(&|it| it.insts[0] = Inst::Const(1 << 32));
         check(&|it| it.insts[1] = Inst::Math(Math::Pow, Val(0), None));
         check(&|it| it.insts[1] = Inst::Math(Math::Exp, Val(0), Some(Val(0))));

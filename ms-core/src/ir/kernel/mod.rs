@@ -7,6 +7,7 @@
 //! ```text
 //! extents: par loops.. , lanes , seq loops..          1 + par + seq words
 //! then for each param: address, byte strides in the same order of loops
+//! then for each indexed param: byte stride of its axis, extent of its axis
 //! then, if the kernel reads a position: bases in the same order of loops
 //! ```
 //!
@@ -19,6 +20,8 @@
 //!   address `a` is `a / 8`, as that of an array of i64 at address zero which holds 0, 1, 2 and so on. So
 //!   its address is eight times the position of the first step, and whoever cuts a loop moves it like
 //!   any other.
+//! - An [indexed](Role::Indexed) param has an axis besides the loops, along which [`Inst::Gather`] moves to
+//!   a position that the body computes. The param's address is at position zero of that axis.
 //! - The *base* of a loop is the position of its first step: [`Inst::Index`] gives the base and the
 //!   steps since. It is zero for a whole call. A caller that cuts a loop over the result into several
 //!   calls gives each part its extent, moves the addresses, and adds to the base; the parts then
@@ -40,8 +43,8 @@
 //! names one of the trees that [`ReductionOrder`] describes.
 //!
 //! **Arithmetic** is done in the compute dtypes ([`DType::compute`]): f32, f64, i32, i64, u32,
-//! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Store`] and [`Inst::Cast`];
-//! [`KernelBuilder`] inserts the casts that make narrow arithmetic round or wrap after every op.
+//! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Gather`], [`Inst::Store`] and
+//! [`Inst::Cast`]; [`KernelBuilder`] inserts the casts that make narrow arithmetic round or wrap after every op.
 //!
 //! **Functions** such as `exp` are [`Inst::Math`] in the bodies that ops give. Lowering puts formulas of
 //! the other instructions in the place of those that the target has no function of its own for, and of
@@ -67,10 +70,11 @@
 //! ```text
 //! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int [order] {param} {stage}
 //! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          in lanes where there is none
-//! param    = ("in" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
+//! param    = ("in" | "indexed" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
 //! stage    = ("point" | "loop") ":" {store | name "=" inst}
 //! store    = "store" "%" name "," value
 //! inst     = "load" "%" name
+//!          | "gather" "%" name "," value
 //!          | "const" dtype element             as in literals of graphs, see [`text`](super::text)
 //!          | "index" int
 //!          | op value {"," value}              a unary, binary or comparing op, a function, "fma" or "select"
@@ -113,6 +117,8 @@ pub enum Role {
     Output,
     /// Reads positions, of i64: no memory, but the numbers 0, 1, 2 and so on from address zero.
     Position,
+    /// Reads it at positions along an axis of its own, by [`Inst::Gather`] alone.
+    Indexed,
 }
 
 /// How a buffer moves when the lanes step by one.
@@ -239,6 +245,10 @@ pub enum Inst {
     /// The element of a buffer, or the position, at this point, converted to the compute dtype of the buffer
     /// (f16 widens to f32, i8 to i32, ...), which is exact.
     Load(ParamId),
+    /// As [`Inst::Load`], of an [indexed](Role::Indexed) buffer: the element at this point and at the position
+    /// along the buffer's axis that an i64 gives. Negative positions count from the end of the axis. Outside
+    /// of it nothing is read: the element is zero there, and false.
+    Gather(ParamId, Val),
     /// Writes an element; the value has the compute dtype of the buffer. A float is one that the
     /// buffer's dtype holds exactly; an integer wraps to that dtype, as reductions of narrow integers
     /// have accumulators of the compute dtype.
@@ -280,9 +290,11 @@ impl Inst {
     pub fn operands_mut(&mut self) -> [Option<&mut Val>; 3] {
         match self {
             Self::Load(_) | Self::Const(_) | Self::Index(_) => [None, None, None],
-            Self::Store(_, a) | Self::Unary(_, a) | Self::Cast { value: a, .. } | Self::Reduce(_, a) => {
-                [Some(a), None, None]
-            }
+            Self::Gather(_, a)
+            | Self::Store(_, a)
+            | Self::Unary(_, a)
+            | Self::Cast { value: a, .. }
+            | Self::Reduce(_, a) => [Some(a), None, None],
             Self::Math(_, a, b) => [Some(a), b.as_mut(), None],
             Self::Binary(_, a, b) | Self::Compare(_, a, b) => [Some(a), Some(b), None],
             Self::Fma(a, b, c) | Self::Select(a, b, c) => [Some(a), Some(b), Some(c)],
@@ -350,7 +362,14 @@ impl Kernel {
 
     /// The word in the block of a call with the base of a loop, where there are bases.
     pub fn base_word(&self, axis: usize) -> usize {
-        self.loops() + self.params.len() * (1 + self.loops()) + axis
+        self.axis_word(self.params.len()) + axis
+    }
+
+    /// The word in the block of a call with the byte stride of an indexed param's axis; the next word has
+    /// the extent.
+    pub fn axis_word(&self, param: usize) -> usize {
+        let indexed = self.params[..param].iter().filter(|it| it.role == Role::Indexed).count();
+        self.loops() + self.params.len() * (1 + self.loops()) + 2 * indexed
     }
 
     /// Whether an instruction reads the position along a loop.
@@ -368,7 +387,9 @@ impl Kernel {
     pub(super) fn result(&self, inst: &Inst) -> Option<DType> {
         let ty = |val: Val| self.types.get(val.0 as usize).copied();
         match *inst {
-            Inst::Load(param) => self.params.get(param.0 as usize).map(|it| it.dtype.compute()),
+            Inst::Load(param) | Inst::Gather(param, _) => {
+                self.params.get(param.0 as usize).map(|it| it.dtype.compute())
+            }
             Inst::Const(_) => None,
             Inst::Index(_) => Some(DType::I64),
             Inst::Unary(UnaryOp::Bitcast, value) => match ty(value)? {

@@ -29,6 +29,7 @@ macro_rules! names {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Form {
     Load,
+    Gather,
     Store,
     Const,
     Index,
@@ -51,6 +52,7 @@ pub(super) enum Head {
 names! {
     Form {
         Load = "load",
+        Gather = "gather",
         Store = "store",
         Const = "const",
         Index = "index",
@@ -126,6 +128,7 @@ names! {
         Input = "in",
         Output = "out",
         Position = "pos",
+        Indexed = "indexed",
     }
     StrideClass {
         Unit = "unit",
@@ -151,6 +154,7 @@ impl Head {
     pub(super) fn of(inst: &Inst) -> Self {
         match *inst {
             Inst::Load(_) => Self::Form(Form::Load),
+            Inst::Gather(..) => Self::Form(Form::Gather),
             Inst::Store(..) => Self::Form(Form::Store),
             Inst::Const(_) => Self::Form(Form::Const),
             Inst::Index(_) => Self::Form(Form::Index),

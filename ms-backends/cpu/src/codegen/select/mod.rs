@@ -213,6 +213,7 @@ impl<'k> Select<'k> {
         let ty = self.kernel.types[at];
         let result = match self.kernel.insts[at] {
             Inst::Load(param) => self.load(param),
+            Inst::Gather(..) => return Err(Unsupported::new("reads at positions")),
             Inst::Store(param, value) => {
                 let value = self.value(value);
                 self.store(param, value);

@@ -70,7 +70,7 @@ impl Parser<'_, '_> {
         }
         while self.tokens.token != *end {
             let what = if kernel.params.is_empty() && kernel.stages.is_empty() {
-                "`in`, `out`, or a stage, `point` or `loop`"
+                "`in`, `indexed`, `out`, or a stage, `point` or `loop`"
             } else {
                 "a stage, `point` or `loop`"
             };
@@ -147,6 +147,11 @@ impl Parser<'_, '_> {
     fn operands(&mut self, head: Head) -> Result<(Inst, Option<DType>)> {
         let inst = match head {
             Head::Form(Form::Load) => Inst::Load(self.buffer()?),
+            Head::Form(Form::Gather) => {
+                let param = self.buffer()?;
+                self.tokens.symbol(',', "the position")?;
+                Inst::Gather(param, self.value()?)
+            }
             Head::Form(Form::Store) => {
                 let param = self.buffer()?;
                 self.tokens.symbol(',', "the value")?;

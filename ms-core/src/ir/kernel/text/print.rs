@@ -33,7 +33,7 @@ impl Display for Kernel {
                 f.write_str(Head::of(inst).name())?;
                 match *inst {
                     Inst::Load(param) => write!(f, " {param}"),
-                    Inst::Store(param, value) => write!(f, " {param}, {value}"),
+                    Inst::Gather(param, value) | Inst::Store(param, value) => write!(f, " {param}, {value}"),
                     Inst::Const(bits) => match types.get(at as usize) {
                         Some(&dtype) => write!(f, " {dtype} ").and_then(|()| write_element(bits, dtype, f)),
                         None => write!(f, " ? {bits:#x}"),

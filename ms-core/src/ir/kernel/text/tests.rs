@@ -48,6 +48,7 @@ kernel par=2 lanes=reduced seq=1
   in %2: i8 zero
   out %3: f16 unit
   out %4: i64 zero
+  indexed %5: bf16 any
   point:
     v0 = load %0
     v1 = const f32 -0.0
@@ -66,7 +67,7 @@ kernel par=2 lanes=reduced seq=1
     v13 = cast v12 to f16
     store %3, v13
     v15 = lt v9, v0
-    v16 = select v15, v9, v0
+    v16 = gather %5, v11
     v17 = exp v16
     v18 = pow v17, v0
     v19 = reduce max v18
@@ -115,7 +116,10 @@ fn errors_say_what_was_expected() {
         ("kernel par 1".into(), "1, column 12: expected `=` (its value), found `1`"),
         ("kernel par=256".into(), "1, column 12: expected a number from 0 to 255"),
         ("kernel par=0 lanes=both".into(), "1, column 20: expected `parallel` or `reduced`, found `both`"),
-        ("kernel par=0 lanes=reduced seq=0 x".into(), "column 34: expected `in`, `out`, or a stage, `point` or `loop`"),
+        (
+            "kernel par=0 lanes=reduced seq=0 x".into(),
+            "column 34: expected `in`, `indexed`, `out`, or a stage, `point` or `loop`",
+        ),
         (with("in x"), "4, column 4: expected a buffer such as `%0`, found `x`"),
         (with("in %z: f31 unit"), "4, column 8: expected a dtype, found `f31`"),
         (with("in %z: f32 one"), "4, column 12: expected `unit`, `zero` or `any`, found `one`"),
@@ -134,6 +138,7 @@ fn errors_say_what_was_expected() {
         (with("point: v0 = load %x v1 = reduce mean v0"), "4, column 33: expected a reducer, found `mean`"),
         (with("point: v0 = const i8 128"), "4, column 22: expected an element of i8, found `128`"),
         (with("point: v0 = const f32 nan:0x1"), "4, column 23: these are not the bits of a nan of f32"),
+        (with("point: v0 = load %x v1 = gather %x"), "expected `,` (the position), found the end of the text"),
         (with("point: v0 = index -1"), "4, column 19: expected a number from 0 to 255"),
         (with("point: v0 = const u32 1 v1 = bitcast v0"), "4, column 30: this dtype has no bitcast"),
     ];

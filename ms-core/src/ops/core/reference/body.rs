@@ -73,7 +73,9 @@ fn run(kernel: &Kernel, values: &mut [u64], load: impl Fn(usize) -> u64) -> u64 
                 Scalar::from_bits(narrow, to).to_bits(to.compute())
             }
             Inst::Math(..) => unreachable!("functions were expanded"),
-            Inst::Index(_) | Inst::Reduce(..) => unreachable!("the body of an elementwise op has no loops"),
+            Inst::Index(_) | Inst::Gather(..) | Inst::Reduce(..) => {
+                unreachable!("the body of an elementwise op has neither loops nor positions")
+            }
         };
     }
     stored
