@@ -206,6 +206,7 @@ single {
     LOAD_4 = VEX_Vmovd_xmm_rm32, EVEX_Vmovd_xmm_rm32;
     STORE_8 = VEX_Vmovq_xmmm64_xmm, EVEX_Vmovq_xmmm64_xmm;
     STORE_4 = VEX_Vmovd_rm32_xmm, EVEX_Vmovd_rm32_xmm;
+    TO_GPR = VEX_Vmovq_rm64_xmm, EVEX_Vmovq_rm64_xmm;
     STORE_LANE_B = VEX_Vpextrb_r32m8_xmm_imm8, EVEX_Vpextrb_r32m8_xmm_imm8;
     STORE_LANE_W = VEX_Vpextrw_r32m16_xmm_imm8, EVEX_Vpextrw_r32m16_xmm_imm8;
     K_AND = -, VEX_Kandw_kr_kr_kr;

@@ -147,6 +147,17 @@ pub enum Op {
     Load { param: ParamId, size: u8, splat: bool, copy: u8 },
     /// Reads the lanes' elements, of 4 or 8 bytes, by the stride of the call.
     Gather { param: ParamId, size: u8 },
+    /// Reads the lanes' elements, of `size` bytes, of an indexed buffer at one position for all lanes, for one
+    /// copy of the body: the element of the buffer `index`, or the first lane of the operand. `strided`: lanes
+    /// move by the stride of the call.
+    ReadAt { param: ParamId, size: u8, strided: bool, index: Option<ParamId>, copy: u8 },
+    /// Reads the lanes' elements, of 4 or 8 bytes, of an indexed buffer, each at a position of its own. Sources:
+    /// positions, offsets of elements in bytes, and for which lanes there is one. `moves`: lanes move besides.
+    GatherAt { param: ParamId, size: u8, moves: bool },
+    /// The byte stride of an indexed buffer's axis.
+    AxisStride(ParamId),
+    /// The extent of an indexed buffer's axis.
+    AxisExtent(ParamId),
     /// Writes the lanes' elements, of `size` bytes, side by side, for one copy of the body.
     Store { param: ParamId, size: u8, copy: u8 },
     /// The position along a loop.
@@ -167,6 +178,34 @@ pub enum Op {
     PartialLoad(AccId, Partial),
     /// Writes a vector of an array of results of blocks.
     PartialStore(AccId, Partial),
+}
+
+impl Op {
+    /// Whether registers of the emitter are needed for a gather.
+    pub fn is_gather(&self) -> bool {
+        matches!(self, Self::Gather { .. } | Self::GatherAt { .. } | Self::ReadAt { strided: true, .. })
+    }
+
+    /// The buffer of which offsets of the lanes are needed.
+    pub fn spread(&self) -> Option<ParamId> {
+        match *self {
+            Self::Gather { param, .. }
+            | Self::GatherAt { param, moves: true, .. }
+            | Self::ReadAt { param, strided: true, .. } => Some(param),
+            _ => None,
+        }
+    }
+
+    /// The buffers that are read and written.
+    pub fn buffers(&self) -> impl Iterator<Item = ParamId> {
+        let (param, index) = match *self {
+            Self::Load { param, .. } | Self::Gather { param, .. } | Self::Store { param, .. } => (Some(param), None),
+            Self::GatherAt { param, .. } => (Some(param), None),
+            Self::ReadAt { param, index, .. } => (Some(param), index),
+            _ => (None, None),
+        };
+        param.into_iter().chain(index)
+    }
 }
 
 /// Which result of blocks an instruction means.

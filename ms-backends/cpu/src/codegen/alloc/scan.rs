@@ -41,7 +41,7 @@ pub struct Scan<'a> {
 impl<'a> Scan<'a> {
     /// The state before the first instruction.
     pub fn new(program: &'a Program, target: Target) -> Self {
-        let gathers = program.insts.iter().any(|it| matches!(it.op, Op::Gather { .. }));
+        let gathers = program.insts.iter().any(|it| it.op.is_gather());
         Self {
             program,
             steps: Vec::with_capacity(program.insts.len() * 5 / 4),

@@ -2,10 +2,10 @@
 
 use super::super::alloc::scratch;
 use super::super::rows::{self, Row};
-use super::super::target::{Target, Width};
+use super::super::target::Width;
 use super::super::vinst::{AccId, Partial};
 use super::asm::{Mem, Operand};
-use super::frame::{Cursor, Home};
+use super::frame::{Cursor, Frame, Home};
 use super::{Emitter, Mode, fixed, resized, width_of};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId, Role, StrideClass};
@@ -23,7 +23,7 @@ impl Emitter<'_> {
     }
 
     /// The address of the element of a buffer at the current lane.
-    fn element(&mut self, param: ParamId, size: u8, copy: u8) -> Mem {
+    pub fn element(&mut self, param: ParamId, size: u8, copy: u8) -> Mem {
         match self.kernel.params[param.0 as usize].step {
             StrideClass::Unit => {
                 let offset = (copy as usize * self.program.lanes * size as usize) as i32;
@@ -56,7 +56,7 @@ impl Emitter<'_> {
     }
 
     /// The positions that stand for addresses, the first of which is `mem`.
-    fn numbers(&mut self, param: ParamId, mem: Operand, result: Register, mode: Mode) {
+    pub fn numbers(&mut self, param: ParamId, mem: Operand, result: Register, mode: Mode) {
         /// Bytes of an i64 as a power of two.
         const SHIFT: u8 = 3;
         let (width, position) = (width_of(result), self.frame.position(self.kernel));
@@ -76,7 +76,7 @@ impl Emitter<'_> {
     }
 
     /// Reads elements of `size` bytes from an address.
-    fn load_at(&mut self, mem: Operand, size: u8, splat: bool, result: Register, mode: Mode) {
+    pub fn load_at(&mut self, mem: Operand, size: u8, splat: bool, result: Register, mode: Mode) {
         let width = width_of(result);
         if splat || mode == Mode::One {
             return self.row(splat_row(size), width, &[Operand::Reg(result), mem]);
@@ -130,76 +130,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads elements at the stride of the call.
-    pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
-        let result = result.expect("a gather has a result");
-        let mem = self.element(param, size, 0);
-        if self.kernel.params[param.0 as usize].role == Role::Position {
-            return self.numbers(param, Operand::Mem(mem), result, mode);
-        }
-        if mode == Mode::One {
-            return self.load_at(Operand::Mem(mem), size, true, result, mode);
-        }
-        let code = Code::Lea_r64_m;
-        self.asm.op(code, &[Operand::Reg(fixed::SCRATCH), Operand::Mem(mem)]);
-        let offsets = self.frame.gather(param);
-        let last = self.target.vector_registers() - 1;
-        let per_gather = self.target.vector_bytes() / 8;
-        let parts = self.program.lanes / per_gather;
-        for part in 0..parts {
-            let index = Mem::at(fixed::STACK, offsets + (part * self.target.vector_bytes()) as i32);
-            let part_width = Width::of_bytes(per_gather * size as usize);
-            let target = if part == 0 { resized(result, part_width) } else { part_width.register(last - 1) };
-            self.gather_part(index, size, target, part, mode);
-            if part > 0 {
-                let row = if self.target == Target::Avx512 { rows::INSERT_HIGH_YMM } else { rows::INSERT_HIGH_XMM };
-                let result = Operand::Reg(result);
-                self.row(row, Width::Xmm, &[result, result, Operand::Reg(target), Operand::Imm8(1)]);
-            }
-        }
-    }
-
-    /// Gathers one vector of offsets' worth of lanes, from `rax`.
-    fn gather_part(&mut self, index: Mem, size: u8, target: Register, part: usize, mode: Mode) {
-        let last = self.target.vector_registers() - 1;
-        let wide = Width::of_bytes(self.target.vector_bytes());
-        let offsets = wide.register(last);
-        self.row(rows::MOVE, wide, &[Operand::Reg(offsets), Operand::Mem(index)]);
-        let mem = Operand::Mem(Mem::indexed(fixed::SCRATCH, offsets, 1));
-        let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
-        let width = width_of(target);
-        let target = Operand::Reg(target);
-        // What the lanes held before is not to be waited for.
-        self.row(rows::XOR_D, width, &[target, target, target]);
-        match self.target {
-            Target::Avx512 => {
-                let mask = Width::Mask.register(scratch::GATHER_MASK);
-                let k = Operand::Reg(mask);
-                match (mode, part) {
-                    (Mode::Tail, 0) => self.row(rows::K_MOVE, wide, &[k, Operand::Reg(self.tail_mask())]),
-                    (Mode::Tail, _) => {
-                        let shift = [k, Operand::Reg(self.tail_mask()), Operand::Imm8(8)];
-                        self.row(rows::K_SHIFT_RIGHT, wide, &shift);
-                    }
-                    _ => self.row(rows::K_XNOR, wide, &[k, k, k]),
-                }
-                self.asm.masked(row.code(self.target, wide), &[target, mem], mask, false);
-            }
-            Target::Avx2 => {
-                let mask = Operand::Reg(width.register(last - 2));
-                self.row(rows::CMPEQ_D, width, &[mask, mask, mask]);
-                self.row(row, wide, &[target, mem, mask]);
-            }
-        }
-    }
-
     /// The position along a loop, of each lane.
     pub fn index(&mut self, axis: u8, result: Option<Register>, mode: Mode) {
         let result = result.expect("a position has a result");
         let width = width_of(result);
         let lanes = axis == self.kernel.par;
         let (counter, position) = (self.frame.counter(axis as usize), self.frame.position(self.kernel));
-        let base = self.frame.base(axis as usize);
+        let base = Frame::base(self.kernel, axis as usize);
         match lanes {
             true => self.reg(Code::Mov_r64_rm64, fixed::SCRATCH, fixed::LANE),
             false => self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, counter),

@@ -62,7 +62,6 @@ pub struct Frame {
     /// Bytes of the whole frame.
     pub bytes: usize,
     loops: usize,
-    params: usize,
     homes: Vec<Home>,
     gathers: Vec<Option<usize>>,
     divide: Option<usize>,
@@ -89,7 +88,7 @@ impl Frame {
         bytes = bytes.next_multiple_of(64);
         let mut gathers = vec![None; kernel.params.len()];
         for inst in &program.insts {
-            if let Op::Gather { param, .. } = inst.op
+            if let Some(param) = inst.op.spread()
                 && gathers[param.0 as usize].is_none()
             {
                 gathers[param.0 as usize] = Some(bytes);
@@ -106,7 +105,7 @@ impl Frame {
         let spills = bytes;
         let slots = bodies.iter().map(|it| it.allocation.slot_bytes as usize).max().unwrap_or(0);
         bytes = (bytes + slots).next_multiple_of(64);
-        Self { bytes, loops, params: kernel.params.len(), homes, gathers, divide, accs, spills }
+        Self { bytes, loops, homes, gathers, divide, accs, spills }
     }
 
     /// The counter of a loop.
@@ -168,9 +167,19 @@ impl Frame {
         Mem::at(fixed::BLOCK, 8 * axis as i32)
     }
 
-    /// The base of a loop, in the block of the call.
-    pub fn base(&self, axis: usize) -> Mem {
-        Mem::at(fixed::BLOCK, 8 * (self.loops + self.params * (1 + self.loops) + axis) as i32)
+    /// The base of a loop, in the block of the call of a kernel.
+    pub fn base(kernel: &Kernel, axis: usize) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * kernel.base_word(axis) as i32)
+    }
+
+    /// The stride of an indexed buffer's axis, in the block of the call of a kernel.
+    pub fn axis_stride(kernel: &Kernel, param: ParamId) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * kernel.axis_word(param.0 as usize) as i32)
+    }
+
+    /// The extent of an indexed buffer's axis, in the block of the call of a kernel.
+    pub fn axis_extent(kernel: &Kernel, param: ParamId) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * (kernel.axis_word(param.0 as usize) + 1) as i32)
     }
 
     /// The address of a buffer, in the block of the call.

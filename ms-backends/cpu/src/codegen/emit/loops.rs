@@ -5,7 +5,7 @@ use super::super::target::{Target, Width};
 use super::super::vinst::{Span, When};
 use super::asm::{Mem, Operand};
 use super::frame::Home;
-use super::{Body, Emitter, Mode, Op, fixed};
+use super::{Body, Emitter, Mode, fixed};
 use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId};
 use std::ops::Range;
@@ -209,12 +209,8 @@ impl<'a> Emitter<'a> {
     /// The buffers that some blocks read or write.
     pub fn params_of(&self, blocks: Range<usize>) -> Vec<usize> {
         let insts = blocks.flat_map(|it| self.program.block_range(it));
-        let mut params: Vec<usize> = (insts.map(|it| &self.program.insts[it]))
-            .filter_map(|inst| match inst.op {
-                Op::Load { param, .. } | Op::Gather { param, .. } | Op::Store { param, .. } => Some(param.0 as usize),
-                _ => None,
-            })
-            .collect();
+        let buffers = insts.flat_map(|it| self.program.insts[it].op.buffers());
+        let mut params: Vec<usize> = buffers.map(|it| it.0 as usize).collect();
         params.sort_unstable();
         params.dedup();
         params

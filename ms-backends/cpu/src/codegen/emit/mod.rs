@@ -9,6 +9,7 @@ mod asm;
 mod blocks;
 mod divide;
 mod frame;
+mod gather;
 mod loops;
 
 use super::alloc::{AllocatedInst, AllocatedOperand, Allocation, scratch};
@@ -19,6 +20,7 @@ use super::{Bodies, Body};
 use asm::{Asm, Operand};
 use divide::Division;
 use frame::Frame;
+use gather::{Indexed, Position};
 use iced_x86::Register;
 use ms_core::ir::Kernel;
 use smallvec::SmallVec;
@@ -140,6 +142,24 @@ impl Emitter<'_> {
             }
             Op::Load { param, size, splat, copy } => self.load(param, size, splat, copy, result, mode),
             Op::Gather { param, size } => self.gather(param, size, result, mode),
+            Op::ReadAt { param, size, index, copy, .. } => {
+                let position = index.map_or_else(|| Position::Lane(source(0)), Position::Element);
+                let result = result.expect("a read has a result");
+                self.read_at(Indexed { param, size, copy }, position, result, mode);
+            }
+            Op::GatherAt { param, size, .. } => {
+                let sources = [source(0), source(1), source(2)];
+                let result = result.expect("a gather has a result");
+                self.gather_at(Indexed { param, size, copy: 0 }, sources, result, mode);
+            }
+            Op::AxisStride(param) => {
+                let mem = Frame::axis_stride(self.kernel, param);
+                self.axis_word(mem, result.expect("a stride has a result"));
+            }
+            Op::AxisExtent(param) => {
+                let mem = Frame::axis_extent(self.kernel, param);
+                self.axis_word(mem, result.expect("an extent has a result"));
+            }
             Op::Store { param, size, copy } => {
                 let value = source(0);
                 self.store(param, size, copy, value, mode);

@@ -197,7 +197,7 @@ impl Select<'_> {
     }
 
     /// The low halves of 64-bit products on AVX2, from 32-bit ones.
-    fn multiply_q(&mut self, a: VReg, b: VReg) -> VReg {
+    pub fn multiply_q(&mut self, a: VReg, b: VReg) -> VReg {
         let swapped = self.op1_imm(rows::SHUFFLE_D, 8, b, 0xb1);
         let cross = self.op2(rows::MULL_D, a, swapped);
         let upper = self.op1_imm(rows::SRL_Q, 8, cross, 32);

@@ -18,7 +18,12 @@ impl Select<'_> {
             step => Op::Load { param: id, size: size as u8, splat: step == StrideClass::Zero, copy: self.copy as u8 },
         };
         self.push(op, Some(raw), &[]);
-        match param.dtype {
+        self.widened(param.dtype, raw)
+    }
+
+    /// Elements as they are in a buffer, in the compute dtype.
+    pub fn widened(&mut self, dtype: DType, raw: VReg) -> VReg {
+        match dtype {
             DType::F16 => self.op1(rows::CVT_PH_PS, 4, raw),
             DType::BF16 => {
                 let wide = self.op1(rows::ZX_W_D, 4, raw);

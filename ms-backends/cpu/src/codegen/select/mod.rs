@@ -4,6 +4,7 @@ mod arith;
 mod blocks;
 mod convert;
 mod memory;
+mod position;
 mod reduction;
 
 use super::Unsupported;
@@ -12,6 +13,7 @@ use super::target::{Target, Width};
 use super::vinst::{Block, Constant, Machine, Op, Program, RegInfo, Span, VInst, VReg, When};
 use ms_core::ir::{Inst, Kernel, LaneAxis, Reducer, ReductionOrder, Role, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
+use position::Positions;
 use reduction::Reduction;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -41,10 +43,11 @@ pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
         && kernel.seq > 0
         && (1..=reduction::register_accumulators(target) / MOST_COPIES).contains(&reductions)
         && kernel.insts.len() <= MOST_INSTS
-        && kernel.params.iter().all(|it| it.step != StrideClass::Any)
-        && !kernel.insts.contains(&Inst::Index(kernel.par));
-    let select =
-        fits.then(|| Select::new(kernel, target, kernel.order, MOST_COPIES)).filter(|it| !it.program.one_lane)?;
+        && kernel.params.iter().all(|it| it.step != StrideClass::Any);
+    let select = fits.then(|| Select::new(kernel, target, kernel.order, MOST_COPIES))?;
+    if !select.takes_runs(0..kernel.insts.len()) {
+        return None;
+    }
     run(select).ok()
 }
 
@@ -67,6 +70,7 @@ struct Select<'k> {
     /// Whether stages may be done in [slices](blocks::Slices).
     in_slices: bool,
     program: Program,
+    positions: Positions,
     /// For each copy of the body, the register of each value that has been selected; a value
     /// that a copy has none for is that of the first.
     values: Vec<Vec<Option<VReg>>>,
@@ -77,12 +81,12 @@ struct Select<'k> {
 
 impl<'k> Select<'k> {
     fn new(kernel: &'k Kernel, target: Target, order: ReductionOrder, copies: usize) -> Self {
-        let dtypes = kernel.types.iter().copied().chain(kernel.params.iter().map(|it| it.dtype));
-        let widest = if dtypes.into_iter().any(|it| it.size() == 8) { 8 } else { 4 };
+        let positions = Positions::of(kernel);
+        let widest = if positions.dtypes(kernel).any(|it| it.size() == 8) { 8 } else { 4 };
         let program = Program {
             lanes: target.vector_bytes() / widest,
             copies,
-            one_lane: kernel.stages.iter().enumerate().any(|(i, it)| needs_one_lane(kernel, i, it.scope)),
+            one_lane: kernel.stages.iter().enumerate().any(|(i, it)| needs_one_lane(kernel, &positions, i, it.scope)),
             insts: Vec::with_capacity(kernel.insts.len() * 2),
             ..Program::default()
         };
@@ -92,6 +96,7 @@ impl<'k> Select<'k> {
             order,
             in_slices: false,
             program,
+            positions,
             values: vec![vec![None; kernel.insts.len()]; copies],
             copy: 0,
             constants: FxHashMap::default(),
@@ -190,6 +195,9 @@ impl<'k> Select<'k> {
     fn takes_runs(&self, range: Range<usize>) -> bool {
         let runs = |inst: &Inst| match *inst {
             Inst::Load(param) | Inst::Store(param, _) => self.kernel.params[param.0 as usize].step != StrideClass::Any,
+            Inst::Gather(param, position) => {
+                self.positions.is_uniform(position) && self.kernel.params[param.0 as usize].step != StrideClass::Any
+            }
             Inst::Index(axis) => axis != self.kernel.par,
             _ => true,
         };
@@ -210,10 +218,13 @@ impl<'k> Select<'k> {
     }
 
     fn instruction(&mut self, at: usize) -> Result<(), Unsupported> {
+        if self.positions.element(Val(at as u32)).is_some() {
+            return Ok(());
+        }
         let ty = self.kernel.types[at];
         let result = match self.kernel.insts[at] {
             Inst::Load(param) => self.load(param),
-            Inst::Gather(..) => return Err(Unsupported::new("reads at positions")),
+            Inst::Gather(param, position) => self.gather(param, position),
             Inst::Store(param, value) => {
                 let value = self.value(value);
                 self.store(param, value);
@@ -375,9 +386,9 @@ impl Select<'_> {
     }
 }
 
-/// Whether a stage can't take several lanes at once: narrow elements at any stride, or one
-/// element that all lanes write.
-fn needs_one_lane(kernel: &Kernel, stage: usize, scope: Scope) -> bool {
+/// Whether a stage can't take several lanes at once: narrow elements at any stride or at positions
+/// of the lanes, or one element that all lanes write.
+fn needs_one_lane(kernel: &Kernel, positions: &Positions, stage: usize, scope: Scope) -> bool {
     if kernel.lanes == LaneAxis::Reduced && scope == Scope::Point {
         return false;
     }
@@ -389,6 +400,10 @@ fn needs_one_lane(kernel: &Kernel, stage: usize, scope: Scope) -> bool {
                 StrideClass::Zero => param.role == Role::Output,
                 StrideClass::Any => param.role == Role::Output || param.dtype.size() < 4,
             }
+        }
+        Inst::Gather(param, position) => {
+            let param = kernel.params[param.0 as usize];
+            param.dtype.size() < 4 && (param.step == StrideClass::Any || !positions.is_uniform(position))
         }
         _ => false,
     })

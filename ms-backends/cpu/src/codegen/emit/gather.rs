@@ -1,0 +1,226 @@
+//! Reading buffers lane by lane: at a stride, and at positions.
+
+use super::super::alloc::scratch;
+use super::super::rows;
+use super::super::target::{Target, Width};
+use super::asm::{Label, Mem, Operand};
+use super::frame::{Frame, Home};
+use super::{Emitter, Mode, fixed, resized, width_of};
+use iced_x86::{Code, Register};
+use ms_core::ir::{ParamId, Role, StrideClass};
+use ms_core::tensor::DType;
+
+/// An indexed buffer that is read: elements of `size` bytes, for one copy of the body.
+#[derive(Clone, Copy)]
+pub struct Indexed {
+    pub param: ParamId,
+    pub size: u8,
+    pub copy: u8,
+}
+
+/// Where one position for all lanes is.
+#[derive(Clone, Copy)]
+pub enum Position {
+    /// In the first lane of a register.
+    Lane(Register),
+    /// In memory: the element of a buffer.
+    Element(ParamId),
+}
+
+impl Emitter<'_> {
+    /// Reads elements at the stride of the call.
+    pub fn gather(&mut self, param: ParamId, size: u8, result: Option<Register>, mode: Mode) {
+        let result = result.expect("a gather has a result");
+        let mem = self.element(param, size, 0);
+        if self.kernel.params[param.0 as usize].role == Role::Position {
+            return self.numbers(param, Operand::Mem(mem), result, mode);
+        }
+        if mode == Mode::One {
+            return self.load_at(Operand::Mem(mem), size, true, result, mode);
+        }
+        self.address(mem);
+        self.gather_lanes(param, size, result, mode);
+    }
+
+    /// An address in `rax`.
+    fn address(&mut self, mem: Mem) {
+        self.asm.op(Code::Lea_r64_m, &[Operand::Reg(fixed::SCRATCH), Operand::Mem(mem)]);
+    }
+
+    /// Gathers lanes at the stride of the call, from `rax`.
+    fn gather_lanes(&mut self, param: ParamId, size: u8, result: Register, mode: Mode) {
+        let offsets = self.frame.gather(param);
+        let last = self.target.vector_registers() - 1;
+        let per_gather = self.target.vector_bytes() / 8;
+        let parts = self.program.lanes / per_gather;
+        for part in 0..parts {
+            let index = Mem::at(fixed::STACK, offsets + (part * self.target.vector_bytes()) as i32);
+            let part_width = Width::of_bytes(per_gather * size as usize);
+            let target = if part == 0 { resized(result, part_width) } else { part_width.register(last - 1) };
+            self.gather_part(index, size, target, part, mode);
+            if part > 0 {
+                let row = if self.target == Target::Avx512 { rows::INSERT_HIGH_YMM } else { rows::INSERT_HIGH_XMM };
+                let result = Operand::Reg(result);
+                self.row(row, Width::Xmm, &[result, result, Operand::Reg(target), Operand::Imm8(1)]);
+            }
+        }
+    }
+
+    /// Gathers one vector of offsets' worth of lanes, from `rax`.
+    fn gather_part(&mut self, index: Mem, size: u8, target: Register, part: usize, mode: Mode) {
+        let last = self.target.vector_registers() - 1;
+        let wide = Width::of_bytes(self.target.vector_bytes());
+        let offsets = wide.register(last);
+        self.row(rows::MOVE, wide, &[Operand::Reg(offsets), Operand::Mem(index)]);
+        let mem = Operand::Mem(Mem::indexed(fixed::SCRATCH, offsets, 1));
+        let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
+        let width = width_of(target);
+        let target = Operand::Reg(target);
+        // What the lanes held before is not to be waited for.
+        self.row(rows::XOR_D, width, &[target, target, target]);
+        match self.target {
+            Target::Avx512 => {
+                let mask = Width::Mask.register(scratch::GATHER_MASK);
+                let k = Operand::Reg(mask);
+                match (mode, part) {
+                    (Mode::Tail, 0) => self.row(rows::K_MOVE, wide, &[k, Operand::Reg(self.tail_mask())]),
+                    (Mode::Tail, _) => {
+                        let shift = [k, Operand::Reg(self.tail_mask()), Operand::Imm8(8)];
+                        self.row(rows::K_SHIFT_RIGHT, wide, &shift);
+                    }
+                    _ => self.row(rows::K_XNOR, wide, &[k, k, k]),
+                }
+                self.asm.masked(row.code(self.target, wide), &[target, mem], mask, false);
+            }
+            Target::Avx2 => {
+                let mask = Operand::Reg(width.register(last - 2));
+                self.row(rows::CMPEQ_D, width, &[mask, mask, mask]);
+                self.row(row, wide, &[target, mem, mask]);
+            }
+        }
+    }
+
+    /// Reads elements of an indexed buffer at one position for all lanes.
+    pub fn read_at(&mut self, from: Indexed, position: Position, result: Register, mode: Mode) {
+        let Indexed { param, size, copy } = from;
+        let (outside, done) = (self.asm.label(), self.asm.label());
+        self.position(position);
+        self.address_at(param, outside);
+        let (address, lane) = (fixed::SCRATCH, fixed::LANE);
+        match self.kernel.params[param.0 as usize].step {
+            StrideClass::Zero => self.load_at(Operand::Mem(Mem::at(address, 0)), size, true, result, mode),
+            StrideClass::Unit => {
+                let offset = (copy as usize * self.program.lanes * size as usize) as i32;
+                let mem = Mem { offset, ..Mem::indexed(address, lane, size.into()) };
+                self.load_at(Operand::Mem(mem), size, false, result, mode);
+            }
+            StrideClass::Any => {
+                let offset = fixed::SCRATCH2;
+                self.reg(Code::Mov_r64_rm64, offset, lane);
+                let stride = self.frame.stride(param.0 as usize, self.kernel.par as usize);
+                self.load_reg(Code::Imul_r64_rm64, offset, stride);
+                self.reg(Code::Add_r64_rm64, address, offset);
+                match mode {
+                    Mode::One => self.load_at(Operand::Mem(Mem::at(address, 0)), size, true, result, mode),
+                    _ => self.gather_lanes(param, size, result, mode),
+                }
+            }
+        }
+        self.asm.jump(Code::Jmp_rel32_64, done);
+        self.asm.place(outside);
+        let zero = Operand::Reg(result);
+        self.row(rows::XOR_D, width_of(result), &[zero, zero, zero]);
+        self.asm.place(done);
+    }
+
+    /// One position in `rax`.
+    fn position(&mut self, position: Position) {
+        let (wide, low) = (fixed::SCRATCH, fixed::SCRATCH_32);
+        let param = match position {
+            Position::Lane(register) => {
+                let lane = Operand::Reg(resized(register, Width::Xmm));
+                return self.row(rows::TO_GPR, Width::Xmm, &[Operand::Reg(wide), lane]);
+            }
+            Position::Element(param) => param,
+        };
+        let mem = Mem::at(self.pointer(param), 0);
+        match self.kernel.params[param.0 as usize].dtype {
+            DType::I8 => self.load_reg(Code::Movsx_r64_rm8, wide, mem),
+            DType::U8 => self.load_reg(Code::Movzx_r32_rm8, low, mem),
+            DType::I16 => self.load_reg(Code::Movsx_r64_rm16, wide, mem),
+            DType::U16 => self.load_reg(Code::Movzx_r32_rm16, low, mem),
+            DType::I32 => self.load_reg(Code::Movsxd_r64_rm32, wide, mem),
+            DType::U32 => self.load_reg(Code::Mov_r32_rm32, low, mem),
+            _ => self.load_reg(Code::Mov_r64_rm64, wide, mem),
+        }
+    }
+
+    /// From the position in `rax` to the address of the element of the first lane there, or to `outside`
+    /// where the axis has no such position.
+    fn address_at(&mut self, param: ParamId, outside: Label) {
+        let (at, wrap) = (fixed::SCRATCH, fixed::SCRATCH2);
+        let (stride, extent) = (Frame::axis_stride(self.kernel, param), Frame::axis_extent(self.kernel, param));
+        self.reg(Code::Mov_r64_rm64, wrap, at);
+        self.asm.op(Code::Sar_rm64_imm8, &[Operand::Reg(wrap), Operand::Imm8(63)]);
+        self.load_reg(Code::And_r64_rm64, wrap, extent);
+        self.reg(Code::Add_r64_rm64, at, wrap);
+        // As an unsigned number what is negative is outside, too.
+        self.load_reg(Code::Cmp_r64_rm64, at, extent);
+        self.asm.jump(Code::Jae_rel32_64, outside);
+        self.load_reg(Code::Imul_r64_rm64, at, stride);
+        match self.frame.home(param.0 as usize) {
+            Home::Register(pointer) => self.reg(Code::Add_r64_rm64, at, pointer),
+            Home::Stack(pointer) => self.load_reg(Code::Add_r64_rm64, at, pointer),
+        }
+    }
+
+    /// Reads elements of an indexed buffer, each lane at a position of its own: positions, their offsets,
+    /// and a mask of those that exist.
+    pub fn gather_at(&mut self, from: Indexed, sources: [Register; 3], result: Register, mode: Mode) {
+        let Indexed { param, size, .. } = from;
+        let [positions, offsets, mask] = sources;
+        if mode == Mode::One {
+            return self.read_at(from, Position::Lane(positions), result, mode);
+        }
+        let mem = self.element(param, size, 0);
+        self.address(mem);
+        let last = self.target.vector_registers() - 1;
+        let wide = Width::of_bytes(self.target.vector_bytes());
+        let all = wide.register(last);
+        // The result may take the register of a source, so that these are taken first.
+        match self.kernel.params[param.0 as usize].step {
+            StrideClass::Zero => self.row(rows::MOVE, wide, &[Operand::Reg(all), Operand::Reg(offsets)]),
+            _ => {
+                let lanes = Operand::Mem(Mem::at(fixed::STACK, self.frame.gather(param)));
+                self.row(rows::ADD_Q, wide, &[Operand::Reg(all), Operand::Reg(offsets), lanes]);
+            }
+        }
+        let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
+        let (width, target) = (width_of(result), Operand::Reg(result));
+        let mem = Operand::Mem(Mem::indexed(fixed::SCRATCH, all, 1));
+        let zero = [target, target, target];
+        match self.target {
+            Target::Avx512 => {
+                let taken = Width::Mask.register(scratch::GATHER_MASK);
+                let (k, mask) = (Operand::Reg(taken), Operand::Reg(mask));
+                match mode {
+                    Mode::Tail => self.row(rows::K_AND, wide, &[k, mask, Operand::Reg(self.tail_mask())]),
+                    _ => self.row(rows::K_MOVE, wide, &[k, mask]),
+                }
+                self.row(rows::XOR_D, width, &zero);
+                self.asm.masked(row.code(self.target, wide), &[target, mem], taken, false);
+            }
+            Target::Avx2 => {
+                let taken = Operand::Reg(width.register(last - 2));
+                self.row(rows::MOVE, width, &[taken, Operand::Reg(resized(mask, width))]);
+                self.row(rows::XOR_D, width, &zero);
+                self.row(row, wide, &[target, mem, taken]);
+            }
+        }
+    }
+
+    /// The stride or the extent of an indexed buffer's axis, in all lanes.
+    pub fn axis_word(&mut self, mem: Mem, result: Register) {
+        self.row(rows::SPLAT_Q, width_of(result), &[Operand::Reg(result), Operand::Mem(mem)]);
+    }
+}

@@ -1,0 +1,152 @@
+//! Positions of indexed buffers: those that all lanes share, and those that need no vector.
+
+use super::super::rows;
+use super::super::vinst::{Op, VReg};
+use super::Select;
+use ms_core::ir::{Compare, Inst, Kernel, LaneAxis, ParamId, Scope, StrideClass, Val};
+use ms_core::tensor::DType;
+
+/// What is known of values before instructions are selected.
+pub struct Positions {
+    /// By value, whether all lanes have the same one.
+    uniform: Vec<bool>,
+    /// By value, the buffer of integers of which it is an element, where it is nothing but a position that
+    /// all lanes share: it is read where it is needed, and no vector holds it.
+    element: Vec<Option<ParamId>>,
+}
+
+impl Positions {
+    /// Those of a kernel.
+    pub fn of(kernel: &Kernel) -> Self {
+        let count = kernel.insts.len();
+        if !kernel.insts.iter().any(|it| matches!(it, Inst::Gather(..))) {
+            return Self { uniform: vec![false; count], element: vec![None; count] };
+        }
+        Self { uniform: uniform(kernel), element: elements(kernel) }
+    }
+
+    /// Whether all lanes have the same value.
+    pub fn is_uniform(&self, val: Val) -> bool {
+        self.uniform[val.0 as usize]
+    }
+
+    /// The buffer of which a position is an element that is read where it is needed.
+    pub fn element(&self, val: Val) -> Option<ParamId> {
+        self.element[val.0 as usize]
+    }
+
+    /// The dtypes that vectors hold.
+    pub fn dtypes(&self, kernel: &Kernel) -> impl Iterator<Item = DType> {
+        let in_vectors = |at: &usize| self.element[*at].is_none();
+        let values = (0..kernel.insts.len()).filter(in_vectors).map(|at| kernel.types[at]);
+        let read_apart = |param: &usize| {
+            let mut loads =
+                (0..kernel.insts.len()).filter(|&at| kernel.insts[at] == Inst::Load(ParamId(*param as u32)));
+            loads.next().is_some_and(|it| !in_vectors(&it)) && loads.all(|it| !in_vectors(&it))
+        };
+        let params = (0..kernel.params.len()).filter(|it| !read_apart(it)).map(|it| kernel.params[it].dtype);
+        values.chain(params).collect::<Vec<_>>().into_iter()
+    }
+}
+
+/// By value, whether all lanes have the same one.
+fn uniform(kernel: &Kernel) -> Vec<bool> {
+    let mut uniform = Vec::with_capacity(kernel.insts.len());
+    for (stage, of) in kernel.stages.iter().enumerate() {
+        let is_row = kernel.lanes == LaneAxis::Reduced && of.scope == Scope::Point;
+        for at in kernel.stage_range(stage) {
+            let inst = kernel.insts[at];
+            let stays = |param: ParamId| kernel.params[param.0 as usize].step == StrideClass::Zero;
+            let own = match inst {
+                Inst::Load(param) | Inst::Gather(param, _) => stays(param),
+                Inst::Index(axis) => axis != kernel.par,
+                _ => true,
+            };
+            let folded = kernel.lanes == LaneAxis::Reduced && matches!(inst, Inst::Reduce(..));
+            uniform.push(is_row || folded || own && inst.operands().all(|it| uniform[it.0 as usize]));
+        }
+    }
+    uniform
+}
+
+/// See [`Positions::element`].
+fn elements(kernel: &Kernel) -> Vec<Option<ParamId>> {
+    let mut element: Vec<Option<ParamId>> = Vec::with_capacity(kernel.insts.len());
+    for inst in &kernel.insts {
+        element.push(match *inst {
+            Inst::Load(id) => {
+                let param = kernel.params[id.0 as usize];
+                (param.step == StrideClass::Zero && param.dtype.is_int()).then_some(id)
+            }
+            Inst::Cast { value, to: DType::I64 } => element[value.0 as usize],
+            _ => None,
+        });
+    }
+    let stage = |at: usize| kernel.stages.partition_point(|it| it.end as usize <= at);
+    let mut stored = None;
+    let mut last_store = Vec::with_capacity(element.len());
+    for (at, inst) in kernel.insts.iter().enumerate() {
+        last_store.push(stored);
+        stored = if matches!(inst, Inst::Store(..)) { Some(at) } else { stored };
+    }
+    // Readers come after what they read, so that one of them that has a vector gives one to its operands.
+    for (at, inst) in kernel.insts.iter().enumerate().rev() {
+        let passes = matches!(inst, Inst::Gather(..)) || element[at].is_some();
+        for Val(operand) in inst.operands() {
+            let operand = operand as usize;
+            let same = stage(operand) == stage(at) && last_store[at].is_none_or(|it| it < operand);
+            if !(passes && same) {
+                element[operand] = None;
+            }
+        }
+    }
+    // A conversion of what has a vector has one, too.
+    for at in 0..element.len() {
+        if let Inst::Cast { value, .. } = kernel.insts[at]
+            && element[value.0 as usize].is_none()
+        {
+            element[at] = None;
+        }
+    }
+    element
+}
+
+impl Select<'_> {
+    /// The elements of an indexed buffer at positions.
+    pub fn gather(&mut self, param: ParamId, position: Val) -> VReg {
+        let info = self.kernel.params[param.0 as usize];
+        let (size, step) = (info.dtype.size() as u8, info.step);
+        let raw = self.vector(info.dtype.size());
+        // What is taken lane by lane, or once per row, has one position at a time.
+        if self.program.one_lane || self.positions.is_uniform(position) {
+            let (index, copy) = (self.positions.element(position), self.copy as u8);
+            let op = Op::ReadAt { param, size, strided: step == StrideClass::Any, index, copy };
+            match index {
+                Some(_) => self.push(op, Some(raw), &[]),
+                None => {
+                    let position = self.value(position);
+                    self.push(op, Some(raw), &[position]);
+                }
+            }
+            return self.widened(info.dtype, raw);
+        }
+        let position = self.value(position);
+        let (stride, extent, zero) = (self.vector(8), self.vector(8), self.constant(0, 8));
+        self.push(Op::AxisStride(param), Some(stride), &[]);
+        self.push(Op::AxisExtent(param), Some(extent), &[]);
+        let negative = self.compare(Compare::Lt, DType::I64, position, zero);
+        let from_end = self.op2(rows::ADD_Q, position, extent);
+        let counted = self.select(DType::I64, negative, from_end, position);
+        let inside = self.compare(Compare::Lt, DType::U64, counted, extent);
+        let offset = self.multiply_int(counted, stride);
+        let mask = if self.avx512() { inside } else { self.mask_lanes(inside, info.dtype.size()) };
+        let op = Op::GatherAt { param, size, moves: step != StrideClass::Zero };
+        self.push(op, Some(raw), &[position, offset, mask]);
+        self.widened(info.dtype, raw)
+    }
+
+    /// The low halves of products of 64-bit integers.
+    fn multiply_int(&mut self, a: VReg, b: VReg) -> VReg {
+        if self.avx512() { self.op2(rows::MULL_Q, a, b) } else { self.multiply_q(a, b) }
+    }
+}
