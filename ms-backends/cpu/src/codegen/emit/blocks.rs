@@ -127,7 +127,12 @@ impl<'a> Emitter<'a> {
                     if !run.is_empty() {
                         it.clear(Cursor::InRow);
                     }
-                    it.nest(run, &params, &mut |it| it.cut_lanes(blocked, mode));
+                    it.nest(run, &params, &mut |it| {
+                        it.find_rows(blocked.blocks.clone());
+                        it.rows_are_found = true;
+                        it.cut_lanes(blocked, mode);
+                        it.rows_are_found = false;
+                    });
                 });
             }
         }

@@ -56,7 +56,7 @@ fn room(array: &AccArray) -> usize {
 /// Offsets from `rsp`, which is aligned to 64 bytes inside the kernel.
 ///
 /// In order: the caller's `rsp`; a counter for each loop; where cut loops stand; pointers that have no
-/// register; offsets of gathered lanes; the working space of divisions; accumulators; spilled
+/// register; addresses of rows of indexed buffers; offsets of gathered lanes; the working space of divisions; accumulators; spilled
 /// values.
 pub struct Frame {
     /// Bytes of the whole frame.
@@ -64,6 +64,8 @@ pub struct Frame {
     loops: usize,
     homes: Vec<Home>,
     gathers: Vec<Option<usize>>,
+    /// Of indexed buffers whose position is an element of another.
+    rows: Vec<((ParamId, ParamId), Mem)>,
     divide: Option<usize>,
     accs: usize,
     spills: usize,
@@ -85,6 +87,15 @@ impl Frame {
                 }
             })
             .collect();
+        let mut rows: Vec<((ParamId, ParamId), Mem)> = Vec::new();
+        for inst in &program.insts {
+            if let Op::ReadAt { param, index: Some(index), .. } = inst.op
+                && rows.iter().all(|it| it.0 != (param, index))
+            {
+                rows.push(((param, index), Mem::at(fixed::STACK, bytes as i32)));
+                bytes += 8;
+            }
+        }
         bytes = bytes.next_multiple_of(64);
         let mut gathers = vec![None; kernel.params.len()];
         for inst in &program.insts {
@@ -105,7 +116,7 @@ impl Frame {
         let spills = bytes;
         let slots = bodies.iter().map(|it| it.allocation.slot_bytes as usize).max().unwrap_or(0);
         bytes = (bytes + slots).next_multiple_of(64);
-        Self { bytes, loops, homes, gathers, divide, accs, spills }
+        Self { bytes, loops, homes, gathers, rows, divide, accs, spills }
     }
 
     /// The counter of a loop.
@@ -135,6 +146,13 @@ impl Frame {
     /// The offsets of the lanes of a gathered buffer.
     pub fn gather(&self, param: ParamId) -> i32 {
         self.gathers[param.0 as usize].expect("a gathered buffer has its offsets") as i32
+    }
+
+    /// Where the address of an indexed buffer at the position in another buffer is, or zero outside of the
+    /// axis.
+    pub fn row(&self, param: ParamId, index: ParamId) -> Mem {
+        let found = self.rows.iter().find(|it| it.0 == (param, index));
+        found.expect("what is read at an element of a buffer has a place for the address").1
     }
 
     /// The buffers that are gathered.

@@ -3,12 +3,14 @@
 use super::super::alloc::scratch;
 use super::super::rows;
 use super::super::target::{Target, Width};
+use super::super::vinst::Op;
 use super::asm::{Label, Mem, Operand};
 use super::frame::{Frame, Home};
 use super::{Emitter, Mode, fixed, resized, width_of};
 use iced_x86::{Code, Register};
 use ms_core::ir::{ParamId, Role, StrideClass};
 use ms_core::tensor::DType;
+use std::ops::Range;
 
 /// An indexed buffer that is read: elements of `size` bytes, for one copy of the body.
 #[derive(Clone, Copy)]
@@ -100,13 +102,50 @@ impl Emitter<'_> {
         }
     }
 
+    /// Finds where indexed buffers are read in the lanes of some blocks, for the steps at which the loops
+    /// around the lanes stand.
+    pub fn find_rows(&mut self, blocks: Range<usize>) {
+        let mut rows: Vec<(ParamId, ParamId)> = Vec::new();
+        for inst in blocks.flat_map(|it| self.program.block_range(it)) {
+            if let Op::ReadAt { param, index: Some(index), .. } = self.program.insts[inst].op
+                && !rows.contains(&(param, index))
+            {
+                rows.push((param, index));
+            }
+        }
+        for (param, index) in rows {
+            let found = self.asm.label();
+            let row = self.frame.row(param, index);
+            self.asm.op(Code::Mov_rm64_imm32, &[Operand::Mem(row), Operand::Imm32(0)]);
+            self.position(Position::Element(index));
+            self.address_at(param, found);
+            self.store_reg(Code::Mov_rm64_r64, row, fixed::SCRATCH);
+            self.asm.place(found);
+        }
+    }
+
     /// Reads elements of an indexed buffer at one position for all lanes.
     pub fn read_at(&mut self, from: Indexed, position: Position, result: Register, mode: Mode) {
         let Indexed { param, size, copy } = from;
-        let (outside, done) = (self.asm.label(), self.asm.label());
-        self.position(position);
-        self.address_at(param, outside);
-        let (address, lane) = (fixed::SCRATCH, fixed::LANE);
+        let (address, lane, done) = (fixed::SCRATCH, fixed::LANE, self.asm.label());
+        let zero = Operand::Reg(result);
+        let row = match position {
+            Position::Element(index) if self.rows_are_found => Some(self.frame.row(param, index)),
+            _ => None,
+        };
+        match row {
+            Some(row) => self.load_reg(Code::Mov_r64_rm64, address, row),
+            None => self.position(position),
+        }
+        self.row(rows::XOR_D, width_of(result), &[zero, zero, zero]);
+        match row {
+            // No element lies at address zero.
+            Some(_) => {
+                self.reg(Code::Test_rm64_r64, address, address);
+                self.asm.jump(Code::Je_rel32_64, done);
+            }
+            None => self.address_at(param, done),
+        }
         match self.kernel.params[param.0 as usize].step {
             StrideClass::Zero => self.load_at(Operand::Mem(Mem::at(address, 0)), size, true, result, mode),
             StrideClass::Unit => {
@@ -126,10 +165,6 @@ impl Emitter<'_> {
                 }
             }
         }
-        self.asm.jump(Code::Jmp_rel32_64, done);
-        self.asm.place(outside);
-        let zero = Operand::Reg(result);
-        self.row(rows::XOR_D, width_of(result), &[zero, zero, zero]);
         self.asm.place(done);
     }
 

@@ -160,7 +160,16 @@ impl<'a> Emitter<'a> {
     /// One step of the parallel loops outside the lanes.
     fn point(&mut self) {
         match self.kernel.lanes {
-            LaneAxis::Parallel => self.lanes(Span::All, self.strip, &mut |it, mode| it.blocks(mode)),
+            LaneAxis::Parallel => {
+                // With reduced loops inside the lanes rows differ from step to step.
+                let rows = self.kernel.seq == 0;
+                if rows {
+                    self.find_rows(0..self.program.blocks.len());
+                }
+                self.rows_are_found = rows;
+                self.lanes(Span::All, self.strip, &mut |it, mode| it.blocks(mode));
+                self.rows_are_found = false;
+            }
             LaneAxis::Reduced => self.blocks(Mode::One),
         }
     }
@@ -199,7 +208,10 @@ impl<'a> Emitter<'a> {
         let axes: Vec<usize> = (first..self.kernel.loops()).collect();
         self.nest(&axes, &params, &mut |it| {
             if reduced {
+                it.find_rows(i..i + 1);
+                it.rows_are_found = true;
                 it.lanes(span, None, &mut |it, mode| it.block(i, mode));
+                it.rows_are_found = false;
             } else {
                 it.block(i, mode);
             }

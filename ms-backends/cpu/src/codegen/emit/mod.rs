@@ -47,7 +47,8 @@ pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>>
     }
     let Body { program, allocation } = body;
     let asm = Asm::new(target);
-    let mut emitter = Emitter { kernel, target, program, allocation, strip, whole, short, frame, asm };
+    let mut emitter =
+        Emitter { kernel, target, program, allocation, strip, whole, short, frame, asm, rows_are_found: false };
     emitter.kernel();
     Some(emitter.asm.finish())
 }
@@ -63,6 +64,8 @@ struct Emitter<'a> {
     short: Option<&'a Body>,
     frame: Frame,
     asm: Asm,
+    /// Whether [rows](Emitter::find_rows) were found for the code under way.
+    rows_are_found: bool,
 }
 
 impl Emitter<'_> {
