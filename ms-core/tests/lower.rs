@@ -7,7 +7,7 @@ use ms_core::lower::{
     Budget, BufferId, Carry, LowerOptions, Native, NextCarry, Place, Plan, PlanNames, PlanStep, Repeat, Routine,
     RoutineId, Span, Target, View, lower, lower_traced,
 };
-use ms_core::ops::{GATHER, parse_graph};
+use ms_core::ops::parse_graph;
 use ms_core::optimize::{PassContext, optimize};
 use ms_core::tensor::DType;
 use ms_core::transform::value_and_grad;
@@ -86,6 +86,7 @@ fn numbers_of_steps() {
         ("concat", 3, include_str!("lower/concat.msir")),
         ("slice_update", 6, include_str!("lower/slice_update.msir")),
         ("nested_slices", 4, include_str!("lower/nested_slices.msir")),
+        ("embedding", 2, include_str!("lower/embedding.msir")),
     ];
     for (name, steps, text) in cases {
         let plan = plan(text);
@@ -175,7 +176,7 @@ fn work(plan: &Plan, routine: &Routine, shared: &[(u32, u32)]) -> usize {
         }
         PlanStep::Kernel { extents, args, .. } => extents.iter().product::<usize>() * args.len(),
         PlanStep::Product { a, b, out } => of(&[a.clone(), b.clone(), out.clone()]),
-        PlanStep::Library { op, inputs, outputs, .. } if *op == GATHER.op() => of(&inputs[1..]) + 2 * of(outputs),
+        PlanStep::Check { positions, .. } => positions.layout.numel(),
         PlanStep::Library { inputs, outputs, .. } => {
             let is_updated = inputs
                 .first()
@@ -353,10 +354,12 @@ fn gradients_of_parts_in_graphs_cost_what_the_parts_cost() {
     for ((name, graphs, call), in_order) in cases.iter().flat_map(|it| [(it, false), (it, true)]) {
         let costs = [64, 128, 256].map(|count| cost_of_gradient(&calls(count, graphs, call), in_order));
         for pair in costs.windows(2) {
-            let [(nodes, work), (more_nodes, more_work)] = [pair[0], pair[1]];
+            let [nodes, more_nodes] = [pair[0].0, pair[1].0];
             assert!(more_nodes <= 2 * nodes + 8, "{name}, in order {in_order}: nodes {costs:?}");
-            assert!(more_work * 10 <= work * 22, "{name}, in order {in_order}: elements {costs:?}");
         }
+        // Of what is added: few parts may fit in one kernel, whose values need no memory.
+        let [few, some, many] = costs.map(|it| it.1);
+        assert!((many - some) * 10 <= (some - few) * 22, "{name}, in order {in_order}: elements {costs:?}");
     }
 }
 

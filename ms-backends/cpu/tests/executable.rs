@@ -3,7 +3,7 @@
 use ms_core::error::Code;
 use ms_core::exec::{Backend, Executable};
 use ms_core::ir::{BinaryOp, Kernel, KernelBuilder, LaneAxis, Role, Scope, StrideClass, Type};
-use ms_core::lower::{Argument, Buffer, BufferId, KernelId, Place, Plan, PlanStep, Reuse, Routine, View};
+use ms_core::lower::{Argument, Buffer, BufferId, IndexedAxis, KernelId, Place, Plan, PlanStep, Reuse, Routine, View};
 use ms_core::tensor::{Array, Attr, Attrs, DType, Layout, Literal};
 use ms_core::{Error, ops};
 use ms_cpu::{CpuBackend, Isa};
@@ -192,6 +192,82 @@ fn plans_that_reach_outside_are_refused() {
         damage(&mut plan.routines[0]);
         let error = load(plan).err().unwrap_or_else(|| panic!("case {i} is refused"));
         assert_eq!(error.code(), Code::Verify, "case {i}");
+    }
+}
+
+/// Rows of `[3, 2]` at two positions, behind their check.
+fn rows() -> Plan {
+    let kernel = "kernel par=1 lanes=parallel seq=0 indexed %x: f32 unit in %at: i64 zero out %y: f32 unit
+        point: at = load %at y = gather %x, at store %y, y";
+    let [x, at, y] = [(DType::F32, [3, 2].as_slice()), (DType::I64, &[2]), (DType::F32, &[2, 2])]
+        .map(|(dtype, shape)| Type::of(dtype, shape));
+    let argument = |buffer: u32, strides: [i64; 2], axis| Argument {
+        buffer: BufferId(buffer),
+        offset: 0,
+        strides: strides.into_iter().collect(),
+        axis,
+    };
+    let axis = Some(IndexedAxis { stride: 8, extent: 3 });
+    let positions = View { dtype: DType::I64, ..view(1, &[2]) };
+    let main = Routine {
+        inputs: vec![x.clone(), at],
+        outputs: vec![y],
+        buffers: vec![buffer(24, Place::Input(0)), buffer(16, Place::Input(1)), buffer(16, Place::Output(0))],
+        steps: vec![
+            PlanStep::Check { op: ops::GATHER.op(), of: x, axis: 0, positions, node: None },
+            PlanStep::Kernel {
+                kernel: KernelId(0),
+                extents: [2, 2].into_iter().collect(),
+                args: [argument(0, [0, 4], axis), argument(1, [8, 0], None), argument(2, [8, 4], None)]
+                    .into_iter()
+                    .collect(),
+            },
+        ],
+        ..Routine::default()
+    };
+    Plan { kernels: vec![Kernel::parse(kernel).expect(kernel)], routines: vec![main], ..Plan::default() }
+}
+
+#[test]
+fn positions_are_checked() {
+    let executable = load(rows()).expect("a well-formed plan");
+    let x = Array::from_slice(&[3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let run = |at: [i64; 2]| executable.run(&[&x, &Array::from_slice(&[2], &at)]);
+    let outputs = run([2, -3]).expect("the rows exist");
+    assert_eq!(outputs[0].as_slice::<f32>().expect("row-major"), [5.0, 6.0, 1.0, 2.0]);
+    for (at, wrong) in [([0, 3], 3), ([-4, 0], -4), ([i64::MAX, 7], i64::MAX), ([0, i64::MIN], i64::MIN)] {
+        let error = run(at).expect_err("a row does not exist");
+        assert_eq!(error.code(), Code::OutOfRange);
+        let text = error.to_string();
+        assert!(text.contains(&format!("index {wrong} is outside axis 0 of shape [3, 2]")), "{text}");
+        assert!(text.contains("gather") && text.contains("f32[3, 2]") && text.contains("i64[2]"), "{text}");
+    }
+}
+
+#[test]
+fn axes_that_reach_outside_are_refused() {
+    type Axis = Option<IndexedAxis>;
+    let axes: [(usize, Axis); 5] = [
+        (0, None),
+        (0, Some(IndexedAxis { stride: 8, extent: 4 })),
+        (0, Some(IndexedAxis { stride: -8, extent: 2 })),
+        (0, Some(IndexedAxis { stride: i64::MAX, extent: usize::MAX })),
+        (1, Some(IndexedAxis { stride: 8, extent: 1 })),
+    ];
+    for (arg, axis) in axes {
+        let mut plan = rows();
+        let PlanStep::Kernel { args, .. } = &mut plan.routines[0].steps[1] else { panic!("the second step") };
+        args[arg].axis = axis;
+        let error = load(plan).err().unwrap_or_else(|| panic!("{axis:?} is refused"));
+        assert_eq!(error.code(), Code::Verify, "{axis:?}");
+    }
+    for (axis, dtype) in [(2, DType::I64), (0, DType::F64)] {
+        let mut plan = rows();
+        let PlanStep::Check { axis: checked, positions, .. } = &mut plan.routines[0].steps[0] else {
+            panic!("the first step")
+        };
+        (*checked, positions.dtype) = (axis, dtype);
+        assert!(!plan.is_sound() && load(plan).is_err(), "axis {axis}, {dtype}");
     }
 }
 

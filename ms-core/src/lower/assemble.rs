@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::emit::{Arg, Emitted};
-use super::flat::{Access, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex};
+use super::flat::{Access, Check, Flat, FlatNode, FlatValue, Kind, Origin, Region, RegionLoop, Trips, ValueIndex};
 use super::memory::{self, Lifetime};
 use super::nest::Nest;
 use super::plan::{Argument, Buffer, BufferId, Carry, Loop, Place, PlanStep, Repeat, Routine, Span, View};
@@ -90,7 +90,7 @@ impl Assembly<'_> {
                 }
                 Draft::Whole(node) => {
                     let node = &self.flat.nodes[node];
-                    if let (Kind::Library(_), Some(line)) = (node.kind, node.location) {
+                    if let (Kind::Library(_) | Kind::Check(_), Some(line)) = (node.kind, node.location) {
                         self.routines.located(self.routine.steps.len(), line);
                     }
                     self.whole(node)
@@ -102,7 +102,7 @@ impl Assembly<'_> {
 
     fn argument(&self, index: usize, arg: &Arg, nest: &Nest) -> Argument {
         let offset = arg.offset * self.flat.values[arg.value].dtype.size();
-        Argument { buffer: self.buffers[&arg.value], offset, strides: nest.strides(index).collect(), axis: None }
+        Argument { buffer: self.buffers[&arg.value], offset, strides: nest.strides(index).collect(), axis: arg.axis }
     }
 
     fn whole(&self, node: &FlatNode) -> PlanStep {
@@ -116,6 +116,11 @@ impl Assembly<'_> {
                 outputs: outputs.collect(),
                 node: None,
             },
+            Kind::Check(number) => {
+                let Check { op, of, axis, .. } = &self.flat.checks[number];
+                let positions = inputs.next().expect("a check has positions");
+                PlanStep::Check { op: *op, of: of.clone(), axis: *axis, positions, node: None }
+            }
             Kind::Product => {
                 let mut next = || inputs.next().expect("a product has two operands");
                 let (a, b) = (next(), next());

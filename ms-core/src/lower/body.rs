@@ -20,6 +20,7 @@ pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
         Kind::Reduce(rule) => {
             body.cast(values[0], (rule.accumulate)(node.inputs[0].dtype));
         }
+        Kind::Gather { .. } => return gather_cost(flat, node),
         _ => {
             apply(flat, node, &mut body, &values);
         }
@@ -27,6 +28,16 @@ pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
     body.end_stage(Scope::Point);
     let cost = target.cost(&body.finish());
     Cost { insts: (cost.insts - values.len()).max(1), ..cost }
+}
+
+/// What a gather costs. Where neighbouring elements have one position, it is found apart from the lanes;
+/// otherwise lanes are read one by one.
+fn gather_cost(flat: &Flat, node: &FlatNode) -> Cost {
+    let index = &node.inputs[1].layout;
+    let last = (0..index.rank()).rfind(|&axis| index.shape()[axis] != 1);
+    let varies = last.is_some_and(|it| index.strides()[it] != 0);
+    let is_wide = varies || flat.values[node.outputs[0]].dtype.size() == 8;
+    Cost { insts: if varies { 8 } else { 4 }, is_wide }
 }
 
 /// The body of an elementwise or generated node.
@@ -44,8 +55,14 @@ pub(super) fn apply(flat: &Flat, node: &FlatNode, body: &mut KernelBuilder, valu
             }
             _ => unreachable!("the kind of a node follows from its op"),
         },
-        Kind::Reduce(_) | Kind::Product | Kind::Library(_) | Kind::Slices(_) | Kind::Region(_) => {
-            unreachable!("reductions and whole steps have no body")
+        Kind::Reduce(_)
+        | Kind::Gather { .. }
+        | Kind::Product
+        | Kind::Library(_)
+        | Kind::Slices(_)
+        | Kind::Check(_)
+        | Kind::Region(_) => {
+            unreachable!("reductions, gathers and whole steps have no body")
         }
     }
 }

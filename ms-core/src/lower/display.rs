@@ -90,6 +90,9 @@ fn write_step(plan: &Plan, step: &PlanStep, f: &mut Formatter<'_>) -> fmt::Resul
             let (inputs, outputs) = (join(inputs.iter().map(view)), join(outputs.iter().map(view)));
             writeln!(f, "{outputs} = {} {inputs} {:?}", op.name(), attrs.as_slice())
         }
+        PlanStep::Check { op, of, axis, positions, .. } => {
+            writeln!(f, "check {} {of} axis {axis}, {}", op.name(), view(positions))
+        }
         PlanStep::Call { routine, inputs, outputs } => {
             writeln!(f, "{} = call r{} {}", spans(outputs), routine.0, spans(inputs))
         }

@@ -64,7 +64,9 @@ impl Emitted {
         }
         let operands = || self.args.iter().filter(|it| it.role == Role::Input);
         let mut reads: FxHashMap<ValueIndex, usize> = FxHashMap::default();
-        operands().for_each(|it| *reads.entry(it.value).or_default() += 1);
+        // What is read at positions too is needed after other elements are written.
+        let read = self.args.iter().filter(|it| it.role != Role::Output);
+        read.for_each(|it| *reads.entry(it.value).or_default() += 1);
         let fits = |it: &&Arg| it.dense && reads[&it.value] == 1;
         operands().filter(fits).map(|it| (it.value, flat.values[it.value].dtype.size())).collect()
     }

@@ -3,8 +3,10 @@
 use super::body::apply;
 use super::domain::{Domain, Part};
 use super::flat::{Access, Flat, Kind, NodeIndex, Origin, Source, ValueIndex};
+use super::gather::Positions;
 use super::group::{Group, Groups, operand_part, result_part};
 use super::nest::{Nest, Walk};
+use super::plan::IndexedAxis;
 use super::simplify::simplify;
 use super::slices::{Slice, Stores};
 use super::stage::Stages;
@@ -29,6 +31,8 @@ pub(super) struct Arg {
     pub role: Role,
     /// The first element, in elements.
     pub offset: usize,
+    /// The axis of a value that is read at positions.
+    pub axis: Option<IndexedAxis>,
     /// Whether the kernel walks through the whole value in the order of its domain.
     pub dense: bool,
 }
@@ -83,6 +87,8 @@ struct Operands {
     walks: Vec<Walk>,
     /// Params that are read: by value, first element, and strides.
     read: FxHashMap<(ValueIndex, usize, Strides), ParamId>,
+    /// Params that are read at positions: by value, first element, strides, and axis.
+    indexed: FxHashMap<(ValueIndex, usize, Strides, Positions), ParamId>,
     written: FxHashMap<ValueIndex, ParamId>,
     /// Params that are slices of other values, by the value that is written there.
     slices: FxHashMap<ValueIndex, SmallVec<[ParamId; 1]>>,
@@ -102,16 +108,29 @@ impl Operands {
         for &index in &group.nodes {
             let node = &flat.nodes[index];
             let part = operand_part(flat, node, domain).ok_or_else(misfit)?;
-            for access in &node.inputs {
+            for (at, access) in node.inputs.iter().enumerate() {
                 let Some(value) = access.value().filter(|&it| !inside(it)) else { continue };
                 let strides = domain.walk(part, &access.layout).ok_or_else(misfit)?;
+                if at == 0
+                    && let Kind::Gather { axis, .. } = node.kind
+                {
+                    let offset = access.layout.offset();
+                    let key = (value, offset, strides, axis);
+                    if !out.indexed.contains_key(&key) {
+                        let bytes = Some(axis.of_dtype(access.dtype));
+                        let arg = Arg { value, role: Role::Indexed, offset, axis: bytes, dense: false };
+                        let param = out.push(arg, access.dtype, key.2.clone());
+                        out.indexed.insert(key, param);
+                    }
+                    continue;
+                }
                 let key = (value, access.layout.offset(), strides);
                 if out.read.contains_key(&key) {
                     continue;
                 }
                 let dense = is_dense(value, &access.layout, &key.2);
                 let role = if flat.values[value].origin == Origin::Position { Role::Position } else { Role::Input };
-                let arg = Arg { value, role, offset: access.layout.offset(), dense };
+                let arg = Arg { value, role, offset: access.layout.offset(), axis: None, dense };
                 let param = out.push(arg, access.dtype, key.2.clone());
                 out.read.insert(key, param);
             }
@@ -121,14 +140,14 @@ impl Operands {
             let part = result_part(flat, value, domain).ok_or_else(misfit)?;
             let dtype = flat.values[value].dtype;
             if stores.has_own(value) {
-                let arg = Arg { value, role: Role::Output, offset: 0, dense: part == Part::All };
+                let arg = Arg { value, role: Role::Output, offset: 0, axis: None, dense: part == Part::All };
                 let param = out.push(arg, dtype, domain.dense(part));
                 out.written.insert(value, param);
             }
             for Slice { whole, layout } in stores.slices(value) {
                 let strides = domain.walk(part, layout).ok_or_else(misfit)?;
                 let dense = is_dense(*whole, layout, &strides);
-                let arg = Arg { value: *whole, role: Role::Output, offset: layout.offset(), dense };
+                let arg = Arg { value: *whole, role: Role::Output, offset: layout.offset(), axis: None, dense };
                 let param = out.push(arg, dtype, strides);
                 out.slices.entry(value).or_default().push(param);
             }
@@ -137,7 +156,7 @@ impl Operands {
         let back = stages.rounds.iter().flat_map(|it| &it.reloaded).copied();
         for value in back.collect::<std::collections::BTreeSet<_>>() {
             let place = out.args[out.written[&value].0 as usize].value;
-            let arg = Arg { value: place, role: Role::Input, offset: 0, dense: true };
+            let arg = Arg { value: place, role: Role::Input, offset: 0, axis: None, dense: true };
             let param = out.push(arg, flat.values[value].dtype, domain.dense(Part::All));
             out.reloaded.insert(value, param);
         }
@@ -167,7 +186,7 @@ impl Operands {
             }
             let (shape, origin) = (flat.values[value].shape.clone(), flat.values[value].origin);
             let place = flat.add_value(dtype, shape, origin);
-            let arg = Arg { value: place, role: Role::Output, offset: 0, dense: true };
+            let arg = Arg { value: place, role: Role::Output, offset: 0, axis: None, dense: true };
             let param = self.push(arg, dtype, domain.dense(Part::All));
             self.written.insert(value, param);
         }
@@ -258,6 +277,13 @@ impl Emitter<'_> {
         let node = &self.flat.nodes[index];
         let result = node.outputs[0];
         let part = operand_part(self.flat, node, self.domain).expect("members fit the domain");
+        if let Kind::Gather { axis, .. } = node.kind {
+            let position = self.operand(&node.inputs[1], part, stage, local);
+            let position = self.body.cast(position, DType::I64);
+            let element = self.body.gather(self.indexed(&node.inputs[0], part, axis), position);
+            local.insert(Key::Result(result), element);
+            return;
+        }
         let values: SmallVec<[Val; 4]> = match node.kind {
             Kind::Generate(_) => self.position(result),
             _ => node.inputs.iter().map(|it| self.operand(it, part, stage, local)).collect(),
@@ -292,6 +318,13 @@ impl Emitter<'_> {
         let val = self.body.load(param);
         local.insert(key, val);
         val
+    }
+
+    /// The buffer that a gather reads.
+    fn indexed(&self, access: &Access, part: Part, axis: Positions) -> ParamId {
+        let value = access.value().expect("what is read at positions is in memory");
+        let strides = self.domain.walk(part, &access.layout).expect("the operand was gathered with this walk");
+        self.operands.indexed[&(value, access.layout.offset(), strides, axis)]
     }
 
     /// The position along each axis of a generated value, whose group has one loop per axis.

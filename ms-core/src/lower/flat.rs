@@ -1,8 +1,9 @@
 //! A graph of ops that compute, on operands that say where they lie in row-major values.
 
+use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
 use crate::ops::{Lowering, ReduceRule, Slices, definition};
-use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape};
+use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
 use std::panic::Location;
 
@@ -23,6 +24,19 @@ pub(super) struct Flat {
     pub constants: Vec<Literal>,
     /// What nodes with graphs of their own do.
     pub regions: Vec<Region>,
+    /// What positions are checked for.
+    pub checks: Vec<Check>,
+}
+
+/// A gather whose positions are checked before.
+pub(super) struct Check {
+    pub op: Op,
+    /// The type of the operand.
+    pub of: Type,
+    /// The axis of the positions.
+    pub axis: usize,
+    /// The node that checks them.
+    pub node: NodeIndex,
 }
 
 /// A value; where it is stored, it is row-major.
@@ -64,6 +78,12 @@ pub(super) enum Kind {
     Generate(Op),
     /// A reduction.
     Reduce(&'static ReduceRule),
+    /// The elements of the first operand, which is in memory, at the positions along an axis of it that the
+    /// second one has: both operands move along the axes of the result. Where `check` refuses positions,
+    /// nothing is gathered.
+    Gather { axis: Positions, check: Option<NodeIndex> },
+    /// Refuses the positions of a gather.
+    Check(usize),
     /// A product of matrices.
     Product,
     /// An op that runs as a whole.

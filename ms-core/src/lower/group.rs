@@ -125,7 +125,7 @@ enum Own {
 impl Own {
     fn of(flat: &Flat, node: &FlatNode) -> Self {
         match node.kind {
-            Kind::Map(_) | Kind::Copy | Kind::Generate(_) => {
+            Kind::Map(_) | Kind::Copy | Kind::Generate(_) | Kind::Gather { .. } => {
                 Self::Open(Domain::of(&flat.values[node.outputs[0]].shape))
             }
             Kind::Reduce(_) => {
@@ -136,7 +136,7 @@ impl Own {
                     _ => Self::Closed(Domain::of_reduction(shape, &reduced)),
                 }
             }
-            Kind::Product | Kind::Library(_) | Kind::Slices(_) | Kind::Region(_) => Self::Whole,
+            Kind::Product | Kind::Library(_) | Kind::Slices(_) | Kind::Check(_) | Kind::Region(_) => Self::Whole,
         }
     }
 }
@@ -181,12 +181,19 @@ impl<'a> Grouper<'a> {
         for value in node.inputs.iter().filter_map(Access::value) {
             sources.extend(self.group_of(value));
         }
+        if let Kind::Gather { check: Some(check), .. } = node.kind {
+            sources.extend(self.of[check].map(|it| self.root(it)));
+        }
         sources.sort_unstable_by_key(|&it| (std::cmp::Reverse(self.drafts[it].position), it));
         sources.dedup();
         let own = Own::of(flat, node);
         let joins = self.fuse && matches!(own, Own::Open(_));
         let mut group = self.start(index, node, own);
-        if sources.is_empty() && node.outputs.iter().all(|&it| flat.numel(it) <= self.target.small_elements) {
+        let is_check = matches!(node.kind, Kind::Check(_));
+        if !is_check
+            && sources.is_empty()
+            && node.outputs.iter().all(|&it| flat.numel(it) <= self.target.small_elements)
+        {
             self.drafts[group].position = self.front;
             self.front -= 1;
         }
@@ -331,10 +338,14 @@ impl<'a> Grouper<'a> {
     /// and others in a way that reduced lanes can follow.
     fn operands_fit(&self, pair: Pair<'_>, domain: &Domain) -> bool {
         let Some(part) = operand_part(self.flat, pair.node, domain) else { return false };
-        pair.node.inputs.iter().all(|access| {
+        pair.node.inputs.iter().enumerate().all(|(at, access)| {
             let Some(value) = access.value() else { return true };
             let Some(strides) = domain.walk(part, &access.layout) else { return false };
             if self.group_of(value).is_some_and(|it| it == pair.own || it == pair.source) {
+                // A gather reads elements that other steps of the loops compute.
+                if at == 0 && matches!(pair.node.kind, Kind::Gather { .. }) {
+                    return false;
+                }
                 let part = result_part(self.flat, value, domain);
                 return access.layout.offset() == 0 && part.is_some_and(|part| strides == domain.dense(part));
             }

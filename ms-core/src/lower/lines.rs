@@ -49,7 +49,10 @@ pub fn line_of_node(graph: &Graph, number: u32) -> Option<Line> {
 /// Whether two graphs of the same content have the same lines wherever running may refuse.
 pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
     let refusing = |graph| {
-        let all = nodes(graph).filter(|it| matches!(definition(it.op).lowering, Lowering::Library | Lowering::Update));
+        let refuses = |node: &crate::ir::Node| {
+            matches!(definition(node.op).lowering, Lowering::Gather(_) | Lowering::Library | Lowering::Update)
+        };
+        let all = nodes(graph).filter(move |it| refuses(it));
         all.map(|it| it.location.map(address))
     };
     refusing(a).eq(refusing(b))

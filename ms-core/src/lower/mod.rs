@@ -19,6 +19,7 @@ mod draft;
 mod emit;
 mod flat;
 mod flatten;
+mod gather;
 mod group;
 mod iteration;
 mod lines;

@@ -58,7 +58,9 @@ pub fn lower_traced(
     if let Some(traced) = traced.filter(|_| !located.is_empty()) {
         let numbers = Numbers::of(traced);
         for Located { routine, step, line } in located {
-            if let PlanStep::Library { node, .. } = &mut plan.routines[routine.0 as usize].steps[step] {
+            if let PlanStep::Library { node, .. } | PlanStep::Check { node, .. } =
+                &mut plan.routines[routine.0 as usize].steps[step]
+            {
                 *node = numbers.number(line);
             }
         }

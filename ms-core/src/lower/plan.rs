@@ -218,6 +218,19 @@ pub enum PlanStep {
         /// The node of the traced graph that it stands for; see [`line_of_node`](super::line_of_node).
         node: Option<u32>,
     },
+    /// Refuses positions that an operand does not have; the kernel that gathers elements there takes any.
+    Check {
+        /// The op that gathers.
+        op: Op,
+        /// The type of the operand.
+        of: Type,
+        /// The axis of the operand along which the positions are.
+        axis: usize,
+        /// The positions, integers.
+        positions: View,
+        /// As in [`PlanStep::Library`].
+        node: Option<u32>,
+    },
     /// A routine on values.
     Call {
         /// Which one.
@@ -246,7 +259,7 @@ impl PlanStep {
     /// The routines that a step runs.
     pub fn callees(&self) -> SmallVec<[RoutineId; 2]> {
         match self {
-            Self::Kernel { .. } | Self::Product { .. } | Self::Library { .. } => SmallVec::new(),
+            Self::Kernel { .. } | Self::Product { .. } | Self::Library { .. } | Self::Check { .. } => SmallVec::new(),
             Self::Call { routine, .. } => [*routine].into_iter().collect(),
             Self::Branch { routines, .. } => routines.iter().copied().collect(),
             Self::Loop(it) => [it.body].into_iter().collect(),

@@ -1,8 +1,10 @@
 //! Kernels of one op, for eager execution: a small key, the loops of a call, and the kernel.
 
+use super::gather::GatherWalk;
 use super::nest::{Axis, Nest, Walk, kept_strides};
+use super::plan::IndexedAxis;
 use super::target::Target;
-use crate::ir::{Kernel, KernelBuilder, LaneAxis, ReductionOrder, Role, Scope, StrideClass, Val};
+use crate::ir::{Kernel, KernelBuilder, LaneAxis, ParamId, ReductionOrder, Role, Scope, StrideClass, Val};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attr, Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
@@ -33,6 +35,22 @@ pub struct Call {
     pub key: KernelKey,
     /// The loops over operands and result, in this order.
     pub nest: Nest,
+    /// The axis of the first operand, where that is read at positions.
+    axis: Option<IndexedAxis>,
+}
+
+impl Call {
+    /// The block of the call on operands and a result at these addresses, of `words` words.
+    #[inline]
+    pub fn block(&self, addresses: impl IntoIterator<Item = u64>, words: usize) -> SmallVec<[u64; 24]> {
+        let mut block = self.nest.block(addresses);
+        if let Some(IndexedAxis { stride, extent }) = self.axis {
+            block.extend([stride as u64, extent as u64]);
+        }
+        // A whole call begins at position zero of all loops.
+        block.resize(words, 0);
+        block
+    }
 }
 
 /// The call of an op on operands of these layouts with a row-major result of type `out`; a reduction
@@ -60,7 +78,8 @@ pub fn prepare(
             operands.push((&result, out.dtype));
             let nest = Nest::elementwise(&shape, &operands);
             let dtypes = operands.iter().map(|it| it.1);
-            Some(Call { key: KernelKey::new(Some(def.op()), attrs.clone(), &nest, dtypes), nest })
+            let key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, dtypes);
+            Some(Call { key, nest, axis: None })
         }
         Lowering::Position(_) => {
             let shape = out.shape()?;
@@ -73,8 +92,9 @@ pub fn prepare(
             let parameters = attrs.as_slice()[1..].iter().cloned();
             let attrs = Attrs::new(std::iter::once(Attr::from(&[0usize; 0][..])).chain(parameters));
             let dtypes = operands.iter().map(|it| it.1);
-            Some(Call { key: KernelKey::new(Some(def.op()), attrs, &nest, dtypes), nest })
+            Some(Call { key: KernelKey::new(Some(def.op()), attrs, &nest, dtypes), nest, axis: None })
         }
+        Lowering::Gather(axis) => Some(prepare_gather(def, inputs[0], inputs[1], axis(attrs))),
         Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, order),
         Lowering::Generate(_) => {
             let shape = out.shape()?;
@@ -84,7 +104,7 @@ pub fn prepare(
             let nest = Nest::new(&axes, &[walk], &fences, None)?;
             let mut key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, [out.dtype]);
             key.shape = shape;
-            Some(Call { key, nest })
+            Some(Call { key, nest, axis: None })
         }
         Lowering::View(_)
         | Lowering::Product
@@ -104,7 +124,23 @@ pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
 /// The call that copies a view to another one of the same shape, no two elements of which are one.
 pub fn prepare_write(layout: &Layout, to: &Layout, dtype: DType) -> Call {
     let nest = Nest::elementwise(layout.shape(), &[(layout, dtype), (to, dtype)]);
-    Call { key: KernelKey::new(None, Attrs::none(), &nest, [dtype, dtype]), nest }
+    Call { key: KernelKey::new(None, Attrs::none(), &nest, [dtype, dtype]), nest, axis: None }
+}
+
+/// The call that gathers the slices of the first operand at the positions along `axis` that the second one
+/// names, into a row-major result.
+pub fn prepare_gather(
+    def: &'static OpDef,
+    (operand, dtype): (&Layout, DType),
+    (index, index_dtype): (&Layout, DType),
+    axis: usize,
+) -> Call {
+    let walk = GatherWalk::new(operand, index, axis);
+    let result = Layout::contiguous(walk.operand.shape());
+    let operands = [(&walk.operand, dtype), (&walk.index, index_dtype), (&result, dtype)];
+    let nest = Nest::elementwise(result.shape(), &operands);
+    let key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, operands.map(|it| it.1));
+    Call { key, nest, axis: Some(walk.axis.of_dtype(dtype)) }
 }
 
 fn reduction(
@@ -124,23 +160,31 @@ fn reduction(
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
     let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [dtype, out]);
     (key.order, key.run) = (order, order.run(nest.run));
-    Some(Call { key, nest })
+    Some(Call { key, nest, axis: None })
 }
 
 /// The kernel of a key, for `target`.
 pub fn build(key: &KernelKey, target: &Target) -> Kernel {
     let mut body = KernelBuilder::new(key.par, key.seq, key.lanes).with_order(key.order, key.run);
     let (&(out_dtype, out_step), inputs) = key.params.split_last().expect("a key names its result");
-    let inputs: SmallVec<[_; 4]> = (inputs.iter().enumerate())
-        .map(|(at, &(dtype, step))| {
-            let role = if at == 0 && key.reads_positions() { Role::Position } else { Role::Input };
-            body.param(dtype, role, step)
-        })
-        .collect();
+    let lowering = key.op.map(definition).map(|it| &it.lowering);
+    let first = match lowering {
+        Some(Lowering::Gather(_)) => Role::Indexed,
+        Some(Lowering::Position(_)) => Role::Position,
+        _ => Role::Input,
+    };
+    let role = |at: usize| if at == 0 { first } else { Role::Input };
+    let params = inputs.iter().enumerate().map(|(at, &(dtype, step))| body.param(dtype, role(at), step));
+    let inputs: SmallVec<[ParamId; 4]> = params.collect();
     let out = body.param(out_dtype, Role::Output, out_step);
-    let values: SmallVec<[Val; 4]> = inputs.iter().map(|&it| body.load(it)).collect();
-    let value = match key.op.map(definition).map(|it| &it.lowering) {
+    let read = &inputs[usize::from(first == Role::Indexed)..];
+    let values: SmallVec<[Val; 4]> = read.iter().map(|&it| body.load(it)).collect();
+    let value = match lowering {
         None => values[0],
+        Some(Lowering::Gather(_)) => {
+            let position = body.cast(values[0], DType::I64);
+            body.gather(inputs[0], position)
+        }
         Some(Lowering::Map(map) | Lowering::Position(map)) => map(&key.attrs, &mut body, &values),
         Some(Lowering::Generate(generate)) => {
             let position = indices(&mut body, &key.shape);
@@ -173,11 +217,6 @@ fn indices(body: &mut KernelBuilder, shape: &[usize]) -> SmallVec<[Val; 4]> {
 }
 
 impl KernelKey {
-    /// Whether the first param is of [`Role::Position`].
-    fn reads_positions(&self) -> bool {
-        self.op.is_some_and(|it| matches!(definition(it).lowering, Lowering::Position(_)))
-    }
-
     fn new(op: Option<Op>, attrs: Attrs, nest: &Nest, dtypes: impl IntoIterator<Item = DType>) -> Self {
         let params = dtypes.into_iter().enumerate().map(|(i, dtype)| (dtype, nest.step(i, dtype)));
         Self {

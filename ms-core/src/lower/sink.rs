@@ -89,7 +89,7 @@ fn is_transpose(view: &Layout, shape: &[usize]) -> bool {
 /// The operands with which a node computes what `view` names of its result.
 fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option<SmallVec<[Access; 3]>> {
     let node = &flat.nodes[node];
-    if !matches!(node.kind, Kind::Map(_) | Kind::Copy) {
+    if !matches!(node.kind, Kind::Map(_) | Kind::Copy | Kind::Gather { .. }) {
         return None;
     }
     let shape = &flat.values[node.outputs[0]].shape;

@@ -8,7 +8,7 @@ use crate::ir::{
     BinaryOp, Compare, Inst, Kernel, LaneAxis, Math, Param, ParamId, Precision, Reducer, ReductionOrder, Role, Scope,
     Stage, StrideClass, UnaryOp, Val,
 };
-use crate::ops;
+use crate::ops::{self, Lowering};
 use crate::stored::{Description, Reader, Stored, stored};
 use crate::tensor::{Attr, Attrs, DType, Dim, Dims, Layout, Literal, Op, Shape, Strides, Type};
 use smallvec::SmallVec;
@@ -66,6 +66,7 @@ stored! {
         3 = Call { routine: RoutineId, inputs: Vec<Span>, outputs: Vec<Span> },
         4 = Branch { condition: Span, routines: [RoutineId; 2], inputs: Vec<Span>, outputs: Vec<Span> },
         5 = Loop(it: Box<Loop>),
+        6 = Check { op: Op, of: Type, axis: usize, positions: View, node: Option<u32> },
     }
     enum Repeat {
         0 = While { first: Span, next: Span, count: Option<Span> },
@@ -206,6 +207,10 @@ impl Plan {
                 let (inputs, outputs): (Vec<_>, Vec<_>) =
                     (inputs.iter().map(view).collect(), outputs.iter().map(view).collect());
                 ops::fits(*op, attrs, &[], &inputs.iter().collect::<Vec<_>>(), &outputs).is_ok()
+            }
+            PlanStep::Check { op, of, axis, positions, .. } => {
+                let gathers = matches!(ops::definition(*op).lowering, Lowering::Gather(_));
+                gathers && of.shape().is_some_and(|it| *axis < it.len()) && positions.dtype.is_int()
             }
             _ => true,
         };

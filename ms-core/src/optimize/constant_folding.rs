@@ -119,6 +119,7 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
         Lowering::Reduce(_) | Lowering::Product => !result.is_float() && !operands.iter().any(|it| it.is_float()),
         Lowering::Generate(_)
         | Lowering::Position(_)
+        | Lowering::Gather(_)
         | Lowering::Constant
         | Lowering::Library
         | Lowering::Update

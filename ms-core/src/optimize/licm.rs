@@ -142,7 +142,7 @@ fn is_safe(node: &Node) -> bool {
         | Lowering::Reduce(_)
         | Lowering::Product
         | Lowering::Slices(_) => !node.outputs.is_empty(),
-        Lowering::Library | Lowering::Update | Lowering::Regions(_) => false,
+        Lowering::Gather(_) | Lowering::Library | Lowering::Update | Lowering::Regions(_) => false,
     }
 }
 

@@ -4,7 +4,7 @@ use super::BLOCK;
 use super::frame::Frame;
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
-use ms_core::ir::{Param, ParamId, Role, Val};
+use ms_core::ir::{ParamId, Role, Val};
 use ms_core::tensor::DType;
 
 /// Reads the lanes of a buffer, or positions.

@@ -9,9 +9,6 @@ use ms_core::ops::host::{Axis, elements, plus, positions, rows, visit_indexed};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
-/// Maximum number of chunks of a task.
-const MAX_CHUNKS: usize = 64;
-
 /// Runs an op of this kind, writing its row-major output; `None` for other ops. A position outside its
 /// axis is an error before anything is written.
 ///
@@ -19,7 +16,6 @@ const MAX_CHUNKS: usize = 64;
 /// As [`run`](super::run), of one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
     let run: fn(&Attrs, &[&Array], &Array) -> Result<()> = match op.name() {
-        "gather" => gather,
         "class_index" => class_index,
         "index_add" => index_add,
         "take_along_axis" => take_along_axis,
@@ -41,17 +37,6 @@ pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
     unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) }
 }
 
-fn gather(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let (x, axis) = (inputs[0].to_contiguous(), attrs.int(0) as usize);
-    let index = positions(inputs[1], axis, x.shape())?;
-    let whole = Axis::of(x.shape(), axis);
-    with_element!(x.dtype(), T => {
-        // SAFETY: by the contract of `run`.
-        gather_slices(elements::<T>(&x), &index, whole, unsafe { written(out) });
-    });
-    Ok(())
-}
-
 fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     let classes = inputs[0].to_contiguous();
     check_array(attrs, &classes)?;
@@ -60,24 +45,6 @@ fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
         unsafe { written::<T>(out) }.copy_from_slice(elements(&classes));
     });
     Ok(())
-}
-
-fn gather_slices<T: Element>(x: &[T], index: &[usize], axis: Axis, out: &mut [T]) {
-    if out.is_empty() {
-        return;
-    }
-    let slices = axis.outer * index.len();
-    let per_chunk = slices.div_ceil(MAX_CHUNKS).max(1);
-    let nanos = slices * 2 + std::mem::size_of_val(out) / 8;
-    let out = Shared::new(out.as_mut_ptr());
-    threads::for_each(slices.div_ceil(per_chunk), nanos, |chunk| {
-        for slice in chunk * per_chunk..((chunk + 1) * per_chunk).min(slices) {
-            let from = (slice / index.len() * axis.size + index[slice % index.len()]) * axis.inner;
-            // SAFETY: the slices of the result are disjoint, and there is one for each position.
-            let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(slice * axis.inner), axis.inner) };
-            to.copy_from_slice(&x[from..from + axis.inner]);
-        }
-    });
 }
 
 fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {

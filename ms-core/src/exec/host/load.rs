@@ -3,7 +3,7 @@
 use super::Host;
 use super::check::{Checker, malformed};
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
-use super::run::{Classes, Patch, PlacedView, Program, Routine, Step};
+use super::run::{Classes, Patch, PlacedView, Positions, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
 use crate::ir::{Inst, Kernel, Role};
@@ -97,7 +97,8 @@ fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
         | Step::Copy { .. }
         | Step::Product { .. }
         | Step::Library { .. }
-        | Step::Classes { .. } => false,
+        | Step::Classes { .. }
+        | Step::Check { .. } => false,
         Step::Call { routine, .. } => open(*routine),
         Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
         Step::Loop(it) => open(it.body) || (!it.series.is_empty() && !matches!(it.trips, Trips::Times { .. })),
@@ -200,6 +201,13 @@ impl Loader<'_> {
                 inputs: inputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
                 outputs: outputs.iter().map(|it| self.placed(it)).collect::<Result<_>>()?,
             }),
+            PlanStep::Check { op, of, axis, positions, node } => {
+                let fits = of.shape().filter(|it| *axis < it.len() && positions.dtype.is_int());
+                let shape = fits.ok_or_else(|| malformed("positions are of an axis"))?;
+                let (of, axis, node) = (of.clone(), *axis, *node);
+                let of = Box::new(Positions { op: *op, of, shape, axis, node });
+                Ok(Step::Check { of, positions: self.placed(positions)? })
+            }
             PlanStep::Call { routine, inputs, outputs } => {
                 let routine = routine.0 as usize;
                 let block = self.block(routine, inputs.iter().chain(outputs))?;

@@ -7,7 +7,8 @@ use crate::error::{Error, Result, in_op};
 use crate::exec::KernelCode;
 use crate::lower::{Place, value_bytes};
 use crate::ops;
-use crate::tensor::{Array, Attrs, DType, Layout, Op, Storage, Type};
+use crate::ops::host::check_positions;
+use crate::tensor::{Array, Attrs, DType, Layout, Op, Shape, Storage, Type};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -67,6 +68,8 @@ pub(super) enum Step {
     Library { op: Op, attrs: Attrs, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, node: Option<u32> },
     /// A copy of classes that are checked, with the words of its two addresses.
     Classes { classes: Box<Classes>, words: Range<usize> },
+    /// Positions that have to exist.
+    Check { of: Box<Positions>, positions: PlacedView },
     /// A call of a routine.
     Call { routine: usize, block: usize },
     /// A branch: a call of one of two routines.
@@ -79,6 +82,15 @@ pub(super) enum Step {
 pub(super) struct Classes {
     pub attrs: Attrs,
     pub ty: Type,
+    pub node: Option<u32>,
+}
+
+/// Positions along an axis of an operand that an op gathers.
+pub(super) struct Positions {
+    pub op: Op,
+    pub of: Type,
+    pub shape: Shape,
+    pub axis: usize,
     pub node: Option<u32>,
 }
 
@@ -205,6 +217,12 @@ impl Run<'_> {
                         .map_err(|it| refused(it, ops::CLASS_INDEX.op(), std::iter::once(&classes.ty), classes.node))?;
                     // SAFETY: as above.
                     unsafe { given.as_ptr().copy_to_nonoverlapping(at[1] as *mut u8, bytes) };
+                }
+                Step::Check { of, positions } => {
+                    // SAFETY: as above.
+                    let positions = unsafe { self.array(positions, routine, block) };
+                    check_positions(&positions, of.axis, &of.shape)
+                        .map_err(|it| refused(it, of.op, [&of.of, &positions.ty()].into_iter(), of.node))?;
                 }
                 // SAFETY: the loader checked that the block fits the routine, see [`Run`].
                 Step::Call { routine, block } => unsafe { self.call(*routine, *block)? },

@@ -4,11 +4,13 @@
 mod regions;
 
 use super::domain::Domain;
-use super::flat::{Access, Accesses, Flat, FlatNode, Kind, Origin, Source, ValueIndex};
+use super::flat::{Access, Accesses, Check, Flat, FlatNode, Kind, NodeIndex, Origin, Source, ValueIndex};
+use super::gather::GatherWalk;
 use super::plan::is_stack;
 use super::routines::Routines;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Inst, KernelBuilder, LaneAxis, Node, Scope, Val, ValueId, run_multiple};
+use crate::ops::host::check_positions;
 use crate::ops::{Lowering, ReduceRule, definition};
 use crate::tensor::{Attrs, DType, Layout, Literal, Scalar, Shape, Strides, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -165,6 +167,7 @@ impl Flatten<'_> {
                 let inputs = inputs.iter().map(|it| self.reducible(it, rule, &node.attrs.sizes(0))).collect();
                 self.push(graph, node, Kind::Reduce(rule), inputs)
             }
+            Lowering::Gather(axis) => self.gather(graph, node, axis(&node.attrs), inputs),
             Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
             Lowering::Constant => one(self.constant(node.attrs.literal(0))),
             Lowering::Product => {
@@ -188,6 +191,47 @@ impl Flatten<'_> {
         let add = || flat.add_value(DType::I64, shape.into(), Origin::Position);
         let value = *self.positions.entry(shape.iter().product()).or_insert_with(add);
         Access::whole(value, DType::I64, shape)
+    }
+
+    /// A gather, behind the check of its positions unless they are known to exist.
+    fn gather(&mut self, graph: &Graph, node: &Node, axis: usize, inputs: Accesses) -> Result<Accesses> {
+        let operand = self.in_memory(inputs[0].clone())?;
+        let (mut index, mut check) = (inputs[1].clone(), None);
+        if !self.have_positions(&index, axis, operand.layout.shape()) {
+            index = self.in_memory(index)?;
+            check = Some(self.check(node, graph.ty(node.inputs[0]), axis, &index));
+        }
+        let walk = GatherWalk::new(&operand.layout, &index.layout, axis);
+        let inputs = smallvec![operand.with_layout(walk.operand), index.with_layout(walk.index)];
+        self.push(graph, node, Kind::Gather { axis: walk.axis, check }, inputs)
+    }
+
+    /// The node that refuses positions which an operand of type `of` does not have along an axis.
+    fn check(&mut self, node: &Node, of: &Type, axis: usize, positions: &Access) -> NodeIndex {
+        let flat = &mut self.flat;
+        let is_same = |it: &&Check| {
+            (it.op, &it.of, it.axis) == (node.op, of, axis) && flat.nodes[it.node].inputs[0] == *positions
+        };
+        if let Some(known) = flat.checks.iter().rev().take(16).find(is_same) {
+            return known.node;
+        }
+        let (at, kind) = (flat.nodes.len(), Kind::Check(flat.checks.len()));
+        flat.checks.push(Check { op: node.op, of: of.clone(), axis, node: at });
+        let (attrs, inputs, location) = (Attrs::none(), smallvec![positions.clone()], node.location);
+        flat.nodes.push(FlatNode { kind, attrs, inputs, outputs: SmallVec::new(), location });
+        at
+    }
+
+    /// Whether an axis is known to have all positions that an index names.
+    fn have_positions(&self, index: &Access, axis: usize, shape: &[usize]) -> bool {
+        let positions = match index.source {
+            Source::Splat(scalar) => Literal::scalar(scalar, index.dtype).to_array(),
+            Source::Value(value) => match self.flat.values[value].origin {
+                Origin::Constant(at) => self.flat.constants[at as usize].to_array().with_layout(index.layout.clone()),
+                Origin::Input(_) | Origin::Node(_) | Origin::Position => return false,
+            },
+        };
+        check_positions(&positions, axis, shape).is_ok()
     }
 
     fn constant(&mut self, literal: &Literal) -> Access {

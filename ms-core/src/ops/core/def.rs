@@ -84,6 +84,11 @@ pub enum Lowering {
     Position(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A reduction over axes.
     Reduce(ReduceRule),
+    /// The slices of the first operand at the positions along an axis that the second one, of integers, names;
+    /// the axes of the second take the place of that axis, which follows from the attributes. Positions count
+    /// from the end when negative; one outside of the axis is refused, see
+    /// [`check_positions`](crate::ops::host::check_positions).
+    Gather(fn(&Attrs) -> usize),
     /// A view of the first operand's memory. `None` if the view needs a row-major operand.
     View(fn(&Attrs, &Layout) -> Option<Layout>),
     /// A product of matrices, without attributes: `[.., m, k]` with `[.., k, n]`.

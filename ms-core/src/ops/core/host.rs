@@ -16,8 +16,7 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
     let position = |at: i64| {
         let wrapped = if at < 0 { at + size as i64 } else { at };
         if wrapped < 0 || wrapped >= size as i64 {
-            return Err(Error::new(Code::OutOfRange, format!("index {at} is outside axis {axis} of shape {shape:?}"))
-                .help(format!("indices of this axis go from {} to {}", -(size as i64), size as i64 - 1)));
+            return Err(outside(at, axis, shape));
         }
         Ok(wrapped as usize)
     };
@@ -28,6 +27,35 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
         }
     });
     Ok(out)
+}
+
+/// Refuses an integer array that names a position outside of an axis; negative ones count from the end.
+///
+/// # Errors
+/// [`Code::OutOfRange`] with the first of them.
+pub fn check_positions(index: &Array, axis: usize, shape: &[usize]) -> Result<()> {
+    let size = shape[axis] as i64;
+    // As unsigned numbers, those that are below zero here are the largest.
+    let exists = |at: i64| (at.wrapping_add(size) as u64) < 2 * size as u64;
+    let first = with_element!(index.dtype(), T => {
+        let at = |it: T| it.to_scalar().as_i64();
+        match index.as_slice::<T>() {
+            // Without a way out in between, so that several elements are looked at together.
+            Ok(all) if all.iter().fold(true, |inside, &it| inside & exists(at(it))) => None,
+            _ => index.iter::<T>().map(at).find(|&it| !exists(it)),
+        }
+    });
+    first.map_or(Ok(()), |it| Err(outside(it, axis, shape)))
+}
+
+#[cold]
+fn outside(at: i64, axis: usize, shape: &[usize]) -> Error {
+    let size = shape[axis] as i64;
+    Error::new(Code::OutOfRange, format!("index {at} is outside axis {axis} of shape {shape:?}")).help(format!(
+        "indices of this axis go from {} to {}",
+        -size,
+        size - 1
+    ))
 }
 
 /// For rows of `k` positions along the first `k` axes of `shape`: the number of each row's slice, and

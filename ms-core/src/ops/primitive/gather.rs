@@ -66,7 +66,7 @@ pub static GATHER: OpDef = OpDef {
             }
         }
     }),
-    lowering: Lowering::Library,
+    lowering: Lowering::Gather(|attrs| attrs.int(0) as usize),
     samples: || {
         let of = |axis: usize, x: &[usize], index: &[usize]| {
             let last = x[axis] as f64 - 1.0;

@@ -1,12 +1,13 @@
 //! Eager execution: one op at a time, through the same kernels as compiled graphs.
 
 mod fast_path;
+mod gather;
 
 use crate::error::{Result, in_op};
 use crate::exec::{self, Backend, KernelCode};
 use crate::ir::ReductionOrder;
-use crate::lower::nest::Nest;
 use crate::lower::single::{self, KernelKey};
+use crate::ops::host::check_positions;
 use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
 use crate::tensor::{Array, Dispatcher, EagerDispatcher, Layout, OpCall, Outputs, Parameter, Tensor, Type};
@@ -30,10 +31,14 @@ fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
 
 /// The results as arrays that are not shared.
 fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
-    if let (Lowering::Map(_), Some(backend)) = (&def.lowering, exec::backend())
-        && let Some(out) = fast_path::map(&**backend, def, call, operands)
-    {
-        return Ok(Outputs::from_buf([Tensor::from_array(out?)]));
+    if let (Lowering::Map(_) | Lowering::Gather(_), Some(backend)) = (&def.lowering, exec::backend()) {
+        let out = match def.lowering {
+            Lowering::Gather(axis) => gather::dense(&**backend, def, operands, axis(call.attrs)),
+            _ => fast_path::map(&**backend, def, call, operands),
+        };
+        if let Some(out) = out {
+            return Ok(Outputs::from_buf([Tensor::from_array(out?)]));
+        }
     }
     Ok(in_op(|| run_any(def, call, operands))?.into_iter().map(Tensor::from_array).collect())
 }
@@ -67,6 +72,10 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
         outputs.push(unsafe { Array::uninit(&shape, ty.dtype)? });
     }
     match &def.lowering {
+        Lowering::Gather(axis) => {
+            check_positions(operands[1], axis(call.attrs), operands[0].shape())?;
+            kernel(&**backend, def, call, operands, &outputs[0])?;
+        }
         Lowering::Map(_) | Lowering::Reduce(_) | Lowering::Generate(_) => {
             kernel(&**backend, def, call, operands, &outputs[0])?;
         }
@@ -104,9 +113,9 @@ fn positions(
     }
     let prepared = single::prepare(def, call.attrs, &described, &out.ty(), ReductionOrder::Lanes);
     let prepared = prepared.expect("arrays have constant shapes");
-    let ready = ready(backend, prepared.key)?;
+    let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands and for this fresh result.
-    unsafe { launch(&ready, &prepared.nest, addresses, out.as_mut_ptr()) };
+    unsafe { launch(&ready, &prepared, addresses, out.as_mut_ptr()) };
     Ok(())
 }
 
@@ -129,18 +138,18 @@ fn kernel(
     };
     match described(operands) {
         Some(prepared) => {
-            let ready = ready(backend, prepared.key)?;
+            let ready = ready(backend, &prepared.key)?;
             // SAFETY: the call was prepared for these operands and this fresh result.
-            unsafe { launch(&ready, &prepared.nest, addresses(operands), out.as_mut_ptr()) };
+            unsafe { launch(&ready, &prepared, addresses(operands), out.as_mut_ptr()) };
         }
         None => {
             // Some reductions need a row-major operand to preserve their order of terms.
             let dense: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_contiguous()).collect();
             let dense: Operands<'_> = dense.iter().collect();
             let prepared = described(&dense).expect("row-major operands have a nest");
-            let ready = ready(backend, prepared.key)?;
+            let ready = ready(backend, &prepared.key)?;
             // SAFETY: as above.
-            unsafe { launch(&ready, &prepared.nest, addresses(&dense), out.as_mut_ptr()) };
+            unsafe { launch(&ready, &prepared, addresses(&dense), out.as_mut_ptr()) };
         }
     }
     Ok(())
@@ -158,20 +167,21 @@ fn slices(
     let slices = rule(call.attrs, &shapes, out.layout());
     let moves_as = |a: &Layout, b: &Layout| a.shape() == b.shape() && a.strides() == b.strides();
     // As a rule all operands have the same loops.
-    let mut last: Option<(&Layout, &Layout, Nest, Ready)> = None;
+    let mut last: Option<(&Layout, &Layout, single::Call, Ready)> = None;
     for (&operand, slice) in operands.iter().zip(&slices).filter(|it| it.0.numel() != 0) {
         let layout = operand.layout();
         let known = last.take().filter(|it| moves_as(it.0, layout) && moves_as(it.1, slice));
-        let (.., nest, ready) = last.insert(match known {
+        let (.., call, ready) = last.insert(match known {
             Some(known) => known,
             None => {
                 let prepared = single::prepare_write(layout, slice, out.dtype());
-                (layout, slice, prepared.nest, ready(backend, prepared.key)?)
+                let ready = ready(backend, &prepared.key)?;
+                (layout, slice, prepared, ready)
             }
         });
         let first = out.as_mut_ptr().wrapping_add(slice.offset() * out.dtype().size());
         // SAFETY: the loops are those of this operand and this slice of the fresh result.
-        unsafe { launch(ready, nest, [operand.as_ptr() as u64], first) };
+        unsafe { launch(ready, call, [operand.as_ptr() as u64], first) };
     }
     Ok(())
 }
@@ -200,17 +210,17 @@ fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
 }
 
 /// The kernel of a key, from the table where it is known.
-fn ready(backend: &dyn Backend, key: KernelKey) -> Result<Ready> {
-    if let Some(known) = KERNELS.with(|it| it.borrow().get(&key).cloned()) {
+fn ready(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
+    if let Some(known) = KERNELS.with(|it| it.borrow().get(key).cloned()) {
         return Ok(known);
     }
-    let ready = compile(backend, &key)?;
+    let ready = compile(backend, key)?;
     KERNELS.with(|it| {
         let mut table = it.borrow_mut();
         if table.len() >= KEPT {
             table.clear();
         }
-        table.insert(key, ready.clone());
+        table.insert(key.clone(), ready.clone());
     });
     Ok(ready)
 }
@@ -223,12 +233,10 @@ fn addresses(operands: &Operands<'_>) -> impl Iterator<Item = u64> {
 /// Calls a kernel on operands and a result that start at these addresses.
 ///
 /// # Safety
-/// The kernel and the nest were made for the layouts of arrays that start there and live during the call;
+/// The kernel and the call were made for the layouts of arrays that start there and live during the call;
 /// nobody else uses the memory of the result.
-unsafe fn launch(ready: &Ready, nest: &Nest, operands: impl IntoIterator<Item = u64>, out: *mut u8) {
-    let mut block = nest.block(operands.into_iter().chain([out as u64]));
-    // A whole call begins at position zero of all loops.
-    block.resize(ready.words, 0);
+unsafe fn launch(ready: &Ready, call: &single::Call, operands: impl IntoIterator<Item = u64>, out: *mut u8) {
+    let block = call.block(operands.into_iter().chain([out as u64]), ready.words);
     // SAFETY: the arrays of the caller's contract live during the call and lie inside their storages;
     // nobody else reads or writes the memory of the result.
     unsafe { ready.code.call(&block) };

@@ -1,0 +1,48 @@
+//! How gathers read their operands.
+
+use super::plan::IndexedAxis;
+use crate::tensor::{DType, Layout, Shape, Strides};
+
+/// A gather by the axes of its result.
+pub(super) struct GatherWalk {
+    /// The operand at position zero of its axis: the axes of the index do not move it.
+    pub operand: Layout,
+    /// The index, which the other axes do not move.
+    pub index: Layout,
+    /// The axis along which positions are.
+    pub axis: Positions,
+}
+
+/// The axis of an operand along which a gather finds positions.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Positions {
+    /// Elements from one position to the next.
+    pub stride: isize,
+    /// Number of positions.
+    pub extent: usize,
+}
+
+impl Positions {
+    /// The axis of an operand of a kernel.
+    pub fn of_dtype(self, dtype: DType) -> IndexedAxis {
+        IndexedAxis { stride: self.stride as i64 * dtype.size() as i64, extent: self.extent }
+    }
+}
+
+impl GatherWalk {
+    /// A gather along `axis` of an operand.
+    pub fn new(operand: &Layout, index: &Layout, axis: usize) -> Self {
+        let (sizes, steps) = (operand.shape(), operand.strides());
+        let shape: Shape = sizes[..axis].iter().chain(index.shape()).chain(&sizes[axis + 1..]).copied().collect();
+        let behind = shape.len() - axis - index.rank();
+        let still = |count: usize| std::iter::repeat_n(0isize, count);
+        let operand_steps = steps[..axis].iter().copied().chain(still(index.rank()));
+        let operand_steps: Strides = operand_steps.chain(steps[axis + 1..].iter().copied()).collect();
+        let index_steps: Strides = still(axis).chain(index.strides().iter().copied()).chain(still(behind)).collect();
+        Self {
+            operand: Layout::new(shape.clone(), operand_steps, operand.offset()),
+            index: Layout::new(shape, index_steps, index.offset()),
+            axis: Positions { stride: steps[axis], extent: sizes[axis] },
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The fast path to the kernels of gathers from a dense operand at dense positions.
+//!
+//! Such a call has three loops: over what stands before the axis, over the positions, and over what stands
+//! behind the axis; the last is left out where that is one element. The kernels are those of
+//! [`crate::lower::single`] for these loops; only the dispatch to them is shorter.
+
+use crate::error::Result;
+use crate::exec::{Backend, KernelCode};
+use crate::lower::single::prepare_gather;
+use crate::ops::OpDef;
+use crate::ops::host::{Axis, check_positions, replace_axis};
+use crate::tensor::{Array, DType, Layout};
+use rustc_hash::FxHashMap;
+use std::cell::RefCell;
+use std::sync::Arc;
+
+/// Dtypes of the operand and of the positions, and whether there are elements behind the axis.
+type Key = (DType, DType, bool);
+
+thread_local! {
+    static KERNELS: RefCell<FxHashMap<Key, Arc<dyn KernelCode>>> = RefCell::default();
+}
+
+/// Words in the block of a call with three loops, and with two.
+const ROW_WORDS: usize = 17;
+const ELEMENT_WORDS: usize = 13;
+
+/// The parts of a block one after the other, then zeros.
+fn concat<const L: usize, const O: usize, const N: usize>(
+    extents: [usize; L],
+    operands: [usize; O],
+    axis: [usize; 2],
+) -> [usize; N] {
+    let mut words = extents.into_iter().chain(operands).chain(axis);
+    std::array::from_fn(|_| words.next().unwrap_or(0))
+}
+
+/// The result of a gather along `axis`, if its operands are dense.
+pub(super) fn dense(
+    backend: &dyn Backend,
+    def: &'static OpDef,
+    operands: &[&Array],
+    axis: usize,
+) -> Option<Result<Array>> {
+    let &[operand, index] = operands else { return None };
+    let (shape, key) = (operand.shape(), |rows| (operand.dtype(), index.dtype(), rows));
+    let is_dense = operand.layout().is_contiguous() && index.layout().is_contiguous();
+    if !is_dense || axis >= shape.len() || !index.dtype().is_int() {
+        return None;
+    }
+    let (sizes, count, bytes) = (replace_axis(shape, axis, index.shape()), index.numel(), operand.dtype().size());
+    let Axis { outer, size, inner } = Axis::of(shape, axis);
+    // What is too large is refused with the types.
+    let places = sizes.iter().try_fold(bytes, |all, &it| all.checked_mul(it.max(1)))?;
+    isize::try_from(places).ok()?;
+    let run = || {
+        check_positions(index, axis, shape)?;
+        // SAFETY: the kernel writes every element.
+        let out = unsafe { Array::uninit(&sizes, operand.dtype())? };
+        if out.numel() == 0 {
+            return Ok(out);
+        }
+        let code = kernel(backend, def, key(inner > 1))?;
+        let [from, at, to] = [operand.as_ptr() as usize, index.as_ptr() as usize, out.as_mut_ptr() as usize];
+        let step = index.dtype().size();
+        // Extents, then addresses and strides of the operand, the positions and the result, then the axis.
+        let block: [usize; ROW_WORDS] = if inner > 1 {
+            let (plane, row) = (size * inner * bytes, inner * bytes);
+            let operands = [from, plane, 0, bytes, at, 0, step, 0, to, count * row, row, bytes];
+            concat([outer, count, inner], operands, [row, size])
+        } else {
+            let operands = [from, size * bytes, 0, at, 0, step, to, count * bytes, bytes];
+            concat([outer, count], operands, [bytes, size])
+        };
+        let block = block.map(|it| it as u64);
+        let length = if inner > 1 { ROW_WORDS } else { ELEMENT_WORDS };
+        // SAFETY: both operands are dense, of as many elements as the loops and the axis reach, and live
+        // during the call; `out` is fresh.
+        unsafe { code.call(&block[..length]) };
+        Ok(out)
+    };
+    Some(run())
+}
+
+/// The kernel of a gather, ready in this thread.
+fn kernel(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn KernelCode>> {
+    if let Some(code) = KERNELS.with(|it| it.borrow().get(&key).cloned()) {
+        return Ok(code);
+    }
+    compile(backend, def, key)
+}
+
+#[cold]
+fn compile(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn KernelCode>> {
+    let (dtype, index_dtype, rows) = key;
+    // Two elements represent any number, and the axis is the second.
+    let (operand, index): (&[usize], _) = if rows { (&[2, 2, 2], [2]) } else { (&[2, 2], [2]) };
+    let (from, at) = (Layout::contiguous(operand), Layout::contiguous(&index));
+    let call = prepare_gather(def, (&from, dtype), (&at, index_dtype), 1);
+    let ready = super::compile(backend, &call.key)?;
+    debug_assert_eq!(ready.words, if rows { ROW_WORDS } else { ELEMENT_WORDS }, "a block has what the kernel reads");
+    KERNELS.with(|it| it.borrow_mut().insert(key, ready.code.clone()));
+    Ok(ready.code)
+}
