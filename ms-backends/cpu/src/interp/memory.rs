@@ -120,9 +120,11 @@ unsafe fn widened<M: Copy + Default, C: Copy>(lanes: Lanes<'_>, out: &mut [C], w
         Lanes::Strided { first, stride } => (first as *const M, stride),
         Lanes::Anywhere(addresses) => {
             for (out, &address) in out.iter_mut().zip(addresses) {
-                // SAFETY: as the caller's.
-                *out =
-                    widen(if address == 0 { M::default() } else { unsafe { (address as *const M).read_unaligned() } });
+                *out = widen(match address {
+                    0 => M::default(),
+                    // SAFETY: as the caller's.
+                    _ => unsafe { (address as *const M).read_unaligned() },
+                });
             }
             return;
         }
