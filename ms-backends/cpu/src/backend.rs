@@ -62,13 +62,13 @@ impl Ready {
     ///
     /// # Safety
     /// The range has the kernel's code for this machine.
-    unsafe fn new(kernel: &Kernel, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
+    unsafe fn new(isa: Isa, kernel: &Kernel, at: Option<(Arc<CodeMemory>, Range<usize>)>) -> Self {
         let code: Arc<dyn KernelCode> = match &at {
             // SAFETY: the caller's contract.
             Some((memory, at)) => Arc::new(unsafe { Compiled::new(memory, at.start) }),
             None => Arc::new(Interpreted::new(kernel.clone())),
         };
-        Self { code: Arc::new(Parallel::new(kernel, code)), at }
+        Self { code: Arc::new(Parallel::new(kernel, code).with_rows(kernel, isa, part)), at }
     }
 }
 
@@ -127,7 +127,7 @@ impl CpuBackend {
         let code = self.machine_code(kernel);
         let at = code.and_then(|it| Some((CodeMemory::map(&it)?, 0..it.len())));
         // SAFETY: the memory has this kernel's code for an instruction set of this machine.
-        let ready = unsafe { Ready::new(kernel, at) };
+        let ready = unsafe { Ready::new(self.isa, kernel, at) };
         insert(&mut kernels, kernel, &ready);
         ready
     }
@@ -135,6 +135,16 @@ impl CpuBackend {
     /// The instruction set.
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+}
+
+/// The code of a part of a kernel whose rows are cut.
+pub(crate) fn part(kernel: Kernel, isa: Isa) -> Arc<dyn KernelCode> {
+    let compiled = codegen::compile(&kernel, isa).ok().and_then(|it| CodeMemory::map(&it.bytes));
+    match compiled {
+        // SAFETY: the memory has this kernel's code for an instruction set of this machine.
+        Some(memory) => Arc::new(unsafe { Compiled::new(&memory, 0) }),
+        None => Arc::new(Interpreted::new(kernel)),
     }
 }
 
@@ -199,7 +209,7 @@ unsafe impl Backend for CpuBackend {
         let memory = CodeMemory::of(&artifact.code);
         let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
             // SAFETY: by the caller's contract the artifact is of these kernels and this instruction set.
-            (Some(entry), Some(memory)) => unsafe { Ready::new(kernel, Some((memory.clone(), entry))) }.code,
+            (Some(entry), Some(memory)) => unsafe { Ready::new(self.isa, kernel, Some((memory.clone(), entry))) }.code,
             _ => self.ready(kernel).code,
         };
         let codes: Vec<_> = plan.kernels.iter().zip(entries).map(code).collect();
@@ -235,7 +245,7 @@ unsafe impl Backend for CpuBackend {
             }
             let at = entry.and_then(|entry| Some((memory.as_ref()?.clone(), entry)));
             // SAFETY: as for `load`.
-            let ready = unsafe { Ready::new(kernel, at) };
+            let ready = unsafe { Ready::new(self.isa, kernel, at) };
             insert(&mut kernels, kernel, &ready);
             ready.code
         };

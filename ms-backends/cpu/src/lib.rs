@@ -13,6 +13,7 @@ mod isa;
 mod library;
 mod parallel;
 mod product;
+mod split;
 mod target;
 
 pub use backend::CpuBackend;

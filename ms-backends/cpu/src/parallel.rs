@@ -1,14 +1,16 @@
 //! Kernel calls on several threads: one loop is cut, and every chunk is a call of its own.
 //!
-//! Only loops over the result are cut, so that no chunk changes what another computes, and the
-//! bits of the result do not depend on the cut.
+//! Loops over the result are cut, so that no chunk changes what another computes, or long rows of few
+//! results into the [blocks](crate::split) of their order. The bits of the result do not depend on the cut.
 
+use crate::isa::Isa;
+use crate::split::{self, Split};
 use crate::target::TARGET;
 use crate::threads;
 use ms_core::exec::KernelCode;
 use ms_core::ir::{Kernel, LaneAxis};
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Chunks of one call at most: several per thread even out uneven cores.
 const MAX_CHUNKS: usize = 64;
@@ -31,6 +33,27 @@ pub struct Parallel {
     /// The word of a call's block with the base of the first loop, if positions are read.
     bases: Option<usize>,
     insts: usize,
+    /// The kernel, where rows may be cut.
+    rows: Option<Rows>,
+}
+
+/// A kernel whose rows may be cut.
+struct Rows {
+    kernel: Kernel,
+    /// What makes the code of its parts, once a call is worth it.
+    compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>,
+    isa: Isa,
+    split: OnceLock<Option<Split>>,
+}
+
+impl Rows {
+    /// The parts, if a call is worth being cut into them and the kernel has some.
+    fn split(&self, extents: &[u64]) -> Option<&Split> {
+        if !split::is_worth_it(&self.kernel, extents) {
+            return None;
+        }
+        self.split.get_or_init(|| Split::new(&self.kernel, |part| (self.compile)(part, self.isa))).as_ref()
+    }
 }
 
 impl Parallel {
@@ -45,7 +68,15 @@ impl Parallel {
             lanes,
             bases: kernel.reads_position().then(|| kernel.base_word(0)),
             insts: TARGET.cost(kernel).insts,
+            rows: None,
         }
+    }
+
+    /// The same with long rows cut into blocks, by code for `isa` that `compile` makes.
+    pub fn with_rows(self, kernel: &Kernel, isa: Isa, compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>) -> Self {
+        let may_be_cut = kernel.lanes == LaneAxis::Reduced && kernel.seq == 0;
+        let rows = || Rows { kernel: kernel.clone(), compile, isa, split: OnceLock::new() };
+        Self { rows: may_be_cut.then(rows), ..self }
     }
 
     /// The loop to cut: the outermost with enough steps, or the longest.
@@ -79,6 +110,12 @@ unsafe impl KernelCode for Parallel {
         if nanos < 2 * CHUNK_NANOS {
             // SAFETY: the caller's contract is the same.
             return unsafe { self.code.call(block) };
+        }
+        if let Some(split) = self.rows.as_ref().and_then(|it| it.split(extents)) {
+            // SAFETY: the caller's contract is the same.
+            if unsafe { split.call(block, nanos, (nanos / CHUNK_NANOS).min(MAX_CHUNKS)) } {
+                return;
+            }
         }
         let Some(axis) = self.axis(extents) else {
             // SAFETY: the caller's contract is the same.

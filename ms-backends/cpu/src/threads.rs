@@ -67,6 +67,11 @@ pub fn for_each(chunks: usize, nanos: usize, f: impl Fn(usize) + Sync) {
     POOL.get_or_init(|| Pool::start(count() - 1)).run(chunks, nanos, &f);
 }
 
+/// Returns whether this thread shares its work with others.
+pub fn is_several() -> bool {
+    count() > 1 && !SERIAL.get()
+}
+
 /// [`for_each`] of a fallible function: all chunks run, and the error of one that failed is returned.
 ///
 /// # Errors

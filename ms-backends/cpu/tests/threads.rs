@@ -1,6 +1,7 @@
 //! Results do not depend on the number of threads.
 
 use ms_core::exec::Backend;
+use ms_core::ir::Precision;
 use ms_core::lower::{LowerOptions, lower};
 use ms_core::ops::parse_graph;
 use ms_core::tensor::Array;
@@ -8,9 +9,10 @@ use ms_cpu::{CpuBackend, Isa, TARGET, threads};
 use std::process::Command;
 use std::sync::Arc;
 
-/// Positions, one-hot rows and a mask made of positions, each of a million elements.
+/// Positions, one-hot rows and a mask made of positions, random numbers, and their folds, each of a
+/// million elements.
 const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
-    -> (f32[1000003], i64[1000, 1000], bool[1000, 1000], f32[1000003]) {
+    -> (f32[1000003], i64[1000, 1000], bool[1000, 1000], f32[1000003], f32[1000003], f32[], f32[], i64[3]) {
   %i = iota {shape = [1000003], axis = 0, start = 0.5, step = 0.25, dtype = f32} : f32[1000003]
   %columns = iota {shape = [1000, 1000], axis = 1, start = 0, step = 1, dtype = i64} : i64[1000, 1000]
   %hot = equal %columns, %classes : bool[1000, 1000]
@@ -23,13 +25,24 @@ const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
   %drop = less %low, %rate : bool[1000003]
   %zero = constant {value = f32[](0)} : f32[]
   %kept = select %drop, %zero, %x : f32[1000003]
-  return %i, %columns, %hot, %kept
+  %state = constant {value = u64[2](7, 3)} : u64[2]
+  %u = random_uniform %state {shape = [1000003], dtype = f32, low = -1.0, high = 2.0} : f32[1000003]
+  %scaled = mul %kept, %u : f32[1000003]
+  %squares = mul %scaled, %scaled : f32[1000003]
+  %sum = sum %squares {axes = [0], keepdims = false} : f32[]
+  %half = constant {value = f32[](0.5)} : f32[]
+  %loss = mul %sum, %half : f32[]
+  %largest = max %scaled {axes = [0], keepdims = false} : f32[]
+  %rows = iota {shape = [3, 400001], axis = 1, start = 5, step = 3, dtype = i64} : i64[3, 400001]
+  %sums = sum %rows {axes = [1], keepdims = false} : i64[3]
+  return %i, %columns, %hot, %kept, %scaled, %loss, %largest, %sums
 }";
 
-/// A hash of the results of the graph, and the number of threads.
-fn results(isa: Isa) -> String {
+/// Hashes of the results of the graph.
+fn results(isa: Isa, precision: Precision) -> String {
     let graph = parse_graph(GRAPH).unwrap_or_else(|error| panic!("{error}"));
-    let plan = lower(&graph, &LowerOptions::default(), &TARGET).unwrap_or_else(|error| panic!("{error}"));
+    let plan = lower(&graph, &LowerOptions { precision, ..LowerOptions::default() }, &TARGET)
+        .unwrap_or_else(|error| panic!("{error}"));
     let backend = CpuBackend::with_isa(isa).expect("the instruction set is one of this machine");
     let artifact = backend.compile(&plan).expect("the plan compiles");
     // SAFETY: the plan is lowered from a graph, and the artifact is of it.
@@ -52,7 +65,8 @@ fn results(isa: Isa) -> String {
 fn in_a_process() {
     println!("threads {}", threads::count());
     for isa in Isa::ALL.into_iter().filter(|it| it.is_supported()) {
-        println!("results {}", results(isa));
+        let [strict, highest] = [Precision::Strict, Precision::Highest].map(|it| results(isa, it));
+        println!("results {strict} {highest}");
     }
 }
 

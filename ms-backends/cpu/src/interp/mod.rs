@@ -14,6 +14,8 @@ mod slots;
 mod tests;
 
 use crate::isa::Isa;
+pub(crate) use reduce::{Second, second_level};
+
 use blocks::Blocks;
 use frame::{Frame, Walk};
 use ms_core::exec::KernelCode;

@@ -6,6 +6,7 @@ use super::evaluate::with_compute;
 use super::frame::Frame;
 use super::number::Number;
 use ms_core::ir::{Inst, LaneAxis, Reducer, ReductionOrder, Val};
+use ms_core::tensor::DType;
 use std::ops::Range;
 
 /// Sets the accumulators of a stage to the identities of their reducers.
@@ -97,6 +98,35 @@ pub unsafe fn finish(frame: &Frame<'_>, range: Range<usize>, blocks: &Blocks) {
             }
         });
     }
+}
+
+/// A reduction whose blocks are done.
+#[derive(Clone, Copy)]
+pub struct Second {
+    /// The reducer.
+    pub reducer: Reducer,
+    /// The dtype of its accumulators.
+    pub dtype: DType,
+}
+
+/// The second level of [`ReductionOrder::Blocks`] on the results of blocks: each is in the first bytes of a
+/// word, and so is the result.
+pub fn second_level(reduction: Second, blocks: &[u64]) -> u64 {
+    with_compute!(reduction.dtype, T => {
+        let combine = |a, b| combine::<T>(reduction.reducer, a, b);
+        let mut partials = [identity::<T>(reduction.reducer); ReductionOrder::PARTIALS];
+        for blocks in blocks.chunks(ReductionOrder::PARTIALS) {
+            for (partial, word) in partials.iter_mut().zip(blocks) {
+                // SAFETY: a word is as large as any number, of which all bits are values.
+                *partial = combine(*partial, unsafe { (word as *const u64).cast::<T>().read() });
+            }
+        }
+        halve(&mut partials, combine);
+        let mut word = 0;
+        // SAFETY: as above.
+        unsafe { (&raw mut word).cast::<T>().write(partials[0]) };
+        word
+    })
 }
 
 /// The accumulators: one per lane, or those of a row.
