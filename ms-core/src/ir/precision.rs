@@ -17,11 +17,15 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// The order of reductions.
-    pub fn order(self) -> ReductionOrder {
+    /// From so many elements on a row is folded in blocks, in which several threads may share, in every
+    /// precision.
+    pub const LONG_ROW: usize = 1 << 18;
+
+    /// The order of reductions along rows of so many elements; of none where lanes are an axis of the result.
+    pub fn order(self, row: usize) -> ReductionOrder {
         match self {
-            Self::Strict => ReductionOrder::Blocks,
-            Self::Highest => ReductionOrder::Lanes,
+            Self::Highest if row < Self::LONG_ROW => ReductionOrder::Lanes,
+            Self::Strict | Self::Highest => ReductionOrder::Blocks,
         }
     }
 }

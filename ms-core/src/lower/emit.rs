@@ -48,7 +48,6 @@ pub(super) fn emit(
     precision: Precision,
     target: &Target,
 ) -> Result<Emitted> {
-    let (order, contract) = (precision.order(), precision == Precision::Highest);
     let stages = Stages::new(flat, groups, group, stores, target);
     let operands = Operands::gather(flat, group, &stages, stores)?;
     let domain = group.domain.as_ref().expect("only kernels are emitted");
@@ -62,6 +61,7 @@ pub(super) fn emit(
     });
     let nest = Nest::new(domain.axes(), &operands.walks, &fences, accumulator)
         .ok_or_else(|| Error::new(Code::Verify, "a fusion group's operands fit its reduction"))?;
+    let order = precision.order(nest.row());
     let mut body = KernelBuilder::new(nest.par, nest.seq, nest.lanes).with_order(order, order.run(nest.run));
     for (i, (arg, walk)) in operands.args.iter().zip(&operands.walks).enumerate() {
         body.param(walk.dtype, arg.role, nest.step(i, walk.dtype));
@@ -75,7 +75,7 @@ pub(super) fn emit(
         points: FxHashMap::default(),
         reductions: FxHashMap::default(),
     };
-    let kernel = simplify(target.expand(emitter.run(&stages)), contract);
+    let kernel = simplify(target.expand(emitter.run(&stages)), precision == Precision::Highest);
     debug_assert!(kernel.check().and_then(|()| target.check(&kernel)).is_ok(), "{kernel:?}");
     Ok(Emitted { kernel, nest, args: operands.args })
 }

@@ -201,6 +201,18 @@ impl Nest {
         Some(Self { lanes, par: counts.0, seq: counts.1, run, extents, strides, operands }.settled())
     }
 
+    /// Elements of a row: of the reduced lanes, with the loops that go through one row with them; none where
+    /// the lanes are an axis of the result.
+    pub fn row(&self) -> usize {
+        match self.lanes {
+            LaneAxis::Parallel => 0,
+            LaneAxis::Reduced => {
+                let inner = &self.extents[self.extents.len() - self.run as usize..];
+                inner.iter().fold(self.extents[self.par as usize], |all, &it| all.saturating_mul(it))
+            }
+        }
+    }
+
     /// The byte strides of an operand, in the order of the extents.
     pub fn strides(&self, operand: usize) -> impl ExactSizeIterator<Item = i64> + '_ {
         debug_assert!(operand < self.operands);

@@ -4,7 +4,7 @@ use super::gather::GatherWalk;
 use super::nest::{Axis, Nest, Walk, kept_strides};
 use super::plan::IndexedAxis;
 use super::target::Target;
-use crate::ir::{Kernel, KernelBuilder, LaneAxis, ParamId, ReductionOrder, Role, Scope, StrideClass, Val};
+use crate::ir::{Kernel, KernelBuilder, LaneAxis, ParamId, Precision, ReductionOrder, Role, Scope, StrideClass, Val};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attr, Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
@@ -54,7 +54,7 @@ impl Call {
 }
 
 /// The call of an op on operands of these layouts with a row-major result of type `out`; a reduction
-/// is done in `order`.
+/// is done in the order of `precision`.
 ///
 /// The operands of an op of [`Lowering::Position`] are the elements of its operands, each by itself; before
 /// them the call takes the positions.
@@ -68,7 +68,7 @@ pub fn prepare(
     attrs: &Attrs,
     inputs: &[(&Layout, DType)],
     out: &Type,
-    order: ReductionOrder,
+    precision: Precision,
 ) -> Option<Call> {
     match &def.lowering {
         Lowering::Map(_) => {
@@ -95,7 +95,7 @@ pub fn prepare(
             Some(Call { key: KernelKey::new(Some(def.op()), attrs, &nest, dtypes), nest, axis: None })
         }
         Lowering::Gather(axis) => Some(prepare_gather(def, inputs[0], inputs[1], axis(attrs))),
-        Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, order),
+        Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, precision),
         Lowering::Generate(_) => {
             let shape = out.shape()?;
             let axes: SmallVec<[Axis; 4]> = shape.iter().map(|&size| Axis { size, reduced: false }).collect();
@@ -149,7 +149,7 @@ fn reduction(
     attrs: &Attrs,
     input: (&Layout, DType),
     out: DType,
-    order: ReductionOrder,
+    precision: Precision,
 ) -> Option<Call> {
     let (layout, dtype) = input;
     let reduced = attrs.sizes(0);
@@ -159,6 +159,7 @@ fn reduction(
     let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
     let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [dtype, out]);
+    let order = precision.order(nest.row());
     (key.order, key.run) = (order, order.run(nest.run));
     Some(Call { key, nest, axis: None })
 }
@@ -248,7 +249,7 @@ mod tests {
                 &Attrs::none(),
                 &[(&a, DType::F32), (&b, DType::F32)],
                 &Type::of(DType::F32, shape),
-                ReductionOrder::Lanes,
+                Precision::Highest,
             )
             .expect("add is one kernel")
         };
@@ -268,13 +269,14 @@ mod tests {
 
     #[test]
     fn reductions_by_row_and_by_column() {
-        let in_order = |shape: &[usize], axes: &[usize], order: ReductionOrder| {
+        let in_precision = |shape: &[usize], axes: &[usize], precision: Precision| {
             let layout = Layout::contiguous(shape);
             let attrs = Attrs::new([Attr::from(axes), false.into()]);
             let out = (SUM.infer)(&attrs, &[&Type::of(DType::BF16, shape)]).expect("the axes exist").remove(0);
-            prepare(&SUM, &attrs, &[(&layout, DType::BF16)], &out, order).expect("a row-major operand needs no copy")
+            prepare(&SUM, &attrs, &[(&layout, DType::BF16)], &out, precision)
+                .expect("a row-major operand needs no copy")
         };
-        let call = |shape: &[usize], axes: &[usize]| in_order(shape, axes, ReductionOrder::Lanes);
+        let call = |shape: &[usize], axes: &[usize]| in_precision(shape, axes, Precision::Highest);
         let rows = call(&[4, 32], &[1]);
         let kernel = build(&rows.key, &Target::unbounded());
         assert_eq!((kernel.par, kernel.seq, kernel.lanes), (1, 0, LaneAxis::Reduced));
@@ -287,7 +289,7 @@ mod tests {
         assert_eq!(&*columns.nest.block([8, 16]), &[32, 4, 8, 2, 64, 16, 2, 0]);
         assert_eq!(&*call(&[2, 4, 8], &[0, 1, 2]).nest.extents, &[64]);
 
-        let strict = in_order(&[4, 32], &[1], ReductionOrder::Blocks);
+        let strict = in_precision(&[4, 32], &[1], Precision::Strict);
         assert_ne!(strict.key, rows.key);
         assert_eq!(build(&strict.key, &Target::unbounded()).order, ReductionOrder::Blocks);
     }
@@ -296,7 +298,7 @@ mod tests {
     fn positions_have_bases() {
         let attrs = Attrs::new([Attr::from(&[8usize][..]), 0usize.into(), 0i64.into(), 1i64.into(), DType::I64.into()]);
         let out = (IOTA.infer)(&attrs, &[]).expect("it needs no operands").remove(0);
-        let call = prepare(&IOTA, &attrs, &[], &out, ReductionOrder::Lanes).expect("iota is one kernel");
+        let call = prepare(&IOTA, &attrs, &[], &out, Precision::Highest).expect("iota is one kernel");
         let kernel = build(&call.key, &Target::unbounded());
         assert!(kernel.reads_position());
         assert_eq!(kernel.call_words(), call.nest.block([1000]).len() + kernel.loops());
@@ -307,7 +309,7 @@ mod tests {
     fn views_are_no_kernels() {
         let layout = Layout::contiguous(&[2]);
         let out = Type::of(DType::F32, &[2]);
-        assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out, ReductionOrder::Lanes).is_none());
+        assert!(prepare(&RESHAPE, &Attrs::none(), &[(&layout, DType::F32)], &out, Precision::Highest).is_none());
         let copy = prepare_copy(&Layout::contiguous(&[3, 2]).permute(&[1, 0]), DType::I8);
         assert_eq!(build(&copy.key, &Target::unbounded()).insts.len(), 2);
     }

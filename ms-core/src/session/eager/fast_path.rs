@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::exec::{Backend, KernelCode};
-use crate::ir::ReductionOrder;
+use crate::ir::Precision;
 use crate::lower::single::prepare;
 use crate::ops::OpDef;
 use crate::tensor::{Array, Attrs, DType, Layout, OpCall, Type};
@@ -127,7 +127,7 @@ fn compile(
     let layouts: SmallVec<[(Layout, DType); 3]> =
         operands.iter().enumerate().map(|(i, it)| (layout(i), it.dtype())).collect();
     let described: SmallVec<[(&Layout, DType); 3]> = layouts.iter().map(|(layout, dtype)| (layout, *dtype)).collect();
-    let call = prepare(def, attrs, &described, &Type::of(types[0].dtype, &[2]), ReductionOrder::Lanes);
+    let call = prepare(def, attrs, &described, &Type::of(types[0].dtype, &[2]), Precision::Highest);
     let call = call.expect("an elementwise op on dense operands is one kernel");
     let ready = super::compile(backend, &call.key)?;
     debug_assert_eq!(ready.words, 1 + 2 * (operands.len() + 1), "elementwise kernels read no position");

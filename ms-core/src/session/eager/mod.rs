@@ -5,7 +5,6 @@ mod gather;
 
 use crate::error::{Result, in_op};
 use crate::exec::{self, Backend, KernelCode};
-use crate::ir::ReductionOrder;
 use crate::lower::single::{self, KernelKey};
 use crate::ops::host::check_positions;
 use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
@@ -111,7 +110,7 @@ fn positions(
             addresses.push(operand.storage().as_ptr() as u64 + (offset * operand.dtype().size()) as u64);
         }
     }
-    let prepared = single::prepare(def, call.attrs, &described, &out.ty(), ReductionOrder::Lanes);
+    let prepared = single::prepare(def, call.attrs, &described, &out.ty(), settings().precision);
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands and for this fresh result.
@@ -131,10 +130,10 @@ fn kernel(
     if out.numel() == 0 {
         return Ok(());
     }
-    let order = settings().precision.order();
+    let precision = settings().precision;
     let described = |operands: &Operands<'_>| {
         let described: SmallVec<[_; 3]> = operands.iter().map(|it| (it.layout(), it.dtype())).collect();
-        single::prepare(def, call.attrs, &described, &out.ty(), order)
+        single::prepare(def, call.attrs, &described, &out.ty(), precision)
     };
     match described(operands) {
         Some(prepared) => {
