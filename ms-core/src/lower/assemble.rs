@@ -1,4 +1,4 @@
-//! From steps to a [`Routine`]: their buffers and memory.
+//! Assembles steps into a [`Routine`]: assigns buffers and memory.
 
 use super::draft::Draft;
 use super::emit::{Arg, Emitted};
@@ -12,7 +12,8 @@ use crate::ir::Graph;
 use crate::tensor::Layout;
 use rustc_hash::FxHashMap;
 
-/// The routine of a graph that became these steps; kernels, constants and lines go to `routines`.
+/// The routine of a graph that was lowered to these steps; kernels, constants and source locations are added
+/// to `routines`.
 pub(super) fn assemble(graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: &mut Routines) -> Routine {
     let mut assembly = Assembly { flat, routines, routine: Routine::default(), buffers: FxHashMap::default() };
     assembly.routine.name = graph.name().to_owned();
@@ -33,7 +34,7 @@ struct Assembly<'a> {
 }
 
 impl Assembly<'_> {
-    /// Gives every value that a step touches a buffer.
+    /// Assigns a buffer to every value that a step accesses.
     fn place(&mut self, steps: &[Draft], uses: &Uses) {
         let mut lifetimes: Vec<Lifetime> = Vec::new();
         let mut intermediates: FxHashMap<ValueIndex, usize> = FxHashMap::default();
@@ -75,7 +76,7 @@ impl Assembly<'_> {
         self.routine.buffers.push(Buffer { bytes: self.bytes(value), place });
     }
 
-    /// Takes constant data into the plan.
+    /// Adds constant data to the plan.
     fn constant(&mut self, index: u32) -> Place {
         Place::Constant(self.routines.constant(&self.flat.constants[index as usize]))
     }
@@ -149,7 +150,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// Where a row-major operand lies.
+    /// The location of a row-major operand.
     fn span(&self, access: &Access) -> Span {
         let value = access.value().expect("operands of routines are in memory");
         let first = if access.layout.numel() == 0 { 0 } else { access.layout.offset() };
@@ -167,7 +168,7 @@ impl Assembly<'_> {
     }
 }
 
-/// A loop on operands and results as [`RegionLoop`] orders them.
+/// A loop with operands and results in the order of [`RegionLoop`].
 fn repeated(region: &RegionLoop, taken: &[Span], given: &[Span]) -> Loop {
     let mut given = given.iter().copied();
     let mut next_given = || given.next().expect("a loop has as many results as its region says");

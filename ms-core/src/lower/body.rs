@@ -1,4 +1,4 @@
-//! Bodies of elementwise nodes, and what nodes cost.
+//! Bodies of elementwise nodes, and costs of nodes.
 
 use super::flat::{Flat, FlatNode, Kind};
 use super::target::{Cost, Target};
@@ -7,7 +7,7 @@ use crate::ops::{Lowering, definition};
 use crate::tensor::{DType, Type};
 use smallvec::SmallVec;
 
-/// What a node costs, found by building its body.
+/// The cost of a node, determined by building its body.
 pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let values: SmallVec<[Val; 4]> = node.inputs.iter().map(|it| body.constant(0i64, it.dtype)).collect();
@@ -30,7 +30,7 @@ pub(super) fn weigh(flat: &Flat, node: &FlatNode, target: &Target) -> Cost {
     Cost { insts: (cost.insts - values.len()).max(1), ..cost }
 }
 
-/// What a gather costs. Where neighbouring elements have one position, it is found apart from the lanes;
+/// The cost of a gather. If adjacent elements have the same position, it is computed outside the lanes;
 /// otherwise lanes are read one by one.
 fn gather_cost(flat: &Flat, node: &FlatNode) -> Cost {
     let index = &node.inputs[1].layout;

@@ -1,4 +1,4 @@
-//! The text form of plans, for people and snapshot tests.
+//! The text form of plans, for debugging and snapshot tests.
 
 use super::plan::{
     Argument, Buffer, Carry, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Routine, Span, View,

@@ -1,18 +1,17 @@
 //! Elementwise ops on a result that consists of slices, computed slice by slice.
 //!
-//! `f(concat(a, b))` is `concat(f(a), f(b))`, of which nothing is written before `f` is computed. The
-//! other operands of `f` must be in memory anyway: one that another kernel computes might share the
-//! kernel of `f`.
+//! `f(concat(a, b))` is `concat(f(a), f(b))`, which stores nothing before `f` is computed. The other operands
+//! of `f` must be in memory anyway: an operand that another kernel computes might be fused with `f` instead.
 
 use super::flat::{Access, Accesses, Flat, FlatNode, Kind, NodeIndex, Origin, ValueIndex};
 use super::sink::Steps;
 use crate::tensor::Layout;
 use smallvec::{SmallVec, smallvec};
 
-/// An op is computed for at most so many slices, each of which is a kernel of its own.
+/// The maximum number of slices that an op is computed for, each of which is a separate kernel.
 const MOST_SLICES: usize = 8;
 
-/// Computes ops slice by slice where it can be done.
+/// Computes ops slice by slice, if possible.
 pub(super) fn distribute(flat: &mut Flat) {
     if !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Slices(_))) {
         return;
@@ -35,13 +34,13 @@ pub(super) fn distribute(flat: &mut Flat) {
     }
 }
 
-/// How the slices of a result move along its axes; nothing for one without elements.
+/// The steps of the slices of a result along its axes; `None` for a slice without elements.
 type SliceSteps = SmallVec<[Option<Steps>; 2]>;
 
 struct Distributed<'a> {
     flat: &'a mut Flat,
     uses: Vec<u32>,
-    /// Origins are numbers of these; a node that is computed slice by slice leaves a gap.
+    /// Origins are indices into these; a node that is computed slice by slice leaves a gap.
     nodes: Vec<Option<FlatNode>>,
 }
 
@@ -79,8 +78,8 @@ impl Distributed<'_> {
         Some((producer, self.nodes[producer].as_ref()?))
     }
 
-    /// Whether nobody else reads the value, the node reads it element by element, and everything else
-    /// that it reads is in memory.
+    /// Returns whether the value has no other readers, the node reads it element by element, and all its
+    /// other operands are in memory.
     fn is_read_alone(&self, node: &FlatNode, value: ValueIndex) -> bool {
         let whole = Layout::contiguous(&self.flat.values[value].shape);
         let is_kernel = |it: ValueIndex| {

@@ -1,8 +1,8 @@
 //! Iteration domains: the axes that the members of a fusion group share.
 //!
-//! Members may have different shapes as long as they count through the same elements in the
-//! same order: the domain is then the coarsest shape that refines all of theirs, with axes of
-//! size one dropped. `[6, 4]` and `[2, 3, 4]` share the domain `[2, 3, 4]`.
+//! Members may have different shapes as long as they iterate over the same elements in the same order: the
+//! domain is the coarsest shape that refines all of theirs, with axes of size one dropped. `[6, 4]` and
+//! `[2, 3, 4]` share the domain `[2, 3, 4]`.
 
 use super::nest::{Axis, kept_strides, reduction_lanes};
 use crate::ir::LaneAxis;
@@ -12,22 +12,22 @@ use smallvec::SmallVec;
 /// The [`run_multiple`](crate::ir::run_multiple) of any reduction divides this.
 pub(super) const MOST_ACCUMULATORS: usize = 16;
 
-/// Which axes of a domain a member runs over.
+/// The axes of a domain that a member iterates over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// All of them.
+    /// All axes.
     All,
-    /// Those that are not reduced.
+    /// The axes that are not reduced.
     Kept,
 }
 
-/// The axes of a fusion group, none of size one, none empty.
+/// The axes of a fusion group, none of which has size one or is empty.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Domain {
     axes: SmallVec<[Axis; 4]>,
 }
 
-/// Sizes that refine two shapes of equal extent, each with its axis in either.
+/// Sizes that refine two shapes of equal extent, each with its axis in both.
 type Factors = SmallVec<[(usize, usize, usize); 8]>;
 
 /// The coarsest common refinement of two shapes.
@@ -64,7 +64,7 @@ impl Domain {
         Self { axes: axes.collect() }
     }
 
-    /// The domain of a reduction by itself; it may hold axes of size one, and empty ones.
+    /// The domain of a single reduction; it may have axes of size one and empty axes.
     pub fn of_reduction(shape: &[usize], reduced: &[usize]) -> Self {
         let axes = shape.iter().enumerate().map(|(axis, &size)| Axis { size, reduced: reduced.contains(&axis) });
         Self { axes: axes.collect() }
@@ -75,7 +75,7 @@ impl Domain {
         &self.axes
     }
 
-    /// Whether the group reduces an axis.
+    /// Returns whether the group reduces an axis.
     pub fn is_reduced(&self) -> bool {
         self.axes.iter().any(|it| it.reduced)
     }
@@ -85,13 +85,13 @@ impl Domain {
         self.sizes_of(part).product()
     }
 
-    /// The part over which a value of that many elements runs.
+    /// The part that a value with that many elements is computed over.
     pub fn part(&self, numel: usize) -> Option<Part> {
         [Part::All, Part::Kept].into_iter().find(|&part| self.numel(part) == numel)
     }
 
-    /// Whether rows are reduced that are too short to be the lanes: what runs over all axes
-    /// then has no unit step along the lanes, and cannot be stored.
+    /// Returns whether rows are reduced that are too short to be the lanes: values over all axes then have no
+    /// unit stride along the lanes, and cannot be stored.
     pub fn has_short_rows(&self) -> bool {
         self.axes.last().is_some_and(|it| it.reduced) && reduction_lanes(&self.axes) == LaneAxis::Parallel
     }
@@ -104,7 +104,7 @@ impl Domain {
         self.axes.iter().filter(move |it| part == Part::All || !it.reduced).map(|it| it.size)
     }
 
-    /// The domain with its axes split where `shape` asks for it.
+    /// The domain with its axes split as `shape` requires.
     pub fn refine(&self, part: Part, shape: &[usize]) -> Option<Self> {
         if self.sizes_of(part).eq(shape.iter().copied().filter(|&it| it != 1)) {
             return Some(self.clone());
@@ -134,7 +134,7 @@ impl Domain {
         Some(Self { axes: axes.collect() })
     }
 
-    /// The domain of two groups that become one.
+    /// The domain of two merged groups.
     pub fn unify(&self, other: &Self) -> Option<Self> {
         match (self.is_reduced(), other.is_reduced()) {
             (true, true) => {
@@ -150,9 +150,9 @@ impl Domain {
         }
     }
 
-    /// How a view of a part's shape moves along all axes, in elements.
+    /// The strides of a view of a part's shape along all axes, in elements.
     pub fn walk(&self, part: Part, layout: &Layout) -> Option<Strides> {
-        // Also the only way for the axes of size one of a reduction by itself.
+        // Axes of size one, which only single reductions have, are supported only here.
         if self.sizes_of(Part::All).eq(layout.shape().iter().copied()) {
             return Some(layout.strides().into());
         }
@@ -165,7 +165,7 @@ impl Domain {
         self.axes.iter().map(stride).collect()
     }
 
-    /// How a row-major value of a part's shape moves.
+    /// The strides of a row-major value of a part's shape.
     pub fn dense(&self, part: Part) -> Strides {
         match part {
             Part::All => Layout::contiguous(&self.sizes(Part::All)).strides().into(),
@@ -173,8 +173,8 @@ impl Domain {
         }
     }
 
-    /// Whether an operand that moves so can be read by reduced lanes: the last axes are one
-    /// run, or part where `multiple` divides what is inside.
+    /// Returns whether an operand with these strides can be read by reduced lanes: the last axes are one run,
+    /// or are split so that `multiple` divides the inner part.
     pub fn run_fits(&self, strides: &[isize], multiple: usize) -> bool {
         if reduction_lanes(&self.axes) == LaneAxis::Parallel {
             return true;
@@ -193,9 +193,9 @@ impl Domain {
         true
     }
 
-    /// How many neighbouring elements of a result that moves so a kernel over this domain writes at a
-    /// time, lane by lane; all of them where it has one element for all lanes. Nothing where the lanes
-    /// are not neighbours.
+    /// The number of adjacent elements that a kernel over this domain writes at a time, lane by lane, to a
+    /// result with these strides; all elements if it has one element for all lanes. Returns `None` if the
+    /// lanes are not adjacent.
     pub fn run(&self, part: Part, strides: &[isize]) -> Option<usize> {
         let lanes = reduction_lanes(&self.axes);
         if part == Part::Kept && lanes == LaneAxis::Reduced {

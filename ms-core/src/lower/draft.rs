@@ -1,26 +1,26 @@
-//! Steps whose buffers have no memory yet.
+//! Steps whose buffers are not placed in memory yet.
 
 use super::emit::{Arg, Emitted};
 use super::flat::{Access, Flat, NodeIndex, ValueIndex};
 use crate::ir::{Role, Scope};
 use rustc_hash::FxHashMap;
 
-/// A step whose buffers have no memory yet.
+/// A step whose buffers are not placed in memory yet.
 pub(super) enum Draft {
     Kernel(Box<Emitted>),
     /// A product, a library op, or a node with graphs.
     Whole(NodeIndex),
 }
 
-/// A value that a step touches.
+/// A value that a step accesses.
 pub(super) struct Use {
     pub value: ValueIndex,
-    /// A value that the step reads and may overwrite with this one.
+    /// A value that the step reads and this one may overwrite.
     pub over: Option<ValueIndex>,
 }
 
 impl Draft {
-    /// The values that the step touches.
+    /// The values that the step accesses.
     pub fn uses(&self, flat: &Flat) -> Vec<Use> {
         match self {
             Self::Kernel(emitted) => {
@@ -39,13 +39,13 @@ impl Draft {
 }
 
 impl Emitted {
-    /// For each argument that is a result, an operand of its own to be written over.
+    /// For each argument that is a result, a distinct operand that it may overwrite.
     fn overwritten(&self, flat: &Flat) -> Vec<Option<ValueIndex>> {
         let operands = self.overwritable(flat);
         let made = |size: usize| {
             operands.iter().filter(move |it| it.1 == size && flat.producer(it.0).is_some()).map(|it| it.0)
         };
-        // Several results take several operands.
+        // Each result takes a different operand.
         let mut results = 0..;
         let over = |arg: &Arg| {
             let at = if arg.role == Role::Output { results.next()? } else { return None };
@@ -55,16 +55,15 @@ impl Emitted {
         self.args.iter().map(over).collect()
     }
 
-    /// Operands that dense results with elements of as many bytes may be written over, and these
-    /// bytes: both are walked through in the same order, and every element is read before it is
-    /// written.
+    /// Operands that dense results with elements of the same size may overwrite, and that size in bytes: both
+    /// are traversed in the same order, and every element is read before it is written.
     pub fn overwritable(&self, flat: &Flat) -> Vec<(ValueIndex, usize)> {
         if self.kernel.stages.iter().any(|it| it.scope != Scope::Point) {
             return Vec::new();
         }
         let operands = || self.args.iter().filter(|it| it.role == Role::Input);
         let mut reads: FxHashMap<ValueIndex, usize> = FxHashMap::default();
-        // What is read at positions too is needed after other elements are written.
+        // An operand that is also read at positions is needed after other elements are written.
         let read = self.args.iter().filter(|it| it.role != Role::Output);
         read.for_each(|it| *reads.entry(it.value).or_default() += 1);
         let fits = |it: &&Arg| it.dense && reads[&it.value] == 1;

@@ -17,7 +17,7 @@ use crate::tensor::{DType, Layout, Strides};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-/// The kernel of a group, and what it is called on.
+/// The kernel of a group, and its arguments.
 pub(super) struct Emitted {
     pub kernel: Kernel,
     pub nest: Nest,
@@ -33,13 +33,13 @@ pub(super) struct Arg {
     pub offset: usize,
     /// The axis of a value that is read at positions.
     pub axis: Option<IndexedAxis>,
-    /// Whether the kernel walks through the whole value in the order of its domain.
+    /// Whether the kernel traverses the whole value in the order of its domain.
     pub dense: bool,
 }
 
-/// The kernel of a group. `stores` says where its values are written.
+/// The kernel of a group. `stores` determines where its values are written.
 ///
-/// Adds values to `flat` for what the kernel keeps in memory between its loops.
+/// Adds values to `flat` that the kernel keeps in memory between its loops.
 pub(super) fn emit(
     flat: &mut Flat,
     groups: &Groups,
@@ -54,7 +54,7 @@ pub(super) fn emit(
     let nodes = group.nodes.iter().map(|&it| &flat.nodes[it]);
     let generates = nodes.clone().any(|it| matches!(it.kind, Kind::Generate(_)));
     let fences: SmallVec<[usize; 4]> = (0..if generates { domain.axes().len() } else { 0 }).collect();
-    // Reductions that share a kernel have equally many accumulators.
+    // All reductions of a kernel have the same number of accumulators.
     let accumulator = nodes.clone().find_map(|it| match it.kind {
         Kind::Reduce(rule) => Some((rule.accumulate)(it.inputs[0].dtype)),
         _ => None,
@@ -80,7 +80,7 @@ pub(super) fn emit(
     Ok(Emitted { kernel, nest, args: operands.args })
 }
 
-/// The buffers of a kernel and how they move over the domain.
+/// The buffers of a kernel and their strides over the domain.
 #[derive(Default)]
 struct Operands {
     args: Vec<Arg>,
@@ -90,9 +90,9 @@ struct Operands {
     /// Params that are read at positions: by value, first element, strides, and axis.
     indexed: FxHashMap<(ValueIndex, usize, Strides, Positions), ParamId>,
     written: FxHashMap<ValueIndex, ParamId>,
-    /// Params that are slices of other values, by the value that is written there.
+    /// Params that are slices of other values, by the value that is written to them.
     slices: FxHashMap<ValueIndex, SmallVec<[ParamId; 1]>>,
-    /// Params through which a value of an earlier loop comes back.
+    /// Params through which a value of an earlier loop is reloaded.
     reloaded: FxHashMap<ValueIndex, ParamId>,
 }
 
@@ -163,8 +163,8 @@ impl Operands {
         Ok(out)
     }
 
-    /// Finds memory for what goes from loop to loop: a result that is written only after the
-    /// last reading, or a buffer of its own.
+    /// Assigns memory to values that are passed between loops: a result that is not written before the last
+    /// read, or a separate buffer.
     fn place_scratch(&mut self, flat: &mut Flat, domain: &Domain, stages: &Stages) {
         let mut hosts: Vec<ValueIndex> = Vec::new();
         for &value in &stages.scratch {
@@ -205,13 +205,13 @@ struct Emitter<'a> {
     operands: &'a Operands,
     members: rustc_hash::FxHashSet<NodeIndex>,
     body: KernelBuilder,
-    /// What is visible in all later stages.
+    /// Values that are visible in all later stages.
     points: FxHashMap<Key, Val>,
     /// Reductions whose results are still in the dtype of their accumulators.
     reductions: FxHashMap<NodeIndex, Val>,
 }
 
-/// What a value of the body stands for.
+/// What a value of the body represents.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Key {
     /// The result of a member.
@@ -242,7 +242,7 @@ impl Emitter<'_> {
         self.body.finish()
     }
 
-    /// What runs once per point: the results of the loop before, then the members.
+    /// The instructions that run once per point: the results of the previous loop, then the members.
     fn point(&mut self, members: &[NodeIndex]) {
         let mut finished: Vec<(NodeIndex, Val)> = self.reductions.drain().collect();
         finished.sort_unstable_by_key(|it| it.0);
@@ -265,14 +265,14 @@ impl Emitter<'_> {
         self.body.end_stage(Scope::Point);
     }
 
-    /// Writes a value wherever it belongs.
+    /// Writes a value to all its locations.
     fn store(&mut self, value: ValueIndex, val: Val) {
         let own = self.operands.written.get(&value);
         let slices = self.operands.slices.get(&value).into_iter().flatten();
         own.into_iter().chain(slices).for_each(|&param| self.body.store(param, val));
     }
 
-    /// Emits one member; `local` holds what the stage has.
+    /// Emits one member; `local` contains the values of the stage.
     fn node(&mut self, index: NodeIndex, stage: Part, local: &mut FxHashMap<Key, Val>) {
         let node = &self.flat.nodes[index];
         let result = node.outputs[0];

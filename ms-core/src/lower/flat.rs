@@ -1,4 +1,4 @@
-//! A graph of ops that compute, on operands that say where they lie in row-major values.
+//! A graph of ops that compute, on operands that are views of row-major values.
 
 use super::gather::Positions;
 use super::plan::{NextCarry, RoutineId};
@@ -7,39 +7,39 @@ use crate::tensor::{Attrs, DType, Layout, Literal, Op, Scalar, Shape, Type};
 use smallvec::{SmallVec, smallvec};
 use std::panic::Location;
 
-/// A number of a [`FlatValue`].
+/// The index of a [`FlatValue`].
 pub(super) type ValueIndex = usize;
 
-/// A number of a [`FlatNode`].
+/// The index of a [`FlatNode`].
 pub(super) type NodeIndex = usize;
 
 /// A graph of ops that compute.
 #[derive(Default)]
 pub(super) struct Flat {
     pub values: Vec<FlatValue>,
-    /// In running order.
+    /// In execution order.
     pub nodes: Vec<FlatNode>,
-    /// The value that becomes each output; no value becomes two, none is an input or constant.
+    /// The value of each output; outputs are distinct values, none of which is an input or a constant.
     pub outputs: Vec<ValueIndex>,
     pub constants: Vec<Literal>,
-    /// What nodes with graphs of their own do.
+    /// What nodes with regions do.
     pub regions: Vec<Region>,
-    /// What positions are checked for.
+    /// The checks of positions.
     pub checks: Vec<Check>,
 }
 
-/// A gather whose positions are checked before.
+/// A gather whose positions are checked before it.
 pub(super) struct Check {
     pub op: Op,
     /// The type of the operand.
     pub of: Type,
-    /// The axis of the positions.
+    /// The axis that the positions refer to.
     pub axis: usize,
     /// The node that checks them.
     pub node: NodeIndex,
 }
 
-/// A value; where it is stored, it is row-major.
+/// A value; if it is stored, it is row-major.
 #[derive(Debug)]
 pub(super) struct FlatValue {
     pub dtype: DType,
@@ -53,7 +53,7 @@ pub(super) enum Origin {
     Input(u32),
     Constant(u32),
     Node(NodeIndex),
-    /// Nowhere: its elements, of i64, are their own positions.
+    /// No memory: its elements, of i64, are their own positions.
     Position,
 }
 
@@ -63,14 +63,14 @@ pub(super) struct FlatNode {
     pub attrs: Attrs,
     pub inputs: SmallVec<[Access; 3]>,
     pub outputs: SmallVec<[ValueIndex; 1]>,
-    /// The user's line.
+    /// The source location in the user's program.
     pub location: Option<&'static Location<'static>>,
 }
 
 /// What an op does.
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// An elementwise op; its operands, with the positions that it may read, are broadcast already.
+    /// An elementwise op; its operands, including positions, are broadcast already.
     Map(Op),
     /// A copy to row-major memory.
     Copy,
@@ -78,38 +78,38 @@ pub(super) enum Kind {
     Generate(Op),
     /// A reduction.
     Reduce(&'static ReduceRule),
-    /// The elements of the first operand, which is in memory, at the positions along an axis of it that the
-    /// second one has: both operands move along the axes of the result. Where `check` refuses positions,
-    /// nothing is gathered.
+    /// The elements of the first operand, which is in memory, at the positions along an axis of it that are
+    /// in the second one: the layouts of both operands have the axes of the result. If `check` fails, nothing
+    /// is gathered.
     Gather { axis: Positions, check: Option<NodeIndex> },
-    /// Refuses the positions of a gather.
+    /// Fails for invalid positions of a gather.
     Check(usize),
-    /// A product of matrices.
+    /// A matrix product.
     Product,
-    /// An op that runs as a whole.
+    /// An op that is a step of its own.
     Library(Op),
-    /// A result that consists of the operands. What computes them writes it, or copies of them do: it
-    /// is no step ([`super::slices`]).
+    /// A result that consists of the operands. It is written by the kernels that compute these, or by copies
+    /// of them: it is not a step ([`super::slices`]).
     Slices(Op),
-    /// The region of that number.
+    /// The region with that index.
     Region(usize),
 }
 
-/// An operand: which elements of which value.
+/// An operand: a value, and which elements of it.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Access {
     pub source: Source,
     pub dtype: DType,
-    /// Where the elements lie in the row-major value.
+    /// The positions of the elements in the row-major value.
     pub layout: Layout,
 }
 
-/// What an operand is made of.
+/// What an operand is.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Source {
     /// A value.
     Value(ValueIndex),
-    /// One number everywhere.
+    /// One number for all elements.
     Splat(Scalar),
 }
 
@@ -122,7 +122,7 @@ impl Access {
         Self { layout, ..*self }
     }
 
-    /// The value, unless this is a splat.
+    /// The value; `None` for a splat.
     pub fn value(&self) -> Option<ValueIndex> {
         match self.source {
             Source::Value(value) => Some(value),
@@ -145,13 +145,13 @@ impl Flat {
         self.values[value].shape.iter().product()
     }
 
-    /// Whether an access names all elements of its value in row-major order.
+    /// Returns whether an access is to all elements of its value in row-major order.
     pub fn is_whole(&self, access: &Access) -> bool {
         let whole = |value| access.layout.numel() == self.numel(value) && access.layout.offset() == 0;
         access.layout.is_contiguous() && access.value().is_some_and(whole)
     }
 
-    /// Where the operands of a [`Kind::Slices`] lie in its result.
+    /// The positions of the operands of a [`Kind::Slices`] in its result.
     pub fn slices(&self, node: &FlatNode) -> Slices {
         let Kind::Slices(op) = node.kind else { unreachable!("other results do not consist of operands") };
         let Lowering::Slices(rule) = &definition(op).lowering else {
@@ -161,8 +161,8 @@ impl Flat {
         rule(&node.attrs, &shapes, &Layout::contiguous(&self.values[node.outputs[0]].shape))
     }
 
-    /// Results of a node that runs as a whole, each with an operand in whose memory it may lie, if
-    /// nobody reads that later.
+    /// Results of a node that is a step of its own, each with an operand whose memory it may reuse if that is
+    /// not read later.
     pub fn updated(&self, node: &FlatNode) -> SmallVec<[(ValueIndex, ValueIndex); 1]> {
         let pairs = match node.kind {
             Kind::Library(op) if matches!(definition(op).lowering, Lowering::Update) => smallvec![(0, 0)],
@@ -188,24 +188,23 @@ impl Flat {
 /// Operands or results.
 pub(super) type Accesses = SmallVec<[Access; 3]>;
 
-/// Numbers of results, each with that of an operand in whose memory it may lie.
+/// Indices of results, each with that of an operand whose memory it may reuse.
 pub(super) type Updated = SmallVec<[(usize, usize); 1]>;
 
-/// What a node with graphs does.
+/// What a node with regions does.
 #[derive(Debug)]
 pub(super) enum Region {
     /// Runs a routine on its operands.
     Call(RoutineId, Updated),
-    /// Runs one of two routines on the operands behind the first, the condition.
+    /// Runs one of two routines on all operands but the first, which is the condition.
     Branch([RoutineId; 2], Updated),
     /// Repeats a routine.
     Loop(RegionLoop),
 }
 
-/// A loop. Operands: the first condition or the number of iterations, where [`Trips`] has one,
-/// then carries, sequences, and what stays the same. Results: carries, the number of iterations,
-/// where it is wanted, series; then memory of the loop's own: for the next condition, and a
-/// spare for each chain of carries.
+/// A loop. Operands: the first condition or the number of iterations, if [`Trips`] has one, then carries,
+/// sequences and invariants. Results: carries, the number of iterations, if it is used, series; then scratch
+/// memory of the loop: for the next condition, and a spare for each chain of carries.
 #[derive(Debug)]
 pub(super) struct RegionLoop {
     pub body: RoutineId,
@@ -216,8 +215,8 @@ pub(super) struct RegionLoop {
 }
 
 impl Region {
-    /// Numbers of results, each with that of an operand in whose memory it may lie: what routines
-    /// update, and carries that iterations write over.
+    /// Indices of results, each with that of an operand whose memory it may reuse: those that routines
+    /// update, and carries that iterations overwrite.
     pub fn updated(&self) -> Updated {
         match self {
             Self::Call(_, updated) | Self::Branch(_, updated) => updated.clone(),
@@ -230,7 +229,7 @@ impl Region {
     }
 }
 
-/// How often a loop runs.
+/// The number of iterations of a loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Trips {
     While { counted: bool },

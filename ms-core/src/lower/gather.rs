@@ -5,15 +5,15 @@ use crate::tensor::{DType, Layout, Shape, Strides};
 
 /// A gather by the axes of its result.
 pub(super) struct GatherWalk {
-    /// The operand at position zero of its axis: the axes of the index do not move it.
+    /// The operand at position zero of its axis; its strides along the axes of the index are zero.
     pub operand: Layout,
-    /// The index, which the other axes do not move.
+    /// The index; its strides along the other axes are zero.
     pub index: Layout,
-    /// The axis along which positions are.
+    /// The axis that positions refer to.
     pub axis: Positions,
 }
 
-/// The axis of an operand along which a gather finds positions.
+/// The axis of an operand that the positions of a gather refer to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Positions {
     /// Elements from one position to the next.

@@ -1,11 +1,10 @@
 //! Fusion groups: which ops share a kernel.
 //!
-//! Nodes are visited in running order, and each joins the groups of its operands where it
-//! counts through their elements in their order ([`Domain`]). A group becomes one kernel:
-//! members that others read are stored. Groups hold positions in the order of steps; a node may
-//! join a group only if its other operands come before, and a group that nobody reads yet may
-//! move to the end. That keeps the order free of cycles without looking at paths, so that the
-//! time is linear in the number of nodes.
+//! Nodes are visited in execution order, and each joins the groups of its operands if it iterates over their
+//! elements in the same order ([`Domain`]). A group becomes one kernel: members that other groups read are
+//! stored. Groups have positions in the order of steps; a node may join a group only if its other operands
+//! come before it, and a group that is not read yet may move to the end. This prevents cycles without
+//! searching for paths, so that the time is linear in the number of nodes.
 
 use super::body::weigh;
 use super::domain::{Domain, MOST_ACCUMULATORS, Part};
@@ -14,33 +13,33 @@ use super::target::{Cost, Target};
 use crate::ir::run_multiple;
 use smallvec::SmallVec;
 
-/// A step of the plan to be: one node, or several in one kernel.
+/// A future step of the plan: one node, or several in one kernel.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The members, in running order.
+    /// The members, in execution order.
     pub nodes: Vec<NodeIndex>,
-    /// The axes of the kernel; none for what runs as a whole.
+    /// The axes of the kernel; `None` for a node that is not a kernel.
     pub domain: Option<Domain>,
 }
 
 /// The groups of a graph.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// In an order in which they can run.
+    /// In an order in which they can be executed.
     pub list: Vec<Group>,
-    /// The group of each node; none for one that has nothing to compute.
+    /// The group of each node; `None` for one that computes nothing.
     pub of: Vec<Option<usize>>,
-    /// For each node how many rounds of reduced loops of its kernel come before its result.
+    /// For each node the number of reduced loops of its kernel that come before its result.
     pub levels: Vec<u32>,
 }
 
-/// A group that is being gathered.
+/// A group under construction.
 struct Draft {
     nodes: Vec<NodeIndex>,
     domain: Option<Domain>,
-    /// The place in the order of steps.
+    /// The position in the order of steps.
     position: i64,
-    /// A bound below the positions of the groups that read this one.
+    /// A lower bound of the positions of the groups that read this one.
     first_use: i64,
     /// Groups that this one reads.
     reads: SmallVec<[usize; 4]>,
@@ -49,11 +48,11 @@ struct Draft {
     insts: usize,
     /// The [`run_multiple`] of its reductions.
     multiple: Option<usize>,
-    /// Whether a member that runs over all axes touches 8-byte elements.
+    /// Whether a member that iterates over all axes accesses 8-byte elements.
     wide: bool,
     /// Whether bodies depend on the position.
     generates: bool,
-    /// Whether nothing may join.
+    /// Whether the group accepts no more nodes.
     closed: bool,
 }
 
@@ -67,13 +66,13 @@ struct Grouper<'a> {
     of: Vec<Option<usize>>,
     levels: Vec<u32>,
     uses: Vec<u32>,
-    /// The place after all steps, and the one before.
+    /// The position after all steps, and the one before.
     next: i64,
     front: i64,
 }
 
 impl Groups {
-    /// Groups the nodes; without `fuse` each is a group of its own.
+    /// Groups the nodes; without `fuse`, each node is a separate group.
     pub fn new(flat: &Flat, fuse: bool, target: &Target) -> Self {
         let mut uses = vec![0; flat.values.len()];
         let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(|it| it.value());
@@ -94,8 +93,8 @@ impl Groups {
         grouper.finish()
     }
 
-    /// Whether a value must be in memory of its own: others than its group read it, or it is an output.
-    /// What consists of slices does not read them by itself.
+    /// By value, whether it must be in memory of its own: it is read by another group, or is an output. A
+    /// result that consists of slices is not such a reader.
     pub fn stored(&self, flat: &Flat) -> Vec<bool> {
         let mut stored = vec![false; flat.values.len()];
         flat.outputs.iter().for_each(|&it| stored[it] = true);
@@ -112,13 +111,13 @@ impl Groups {
     }
 }
 
-/// What a node by itself is.
+/// The group of a single node.
 enum Own {
-    /// A kernel over a domain, which others may join.
+    /// A kernel over a domain, which other nodes may join.
     Open(Domain),
-    /// A kernel of its own: a reduction of nothing, or of single elements.
+    /// A separate kernel: a reduction of nothing, or of single elements.
     Closed(Domain),
-    /// A step that is no kernel.
+    /// A step that is not a kernel.
     Whole,
 }
 
@@ -141,7 +140,7 @@ impl Own {
     }
 }
 
-/// Two groups that may become one, and the node that reads the second.
+/// Two groups that are candidates for merging, and the node that reads the second one.
 #[derive(Clone, Copy)]
 struct Pair<'a> {
     /// The group of the node.
@@ -171,12 +170,12 @@ impl<'a> Grouper<'a> {
     fn place(&mut self, index: NodeIndex) {
         let flat = self.flat;
         let node = &flat.nodes[index];
-        // Library ops refuse operands by their values, whether or not there is a result.
+        // Library ops check the values of operands, even if the result is empty.
         let computes = matches!(node.kind, Kind::Region(_) | Kind::Library(_)) || node.outputs.is_empty();
         if !computes && node.outputs.iter().all(|&it| flat.numel(it) == 0) {
             return;
         }
-        // The latest first: merging with it leaves most of the others before the result.
+        // The latest first: after merging with it, most of the others come before the result.
         let mut sources: SmallVec<[usize; 4]> = SmallVec::new();
         for value in node.inputs.iter().filter_map(Access::value) {
             sources.extend(self.group_of(value));
@@ -208,7 +207,7 @@ impl<'a> Grouper<'a> {
         self.tell_sources(group);
     }
 
-    /// Adds to the groups that a group reads, each of which stands there once.
+    /// Adds to the groups that a group reads, without duplicates.
     fn add_reads(&mut self, group: usize, added: SmallVec<[usize; 4]>) {
         let reads = &mut self.drafts[group].reads;
         if added.iter().any(|it| reads.last() != Some(it)) {
@@ -218,7 +217,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// Lets the groups that a group reads know where it stands.
+    /// Updates the first uses of the groups that a group reads.
     fn tell_sources(&mut self, group: usize) {
         let position = self.drafts[group].position;
         for i in 0..self.drafts[group].reads.len() {
@@ -228,7 +227,7 @@ impl<'a> Grouper<'a> {
         }
     }
 
-    /// Starts a group with a node, after all others.
+    /// Starts a group with a node, after all other groups.
     fn start(&mut self, index: NodeIndex, node: &FlatNode, own: Own) -> usize {
         let draft = self.drafts.len();
         let closed = !self.fuse || !matches!(own, Own::Open(_));
@@ -260,7 +259,7 @@ impl<'a> Grouper<'a> {
         draft
     }
 
-    /// Merges two groups, if that is possible and worth it.
+    /// Merges two groups, if that is possible and profitable.
     fn merge(&mut self, pair: Pair<'_>) -> Option<usize> {
         let Pair { own, source, index, .. } = pair;
         let position = self.common_position(pair)?;
@@ -306,12 +305,12 @@ impl<'a> Grouper<'a> {
         }))
     }
 
-    /// A place in the order of steps where both groups can run as one: that of the earlier one
-    /// if all that the later one reads comes before, or that of the later one if nobody reads
-    /// the earlier one before.
+    /// A position in the order of steps at which both groups can run as one: that of the earlier one if
+    /// everything that the later one reads comes before it, or that of the later one if the earlier one is
+    /// not read before it.
     fn common_position(&self, pair: Pair<'_>) -> Option<i64> {
         let Pair { own, source, sources, .. } = pair;
-        // What older members read of the other group they could not be merged with.
+        // Older members read values of the other group that they could not be merged with.
         if self.drafts[own].reads.iter().any(|&it| self.root(it) == source) {
             return None;
         }
@@ -334,15 +333,15 @@ impl<'a> Grouper<'a> {
         level + u32::from(matches!(pair.node.kind, Kind::Reduce(_)))
     }
 
-    /// Whether the node reads members of both groups at the very element that it computes,
-    /// and others in a way that reduced lanes can follow.
+    /// Returns whether the node reads members of both groups at the same element that it computes, and other
+    /// values in a way that is possible with reduced lanes.
     fn operands_fit(&self, pair: Pair<'_>, domain: &Domain) -> bool {
         let Some(part) = operand_part(self.flat, pair.node, domain) else { return false };
         pair.node.inputs.iter().enumerate().all(|(at, access)| {
             let Some(value) = access.value() else { return true };
             let Some(strides) = domain.walk(part, &access.layout) else { return false };
             if self.group_of(value).is_some_and(|it| it == pair.own || it == pair.source) {
-                // A gather reads elements that other steps of the loops compute.
+                // A gather reads elements that are computed in other iterations.
                 if at == 0 && matches!(pair.node.kind, Kind::Gather { .. }) {
                     return false;
                 }
@@ -353,7 +352,7 @@ impl<'a> Grouper<'a> {
         })
     }
 
-    /// Whether one more stage may go over the rows, if the node needs it.
+    /// Returns whether one more stage may iterate over the rows, if the node needs it.
     fn is_row_worth_staging(&self, node: &FlatNode, domain: &Domain, level: u32) -> bool {
         let stage = match node.kind {
             Kind::Reduce(_) => level - 1,
@@ -364,7 +363,7 @@ impl<'a> Grouper<'a> {
         stage == 0 || (row <= self.target.longest_staged_row() && stage < self.target.budget.loops)
     }
 
-    /// Whether what ran over a domain without reductions may run in reduced loops.
+    /// Returns whether a group over a domain without reductions may be computed in reduced loops.
     fn may_loop(&self, draft: usize, pair: Pair<'_>, domain: &Domain) -> bool {
         let fits = |access: &Access| {
             domain.walk(Part::All, &access.layout).is_some_and(|it| domain.run_fits(&it, MOST_ACCUMULATORS))
@@ -376,7 +375,7 @@ impl<'a> Grouper<'a> {
         if !domain.has_short_rows() {
             return true;
         }
-        // Nothing of it may need memory, so that nobody else may read it.
+        // Its values cannot be stored, so they must not have other readers.
         let mut inside = rustc_hash::FxHashMap::default();
         for &node in self.drafts[pair.own].nodes.iter().chain(&self.drafts[pair.source].nodes) {
             for value in self.flat.nodes[node].inputs.iter().filter_map(Access::value) {
@@ -386,7 +385,7 @@ impl<'a> Grouper<'a> {
         members().flat_map(|it| &it.outputs).all(|it| inside.get(it) == Some(&self.uses[*it]))
     }
 
-    /// What both groups read of others, unless it is too much.
+    /// The values that both groups read from others; `None` if there are too many.
     fn joint_inputs(&self, own: usize, source: usize) -> Option<SmallVec<[ValueIndex; 8]>> {
         let mut inputs = self.drafts[source].inputs.clone();
         for &value in &self.drafts[own].inputs {
@@ -398,7 +397,7 @@ impl<'a> Grouper<'a> {
         (inputs.len() <= self.target.budget.inputs).then_some(inputs)
     }
 
-    /// Makes one group of two; the smaller one is added to the larger one.
+    /// Merges two groups; the smaller one is added to the larger one.
     fn join(&mut self, a: usize, b: usize, set: impl FnOnce(&mut Draft)) -> usize {
         let (to, from) = if self.drafts[a].nodes.len() > self.drafts[b].nodes.len() { (a, b) } else { (b, a) };
         self.parent[from] = to;

@@ -5,14 +5,14 @@ use crate::ir::{Def, Graph, ValueId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The carries that are computed. Each begins a chain: itself, the one that takes over from it,
-/// the one that takes over from that, and so on.
+/// The carries that are computed. Each starts a chain: itself, the carry that takes its previous value, the
+/// carry that takes that one's, and so on.
 pub(super) fn computed(next: &[NextCarry]) -> impl Iterator<Item = usize> {
     next.iter().enumerate().filter(|it| !matches!(it.1, NextCarry::From(_))).map(|it| it.0)
 }
 
-/// Where the next values of a loop's carries come from: a body that gives a carry as it took it
-/// has nothing to compute.
+/// Where the next values of a loop's carries come from: a carry that the body returns unchanged, as the same
+/// or another carry, is not computed.
 pub(super) fn next_carries(body: &Graph, carries: usize) -> Vec<NextCarry> {
     let mut taken = vec![false; carries];
     let mut next = |output: &ValueId| match body.value(*output).def {
@@ -24,8 +24,8 @@ pub(super) fn next_carries(body: &Graph, carries: usize) -> Vec<NextCarry> {
     body.outputs()[..carries].iter().map(&mut next).collect()
 }
 
-/// The graph of one iteration: what `body` computes of its carries, its further results, and
-/// whether `condition` holds for what comes next.
+/// The graph of one iteration: the carries that `body` computes, its further results, and the `condition` of
+/// the next iteration.
 pub(super) fn iteration(body: &Graph, condition: Option<&Arc<Graph>>, carries: usize) -> Graph {
     let mut graph = body.clone();
     let next = next_carries(body, carries);

@@ -1,7 +1,7 @@
-//! Which node of a traced graph a step of a plan stands for.
+//! Maps steps of a plan to nodes of a traced graph.
 //!
-//! Lines of the user's program are no part of what a graph is, and a plan may come from a file: so a
-//! step keeps the number of a node, and what is traced has the line for it.
+//! Source locations are not part of a graph's content, and a plan may be loaded from a file: so a step stores
+//! the number of a node, and the traced graph has its location.
 
 use crate::ir::{Graph, subgraphs};
 use crate::ops::{Lowering, definition};
@@ -10,13 +10,14 @@ use std::panic::Location;
 
 type Line = &'static Location<'static>;
 
-/// Every node, those of the graphs in `graph` first.
+/// All nodes, those of nested graphs first.
 fn nodes(graph: &Graph) -> impl Iterator<Item = &crate::ir::Node> {
     let inner = subgraphs(graph).into_iter().map(|it| &**it);
     inner.chain([graph]).flat_map(|it| it.nodes().map(|it| it.1))
 }
 
-/// The numbers of a traced graph's nodes by their lines; of several nodes with one line, the first.
+/// The numbers of a traced graph's nodes by their source locations; of several nodes with one location, the
+/// first.
 pub(super) struct Numbers(FxHashMap<usize, u32>);
 
 fn address(line: Line) -> usize {
@@ -24,7 +25,7 @@ fn address(line: Line) -> usize {
 }
 
 impl Numbers {
-    /// The numbers of a graph.
+    /// The numbers of the nodes of a graph.
     pub fn of(graph: &Graph) -> Self {
         let mut numbers = FxHashMap::default();
         for (number, node) in (0..).zip(nodes(graph)) {
@@ -35,18 +36,19 @@ impl Numbers {
         Self(numbers)
     }
 
-    /// The number of the node with this line.
+    /// The number of the node with this source location.
     pub fn number(&self, line: Line) -> Option<u32> {
         self.0.get(&address(line)).copied()
     }
 }
 
-/// The line of the node of a traced graph that steps of its plans know by this number.
+/// The source location of the node of a traced graph with the number that steps of its plans store.
 pub fn line_of_node(graph: &Graph, number: u32) -> Option<Line> {
     nodes(graph).nth(number as usize)?.location
 }
 
-/// Whether two graphs of the same content have the same lines wherever running may refuse.
+/// Returns whether two graphs of the same content have the same source locations at all nodes that can fail
+/// at run time.
 pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
     let refusing = |graph| {
         let refuses = |node: &crate::ir::Node| {

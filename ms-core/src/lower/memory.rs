@@ -1,40 +1,41 @@
-//! The arena: where intermediate values live, and for how long.
+//! The arena: offsets of intermediate values, and their lifetimes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Every buffer starts at a multiple of this many bytes.
+/// The alignment of buffers in bytes.
 pub(super) const ALIGN: usize = 64;
 
-/// The steps during which a value of the arena is needed.
+/// The steps during which a value of the arena is live.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Lifetime {
-    /// Its length in bytes.
+    /// The size in bytes.
     pub bytes: usize,
     /// The first step that writes it.
     pub first: usize,
     /// The last step that needs it.
     pub last: usize,
-    /// The value over which it may be written: one that this step reads, element by
-    /// element as it writes, and nobody later.
+    /// The value that it may overwrite: one that this step reads, element by element before it writes, and
+    /// that is dead afterwards.
     pub over: Option<usize>,
 }
 
-/// Places of values in the arena.
+/// Offsets of values in the arena.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Arena {
     /// The first byte of each value.
     pub offsets: Vec<usize>,
-    /// The length of the arena.
+    /// The size of the arena.
     pub bytes: usize,
 }
 
-/// Gives each value a place that no other value has at the same time: the smallest free block
-/// that holds it, or new space at the end. Values come in the order of their first step.
+/// Assigns each value memory that is disjoint from that of all other values that are live at the same time:
+/// the smallest free block that is large enough, or new space at the end. Values are ordered by their first
+/// step.
 pub(super) fn plan(values: &[Lifetime]) -> Arena {
     debug_assert!(values.is_sorted_by_key(|it| it.first));
     let mut arena = Arena { offsets: Vec::with_capacity(values.len()), bytes: 0 };
     let mut free = Free::default();
-    // Blocks in use by their last step: first byte and length.
+    // Blocks in use, by their last step: first byte and size.
     let mut ends: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
     let block = |bytes: usize| bytes.max(1).next_multiple_of(ALIGN);
     for value in values {
@@ -53,12 +54,12 @@ pub(super) fn plan(values: &[Lifetime]) -> Arena {
     arena
 }
 
-/// Free blocks, none of which touch.
+/// Free blocks, no two of which are adjacent.
 #[derive(Default)]
 struct Free {
-    /// Lengths by first byte.
+    /// Sizes by first byte.
     blocks: BTreeMap<usize, usize>,
-    /// Lengths, each with its first byte.
+    /// Sizes, each with its first byte.
     by_length: BTreeSet<(usize, usize)>,
 }
 
@@ -74,7 +75,7 @@ impl Free {
         Some(bytes)
     }
 
-    /// Takes space from the smallest block that has it.
+    /// Allocates from the smallest block that is large enough.
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let &(room, at) = self.by_length.range((bytes, 0)..).next()?;
         self.remove(at);
@@ -84,7 +85,7 @@ impl Free {
         Some(at)
     }
 
-    /// Takes space at the end, from the free block there if there is one.
+    /// Allocates space at the end, extending the free block there if there is one.
     fn extend(&mut self, end: &mut usize, bytes: usize) -> usize {
         let at = match self.blocks.last_key_value() {
             Some((&at, &room)) if at + room == *end => {
@@ -111,7 +112,7 @@ impl Free {
     }
 }
 
-/// Ends the claim of a block that the step `last` would free; gives it once only.
+/// Removes and returns a block that is in use until the step `last`; `None` if it was taken already.
 fn take_over(ends: &mut BTreeMap<usize, Vec<(usize, usize)>>, last: usize, at: usize) -> Option<usize> {
     let blocks = ends.get_mut(&last)?;
     let found = blocks.iter().position(|it| it.0 == at)?;

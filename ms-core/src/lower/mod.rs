@@ -1,14 +1,12 @@
 //! From a graph to a [`Plan`]: fusion groups, kernels, layouts, memory.
 //!
-//! [`lower`] (`pipeline`) goes from the graph to ops without views (`flatten` makes a `flat`
-//! graph), moves elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups
-//! (`group`, over the axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of
-//! values that consist of them, makes the kernel of each (`stage`, `emit`, `simplify`), and lays out
-//! memory (`draft`, `reuse`, `memory`, `assemble`).
-//! Graphs of nodes become routines of the same plan (`iteration`, `routines`), before the graph
-//! whose nodes run them.
-//! What is right for one processor and not for another stands in its [`Target`].
-//! Eager execution makes kernels of one op each ([`single`]) over the same loops ([`nest`]).
+//! [`lower`] (`pipeline`) turns the graph into ops without views (`flatten` makes a `flat` graph), moves
+//! elementwise ops through slices and views (`distribute`, `sink`), forms fusion groups (`group`, over the
+//! axes of a `domain`, by what a `body` costs), lets kernels write the `slices` of values that consist of
+//! them, builds their kernels (`stage`, `emit`, `simplify`), and lays out memory (`draft`, `reuse`, `memory`,
+//! `assemble`). Regions of nodes become routines of the same plan (`iteration`, `routines`), before the
+//! graphs whose nodes run them. Everything that depends on the processor is in its [`Target`]. Eager
+//! execution builds kernels of single ops ([`single`]) over the same loops ([`nest`]).
 
 mod assemble;
 mod body;

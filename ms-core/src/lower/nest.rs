@@ -1,22 +1,21 @@
-//! Loop nests over concrete layouts: which loops a kernel runs, and how its operands move.
+//! Loop nests over concrete layouts: which loops a kernel runs, and the strides of its operands.
 //!
-//! Axes of size one vanish, and neighbouring axes along which every operand moves evenly
-//! become one loop. What is left maps to the loops of a [`Kernel`](crate::ir::Kernel).
+//! Axes of size one are dropped, and adjacent axes that are contiguous for every operand are merged into one
+//! loop. The remaining axes are the loops of a [`Kernel`](crate::ir::Kernel).
 //!
-//! **Form of reductions.** The bits of a float sum depend on the order of its terms, so the
-//! order must not depend on layouts or on what is fused. It follows from the logical axes alone
-//! ([`reduction_lanes`]): when the last axes are reduced and have [`ROW`] elements or more
-//! together, those axes, flattened, are the lanes. Where layouts keep such a run from being one
-//! loop, its outer part may become `seq` loops if the inner part is a [multiple](run_multiple) of
-//! the accumulators that stand in one vector, which changes nothing; otherwise there is no nest
-//! and an operand must be copied first.
+//! **Form of reductions.** The bits of a float sum depend on the order of its terms, so the order must not
+//! depend on layouts or on what is fused. It follows from the logical axes alone ([`reduction_lanes`]): when
+//! the last axes are reduced and have [`ROW`] elements or more together, those axes, flattened, are the
+//! lanes. If layouts prevent merging such a run into one loop, its outer part may become `seq` loops if the
+//! inner part is a [multiple](run_multiple) of the accumulators in one vector, which does not change the
+//! order; otherwise there is no nest and an operand must be copied first.
 
 use crate::ir::{LaneAxis, StrideClass, run_multiple};
 use crate::tensor::{DType, Layout, Strides};
 use smallvec::SmallVec;
 
-/// The least number of reduced elements at the end of the axes that makes them the lanes.
-/// Half a register: the ten classes of a softmax belong in one.
+/// The minimum number of reduced elements in the last axes that makes these the lanes. Half a register: the
+/// ten classes of a softmax should be in one.
 pub const ROW: usize = 8;
 
 /// An axis of an iteration space.
@@ -28,35 +27,34 @@ pub struct Axis {
     pub reduced: bool,
 }
 
-/// An operand's way through memory: its element type, and how it moves along each axis of the
-/// iteration space.
+/// How an operand is traversed: its element type, and its stride along each axis of the iteration space.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Walk {
     /// The element type.
     pub dtype: DType,
-    /// Steps in elements, one for each axis.
+    /// Strides in elements, one for each axis.
     pub strides: SmallVec<[isize; 4]>,
 }
 
-/// Loops with the strides of all operands: the words of a call's block but for the addresses.
+/// Loops with the strides of all operands: the words of a call's block except the addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Nest {
-    /// Which axis the lanes are.
+    /// The axis of the lanes.
     pub lanes: LaneAxis,
     /// Number of parallel loops outside the lanes.
     pub par: u8,
-    /// Number of reduced loops besides the lanes.
+    /// Number of reduced loops other than the lanes.
     pub seq: u8,
-    /// How many of these, the innermost ones, go through one row with the lanes.
+    /// The number of innermost reduced loops that iterate over one row together with the lanes.
     pub run: u8,
     /// Extents: parallel loops, lanes, reduced loops.
     pub extents: SmallVec<[usize; 4]>,
-    /// Steps in bytes: for each loop those of all operands.
+    /// Strides in bytes: for each loop those of all operands.
     strides: SmallVec<[i64; 16]>,
     operands: usize,
 }
 
-/// Which axis becomes the lanes of a reduction over `axes`.
+/// Returns the axis of the lanes of a reduction over `axes`.
 pub fn reduction_lanes(axes: &[Axis]) -> LaneAxis {
     let run = axes.iter().rev().filter(|it| it.size != 1).take_while(|it| it.reduced);
     if run.map(|it| it.size).reduce(|a, b| a * b).is_some_and(|it| it >= ROW) {
@@ -66,7 +64,7 @@ pub fn reduction_lanes(axes: &[Axis]) -> LaneAxis {
     }
 }
 
-/// Loops that are being gathered, outermost first.
+/// Loops under construction, outermost first.
 struct Loops {
     operands: usize,
     extents: SmallVec<[usize; 4]>,
@@ -78,14 +76,14 @@ impl Loops {
         Self { operands, extents: SmallVec::new(), strides: SmallVec::new() }
     }
 
-    /// Whether a loop of `size` inside the last one continues it for all operands.
+    /// Returns whether a loop of `size` inside the last one can be merged with it for all operands.
     #[inline]
     fn continues(&self, size: usize, stride: &impl Fn(usize) -> i64) -> bool {
         let Some(start) = self.strides.len().checked_sub(self.operands) else { return false };
         !self.extents.is_empty() && (0..self.operands).all(|op| self.strides[start + op] == stride(op) * size as i64)
     }
 
-    /// Adds a loop inside the others, or widens the last one.
+    /// Adds an innermost loop, or merges it with the last one.
     #[inline]
     fn push(&mut self, size: usize, merge: bool, stride: impl Fn(usize) -> i64) {
         if merge && self.continues(size, &stride) {
@@ -132,7 +130,7 @@ impl Nest {
         .settled()
     }
 
-    /// The nest with no step of the loops around no elements, of which there may be any number.
+    /// Sets all extents of loops without elements to zero, so that the loops around them do not iterate.
     #[inline]
     fn settled(mut self) -> Self {
         let parallel = self.par as usize + (self.lanes == LaneAxis::Parallel) as usize;
@@ -145,11 +143,11 @@ impl Nest {
         self
     }
 
-    /// The nest of an iteration space whose operands walk as `walks` say. Loops do not merge
-    /// across the axes in `fences`, which lists the first axis of each unit.
+    /// The nest of an iteration space whose operands are traversed as in `walks`. Loops are not merged across
+    /// the axes in `fences`, which lists the first axis of each unit.
     ///
-    /// Gives nothing when reduced lanes cannot keep their order ([module](self)); `reduced` is
-    /// the dtype that is reduced, if any is.
+    /// Returns `None` if reduced lanes cannot preserve the order ([module](self)); `reduced` is the dtype of
+    /// the reduction, if there is one.
     pub fn new(axes: &[Axis], walks: &[Walk], fences: &[usize], reduced: Option<DType>) -> Option<Self> {
         let operands = walks.len();
         let stride = |axis: usize| move |op: usize| walks[op].strides[axis] as i64 * walks[op].dtype.size() as i64;
@@ -164,7 +162,7 @@ impl Nest {
         let mut outside = 0;
         for (axis, it) in axes.iter().enumerate().filter(|(_, it)| it.size != 1) {
             let (loops, last) = if it.reduced { (&mut seq, &mut seq_axis) } else { (&mut par, &mut par_axis) };
-            // The run at the end starts a loop of its own: its order is that of the lanes.
+            // The run at the end is always a separate loop: its order is that of the lanes.
             let mut fences = fences.iter().chain([&run]);
             let fenced = fences.any(|fence| last.is_some_and(|last| last < *fence) && *fence <= axis);
             loops.push(it.size, !fenced, stride(axis));
@@ -181,7 +179,7 @@ impl Nest {
             LaneAxis::Reduced => {
                 let extent = seq.extents.pop()?;
                 let total: usize = axes[run..].iter().map(|it| it.size).product();
-                // No elements have no order.
+                // Empty reductions have no order.
                 if total != 0 && extent != total && !extent.is_multiple_of(run_multiple(reduced?)) {
                     return None;
                 }
@@ -201,8 +199,8 @@ impl Nest {
         Some(Self { lanes, par: counts.0, seq: counts.1, run, extents, strides, operands }.settled())
     }
 
-    /// Elements of a row: of the reduced lanes, with the loops that go through one row with them; none where
-    /// the lanes are an axis of the result.
+    /// Number of elements of a row: of the reduced lanes, and of the loops that iterate over one row with
+    /// them; zero if the lanes are an axis of the result.
     pub fn row(&self) -> usize {
         match self.lanes {
             LaneAxis::Parallel => 0,
@@ -219,7 +217,7 @@ impl Nest {
         (0..self.extents.len()).map(move |i| self.strides[i * self.operands + operand])
     }
 
-    /// How an operand of `dtype` moves along the lanes.
+    /// The stride of an operand of `dtype` along the lanes.
     #[inline]
     pub fn step(&self, operand: usize, dtype: DType) -> StrideClass {
         let lane = self.par as usize;
@@ -233,7 +231,7 @@ impl Nest {
         }
     }
 
-    /// Whether there is nothing to write.
+    /// Returns whether there are no elements to write.
     pub fn is_empty(&self) -> bool {
         let lane = if self.lanes == LaneAxis::Parallel { 1 } else { 0 };
         self.extents[..self.par as usize + lane].contains(&0)
@@ -253,7 +251,7 @@ impl Nest {
     }
 }
 
-/// The strides of a row-major result over the axes that are kept; the others do not move it.
+/// The strides of a row-major result over the axes that are kept; those of reduced axes are zero.
 pub fn kept_strides(axes: &[Axis]) -> Strides {
     let mut strides: Strides = SmallVec::from_elem(0, axes.len());
     let mut step = 1;
@@ -300,10 +298,10 @@ mod tests {
         view
     }
 
-    /// All places that an operand visits, loop by loop.
+    /// All addresses that an operand is accessed at, loop by loop.
     fn visits(nest: &Nest, operand: usize, start: i64) -> Vec<i64> {
         let strides: Vec<i64> = nest.strides(operand).collect();
-        // The lanes are the innermost loop when they are reduced.
+        // Reduced lanes are the innermost loop.
         let mut order: Vec<usize> = (0..nest.extents.len()).collect();
         if nest.lanes == LaneAxis::Reduced {
             let lane = order.remove(nest.par as usize);
@@ -348,7 +346,7 @@ mod tests {
                 refused += 1;
                 continue;
             };
-            // Row by row: the kept axes outside, the reduced ones inside, each in their order.
+            // Row by row: the kept axes outside, the reduced ones inside, each in order.
             let kept = (0..axes.len()).filter(|&it| !axes[it].reduced);
             let order: Vec<usize> = kept.chain((0..axes.len()).filter(|&it| axes[it].reduced)).collect();
             let expected: Vec<i64> = view.permute(&order).offsets().map(|it| 4 * it as i64).collect();

@@ -1,4 +1,4 @@
-//! The way of a graph through the parts of this module.
+//! The passes of this module over a graph.
 
 use super::assemble::assemble;
 use super::distribute::distribute;
@@ -20,11 +20,11 @@ use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
 /// How a graph is lowered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LowerOptions {
-    /// Whether ops share kernels. It changes no bit of a result.
+    /// Whether ops share kernels. It does not change any bit of the results.
     pub fuse: bool,
-    /// [`Precision::Strict`]: results equal those of running op by op to the bit, on every device.
-    /// Otherwise `a * b + c` within a kernel is rounded once, functions are those of the target where
-    /// it has some, and reductions and products add their terms in the order that is fastest.
+    /// [`Precision::Strict`]: results are equal to those of op-by-op execution to the bit, on every device.
+    /// Otherwise `a * b + c` within a kernel is rounded once, the target's native functions are used, and
+    /// reductions and products add their terms in the fastest order.
     pub precision: Precision,
 }
 
@@ -43,8 +43,8 @@ pub fn lower(graph: &Graph, options: &LowerOptions, target: &Target) -> Result<P
     Ok(lower_traced(graph, options, target, None)?.0)
 }
 
-/// [`lower`] of what became of a traced graph, if that is known: steps that may refuse say which of
-/// its nodes they stand for. Returns what the inputs are called, too.
+/// [`lower`] of a graph that was optimised from a traced graph, if that is known: steps that can fail refer
+/// to their nodes in it. Also returns the names of the inputs.
 ///
 /// # Errors
 /// As for [`lower`].
@@ -68,15 +68,15 @@ pub fn lower_traced(
     Ok((plan, names))
 }
 
-/// How graphs go through the parts of this module.
+/// How graphs are lowered.
 struct Pipeline<'a> {
     options: &'a LowerOptions,
     target: &'a Target,
 }
 
 impl Pipeline<'_> {
-    /// Lowers a graph and those that its nodes run; returns the lines of steps that may refuse, and
-    /// the names of inputs.
+    /// Lowers a graph and its callees; returns the source locations of steps that can fail, and the names of
+    /// inputs.
     fn plan(&self, graph: &Graph) -> Result<(Plan, Vec<Located>, PlanNames)> {
         let portable;
         let target = match self.options.precision {
@@ -91,8 +91,7 @@ impl Pipeline<'_> {
         Ok(routines.finish())
     }
 
-    /// Adds the routine of a graph behind those that it runs. The depth of recursion is that of graphs
-    /// in graphs.
+    /// Adds the routine of a graph after its callees. The depth of recursion is the nesting depth of graphs.
     fn add(&self, graph: &Graph, routines: &mut Routines) -> Result<RoutineId> {
         self.add_callees(graph, routines)?;
         let routine = self.routine(graph, routines)?;
@@ -128,7 +127,8 @@ impl Pipeline<'_> {
         Ok(())
     }
 
-    /// The routine of a graph, whose callees are in `routines`; its kernels, constants and lines go there.
+    /// The routine of a graph, whose callees are in `routines`; its kernels, constants and source locations
+    /// are added there.
     fn routine(&self, graph: &Graph, routines: &mut Routines) -> Result<Routine> {
         let Self { options, target } = *self;
         let mut flat = flatten(graph, routines)?;

@@ -1,4 +1,4 @@
-//! Plans: flat steps over buffers, without addresses.
+//! Plans: a flat list of steps over buffers, without addresses.
 
 use crate::ir::{Kernel, Precision, Type};
 use crate::tensor::{Attrs, DType, Dim, Layout, Literal, Op};
@@ -16,33 +16,32 @@ pub struct BufferId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct RoutineId(pub u32);
 
-/// What an executable runs: kernels, constants, and the routines that use them. Serialisable;
-/// knows no addresses.
+/// What an executable runs: kernels, constants, and the routines that use them. Serialisable; independent of
+/// addresses.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Plan {
-    /// How products of floats add their terms up.
+    /// The order in which products of floats add their terms.
     pub precision: Precision,
     /// Distinct kernels of all routines.
     pub kernels: Vec<Kernel>,
     /// Constant data of all routines.
     pub constants: Vec<Literal>,
-    /// One for each distinct graph: the last is the program's own, and every other one comes
-    /// before those that call it. So none calls itself, and of each runs one call at a time.
+    /// One for each distinct graph: the last is the main routine, and every other one comes before its
+    /// callers. So there is no recursion, and at most one call of each is active at a time.
     pub routines: Vec<Routine>,
 }
 
 impl Plan {
-    /// The program's own routine.
+    /// The main routine.
     ///
     /// # Panics
-    /// A plan without routines has none.
+    /// If the plan has no routines.
     pub fn main(&self) -> &Routine {
         self.routines.last().expect("a plan has a routine")
     }
 
-    /// Where each routine's part of the memory of a run begins, in bytes: behind those of all its
-    /// callers; and the length of the whole. Nothing where a routine calls one that does not come
-    /// before it.
+    /// The offset of each routine's part of a run's memory, in bytes, which is after those of all its
+    /// callers; and the total size. Returns `None` if a routine calls one that does not come before it.
     pub fn arena(&self) -> Option<(Vec<usize>, usize)> {
         let mut bases = vec![0; self.routines.len()];
         let mut all = 0;
@@ -61,13 +60,13 @@ impl Plan {
     }
 }
 
-/// Routines begin in the arena at a multiple of this many bytes.
+/// The alignment of routines in the arena, in bytes.
 const ALIGN: usize = 64;
 
-/// Steps over buffers: what one graph became.
+/// Steps over buffers, lowered from one graph.
 ///
-/// A value whose first dimension is [`Dim::DYNAMIC`](crate::tensor::Dim::DYNAMIC) is a stack. Its
-/// elements live outside of all buffers; its buffer holds eight bytes by which steps know it.
+/// A value whose first dimension is [`Dim::DYNAMIC`](crate::tensor::Dim::DYNAMIC) is a stack. Its elements
+/// are stored outside of all buffers; its buffer contains an eight-byte handle.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Routine {
     /// The name in reports.
@@ -76,32 +75,31 @@ pub struct Routine {
     pub inputs: Vec<Type>,
     /// Types of the outputs; output arrays are row-major.
     pub outputs: Vec<Type>,
-    /// Where values live.
+    /// Memory of values.
     pub buffers: Vec<Buffer>,
-    /// Bytes of the arena that holds the intermediate values of one run, those of called
-    /// routines not counted.
+    /// Size of the arena for the intermediate values of one run, without those of called routines, in bytes.
     pub arena_bytes: usize,
-    /// What happens, in order.
+    /// The steps in execution order.
     pub steps: Vec<PlanStep>,
-    /// Which outputs may lie in the memory of inputs that the caller gives up.
+    /// Which outputs may reuse the memory of donated inputs.
     pub reuse: Reuse,
 }
 
-/// When inputs are read for the last time, and outputs first touched.
+/// When inputs are read for the last time, and outputs first accessed.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Reuse {
-    /// By input, the first step from which on nobody reads it; of one whose elements lie elsewhere
+    /// By input, the first step from which on it is not read; for one whose elements are stored elsewhere
     /// (see [`Routine`]), none.
     pub free_from: Vec<u32>,
-    /// By output, the step that first touches it.
+    /// By output, the step that first accesses it.
     pub touched_at: Vec<u32>,
-    /// Outputs, and inputs that are read for the last time by the step that first writes in the output's
-    /// memory: each element before it is written over, or the step updates them. Sorted.
+    /// Outputs, and inputs whose last reader is the step that first writes to the output's memory: it reads
+    /// each element before it overwrites it, or updates them in place. Sorted.
     pub in_place: Vec<(u32, u32)>,
 }
 
 impl Reuse {
-    /// Whether an output may be written over an input of as many bytes.
+    /// Returns whether an output may overwrite an input of the same size in bytes.
     pub fn allows(&self, output: usize, input: usize) -> bool {
         let (Some(free), Some(touched)) = (self.free_from.get(input), self.touched_at.get(output)) else {
             return false;
@@ -109,7 +107,7 @@ impl Reuse {
         free <= touched || self.in_place.binary_search(&(output as u32, input as u32)).is_ok()
     }
 
-    /// The inputs that an output may be written over by the step that reads them for the last time.
+    /// The inputs that an output may overwrite in the step that reads them for the last time.
     pub fn in_place_of(&self, output: usize) -> impl Iterator<Item = usize> {
         let output = output as u32;
         let first = self.in_place.partition_point(|it| it.0 < output);
@@ -117,16 +115,16 @@ impl Reuse {
     }
 }
 
-/// A run of bytes.
+/// A contiguous block of memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Buffer {
-    /// Its length in bytes.
+    /// The size in bytes.
     pub bytes: usize,
-    /// Where it is.
+    /// The location.
     pub place: Place,
 }
 
-/// Where a buffer is.
+/// The location of a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Place {
     /// The memory of an input.
@@ -135,9 +133,9 @@ pub enum Place {
     Output(u32),
     /// Constant data of the plan.
     Constant(u32),
-    /// The arena, from this byte on; a multiple of 64.
+    /// At this offset in the arena, a multiple of 64.
     Arena(usize),
-    /// No memory: what a param of [`Role::Position`](crate::ir::Role) is called on.
+    /// No memory: the argument of a param of [`Role::Position`](crate::ir::Role).
     Position,
 }
 
@@ -148,7 +146,7 @@ pub struct View {
     pub buffer: BufferId,
     /// The element type.
     pub dtype: DType,
-    /// Where the elements lie, in elements.
+    /// The layout, in elements.
     pub layout: Layout,
 }
 
@@ -157,16 +155,16 @@ pub struct View {
 pub struct Span {
     /// Which buffer.
     pub buffer: BufferId,
-    /// Its first byte there.
+    /// The offset of its first byte in the buffer.
     pub offset: usize,
 }
 
-/// A buffer as a kernel sees it.
+/// An argument of a kernel.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Argument {
     /// Which buffer.
     pub buffer: BufferId,
-    /// The first element, in bytes.
+    /// The offset of the first element, in bytes.
     pub offset: usize,
     /// Bytes from one element to the next, by loop of the kernel.
     pub strides: SmallVec<[i64; 4]>,
@@ -175,7 +173,7 @@ pub struct Argument {
     pub axis: Option<IndexedAxis>,
 }
 
-/// An axis along which a kernel moves to positions that it computes.
+/// An axis that a kernel indexes with positions that it computes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IndexedAxis {
     /// Bytes from one position to the next.
@@ -189,14 +187,14 @@ pub struct IndexedAxis {
 pub enum PlanStep {
     /// A generated kernel.
     Kernel {
-        /// Which one.
+        /// The kernel.
         kernel: KernelId,
-        /// Extents of its loops.
+        /// The extents of its loops.
         extents: SmallVec<[usize; 4]>,
-        /// Its params, in order.
+        /// The arguments of its params, in order.
         args: SmallVec<[Argument; 4]>,
     },
-    /// A product of matrices, batched over leading dimensions of equal size: `out = a b`.
+    /// A matrix product, batched over leading dimensions of equal size: `out = a b`.
     Product {
         /// `[.., m, k]`
         a: View,
@@ -207,7 +205,7 @@ pub enum PlanStep {
     },
     /// An op that the backend's library, or the op's own `eval`, runs as a whole.
     Library {
-        /// Which op.
+        /// The op.
         op: Op,
         /// Its attributes.
         attrs: Attrs,
@@ -215,43 +213,44 @@ pub enum PlanStep {
         inputs: Vec<View>,
         /// Its results, row-major.
         outputs: Vec<View>,
-        /// The node of the traced graph that it stands for; see [`line_of_node`](super::line_of_node).
+        /// The number of its node in the traced graph; see [`line_of_node`](super::line_of_node).
         node: Option<u32>,
     },
-    /// Refuses positions that an operand does not have; the kernel that gathers elements there takes any.
+    /// Fails for positions that are out of range for an operand; the kernel that gathers at them accepts all
+    /// positions.
     Check {
         /// The op that gathers.
         op: Op,
         /// The type of the operand.
         of: Type,
-        /// The axis of the operand along which the positions are.
+        /// The axis of the operand that the positions refer to.
         axis: usize,
         /// The positions, integers.
         positions: View,
         /// As in [`PlanStep::Library`].
         node: Option<u32>,
     },
-    /// A routine on values.
+    /// A call of a routine.
     Call {
-        /// Which one.
+        /// The routine.
         routine: RoutineId,
-        /// What it takes.
+        /// Its arguments.
         inputs: Vec<Span>,
-        /// Where its results go.
+        /// The locations of its results.
         outputs: Vec<Span>,
     },
-    /// One of two routines, which take and give the same types.
+    /// One of two routines, with the same types of arguments and results.
     Branch {
         /// A bool.
         condition: Span,
-        /// The one that runs where the condition is true, and the other.
+        /// The routine that runs if the condition is true, and the other one.
         routines: [RoutineId; 2],
-        /// What they take.
+        /// Their arguments.
         inputs: Vec<Span>,
-        /// Where their results go.
+        /// The locations of their results.
         outputs: Vec<Span>,
     },
-    /// A routine repeated.
+    /// A loop.
     Loop(Box<Loop>),
 }
 
@@ -267,51 +266,51 @@ impl PlanStep {
     }
 }
 
-/// A routine repeated: its inputs are carries, one element of each sequence, and values that
-/// stay the same; its outputs are the carries that it computes, one element of each series of
-/// results, and, in a [`Repeat::While`], whether it runs again.
+/// A loop over a routine: its inputs are carries, one element of each sequence, and invariants; its outputs
+/// are the carries that it computes, one element of each series, and, in a [`Repeat::While`], the condition
+/// of the next iteration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Loop {
-    /// What is repeated.
+    /// The routine of one iteration.
     pub body: RoutineId,
-    /// How often.
+    /// The number of iterations.
     pub repeat: Repeat,
     /// Values that each iteration replaces.
     pub carries: Vec<Carry>,
-    /// Values of which each iteration takes one element.
+    /// Values of which each iteration reads one element.
     pub sequences: Vec<Span>,
-    /// Values that stay the same.
+    /// Values that are the same in all iterations.
     pub invariants: Vec<Span>,
-    /// Where the series go, to which each iteration adds an element.
+    /// The locations of the series, to which each iteration adds an element.
     pub series: Vec<Span>,
-    /// Memory for the next value of a carry while its present one is read: one for each chain of
-    /// carries that begins with a [computed](NextCarry::Computed) one and goes on with those that
-    /// take over from it, in the order of the computed ones.
+    /// Memory for the next value of a carry while its current one is read: one for each chain of carries that
+    /// starts with a [computed](NextCarry::Computed) one and continues with those that take its previous
+    /// value, in the order of the computed ones.
     pub spares: Vec<Span>,
 }
 
-/// How often a loop runs.
+/// The number of iterations of a loop.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Repeat {
-    /// As long as a condition holds: its series are stacks.
+    /// While a condition holds: series are stacks.
     While {
-        /// Whether the first iteration takes place, a bool.
+        /// The condition of the first iteration, a bool.
         first: Span,
-        /// Memory for whether the next one does.
+        /// Memory for the condition of the next iteration.
         next: Span,
-        /// Where the number of iterations goes, an i64.
+        /// The location of the number of iterations, an i64.
         count: Option<Span>,
     },
-    /// A fixed number of times; sequences and series are arrays.
+    /// A constant number of iterations; sequences and series are arrays.
     Times {
-        /// How often.
+        /// The number of iterations.
         count: usize,
         /// From the last element of sequences and series to the first.
         reverse: bool,
     },
-    /// As often as an i64 says; sequences and series are stacks.
+    /// The number of iterations is an i64; sequences and series are stacks.
     Counted {
-        /// The number.
+        /// The number of iterations.
         count: Span,
         /// From the last element of sequences and series to the first.
         reverse: bool,
@@ -323,34 +322,32 @@ pub enum Repeat {
 pub struct Carry {
     /// The first value.
     pub initial: Span,
-    /// Where the last value goes; memory of the loop's own until then.
+    /// The location of the last value; used as scratch memory until then.
     pub result: Span,
     /// Where the next value comes from.
     pub next: NextCarry,
 }
 
-/// Where the next value of a carry comes from. Of several carries at most one takes over from
-/// the same one.
+/// Where the next value of a carry comes from. At most one carry takes the value of another one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NextCarry {
     /// The routine computes it.
     Computed,
-    /// The routine computes it, and may write it over the present one: see [`Reuse::allows`].
+    /// The routine computes it, and may write it over the current one: see [`Reuse::allows`].
     Updated,
-    /// It is the present value of this carry.
+    /// It is the current value of this carry.
     From(u32),
 }
 
-/// Bytes of a row-major value, or of what stands for a stack; nothing where a dimension is
-/// symbolic.
+/// Size of a row-major value, or of the handle of a stack, in bytes; `None` if a dimension is symbolic.
 pub fn value_bytes(ty: &Type) -> Option<usize> {
     if is_stack(ty) { Some(STACK_BYTES) } else { ty.numel().map(|it| it * ty.dtype.size()) }
 }
 
-/// Whether a value is a stack: as many elements as a loop made.
+/// Returns whether a value is a stack, whose length is the number of iterations of a loop.
 pub fn is_stack(ty: &Type) -> bool {
     ty.dims.first() == Some(&Dim::DYNAMIC)
 }
 
-/// Bytes by which steps know a stack.
+/// Size of the handle of a stack, in bytes.
 pub const STACK_BYTES: usize = 8;

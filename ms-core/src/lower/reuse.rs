@@ -1,4 +1,4 @@
-//! Which outputs of a routine may lie in the memory of its inputs.
+//! Which outputs of a routine may reuse the memory of its inputs.
 
 use super::draft::Draft;
 use super::emit::Arg;
@@ -9,22 +9,22 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 use std::collections::hash_map::Entry;
 
-/// When a routine's values are used, and what they may be written over.
+/// When a routine's values are used, and which values they may overwrite.
 pub(super) struct Uses {
-    /// By value, the first step that touches it.
+    /// By value, the first step that accesses it.
     first: FxHashMap<ValueIndex, u32>,
-    /// By value, the last one.
+    /// By value, the last step that accesses it.
     last: FxHashMap<ValueIndex, u32>,
-    /// Values, and inputs that are read for the last time by the step that writes the value, over which
-    /// it may do so.
+    /// Values, each with an input that it may overwrite: the step that writes the value is the last one that
+    /// reads the input.
     over_inputs: Vec<(ValueIndex, u32)>,
-    /// The output in whose memory a value lies: that output itself, and what leads from an input that it
-    /// may be written over to it, each value written over the one before.
+    /// The output in whose memory a value is: that output itself, and the values between an input that it may
+    /// overwrite and it, each of which overwrites the previous one.
     pub output_of: FxHashMap<ValueIndex, u32>,
 }
 
 impl Uses {
-    /// Those of the values of these steps.
+    /// The uses of the values of these steps.
     pub fn of(flat: &Flat, steps: &[Draft]) -> Self {
         let mut uses = Self {
             first: FxHashMap::default(),
@@ -65,7 +65,7 @@ impl Uses {
         uses
     }
 
-    /// What the steps of the routine of `graph` allow.
+    /// The reuse that the steps of the routine of `graph` allow.
     pub fn reuse(&self, graph: &Graph, flat: &Flat) -> Reuse {
         let Self { first, last, over_inputs, output_of } = self;
         let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
@@ -76,7 +76,7 @@ impl Uses {
                 *free = (*free).max(step + 1);
             }
         }
-        // Nobody touches an output without elements.
+        // An output without elements is not accessed.
         let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
         for (value, &output) in output_of {
             if let Some(step) = first.get(value) {
@@ -112,7 +112,7 @@ impl Uses {
         };
         let operands = emitted.overwritable(flat).into_iter();
         let inputs: Vec<(u32, usize)> = operands.filter_map(|(value, size)| Some((input(value)?, size))).collect();
-        // Of several steps that write a value only the first finds in its memory what was there.
+        // Of several steps that write a value only the first one finds the previous contents in its memory.
         let is_first = |it: &&Arg| it.role == Role::Output && it.dense && self.first[&it.value] == step;
         for result in emitted.args.iter().filter(is_first) {
             let size = flat.values[result.value].dtype.size();

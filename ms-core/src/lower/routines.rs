@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// What the inputs of each routine of a plan are called: [`Graph::input_names`] of its graph. No part
-/// of the plan, which is the same whatever its inputs are called.
+/// The names of the inputs of each routine of a plan: [`Graph::input_names`] of its graph. They are not part
+/// of the plan, which does not depend on names.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct PlanNames(pub(super) Vec<Vec<Option<Arc<str>>>>);
 
@@ -23,35 +23,35 @@ pub(super) struct Routines {
     names: PlanNames,
 }
 
-/// The line of a step that may refuse.
+/// The source location of a step that can fail.
 pub(super) struct Located {
     pub routine: RoutineId,
     pub step: usize,
     pub line: &'static Location<'static>,
 }
 
-/// What a routine was made of: graphs, which live as long as the graph that is lowered.
+/// What a routine was lowered from: graphs, which live as long as the graph that is lowered.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) enum Key {
     Graph(*const Graph),
-    /// A body, its condition, and how many carries it has.
+    /// A body, its condition, and the number of its carries.
     Iteration(*const Graph, Option<*const Graph>, usize),
 }
 
 impl Key {
-    /// That of the routine of a graph.
+    /// The key of the routine of a graph.
     pub fn graph(graph: &Arc<Graph>) -> Self {
         Self::Graph(Arc::as_ptr(graph))
     }
 
-    /// That of the routine of one iteration of a loop.
+    /// The key of the routine of one iteration of a loop.
     pub fn iteration(body: &Arc<Graph>, condition: Option<&Arc<Graph>>, carries: usize) -> Self {
         Self::Iteration(Arc::as_ptr(body), condition.map(Arc::as_ptr), carries)
     }
 }
 
 impl Routines {
-    /// None, of a plan of that precision.
+    /// No routines, for a plan of that precision.
     pub fn new(precision: Precision) -> Self {
         Self {
             plan: Plan { precision, ..Plan::default() },
@@ -63,12 +63,12 @@ impl Routines {
         }
     }
 
-    /// The plan, the lines of steps that may refuse, and the names of inputs.
+    /// The plan, the source locations of steps that can fail, and the names of inputs.
     pub fn finish(self) -> (Plan, Vec<Located>, PlanNames) {
         (self.plan, self.located, self.names)
     }
 
-    /// Adds the routine of a key unless it is there.
+    /// Adds the routine of a key unless it exists.
     pub fn once(&mut self, key: Key, add: impl FnOnce(&mut Self) -> Result<RoutineId>) -> Result<()> {
         if !self.known.contains_key(&key) {
             let added = add(self)?;
@@ -77,7 +77,7 @@ impl Routines {
         Ok(())
     }
 
-    /// Adds the routine of a graph, behind those that it runs.
+    /// Adds the routine of a graph, after its callees.
     pub fn push(&mut self, graph: &Graph, routine: Routine) -> RoutineId {
         self.plan.routines.push(routine);
         self.names.0.push(graph.input_names().to_vec());
@@ -94,7 +94,7 @@ impl Routines {
         self.known[&Key::iteration(body, condition, carries)]
     }
 
-    /// Keeps the line of a step of the routine that is added next.
+    /// Records the source location of a step of the routine that is added next.
     pub fn located(&mut self, step: usize, line: &'static Location<'static>) {
         let routine = RoutineId(self.plan.routines.len() as u32);
         self.located.push(Located { routine, step, line });

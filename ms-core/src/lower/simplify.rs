@@ -1,11 +1,11 @@
-//! Clean-up of a kernel's body: equal values are computed once, unused ones not at all, and,
-//! where rounding may differ from op by op, products with a sum become one instruction.
+//! Simplification of a kernel's body: common subexpression and dead code elimination, and, if rounding may
+//! differ from op by op, contraction of products and sums.
 
 use crate::ir::{BinaryOp, Inst, Kernel, Scope, Val};
 use crate::tensor::DType;
 use rustc_hash::FxHashMap;
 
-/// The kernel with a shorter body; `contract` allows `a * b + c` to be rounded once.
+/// The simplified kernel; `contract` allows `a * b + c` to be rounded once.
 pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
     share(&mut kernel);
     if contract {
@@ -14,10 +14,10 @@ pub(super) fn simplify(mut kernel: Kernel, contract: bool) -> Kernel {
     prune(kernel)
 }
 
-/// Lets readers of a value that was computed before read the earlier one.
+/// Common subexpression elimination: replaces values that were computed before by the earlier ones.
 fn share(kernel: &mut Kernel) {
     let mut same: Vec<Val> = (0..kernel.insts.len() as u32).map(Val).collect();
-    // What a point computes is visible later, what a loop computes only there.
+    // Values of points are visible later, values of loops only in the same loop.
     let mut points: FxHashMap<(Inst, DType), Val> = FxHashMap::default();
     for stage in 0..kernel.stages.len() {
         let mut local = FxHashMap::default();
@@ -25,7 +25,7 @@ fn share(kernel: &mut Kernel) {
         for i in kernel.stage_range(stage) {
             let inst = &mut kernel.insts[i];
             inst.operands_mut().into_iter().flatten().for_each(|it| *it = same[it.0 as usize]);
-            // Memory may change between two loads; constants cost nothing where they are.
+            // Memory may change between two loads; constants are free.
             if matches!(inst, Inst::Load(_) | Inst::Store(..)) {
                 continue;
             }
@@ -43,7 +43,7 @@ fn share(kernel: &mut Kernel) {
     }
 }
 
-/// Turns sums of a product that nobody else reads into [`Inst::Fma`].
+/// Turns sums of products without other uses into [`Inst::Fma`].
 fn fuse_products(kernel: &mut Kernel) {
     let uses = uses(kernel);
     for stage in 0..kernel.stages.len() {
@@ -75,7 +75,7 @@ fn uses(kernel: &Kernel) -> Vec<u32> {
     uses
 }
 
-/// Drops instructions on which no store depends.
+/// Removes instructions on which no store depends.
 fn prune(mut kernel: Kernel) -> Kernel {
     let mut live = vec![false; kernel.insts.len()];
     for i in (0..kernel.insts.len()).rev() {

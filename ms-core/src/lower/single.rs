@@ -9,58 +9,58 @@ use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attr, Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
 
-/// What decides the kernel of one op. Extents and strides are no part of it.
+/// The key of the kernel of one op. Extents and strides are not part of it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct KernelKey {
-    /// The op; a copy to row-major memory when there is none.
+    /// The op; `None` is a copy to row-major memory.
     op: Option<Op>,
-    /// Its attributes, as far as the body depends on them.
+    /// The attributes that the body depends on.
     attrs: Attrs,
-    /// The shape, where the body depends on it.
+    /// The shape, if the body depends on it.
     shape: Shape,
     lanes: LaneAxis,
     par: u8,
     seq: u8,
-    /// The order of a reduction, and how many of its loops go through one row with the lanes.
+    /// The order of a reduction, and how many of its loops iterate over one row together with the lanes.
     order: ReductionOrder,
     run: u8,
-    /// Element types and steps along the lanes: operands, then the result.
+    /// Element types and strides along the lanes: operands, then the result.
     params: SmallVec<[(DType, StrideClass); 4]>,
 }
 
-/// One op on concrete operands: which kernel, on which loops.
+/// One op on concrete operands: its kernel and loops.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// The key of the kernel.
     pub key: KernelKey,
     /// The loops over operands and result, in this order.
     pub nest: Nest,
-    /// The axis of the first operand, where that is read at positions.
+    /// The axis of the first operand, if it is read at positions.
     axis: Option<IndexedAxis>,
 }
 
 impl Call {
-    /// The block of the call on operands and a result at these addresses, of `words` words.
+    /// The block of the call, of `words` words, on operands and a result at these addresses.
     #[inline]
     pub fn block(&self, addresses: impl IntoIterator<Item = u64>, words: usize) -> SmallVec<[u64; 24]> {
         let mut block = self.nest.block(addresses);
         if let Some(IndexedAxis { stride, extent }) = self.axis {
             block.extend([stride as u64, extent as u64]);
         }
-        // A whole call begins at position zero of all loops.
+        // A whole call starts at position zero of all loops.
         block.resize(words, 0);
         block
     }
 }
 
-/// The call of an op on operands of these layouts with a row-major result of type `out`; a reduction
-/// is done in the order of `precision`.
+/// The call of an op on operands of these layouts with a row-major result of type `out`; a reduction has the
+/// order of `precision`.
 ///
-/// The operands of an op of [`Lowering::Position`] are the elements of its operands, each by itself; before
-/// them the call takes the positions.
+/// The operands of an op of [`Lowering::Position`] are the elements of its operands, one by one; they are
+/// preceded by the positions.
 ///
-/// Gives nothing for an op that is no single kernel (views, products, constants, library ops),
-/// for symbolic dimensions, and for a reduction whose operand must be row-major first
+/// Returns `None` for an op that is not a single kernel (views, products, constants, library ops), for
+/// symbolic dimensions, and for a reduction whose operand must be copied to row-major memory first
 /// ([`super::nest`]).
 #[inline]
 pub fn prepare(
@@ -121,14 +121,14 @@ pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
     prepare_write(layout, &Layout::contiguous(layout.shape()), dtype)
 }
 
-/// The call that copies a view to another one of the same shape, no two elements of which are one.
+/// The call that copies a view to another one of the same shape, whose elements do not overlap.
 pub fn prepare_write(layout: &Layout, to: &Layout, dtype: DType) -> Call {
     let nest = Nest::elementwise(layout.shape(), &[(layout, dtype), (to, dtype)]);
     Call { key: KernelKey::new(None, Attrs::none(), &nest, [dtype, dtype]), nest, axis: None }
 }
 
-/// The call that gathers the slices of the first operand at the positions along `axis` that the second one
-/// names, into a row-major result.
+/// The call that gathers slices of the first operand, at the positions along `axis` in the second one, into a
+/// row-major result.
 pub fn prepare_gather(
     def: &'static OpDef,
     (operand, dtype): (&Layout, DType),

@@ -1,8 +1,8 @@
 //! Moving elementwise ops through views to the op that reads them.
 //!
-//! An elementwise result that is read once, and that through a view which is not the whole of
-//! it in order, would have to be written first. Instead the op is computed at the elements that
-//! the view names: its own operands are read through the view.
+//! An elementwise result that is read once, through a view that is not the whole result in order, would have
+//! to be stored. Instead the op is computed only at the elements of the view: its operands are read through
+//! the view.
 
 use super::body::weigh;
 use super::flat::{Access, Flat, FlatNode, Kind, NodeIndex};
@@ -10,7 +10,7 @@ use super::target::Target;
 use crate::tensor::{Layout, Shape, Strides};
 use smallvec::SmallVec;
 
-/// Moves what can be moved, readers before what they read.
+/// Moves all ops that can be moved, readers before their operands.
 pub(super) fn sink(flat: &mut Flat, target: &Target) {
     let mut uses: Vec<u32> = vec![0; flat.values.len()];
     let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
@@ -36,13 +36,12 @@ pub(super) fn sink(flat: &mut Flat, target: &Target) {
     }
 }
 
-/// Accesses of one value: the reading node, and which operand of it.
+/// Accesses of one value: the reading node, and the number of the operand.
 type Readers = SmallVec<[(NodeIndex, usize); 2]>;
 
-/// Computes products transposed that are only read transposed: `(a b)ᵀ = bᵀ aᵀ`, whose operands
-/// are views.
+/// Transposes products that are only read transposed: `(a b)ᵀ = bᵀ aᵀ`, whose operands are views.
 pub(super) fn transpose_products(flat: &mut Flat) {
-    // Nothing for a value that is read otherwise too.
+    // `None` for a value that has other readers.
     let mut readers: Vec<Option<Readers>> = vec![Some(Readers::new()); flat.values.len()];
     for (index, node) in flat.nodes.iter().enumerate() {
         for (i, access) in node.inputs.iter().enumerate() {
@@ -81,12 +80,12 @@ fn transposed(layout: &Layout) -> Layout {
     layout.permute(&axes)
 }
 
-/// Whether a view is the transpose of all of a row-major value of `shape`.
+/// Returns whether a view is the transpose of a whole row-major value of `shape`.
 fn is_transpose(view: &Layout, shape: &[usize]) -> bool {
     *view == transposed(&Layout::contiguous(shape))
 }
 
-/// The operands with which a node computes what `view` names of its result.
+/// The operands with which a node computes the elements of `view` of its result.
 fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option<SmallVec<[Access; 3]>> {
     let node = &flat.nodes[node];
     if !matches!(node.kind, Kind::Map(_) | Kind::Copy | Kind::Gather { .. }) {
@@ -94,8 +93,7 @@ fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option
     }
     let shape = &flat.values[node.outputs[0]].shape;
     if view.layout.numel() > shape.iter().product() {
-        // What is computed from other results may share their kernel as it stands, as the
-        // statistics of rows do.
+        // An op on results of other nodes may share their kernel unchanged, as the statistics of rows do.
         let leaf = node.inputs.iter().filter_map(Access::value).all(|it| flat.producer(it).is_none());
         if !leaf || weigh(flat, node, target).insts > target.budget.repeated_cost {
             return None;
@@ -105,17 +103,17 @@ fn moved(flat: &Flat, node: NodeIndex, view: &Access, target: &Target) -> Option
     Some(node.inputs.iter().map(|it| Access { layout: steps.through(&it.layout), ..*it }).collect())
 }
 
-/// How a view moves along the axes of the row-major array that it views.
+/// The steps of a view along the axes of the row-major array that it views.
 pub(super) struct Steps {
     shape: Shape,
-    /// The element at which it starts, by axis of the array.
+    /// The first element, by axis of the array.
     start: Strides,
-    /// For each axis of the view the axis of the array, and how far it moves there.
+    /// For each axis of the view the axis of the array, and the step along it.
     axes: SmallVec<[(usize, isize); 4]>,
 }
 
 impl Steps {
-    /// The moves of `view` over a row-major array of `shape`, if each stays within one axis.
+    /// The steps of `view` over a row-major array of `shape`, if each is along a single axis.
     pub fn of(view: &Layout, shape: &[usize]) -> Option<Self> {
         if view.numel() == 0 {
             return None;

@@ -1,9 +1,9 @@
 //! Results that consist of slices: which kernel writes which slice.
 //!
-//! A kernel that computes the elements of a slice writes them where they belong. Slices of which none
-//! does, such as those of inputs, are copied. A slice may consist of slices itself. The first slice of an update is the whole result, in
-//! which others replace elements: it is copied before they are written, and that copy has nothing to do
-//! where the result may lie in the memory of what it copies.
+//! A kernel that computes the elements of a slice writes them to the slice. Slices that no kernel computes,
+//! such as those of inputs, are copied. A slice may consist of slices itself. The first slice of an update is
+//! the whole result, in which others replace elements: it is copied before they are written, and that copy
+//! does nothing if the result is in the memory of the copied value.
 
 use super::body::weigh;
 use super::domain::Domain;
@@ -15,7 +15,7 @@ use crate::tensor::{Attrs, Layout};
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-/// Where the results of kernels are written.
+/// The locations that the results of kernels are written to.
 pub(super) struct Stores {
     /// By value, whether it has memory of its own.
     own: Vec<bool>,
@@ -24,14 +24,14 @@ pub(super) struct Stores {
 
 /// Some elements of a value.
 pub(super) struct Slice {
-    /// The value that they belong to.
+    /// The value that contains them.
     pub whole: ValueIndex,
-    /// Where they lie in it.
+    /// Their positions in it.
     pub layout: Layout,
 }
 
 impl Stores {
-    /// Whether a value has memory of its own.
+    /// Returns whether a value has memory of its own.
     pub fn has_own(&self, value: ValueIndex) -> bool {
         self.own[value]
     }
@@ -41,13 +41,13 @@ impl Stores {
         self.slices.get(&value).map_or(&[], |it| it)
     }
 
-    /// Whether a value is written anywhere.
+    /// Returns whether a value is written at all.
     pub fn is_written(&self, value: ValueIndex) -> bool {
         self.own[value] || self.slices.contains_key(&value)
     }
 }
 
-/// Puts groups that copy slices in the place of the groups whose results consist of slices.
+/// Replaces groups whose results consist of slices by groups that copy slices.
 pub(super) fn place(flat: &mut Flat, groups: &mut Groups, target: &Target) -> Stores {
     let stores = Stores { own: groups.stored(flat), slices: FxHashMap::default() };
     if !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Slices(_))) {
@@ -68,12 +68,12 @@ pub(super) fn place(flat: &mut Flat, groups: &mut Groups, target: &Target) -> St
     stores
 }
 
-/// The value of which an update replaces elements, if it is the whole of one.
+/// The value whose elements an update replaces, if it is a whole value.
 fn base(flat: &Flat, node: &FlatNode) -> Option<ValueIndex> {
     node.inputs[0].value().filter(|_| flat.is_whole(&node.inputs[0]))
 }
 
-/// The groups that read the values that are updated, in their order; an output is read behind them all.
+/// The groups that read the values that are updated, in order; an output is read after all of them.
 fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize>> {
     let updates = flat.nodes.iter().filter(|it| matches!(it.kind, Kind::Slices(_)));
     let mut readers: FxHashMap<ValueIndex, Vec<usize>> =
@@ -91,7 +91,7 @@ fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize
     readers
 }
 
-/// Results that consist of slices and are slices of others themselves, which are all that reads them.
+/// Results that consist of slices and are themselves slices of other results, which are their only readers.
 fn inner_slices(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Slice> {
     let mut uses: Vec<u32> = vec![0; flat.values.len()];
     let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
@@ -99,7 +99,7 @@ fn inner_slices(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Slice> {
     let mut inner: FxHashMap<NodeIndex, Slice> = FxHashMap::default();
     for group in groups.list.iter().rev() {
         let node = &flat.nodes[group.nodes[0]];
-        // What is updated comes before its other slices, wherever they come from.
+        // The updated value comes before its other slices, wherever they come from.
         if !matches!(node.kind, Kind::Slices(_)) || is_update(flat, node) {
             continue;
         }
@@ -117,7 +117,7 @@ fn inner_slices(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Slice> {
     inner
 }
 
-/// A slice of the result of a node, as one of the value that this result is a slice of, if it is.
+/// A slice of the result of a node, as a slice of the outermost value that this result is a slice of.
 fn outermost(flat: &Flat, node: NodeIndex, layout: Layout, inner: &FxHashMap<NodeIndex, Slice>) -> Option<Slice> {
     let whole = flat.nodes[node].outputs[0];
     match inner.get(&node) {
@@ -129,7 +129,7 @@ fn outermost(flat: &Flat, node: NodeIndex, layout: Layout, inner: &FxHashMap<Nod
     }
 }
 
-/// Whether slices of a result replace elements of the first one.
+/// Returns whether slices of a result replace elements of the first one.
 fn is_update(flat: &Flat, node: &FlatNode) -> bool {
     let slices = flat.slices(node);
     slices[0].numel() == flat.numel(node.outputs[0]) && slices[1..].iter().any(|it| it.numel() != 0)
@@ -141,13 +141,13 @@ struct Placer<'a> {
     target: &'a Target,
     readers: FxHashMap<ValueIndex, Vec<usize>>,
     inner: FxHashMap<NodeIndex, Slice>,
-    /// By group, those that copy slices before it runs.
+    /// By group, the groups that copy slices before it.
     before: Vec<Vec<Group>>,
     stores: Stores,
 }
 
 impl Placer<'_> {
-    /// Places the slices of the result of a group, if it consists of them.
+    /// Writes the slices of the result of a group, if it consists of slices.
     fn group(&mut self, at: usize) {
         let index = self.groups.list[at].nodes[0];
         let node = &self.flat.nodes[index];
@@ -186,7 +186,7 @@ impl Placer<'_> {
         copies.into_iter().for_each(|(access, slice)| self.copy(access, slice, at));
     }
 
-    /// The group that computes what an access names and can write it to a slice of the result of group
+    /// The group that computes the accessed elements and can write them to a slice of the result of group
     /// `at`, and the value.
     fn writer(&self, access: &Access, layout: &Layout, at: usize) -> Option<(usize, ValueIndex)> {
         let flat = &*self.flat;
@@ -203,8 +203,8 @@ impl Placer<'_> {
         is_worth.then_some((index, value))
     }
 
-    /// Whether the update of group `at` may begin before `group`: what it updates is there, and nobody
-    /// needs it from then on but the update, which could not happen in its memory otherwise.
+    /// Returns whether the update of group `at` may begin before `group`: the updated value is available, and
+    /// from then on is read only by the update, which could not be in place otherwise.
     fn may_update(&self, update: NodeIndex, group: usize, at: usize) -> bool {
         let access = &self.flat.nodes[update].inputs[0];
         let Some(value) = access.value() else { return true };
@@ -220,7 +220,7 @@ impl Placer<'_> {
             })
     }
 
-    /// Adds a group before group `at` that copies what an access names to a slice.
+    /// Adds a group before group `at` that copies the accessed elements to a slice.
     fn copy(&mut self, access: &Access, slice: Slice, at: usize) {
         let node = self.flat.nodes.len();
         let shape = access.layout.shape();
@@ -237,8 +237,8 @@ impl Placer<'_> {
     }
 }
 
-/// How many neighbours a kernel over `domain` that computes a value writes at a time to a slice; nothing
-/// where it cannot write there.
+/// The number of adjacent elements that a kernel over `domain` that computes a value writes to a slice at a
+/// time; `None` if it cannot write to it.
 fn run(flat: &Flat, value: ValueIndex, slice: &Layout, domain: &Domain) -> Option<usize> {
     let part = result_part(flat, value, domain)?;
     domain.run(part, &domain.walk(part, slice)?)

@@ -1,9 +1,8 @@
-//! Stages of a group's kernel: which loop computes what.
+//! Stages of a group's kernel: what each loop computes.
 //!
-//! A reduction ends a loop over the reduced axes, and what depends on its result over all axes needs
-//! another loop. The level of a member ([`Groups`]) is the number of loops that come
-//! before it. What a later loop needs again is computed again where that is cheap, and read
-//! back from memory where it is not.
+//! A reduction ends a loop over the reduced axes, and values over all axes that depend on its result need
+//! another loop. The level of a member ([`Groups`]) is the number of loops before it. Values that a later
+//! loop needs again are recomputed if that is cheap, and reloaded from memory otherwise.
 
 use super::body::weigh;
 use super::domain::Part;
@@ -16,9 +15,9 @@ use rustc_hash::{FxHashMap, FxHashSet};
 /// One loop over the reduced axes.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    /// Members that are computed, in running order: reductions, and what they need.
+    /// Members that are computed, in execution order: reductions and their dependencies.
     pub computed: Vec<NodeIndex>,
-    /// Values of earlier loops that are read back.
+    /// Values of earlier loops that are reloaded.
     pub reloaded: Vec<ValueIndex>,
     /// Values that are written.
     pub stored: Vec<ValueIndex>,
@@ -31,12 +30,12 @@ pub(super) struct Stages {
     pub points: Vec<Vec<NodeIndex>>,
     /// By level, the loops; one fewer than points.
     pub rounds: Vec<Round>,
-    /// Values that are stored only to be read back by a later loop.
+    /// Values that are stored only to be reloaded by a later loop.
     pub scratch: Vec<ValueIndex>,
 }
 
 impl Stages {
-    /// The stages of a group; `stores` says which values must be in memory.
+    /// The stages of a group; `stores` determines which values must be in memory.
     pub fn new(flat: &Flat, groups: &Groups, group: &Group, stores: &Stores, target: &Target) -> Self {
         let domain = group.domain.as_ref().expect("only kernels have stages");
         let reduced = group.nodes.iter().any(|&it| matches!(flat.nodes[it].kind, Kind::Reduce(_)));
@@ -47,7 +46,7 @@ impl Stages {
         let level = |node: NodeIndex| groups.levels[node] as usize;
         let last = group.nodes.iter().map(|&it| level(it)).max().unwrap_or(0);
         let mut out = Self { points: vec![Vec::new(); last + 1], ..Self::default() };
-        // A reduction is computed in the loop before its level, everything else at its level.
+        // A reduction is computed in the loop before its level, all other members at their level.
         let mut reductions = vec![Vec::new(); last + 1];
         for &node in &group.nodes {
             match flat.nodes[node].kind {
@@ -108,7 +107,7 @@ impl Stages {
         out
     }
 
-    /// The last loop that reads a value back.
+    /// The last loop that reloads a value.
     pub fn last_reload(&self, value: ValueIndex) -> Option<usize> {
         self.rounds.iter().rposition(|it| it.reloaded.contains(&value))
     }
@@ -119,8 +118,8 @@ impl Stages {
     }
 }
 
-/// What each member of the loops costs, with all that it needs of them; what costs more
-/// than may be computed again is not told apart.
+/// The cost of each member of the loops, with all its dependencies in them; costs above the limit for
+/// recomputation are not distinguished.
 fn costs<I: Iterator<Item = NodeIndex>>(
     flat: &Flat,
     looped: &[NodeIndex],

@@ -1,4 +1,4 @@
-//! Plans as bytes, and what of them is looked at before they are believed.
+//! The stored form of plans, and its validation.
 
 use super::plan::{
     Argument, Buffer, BufferId, Carry, IndexedAxis, KernelId, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Reuse,
@@ -119,7 +119,8 @@ stored! {
     }
 }
 
-/// Implements [`Stored`] by a value that stands for the type, and back where it stands for one.
+/// Implements [`Stored`] through a value that represents the type, and its inverse, which returns `None` for
+/// invalid values.
 macro_rules! by {
     ($($ty:ty as $inner:ty: |$value:ident| $of:expr, |$stored:ident| $back:expr;)*) => {$(
         impl Stored for $ty {
@@ -183,7 +184,7 @@ impl Stored for Literal {
 
     fn read(from: &mut Reader<'_>) -> Option<Self> {
         let (dtype, shape) = <(DType, Shape)>::read(from)?;
-        // Where a size is zero, the others count too: strides have to fit.
+        // Other sizes count even if one is zero: strides must not overflow.
         let places = shape.iter().try_fold(dtype.size(), |all, &size| all.checked_mul(size.max(1)))?;
         let len = if shape.contains(&0) { 0 } else { places };
         Self::from_bytes(&shape, dtype, from.bytes(len)?.to_vec()).ok()
@@ -197,9 +198,9 @@ impl Stored for Literal {
 }
 
 impl Plan {
-    /// Whether a plan that was stored is one whose parts can be used: kernels are well formed,
-    /// types have sizes that memory can hold, and ops have attributes, operands and results that
-    /// fit each other. What steps reach is looked at when the plan is loaded.
+    /// Returns whether a plan that was stored is valid: kernels are well formed, sizes of types do not
+    /// overflow, and ops have valid attributes, operands and results. Memory accesses of steps are validated
+    /// when the plan is loaded.
     pub fn is_sound(&self) -> bool {
         let view = |view: &View| Type::of(view.dtype, view.layout.shape());
         let step = |step: &PlanStep| match step {

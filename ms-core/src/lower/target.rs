@@ -1,78 +1,76 @@
-//! What lowering knows of the processor that a plan is for.
+//! What lowering depends on of the processor that a plan is for.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Inst, Kernel, Math};
 use crate::ops::math::{Expansion, expand};
 use crate::tensor::DType;
 
-/// A processor, as far as it decides what graphs are lowered to. Lowering for equal targets gives
-/// equal plans.
+/// A processor, as far as it determines how graphs are lowered. Lowering for equal targets yields equal
+/// plans.
 ///
-/// A target is part of the key of every stored plan, so it describes a kind of processor and not the
-/// machine at hand: it has neither a number of threads nor the number of a device, and the sizes of
-/// caches are those of a class of processors.
+/// A target is part of the key of every stored plan, so it describes a kind of processor rather than a
+/// machine: it has neither a number of threads nor a device number, and the sizes of caches are those of a
+/// class of processors.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Target {
-    /// Bytes of the cache that every core has to itself. A row that several stages of a kernel go
-    /// over stays in it; longer ones are better shared out among threads.
+    /// Size of the private cache of a core, in bytes. A row that several stages of a kernel iterate over
+    /// stays in it; longer ones are better divided among threads.
     pub cache_bytes: usize,
-    /// A result of inputs alone with at most this many elements is computed before all else: it
-    /// takes little memory until then, and every later group can read it.
+    /// A result that depends only on inputs and has at most this many elements is computed first: it takes
+    /// little memory, and every later group can read it.
     pub small_elements: usize,
-    /// How much one kernel does at most.
+    /// Limits of one kernel.
     pub budget: Budget,
-    /// The functions that it computes by itself. In the place of others stand formulas of basic
-    /// instructions.
+    /// Native functions. Other functions are expanded to formulas of basic instructions.
     pub functions: Vec<Native>,
 }
 
-/// A function that a target computes by itself.
+/// A native function of a target.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Native {
     /// The function.
     pub math: Math,
-    /// Of operands of this dtype: f32 or f64.
+    /// The dtype of its operands: f32 or f64.
     pub dtype: DType,
-    /// What it costs, in basic instructions.
+    /// The cost in basic instructions.
     pub cost: usize,
 }
 
-/// What the body of a kernel costs.
+/// The cost of the body of a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cost {
-    /// Instructions, where formulas stand for functions that the target lacks.
+    /// Number of instructions, including the formulas of functions that are not native.
     pub insts: usize,
-    /// Whether there are values of eight bytes.
+    /// Whether there are 8-byte values.
     pub is_wide: bool,
 }
 
-/// How much one kernel does at most. Costs are in instructions.
+/// Limits of one kernel. Costs are in instructions.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Budget {
     /// The cost of its body.
     pub cost: usize,
-    /// The cost of the body of a kernel that reduces 4-byte elements and touches 8-byte ones. These
-    /// halve the number of lanes, which a long body pays for more than another kernel costs.
+    /// The cost of the body of a kernel that reduces 4-byte elements and accesses 8-byte ones. These halve
+    /// the number of lanes, which costs more in a long body than another kernel.
     pub wide_cost: usize,
-    /// Buffers that it reads.
+    /// Number of buffers that it reads.
     pub inputs: usize,
-    /// Stages with loops.
+    /// Number of stages with loops.
     pub loops: u32,
-    /// What a loop may spend on computing a value again that an earlier loop had, instead of
-    /// reading it from memory.
+    /// The maximum cost of recomputing a value of an earlier loop instead of reloading it from memory.
     pub recomputed_cost: usize,
-    /// The cost of an op that may be computed for more elements than it has.
+    /// The maximum cost of an op that may be computed for more elements than it has.
     pub repeated_cost: usize,
-    /// Neighbouring elements that a kernel of a higher cost writes at a time, if it has as many: a
-    /// slice with shorter rows leaves lanes idle, and is a copy of what the kernel computes.
+    /// The number of adjacent elements that a kernel of a higher cost must write at a time, if it has as
+    /// many: a slice with shorter rows leaves lanes idle, and is a copy of the kernel's result instead.
     pub shortest_run: usize,
 }
 
-/// What [`Inst::Gather`] costs, in basic instructions: the position is checked and scaled.
+/// The cost of [`Inst::Gather`] in basic instructions: the position is checked and scaled.
 const GATHER_COST: usize = 4;
 
 impl Target {
-    /// A target of which nothing is known: no kernel is too large for it.
+    /// An unknown processor: kernels are not limited in size, and no functions are native.
     pub const fn unbounded() -> Self {
         Self {
             cache_bytes: usize::MAX,
@@ -90,23 +88,23 @@ impl Target {
         }
     }
 
-    /// The target without functions of its own, whose results are the same to the bit as those of every
-    /// other such target.
+    /// The target without native functions, whose results are bitwise equal to those of all other such
+    /// targets.
     pub fn portable(&self) -> Self {
         Self { functions: Vec::new(), ..self.clone() }
     }
 
-    /// How the target computes a function by itself, if it does.
+    /// The native function of the target, if it has one.
     pub fn native(&self, math: Math, dtype: DType) -> Option<&Native> {
         self.functions.iter().find(|it| it.math == math && it.dtype == dtype)
     }
 
-    /// The kernel with formulas in the place of the functions that the target lacks.
+    /// The kernel with functions that are not native expanded to formulas.
     pub fn expand(&self, kernel: Kernel) -> Kernel {
         expand(kernel, |math, dtype| self.native(math, dtype).is_some())
     }
 
-    /// What a kernel costs.
+    /// The cost of a kernel.
     pub fn cost(&self, kernel: &Kernel) -> Cost {
         let mut cost = Cost { insts: 0, is_wide: kernel.types.iter().any(|it| it.size() == 8) };
         for (inst, &dtype) in kernel.insts.iter().zip(&kernel.types) {
@@ -126,10 +124,10 @@ impl Target {
         cost
     }
 
-    /// Whether the target runs a kernel: it has the functions that the kernel holds.
+    /// Checks that the target can run a kernel: all its functions are native.
     ///
     /// # Errors
-    /// [`Code::Backend`] with the first function that it lacks.
+    /// [`Code::Backend`] with the first function that is not.
     pub fn check(&self, kernel: &Kernel) -> Result<()> {
         for (inst, &dtype) in kernel.insts.iter().zip(&kernel.types) {
             if let Inst::Math(math, ..) = *inst
@@ -141,8 +139,8 @@ impl Target {
         Ok(())
     }
 
-    /// Elements of the longest row that several stages of a kernel go over, which are of four bytes
-    /// as a rule.
+    /// The maximum length of rows that several stages of a kernel iterate over, whose elements usually have
+    /// four bytes.
     pub(super) fn longest_staged_row(&self) -> usize {
         self.cache_bytes / 4
     }

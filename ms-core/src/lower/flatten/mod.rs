@@ -1,5 +1,5 @@
-//! From a graph to a [`Flat`]: views become the layouts of operands, and nodes with graphs steps
-//! that run routines.
+//! Lowering of a graph to a [`Flat`]: views become the layouts of operands, and nodes with regions become
+//! steps that run routines.
 
 mod regions;
 
@@ -22,7 +22,7 @@ type ViewRule = fn(&Attrs, &Layout) -> Option<Layout>;
 /// The body of a generated op.
 type Generate = fn(&Attrs, &mut KernelBuilder, &[Val], &Type) -> Val;
 
-/// The number that a generated op gives everywhere, if it does not depend on the position.
+/// The number that a generated op returns for all elements, if it does not depend on the position.
 fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     let mut body = KernelBuilder::new(0, 0, LaneAxis::Parallel);
     let position: SmallVec<[Val; 4]> = (0..ty.rank()).map(|axis| body.index(axis as u8)).collect();
@@ -35,7 +35,7 @@ fn splat(node: &Node, rule: Generate, ty: &Type) -> Option<Scalar> {
     }
 }
 
-/// The elements of an operand, each at every place of `shape`.
+/// The elements of an operand, each broadcast to `shape`.
 fn elements(operand: &Access, shape: &[usize]) -> Result<Accesses> {
     let element = |offset| Layout::new(Shape::new(), Strides::new(), offset).broadcast_to(shape);
     operand.layout.offsets().map(|offset| Ok(operand.with_layout(element(offset)?))).collect()
@@ -45,7 +45,7 @@ struct Flatten<'a> {
     pub flat: Flat,
     /// The values that are outputs.
     outputs: FxHashSet<ValueIndex>,
-    /// Row-major copies that were made, by what they copy.
+    /// Row-major copies, by what they copy.
     copies: Vec<(Access, ValueIndex)>,
     /// Values of [`Origin::Position`], by number of elements.
     positions: FxHashMap<usize, ValueIndex>,
@@ -57,7 +57,7 @@ fn shape(ty: &Type) -> Result<Shape> {
     ty.shape().ok_or_else(symbolic)
 }
 
-/// An error of a node, with its op and line.
+/// The error of a node, with its op and source location.
 pub(super) fn located(error: Error, node: &Node) -> Error {
     let error = error.with_op(node.op.name());
     match node.location {
@@ -66,8 +66,8 @@ pub(super) fn located(error: Error, node: &Node) -> Error {
     }
 }
 
-/// The graph without views. Nodes on which no output depends are left out, unless they have
-/// no results: those are there for their effect. The routines of graphs of nodes are in `routines`.
+/// The graph without views. Nodes on which no output depends are removed, unless they have no results, as
+/// these have effects. The routines of regions are in `routines`.
 pub(super) fn flatten(graph: &Graph, routines: &Routines) -> Result<Flat> {
     let mut flatten = Flatten {
         flat: Flat::default(),
@@ -100,7 +100,7 @@ pub(super) fn live_nodes(graph: &Graph) -> impl Iterator<Item = &Node> {
 }
 
 impl Flatten<'_> {
-    /// A value of a type; what stands for it, where that is a stack.
+    /// A value of a type; for a stack, its handle.
     pub fn value(&mut self, ty: &Type, origin: Origin) -> Result<Access> {
         let (dtype, shape) = if is_stack(ty) { (DType::I64, Shape::new()) } else { (ty.dtype, shape(ty)?) };
         let access = Access::whole(self.flat.values.len(), dtype, &shape);
@@ -108,7 +108,7 @@ impl Flatten<'_> {
         Ok(access)
     }
 
-    /// The nodes of a graph on these inputs; gives the outputs.
+    /// Adds the nodes of a graph on these inputs; returns the outputs.
     pub fn graph(&mut self, graph: &Graph, inputs: Accesses) -> Result<Accesses> {
         let mut known: Vec<Option<Access>> = vec![None; graph.value_count()];
         for (id, access) in graph.inputs().iter().zip(inputs) {
@@ -126,7 +126,7 @@ impl Flatten<'_> {
         Ok(graph.outputs().iter().map(known).collect())
     }
 
-    /// Adds a node; gives its results.
+    /// Adds a node; returns its results.
     pub fn push(&mut self, graph: &Graph, node: &Node, kind: Kind, inputs: Accesses) -> Result<Accesses> {
         let origin = Origin::Node(self.flat.nodes.len());
         let results = node.outputs.iter().map(|&id| self.value(graph.ty(id), origin));
@@ -185,7 +185,7 @@ impl Flatten<'_> {
         }
     }
 
-    /// The row-major positions in a value of a shape.
+    /// The row-major positions of a value of a shape.
     fn positions(&mut self, shape: &[usize]) -> Access {
         let flat = &mut self.flat;
         let add = || flat.add_value(DType::I64, shape.into(), Origin::Position);
@@ -193,7 +193,7 @@ impl Flatten<'_> {
         Access::whole(value, DType::I64, shape)
     }
 
-    /// A gather, behind the check of its positions unless they are known to exist.
+    /// Adds a gather, after the check of its positions unless they are known to be valid.
     fn gather(&mut self, graph: &Graph, node: &Node, axis: usize, inputs: Accesses) -> Result<Accesses> {
         let operand = self.in_memory(inputs[0].clone())?;
         let (mut index, mut check) = (inputs[1].clone(), None);
@@ -206,7 +206,8 @@ impl Flatten<'_> {
         self.push(graph, node, Kind::Gather { axis: walk.axis, check }, inputs)
     }
 
-    /// The node that refuses positions which an operand of type `of` does not have along an axis.
+    /// Adds the node that fails for positions that are out of range for an operand of type `of` along an
+    /// axis.
     fn check(&mut self, node: &Node, of: &Type, axis: usize, positions: &Access) -> NodeIndex {
         let flat = &mut self.flat;
         let is_same = |it: &&Check| {
@@ -222,7 +223,7 @@ impl Flatten<'_> {
         at
     }
 
-    /// Whether an axis is known to have all positions that an index names.
+    /// Returns whether all positions of an index are known to be in range along an axis.
     fn have_positions(&self, index: &Access, axis: usize, shape: &[usize]) -> bool {
         let positions = match index.source {
             Source::Splat(scalar) => Literal::scalar(scalar, index.dtype).to_array(),
@@ -290,13 +291,13 @@ impl Flatten<'_> {
         Ok(Access { source, layout, ..access })
     }
 
-    /// The access as a row-major run of memory.
+    /// The access as a row-major, contiguous one.
     pub fn dense(&mut self, access: Access) -> Result<Access> {
         let access = self.in_memory(access)?;
         Ok(if access.layout.is_contiguous() { access } else { self.copy(&access) })
     }
 
-    /// The operand of a reduction, copied where its lanes could not keep their order.
+    /// The operand of a reduction, copied if its lanes could not preserve the order.
     fn reducible(&mut self, access: &Access, rule: &ReduceRule, reduced: &[usize]) -> Access {
         let domain = Domain::of_reduction(access.layout.shape(), reduced);
         let accumulators = run_multiple((rule.accumulate)(access.dtype));
@@ -304,8 +305,8 @@ impl Flatten<'_> {
         if fits || access.value().is_none() { access.clone() } else { self.copy(access) }
     }
 
-    /// The operand of a product: one of the strides of the matrix is one, the other at least
-    /// its extent; batches repeat as the result asks.
+    /// The operand of a product: one of the strides of the matrix is one, the other at least its extent;
+    /// batches are broadcast to those of the result.
     fn matrix(&mut self, access: &Access, batch: &[usize]) -> Result<Access> {
         let mut access = self.in_memory(access.clone())?;
         let rank = access.layout.rank();
@@ -321,7 +322,7 @@ impl Flatten<'_> {
         Ok(access.with_layout(access.layout.broadcast_to(&shape)?))
     }
 
-    /// Gives an output a value of its own.
+    /// Assigns an output a distinct value.
     fn output(&mut self, access: &Access) {
         let flat = &self.flat;
         let own = access

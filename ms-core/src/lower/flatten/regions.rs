@@ -1,4 +1,4 @@
-//! Nodes with graphs of their own: what they repeat or choose from become routines.
+//! Nodes with regions, which become routines.
 
 use super::super::flat::{Accesses, Kind, Origin, Region, RegionLoop, Trips, Updated};
 use super::super::iteration::{computed, next_carries};
@@ -11,8 +11,8 @@ use crate::tensor::{DType, Shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
-/// The outputs of a graph, each with an input of the same type that one of these routines, of which one
-/// runs, updates in its memory, and that all may write it over. Every input for one output.
+/// The outputs of a graph, each with an input of the same type that one of these routines, of which one runs,
+/// updates in place, and that all may overwrite. No input occurs twice.
 fn updated(graph: &Graph, routines: &[&Reuse]) -> Updated {
     let mut found = Updated::new();
     for (output, &result) in graph.outputs().iter().enumerate() {
@@ -30,7 +30,7 @@ fn updated(graph: &Graph, routines: &[&Reuse]) -> Updated {
 }
 
 impl Flatten<'_> {
-    /// Adds a node with graphs; gives its results.
+    /// Adds a node with regions; returns its results.
     pub fn region(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
         if is_call(node.op) {
             let callee = self.routines.of_graph(&node.regions[0]);
@@ -52,8 +52,8 @@ impl Flatten<'_> {
         Err(Error::new(Code::Backend, "transforms are expanded before graphs are lowered"))
     }
 
-    /// The condition of the first iteration is computed here, that of each later one by the
-    /// iteration before.
+    /// The condition of the first iteration is computed here, that of each later one by the previous
+    /// iteration.
     fn while_loop(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
         let carries = node.attrs.int(0) as usize;
         let [condition, body] = [&node.regions[0], &node.regions[1]];
@@ -79,7 +79,7 @@ impl Flatten<'_> {
         self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences, series }, inputs)
     }
 
-    /// The routine of one iteration, and what it does with carries.
+    /// The routine of one iteration, and its effect on carries.
     fn iteration(
         &mut self,
         body: &Arc<Graph>,
