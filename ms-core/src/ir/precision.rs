@@ -17,11 +17,11 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// From so many elements on a row is folded in blocks, in which several threads may share, in every
-    /// precision.
+    /// Rows of at least this many elements are reduced in blocks in every precision, so that they can be
+    /// divided among threads.
     pub const LONG_ROW: usize = 1 << 18;
 
-    /// The order of reductions along rows of so many elements; of none where lanes are an axis of the result.
+    /// The order of reductions along rows of `row` elements; zero if lanes are an axis of the result.
     pub fn order(self, row: usize) -> ReductionOrder {
         match self {
             Self::Highest if row < Self::LONG_ROW => ReductionOrder::Lanes,

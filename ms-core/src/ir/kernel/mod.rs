@@ -1,8 +1,8 @@
 //! Kernels: affine loops over buffers around a straight-line body of scalar SSA.
 //!
-//! A kernel has `par` parallel loops, then its lanes, then `seq` reduced loops. Extents,
-//! addresses and strides arrive with the call, so that one kernel serves every shape of its
-//! class. The block of a call is a slice of 64-bit words, [`Kernel::call_words`] of them:
+//! A kernel has `par` parallel loops, then its lanes, then `seq` reduced loops. Extents, addresses and
+//! strides are arguments of the call, so that one kernel can be used for every shape of its class. The block
+//! of a call is a slice of 64-bit words, [`Kernel::call_words`] of them:
 //!
 //! ```text
 //! extents: par loops.. , lanes , seq loops..          1 + par + seq words
@@ -11,22 +11,19 @@
 //! then, if the kernel reads a position: bases in the same order of loops
 //! ```
 //!
-//! - The *extent* of a loop is its number of steps. A call of which an extent of the result is zero
-//!   writes nothing.
-//! - The *address* of a param is where its element of the first step of all loops is, and a *stride*
-//!   is how far it moves with each step of a loop, in bytes; it may be negative. Along the lanes the
-//!   stride is the one that [`Param::step`] says, unless there is one lane.
-//! - A param of [`Role::Position`] is no memory. Its elements are the numbers of their places: the one at
-//!   address `a` is `a / 8`, as that of an array of i64 at address zero which holds 0, 1, 2 and so on. So
-//!   its address is eight times the position of the first step, and whoever cuts a loop moves it like
-//!   any other.
-//! - An [indexed](Role::Indexed) param has an axis besides the loops, along which [`Inst::Gather`] moves to
-//!   a position that the body computes. The param's address is at position zero of that axis.
-//! - The *base* of a loop is the position of its first step: [`Inst::Index`] gives the base and the
-//!   steps since. It is zero for a whole call. A caller that cuts a loop over the result into several
-//!   calls gives each part its extent, moves the addresses, and adds to the base; the parts then
-//!   compute what the whole would. Kernels that read no position have no bases, so that their calls
-//!   cost nothing more.
+//! - The *extent* of a loop is its number of steps. A call writes nothing if an extent of the result is zero.
+//! - The *address* of a param is that of its element at the first step of all loops, and a *stride* is the
+//!   distance in bytes to its element at the next step of a loop; it may be negative. The stride along the
+//!   lanes must be that of [`Param::step`], unless there is one lane.
+//! - A param of [`Role::Position`] is not in memory. Its elements are their own positions: the one at address
+//!   `a` is `a / 8`, as in an array of i64 at address zero that contains 0, 1, 2 and so on. So its address is
+//!   eight times the position of the first step, and a caller that cuts a loop advances it like any other.
+//! - An [indexed](Role::Indexed) param has an axis besides the loops, which [`Inst::Gather`] indexes with a
+//!   position that the body computes. The param's address is that of position zero of that axis.
+//! - The *base* of a loop is the position of its first step: [`Inst::Index`] is the base plus the number of
+//!   steps. It is zero for a whole call. A caller that cuts a loop over the result into several calls passes
+//!   to each part its extent, advances the addresses, and adds to the base; the parts then compute the same
+//!   as the whole. Kernels that read no position have no bases, so that their calls have no overhead.
 //!
 //! **Order of loops.** With [`LaneAxis::Parallel`] the lanes are an axis of the result, and the
 //! reduced loops run inside them, one after the other, outermost first. With
@@ -39,18 +36,18 @@
 //! a `Point` stage is visible in all later stages. With reduced lanes a `Point` value is one
 //! scalar per row; with parallel lanes it is a vector of lanes.
 //!
-//! **Order of reduction**, which decides the bits of float sums and products: [`Kernel::order`]
-//! names one of the trees that [`ReductionOrder`] describes.
+//! **Order of reduction**, which determines the bits of float sums and products: [`Kernel::order`] names one
+//! of the trees that [`ReductionOrder`] describes.
 //!
 //! **Arithmetic** is done in the compute dtypes ([`DType::compute`]): f32, f64, i32, i64, u32,
 //! u64 and bool. Other dtypes occur only in [`Inst::Load`], [`Inst::Gather`], [`Inst::Store`] and
 //! [`Inst::Cast`]; [`KernelBuilder`] inserts the casts that make narrow arithmetic round or wrap after every op.
 //!
-//! **Functions** such as `exp` are [`Inst::Math`] in the bodies that ops give. Lowering puts formulas of
-//! the other instructions in the place of those that the target has no function of its own for, and of
-//! all where results must be the same on every target.
+//! **Functions** such as `exp` are [`Inst::Math`] in the bodies of ops. Lowering expands those that are not
+//! native functions of the target to formulas of the other instructions, and all of them if results must be
+//! the same on every target.
 //!
-//! **Text.** A kernel is printed by [`Display`](std::fmt::Display) and read back by [`Kernel::parse`]:
+//! **Text.** A kernel is printed by [`Display`](std::fmt::Display) and parsed by [`Kernel::parse`]:
 //!
 //! ```text
 //! kernel par=1 lanes=reduced seq=0
@@ -65,11 +62,11 @@
 //!     store %1, v3
 //! ```
 //!
-//! White space has no meaning, and `//` starts a comment.
+//! White space is not significant, and `//` starts a comment.
 //!
 //! ```text
 //! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int [order] {param} {stage}
-//! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          in lanes where there is none
+//! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          lanes by default
 //! param    = ("in" | "indexed" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
 //! stage    = ("point" | "loop") ":" {store | name "=" inst}
 //! store    = "store" "%" name "," value
@@ -82,8 +79,8 @@
 //!          | "reduce" reducer value
 //! ```
 //!
-//! Names are free; a printed buffer carries the number of its [`ParamId`], a value that of its [`Val`].
-//! Dtypes of results follow from the operands, so that only a constant's is written.
+//! Names are arbitrary; a printed buffer has the number of its [`ParamId`], a value that of its [`Val`].
+//! Dtypes of results are inferred from the operands, so that only those of constants are written.
 
 mod build;
 mod check;
@@ -108,44 +105,43 @@ pub struct Val(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ParamId(pub u32);
 
-/// What the kernel does with a buffer.
+/// How a kernel accesses a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
-    /// Reads it.
+    /// It is read.
     Input,
-    /// Writes it.
+    /// It is written.
     Output,
-    /// Reads positions, of i64: no memory, but the numbers 0, 1, 2 and so on from address zero.
+    /// Positions of i64 are read: not memory, but the numbers 0, 1, 2 and so on from address zero.
     Position,
-    /// Reads it at positions along an axis of its own, by [`Inst::Gather`] alone.
+    /// It is read at positions along an axis of its own, only by [`Inst::Gather`].
     Indexed,
 }
 
-/// How a buffer moves when the lanes step by one.
+/// The stride of a buffer along the lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StrideClass {
-    /// By one element.
+    /// One element.
     Unit,
-    /// Not at all: one element for all lanes.
+    /// Zero: one element for all lanes.
     Zero,
-    /// By the stride of the call.
+    /// The stride of the call.
     Any,
 }
 
-/// A buffer argument: its element type and its step along the lanes. An output has
-/// [`StrideClass::Zero`] where it takes one element per row, and [`StrideClass::Any`] only of
-/// [parallel](LaneAxis::Parallel) lanes.
+/// A buffer argument: its element type and its stride along the lanes. An output has [`StrideClass::Zero`] if
+/// it has one element per row, and [`StrideClass::Any`] only with [parallel](LaneAxis::Parallel) lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
     /// The element type in memory.
     pub dtype: DType,
-    /// Read or written.
+    /// The access.
     pub role: Role,
-    /// The step along the lanes.
+    /// The stride along the lanes.
     pub step: StrideClass,
 }
 
-/// Which axis the lanes are.
+/// The axis of the lanes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LaneAxis {
     /// The innermost axis of the result.
@@ -186,9 +182,9 @@ pub enum BinaryOp {
     Sub,
     /// Product; integers wrap.
     Mul,
-    /// Quotient. Integers truncate; a zero divisor gives zero, and the least integer by -1 itself.
+    /// Quotient. Integers truncate; division by zero is zero, and that of the minimum by -1 the minimum.
     Div,
-    /// Remainder of the truncated quotient, of integers only; a zero divisor gives zero.
+    /// Remainder of the truncated quotient, of integers only; zero for a zero divisor.
     Rem,
     /// The smaller; nan if either is nan; of zeros the negative one.
     Min,
@@ -202,8 +198,8 @@ pub enum BinaryOp {
     Xor,
     /// Shifted left; zero when the amount is negative or not below the width.
     Shl,
-    /// Shifted right: signed integers keep the sign. An amount that is negative or not below
-    /// the width gives what shifting one at a time for ever would.
+    /// Shifted right: signed integers keep the sign. If the amount is negative or not below the width, the
+    /// result is zero, or all bits are the sign.
     Shr,
     /// The whole product of the low 32 bits of both, of u64 only.
     MulWide,
@@ -242,21 +238,21 @@ pub enum Reducer {
 /// One instruction. The dtype of its result is in [`Kernel::types`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inst {
-    /// The element of a buffer, or the position, at this point, converted to the compute dtype of the buffer
-    /// (f16 widens to f32, i8 to i32, ...), which is exact.
+    /// The element of a buffer, or the position, at this step of the loops, converted to the compute dtype of
+    /// the buffer (f16 widens to f32, i8 to i32, ...), which is exact.
     Load(ParamId),
-    /// As [`Inst::Load`], of an [indexed](Role::Indexed) buffer: the element at this point and at the position
-    /// along the buffer's axis that an i64 gives. Negative positions count from the end of the axis. Outside
-    /// of it nothing is read: the element is zero there, and false.
+    /// As [`Inst::Load`], of an [indexed](Role::Indexed) buffer: the element at this step of the loops and at
+    /// a position along the buffer's axis, an i64. Negative positions count from the end of the axis. If the
+    /// position is out of range, nothing is read, and the result is zero or false.
     Gather(ParamId, Val),
-    /// Writes an element; the value has the compute dtype of the buffer. A float is one that the
-    /// buffer's dtype holds exactly; an integer wraps to that dtype, as reductions of narrow integers
-    /// have accumulators of the compute dtype.
+    /// Writes an element; the value has the compute dtype of the buffer. A float is exactly representable in
+    /// the buffer's dtype; an integer wraps to that dtype, as reductions of narrow integers have accumulators
+    /// of the compute dtype.
     Store(ParamId, Val),
     /// A constant, as the bits of the result's dtype.
     Const(u64),
-    /// The position along loop `k` (in the order of extents) as i64: its base in the block of the
-    /// call, and the steps since.
+    /// The position along loop `k` (in the order of extents) as i64: its base in the block of the call, plus
+    /// the number of steps.
     Index(u8),
     /// An op on one value.
     Unary(UnaryOp, Val),
@@ -268,13 +264,12 @@ pub enum Inst {
     Math(Math, Val, Option<Val>),
     /// A comparison of two values of one dtype; the result is bool.
     Compare(Compare, Val, Val),
-    /// The second value where the first (a bool) is true, else the third.
+    /// The second value if the first (a bool) is true, else the third.
     Select(Val, Val, Val),
-    /// Conversion. Between compute dtypes: to the result's dtype, where a float becomes an
-    /// integer by truncation, saturating, nan to zero; integers wrap; bool is 0 or 1; anything
-    /// to bool compares with zero. `narrow` names the dtype through which the value passes
-    /// on the way (f16, bf16, or a narrow integer): rounded, or wrapped, to it, then widened
-    /// to its compute dtype, which is the result's dtype.
+    /// Conversion. Between compute dtypes: to the result's dtype, where a float becomes an integer by
+    /// truncation, saturating, nan to zero; integers wrap; bool is 0 or 1; anything to bool compares with
+    /// zero. To a narrow dtype (f16, bf16, or a narrow integer): the value is rounded, or wrapped, to it,
+    /// then widened to its compute dtype, which is the result's dtype.
     Cast {
         /// The operand.
         value: Val,
@@ -307,7 +302,7 @@ impl Inst {
     }
 }
 
-/// How often a stage runs.
+/// How often a stage is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Scope {
     /// Once for each step of the parallel loops.
@@ -316,10 +311,10 @@ pub enum Scope {
     Loop,
 }
 
-/// A run of instructions: those from the end of the stage before up to `end`.
+/// A run of instructions: from the end of the previous stage to `end`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Stage {
-    /// How often it runs.
+    /// How often it is executed.
     pub scope: Scope,
     /// One past its last instruction.
     pub end: u32,
@@ -330,14 +325,14 @@ pub struct Stage {
 pub struct Kernel {
     /// Number of parallel loops outside the lanes.
     pub par: u8,
-    /// Number of reduced loops besides the lanes.
+    /// Number of reduced loops other than the lanes.
     pub seq: u8,
-    /// Which axis the lanes are.
+    /// The axis of the lanes.
     pub lanes: LaneAxis,
-    /// The tree of its float sums and products; [`ReductionOrder::Lanes`] where there are none.
+    /// The tree of its float sums and products; [`ReductionOrder::Lanes`] if there are none.
     pub order: ReductionOrder,
-    /// Number of the innermost reduced loops that go through one row with the lanes, where the
-    /// [order](ReductionOrder::Blocks) asks for it; zero otherwise.
+    /// Number of the innermost reduced loops that iterate over one row together with the lanes, if the
+    /// [order](ReductionOrder::Blocks) depends on it; zero otherwise.
     pub run: u8,
     /// Buffer arguments.
     pub params: SmallVec<[Param; 4]>,
@@ -360,7 +355,7 @@ impl Kernel {
         self.base_word(0) + if self.reads_position() { self.loops() } else { 0 }
     }
 
-    /// The word in the block of a call with the base of a loop, where there are bases.
+    /// The word in the block of a call with the base of a loop, if there are bases.
     pub fn base_word(&self, axis: usize) -> usize {
         self.axis_word(self.params.len()) + axis
     }
@@ -372,7 +367,7 @@ impl Kernel {
         self.loops() + self.params.len() * (1 + self.loops()) + 2 * indexed
     }
 
-    /// Whether an instruction reads the position along a loop.
+    /// Returns whether an instruction reads the position along a loop.
     pub fn reads_position(&self) -> bool {
         self.insts.iter().any(|it| matches!(it, Inst::Index(_)))
     }
@@ -382,8 +377,8 @@ impl Kernel {
         self.types[val.0 as usize]
     }
 
-    /// The dtype of an instruction's result, as it follows from the operands; `None` for a constant,
-    /// for a bitcast of a dtype that has none, and for operands that do not exist.
+    /// The dtype of an instruction's result, inferred from the operands; `None` for a constant, for a bitcast
+    /// of a dtype that does not support it, and for operands that do not exist.
     pub(super) fn result(&self, inst: &Inst) -> Option<DType> {
         let ty = |val: Val| self.types.get(val.0 as usize).copied();
         match *inst {

@@ -3,8 +3,8 @@
 use super::{Inst, Kernel, Reducer};
 use crate::tensor::DType;
 
-/// The tree in which the elements of a float sum or product are combined, which decides the bits
-/// of the result.
+/// The tree in which the elements of a float sum or product are combined, which determines the bits of the
+/// result.
 ///
 /// All other reductions have the same result in any order, except for the payload of a nan: integers
 /// wrap, bools and extremes do not round, and +0 is larger than -0. Their order is unspecified.
@@ -24,13 +24,12 @@ pub enum ReductionOrder {
     Lanes,
     /// Two levels, which suit CPUs and the thread blocks of a GPU alike.
     ///
-    /// 1. With reduced lanes a *row* is the lanes together with the innermost
-    ///    [`Kernel::run`] reduced loops, its elements numbered consecutively; it has `L` elements.
-    ///    Element `i` of a row goes to accumulator `i mod 128` (`i mod 64` of 8-byte dtypes) of a
-    ///    block. Where `L > 1024`, a row is cut into blocks of 2048 elements, of which the last
-    ///    may have fewer; otherwise `2048 / L'` successive rows share a block, where `L'` is the
-    ///    least power of two that is not below `L`. The accumulators of a block are combined by
-    ///    halves.
+    /// 1. With reduced lanes a *row* is the lanes together with the innermost [`Kernel::run`] reduced loops,
+    ///    its elements numbered consecutively; it has `L` elements. Element `i` of a row goes to accumulator
+    ///    `i mod 128` (`i mod 64` of 8-byte dtypes) of a block. If `L > 1024`, a row is cut into blocks of
+    ///    2048 elements, of which the last may have fewer; otherwise `2048 / L'` successive rows share a
+    ///    block, where `L'` is the smallest power of two that is not below `L`. The accumulators of a block
+    ///    are combined by halves.
     /// 2. The result of block `b`, counted over all rows, goes to accumulator `b mod 32` of the
     ///    second level, in order of the blocks; these are combined by halves.
     /// 3. With parallel lanes 64 successive steps of the reduced loops are a block, of which the
@@ -39,9 +38,9 @@ pub enum ReductionOrder {
     /// So rows of up to 16 elements (8 of 8-byte dtypes) that share one block, and reductions of up to
     /// 64 steps with parallel lanes, have the same bits as with [`ReductionOrder::Lanes`].
     ///
-    /// The parameters suit a warp whose threads have four neighbouring accumulators each: one load of
-    /// 16 bytes per step, and halves of which most are shuffles; the second level has as many
-    /// accumulators as a thread block has warps.
+    /// The parameters suit a warp whose threads have four adjacent accumulators each: one load of 16 bytes
+    /// per step, and combining by halves mostly with shuffles; the second level has as many accumulators as a
+    /// thread block has warps.
     Blocks,
 }
 
@@ -55,8 +54,8 @@ impl ReductionOrder {
     /// Number of steps of a block with parallel lanes, in [`ReductionOrder::Blocks`].
     pub const COLUMN_BLOCK: usize = 64;
 
-    /// The [`Kernel::run`] of a kernel of which `run` reduced loops and the lanes are one row: zero
-    /// where the order does not depend on it.
+    /// The [`Kernel::run`] of a kernel in which `run` reduced loops and the lanes are one row: zero if the
+    /// order does not depend on it.
     pub const fn run(self, run: u8) -> u8 {
         match self {
             Self::Lanes => 0,
@@ -73,16 +72,16 @@ impl ReductionOrder {
     }
 }
 
-/// The number of elements of which the lanes are a multiple if a reduced loop around them belongs to
-/// the same row, by the dtype of accumulators: then the elements of a vector of neighbouring
-/// accumulators are neighbours, in any order of reduction.
+/// The number of elements that the lanes must be a multiple of if a reduced loop around them belongs to the
+/// same row, by the dtype of accumulators: then the elements of a vector of adjacent accumulators are
+/// adjacent, in all orders of reduction.
 pub const fn run_multiple(dtype: DType) -> usize {
     if dtype.size() == 8 { 8 } else { 16 }
 }
 
 impl Kernel {
-    /// Returns whether the kernel can be called with these extents of all loops: if reduced loops
-    /// belong to a row and have several steps, the lanes are a [multiple](run_multiple) of vectors.
+    /// Returns whether the kernel can be called with these extents of all loops: if reduced loops belong to a
+    /// row and have several steps, the number of lanes must be a [multiple](run_multiple).
     pub fn takes(&self, extents: &[usize]) -> bool {
         let steps = &extents[extents.len() - self.run as usize..];
         let reductions = (0..self.insts.len()).filter(|&it| self.is_ordered_reduction(it));
