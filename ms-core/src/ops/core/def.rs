@@ -84,14 +84,14 @@ pub enum Lowering {
     Position(fn(&Attrs, &mut KernelBuilder, &[Val]) -> Val),
     /// A reduction over axes.
     Reduce(ReduceRule),
-    /// The slices of the first operand at the positions along an axis that the second one, of integers, names;
-    /// the axes of the second take the place of that axis, which follows from the attributes. Positions count
-    /// from the end when negative; one outside of the axis is refused, see
+    /// The slices of the first operand at the positions along an axis that are in the second one, of
+    /// integers; the axes of the second replace that axis, which the attributes determine. Negative positions
+    /// count from the end; a position out of range is an error, see
     /// [`check_positions`](crate::ops::host::check_positions).
     Gather(fn(&Attrs) -> usize),
     /// A view of the first operand's memory. `None` if the view needs a row-major operand.
     View(fn(&Attrs, &Layout) -> Option<Layout>),
-    /// A product of matrices, without attributes: `[.., m, k]` with `[.., k, n]`.
+    /// A matrix product, without attributes: `[.., m, k]` with `[.., k, n]`.
     Product,
     /// Constant data: attribute 0.
     Constant,
@@ -100,23 +100,23 @@ pub enum Lowering {
     /// Like [`Library`](Self::Library). The only result is the first operand with some elements
     /// changed, and may share its memory: then the other elements are not written.
     Update,
-    /// The only result consists of its operands: where in it each of them lies.
+    /// The only result consists of its operands: the layout of each of them in it.
     Slices(SliceRule),
-    /// By the graphs that stand in the node as regions: calls and control flow. The
-    /// definition's own `infer` and `eval`, which see no regions, refuse.
+    /// By the regions of the node: calls and control flow. The definition's own `infer` and `eval`, which
+    /// have no access to regions, return errors.
     Regions(RegionRule),
 }
 
-/// Where each operand, of these shapes, lies in a result of this row-major layout.
+/// The layout of each operand, of these shapes, in a result of this row-major layout.
 ///
-/// The slices cover the result. Only the first may overlap others, which then replace its elements; it
-/// is the whole result where it does.
+/// The slices cover the result. Only the first may overlap others, which then replace its elements; in that
+/// case it is the whole result.
 pub type SliceRule = fn(&Attrs, &[&[usize]], &Layout) -> Slices;
 
-/// Where operands lie in a result.
+/// Layouts of operands in a result.
 pub type Slices = SmallVec<[Layout; 2]>;
 
-/// The graphs that stand in a node.
+/// The regions of a node.
 pub type Regions = [Arc<Graph>];
 
 /// The type rule and the reference evaluation of an op with regions.

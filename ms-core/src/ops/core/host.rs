@@ -29,18 +29,18 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
     Ok(out)
 }
 
-/// Refuses an integer array that names a position outside of an axis; negative ones count from the end.
+/// Checks that all positions in an integer array are in range for an axis; negative ones count from the end.
 ///
 /// # Errors
-/// [`Code::OutOfRange`] with the first of them.
+/// [`Code::OutOfRange`] with the first position that is not.
 pub fn check_positions(index: &Array, axis: usize, shape: &[usize]) -> Result<()> {
     let size = shape[axis] as i64;
-    // As unsigned numbers, those that are below zero here are the largest.
+    // As unsigned numbers, negative ones are the largest.
     let exists = |at: i64| (at.wrapping_add(size) as u64) < 2 * size as u64;
     let first = with_element!(index.dtype(), T => {
         let at = |it: T| it.to_scalar().as_i64();
         match index.as_slice::<T>() {
-            // Without a way out in between, so that several elements are looked at together.
+            // Without an early exit, so that the loop is vectorised.
             Ok(all) if all.iter().fold(true, |inside, &it| inside & exists(at(it))) => None,
             _ => index.iter::<T>().map(at).find(|&it| !exists(it)),
         }

@@ -6,7 +6,7 @@ use crate::tensor::DType;
 
 /// Multipliers of the two halves of a round (table 2 of the paper).
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
-/// Increments of the key per round: the fractions of the golden ratio and of the square root of three.
+/// Increments of the key per round: the fractional parts of the golden ratio and of the square root of three.
 const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 /// Number of rounds; seven pass the statistical tests.
 const ROUNDS: usize = 10;
@@ -23,7 +23,7 @@ pub(in crate::ops) fn philox4x32(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     c
 }
 
-/// The words of one draw: word `i` depends on nothing but seed, counter and `i`.
+/// The words of one draw: word `i` depends only on seed, counter and `i`.
 #[derive(Clone, Copy)]
 pub(in crate::ops) struct Stream {
     key: [u32; 2],
@@ -75,7 +75,7 @@ pub(in crate::ops) fn wide_word([at, seed, counter]: [Expr<'_>; 3]) -> Expr<'_> 
     low_half(even.select(a, c)) | even.select(b, d) << 32
 }
 
-/// The words of [`Stream::block`]: u64 of which the low halves count.
+/// The words of [`Stream::block`]: u64 whose low halves are significant.
 fn block_words<'s>(block: Expr<'s>, [seed, counter]: [Expr<'s>; 2]) -> [Expr<'s>; 4] {
     let [m, n] = MULTIPLIERS.map(i64::from);
     let mut c = [block, block >> 32, counter, counter >> 32];
@@ -94,7 +94,7 @@ fn low_half(value: Expr<'_>) -> Expr<'_> {
     value & i64::from(u32::MAX)
 }
 
-/// The high half of the product of a u64 and a number of 64 bits.
+/// The high half of the product of a u64 and a 64-bit number.
 pub(in crate::ops) fn high_product(a: Expr<'_>, b: u64) -> Expr<'_> {
     let [low, high] = [b as u32, (b >> 32) as u32].map(i64::from);
     let upper = a >> 32;

@@ -1,4 +1,4 @@
-//! `concat`: tensors one after the other along an axis.
+//! `concat`: tensors concatenated along an axis.
 
 use super::slice::narrow;
 use crate::error::{Code, Error, OrRaise, Result, raise};
@@ -10,7 +10,7 @@ use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, a
 use smallvec::{SmallVec, smallvec};
 use std::borrow::Cow;
 
-/// The operands one after the other along attribute 0; their other sizes and dtypes are equal.
+/// The operands concatenated along attribute 0; their other sizes and dtypes are equal.
 pub static CONCAT: OpDef = OpDef {
     info: OpInfo { number: 360, name: "concat", attrs: &["axis"] },
     infer: |attrs, inputs| {
@@ -65,7 +65,7 @@ pub static CONCAT: OpDef = OpDef {
     },
 };
 
-/// Where the operands lie.
+/// The layouts of the operands in the result.
 fn slices(attrs: &Attrs, shapes: &[&[usize]], out: &Layout) -> Slices {
     let axis = attrs.int(0) as usize;
     let mut start = 0;
@@ -77,7 +77,7 @@ fn slices(attrs: &Attrs, shapes: &[&[usize]], out: &Layout) -> Slices {
     shapes.iter().map(slice).collect()
 }
 
-/// The tensors one after the other along `axis`; dtypes promote.
+/// The tensors concatenated along `axis`; dtypes promote.
 ///
 /// # Panics
 /// Raises [`Code::Argument`] without a tensor, [`Code::Shape`] when sizes off the axis differ,
@@ -98,7 +98,7 @@ pub fn concat<T: AsTensor>(tensors: &[T], axis: isize) -> Tensor {
     }
 }
 
-/// The tensors, which have one shape, along a new axis that stands at `axis` of the result.
+/// The tensors, which have the same shape, stacked along a new axis `axis` of the result.
 ///
 /// # Panics
 /// As [`concat`](fn@concat).
@@ -172,7 +172,8 @@ pub fn split_sizes(x: impl AsTensor, sizes: &[usize], axis: isize) -> Vec<Tensor
     parts("split", &of_size(&x, axis, sum), sizes.into_iter(), axis)
 }
 
-/// `x`, of which an axis has this size: a call whose sizes make it another one is refused.
+/// `x`, whose size along an axis must be this one: a call with symbolic sizes for which it is not is an
+/// error.
 #[track_caller]
 fn of_size(x: &Tensor, axis: usize, size: Dim) -> Tensor {
     let mut dims = x.dims();
@@ -191,7 +192,7 @@ fn parts(op: &str, x: &Tensor, sizes: impl ExactSizeIterator<Item = Dim>, axis: 
     parts
 }
 
-/// An empty vector with room for `count` parts of `x`; raises [`Code::Memory`] where none is.
+/// An empty vector with capacity for `count` parts of `x`; raises [`Code::Memory`] if there is no memory.
 #[track_caller]
 pub(in crate::ops) fn room(op: &str, x: &Tensor, count: usize) -> Vec<Tensor> {
     try_room(count).map_err(|it| named(op, &[x], it)).or_raise()

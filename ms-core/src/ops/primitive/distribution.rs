@@ -1,8 +1,8 @@
 //! Random tensors as functions of a state: `random_bits`, `random_uniform`, `random_normal`,
 //! `random_integers`, `random_bernoulli`.
 //!
-//! The state is u64 `[seed, counter]`. Element `i` depends on seed, counter and `i` alone, so
-//! that every execution path and number of threads gives the same numbers.
+//! The state is u64 `[seed, counter]`. Element `i` depends only on seed, counter and `i`, so that the numbers
+//! are the same on every execution path and for every number of threads.
 
 use super::slice::narrow;
 use crate::error::{Code, Error, Result};
@@ -37,8 +37,8 @@ pub static RANDOM_BITS: OpDef = OpDef {
     samples: || samples(DType::U64, []),
 };
 
-/// Uniform floats from `low` to `high`: `low + (high - low) * u` with `u` in `[0, 1)`, of as
-/// many random digits as the dtype's significand has, computed in f64 and rounded.
+/// Uniform floats from `low` to `high`: `low + (high - low) * u` with `u` in `[0, 1)`, with as many random
+/// digits as the dtype's significand, computed in f64 and rounded.
 pub static RANDOM_UNIFORM: OpDef = OpDef {
     info: OpInfo { number: 451, name: "random_uniform", attrs: &["shape", "dtype", "low", "high"] },
     infer: |attrs, inputs| {
@@ -72,14 +72,14 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         let (dtype, low, range) = (attrs.dtype(1), attrs.float(2), attrs.float(3) - attrs.float(2));
         let digits = i64::from(digits(dtype));
         formula(body, values, |it| {
-            // Conversions of the signed integers are exact, and are those that all processors have.
+            // Conversions of signed integers are exact, and all processors support them.
             let number = match dtype {
                 DType::F64 => (wide_word(it) >> (64 - digits)).cast(DType::I64),
                 _ => (word(it) >> (32 - digits)).cast(DType::I32),
             };
             let unit = number.cast(DType::F64) * (1.0 / (1u64 << digits) as f64);
             let scaled = if range == 1.0 { unit } else { unit * range };
-            // A sum might be contracted with the product, which a difference is not: both are rounded.
+            // A sum might be contracted with the product, a difference is not: both are rounded.
             let moved = if low == 0.0 { scaled } else { scaled - (-low) };
             moved.cast(dtype)
         })
@@ -87,8 +87,8 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
     samples: || samples(DType::F32, [(-1.0).into(), 2.0.into()]),
 };
 
-/// Normal floats of a mean and a standard deviation, by the method of Box and Muller in f64
-/// (A note on the generation of random normal deviates, 1958).
+/// Normal floats with a mean and a standard deviation, by the method of Box and Muller in f64 (A note on the
+/// generation of random normal deviates, 1958).
 pub static RANDOM_NORMAL: OpDef = OpDef {
     info: OpInfo { number: 452, name: "random_normal", attrs: &["shape", "dtype", "mean", "std"] },
     infer: |attrs, inputs| {
@@ -105,7 +105,7 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
         with_element!(attrs.dtype(1), T => {
             let element = move |it: f64| T::from_scalar(Scalar::Float(mean + std * it));
             match T::DTYPE {
-                // One block gives a pair with all digits of f64, or two with those of f32.
+                // One block yields a pair with all digits of f64, or two with those of f32.
                 DType::F64 => {
                     let pair = move |block| {
                         let [a, b, c, d] = stream.block(block).map(|it| it as f64);
@@ -163,7 +163,7 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
     samples: || samples(DType::I64, [(-3i64).into(), 9i64.into()]),
 };
 
-/// Bools that are true with a probability.
+/// Bools that are true with a given probability.
 pub static RANDOM_BERNOULLI: OpDef = OpDef {
     info: OpInfo { number: 454, name: "random_bernoulli", attrs: &["shape", "dtype", "probability"] },
     infer: |attrs, inputs| {
@@ -191,7 +191,7 @@ fn threshold(attrs: &Attrs) -> u64 {
     (attrs.float(2) * TWO_32) as u64
 }
 
-/// How many values a word of 32 bits has.
+/// The number of values of a 32-bit word.
 const TWO_32: f64 = 4_294_967_296.0;
 
 /// Two normal numbers from two uniform ones, the first above zero.
@@ -225,13 +225,13 @@ fn drawn_float(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
     drawn(attrs, inputs)
 }
 
-/// Numbers for every lane: one draw of all of them from a state that the lanes share; where
-/// each lane has a state of its own, draws from seeds that differ, also where the states do not.
+/// Numbers for every lane: one draw for all lanes from a state that they share; if each lane has its own
+/// state, draws from distinct seeds, even if the states are equal.
 fn drawn_apart(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     if !lanes.mapped[0] {
         return lanes.apply(&lanes.fronted(&[(0, lanes.size)]), lanes.inputs);
     }
-    // Multiples of the golden ratio of 64 bits tell the seeds of the lanes apart.
+    // Multiples of the 64-bit golden ratio make the seeds of the lanes distinct.
     let number = |value: u64| full_of([1], value, DType::U64);
     let lane = add(iota(&[lanes.size, Dim::new(1)][..], 0, DType::U64), number(1));
     let golden = number(0x9E37_79B9_7F4A_7C15);
@@ -262,7 +262,7 @@ mod tests {
     use super::*;
     use crate::ops::core::reference::evaluate_body;
 
-    /// What the body of a kernel gives at positions, in the bits of their elements.
+    /// The results of the body of a kernel at positions, as bits of their elements.
     fn body_at(def: &OpDef, attrs: &Attrs, positions: &[i64], [seed, counter]: [u64; 2]) -> Vec<u64> {
         let Lowering::Position(rule) = def.lowering else { panic!("`{}` has a body", def.name()) };
         let one = |it: u64| Array::from_slice(&[], &[it]);

@@ -12,9 +12,9 @@ use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, ap
 use crate::with_element;
 use smallvec::smallvec;
 
-/// The slices of the first operand at the positions that the second one names along attribute
-/// 0, whose place the axes of the second take: NumPy's `take`. Positions count from the end
-/// when negative; one outside the axis is an error of the run.
+/// The slices of the first operand at the positions along attribute 0 that are in the second one, whose axes
+/// replace that axis: NumPy's `take`. Negative positions count from the end; a position out of range is an
+/// error at run time.
 pub static GATHER: OpDef = OpDef {
     info: OpInfo { number: 380, name: "gather", attrs: &["axis"] },
     infer: |attrs, inputs| {
@@ -31,7 +31,7 @@ pub static GATHER: OpDef = OpDef {
         let mut out = Array::zeros(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
         with_element!(x.dtype(), T => {
             let (x, mut rows) = (elements::<T>(&x), out.as_mut_slice::<T>());
-            // Rows without elements may be more than can be counted through.
+            // Rows without elements may be too many to iterate over.
             for outer in 0..if rows.is_empty() { 0 } else { whole.outer } {
                 for &at in &index {
                     let from = (outer * whole.size + at) * whole.inner;
@@ -57,7 +57,7 @@ pub static GATHER: OpDef = OpDef {
             _ => {
                 let x = move_axis(&it.inputs[0], axis + 1, 1);
                 let picked = gather_nd(x, it.places(1));
-                // The axes in front of the one that was named stand behind the index's now.
+                // The axes before the indexed one are after those of the index here.
                 let index = it.rank(1) as isize;
                 let front: Vec<isize> = (0..axis).map(|it| 1 + index + it).collect();
                 let back = 1 + index + axis..picked.rank() as isize;
@@ -77,8 +77,8 @@ pub static GATHER: OpDef = OpDef {
     },
 };
 
-/// The first operand with the slices of the third added at the positions along attribute 0
-/// that the second one names; a position named twice gets both.
+/// The first operand with the slices of the third added at the positions along attribute 0 that are in the
+/// second one; slices at equal positions are all added.
 pub static INDEX_ADD: OpDef = OpDef {
     info: OpInfo { number: 381, name: "index_add", attrs: &["axis"] },
     infer: |attrs, inputs| {
@@ -137,7 +137,7 @@ pub static INDEX_ADD: OpDef = OpDef {
     },
 };
 
-/// Whether a type can name positions.
+/// Checks that a type can contain positions.
 ///
 /// # Errors
 /// [`Code::DType`] unless it is of integers.
@@ -148,7 +148,7 @@ pub(in crate::ops) fn check_index(index: &Type) -> Result<()> {
     Err(Error::new(Code::DType, format!("positions are integers, not {}", index.dtype)))
 }
 
-/// Whether two operands have one dtype.
+/// Checks that two operands have the same dtype.
 ///
 /// # Errors
 /// [`Code::DType`] when they differ.
@@ -159,12 +159,12 @@ pub(in crate::ops) fn check_dtypes(a: &Type, b: &Type) -> Result<()> {
     Err(Error::new(Code::DType, format!("dtypes {} and {} differ", a.dtype, b.dtype)))
 }
 
-/// The slices of `x` at positions along `axis`: NumPy's `take(x, index, axis)`. The axes of
-/// `index` take the place of the axis; negative positions count from the end.
+/// The slices of `x` at positions along `axis`: NumPy's `take(x, index, axis)`. The axes of `index` replace
+/// the axis; negative positions count from the end.
 ///
 /// # Panics
-/// Raises [`Code::DType`] unless `index` holds integers, [`Code::OutOfRange`] for a position
-/// or an axis that does not exist.
+/// Raises [`Code::DType`] unless `index` contains integers, [`Code::OutOfRange`] for a position or an axis
+/// that does not exist.
 ///
 /// ```
 /// use ms_core::{ops, tensor};
@@ -198,8 +198,8 @@ pub fn index_select(x: impl AsTensor, index: impl AsTensor, axis: isize) -> Tens
     gather(x, &*index, axis)
 }
 
-/// `x` with the slices of `source` added at the positions along `axis` that the
-/// one-dimensional `index` names; a position named twice gets both.
+/// `x` with the slices of `source` added at the positions along `axis` in the one-dimensional `index`; slices
+/// at equal positions are all added.
 ///
 /// # Panics
 /// Raises [`Code::Shape`] unless `source` has one slice for each position, and as [`gather`].
@@ -216,11 +216,11 @@ pub fn index_add(x: impl AsTensor, index: impl AsTensor, source: impl AsTensor, 
     apply1(INDEX_ADD.op(), &Attrs::new([axis.into()]), &[&x, &index, &source])
 }
 
-/// A new last axis of `classes` places with 1 at the place that each element of `index` names
-/// and 0 elsewhere, in f32; zeros for an element that names none, as in MindSpore.
+/// A new last axis of size `classes` with 1 at the position in each element of `index` and 0 elsewhere, in
+/// f32; zeros for a position out of range, as in MindSpore.
 ///
 /// # Panics
-/// Raises [`Code::DType`] unless `index` holds integers.
+/// Raises [`Code::DType`] unless `index` contains integers.
 ///
 /// ```
 /// use ms_core::{ops, tensor};

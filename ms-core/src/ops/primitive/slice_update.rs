@@ -1,4 +1,4 @@
-//! `slice_update`: evenly spaced positions replaced.
+//! `slice_update`: replaces evenly spaced positions.
 
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error};
@@ -6,7 +6,7 @@ use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, Dim, Layout, OpInfo, Strides, Tensor, apply1};
 use smallvec::smallvec;
 
-/// The first operand with the second in the place of the positions from `starts`, `steps` apart.
+/// The first operand with the positions from `starts`, `steps` apart, replaced by the second.
 pub static SLICE_UPDATE: OpDef = OpDef {
     info: OpInfo { number: 358, name: "slice_update", attrs: &["starts", "steps"] },
     infer: |attrs, inputs| {
@@ -43,13 +43,13 @@ pub static SLICE_UPDATE: OpDef = OpDef {
     },
 };
 
-/// Where the second operand lies.
+/// The layout of the second operand in the result.
 fn slice(attrs: &Attrs, shape: &[usize], out: &Layout) -> Layout {
     let steps: Strides = attrs.ints(1).iter().map(|&it| it as isize).collect();
     out.slice_all(&attrs.sizes(0), shape, &steps)
 }
 
-/// `x` with `value` from `starts` on, `steps` apart.
+/// `x` with the positions from `starts`, `steps` apart, replaced by `value`.
 #[track_caller]
 pub(crate) fn update(x: &Tensor, value: &Tensor, starts: &[i64], steps: &[i64]) -> Tensor {
     apply1(SLICE_UPDATE.op(), &Attrs::new([starts.into(), steps.into()]), &[x, value])

@@ -1,4 +1,4 @@
-//! What lies under the windows of a convolution or of pooling.
+//! The elements under the windows of a convolution or of pooling.
 
 use super::{Window, spatial};
 use crate::tensor::{Attrs, push};
@@ -13,16 +13,16 @@ pub struct WindowAxis {
     pub kernel: usize,
     /// Number of windows.
     pub output: usize,
-    /// From one window to the next.
+    /// Distance of successive windows.
     pub stride: usize,
-    /// From one tap of a window to the next.
+    /// Distance of successive taps of a window.
     pub dilation: usize,
     /// Padding before the first element.
     pub before: usize,
 }
 
 impl WindowAxis {
-    /// The windows of which `tap` is on an element, not on padding.
+    /// The windows with `tap` on an element, not on padding.
     fn inside(&self, tap: usize) -> Range<usize> {
         let offset = tap * self.dilation;
         let first = self.before.saturating_sub(offset).div_ceil(self.stride).min(self.output);
@@ -30,20 +30,20 @@ impl WindowAxis {
         first..end.min(self.output).max(first)
     }
 
-    /// The element on which a tap of a window is, which must not be on padding.
+    /// The element under a tap of a window, which must not be on padding.
     fn element(&self, tap: usize, window: usize) -> usize {
         window * self.stride + tap * self.dilation - self.before
     }
 }
 
-/// Windows over an input, along three axes, of which those that a tensor does not have are of size one.
+/// Windows over an input, along three axes; axes that a tensor does not have are of size one.
 #[derive(Clone, Copy)]
 pub struct Windows {
     axes: [WindowAxis; 3],
 }
 
 impl Windows {
-    /// The windows that attributes `at..at + 4` describe, see [`Window`], at sizes that fit each other.
+    /// The windows that attributes `at..at + 4` describe, see [`Window`], for matching sizes.
     pub fn new(attrs: &Attrs, at: usize, input: &[usize], kernel: &[usize], output: &[usize]) -> Self {
         let window = Window::of(attrs, at);
         let (input, kernel, output) = (spatial(input, 1), spatial(kernel, 1), spatial(output, 1));
@@ -80,13 +80,13 @@ impl Windows {
         self.axes.iter().map(|it| it.kernel).product()
     }
 
-    /// From one element of a run to the next.
+    /// Distance of successive elements of a run.
     pub fn step(&self) -> usize {
         self.axes[2].stride
     }
 
-    /// What lies under the windows of one plane, tap by tap, taps and windows in row-major order.
-    /// Padding lies under the places that no run names.
+    /// The elements under the windows of one plane, tap by tap, taps and windows in row-major order.
+    /// Positions that are in no run are padding.
     ///
     /// # Panics
     /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for them.
@@ -119,7 +119,7 @@ impl Windows {
     }
 }
 
-/// Elements under one tap of neighbouring windows, evenly spaced by [`Windows::step`].
+/// Elements under one tap of adjacent windows, evenly spaced by [`Windows::step`].
 pub struct Run {
     /// The tap.
     pub tap: usize,
