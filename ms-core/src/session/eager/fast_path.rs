@@ -15,7 +15,7 @@ use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-/// The maximal number of operands on this path.
+/// The maximum number of operands on this path.
 const OPERANDS: usize = 3;
 
 /// The size of a thread's table, in pairs of entries: a training step has so many that some
@@ -122,7 +122,7 @@ fn compile(
 ) -> Result<(Arc<dyn KernelCode>, DType)> {
     let types: SmallVec<[Type; 3]> = operands.iter().map(|it| it.ty()).collect();
     let types = (def.infer)(attrs, &types.iter().collect::<SmallVec<[&Type; 3]>>())?;
-    // Two elements represent any number: with fewer, every operand would count as a single element.
+    // Two elements represent any number: if there were fewer, every operand would be a single element.
     let layout = |i: usize| Layout::contiguous(if single >> i & 1 == 1 { &[] } else { &[2] });
     let layouts: SmallVec<[(Layout, DType); 3]> =
         operands.iter().enumerate().map(|(i, it)| (layout(i), it.dtype())).collect();

@@ -1,7 +1,7 @@
 //! The fast path to the kernels of gathers from a dense operand at dense positions.
 //!
-//! Such a call has three loops: over what stands before the axis, over the positions, and over what stands
-//! behind the axis; the last is left out where that is one element. The kernels are those of
+//! Such a call has three loops: over the elements before the axis, over the positions, and over the elements
+//! after the axis; the last is omitted if there is one such element. The kernels are those of
 //! [`crate::lower::single`] for these loops; only the dispatch to them is shorter.
 
 use crate::error::Result;
@@ -14,7 +14,7 @@ use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Dtypes of the operand and of the positions, and whether there are elements behind the axis.
+/// Dtypes of the operand and of the positions, and whether there are several elements after the axis.
 type Key = (DType, DType, bool);
 
 thread_local! {
@@ -25,7 +25,7 @@ thread_local! {
 const ROW_WORDS: usize = 17;
 const ELEMENT_WORDS: usize = 13;
 
-/// The parts of a block one after the other, then zeros.
+/// The concatenated parts of a block, padded with zeros.
 fn concat<const L: usize, const O: usize, const N: usize>(
     extents: [usize; L],
     operands: [usize; O],
@@ -50,7 +50,7 @@ pub(super) fn dense(
     }
     let (sizes, count, bytes) = (replace_axis(shape, axis, index.shape()), index.numel(), operand.dtype().size());
     let Axis { outer, size, inner } = Axis::of(shape, axis);
-    // What is too large is refused with the types.
+    // Sizes that overflow are rejected by the type rule.
     let places = sizes.iter().try_fold(bytes, |all, &it| all.checked_mul(it.max(1)))?;
     isize::try_from(places).ok()?;
     let run = || {
@@ -74,15 +74,15 @@ pub(super) fn dense(
         };
         let block = block.map(|it| it as u64);
         let length = if inner > 1 { ROW_WORDS } else { ELEMENT_WORDS };
-        // SAFETY: both operands are dense, of as many elements as the loops and the axis reach, and live
-        // during the call; `out` is fresh.
+        // SAFETY: both operands are dense and contain all elements that the loops and the axis access, and
+        // live during the call; `out` is fresh.
         unsafe { code.call(&block[..length]) };
         Ok(out)
     };
     Some(run())
 }
 
-/// The kernel of a gather, ready in this thread.
+/// The kernel of a gather, from the table of this thread.
 fn kernel(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn KernelCode>> {
     if let Some(code) = KERNELS.with(|it| it.borrow().get(&key).cloned()) {
         return Ok(code);
@@ -93,7 +93,7 @@ fn kernel(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dy
 #[cold]
 fn compile(backend: &dyn Backend, def: &'static OpDef, key: Key) -> Result<Arc<dyn KernelCode>> {
     let (dtype, index_dtype, rows) = key;
-    // Two elements represent any number, and the axis is the second.
+    // Two elements represent any number, and the axis is the second one.
     let (operand, index): (&[usize], _) = if rows { (&[2, 2, 2], [2]) } else { (&[2, 2], [2]) };
     let (from, at) = (Layout::contiguous(operand), Layout::contiguous(&index));
     let call = prepare_gather(def, (&from, dtype), (&at, index_dtype), 1);

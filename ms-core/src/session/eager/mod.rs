@@ -67,7 +67,8 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
     let mut outputs: SmallVec<[Array; 1]> = SmallVec::with_capacity(types.len());
     for ty in &types {
         let shape = ty.shape().expect("arrays have constant shapes");
-        // SAFETY: kernels (the slices of a result cover it), products and libraries write every element of their outputs, or refuse.
+        // SAFETY: kernels (the slices of a result cover it), products and libraries write every element of
+        // their outputs, or return an error.
         outputs.push(unsafe { Array::uninit(&shape, ty.dtype)? });
     }
     match &def.lowering {
@@ -80,8 +81,8 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
         }
         Lowering::Slices(rule) => slices(&**backend, *rule, call, operands, &outputs[0])?,
         Lowering::Position(_) => positions(&**backend, def, call, operands, &outputs[0])?,
-        // SAFETY: the op's type rule took the operands and gave the types of the outputs, which are
-        // fresh, so that nobody else uses them.
+        // SAFETY: the op's type rule accepted the operands and returned the types of the outputs, which are
+        // fresh, so that they are not shared.
         Lowering::Product => unsafe { backend.product(settings().precision, operands[0], operands[1], &outputs[0])? },
         // SAFETY: as above.
         _ => unsafe { backend.library(call.op, call.attrs, operands, &outputs)? },
@@ -126,7 +127,7 @@ fn kernel(
     operands: &Operands<'_>,
     out: &Array,
 ) -> Result<()> {
-    // A loop around one of no iterations takes time, too.
+    // A loop around an empty one takes time, too.
     if out.numel() == 0 {
         return Ok(());
     }
@@ -165,7 +166,7 @@ fn slices(
     let shapes: SmallVec<[&[usize]; 3]> = operands.iter().map(|it| it.shape()).collect();
     let slices = rule(call.attrs, &shapes, out.layout());
     let moves_as = |a: &Layout, b: &Layout| a.shape() == b.shape() && a.strides() == b.strides();
-    // As a rule all operands have the same loops.
+    // Usually all operands have the same loops.
     let mut last: Option<(&Layout, &Layout, single::Call, Ready)> = None;
     for (&operand, slice) in operands.iter().zip(&slices).filter(|it| it.0.numel() != 0) {
         let layout = operand.layout();
@@ -185,7 +186,7 @@ fn slices(
     Ok(())
 }
 
-/// The number of kernels cached per thread before the table is emptied.
+/// The maximum number of kernels cached per thread; then the table is emptied.
 const KEPT: usize = 4096;
 
 /// A kernel that can be called.
@@ -200,15 +201,15 @@ thread_local! {
     static KERNELS: RefCell<FxHashMap<KernelKey, Ready>> = RefCell::default();
 }
 
-/// Makes a kernel ready. What runs op by op has the bits of what is compiled in `strict`, so that
-/// functions are not those of the device.
+/// Compiles a kernel. Op-by-op execution has the same bits as code compiled in `strict`, so native functions
+/// of the device are not used.
 #[cold]
 fn compile(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
     let kernel = single::build(key, &backend.target().portable());
     Ok(Ready { code: backend.kernel(&kernel)?, words: kernel.call_words() })
 }
 
-/// The kernel of a key, from the table where it is known.
+/// The kernel of a key, cached per thread.
 fn ready(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
     if let Some(known) = KERNELS.with(|it| it.borrow().get(key).cloned()) {
         return Ok(known);
@@ -232,12 +233,12 @@ fn addresses(operands: &Operands<'_>) -> impl Iterator<Item = u64> {
 /// Calls a kernel on operands and a result that start at these addresses.
 ///
 /// # Safety
-/// The kernel and the call were made for the layouts of arrays that start there and live during the call;
-/// nobody else uses the memory of the result.
+/// The kernel and the call were made for the layouts of arrays that start there and live during the call; the
+/// memory of the result is not shared.
 unsafe fn launch(ready: &Ready, call: &single::Call, operands: impl IntoIterator<Item = u64>, out: *mut u8) {
     let block = call.block(operands.into_iter().chain([out as u64]), ready.words);
-    // SAFETY: the arrays of the caller's contract live during the call and lie inside their storages;
-    // nobody else reads or writes the memory of the result.
+    // SAFETY: by the caller's contract the arrays live during the call, and accesses are inside their
+    // storages; the memory of the result is not read or written otherwise.
     unsafe { ready.code.call(&block) };
 }
 
