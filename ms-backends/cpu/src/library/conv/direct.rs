@@ -12,7 +12,7 @@ use ms_core::error::Result;
 use ms_core::tensor::{try_filled, try_room};
 use std::ops::Range;
 
-/// How much larger than its windows a phase of a grid may be.
+/// The maximum ratio of the size of a phase of a grid to that of its windows.
 const MOST_PADDING: usize = 4;
 
 /// A convolution whose groups have one output channel each.
@@ -23,8 +23,8 @@ pub struct DirectConv<'a> {
 }
 
 impl<'a> DirectConv<'a> {
-    /// The convolution, unless it has to go through matrices: for more output channels of a group, filters
-    /// of more than one chunk of terms, and windows that are far apart.
+    /// The convolution; `None` if it has to be computed with matrices: for more output channels of a group,
+    /// filters of more than one chunk of terms, and windows that are far apart.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for lists of its lines.
@@ -75,7 +75,7 @@ impl<'a> DirectConv<'a> {
             for group in groups {
                 let planes = x[group * input_len..][..input_len].chunks_exact(plane_len);
                 planes.zip(grids.chunks_exact_mut(grid.len())).for_each(|(plane, to)| grid.store(plane, to));
-                // SAFETY: the taps of all windows are in the grids, which have slack, as the chains have.
+                // SAFETY: the taps of all windows are in the grids, which have slack, as have the chains.
                 unsafe {
                     (loops.chains)(grid.span(), grids.as_ptr(), &taps, &w[conv.weights(group)], chains.as_mut_ptr());
                 }
@@ -91,7 +91,7 @@ impl<'a> DirectConv<'a> {
 
     /// The gradient for the input, of `g` and `w`, whose elements are finite.
     ///
-    /// Windows that are not there are zeros here, which change no sum but for weights that are not finite.
+    /// Windows that do not exist are zeros here, which do not change sums if weights are finite.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
@@ -192,12 +192,12 @@ impl<'a> DirectConv<'a> {
                         steps: [input_len as isize, grid.step as isize],
                     };
                     let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
-                    // SAFETY: so many groups are left, and the line is in the plane of each.
+                    // SAFETY: at least this many groups are left, and the line is in the plane of each.
                     unsafe { pack(turn, from, lanes, line.len, to) };
                 }
             }
             let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
-            // SAFETY: so many groups are left, each with as many windows.
+            // SAFETY: at least this many groups are left, each with the same number of windows.
             unsafe { pack(turn, from, lanes, windows, gradients.as_mut_ptr()) };
             for (number, &row) in grid.rows.iter().enumerate() {
                 let mut at = 0;
@@ -207,7 +207,7 @@ impl<'a> DirectConv<'a> {
                     let g = gradients[(number * grid.columns + at) * lanes..].as_ptr();
                     let blocks = chains.chunks_mut(TAPS * lanes);
                     for (taps, chains) in taps.chunks(TAPS).zip(blocks) {
-                        // SAFETY: what is under the taps of these windows is in the grids.
+                        // SAFETY: the elements under the taps of these windows are in the grids.
                         unsafe { (loops.windows)(count, x, taps, g, chains.as_mut_ptr()) };
                     }
                     (at, left) = (at + count, left - count);

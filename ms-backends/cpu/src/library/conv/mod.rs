@@ -1,14 +1,14 @@
-//! Convolution and its gradients: windows stored as columns of a matrix, and products in order; where a
-//! group has one output channel, without a matrix ([`direct`]).
+//! Convolution and its gradients: windows stored as columns of a matrix, and products in order; if a group
+//! has one output channel, without a matrix ([`direct`]).
 //!
-//! The order of every sum is a part of what the ops mean ([`Ordered`] says what a chain is):
+//! The order of every sum is part of the semantics of the ops (see [`Ordered`] for chains):
 //! - An element of the result is a chain over input channels and taps, taps in row-major order.
-//! - An element of the gradient for the input is the sum of the taps that reach it, in order, each of
-//!   which is a chain over output channels.
+//! - An element of the gradient for the input is the sum over its taps, in order, each of which is a chain
+//!   over output channels.
 //! - An element of the gradient for the weights is a chain over images and windows, in order.
 //!
-//! Padding is zeros that are multiplied as elements are, but for the gradient for the input, to which
-//! only windows are added that are there.
+//! Padding is zeros that are multiplied like elements, except in the gradient for the input, to which only
+//! existing windows are added.
 
 mod direct;
 mod grid;
@@ -41,18 +41,19 @@ struct Conv {
     windows: Windows,
 }
 
-/// Some terms of a gradient for weights, and what lies under their taps, in order; padding elsewhere.
+/// Some terms of a gradient for weights, and the elements under their taps, in order; other positions are
+/// padding.
 struct Part {
     terms: Range<usize>,
     pieces: Vec<Piece>,
 }
 
-/// Elements under one tap of neighbouring windows of an image.
+/// Elements under one tap of adjacent windows of an image.
 struct Piece {
-    /// The place of the first of them, in rows of terms by tap.
+    /// The position of the first one in a row of terms by tap.
     at: usize,
     image: usize,
-    /// The first of them in its plane.
+    /// The position of the first one in its plane.
     element: usize,
     count: usize,
 }
@@ -80,15 +81,15 @@ impl Conv {
         (self.channels * self.windows.input_len(), self.outputs * self.windows.output_len())
     }
 
-    /// The weights of the group that an image is of.
+    /// The weights of the group that an image belongs to.
     fn weights(&self, image: usize) -> Range<usize> {
         let len = self.outputs * self.filter_len();
         let first = image % self.groups * len;
         first..first + len
     }
 
-    /// Whether every window is one element, and every element has a window: then the input is the matrix of
-    /// columns.
+    /// Returns whether every window is one element, and every element has a window: then the input is the
+    /// matrix of columns.
     fn is_pointwise(&self) -> bool {
         let is_whole = |it: &WindowAxis| (it.kernel, it.stride, it.before) == (1, 1, 0) && it.output == it.input;
         self.windows.axes().iter().all(is_whole)
@@ -125,8 +126,8 @@ impl Conv {
         columns / 2 + columns * self.outputs / 64
     }
 
-    /// Lays the windows of one image out: row `(channel, tap)` holds what lies under the tap.
-    /// Places under padding are left as they are.
+    /// Stores the windows of one image as columns: row `(channel, tap)` has the elements under the tap.
+    /// Positions under padding are left unchanged.
     fn columns<T: Copy>(&self, runs: &[Run], image: &[T], columns: &mut [T]) {
         let (input_len, output_len) = (self.windows.input_len(), self.windows.output_len());
         let (rows, step) = (self.windows.taps() * output_len, self.windows.step());
@@ -143,7 +144,7 @@ impl Conv {
         }
     }
 
-    /// What lies under the windows of some terms, which are the windows of all images one after the other.
+    /// The elements under the windows of some terms, which are the windows of all images one after the other.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for the list.
@@ -152,7 +153,7 @@ impl Conv {
         let images = terms.start / windows..terms.end.div_ceil(windows);
         let mut pieces = try_room(images.len().saturating_mul(runs.len()))?;
         for image in images {
-            // The windows of this image that are wanted.
+            // The windows of this image that are among the terms.
             let (first, end) = (terms.start.saturating_sub(image * windows), terms.end - image * windows);
             for run in runs {
                 let skipped = first.saturating_sub(run.window).min(run.len);
@@ -167,7 +168,7 @@ impl Conv {
         Ok(Part { terms, pieces })
     }
 
-    /// Lays out what lies under the windows of a part in a group: row `(channel, tap)` holds what lies
+    /// Stores the elements under the windows of a part in a group: row `(channel, tap)` has the elements
     /// under the tap.
     fn columns_of<T: Copy + Default + Send + Sync>(&self, part: &Part, group: usize, x: &[T], columns: &mut [T]) {
         let (plane, step) = (self.windows.input_len(), self.windows.step());
@@ -192,8 +193,8 @@ impl Conv {
         });
     }
 
-    /// Lays out the gradients of the windows of some `terms` of a group, as [`columns_of`](Self::columns_of)
-    /// does, in a row for each output channel.
+    /// Stores the gradients of the windows of some `terms` of a group, like [`columns_of`](Self::columns_of),
+    /// in a row for each output channel.
     fn gradients_of<T: Copy>(&self, group: usize, terms: Range<usize>, g: &[T], rows: &mut [T]) {
         let (windows, len) = (self.windows.output_len(), terms.len());
         for (output, row) in rows[..self.outputs * len].chunks_exact_mut(len).enumerate() {
@@ -226,7 +227,7 @@ impl Conv {
     }
 }
 
-/// Combines two runs of one length: in pieces of constant size, because runs are short.
+/// Combines two runs of the same length, in pieces of constant size, because runs are short.
 #[inline(always)]
 fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
     let (wide_to, to) = to.as_chunks_mut::<8>();
@@ -259,7 +260,7 @@ pub fn forward<T: Direct>(isa: Isa, attrs: &Attrs, inputs: &[Array], out: &mut [
         let starts =
             |image: usize| [conv.weights(image).start, image * input_len, image * output_len].map(|it| it as isize);
         let (w, x) = (Matrix::dense(w.as_ptr(), filter), Matrix::dense(x.as_ptr(), points));
-        // SAFETY: each image has its own part of the result; the operands are as large as the sizes say.
+        // SAFETY: each image has its own part of the result; the operands match the sizes.
         return unsafe { product.run(conv.batch * conv.groups, starts, w, x, Matrix::dense(out.as_mut_ptr(), points)) };
     }
     let out = Shared::new(out.as_mut_ptr());
@@ -269,8 +270,7 @@ pub fn forward<T: Direct>(isa: Isa, attrs: &Attrs, inputs: &[Array], out: &mut [
         let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter);
         let columns = Matrix::dense(columns.as_ptr(), points);
         let to = Matrix::dense(out.get().wrapping_add(image * output_len), points);
-        // SAFETY: each image has its own part of the result; the operands are as large as the
-        // sizes say.
+        // SAFETY: each image has its own part of the result; the operands match the sizes.
         unsafe { product.run(1, |_| [0; 3], filters, columns, to) }
     })
 }
@@ -300,7 +300,7 @@ pub fn input_grad<T: Direct + AddAssign>(
         let starts =
             |image: usize| [conv.weights(image).start, image * output_len, image * input_len].map(|it| it as isize);
         let (w, g) = (Matrix::dense(w.as_ptr(), filter).transposed(), Matrix::dense(g.as_ptr(), points));
-        // SAFETY: each image has its own part of the result; the operands are as large as the sizes say.
+        // SAFETY: each image has its own part of the result; the operands match the sizes.
         return unsafe { product.run(conv.batch * conv.groups, starts, w, g, Matrix::dense(out.as_mut_ptr(), points)) };
     }
     let out = Shared::new(out.as_mut_ptr());
@@ -309,8 +309,7 @@ pub fn input_grad<T: Direct + AddAssign>(
     conv.for_each_image(|image, columns| {
         let filters = Matrix::dense(w[conv.weights(image)].as_ptr(), filter).transposed();
         let g = Matrix::dense(g[image * output_len..][..output_len].as_ptr(), points);
-        // SAFETY: each image has its own part of the result; the operands are as large as the
-        // sizes say.
+        // SAFETY: each image has its own part of the result; the operands match the sizes.
         let to = unsafe {
             product.run(1, |_| [0; 3], filters, g, Matrix::dense(columns.as_mut_ptr(), points))?;
             std::slice::from_raw_parts_mut(out.get().add(image * input_len), input_len)
@@ -346,7 +345,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
     let parts = (0..terms).step_by(CHUNK).map(|start| conv.part(&runs, start..terms.min(start + CHUNK)));
     let parts = parts.collect::<Result<Vec<Part>>>()?;
     let shared = Shared::new(out.as_mut_ptr());
-    // The groups are apart; within one, its products are cut.
+    // Groups are independent; the products of one group are divided among threads.
     threads::try_for_each(conv.groups, conv.nanos(), |group| {
         let mut columns = try_filled(T::default(), filter.saturating_mul(terms.min(CHUNK)))?;
         let mut gradients = try_filled(T::default(), conv.outputs.saturating_mul(terms.min(CHUNK)))?;
@@ -358,7 +357,7 @@ pub fn weight_grad<T: Direct + AddAssign>(
             let product = Ordered { isa, sizes: [conv.outputs, len, filter], accumulate: part.terms.start > 0 };
             let gradients = Matrix::dense(gradients.as_ptr(), len);
             let columns = Matrix::dense(columns.as_ptr(), len).transposed();
-            // SAFETY: each group has its own weights; the operands are as large as the sizes say.
+            // SAFETY: each group has its own weights; the operands match the sizes.
             unsafe { product.run(1, |_| [0; 3], gradients, columns, to)? };
         }
         Ok(())

@@ -84,7 +84,7 @@ impl Case {
         let [_, channels, height, width] = self.w;
         let (result, outputs) = (self.output(), self.w[0] / self.groups);
         let element = |[image, channel, row, column]: [usize; 4]| {
-            // The windows of which a tap is at a position of an axis.
+            // The windows that have a tap at a position of an axis.
             let window = |axis: usize, tap: usize, place: usize| {
                 (0..result[2 + axis]).find(|&it| self.under(axis, it, tap) == Some(place))
             };
@@ -166,7 +166,7 @@ fn sums_have_one_order() {
     let cases = [
         Case { x: [2, 3, 7, 6], w: [4, 3, 3, 2], before: [1, 0], after: [2, 1], ..PLAIN },
         Case { x: [3, 4, 9, 8], w: [6, 2, 3, 3], stride: [2, 3], dilation: [2, 1], before: [1; 2], groups: 2, ..PLAIN },
-        // Depthwise: fewer groups than a vector has elements, and more; chunks that begin inside of lines.
+        // Depthwise: fewer groups than elements of a vector, and more; chunks that begin inside lines.
         Case { x: [2, 5, 8, 8], w: [5, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 5, ..PLAIN },
         Case { x: [5, 19, 17, 15], w: [19, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 19, ..PLAIN },
         Case {
@@ -185,7 +185,7 @@ fn sums_have_one_order() {
         Case { x: [2, 16, 9, 9], w: [16, 1, 1, 2], stride: [3, 4], groups: 16, ..PLAIN },
         // Windows too far apart to be stored together.
         Case { x: [1, 16, 1, 40], w: [16, 1, 1, 3], dilation: [1, 18], groups: 16, ..PLAIN },
-        // More than a chunk of channels and taps; of images and windows, where chunks begin inside of lines.
+        // More than a chunk of channels and taps; of images and windows, with chunks that begin inside lines.
         Case { x: [1, 130, 4, 5], w: [3, 130, 3, 3], before: [1; 2], after: [1; 2], ..PLAIN },
         Case { x: [5, 2, 23, 21], w: [3, 2, 2, 3], stride: [1, 1], before: [1, 1], ..PLAIN },
         // One element under each window, with and without groups.
@@ -197,7 +197,7 @@ fn sums_have_one_order() {
     cases.iter().for_each(|case| check_all(case, None));
 }
 
-/// What is not finite under padding, or in a window that is not there.
+/// Numbers that are not finite under padding, or in a window that does not exist.
 #[test]
 fn padding_times_infinity() {
     let depthwise = Case { x: [2, 19, 6, 5], w: [19, 1, 3, 3], before: [1; 2], after: [1; 2], groups: 19, ..PLAIN };
@@ -210,8 +210,8 @@ fn padding_times_infinity() {
     }
 }
 
-/// Holds a convolution and its gradients to their elements, where there is a `special` number among the
-/// elements and weights too.
+/// Compares a convolution and its gradients with their expected elements, including a `special` number among
+/// the elements and weights.
 #[track_caller]
 fn check_all(case: &Case, special: Option<f64>) {
     for dtype in [DType::F32, DType::F64] {
@@ -231,7 +231,7 @@ fn check_all(case: &Case, special: Option<f64>) {
     }
 }
 
-/// The array with a number in the place of every 31st element.
+/// The array with every 31st element replaced by a number.
 fn with_special(array: &Array, special: f64) -> Array {
     let put = |(i, it): (usize, f64)| if i % 31 == 3 { special } else { it };
     let all: Vec<f64> = wide(array).into_iter().enumerate().map(put).collect();

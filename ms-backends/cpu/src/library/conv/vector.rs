@@ -3,7 +3,7 @@
 use crate::isa::Isa;
 use crate::product::Wide;
 
-/// The most taps that [`Loops::windows`] takes at once: their sums are kept in registers.
+/// The maximum number of taps of [`Loops::windows`]: their sums are kept in registers.
 pub const TAPS: usize = 9;
 
 /// Elements after the last one that [`Loops::chains`] and [`Loops::sums`] read and write.
@@ -19,7 +19,7 @@ pub struct Loops<W> {
     ///
     /// # Safety
     /// `grid` has [`SLACK`] elements after the last one that this reads, `to` after `span`; the processor
-    /// runs the instruction set.
+    /// supports the instruction set.
     pub chains: unsafe fn(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W),
     /// As [`chains`](Self::chains), for sums of products that are rounded before they are added.
     ///
@@ -30,7 +30,7 @@ pub struct Loops<W> {
     /// for `p` below `count`, in order.
     ///
     /// # Safety
-    /// The operands are as large as that takes, there are [`TAPS`] taps at most, and the processor runs the
+    /// The operands contain these elements, there are at most [`TAPS`] taps, and the processor supports the
     /// instruction set.
     pub windows: unsafe fn(count: usize, x: *const W, taps: &[usize], g: *const W, sums: *mut W),
 }
@@ -40,7 +40,7 @@ pub trait Direct: Wide {
     /// The loops of an instruction set.
     fn loops(isa: Isa) -> Loops<Self>;
 
-    /// Whether this is neither infinite nor a nan.
+    /// Returns whether this is neither infinite nor a nan.
     fn is_finite(self) -> bool;
 }
 
@@ -75,7 +75,7 @@ mod scalar {
 
     pub unsafe fn chains<W: Wide>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
         for i in 0..span {
-            // SAFETY: the element is one that the caller vouches for.
+            // SAFETY: the element exists by the caller's contract.
             let term = |tap: usize| unsafe { *grid.add(tap + i) };
             let chain =
                 taps.iter().zip(weights).fold(W::default(), |sum, (&tap, &weight)| term(tap).fused(weight, sum));
@@ -86,7 +86,7 @@ mod scalar {
 
     pub unsafe fn sums<W: Wide>(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W) {
         for i in 0..span {
-            // SAFETY: the element is one that the caller vouches for.
+            // SAFETY: the element exists by the caller's contract.
             let term = |tap: usize| unsafe { *grid.add(tap + i) };
             let product = |(&tap, &weight): (&usize, &W)| term(tap).fused(weight, W::default());
             let sum = taps.iter().zip(weights).map(product).fold(W::default(), |sum, it| sum + it);
@@ -97,7 +97,7 @@ mod scalar {
 
     pub unsafe fn windows<W: Wide>(count: usize, x: *const W, taps: &[usize], g: *const W, sums: *mut W) {
         for (t, &tap) in taps.iter().enumerate() {
-            // SAFETY: the operands are as large as the caller vouches for.
+            // SAFETY: the operands have these elements by the caller's contract.
             unsafe {
                 let sum = sums.add(t);
                 (0..count).for_each(|p| *sum = (*x.add(tap + p)).fused(*g.add(p), *sum));
@@ -116,7 +116,7 @@ macro_rules! vector_loops {
 
             pub const LOOPS: Loops<$ty> = Loops { lanes: $lanes, chains, sums, windows };
 
-            /// Combines what is under each tap with the tap's weight, four vectors at once.
+            /// Combines the elements under each tap with the tap's weight, four vectors at once.
             ///
             /// # Safety
             /// As for [`Loops::chains`].
@@ -187,7 +187,7 @@ macro_rules! vector_loops {
                 // SAFETY: there is a sum for each tap.
                 let mut sums: [$vector; N] = std::array::from_fn(|t| unsafe { $load(to.add(t * $lanes)) });
                 for p in 0..count {
-                    // SAFETY: the operands are as large as the caller vouches for.
+                    // SAFETY: the operands have these elements by the caller's contract.
                     unsafe {
                         let g = $load(g.add(p * $lanes));
                         for (sum, tap) in sums.iter_mut().zip(taps) {
