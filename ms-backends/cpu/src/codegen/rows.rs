@@ -1,10 +1,10 @@
-//! The machine instructions that are used: one row for all vector lengths of one instruction.
+//! The machine instructions that are used: one row for all vector lengths of an instruction.
 
 use super::target::{Target, Width};
 use iced_x86::Code;
 
-/// One instruction in its vector lengths. In [`Code`] the lengths of an encoding stand one
-/// after the other, shortest first, so that the first of them names all.
+/// An instruction in its vector lengths. In [`Code`] the lengths of an encoding are consecutive, shortest
+/// first, so that the first of them identifies all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Row {
     /// The 128-bit form for AVX2, if there is one; the 256-bit form follows it.
@@ -24,7 +24,7 @@ impl Row {
         Self { vex, evex, single: true }
     }
 
-    /// The form for operands of which `width` is the widest.
+    /// The form for operands whose widest width is `width`.
     pub fn code(self, target: Target, width: Width) -> Code {
         let first = match target {
             Target::Avx2 => self.vex,
@@ -49,7 +49,7 @@ macro_rules! rows {
     ($($kind:ident { $($name:ident = $vex:tt, $evex:tt;)* })*) => {
         $($(pub const $name: Row = Row::$kind(rows!(@vex $vex), rows!(@vex $evex));)*)*
 
-        /// Every row, by its name.
+        /// All rows by name.
         #[cfg(test)]
         pub const ALL: &[(&str, Row)] = &[$($((stringify!($name), $name),)*)*];
     };
@@ -226,7 +226,7 @@ single {
 mod tests {
     use super::*;
 
-    /// The text of a code names the encoding, the mnemonic and the operands.
+    /// The text of a code contains the encoding, the mnemonic and the operands.
     fn parts(code: Code) -> (String, String) {
         let text = format!("{code:?}");
         let mut parts = text.splitn(3, '_').map(str::to_owned);

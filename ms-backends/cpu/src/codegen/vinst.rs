@@ -1,4 +1,4 @@
-//! Virtual instructions: machine instructions over as many registers as one likes.
+//! Virtual instructions: machine instructions over an unlimited number of registers.
 
 use super::rows::Row;
 use super::target::Width;
@@ -6,11 +6,11 @@ use ms_core::ir::ParamId;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// A virtual register. All but accumulators are defined once.
+/// A virtual register. All except accumulators are defined once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct VReg(pub u32);
 
-/// A constant, of which the pool holds one copy.
+/// A constant, which is in the pool once.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Constant {
     /// The bits of one lane.
@@ -19,20 +19,19 @@ pub struct Constant {
     pub size: u8,
 }
 
-/// What is known of a virtual register.
+/// Properties of a virtual register.
 #[derive(Clone, Copy, Debug)]
 pub struct RegInfo {
-    /// The register it needs.
+    /// The width of the register.
     pub width: Width,
-    /// Its value, if that is constant: it is made anew wherever it is needed, and has no
-    /// defining instruction.
+    /// Its value, if that is constant: it is rematerialised at its uses, and has no defining instruction.
     pub constant: Option<Constant>,
 }
 
 /// Whether an instruction overwrites an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tie {
-    /// No: the result has a register of its own.
+    /// No: the result has a separate register.
     Free,
     /// The result takes the register of the first source.
     First,
@@ -41,10 +40,10 @@ pub enum Tie {
     Fma([Row; 3]),
 }
 
-/// Under which names an instruction sees its operands' registers.
+/// The widths of the registers in an instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum View {
-    /// In their own width.
+    /// Their own widths.
     Whole,
     /// The low 128 bits of all.
     LowAll,
@@ -55,13 +54,13 @@ pub enum View {
 /// A machine instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Machine {
-    /// Which.
+    /// The instruction.
     pub row: Row,
     /// Its immediate operand.
     pub imm: Option<u8>,
     /// Whether it overwrites a source.
     pub tie: Tie,
-    /// How it sees the registers.
+    /// The widths of the registers.
     pub view: View,
     /// Whether its last source may be a constant in memory, broadcast on AVX-512.
     pub fold: bool,
@@ -69,12 +68,12 @@ pub struct Machine {
     pub masked: bool,
     /// Whether lanes without their mask bit become zero.
     pub zeroing: bool,
-    /// Whether lanes past the end of a loop keep what the result's register held.
+    /// Whether lanes past the end of a loop keep the previous contents of the result's register.
     pub merge: bool,
 }
 
 impl Machine {
-    /// The plain use of an instruction.
+    /// An instruction without options.
     pub const fn new(row: Row) -> Self {
         Self {
             row,
@@ -88,37 +87,37 @@ impl Machine {
         }
     }
 
-    /// With an immediate operand.
+    /// Sets an immediate operand.
     pub const fn imm(self, imm: u8) -> Self {
         Self { imm: Some(imm), ..self }
     }
 
-    /// Overwriting a source.
+    /// Sets the source that is overwritten.
     pub const fn tie(self, tie: Tie) -> Self {
         Self { tie, ..self }
     }
 
-    /// Seeing registers under other names.
+    /// Sets the widths of registers.
     pub const fn view(self, view: View) -> Self {
         Self { view, ..self }
     }
 
-    /// With a last source that may be a constant in memory.
+    /// Allows the last source to be a constant in memory.
     pub const fn fold(self) -> Self {
         Self { fold: true, ..self }
     }
 
-    /// Under the mask that is the last source.
+    /// Makes the last source the mask.
     pub const fn masked(self) -> Self {
         Self { masked: true, ..self }
     }
 
-    /// With zeros outside the mask.
+    /// Sets lanes outside the mask to zero.
     pub const fn zeroing(self) -> Self {
         Self { zeroing: true, ..self }
     }
 
-    /// Keeping the lanes past the end.
+    /// Preserves the lanes past the end.
     pub const fn merge(self) -> Self {
         Self { merge: true, ..self }
     }
@@ -137,32 +136,32 @@ pub struct AccArray {
     pub size: usize,
 }
 
-/// What a virtual instruction does.
+/// The operation of a virtual instruction.
 #[derive(Clone, Copy, Debug)]
 pub enum Op {
     /// A machine instruction.
     Machine(Machine),
-    /// Reads the lanes' elements, of `size` bytes, side by side, for one copy of the body.
-    /// `splat`: one element for all lanes.
+    /// Reads adjacent elements of `size` bytes, for one copy of the body. `splat`: one element for all lanes.
     Load { param: ParamId, size: u8, splat: bool, copy: u8 },
-    /// Reads the lanes' elements, of 4 or 8 bytes, by the stride of the call.
+    /// Reads the lanes' elements, of 4 or 8 bytes, at the stride of the call.
     Gather { param: ParamId, size: u8 },
-    /// Reads the lanes' elements, of `size` bytes, of an indexed buffer at one position for all lanes, for one
-    /// copy of the body: the element of the buffer `index`, or the first lane of the operand. `strided`: lanes
-    /// move by the stride of the call.
+    /// Reads the lanes' elements, of `size` bytes, of an indexed buffer at one position for all lanes, for
+    /// one copy of the body: the position is an element of the buffer `index`, or the first lane of the
+    /// operand. `strided`: lanes have the stride of the call.
     ReadAt { param: ParamId, size: u8, strided: bool, index: Option<ParamId>, copy: u8 },
-    /// Reads the lanes' elements, of 4 or 8 bytes, of an indexed buffer, each at a position of its own. Sources:
-    /// positions, offsets of elements in bytes, and for which lanes there is one. `moves`: lanes move besides.
+    /// Reads the lanes' elements, of 4 or 8 bytes, of an indexed buffer, each at its own position. Sources:
+    /// positions, offsets of elements in bytes, and the mask of lanes in range. `moves`: lanes also have a
+    /// stride.
     GatherAt { param: ParamId, size: u8, moves: bool },
     /// The byte stride of an indexed buffer's axis.
     AxisStride(ParamId),
     /// The extent of an indexed buffer's axis.
     AxisExtent(ParamId),
-    /// Writes the lanes' elements, of `size` bytes, side by side, for one copy of the body.
+    /// Writes adjacent elements of `size` bytes, for one copy of the body.
     Store { param: ParamId, size: u8, copy: u8 },
     /// The position along a loop.
     Index(u8),
-    /// A mask with all bits alike.
+    /// A mask with all bits equal.
     MaskConst(bool),
     /// The quotient or remainder of integers of `size` bytes.
     Divide { size: u8, signed: bool, remainder: bool },
@@ -181,12 +180,12 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether registers of the emitter are needed for a gather.
+    /// Returns whether a gather needs registers of the emitter.
     pub fn is_gather(&self) -> bool {
         matches!(self, Self::Gather { .. } | Self::GatherAt { .. } | Self::ReadAt { strided: true, .. })
     }
 
-    /// The buffer of which offsets of the lanes are needed.
+    /// The buffer whose offsets of lanes are needed.
     pub fn spread(&self) -> Option<ParamId> {
         match *self {
             Self::Gather { param, .. }
@@ -208,10 +207,10 @@ impl Op {
     }
 }
 
-/// Which result of blocks an instruction means.
+/// The result of blocks that an instruction refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Partial {
-    /// The one whose turn it is.
+    /// The current one.
     Current,
     /// The one that is combined with it by halves.
     Other,
@@ -220,7 +219,7 @@ pub enum Partial {
 /// A virtual instruction.
 #[derive(Clone, Debug)]
 pub struct VInst {
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// Its result.
     pub dst: Option<VReg>,
@@ -228,34 +227,34 @@ pub struct VInst {
     pub srcs: SmallVec<[VReg; 4]>,
 }
 
-/// Which lanes a loop over them takes.
+/// The lanes that a loop over them processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Span {
     /// All.
     All,
-    /// As many whole runs of so many vectors as there are.
+    /// Whole runs of this many vectors.
     Whole(usize),
-    /// What is left after the whole runs.
+    /// The rest after the whole runs.
     Rest(usize),
 }
 
-/// When a run of instructions takes place, for a step of the parallel loops.
+/// When a run of instructions is executed, for a step of the parallel loops.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum When {
     /// Once.
     Once,
-    /// For every step of the reduced loops, on these lanes of it if they are reduced.
+    /// For every step of the reduced loops, for these lanes if they are reduced.
     Loop(Span),
     /// Before a loop over whole turns of the accumulators, in [`Blocked`].
     Before,
-    /// For what is left of the lanes, on the vector of this number in the turn, in a [`Slice`].
+    /// For the rest of the lanes, on the vector of this number in the turn, in a [`Slice`].
     Rest(usize),
-    /// In a slice, if there are more lanes in the block than these.
+    /// In a slice, if the block has more lanes than these.
     Behind(usize),
     /// After a loop over whole turns.
     After,
-    /// Before the result of a block goes to an accumulator of the second level for the first time,
-    /// and for those that get none.
+    /// Before the result of a block is first combined with an accumulator of the second level, and for unused
+    /// accumulators.
     StartPartial,
     /// When a block of a reduction ends.
     EndBlock,
@@ -267,7 +266,7 @@ pub enum When {
     Several,
 }
 
-/// A run of virtual instructions: those from the end of the block before up to `end`.
+/// A run of virtual instructions: from the end of the previous block to `end`.
 #[derive(Clone, Copy, Debug)]
 pub struct Block {
     /// When it runs.
@@ -276,47 +275,47 @@ pub struct Block {
     pub end: usize,
 }
 
-/// Blocks of instructions that stand inside the loops of a stage whose reductions are
-/// [cut](ms_core::ir::ReductionOrder::Blocks), and what follows these loops.
+/// Blocks of instructions inside the loops of a stage whose reductions are
+/// [cut](ms_core::ir::ReductionOrder::Blocks), and the blocks after these loops.
 #[derive(Clone, Debug)]
 pub struct Blocked {
-    /// All of them, by number.
+    /// All blocks, by number.
     pub blocks: Range<usize>,
-    /// Parts of the accumulators that are in registers in turn, each over a whole block of the
-    /// reduction, if the lanes are the only loop; the last one gives the result of the block.
+    /// Parts of the accumulators that are in registers in turn, each over a whole block of the reduction, if
+    /// the lanes are the only loop; the last one produces the result of the block.
     pub slices: Vec<Slice>,
 }
 
 /// Some of the accumulators of a stage, in registers, over a block of a reduction.
 #[derive(Clone, Debug)]
 pub struct Slice {
-    /// The blocks of instructions in which the accumulators are held, by number: after the one that sets
-    /// them to the identity, and before the one that takes them.
+    /// The blocks of instructions in which the accumulators are in registers, by number: after the one that
+    /// sets them to the identity, and before the one that uses them.
     pub held: Range<usize>,
-    /// Lanes of a turn that come before those of this slice.
+    /// Lanes of a turn before those of this slice.
     pub skipped: usize,
 }
 
 /// The body of a kernel as virtual instructions.
 #[derive(Clone, Default, Debug)]
 pub struct Program {
-    /// Of each virtual register.
+    /// Properties of each virtual register.
     pub regs: Vec<RegInfo>,
     /// All instructions, in order.
     pub insts: Vec<VInst>,
     /// The blocks, in order.
     pub blocks: Vec<Block>,
-    /// Those around which reduced loops stand that are cut.
+    /// The stages with reduced loops that are cut.
     pub blocked: Vec<Blocked>,
-    /// Registers that keep a value from one step of the reduced loops to the next.
+    /// Registers that are live across steps of the reduced loops.
     pub accumulators: Vec<VReg>,
     /// Arrays of accumulators.
     pub arrays: Vec<AccArray>,
     /// Lanes of one vector.
     pub lanes: usize,
-    /// Copies of the body, each on the next vector of lanes.
+    /// Number of copies of the body, each on the next vector of lanes.
     pub copies: usize,
-    /// Whether the lanes are taken one by one throughout.
+    /// Whether lanes are always processed one by one.
     pub one_lane: bool,
 }
 
@@ -327,13 +326,13 @@ impl Program {
         start..self.blocks[i].end
     }
 
-    /// The cut loops that begin with block `i`, if some do.
+    /// The cut loops that begin with block `i`, if any.
     pub fn blocked_at(&self, i: usize) -> Option<&Blocked> {
         self.blocked.iter().find(|it| it.blocks.start == i)
     }
 
-    /// Runs of blocks over which accumulators keep their registers, besides single loops; each run
-    /// stands before those in it.
+    /// Runs of blocks over which accumulators keep their registers, besides single loops; each run comes
+    /// before those inside it.
     pub fn held(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         let inside = |it: &Blocked| it.slices.iter().map(|it| it.held.clone()).collect::<Vec<_>>();
         self.blocked.iter().flat_map(move |it| std::iter::once(it.blocks.clone()).chain(inside(it)))
@@ -344,7 +343,7 @@ impl Program {
         self.block_range(blocks.start).start..self.block_range(blocks.end - 1).end
     }
 
-    /// What is known of a register.
+    /// Properties of a register.
     pub fn info(&self, reg: VReg) -> RegInfo {
         self.regs[reg.0 as usize]
     }

@@ -40,7 +40,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The mask of the lanes that exist in a tail.
+    /// The mask of the active lanes in a tail.
     pub fn tail_mask(&self) -> Register {
         Width::Mask.register(scratch::TAIL_MASK)
     }
@@ -55,7 +55,7 @@ impl Emitter<'_> {
         self.load_at(mem, size, splat, result, mode);
     }
 
-    /// The positions that stand for addresses, the first of which is `mem`.
+    /// The positions at these addresses, the first of which is `mem`.
     pub fn numbers(&mut self, param: ParamId, mem: Operand, result: Register, mode: Mode) {
         /// Bytes of an i64 as a power of two.
         const SHIFT: u8 = 3;
@@ -150,7 +150,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The address of the accumulators that it is the current lanes' turn for, and their size.
+    /// The address of the accumulators of the current lanes, and their size.
     fn acc_at(&mut self, id: AccId) -> (Mem, u8) {
         let array = self.program.arrays[id.0 as usize];
         debug_assert_eq!(self.kernel.lanes, LaneAxis::Reduced, "with parallel lanes an array has no order");
@@ -169,7 +169,7 @@ impl Emitter<'_> {
     pub fn acc_load(&mut self, id: AccId, result: Option<Register>, mode: Mode) {
         let result = result.expect("accumulators have a result");
         let (mem, size) = self.acc_at(id);
-        // In a tail the lanes past the end are read too, but not written.
+        // In a tail, lanes past the end are also read, but not written.
         let mode = if mode == Mode::Tail { Mode::Full } else { mode };
         self.load_at(Operand::Mem(mem), size, false, result, mode);
     }
@@ -194,7 +194,7 @@ impl Emitter<'_> {
     }
 }
 
-/// The one of four rows for elements of 1, 2, 4 or 8 bytes.
+/// The row for elements of 1, 2, 4 or 8 bytes.
 fn by_size(size: u8, rows: [Row; 4]) -> Row {
     rows[size.trailing_zeros() as usize]
 }

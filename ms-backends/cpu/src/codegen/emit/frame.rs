@@ -1,4 +1,4 @@
-//! The stack frame and where the parts of a call's block are.
+//! The layout of the stack frame and of a call's block.
 
 use super::super::Body;
 use super::super::vinst::{AccArray, AccId, Op, Program};
@@ -7,7 +7,7 @@ use super::fixed;
 use iced_x86::Register;
 use ms_core::ir::{Kernel, ParamId};
 
-/// The largest frame; a kernel that needs more is left to the interpreter.
+/// The largest frame; a kernel that needs more is interpreted.
 pub const LARGEST: usize = 256 * 1024;
 
 /// Where the pointer of a buffer is.
@@ -17,30 +17,30 @@ pub enum Home {
     Stack(Mem),
 }
 
-/// Numbers of 64 bits by which loops are cut ([`ms_core::ir::ReductionOrder::Blocks`]).
+/// 64-bit numbers of the state of cut loops ([`ms_core::ir::ReductionOrder::Blocks`]).
 #[derive(Clone, Copy, Debug)]
 pub enum Cursor {
     /// Elements, or steps, that are cut into blocks together.
     Section,
-    /// Those of a block.
+    /// Elements, or steps, of a block.
     Block,
     /// Whether there are several blocks.
     Several,
-    /// What the block under way still takes.
+    /// Number of elements, or steps, left in the current block.
     Left,
-    /// What the section under way has behind it.
+    /// Number of elements, or steps, of the current section that follow the current block.
     Rest,
-    /// Blocks that have ended.
+    /// Number of completed blocks.
     Ended,
-    /// Where the loop that is cut stops next.
+    /// The next stop of the cut loop.
     Stop,
-    /// Where the block under way begins.
+    /// The start of the current block.
     Start,
-    /// Where the lanes begin in their row, as far as it decides on accumulators.
+    /// The position of the lanes in their row, as far as it determines accumulators.
     InRow,
     /// The number of a result of a block.
     Number,
-    /// How far apart two results are that are combined.
+    /// The distance of two results that are combined.
     Half,
 }
 
@@ -55,16 +55,16 @@ fn room(array: &AccArray) -> usize {
 
 /// Offsets from `rsp`, which is aligned to 64 bytes inside the kernel.
 ///
-/// In order: the caller's `rsp`; a counter for each loop; where cut loops stand; pointers that have no
-/// register; addresses of rows of indexed buffers; offsets of gathered lanes; the working space of divisions; accumulators; spilled
-/// values.
+/// In order: the caller's `rsp`; a counter for each loop; the state of cut loops; pointers that have no
+/// register; addresses of rows of indexed buffers; offsets of gathered lanes; the working space of divisions;
+/// accumulators; spilled values.
 pub struct Frame {
     /// Bytes of the whole frame.
     pub bytes: usize,
     loops: usize,
     homes: Vec<Home>,
     gathers: Vec<Option<usize>>,
-    /// Of indexed buffers whose position is an element of another.
+    /// By indexed buffer and the buffer of its positions.
     rows: Vec<((ParamId, ParamId), Mem)>,
     divide: Option<usize>,
     accs: usize,
@@ -72,8 +72,8 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// The frame of a kernel of several bodies, of which the first has all kinds of instructions that the
-    /// others have.
+    /// The frame of a kernel with several bodies, the first of which has all kinds of instructions of the
+    /// others.
     pub fn new(kernel: &Kernel, bodies: &[&Body]) -> Self {
         let program = &bodies[0].program;
         let loops = kernel.loops();
@@ -124,12 +124,12 @@ impl Frame {
         Mem::at(fixed::STACK, 8 + 8 * axis as i32)
     }
 
-    /// A number that says where cut loops stand.
+    /// A number of the state of cut loops.
     pub fn cursor(&self, which: Cursor) -> Mem {
         Mem::at(fixed::STACK, 8 + 8 * (self.loops + which as usize) as i32)
     }
 
-    /// Where a position is put together: the place of the counter of the lanes, which has a register.
+    /// Scratch space to compute a position: that of the counter of the lanes, which has a register.
     pub fn position(&self, kernel: &Kernel) -> Mem {
         self.counter(kernel.par as usize)
     }
@@ -138,7 +138,7 @@ impl Frame {
         self.homes[param]
     }
 
-    /// How many pointers have a register.
+    /// The number of pointers that have a register.
     pub fn pointer_registers(&self) -> usize {
         self.homes.len().min(fixed::POINTERS.len())
     }
@@ -148,8 +148,7 @@ impl Frame {
         self.gathers[param.0 as usize].expect("a gathered buffer has its offsets") as i32
     }
 
-    /// Where the address of an indexed buffer at the position in another buffer is, or zero outside of the
-    /// axis.
+    /// The address of an indexed buffer at the position in another buffer, or zero if that is out of range.
     pub fn row(&self, param: ParamId, index: ParamId) -> Mem {
         let found = self.rows.iter().find(|it| it.0 == (param, index));
         found.expect("what is read at an element of a buffer has a place for the address").1

@@ -20,7 +20,7 @@ pub struct Indexed {
     pub copy: u8,
 }
 
-/// Where one position for all lanes is.
+/// The location of a position that is the same for all lanes.
 #[derive(Clone, Copy)]
 pub enum Position {
     /// In the first lane of a register.
@@ -68,7 +68,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Gathers one vector of offsets' worth of lanes, from `rax`.
+    /// Gathers as many lanes as there are offsets in a vector, from `rax`.
     fn gather_part(&mut self, index: Mem, size: u8, target: Register, part: usize, mode: Mode) {
         let last = self.target.vector_registers() - 1;
         let wide = Width::of_bytes(self.target.vector_bytes());
@@ -78,7 +78,7 @@ impl Emitter<'_> {
         let row = if size == 8 { rows::GATHER_Q } else { rows::GATHER_D };
         let width = width_of(target);
         let target = Operand::Reg(target);
-        // What the lanes held before is not to be waited for.
+        // Avoids a dependency on the previous contents of the lanes.
         self.row(rows::XOR_D, width, &[target, target, target]);
         match self.target {
             Target::Avx512 => {
@@ -102,8 +102,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Finds where indexed buffers are read in the lanes of some blocks, for the steps at which the loops
-    /// around the lanes stand.
+    /// Computes the addresses of rows of indexed buffers in the lanes of some blocks, for the current step of
+    /// the loops around the lanes.
     pub fn find_rows(&mut self, blocks: Range<usize>) {
         let mut rows: Vec<(ParamId, ParamId)> = Vec::new();
         for inst in blocks.flat_map(|it| self.program.block_range(it)) {
@@ -139,7 +139,7 @@ impl Emitter<'_> {
         }
         self.row(rows::XOR_D, width_of(result), &[zero, zero, zero]);
         match row {
-            // No element lies at address zero.
+            // The address of an element is never zero.
             Some(_) => {
                 self.reg(Code::Test_rm64_r64, address, address);
                 self.asm.jump(Code::Je_rel32_64, done);
@@ -190,8 +190,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// From the position in `rax` to the address of the element of the first lane there, or to `outside`
-    /// where the axis has no such position.
+    /// Turns the position in `rax` into the address of the element of the first lane; jumps to `outside` if
+    /// it is out of range.
     fn address_at(&mut self, param: ParamId, outside: Label) {
         let (at, wrap) = (fixed::SCRATCH, fixed::SCRATCH2);
         let (stride, extent) = (Frame::axis_stride(self.kernel, param), Frame::axis_extent(self.kernel, param));
@@ -199,7 +199,7 @@ impl Emitter<'_> {
         self.asm.op(Code::Sar_rm64_imm8, &[Operand::Reg(wrap), Operand::Imm8(63)]);
         self.load_reg(Code::And_r64_rm64, wrap, extent);
         self.reg(Code::Add_r64_rm64, at, wrap);
-        // As an unsigned number what is negative is outside, too.
+        // Negative positions are out of range too, as unsigned numbers.
         self.load_reg(Code::Cmp_r64_rm64, at, extent);
         self.asm.jump(Code::Jae_rel32_64, outside);
         self.load_reg(Code::Imul_r64_rm64, at, stride);
@@ -209,8 +209,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Reads elements of an indexed buffer, each lane at a position of its own: positions, their offsets,
-    /// and a mask of those that exist.
+    /// Reads elements of an indexed buffer, each lane at its own position: positions, their offsets, and a
+    /// mask of those in range.
     pub fn gather_at(&mut self, from: Indexed, sources: [Register; 3], result: Register, mode: Mode) {
         let Indexed { param, size, .. } = from;
         let [positions, offsets, mask] = sources;
@@ -222,7 +222,7 @@ impl Emitter<'_> {
         let last = self.target.vector_registers() - 1;
         let wide = Width::of_bytes(self.target.vector_bytes());
         let all = wide.register(last);
-        // The result may take the register of a source, so that these are taken first.
+        // The result may be in the register of a source, so the sources are read first.
         match self.kernel.params[param.0 as usize].step {
             StrideClass::Zero => self.row(rows::MOVE, wide, &[Operand::Reg(all), Operand::Reg(offsets)]),
             _ => {

@@ -10,7 +10,7 @@ use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId};
 use std::ops::Range;
 
-/// Bytes below the stack that the guard page surely covers.
+/// Size of the guard page below the stack that can be relied on, in bytes.
 const GUARD: usize = 4096;
 
 impl<'a> Emitter<'a> {
@@ -50,13 +50,13 @@ impl<'a> Emitter<'a> {
         self.asm.op(code, &[Operand::Mem(mem), Operand::Reg(register)]);
     }
 
-    /// Registers that the caller wants back.
+    /// Callee-saved registers.
     fn saved(&self) -> &'static [Register] {
         let used = self.frame.pointer_registers();
         &fixed::POINTERS[fixed::VOLATILE.min(used)..used]
     }
 
-    /// Saves registers, makes the frame, loads the pointers.
+    /// Saves registers, sets up the frame, loads the pointers.
     fn enter(&mut self) {
         for &register in self.saved() {
             self.asm.op(Code::Push_r64, &[Operand::Reg(register)]);
@@ -64,7 +64,7 @@ impl<'a> Emitter<'a> {
         let (stack, scratch) = (fixed::STACK, fixed::SCRATCH);
         self.reg(Code::Mov_r64_rm64, scratch, stack);
         self.asm.op(Code::And_rm64_imm32, &[Operand::Reg(stack), Operand::Imm32(-64)]);
-        // Every page is touched in turn, so that a stack that is too small ends in its guard.
+        // Every page is touched in order, so that a stack overflow hits the guard page.
         let mut left = self.frame.bytes;
         while left > 0 {
             let step = left.min(GUARD);
@@ -109,7 +109,7 @@ impl<'a> Emitter<'a> {
         self.asm.op(Code::Retnq, &[]);
     }
 
-    /// Loops over `axes`, the first outermost, that move the pointers of `params`.
+    /// Loops over `axes`, the first outermost, that advance the pointers of `params`.
     pub fn nest(&mut self, axes: &[usize], params: &[usize], body: &mut dyn FnMut(&mut Self)) {
         let Some((&axis, inner)) = axes.split_first() else { return body(self) };
         let (extent, counter) = (self.frame.extent(axis), self.frame.counter(axis));
@@ -127,7 +127,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(end);
     }
 
-    /// Moves to the next step of a loop; its number is in `rax`.
+    /// Advances to the next step of a loop; its number is in `rax`.
     pub fn advance(&mut self, axis: usize, params: &[usize]) {
         let counter = self.frame.counter(axis);
         for &param in params {
@@ -145,7 +145,7 @@ impl<'a> Emitter<'a> {
         self.store_reg(Code::Mov_rm64_r64, counter, fixed::SCRATCH);
     }
 
-    /// Moves from the step of a loop whose number is in `rax` to the first.
+    /// Returns from the step of a loop whose number is in `rax` to the first.
     pub fn go_back(&mut self, axis: usize, params: &[usize]) {
         for &param in params {
             self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH2, self.frame.stride(param, axis));
@@ -161,7 +161,7 @@ impl<'a> Emitter<'a> {
     fn point(&mut self) {
         match self.kernel.lanes {
             LaneAxis::Parallel => {
-                // With reduced loops inside the lanes rows differ from step to step.
+                // With reduced loops inside the lanes, rows differ from step to step.
                 let rows = self.kernel.seq == 0;
                 if rows {
                     self.find_rows(0..self.program.blocks.len());
@@ -228,8 +228,7 @@ impl<'a> Emitter<'a> {
         params
     }
 
-    /// The loop over the lanes: whole strips, if there is a body for them; whole vectors; then
-    /// what is left.
+    /// The loop over the lanes: whole strips, if there is a body for them; whole vectors; then the rest.
     fn lanes(&mut self, span: Span, strip: Option<&'a Body>, body: &mut dyn FnMut(&mut Self, Mode)) {
         let extent = self.frame.extent(self.kernel.par as usize);
         let lane = fixed::LANE;
@@ -253,7 +252,7 @@ impl<'a> Emitter<'a> {
         self.vectors_and_rest(extent, body);
     }
 
-    /// The loop over the lanes up to `extent`, vector by vector, and what is left.
+    /// The loop over the lanes up to `extent`, vector by vector, and the rest.
     pub fn vectors_and_rest(&mut self, extent: Mem, body: &mut dyn FnMut(&mut Self, Mode)) {
         let (lane, lanes) = (fixed::LANE, self.program.lanes);
         let done = self.asm.label();
@@ -279,7 +278,7 @@ impl<'a> Emitter<'a> {
         self.asm.place(done);
     }
 
-    /// Sets the tail mask to as many lanes as `edx` says, fewer than there are.
+    /// Sets the tail mask to the number of lanes in `edx`, which is less than that of a vector.
     pub fn set_tail_mask(&mut self) {
         // 2^count - 1
         self.reg(Code::Xor_r32_rm32, fixed::SCRATCH_32, fixed::SCRATCH_32);
@@ -289,7 +288,7 @@ impl<'a> Emitter<'a> {
         self.row(rows::K_FROM_GPR, Width::Mask, &[Operand::Reg(self.tail_mask()), mask]);
     }
 
-    /// Steps of `step` lanes while as many are left.
+    /// Steps of `step` lanes while at least as many are left.
     fn whole_steps(&mut self, extent: Mem, step: usize, body: &mut dyn FnMut(&mut Self, Mode)) {
         let step = step as i32;
         let (lane, end) = (fixed::LANE, fixed::LANES_END);

@@ -1,8 +1,8 @@
 //! From allocated instructions to machine code.
 //!
-//! Registers: `rdi` is the block of the call, `rcx` the position along the lanes, `rsi` the end
-//! of the whole steps of the lanes; `rax` and `rdx` are scratch. Pointers of the buffers are in
-//! the other registers, and on the stack when there are more of them.
+//! Registers: `rdi` is the block of the call, `rcx` the position along the lanes, `rsi` the end of the whole
+//! steps of the lanes; `rax` and `rdx` are scratch. Pointers of the buffers are in the other registers, and
+//! on the stack if there are more of them.
 
 mod access;
 mod asm;
@@ -25,18 +25,18 @@ use iced_x86::Register;
 use ms_core::ir::Kernel;
 use smallvec::SmallVec;
 
-/// How many lanes a copy of the body works on.
+/// The lanes that a copy of the body computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
     /// All lanes of the registers.
     Full,
-    /// Those in the tail mask, of AVX-512.
+    /// The lanes in the tail mask, of AVX-512.
     Tail,
-    /// One; every lane of a register holds the same.
+    /// One; all lanes of a register have the same value.
     One,
 }
 
-/// The machine code of an allocated kernel; nothing if its stack frame would be too large.
+/// The machine code of an allocated kernel; `None` if its stack frame would be too large.
 pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>> {
     let Bodies { body, strip, whole, short } = bodies;
     let (strip, whole, short) = (strip.as_ref(), whole.as_ref(), short.as_ref());
@@ -56,7 +56,7 @@ pub fn emit(kernel: &Kernel, target: Target, bodies: &Bodies) -> Option<Vec<u8>>
 struct Emitter<'a> {
     kernel: &'a Kernel,
     target: Target,
-    /// Of the body that is being emitted.
+    /// The program of the body that is being emitted.
     program: &'a Program,
     allocation: &'a Allocation,
     strip: Option<&'a Body>,
@@ -64,7 +64,7 @@ struct Emitter<'a> {
     short: Option<&'a Body>,
     frame: Frame,
     asm: Asm,
-    /// Whether [rows](Emitter::find_rows) were found for the code under way.
+    /// Whether [rows](Emitter::find_rows) were computed for the current code.
     rows_are_found: bool,
 }
 
@@ -109,7 +109,7 @@ impl Emitter<'_> {
         self.allocation.slots[reg.0 as usize].map(|offset| Operand::Mem(self.frame.spill(offset)))
     }
 
-    /// Brings a value back from its slot, or makes a constant.
+    /// Reloads a value from its slot, or rematerialises a constant.
     fn reload(&mut self, reg: VReg, to: u8) {
         let info = self.program.info(reg);
         let to = Operand::Reg(info.width.register(to));
@@ -122,7 +122,7 @@ impl Emitter<'_> {
         self.row(row, info.width, &[to, slot]);
     }
 
-    /// Stores a value that is evicted somewhere, right after its definition.
+    /// Stores a value that is spilled somewhere, right after its definition.
     fn store_spilled(&mut self, reg: VReg, from: u8) {
         if let Some(slot) = self.slot(reg) {
             let width = self.width(reg);
@@ -131,7 +131,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// One virtual instruction, in the registers it was given.
+    /// One virtual instruction, in its allocated registers.
     fn run(&mut self, inst: usize, row: Option<Row>, dst: Option<u8>, srcs: &[AllocatedOperand], mode: Mode) {
         let inst = &self.program.insts[inst];
         let result = inst.dst.zip(dst).map(|(reg, index)| self.register(reg, index));
@@ -258,7 +258,7 @@ fn width_of(register: Register) -> Width {
     }
 }
 
-/// The register of the same number and another width.
+/// The register with the same number and another width.
 fn resized(register: Register, width: Width) -> Register {
     width.register((register as u32 - width_of(register).register(0) as u32) as u8)
 }
@@ -277,7 +277,7 @@ mod fixed {
     pub const SCRATCH2_32: Register = Register::EDX;
     pub const STACK: Register = Register::RSP;
 
-    /// Registers for pointers; those that the caller wants back come last.
+    /// Registers for pointers; callee-saved ones come last.
     pub const POINTERS: [Register; 10] = [
         Register::R8,
         Register::R9,
@@ -290,6 +290,6 @@ mod fixed {
         Register::R14,
         Register::R15,
     ];
-    /// How many of them the caller does not want back.
+    /// The number of caller-saved ones.
     pub const VOLATILE: usize = 4;
 }

@@ -25,7 +25,7 @@ mod predicate {
     pub const ORDERED: u8 = 0x07;
 }
 
-/// How a comparison of floats is asked for.
+/// A comparison of floats.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum FloatTest {
     /// One of the kernel's comparisons.
@@ -126,7 +126,7 @@ impl Select<'_> {
     /// so that lanes with a nan are replaced by the sum.
     fn extremum_range(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> VReg {
         let row = |ps, pd| Self::sized(size, ps, pd);
-        // The low bits choose min or max; the next two take the sign from the result.
+        // The low bits select min or max; the next two take the sign from the result.
         let imm = if op == BinaryOp::Min { 0b0100 } else { 0b0101 };
         let (a, b) = if self.is_constant(a) { (b, a) } else { (a, b) };
         let range = self.vector(size);
@@ -137,15 +137,15 @@ impl Select<'_> {
         self.machine(sum, dst, &[range, a, b, unordered])
     }
 
-    /// The same on AVX2, where `min(a, b)` gives `b` if they are equal zeros or either is nan:
-    /// both orders together tell these cases.
+    /// The same on AVX2, where `min(a, b)` returns `b` if both are zeros or either is nan: computing both
+    /// orders detects these cases.
     fn extremum_twice(&mut self, op: BinaryOp, size: usize, a: VReg, b: VReg) -> VReg {
         let row = |ps, pd| Self::sized(size, ps, pd);
         let pick = if op == BinaryOp::Min { row(rows::MIN_PS, rows::MIN_PD) } else { row(rows::MAX_PS, rows::MAX_PD) };
         let one = self.op2(pick, a, b);
         let other = self.op2(pick, b, a);
         if op == BinaryOp::Min {
-            // A sign bit in either gives the negative zero; a nan keeps its exponent.
+            // A sign bit in either operand yields the negative zero; a nan keeps its exponent.
             return self.op2(rows::OR_D, one, other);
         }
         let both = self.op2(rows::AND_D, one, other);
@@ -175,8 +175,8 @@ impl Select<'_> {
             BinaryOp::And => self.op2_commutative(row(rows::AND_D, rows::AND_Q), a, b),
             BinaryOp::Or => self.op2_commutative(row(rows::OR_D, rows::OR_Q), a, b),
             BinaryOp::Xor => self.op2_commutative(row(rows::XOR_D, rows::XOR_Q), a, b),
-            // The hardware shifts out everything when the amount, taken as unsigned, is not
-            // below the width.
+            // The hardware shifts out everything if the amount, as an unsigned number, is not below the
+            // width.
             BinaryOp::Shl => self.op2(row(rows::SLLV_D, rows::SLLV_Q), a, b),
             BinaryOp::Shr if !signed => self.op2(row(rows::SRLV_D, rows::SRLV_Q), a, b),
             BinaryOp::Shr if wide_avx2 => {
@@ -323,7 +323,7 @@ impl Select<'_> {
         self.machine(Machine::new(row).imm(predicate_of(test)).fold(), dst, &[a, b])
     }
 
-    /// `then` where the condition is true, else `other`.
+    /// `then` if the condition is true, else `other`.
     pub fn select(&mut self, ty: DType, condition: VReg, then: VReg, other: VReg) -> VReg {
         if ty == DType::Bool && self.avx512() {
             let chosen = self.mask_op(rows::K_AND, &[condition, then]);

@@ -44,8 +44,8 @@ impl Select<'_> {
         }
     }
 
-    /// Narrows `value` and writes it. The buffer's dtype holds it exactly, but for integers that
-    /// wrap: reductions of narrow ones are stored as they are.
+    /// Narrows `value` and writes it. The conversion to the buffer's dtype is exact, except for integers that
+    /// wrap: results of reductions of narrow integers are not wrapped before.
     pub fn store(&mut self, id: ParamId, value: VReg) {
         let dtype = self.kernel.params[id.0 as usize].dtype;
         let size = dtype.size();
@@ -74,8 +74,8 @@ impl Select<'_> {
         self.push(Op::Store { param: id, size: size as u8, copy: self.copy as u8 }, None, &[raw]);
     }
 
-    /// The low bits of 32-bit integers as integers of `size` bytes, 1 or 2, side by side; on AVX2
-    /// all higher bits are zero.
+    /// The low bits of 32-bit integers as adjacent integers of `size` bytes, 1 or 2; on AVX2 all higher bits
+    /// are zero.
     fn narrow(&mut self, size: usize, value: VReg) -> VReg {
         if self.avx512() {
             return self.op1(if size == 1 { rows::TRUNC_D_B } else { rows::TRUNC_D_W }, size, value);
@@ -91,7 +91,7 @@ impl Select<'_> {
         self.machine(low(rows::PACKUS_W_B), bytes, &[words, words])
     }
 
-    /// The upper 128 bits of a 256-bit register; of a 128-bit one itself.
+    /// The upper 128 bits of a 256-bit register; a 128-bit one unchanged.
     pub fn high_half(&mut self, value: VReg) -> VReg {
         if self.program.info(value).width == Width::Xmm {
             return value;

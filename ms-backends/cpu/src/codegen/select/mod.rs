@@ -19,24 +19,24 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Selects instructions of `target` for `kernel`, whose reductions are done in `order`.
+/// Selects instructions of `target` for `kernel`, whose reductions have the order `order`.
 pub fn select(kernel: &Kernel, target: Target, order: ReductionOrder) -> Result<Program, Unsupported> {
-    // A vector that is not whole needs masks.
+    // A partial vector needs masks.
     let in_slices = target == Target::Avx512;
     run(Select { in_slices, ..Select::new(kernel, target, order, 1) })
 }
 
-/// The same for lanes in whole vectors, where that makes a difference.
+/// The same for lanes in whole vectors; `None` if the code would be the same.
 pub fn select_whole(kernel: &Kernel, target: Target) -> Option<Program> {
     let select = Select { in_slices: true, ..Select::new(kernel, target, kernel.order, 1) };
     let differs = target != Target::Avx512 && select.has_slices();
     if differs { run(select).ok() } else { None }
 }
 
-/// The same for several vectors of lanes at once, where that pays and all accumulators have
-/// registers: a reduction down columns then reads whole runs of each row.
+/// The same for several vectors of lanes at once, if that is profitable and all accumulators have registers:
+/// a reduction down columns then reads whole runs of each row.
 pub fn select_strip(kernel: &Kernel, target: Target) -> Option<Program> {
-    /// Larger bodies keep the machine busy by themselves.
+    /// Larger bodies have enough instruction-level parallelism.
     const MOST_INSTS: usize = 48;
     let reductions = kernel.insts.iter().filter(|it| matches!(it, Inst::Reduce(..))).count();
     let fits = kernel.lanes == LaneAxis::Parallel
@@ -59,7 +59,7 @@ fn run(mut select: Select<'_>) -> Result<Program, Unsupported> {
     Ok(select.program)
 }
 
-/// Vectors of lanes side by side, at most.
+/// Maximum number of adjacent vectors of lanes.
 const MOST_COPIES: usize = 4;
 
 struct Select<'k> {
@@ -67,12 +67,12 @@ struct Select<'k> {
     target: Target,
     /// The order of its reductions.
     order: ReductionOrder,
-    /// Whether stages may be done in [slices](blocks::Slices).
+    /// Whether stages may be divided into [slices](blocks::Slices).
     in_slices: bool,
     program: Program,
     positions: Positions,
-    /// For each copy of the body, the register of each value that has been selected; a value
-    /// that a copy has none for is that of the first.
+    /// For each copy of the body, the register of each selected value; a value without one has that of the
+    /// first copy.
     values: Vec<Vec<Option<VReg>>>,
     /// The copy that is being selected.
     copy: usize,
@@ -103,7 +103,7 @@ impl<'k> Select<'k> {
         }
     }
 
-    /// Ends a block; an empty one is dropped.
+    /// Ends a block; empty blocks are dropped.
     fn close(&mut self, when: When) {
         let end = self.program.insts.len();
         if self.program.blocks.last().map_or(0, |it| it.end) < end {
@@ -133,7 +133,7 @@ impl<'k> Select<'k> {
         }
         let mut span = Span::All;
         if let Some(parts) = self.whole_turns(range.clone(), &reductions[0]) {
-            // Whole turns of the accumulators, in registers; then what is left of the lanes.
+            // Whole turns of the accumulators, in registers; then the rest of the lanes.
             let held: Vec<Vec<Reduction>> =
                 (0..parts).map(|part| reductions[0].iter().map(|it| self.hold_part(it, part)).collect()).collect();
             self.close(When::Once);
@@ -191,7 +191,7 @@ impl<'k> Select<'k> {
         Ok(())
     }
 
-    /// Whether a stage can take several vectors of lanes at once.
+    /// Returns whether a stage can process several vectors of lanes at once.
     fn takes_runs(&self, range: Range<usize>) -> bool {
         let runs = |inst: &Inst| match *inst {
             Inst::Load(param) | Inst::Store(param, _) => self.kernel.params[param.0 as usize].step != StrideClass::Any,
@@ -204,11 +204,11 @@ impl<'k> Select<'k> {
         !self.program.one_lane && self.kernel.insts[range].iter().all(runs)
     }
 
-    /// The vectors of accumulators of each reduction, if they have several and the lanes can be
-    /// taken in runs of as many vectors.
+    /// The number of vectors of accumulators of each reduction, if there are several and the lanes can be
+    /// processed in runs of as many vectors.
     fn whole_turns(&self, range: Range<usize>, reductions: &[Reduction]) -> Option<usize> {
         let parts = self.accumulator_parts(reductions.first()?)?;
-        // With more reduced loops, what is left of one row comes before the next row.
+        // With more reduced loops, the rest of one row comes before the next row.
         let fits = parts > 1
             && self.kernel.seq == 0
             && reductions.iter().all(|it| self.accumulator_parts(it) == Some(parts))
@@ -297,12 +297,12 @@ impl Select<'_> {
         self.reg(Width::Mask)
     }
 
-    /// Bytes of a lane of a truth value on AVX2, where it is all ones or all zeros.
+    /// Bytes of a lane of a truth value on AVX2, which is all ones or all zeros.
     fn bool_size(&self) -> usize {
         self.target.vector_bytes() / self.program.lanes
     }
 
-    /// Bytes of a lane of a dtype; on AVX-512 truth values have no lanes in bytes.
+    /// Bytes of a lane of a dtype; on AVX-512 truth values have no byte lanes.
     fn size(&self, ty: DType) -> usize {
         if ty == DType::Bool { self.bool_size() } else { ty.size() }
     }
@@ -363,13 +363,13 @@ impl Select<'_> {
         self.machine(Machine::new(row).imm(imm), dst, &[a])
     }
 
-    /// An instruction of two operands like its result.
+    /// An instruction of two operands of the same kind as its result.
     fn op2(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
         let dst = self.reg(self.program.info(a).width);
         self.machine(Machine::new(row).fold(), dst, &[a, b])
     }
 
-    /// The same, where the operands may be exchanged: a constant goes last.
+    /// The same for commutative instructions: a constant is the last operand.
     fn op2_commutative(&mut self, row: Row, a: VReg, b: VReg) -> VReg {
         if self.is_constant(a) && !self.is_constant(b) { self.op2(row, b, a) } else { self.op2(row, a, b) }
     }
@@ -386,8 +386,8 @@ impl Select<'_> {
     }
 }
 
-/// Whether a stage can't take several lanes at once: narrow elements at any stride or at positions
-/// of the lanes, or one element that all lanes write.
+/// Returns whether a stage cannot process several lanes at once: it has narrow elements at any stride or at
+/// positions of the lanes, or one element that all lanes write.
 fn needs_one_lane(kernel: &Kernel, positions: &Positions, stage: usize, scope: Scope) -> bool {
     if kernel.lanes == LaneAxis::Reduced && scope == Scope::Point {
         return false;

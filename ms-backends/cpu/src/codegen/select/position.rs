@@ -1,4 +1,4 @@
-//! Positions of indexed buffers: those that all lanes share, and those that need no vector.
+//! Positions of indexed buffers: those that are the same for all lanes, and those that need no vector.
 
 use super::super::rows;
 use super::super::vinst::{Op, VReg};
@@ -6,17 +6,17 @@ use super::Select;
 use ms_core::ir::{Compare, Inst, Kernel, LaneAxis, ParamId, Scope, StrideClass, Val};
 use ms_core::tensor::DType;
 
-/// What is known of values before instructions are selected.
+/// Analysis of values before instruction selection.
 pub struct Positions {
-    /// By value, whether all lanes have the same one.
+    /// By value, whether it is the same for all lanes.
     uniform: Vec<bool>,
-    /// By value, the buffer of integers of which it is an element, where it is nothing but a position that
-    /// all lanes share: it is read where it is needed, and no vector holds it.
+    /// By value, the buffer of integers of which it is an element, if it is used only as a position that is
+    /// the same for all lanes: it is loaded at its uses, and is in no vector.
     element: Vec<Option<ParamId>>,
 }
 
 impl Positions {
-    /// Those of a kernel.
+    /// The positions of a kernel.
     pub fn of(kernel: &Kernel) -> Self {
         let count = kernel.insts.len();
         if !kernel.insts.iter().any(|it| matches!(it, Inst::Gather(..))) {
@@ -25,17 +25,17 @@ impl Positions {
         Self { uniform: uniform(kernel), element: elements(kernel) }
     }
 
-    /// Whether all lanes have the same value.
+    /// Returns whether a value is the same for all lanes.
     pub fn is_uniform(&self, val: Val) -> bool {
         self.uniform[val.0 as usize]
     }
 
-    /// The buffer of which a position is an element that is read where it is needed.
+    /// The buffer of which a position is an element that is loaded at its uses.
     pub fn element(&self, val: Val) -> Option<ParamId> {
         self.element[val.0 as usize]
     }
 
-    /// The dtypes that vectors hold.
+    /// The dtypes of values in vectors.
     pub fn dtypes(&self, kernel: &Kernel) -> impl Iterator<Item = DType> {
         let in_vectors = |at: &usize| self.element[*at].is_none();
         let values = (0..kernel.insts.len()).filter(in_vectors).map(|at| kernel.types[at]);
@@ -49,7 +49,7 @@ impl Positions {
     }
 }
 
-/// By value, whether all lanes have the same one.
+/// By value, whether it is the same for all lanes.
 fn uniform(kernel: &Kernel) -> Vec<bool> {
     let mut uniform = Vec::with_capacity(kernel.insts.len());
     for (stage, of) in kernel.stages.iter().enumerate() {
@@ -62,8 +62,8 @@ fn uniform(kernel: &Kernel) -> Vec<bool> {
                 Inst::Index(axis) => axis != kernel.par,
                 _ => true,
             };
-            let folded = kernel.lanes == LaneAxis::Reduced && matches!(inst, Inst::Reduce(..));
-            uniform.push(is_row || folded || own && inst.operands().all(|it| uniform[it.0 as usize]));
+            let is_reduction = kernel.lanes == LaneAxis::Reduced && matches!(inst, Inst::Reduce(..));
+            uniform.push(is_row || is_reduction || own && inst.operands().all(|it| uniform[it.0 as usize]));
         }
     }
     uniform
@@ -89,7 +89,7 @@ fn elements(kernel: &Kernel) -> Vec<Option<ParamId>> {
         last_store.push(stored);
         stored = if matches!(inst, Inst::Store(..)) { Some(at) } else { stored };
     }
-    // Readers come after what they read, so that one of them that has a vector gives one to its operands.
+    // Uses come after definitions, so a reverse visit propagates vectors from uses to their operands.
     for (at, inst) in kernel.insts.iter().enumerate().rev() {
         let passes = matches!(inst, Inst::Gather(..)) || element[at].is_some();
         for Val(operand) in inst.operands() {
@@ -100,7 +100,7 @@ fn elements(kernel: &Kernel) -> Vec<Option<ParamId>> {
             }
         }
     }
-    // A conversion of what has a vector has one, too.
+    // A conversion of a value in a vector is in a vector, too.
     for at in 0..element.len() {
         if let Inst::Cast { value, .. } = kernel.insts[at]
             && element[value.0 as usize].is_none()
@@ -117,7 +117,8 @@ impl Select<'_> {
         let info = self.kernel.params[param.0 as usize];
         let (size, step) = (info.dtype.size() as u8, info.step);
         let raw = self.vector(info.dtype.size());
-        // What is taken lane by lane, or once per row, has one position at a time.
+        // If lanes are processed one by one, or the value is computed once per row, there is one position at
+        // a time.
         if self.program.one_lane || self.positions.is_uniform(position) {
             let (index, copy) = (self.positions.element(position), self.copy as u8);
             let op = Op::ReadAt { param, size, strided: step == StrideClass::Any, index, copy };
