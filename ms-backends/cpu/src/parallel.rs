@@ -1,7 +1,7 @@
-//! Kernel calls on several threads: one loop is cut, and every chunk is a call of its own.
+//! Kernel calls on several threads: one loop is cut, and every chunk is a separate call.
 //!
-//! Loops over the result are cut, so that no chunk changes what another computes, or long rows of few
-//! results into the [blocks](crate::split) of their order. The bits of the result do not depend on the cut.
+//! Loops over the result are cut, so that chunks are independent, or long rows of few results into the
+//! [blocks](crate::split) of their order. The bits of the result do not depend on the cut.
 
 use crate::isa::Isa;
 use crate::split::{self, Split};
@@ -12,16 +12,16 @@ use ms_core::ir::{Kernel, LaneAxis};
 use smallvec::SmallVec;
 use std::sync::{Arc, OnceLock};
 
-/// Chunks of one call at most: several per thread even out uneven cores.
+/// Maximum number of chunks of one call: several per thread balance the load of uneven cores.
 const MAX_CHUNKS: usize = 64;
 
-/// Estimated nanoseconds per chunk at least.
+/// Minimum number of estimated nanoseconds per chunk.
 const CHUNK_NANOS: usize = 5_000;
 
 /// Lanes per chunk are a multiple of this, so that chunks start at whole cache lines.
 const LANE_GRAIN: usize = 64;
 
-/// The code of a kernel with what is needed to cut its calls.
+/// The code of a kernel, with the data to cut its calls.
 pub struct Parallel {
     code: Arc<dyn KernelCode>,
     params: usize,
@@ -30,24 +30,24 @@ pub struct Parallel {
     points: usize,
     /// The loop of the lanes.
     lanes: usize,
-    /// The word of a call's block with the base of the first loop, if positions are read.
+    /// The word of a call's block with the base of the first loop, if positions along loops are read.
     bases: Option<usize>,
     insts: usize,
-    /// The kernel, where rows may be cut.
+    /// The kernel, if rows may be cut.
     rows: Option<Rows>,
 }
 
 /// A kernel whose rows may be cut.
 struct Rows {
     kernel: Kernel,
-    /// What makes the code of its parts, once a call is worth it.
+    /// Compiles its parts, when a call is worth it.
     compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>,
     isa: Isa,
     split: OnceLock<Option<Split>>,
 }
 
 impl Rows {
-    /// The parts, if a call is worth being cut into them and the kernel has some.
+    /// The parts, if a call is long enough and the kernel can be cut into them.
     fn split(&self, extents: &[u64]) -> Option<&Split> {
         if !split::is_worth_it(&self.kernel, extents) {
             return None;
@@ -72,14 +72,14 @@ impl Parallel {
         }
     }
 
-    /// The same with long rows cut into blocks, by code for `isa` that `compile` makes.
+    /// The same with long rows cut into blocks, by code for `isa` that `compile` returns.
     pub fn with_rows(self, kernel: &Kernel, isa: Isa, compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>) -> Self {
         let may_be_cut = kernel.lanes == LaneAxis::Reduced && kernel.seq == 0;
         let rows = || Rows { kernel: kernel.clone(), compile, isa, split: OnceLock::new() };
         Self { rows: may_be_cut.then(rows), ..self }
     }
 
-    /// The loop to cut: the outermost with enough steps, or the longest.
+    /// The loop to cut: the outermost one with enough steps, or the longest.
     fn axis(&self, extents: &[u64]) -> Option<usize> {
         let enough = (0..self.points).find(|&axis| {
             let grain = if axis == self.lanes { LANE_GRAIN } else { 1 };
@@ -90,7 +90,7 @@ impl Parallel {
 }
 
 impl Parallel {
-    /// How long a call takes, in nanoseconds: a wide vector takes about one per instruction of 64
+    /// The estimated duration of a call in nanoseconds: a wide vector takes about one per instruction of 64
     /// lanes.
     fn nanos(&self, extents: &[u64]) -> usize {
         let points = extents.iter().fold(1usize, |all, &it| all.saturating_mul(it as usize));
@@ -135,8 +135,8 @@ unsafe impl KernelCode for Parallel {
             if let Some(first) = self.bases {
                 part[first + axis] += start as u64;
             }
-            // SAFETY: a part of the loops that the caller vouches for; parts write different
-            // elements, and read at other indices only what no part writes.
+            // SAFETY: by the caller's contract for the whole loops, of which this is a part; parts write
+            // distinct elements, and read no elements at other indices that a part writes.
             unsafe { self.code.call(&part) };
         });
     }
@@ -164,7 +164,7 @@ mod tests {
         }
     }
 
-    /// Long calls are cut, whether or not positions are read; what they give is in `tests/kernels`.
+    /// Long calls are cut, whether or not positions are read; their results are tested in `tests/kernels`.
     #[test]
     fn long_calls_are_cut() {
         let cases: [(&str, &[usize]); 3] = [

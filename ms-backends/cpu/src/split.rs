@@ -156,8 +156,8 @@ impl Split {
         Some(Self { blocks: code(blocks), rest: code(rest), reductions, block, params, par })
     }
 
-    /// Runs a call of the kernel, of an estimated duration of `nanos`, in at most `chunks` chunks. Returns
-    /// false and does nothing if there is no memory for the results of blocks.
+    /// Runs a call of the kernel, of an estimated duration of `nanos`, in at most `chunks` chunks. Does
+    /// nothing and returns false if there is no memory for the results of blocks.
     ///
     /// # Safety
     /// The contract of [`KernelCode::call`] of the kernel.
@@ -254,7 +254,7 @@ mod tests {
     use crate::testing::Call;
     use ms_core::ir::testing::Random;
 
-    /// The parts of a kernel give its bits, interpreted and as machine code.
+    /// The parts of a kernel have bitwise equal results, interpreted and as machine code.
     #[track_caller]
     fn check(text: &str, extents: &[usize]) {
         let kernel = Kernel::parse(text).expect(text);

@@ -9,7 +9,7 @@ use ms_cpu::{CpuBackend, Isa, TARGET, threads};
 use std::process::Command;
 use std::sync::Arc;
 
-/// Positions, one-hot rows and a mask made of positions, random numbers, and their folds, each of a
+/// Positions, one-hot rows and a mask made of positions, random numbers, and their reductions, each of a
 /// million elements.
 const GRAPH: &str = "graph @main(%x: f32[1000003], %classes: i64[1000, 1])
     -> (f32[1000003], i64[1000, 1000], bool[1000, 1000], f32[1000003], f32[1000003], f32[], f32[], i64[3]) {

@@ -12,13 +12,13 @@ pub const LANES: [usize; 12] = [0, 1, 3, 4, 5, 7, 8, 9, 15, 16, 17, 100];
 /// Size in bytes of the guards before and after the elements of an operand.
 const GUARD: usize = 128;
 
-/// Positions along the axis of an indexed operand of which nothing else is said.
+/// Number of positions along the axis of an indexed operand that does not specify it.
 const POSITIONS: usize = 5;
 
-/// What lies in an operand before anything is written.
+/// The content of an operand before it is written.
 const UNWRITTEN: u64 = 0xa5a5_a5a5_a5a5_a5a5;
 
-/// How an operand lies in memory; what is not said is chosen.
+/// The layout of an operand in memory; unspecified parts are chosen.
 #[derive(Clone, Default)]
 pub struct Form {
     /// For each loop, in elements.
@@ -51,8 +51,8 @@ struct Operand {
 }
 
 impl Operand {
-    /// Memory for as many elements as the loops and the axis reach; for none when the axis, or one of the
-    /// first `outer` loops, has no steps.
+    /// Allocates memory for the elements that the loops and the axis access; no elements if the axis, or one
+    /// of the first `outer` loops, has no steps.
     fn new(dtype: DType, extents: &[usize], strides: Vec<i64>, axis: Option<Axis>, outer: usize, guard: u64) -> Self {
         let own = axis.as_ref().map(|it| (&it.extent, &it.stride));
         let loops = || extents.iter().zip(&strides).chain(own);
@@ -112,7 +112,7 @@ pub struct Call {
     extents: Vec<usize>,
     /// The position of the first step of each loop, if the kernel reads positions.
     bases: Vec<u64>,
-    /// For each param of [`Role::Position`] the least of its positions.
+    /// For each param of [`Role::Position`] the smallest of its positions.
     starts: Vec<u64>,
     operands: Vec<Operand>,
     roles: Vec<Role>,
@@ -122,9 +122,9 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call of `kernel` with `extents` of all loops; operands of which `forms` says nothing have
-    /// places of their own for all steps of the loops that they take part in, and for all positions. What
-    /// lies around operands is `guard`.
+    /// A call of `kernel` with `extents` of all loops; operands without `forms` have distinct elements for
+    /// all steps of the loops that they depend on, and for all positions. The memory around operands is
+    /// filled with `guard`.
     pub fn new(kernel: &Kernel, extents: &[usize], forms: &[Option<Form>], guard: u64) -> Self {
         let operand = |(at, form): (usize, &Option<Form>)| {
             let Form { strides, axis } = form.clone().unwrap_or_default();
@@ -132,7 +132,7 @@ impl Call {
             let strides = strides.unwrap_or(dense);
             let is_indexed = kernel.params[at].role == Role::Indexed;
             let axis = axis.or(is_indexed.then_some(Axis { extent: POSITIONS, stride: next }));
-            // Where a point reads a buffer, it does so even when the reduced loops have no steps.
+            // A buffer that is read at points is read even if the reduced loops have no steps.
             let loops =
                 if uses(kernel, ParamId(at as u32), Scope::Point) { result_loops(kernel) } else { kernel.loops() };
             Operand::new(kernel.params[at].dtype, extents, strides, axis, loops, guard)
@@ -166,7 +166,7 @@ impl Call {
         self.bases.copy_from_slice(bases);
     }
 
-    /// Sets the least of the positions of a param.
+    /// Sets the smallest of the positions of a param.
     pub fn count_from(&mut self, param: ParamId, start: u64) {
         self.starts[param.0 as usize] = start;
     }
@@ -203,10 +203,10 @@ impl Call {
             .all(|it| *it.0 != 0 || *it.1 < 2)
     }
 
-    /// Runs it.
+    /// Runs the call.
     ///
     /// # Safety
-    /// The code is that of the kernel of the call.
+    /// `code` is that of the kernel of the call.
     pub unsafe fn run(&mut self, code: &dyn KernelCode) {
         let mut words: Vec<u64> = self.extents.iter().map(|&it| it as u64).collect();
         for (at, &memory) in self.memory.iter().enumerate() {
@@ -318,8 +318,8 @@ fn uses(kernel: &Kernel, param: ParamId, scope: Scope) -> bool {
     stages.any(|it| kernel.insts[kernel.stage_range(it)].iter().any(uses))
 }
 
-/// Strides, in elements, with distinct places for all steps of the loops that a buffer takes part in, and
-/// the stride of an axis around them.
+/// Strides, in elements, with distinct addresses for all steps of the loops that a buffer depends on, and the
+/// stride of an axis around them.
 fn dense(kernel: &Kernel, param: ParamId, extents: &[usize]) -> (Vec<i64>, i64) {
     let lanes = kernel.par as usize;
     let in_loop = uses(kernel, param, Scope::Loop);

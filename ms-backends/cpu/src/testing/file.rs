@@ -1,7 +1,7 @@
 //! Files of a kernel with calls of it and their results: `tests/kernels/*.kernel`.
 //!
 //! ```text
-//! // interpreted: avx2                      instruction sets that this kernel has no code for
+//! // interpreted: avx2                      instruction sets without code for this kernel
 //! kernel par=1 lanes=parallel seq=0
 //!   in %x: f32 any
 //!   out %y: f32 unit
@@ -18,26 +18,26 @@
 //!   %y -> hash 0x0123456789abcdef
 //! ```
 //!
-//! A run has the extents of all loops; `*` for the lanes stands for each of [`LANES`]. Then follow
-//! operands, as `%name = elements` with optional strides in elements, or `%output over %input` for an
-//! output that overwrites an input, and the results of outputs, in memory order.
+//! A run has the extents of all loops; `*` for the lanes represents each of [`LANES`]. It is followed by
+//! operands, as `%name = elements` with optional strides in elements, or `%output over %input` for an output
+//! that overwrites an input, and the results of outputs, in memory order.
 //!
 //! ```text
 //! run      = "run" "[" (int | "*") {"," (int | "*")} "]" {operand} {result}
 //! operand  = "%" name "=" elements ["strides" "[" [int {"," int}] "]"] ["axis" int "by" int]
 //!          | "%" name "over" "%" name
 //! elements = "(" element {"," element} ")"      all, in the order of memory
-//!          | "(" element "," ".." ")"           the same everywhere
+//!          | "(" element "," ".." ")"           all elements are equal
 //!          | "iota"                             0, 1, 2..
-//!          | "random" int                       decided by the number
+//!          | "random" int                       determined by the number
 //!          | "unwritten"                        of an output, to give it strides
-//!          | "from" int                         of positions, the least one; zero where there is none
+//!          | "from" int                         of positions, the smallest one; zero by default
 //! result   = "%" name "->" ("(" [element {"," element}] ")" | "hash" "0x" digits)
 //! ```
 //!
-//! An input that a run does not name is random; an operand without strides has places of its own for
-//! all steps of the loops that it takes part in. The axis of an indexed input has so many positions, so
-//! many elements apart; without one there are five of them. The hash is of elements in the order of memory, of all
+//! An input that a run does not name is random; an operand without strides has distinct elements for all
+//! steps of the loops that it depends on. The axis of an indexed input has a number of positions and a stride
+//! in elements; by default there are five positions. The hash is of elements in the order of memory, of all
 //! lanes one after the other: FNV-1a over their bytes.
 
 use super::call::{Axis, Call, Form, LANES, element};
@@ -93,7 +93,7 @@ enum Elements {
     Iota,
     Random(u64),
     Unwritten,
-    /// Positions, the least of which is this.
+    /// Positions, the smallest of which is this.
     From(u64),
 }
 
@@ -138,7 +138,7 @@ impl<'a> File<'a> {
         Results(self.runs.iter().map(calls).collect())
     }
 
-    /// The differences between the expected results and the results.
+    /// The differences of the results from the expected ones.
     pub fn difference(&self, results: &Results) -> Option<String> {
         for (number, (run, calls)) in self.runs.iter().zip(&results.0).enumerate() {
             for (param, name) in self.outputs() {
