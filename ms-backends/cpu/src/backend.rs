@@ -114,6 +114,11 @@ impl CpuBackend {
         }
     }
 
+    /// The artifact of a plan whose kernels have this machine code.
+    fn artifact(&self, plan: &Plan, codes: &[Option<Vec<u8>>]) -> Artifact {
+        artifact::encode(self.isa, plan.kernels.iter().zip(codes.iter().map(Option::as_deref)))
+    }
+
     fn kernels(&self) -> MutexGuard<'_, Kernels> {
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -199,12 +204,10 @@ unsafe impl Backend for CpuBackend {
     fn compile(&self, plan: &Plan) -> Result<Artifact> {
         check(&plan.kernels)?;
         let codes = self.machine_codes(&plan.kernels.iter().collect::<Vec<_>>());
-        let codes = codes.iter().map(Option::as_deref);
-        Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
+        Ok(self.artifact(plan, &codes))
     }
 
     unsafe fn load(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        check(&plan.kernels)?;
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let memory = CodeMemory::of(&artifact.code);
         let code = |(kernel, entry): (&Kernel, Option<Range<usize>>)| match (entry, &memory) {
@@ -230,12 +233,10 @@ unsafe impl Backend for CpuBackend {
             plan.kernels.iter().zip(&ready).filter(|it| it.1.is_none()).map(|it| it.0).collect();
         let mut made = self.machine_codes(&missing).into_iter();
         let codes: Vec<Option<Vec<u8>>> = ready.into_iter().map(|it| it.or_else(|| made.next().flatten())).collect();
-        let codes = codes.iter().map(Option::as_deref);
-        Ok(artifact::encode(self.isa, plan.kernels.iter().zip(codes)))
+        Ok(self.artifact(plan, &codes))
     }
 
     unsafe fn load_shared(&self, plan: Arc<Plan>, artifact: &Artifact) -> Result<Arc<dyn Executable>> {
-        check(&plan.kernels)?;
         let entries = artifact::decode(self.isa, &plan.kernels, artifact)?;
         let mut kernels = self.kernels();
         let memory = LazyCell::new(|| CodeMemory::of(&artifact.code));

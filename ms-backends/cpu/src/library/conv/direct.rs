@@ -4,7 +4,7 @@
 
 use super::Conv;
 use super::grid::Grid;
-use super::vector::{Direct, SLACK, TAPS};
+use super::vector::{Direct, SLACK, TAPS, Windows};
 use crate::isa::Isa;
 use crate::product::{CHUNK, Matrix, Shared, pack};
 use crate::threads;
@@ -15,7 +15,10 @@ use std::ops::Range;
 /// The maximum ratio of the size of a phase of a grid to that of its windows.
 const MOST_PADDING: usize = 4;
 
-/// A convolution whose groups have one output channel each.
+/// The maximum number of output channels of a group whose gradients for weights are computed directly.
+const MOST_OUTPUTS: usize = 32;
+
+/// A convolution that needs no matrices.
 pub struct DirectConv<'a> {
     conv: &'a Conv,
     isa: Isa,
@@ -34,8 +37,7 @@ impl<'a> DirectConv<'a> {
             let reach = (it.kernel.saturating_sub(1)).saturating_mul(it.dilation) / it.stride;
             len.saturating_mul(it.output.saturating_add(reach))
         });
-        let fits = conv.outputs == 1
-            && (1..=CHUNK).contains(&conv.filter_len())
+        let fits = (1..=CHUNK).contains(&conv.filter_len())
             && conv.windows.input_len().min(conv.windows.output_len()) > 0
             && phase_len <= conv.windows.output_len().saturating_mul(MOST_PADDING);
         Ok(if fits { Some(Self { conv, isa, grid: Grid::new(&conv.windows)? }) } else { None })
@@ -133,44 +135,136 @@ impl<'a> DirectConv<'a> {
         })
     }
 
-    /// The gradient for the weights, of `x` and `g`; returns whether there are enough groups to fill a vector,
-    /// without which nothing is computed.
+    /// The gradient for the weights, of `x` and `g`. Returns false and computes nothing if there are neither
+    /// enough groups to fill a vector nor few output channels of a group.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
     pub fn weight_grad<T: Direct + std::ops::AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<bool> {
-        let conv = self.conv;
         let lanes = T::loops(self.isa).lanes;
-        if conv.groups < lanes {
+        if self.conv.outputs == 1 && self.conv.groups >= lanes {
+            self.weight_grad_by_groups(x, g, out)?;
+        } else if lanes > 1 && (lanes / 4..=MOST_OUTPUTS).contains(&self.conv.outputs) {
+            self.weight_grad_by_outputs(x, g, out)?;
+        } else {
             return Ok(false);
         }
-        let filter = conv.filter_len();
+        Ok(true)
+    }
+
+    /// The gradient for the weights of groups with one output channel: one group for each element of a vector.
+    fn weight_grad_by_groups<T: Direct + std::ops::AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+        let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
+        let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
+        let (lanes, filter) = (loops.lanes, conv.filter_len());
+        let (input_len, windows) = conv.image_lens();
+        let plane_len = conv.windows.input_len();
         let out = Shared::new(out.as_mut_ptr());
         let blocks = conv.groups.div_ceil(lanes);
         let terms = conv.batch * conv.windows.output_len();
         threads::try_for_each(blocks, blocks * terms * (filter + 4 * conv.channels), |block| {
             // The last block overlaps the one before it.
             let first = (block * lanes).min(conv.groups - lanes);
-            let sums = self.sums_of_groups(first, x, g)?;
+            let mut grids = try_filled(T::default(), conv.channels * grid.len() * lanes)?;
+            let mut gradients = try_filled(T::default(), windows * lanes)?;
+            let operands = |image: usize| {
+                let group = image * conv.groups + first;
+                for channel in 0..conv.channels {
+                    let plane = &x[group * input_len + channel * plane_len..];
+                    for line in &grid.lines {
+                        let from = Matrix {
+                            first: plane[line.element..].as_ptr(),
+                            steps: [input_len as isize, grid.step as isize],
+                        };
+                        let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
+                        // SAFETY: at least this many groups are left, and the line is in the plane of each.
+                        unsafe { pack(turn, from, lanes, line.len, to) };
+                    }
+                }
+                let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
+                // SAFETY: at least this many groups are left, each with the same number of windows.
+                unsafe { pack(turn, from, lanes, windows, gradients.as_mut_ptr()) };
+                (grids.as_ptr(), gradients.as_ptr())
+            };
+            // SAFETY: the operands have an element of each group for every place of the grid, and every window.
+            let sums = unsafe { self.sum_windows(loops.windows, &taps, lanes, [lanes, lanes], operands)? };
             for group in block * lanes..((block + 1) * lanes).min(conv.groups) {
                 // SAFETY: each group has its own weights.
                 let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(group * filter), filter) };
                 to.iter_mut().zip(sums[group - first..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
             }
             Ok(())
-        })?;
-        Ok(true)
+        })
     }
 
-    /// The gradients for the weights of as many groups as a vector has elements, one for each element.
-    fn sums_of_groups<T: Direct + std::ops::AddAssign>(&self, first: usize, x: &[T], g: &[T]) -> Result<Vec<T>> {
+    /// The gradient for the weights of groups with few output channels: one channel for each element of a vector.
+    fn weight_grad_by_outputs<T: Direct + std::ops::AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
-        let (input_len, windows) = conv.image_lens();
-        let plane_len = conv.windows.input_len();
         let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
-        let lanes = loops.lanes;
-        let mut grids = try_filled(T::default(), conv.channels * grid.len() * lanes)?;
-        let mut gradients = try_filled(T::default(), windows * lanes)?;
+        let (lanes, filter) = (loops.lanes, conv.filter_len());
+        let (input_len, output_len) = conv.image_lens();
+        let (plane_len, windows) = (conv.windows.input_len(), conv.windows.output_len());
+        let grids_len = conv.channels * grid.len();
+        let mut grids = try_filled(T::default(), conv.batch * conv.groups * grids_len)?;
+        let mut gradients = try_filled(T::default(), g.len() + SLACK)?;
+        let operands = (Shared::new(grids.as_mut_ptr()), Shared::new(gradients.as_mut_ptr()));
+        self.for_each_group(|groups| {
+            for group in groups {
+                // SAFETY: each group of an image has its own part of both operands.
+                let (to, gradients) = unsafe {
+                    let grids = std::slice::from_raw_parts_mut(operands.0.get().add(group * grids_len), grids_len);
+                    (grids, operands.1.get().add(group * output_len))
+                };
+                let planes = x[group * input_len..][..input_len].chunks_exact(plane_len);
+                planes.zip(to.chunks_exact_mut(grid.len())).for_each(|(plane, to)| grid.store(plane, to));
+                for first in (0..conv.outputs).step_by(lanes) {
+                    let from = Matrix::dense(g[group * output_len + first * windows..].as_ptr(), windows);
+                    let count = lanes.min(conv.outputs - first);
+                    // SAFETY: the group has this many more output channels, each with the same number of windows.
+                    unsafe { pack(turn, from, count, windows, gradients.add(first * windows)) };
+                }
+            }
+            Ok(())
+        })?;
+        let out = Shared::new(out.as_mut_ptr());
+        let (blocks, parts) = (conv.outputs.div_ceil(lanes), taps.len().div_ceil(TAPS));
+        let nanos = conv.groups * blocks * conv.batch * windows * filter / 2;
+        threads::try_for_each(conv.groups * blocks * parts, nanos, |task| {
+            let (group, first, part) = (task / (blocks * parts), task / parts % blocks * lanes, task % parts * TAPS);
+            let count = lanes.min(conv.outputs - first);
+            let taps = &taps[part..taps.len().min(part + TAPS)];
+            let of = |image: usize| {
+                let group = image * conv.groups + group;
+                (grids[group * grids_len..].as_ptr(), gradients[group * output_len + first * windows..].as_ptr())
+            };
+            // SAFETY: the operands have an element for every place of the grid, and `count` for every window, after
+            // which there are others or slack.
+            let sums = unsafe { self.sum_windows(loops.splat_windows, taps, lanes, [1, count], of)? };
+            for output in 0..count {
+                let at = (group * conv.outputs + first + output) * filter + part;
+                // SAFETY: each task has its own weights.
+                let to = unsafe { std::slice::from_raw_parts_mut(out.get().add(at), taps.len()) };
+                to.iter_mut().zip(sums[output..].iter().step_by(lanes)).for_each(|(to, &sum)| *to = sum);
+            }
+            Ok(())
+        })
+    }
+
+    /// For each tap, the sums over all images and windows of the products of the elements under the tap and
+    /// the gradients of the windows, in `lanes` lanes. `operands` returns the grids and the gradients of an
+    /// image, whose elements of successive places and windows are `steps` apart.
+    ///
+    /// # Safety
+    /// The operands have the elements that `run` reads for these taps and all windows.
+    unsafe fn sum_windows<T: Direct + std::ops::AddAssign>(
+        &self,
+        run: Windows<T>,
+        taps: &[usize],
+        lanes: usize,
+        steps: [usize; 2],
+        mut operands: impl FnMut(usize) -> (*const T, *const T),
+    ) -> Result<Vec<T>> {
+        let grid = &self.grid;
         let mut chains = try_filled(T::default(), taps.len() * lanes)?;
         let mut sums: Vec<T> = try_room(chains.len())?;
         let mut left = CHUNK;
@@ -182,33 +276,17 @@ impl<'a> DirectConv<'a> {
             }
             chains.fill(T::default());
         };
-        for image in 0..conv.batch {
-            let group = image * conv.groups + first;
-            for channel in 0..conv.channels {
-                let plane = &x[group * input_len + channel * plane_len..];
-                for line in &grid.lines {
-                    let from = Matrix {
-                        first: plane[line.element..].as_ptr(),
-                        steps: [input_len as isize, grid.step as isize],
-                    };
-                    let to = grids[(channel * grid.len() + line.at) * lanes..][..line.len * lanes].as_mut_ptr();
-                    // SAFETY: at least this many groups are left, and the line is in the plane of each.
-                    unsafe { pack(turn, from, lanes, line.len, to) };
-                }
-            }
-            let from = Matrix::dense(g[group * windows..].as_ptr(), windows);
-            // SAFETY: at least this many groups are left, each with the same number of windows.
-            unsafe { pack(turn, from, lanes, windows, gradients.as_mut_ptr()) };
+        for image in 0..self.conv.batch {
+            let (grids, gradients) = operands(image);
             for (number, &row) in grid.rows.iter().enumerate() {
                 let mut at = 0;
                 while at < grid.columns {
                     let count = left.min(grid.columns - at);
-                    let x = grids[(row + at) * lanes..].as_ptr();
-                    let g = gradients[(number * grid.columns + at) * lanes..].as_ptr();
-                    let blocks = chains.chunks_mut(TAPS * lanes);
-                    for (taps, chains) in taps.chunks(TAPS).zip(blocks) {
-                        // SAFETY: the elements under the taps of these windows are in the grids.
-                        unsafe { (loops.windows)(count, x, taps, g, chains.as_mut_ptr()) };
+                    let x = grids.wrapping_add((row + at) * steps[0]);
+                    let g = gradients.wrapping_add((number * grid.columns + at) * steps[1]);
+                    for (taps, chains) in taps.chunks(TAPS).zip(chains.chunks_mut(TAPS * lanes)) {
+                        // SAFETY: by the caller's contract.
+                        unsafe { run(count, x, taps, (g, steps[1]), chains.as_mut_ptr()) };
                     }
                     (at, left) = (at + count, left - count);
                     if left == 0 {

@@ -252,7 +252,9 @@ pub fn forward<T: Direct>(isa: Isa, attrs: &Attrs, inputs: &[Array], out: &mut [
     if out.is_empty() {
         return Ok(());
     }
-    if let Some(direct) = DirectConv::of(&conv, isa)? {
+    if conv.outputs == 1
+        && let Some(direct) = DirectConv::of(&conv, isa)?
+    {
         return direct.forward(x, w, out);
     }
     let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false };
@@ -290,7 +292,10 @@ pub fn input_grad<T: Direct + AddAssign>(
     if out.is_empty() {
         return Ok(());
     }
-    if let Some(direct) = DirectConv::of(&conv, isa)?.filter(|_| w.iter().all(|it| it.is_finite())) {
+    if conv.outputs == 1
+        && w.iter().all(|it| it.is_finite())
+        && let Some(direct) = DirectConv::of(&conv, isa)?
+    {
         return direct.input_grad(g, w, out);
     }
     if conv.is_pointwise() {

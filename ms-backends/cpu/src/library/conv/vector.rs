@@ -26,14 +26,22 @@ pub struct Loops<W> {
     /// # Safety
     /// As for [`chains`](Self::chains).
     pub sums: unsafe fn(span: usize, grid: *const W, taps: &[usize], weights: &[W], to: *mut W),
-    /// Continues the chains `sums[t * lanes + lane]` by `x[(taps[t] + p) * lanes + lane] * g[p * lanes + lane]`
-    /// for `p` below `count`, in order.
+    /// Continues the chains `sums[t * lanes + lane]` by the products of the elements
+    /// `x[(taps[t] + p) * lanes + lane]` and `g.0[p * g.1 + lane]` for `p` below `count`, in order.
     ///
     /// # Safety
-    /// The operands contain these elements, there are at most [`TAPS`] taps, and the processor supports the
+    /// The operands have these elements, there are at most [`TAPS`] taps, and the processor supports the
     /// instruction set.
-    pub windows: unsafe fn(count: usize, x: *const W, taps: &[usize], g: *const W, sums: *mut W),
+    pub windows: Windows<W>,
+    /// As [`windows`](Self::windows), with the element `x[taps[t] + p]` for all lanes.
+    ///
+    /// # Safety
+    /// As for [`windows`](Self::windows).
+    pub splat_windows: Windows<W>,
 }
+
+/// [`Loops::windows`].
+pub type Windows<W> = unsafe fn(count: usize, x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W);
 
 /// An element type that has such loops.
 pub trait Direct: Wide {
@@ -53,7 +61,13 @@ macro_rules! direct {
                     Isa::Avx512 => $wide::LOOPS,
                     #[cfg(target_arch = "x86_64")]
                     Isa::Avx2 => $narrow::LOOPS,
-                    _ => Loops { lanes: 1, chains: scalar::chains, sums: scalar::sums, windows: scalar::windows },
+                    _ => Loops {
+                        lanes: 1,
+                        chains: scalar::chains,
+                        sums: scalar::sums,
+                        windows: scalar::windows,
+                        splat_windows: scalar::windows,
+                    },
                 }
             }
 
@@ -95,12 +109,12 @@ mod scalar {
         }
     }
 
-    pub unsafe fn windows<W: Wide>(count: usize, x: *const W, taps: &[usize], g: *const W, sums: *mut W) {
+    pub unsafe fn windows<W: Wide>(count: usize, x: *const W, taps: &[usize], g: (*const W, usize), sums: *mut W) {
         for (t, &tap) in taps.iter().enumerate() {
             // SAFETY: the operands have these elements by the caller's contract.
             unsafe {
                 let sum = sums.add(t);
-                (0..count).for_each(|p| *sum = (*x.add(tap + p)).fused(*g.add(p), *sum));
+                (0..count).for_each(|p| *sum = (*x.add(tap + p)).fused(*g.0.add(p * g.1), *sum));
             }
         }
     }
@@ -114,7 +128,13 @@ macro_rules! vector_loops {
             use super::{Loops, TAPS};
             use std::arch::x86_64::{$add, $all, $fused, $load, $mul, $store, $vector, $zero};
 
-            pub const LOOPS: Loops<$ty> = Loops { lanes: $lanes, chains, sums, windows };
+            pub const LOOPS: Loops<$ty> = Loops {
+                lanes: $lanes,
+                chains,
+                sums,
+                windows: windows::<false>,
+                splat_windows: windows::<true>,
+            };
 
             /// Combines the elements under each tap with the tap's weight, four vectors at once.
             ///
@@ -158,29 +178,35 @@ macro_rules! vector_loops {
                 unsafe { over_taps(span, grid, taps, weights, to, |x, weight, sum| $add(sum, $mul(x, weight))) }
             }
 
-            unsafe fn windows(count: usize, x: *const $ty, taps: &[usize], g: *const $ty, sums: *mut $ty) {
+            unsafe fn windows<const SPLAT: bool>(
+                count: usize,
+                x: *const $ty,
+                taps: &[usize],
+                g: (*const $ty, usize),
+                sums: *mut $ty,
+            ) {
                 // SAFETY: the caller's contract is the same.
                 unsafe {
                     match taps.len() {
-                        1 => windows_of::<1>(count, x, taps, g, sums),
-                        2 => windows_of::<2>(count, x, taps, g, sums),
-                        3 => windows_of::<3>(count, x, taps, g, sums),
-                        4 => windows_of::<4>(count, x, taps, g, sums),
-                        5 => windows_of::<5>(count, x, taps, g, sums),
-                        6 => windows_of::<6>(count, x, taps, g, sums),
-                        7 => windows_of::<7>(count, x, taps, g, sums),
-                        8 => windows_of::<8>(count, x, taps, g, sums),
-                        _ => windows_of::<TAPS>(count, x, taps, g, sums),
+                        1 => windows_of::<1, SPLAT>(count, x, taps, g, sums),
+                        2 => windows_of::<2, SPLAT>(count, x, taps, g, sums),
+                        3 => windows_of::<3, SPLAT>(count, x, taps, g, sums),
+                        4 => windows_of::<4, SPLAT>(count, x, taps, g, sums),
+                        5 => windows_of::<5, SPLAT>(count, x, taps, g, sums),
+                        6 => windows_of::<6, SPLAT>(count, x, taps, g, sums),
+                        7 => windows_of::<7, SPLAT>(count, x, taps, g, sums),
+                        8 => windows_of::<8, SPLAT>(count, x, taps, g, sums),
+                        _ => windows_of::<TAPS, SPLAT>(count, x, taps, g, sums),
                     }
                 }
             }
 
             #[target_feature(enable = $feature)]
-            unsafe fn windows_of<const N: usize>(
+            unsafe fn windows_of<const N: usize, const SPLAT: bool>(
                 count: usize,
                 x: *const $ty,
                 taps: &[usize],
-                g: *const $ty,
+                (g, g_step): (*const $ty, usize),
                 to: *mut $ty,
             ) {
                 let taps: &[usize; N] = taps.try_into().expect("the caller counted the taps");
@@ -189,9 +215,11 @@ macro_rules! vector_loops {
                 for p in 0..count {
                     // SAFETY: the operands have these elements by the caller's contract.
                     unsafe {
-                        let g = $load(g.add(p * $lanes));
+                        let g = $load(g.add(p * g_step));
                         for (sum, tap) in sums.iter_mut().zip(taps) {
-                            *sum = $fused($load(x.add((tap + p) * $lanes)), g, *sum);
+                            let at = tap + p;
+                            let x = if SPLAT { $all(*x.add(at)) } else { $load(x.add(at * $lanes)) };
+                            *sum = $fused(x, g, *sum);
                         }
                     }
                 }
