@@ -164,7 +164,7 @@ fn compilers() -> Option<&'static ThreadPool> {
     POOL.get_or_try_init(|| start().build()).ok()
 }
 
-/// Returns whether the CPU has all of these features.
+/// Checks that the target accepts these kernels.
 fn check(kernels: &[Kernel]) -> Result<()> {
     kernels.iter().try_for_each(|it| TARGET.check(it))
 }
