@@ -4,7 +4,7 @@
 //! [blocks](crate::split) of their order. The bits of the result do not depend on the cut.
 
 use crate::isa::Isa;
-use crate::split::{self, Split};
+use crate::split::{self, Parts, Split};
 use crate::target::TARGET;
 use crate::threads;
 use ms_core::exec::KernelCode;
@@ -74,9 +74,8 @@ impl Parallel {
 
     /// The same with long rows cut into blocks, by code for `isa` that `compile` returns.
     pub fn with_rows(self, kernel: &Kernel, isa: Isa, compile: fn(Kernel, Isa) -> Arc<dyn KernelCode>) -> Self {
-        let may_be_cut = kernel.lanes == LaneAxis::Reduced && kernel.seq == 0;
         let rows = || Rows { kernel: kernel.clone(), compile, isa, split: OnceLock::new() };
-        Self { rows: may_be_cut.then(rows), ..self }
+        Self { rows: Parts::looped(kernel).map(|_| rows()), ..self }
     }
 
     /// The loop to cut: the outermost one with enough steps, or the longest.

@@ -40,20 +40,25 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The parts of a kernel, if its rows can be cut.
-    pub fn of(kernel: &Kernel) -> Option<Self> {
+    /// The stage whose rows can be cut, if the kernel has one.
+    pub fn looped(kernel: &Kernel) -> Option<usize> {
         let mut loops = (0..kernel.stages.len()).filter(|&it| kernel.stages[it].scope == Scope::Loop);
         let (Some(looped), None) = (loops.next(), loops.next()) else { return None };
         if kernel.lanes != LaneAxis::Reduced || kernel.seq != 0 || kernel.reads_position() {
             return None;
         }
+        let mut reductions = kernel.stage_range(looped).filter(|&at| matches!(kernel.insts[at], Inst::Reduce(..)));
+        let is_free = |at: usize| kernel.order == ReductionOrder::Blocks || !kernel.is_ordered_reduction(at);
+        (reductions.next().is_some_and(is_free) && reductions.all(is_free)).then_some(looped)
+    }
+
+    /// The parts of a kernel, if its rows can be cut.
+    pub fn of(kernel: &Kernel) -> Option<Self> {
+        let looped = Self::looped(kernel)?;
         let range = kernel.stage_range(looped);
         let is_reduction = |at: &usize| matches!(kernel.insts[*at], Inst::Reduce(..));
         let ats: SmallVec<[usize; 2]> = range.clone().filter(is_reduction).collect();
         let is_ordered = ats.iter().any(|&at| kernel.is_ordered_reduction(at));
-        if ats.is_empty() || (is_ordered && kernel.order != ReductionOrder::Blocks) {
-            return None;
-        }
         let reducer = |at: usize| match kernel.insts[at] {
             Inst::Reduce(reducer, _) => reducer,
             _ => unreachable!("only reductions were collected"),

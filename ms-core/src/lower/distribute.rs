@@ -16,9 +16,7 @@ pub(super) fn distribute(flat: &mut Flat) {
     if !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Slices(_))) {
         return;
     }
-    let mut uses: Vec<u32> = vec![0; flat.values.len()];
-    let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
-    read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+    let uses = flat.uses();
     let nodes = std::mem::take(&mut flat.nodes);
     let mut distributed = Distributed { flat, uses, nodes: Vec::with_capacity(nodes.len()) };
     for node in nodes {

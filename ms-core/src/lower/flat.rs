@@ -140,6 +140,14 @@ impl Flat {
         }
     }
 
+    /// By value, how often operands and outputs are it.
+    pub fn uses(&self) -> Vec<u32> {
+        let mut uses = vec![0; self.values.len()];
+        let read = self.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
+        read.chain(self.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+        uses
+    }
+
     /// Number of elements of a value.
     pub fn numel(&self, value: ValueIndex) -> usize {
         self.values[value].shape.iter().product()

@@ -74,9 +74,7 @@ struct Grouper<'a> {
 impl Groups {
     /// Groups the nodes; without `fuse`, each node is a separate group.
     pub fn new(flat: &Flat, fuse: bool, target: &Target) -> Self {
-        let mut uses = vec![0; flat.values.len()];
-        let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(|it| it.value());
-        read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+        let uses = flat.uses();
         let mut grouper = Grouper {
             flat,
             target,

@@ -12,9 +12,7 @@ use smallvec::SmallVec;
 
 /// Moves all ops that can be moved, readers before their operands.
 pub(super) fn sink(flat: &mut Flat, target: &Target) {
-    let mut uses: Vec<u32> = vec![0; flat.values.len()];
-    let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
-    read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+    let uses = flat.uses();
     for reader in (0..flat.nodes.len()).rev() {
         if !matches!(flat.nodes[reader].kind, Kind::Map(_) | Kind::Copy | Kind::Reduce(_) | Kind::Slices(_)) {
             continue;

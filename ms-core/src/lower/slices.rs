@@ -93,9 +93,7 @@ fn base_readers(flat: &Flat, groups: &Groups) -> FxHashMap<ValueIndex, Vec<usize
 
 /// Results that consist of slices and are themselves slices of other results, which are their only readers.
 fn inner_slices(flat: &Flat, groups: &Groups) -> FxHashMap<NodeIndex, Slice> {
-    let mut uses: Vec<u32> = vec![0; flat.values.len()];
-    let read = flat.nodes.iter().flat_map(|it| &it.inputs).filter_map(Access::value);
-    read.chain(flat.outputs.iter().copied()).for_each(|it| uses[it] += 1);
+    let uses = flat.uses();
     let mut inner: FxHashMap<NodeIndex, Slice> = FxHashMap::default();
     for group in groups.list.iter().rev() {
         let node = &flat.nodes[group.nodes[0]];

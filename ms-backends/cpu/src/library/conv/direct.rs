@@ -18,6 +18,26 @@ const MOST_PADDING: usize = 4;
 /// The maximum number of output channels of a group whose gradients for weights are computed directly.
 const MOST_OUTPUTS: usize = 32;
 
+/// What the lanes are of a gradient for weights that is computed directly.
+pub enum WeightLanes {
+    /// Groups with one output channel each.
+    Groups,
+    /// The output channels of a group.
+    Outputs,
+}
+
+impl Conv {
+    /// What the lanes of a gradient for weights are, in vectors of `lanes` elements; `None` if there are neither
+    /// enough groups to fill a vector nor few output channels of a group.
+    pub fn weight_lanes(&self, lanes: usize) -> Option<WeightLanes> {
+        match self.outputs {
+            1 if self.groups >= lanes => Some(WeightLanes::Groups),
+            outputs if lanes > 1 && (lanes / 4..=MOST_OUTPUTS).contains(&outputs) => Some(WeightLanes::Outputs),
+            _ => None,
+        }
+    }
+}
+
 /// A convolution that needs no matrices.
 pub struct DirectConv<'a> {
     conv: &'a Conv,
@@ -135,25 +155,16 @@ impl<'a> DirectConv<'a> {
         })
     }
 
-    /// The gradient for the weights, of `x` and `g`. Returns false and computes nothing if there are neither
-    /// enough groups to fill a vector nor few output channels of a group.
+    /// The gradient for the weights of groups with one output channel: one group for each element of a vector.
     ///
     /// # Errors
     /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
-    pub fn weight_grad<T: Direct + std::ops::AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<bool> {
-        let lanes = T::loops(self.isa).lanes;
-        if self.conv.outputs == 1 && self.conv.groups >= lanes {
-            self.weight_grad_by_groups(x, g, out)?;
-        } else if lanes > 1 && (lanes / 4..=MOST_OUTPUTS).contains(&self.conv.outputs) {
-            self.weight_grad_by_outputs(x, g, out)?;
-        } else {
-            return Ok(false);
-        }
-        Ok(true)
-    }
-
-    /// The gradient for the weights of groups with one output channel: one group for each element of a vector.
-    fn weight_grad_by_groups<T: Direct + std::ops::AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+    pub fn weight_grad_by_groups<T: Direct + std::ops::AddAssign>(
+        &self,
+        x: &[T],
+        g: &[T],
+        out: &mut [T],
+    ) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
         let (lanes, filter) = (loops.lanes, conv.filter_len());
@@ -198,7 +209,15 @@ impl<'a> DirectConv<'a> {
     }
 
     /// The gradient for the weights of groups with few output channels: one channel for each element of a vector.
-    fn weight_grad_by_outputs<T: Direct + std::ops::AddAssign>(&self, x: &[T], g: &[T], out: &mut [T]) -> Result<()> {
+    ///
+    /// # Errors
+    /// [`Code::Memory`](ms_core::Code::Memory) when the system has no memory for grids.
+    pub fn weight_grad_by_outputs<T: Direct + std::ops::AddAssign>(
+        &self,
+        x: &[T],
+        g: &[T],
+        out: &mut [T],
+    ) -> Result<()> {
         let (conv, grid, taps) = (self.conv, &self.grid, self.taps()?);
         let (loops, turn) = (T::loops(self.isa), T::tile(self.isa).turn);
         let (lanes, filter) = (loops.lanes, conv.filter_len());

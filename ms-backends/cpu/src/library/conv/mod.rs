@@ -20,7 +20,7 @@ use super::elements;
 use crate::isa::Isa;
 use crate::product::{CHUNK, Matrix, Ordered, Shared};
 use crate::threads;
-use direct::DirectConv;
+use direct::{DirectConv, WeightLanes};
 use ms_core::error::Result;
 use ms_core::ops::{Run, WindowAxis, Windows};
 use ms_core::tensor::{Array, Attrs, try_filled, try_room};
@@ -98,6 +98,25 @@ impl Conv {
     /// Images of one chunk.
     fn per_chunk(&self) -> usize {
         self.batch.div_ceil(MAX_CHUNKS).max(1)
+    }
+
+    /// Multiplies the weights of each group with each of its images, where every window is one element. Images
+    /// have the lengths that are given with them.
+    ///
+    /// # Safety
+    /// The operands match the sizes of the product.
+    unsafe fn multiply<T: Direct>(
+        &self,
+        product: Ordered,
+        weights: Matrix<*const T>,
+        (from, from_len): (&[T], usize),
+        (to, to_len): (&mut [T], usize),
+    ) -> Result<()> {
+        let points = self.windows.output_len();
+        let starts = |image: usize| [self.weights(image).start, image * from_len, image * to_len].map(|it| it as isize);
+        let (from, to) = (Matrix::dense(from.as_ptr(), points), Matrix::dense(to.as_mut_ptr(), points));
+        // SAFETY: by the caller's contract; each image has its own part of the result.
+        unsafe { product.run(self.batch * self.groups, starts, weights, from, to) }
     }
 
     fn chunks(&self) -> usize {
@@ -259,11 +278,8 @@ pub fn forward<T: Direct>(isa: Isa, attrs: &Attrs, inputs: &[Array], out: &mut [
     }
     let product = Ordered { isa, sizes: [conv.outputs, filter, points], accumulate: false };
     if conv.is_pointwise() {
-        let starts =
-            |image: usize| [conv.weights(image).start, image * input_len, image * output_len].map(|it| it as isize);
-        let (w, x) = (Matrix::dense(w.as_ptr(), filter), Matrix::dense(x.as_ptr(), points));
-        // SAFETY: each image has its own part of the result; the operands match the sizes.
-        return unsafe { product.run(conv.batch * conv.groups, starts, w, x, Matrix::dense(out.as_mut_ptr(), points)) };
+        // SAFETY: the operands match the sizes.
+        return unsafe { conv.multiply(product, Matrix::dense(w.as_ptr(), filter), (x, input_len), (out, output_len)) };
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
@@ -302,11 +318,9 @@ pub fn input_grad<T: Direct + AddAssign>(
         // Sums start from +0.
         out.fill(T::default());
         let product = Ordered { isa, sizes: [filter, conv.outputs, points], accumulate: true };
-        let starts =
-            |image: usize| [conv.weights(image).start, image * output_len, image * input_len].map(|it| it as isize);
-        let (w, g) = (Matrix::dense(w.as_ptr(), filter).transposed(), Matrix::dense(g.as_ptr(), points));
-        // SAFETY: each image has its own part of the result; the operands match the sizes.
-        return unsafe { product.run(conv.batch * conv.groups, starts, w, g, Matrix::dense(out.as_mut_ptr(), points)) };
+        let filters = Matrix::dense(w.as_ptr(), filter).transposed();
+        // SAFETY: the operands match the sizes.
+        return unsafe { conv.multiply(product, filters, (g, output_len), (out, input_len)) };
     }
     let out = Shared::new(out.as_mut_ptr());
     let runs = conv.windows.runs();
@@ -340,10 +354,13 @@ pub fn weight_grad<T: Direct + AddAssign>(
     if out.is_empty() || terms == 0 {
         return Ok(());
     }
-    if let Some(direct) = DirectConv::of(&conv, isa)?
-        && direct.weight_grad(x, g, out)?
+    if let Some(lanes) = conv.weight_lanes(T::loops(isa).lanes)
+        && let Some(direct) = DirectConv::of(&conv, isa)?
     {
-        return Ok(());
+        return match lanes {
+            WeightLanes::Groups => direct.weight_grad_by_groups(x, g, out),
+            WeightLanes::Outputs => direct.weight_grad_by_outputs(x, g, out),
+        };
     }
     let filter = conv.filter_len();
     let runs = conv.windows.runs();
