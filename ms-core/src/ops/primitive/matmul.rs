@@ -55,8 +55,8 @@ pub static MATMUL: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         let (g, a, b) = (it.cotangent(), &it.inputs[0], &it.inputs[1]);
         smallvec![
-            it.needs[0].then(|| product_of(g, &transpose(b, -2, -1))),
-            it.needs[1].then(|| product_of(&transpose(a, -2, -1), g)),
+            it.needs[0].then(|| gradient_of(a, g, &transpose(b, -2, -1))),
+            it.needs[1].then(|| gradient_of(b, &transpose(a, -2, -1), g)),
         ]
     }),
     batching: Batching::Derived,
@@ -95,6 +95,23 @@ fn product<T: Element>(out: &mut [T], a: &[T], b: &[T], n: usize) {
             *to = T::from_scalar(Scalar::Int(sum));
         }
     }
+}
+
+/// The product of `a` and `b`, which is the gradient of `x`.
+///
+/// The gradient of a transposed view of memory is computed as one: transposed once more, as the gradient of
+/// the memory itself, it is row-major. Graphs have no layouts; there, lowering decides.
+#[track_caller]
+fn gradient_of(x: &Tensor, a: &Tensor, b: &Tensor) -> Tensor {
+    let is_transposed = x.as_array().is_some_and(|it| {
+        let strides = it.layout().strides();
+        let [.., row, column] = strides[..] else { return false };
+        row == 1 && column > 1
+    });
+    if is_transposed {
+        return transpose(product_of(&transpose(b, -2, -1), &transpose(a, -2, -1)), -2, -1);
+    }
+    product_of(a, b)
 }
 
 #[track_caller]
