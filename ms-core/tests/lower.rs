@@ -130,6 +130,26 @@ fn updates_in_place() {
     }
 }
 
+/// Positions are checked before elements at them are gathered, also behind ops that are computed slice by
+/// slice.
+#[test]
+fn checks_before_gathers() {
+    let sums = "%s = concat %x, %y, %x {axis = 1} : f32[4, 288]\n %w = add %s, %s : f32[4, 288]\n";
+    for before in ["", sums] {
+        let (types, wide) = if before.is_empty() { ("f32[4, 96]", "") } else { ("f32[4, 96], f32[4, 288]", ", %w") };
+        let plan = plan(&format!(
+            "graph @f(%x: f32[4, 96], %y: f32[4, 96], %i: i64[4]) -> ({types}) {{
+             {before} %g = gather %x, %i {{axis = 0}} : f32[4, 96]\n return %g{wide}\n}}"
+        ));
+        let steps = &plan.main().steps;
+        let gathers =
+            |it: &PlanStep| matches!(it, PlanStep::Kernel { args, .. } if args.iter().any(|it| it.axis.is_some()));
+        let check = steps.iter().position(|it| matches!(it, PlanStep::Check { .. })).expect("inputs are checked");
+        let gather = steps.iter().position(gathers).expect("there is a gather");
+        assert!(check < gather, "{}", plan.display());
+    }
+}
+
 /// Six hundred ops on one element are one kernel.
 #[test]
 fn a_long_chain_is_one_kernel() {

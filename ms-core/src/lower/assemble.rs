@@ -10,12 +10,11 @@ use super::reuse::Uses;
 use super::routines::Routines;
 use crate::ir::Graph;
 use crate::tensor::Layout;
-use rustc_hash::FxHashMap;
 
 /// The routine of a graph that was lowered to these steps; kernels, constants and source locations are added
 /// to `routines`.
 pub(super) fn assemble(graph: &Graph, flat: &Flat, steps: Vec<Draft>, routines: &mut Routines) -> Routine {
-    let mut assembly = Assembly { flat, routines, routine: Routine::default(), buffers: FxHashMap::default() };
+    let mut assembly = Assembly { flat, routines, routine: Routine::default(), buffers: vec![None; flat.values.len()] };
     assembly.routine.name = graph.name().to_owned();
     assembly.routine.inputs = graph.inputs().iter().map(|&it| graph.ty(it).clone()).collect();
     assembly.routine.outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
@@ -30,27 +29,29 @@ struct Assembly<'a> {
     flat: &'a Flat,
     routines: &'a mut Routines,
     routine: Routine,
-    buffers: FxHashMap<ValueIndex, BufferId>,
+    /// By value, its buffer, if a step accesses it.
+    buffers: Vec<Option<BufferId>>,
 }
 
 impl Assembly<'_> {
     /// Assigns a buffer to every value that a step accesses.
     fn place(&mut self, steps: &[Draft], uses: &Uses) {
         let mut lifetimes: Vec<Lifetime> = Vec::new();
-        let mut intermediates: FxHashMap<ValueIndex, usize> = FxHashMap::default();
+        // By value, its lifetime in the arena.
+        let mut intermediates: Vec<Option<usize>> = vec![None; self.flat.values.len()];
         for (step, draft) in steps.iter().enumerate() {
             for it in draft.uses(self.flat) {
-                if let Some(&known) = intermediates.get(&it.value) {
+                if let Some(known) = intermediates[it.value] {
                     lifetimes[known].last = step;
-                } else if !self.buffers.contains_key(&it.value) {
+                } else if self.buffers[it.value].is_none() {
                     let place = match (uses.output_of.get(&it.value), self.flat.values[it.value].origin) {
                         (Some(&output), _) => Place::Output(output),
                         (None, Origin::Input(input)) => Place::Input(input),
                         (None, Origin::Constant(constant)) => self.constant(constant),
                         (None, Origin::Position) => Place::Position,
                         (None, Origin::Node(_)) => {
-                            let over = it.over.and_then(|it| intermediates.get(&it).copied());
-                            intermediates.insert(it.value, lifetimes.len());
+                            let over = it.over.and_then(|it| intermediates[it]);
+                            intermediates[it.value] = Some(lifetimes.len());
                             lifetimes.push(Lifetime { bytes: self.bytes(it.value), first: step, last: step, over });
                             Place::Arena(0)
                         }
@@ -60,8 +61,9 @@ impl Assembly<'_> {
             }
         }
         let arena = memory::plan(&lifetimes);
-        for (value, index) in intermediates {
-            let buffer = self.buffers[&value];
+        for (value, index) in intermediates.into_iter().enumerate() {
+            let Some(index) = index else { continue };
+            let buffer = self.buffer_of(value);
             self.routine.buffers[buffer.0 as usize].place = Place::Arena(arena.offsets[index]);
         }
         self.routine.arena_bytes = arena.bytes;
@@ -72,8 +74,13 @@ impl Assembly<'_> {
     }
 
     fn buffer(&mut self, value: ValueIndex, place: Place) {
-        self.buffers.insert(value, BufferId(self.routine.buffers.len() as u32));
+        self.buffers[value] = Some(BufferId(self.routine.buffers.len() as u32));
         self.routine.buffers.push(Buffer { bytes: self.bytes(value), place });
+    }
+
+    /// The buffer of a value that a step accesses.
+    fn buffer_of(&self, value: ValueIndex) -> BufferId {
+        self.buffers[value].expect("values that steps access have buffers")
     }
 
     /// Adds constant data to the plan.
@@ -103,7 +110,7 @@ impl Assembly<'_> {
 
     fn argument(&self, index: usize, arg: &Arg, nest: &Nest) -> Argument {
         let offset = arg.offset * self.flat.values[arg.value].dtype.size();
-        Argument { buffer: self.buffers[&arg.value], offset, strides: nest.strides(index).collect(), axis: arg.axis }
+        Argument { buffer: self.buffer_of(arg.value), offset, strides: nest.strides(index).collect(), axis: arg.axis }
     }
 
     fn whole(&self, node: &FlatNode) -> PlanStep {
@@ -137,7 +144,7 @@ impl Assembly<'_> {
 
     fn region(&self, region: &Region, node: &FlatNode) -> PlanStep {
         let taken: Vec<Span> = node.inputs.iter().map(|it| self.span(it)).collect();
-        let given: Vec<Span> = node.outputs.iter().map(|it| Span { buffer: self.buffers[it], offset: 0 }).collect();
+        let given: Vec<Span> = node.outputs.iter().map(|it| Span { buffer: self.buffer_of(*it), offset: 0 }).collect();
         match region {
             Region::Call(routine, _) => PlanStep::Call { routine: *routine, inputs: taken, outputs: given },
             Region::Branch(routines, _) => PlanStep::Branch {
@@ -154,17 +161,17 @@ impl Assembly<'_> {
     fn span(&self, access: &Access) -> Span {
         let value = access.value().expect("operands of routines are in memory");
         let first = if access.layout.numel() == 0 { 0 } else { access.layout.offset() };
-        Span { buffer: self.buffers[&value], offset: first * access.dtype.size() }
+        Span { buffer: self.buffer_of(value), offset: first * access.dtype.size() }
     }
 
     fn operand(&self, access: &Access) -> View {
         let value = access.value().expect("operands of whole steps are in memory");
-        View { buffer: self.buffers[&value], dtype: access.dtype, layout: access.layout.clone() }
+        View { buffer: self.buffer_of(value), dtype: access.dtype, layout: access.layout.clone() }
     }
 
     fn result(&self, value: ValueIndex) -> View {
         let FlatValue { dtype, shape, .. } = &self.flat.values[value];
-        View { buffer: self.buffers[&value], dtype: *dtype, layout: Layout::contiguous(shape) }
+        View { buffer: self.buffer_of(value), dtype: *dtype, layout: Layout::contiguous(shape) }
     }
 }
 

@@ -16,19 +16,27 @@ pub(super) fn distribute(flat: &mut Flat) {
     if !flat.nodes.iter().any(|it| matches!(it.kind, Kind::Slices(_))) {
         return;
     }
-    let uses = flat.uses();
-    let nodes = std::mem::take(&mut flat.nodes);
-    let mut distributed = Distributed { flat, uses, nodes: Vec::with_capacity(nodes.len()) };
-    for node in nodes {
+    let mut distributed = Distributed { uses: flat.uses(), replaced: Vec::new(), flat };
+    let distributable = |it: &NodeIndex| distributed.slices(&distributed.flat.nodes[*it]).is_some();
+    let Some(first) = (0..distributed.flat.nodes.len()).find(distributable) else { return };
+    for node in distributed.flat.nodes.split_off(first) {
         match distributed.slices(&node) {
             Some((producer, steps)) => distributed.node(&node, producer, steps),
             None => distributed.push(node),
         }
     }
-    for node in std::mem::take(&mut distributed.nodes).into_iter().flatten() {
-        let origin = Origin::Node(flat.nodes.len());
-        node.outputs.iter().for_each(|&it| flat.values[it].origin = origin);
-        flat.nodes.push(node);
+    let mut replaced = distributed.replaced;
+    replaced.sort_unstable();
+    let (mut at, mut next) = (0, replaced.into_iter().peekable());
+    flat.nodes.retain(|_| {
+        at += 1;
+        next.next_if_eq(&(at - 1)).is_none()
+    });
+    for (index, node) in flat.nodes.iter().enumerate() {
+        node.outputs.iter().for_each(|&it| flat.values[it].origin = Origin::Node(index));
+        if let Kind::Check(check) = node.kind {
+            flat.checks[check].node = index;
+        }
     }
 }
 
@@ -38,15 +46,15 @@ type SliceSteps = SmallVec<[Option<Steps>; 2]>;
 struct Distributed<'a> {
     flat: &'a mut Flat,
     uses: Vec<u32>,
-    /// Origins are indices into these; a node that is computed slice by slice leaves a gap.
-    nodes: Vec<Option<FlatNode>>,
+    /// Nodes whose only reader is computed slice by slice.
+    replaced: Vec<NodeIndex>,
 }
 
 impl Distributed<'_> {
     fn push(&mut self, node: FlatNode) {
-        let origin = Origin::Node(self.nodes.len());
+        let origin = Origin::Node(self.flat.nodes.len());
         node.outputs.iter().for_each(|&it| self.flat.values[it].origin = origin);
-        self.nodes.push(Some(node));
+        self.flat.nodes.push(node);
     }
 
     /// The node whose slices a node should be computed for, and these.
@@ -73,7 +81,7 @@ impl Distributed<'_> {
 
     fn producer(&self, value: ValueIndex) -> Option<(NodeIndex, &FlatNode)> {
         let producer = self.flat.producer(value)?;
-        Some((producer, self.nodes[producer].as_ref()?))
+        Some((producer, &self.flat.nodes[producer]))
     }
 
     /// Returns whether the value has no other readers, the node reads it element by element, and all its
@@ -96,11 +104,13 @@ impl Distributed<'_> {
 
     /// Adds a node slice by slice.
     fn node(&mut self, node: &FlatNode, producer: NodeIndex, steps: SliceSteps) {
-        let made = self.nodes[producer].take().expect("the producer was found");
+        self.replaced.push(producer);
+        let made = &self.flat.nodes[producer];
         let (whole, result) = (made.outputs[0], node.outputs[0]);
+        let (kind, attrs, inputs, location) = (made.kind, made.attrs.clone(), made.inputs.clone(), made.location);
         let dtype = self.flat.values[result].dtype;
         let mut slices = Accesses::new();
-        for (access, steps) in made.inputs.iter().zip(steps) {
+        for (access, steps) in inputs.iter().zip(steps) {
             let Some(steps) = steps else {
                 slices.push(access.clone());
                 continue;
@@ -111,12 +121,12 @@ impl Distributed<'_> {
             };
             let inputs = node.inputs.iter().map(input).collect();
             let shape = access.layout.shape();
-            let value = self.flat.add_value(dtype, shape.into(), Origin::Node(self.nodes.len()));
+            let value = self.flat.add_value(dtype, shape.into(), Origin::Node(self.flat.nodes.len()));
             self.uses.push(1);
             slices.push(Access::whole(value, dtype, shape));
             let (attrs, location) = (node.attrs.clone(), node.location);
             self.push(FlatNode { kind: node.kind, attrs, inputs, outputs: smallvec![value], location });
         }
-        self.push(FlatNode { inputs: slices, outputs: smallvec![result], ..made });
+        self.push(FlatNode { kind, attrs, inputs: slices, outputs: smallvec![result], location });
     }
 }

@@ -3,7 +3,7 @@
 use super::emit::{Arg, Emitted};
 use super::flat::{Access, Flat, NodeIndex, ValueIndex};
 use crate::ir::{Role, Scope};
-use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// A step whose buffers are not placed in memory yet.
 pub(super) enum Draft {
@@ -21,7 +21,7 @@ pub(super) struct Use {
 
 impl Draft {
     /// The values that the step accesses.
-    pub fn uses(&self, flat: &Flat) -> Vec<Use> {
+    pub fn uses(&self, flat: &Flat) -> SmallVec<[Use; 4]> {
         match self {
             Self::Kernel(emitted) => {
                 let over = emitted.overwritten(flat);
@@ -40,7 +40,7 @@ impl Draft {
 
 impl Emitted {
     /// For each argument that is a result, a distinct operand that it may overwrite.
-    fn overwritten(&self, flat: &Flat) -> Vec<Option<ValueIndex>> {
+    fn overwritten(&self, flat: &Flat) -> SmallVec<[Option<ValueIndex>; 4]> {
         let operands = self.overwritable(flat);
         let made = |size: usize| {
             operands.iter().filter(move |it| it.1 == size && flat.producer(it.0).is_some()).map(|it| it.0)
@@ -57,16 +57,13 @@ impl Emitted {
 
     /// Operands that dense results with elements of the same size may overwrite, and that size in bytes: both
     /// are traversed in the same order, and every element is read before it is written.
-    pub fn overwritable(&self, flat: &Flat) -> Vec<(ValueIndex, usize)> {
+    pub fn overwritable(&self, flat: &Flat) -> SmallVec<[(ValueIndex, usize); 4]> {
         if self.kernel.stages.iter().any(|it| it.scope != Scope::Point) {
-            return Vec::new();
+            return SmallVec::new();
         }
-        let operands = || self.args.iter().filter(|it| it.role == Role::Input);
-        let mut reads: FxHashMap<ValueIndex, usize> = FxHashMap::default();
         // An operand that is also read at positions is needed after other elements are written.
-        let read = self.args.iter().filter(|it| it.role != Role::Output);
-        read.for_each(|it| *reads.entry(it.value).or_default() += 1);
-        let fits = |it: &&Arg| it.dense && reads[&it.value] == 1;
-        operands().filter(fits).map(|it| (it.value, flat.values[it.value].dtype.size())).collect()
+        let reads = |value| self.args.iter().filter(|it| it.role != Role::Output && it.value == value).count();
+        let fits = |it: &&Arg| it.role == Role::Input && it.dense && reads(it.value) == 1;
+        self.args.iter().filter(fits).map(|it| (it.value, flat.values[it.value].dtype.size())).collect()
     }
 }

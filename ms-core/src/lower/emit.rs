@@ -70,7 +70,7 @@ pub(super) fn emit(
         flat,
         domain,
         operands: &operands,
-        members: group.nodes.iter().copied().collect(),
+        members: &group.nodes,
         body,
         points: FxHashMap::default(),
         reductions: FxHashMap::default(),
@@ -203,7 +203,8 @@ struct Emitter<'a> {
     flat: &'a Flat,
     domain: &'a Domain,
     operands: &'a Operands,
-    members: rustc_hash::FxHashSet<NodeIndex>,
+    /// The nodes of the group, in order.
+    members: &'a [NodeIndex],
     body: KernelBuilder,
     /// Values that are visible in all later stages.
     points: FxHashMap<Key, Val>,
@@ -303,7 +304,7 @@ impl Emitter<'_> {
             Source::Splat(scalar) => return self.body.constant(scalar, access.dtype),
             Source::Value(value) => value,
         };
-        let inside = self.flat.producer(value).is_some_and(|it| self.members.contains(&it));
+        let inside = self.flat.producer(value).is_some_and(|it| self.members.binary_search(&it).is_ok());
         let key = if inside {
             Key::Result(value)
         } else {

@@ -13,6 +13,9 @@ pub(super) type ValueIndex = usize;
 /// The index of a [`FlatNode`].
 pub(super) type NodeIndex = usize;
 
+/// The index of a [`Check`].
+pub(super) type CheckIndex = usize;
+
 /// A graph of ops that compute.
 #[derive(Default)]
 pub(super) struct Flat {
@@ -81,9 +84,9 @@ pub(super) enum Kind {
     /// The elements of the first operand, which is in memory, at the positions along an axis of it that are
     /// in the second one: the layouts of both operands have the axes of the result. If `check` fails, nothing
     /// is gathered.
-    Gather { axis: Positions, check: Option<NodeIndex> },
+    Gather { axis: Positions, check: Option<CheckIndex> },
     /// Fails for invalid positions of a gather.
-    Check(usize),
+    Check(CheckIndex),
     /// A matrix product.
     Product,
     /// An op that is a step of its own.

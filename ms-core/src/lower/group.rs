@@ -179,7 +179,7 @@ impl<'a> Grouper<'a> {
             sources.extend(self.group_of(value));
         }
         if let Kind::Gather { check: Some(check), .. } = node.kind {
-            sources.extend(self.of[check].map(|it| self.root(it)));
+            sources.extend(self.of[flat.checks[check].node].map(|it| self.root(it)));
         }
         sources.sort_unstable_by_key(|&it| (std::cmp::Reverse(self.drafts[it].position), it));
         sources.dedup();

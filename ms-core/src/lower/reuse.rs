@@ -7,14 +7,13 @@ use super::plan::{Reuse, is_stack};
 use crate::ir::{Graph, Role};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use std::collections::hash_map::Entry;
 
 /// When a routine's values are used, and which values they may overwrite.
 pub(super) struct Uses {
-    /// By value, the first step that accesses it.
-    first: FxHashMap<ValueIndex, u32>,
-    /// By value, the last step that accesses it.
-    last: FxHashMap<ValueIndex, u32>,
+    /// By value, the first step that accesses it, if one does.
+    first: Vec<Option<u32>>,
+    /// By value, the last step that accesses it, if one does.
+    last: Vec<Option<u32>>,
     /// Values, each with an input that it may overwrite: the step that writes the value is the last one that
     /// reads the input.
     over_inputs: Vec<(ValueIndex, u32)>,
@@ -27,19 +26,19 @@ impl Uses {
     /// The uses of the values of these steps.
     pub fn of(flat: &Flat, steps: &[Draft]) -> Self {
         let mut uses = Self {
-            first: FxHashMap::default(),
-            last: FxHashMap::default(),
+            first: vec![None; flat.values.len()],
+            last: vec![None; flat.values.len()],
             over_inputs: Vec::new(),
             output_of: (0..).zip(&flat.outputs).map(|(at, &it)| (it, at)).collect(),
         };
         let mut over: FxHashMap<ValueIndex, ValueIndex> = FxHashMap::default();
         for (step, draft) in (0..).zip(steps) {
             for it in draft.uses(flat) {
-                if let Entry::Vacant(first) = uses.first.entry(it.value) {
-                    first.insert(step);
+                if uses.first[it.value].is_none() {
+                    uses.first[it.value] = Some(step);
                     over.extend(it.over.map(|over| (it.value, over)));
                 }
-                uses.last.insert(it.value, step);
+                uses.last[it.value] = Some(step);
             }
         }
         for (step, draft) in (0..).zip(steps) {
@@ -52,7 +51,7 @@ impl Uses {
             while !over_input.contains(&value) {
                 let Some(&next) = over.get(&value) else { break };
                 let is_free = flat.producer(next).is_some() && !uses.output_of.contains_key(&next);
-                if !is_free || uses.last[&next] != uses.first[&value] || bytes(next) != bytes(value) {
+                if !is_free || uses.last[next] != uses.first[value] || bytes(next) != bytes(value) {
                     break;
                 }
                 before.push(next);
@@ -70,24 +69,24 @@ impl Uses {
         let Self { first, last, over_inputs, output_of } = self;
         let in_array = |&id: &_| if is_stack(graph.ty(id)) { u32::MAX } else { 0 };
         let mut free_from: Vec<u32> = graph.inputs().iter().map(in_array).collect();
-        for (&value, &step) in last {
-            if let Origin::Input(input) = flat.values[value].origin {
+        for (value, step) in last.iter().enumerate() {
+            if let (Origin::Input(input), Some(step)) = (flat.values[value].origin, step) {
                 let free = &mut free_from[input as usize];
                 *free = (*free).max(step + 1);
             }
         }
         // An output without elements is not accessed.
-        let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first.get(it).map_or(0, |&step| step)).collect();
+        let mut touched_at: Vec<u32> = flat.outputs.iter().map(|it| first[*it].unwrap_or(0)).collect();
         for (value, &output) in output_of {
-            if let Some(step) = first.get(value) {
+            if let Some(step) = first[*value] {
                 let touched = &mut touched_at[output as usize];
-                *touched = (*touched).min(*step);
+                *touched = (*touched).min(step);
             }
         }
         let mut in_place = Vec::new();
         for &(value, input) in over_inputs {
             if let Some(&output) = output_of.get(&value)
-                && touched_at[output as usize] == first[&value]
+                && Some(touched_at[output as usize]) == first[value]
             {
                 in_place.push((output, input));
             }
@@ -98,7 +97,7 @@ impl Uses {
 
     fn add_over_inputs(&mut self, flat: &Flat, step: u32, draft: &Draft) {
         let input = |value: ValueIndex| match flat.values[value].origin {
-            Origin::Input(input) if self.last[&value] == step => Some(input),
+            Origin::Input(input) if self.last[value] == Some(step) => Some(input),
             _ => None,
         };
         let emitted = match draft {
@@ -113,7 +112,7 @@ impl Uses {
         let operands = emitted.overwritable(flat).into_iter();
         let inputs: Vec<(u32, usize)> = operands.filter_map(|(value, size)| Some((input(value)?, size))).collect();
         // Of several steps that write a value only the first one finds the previous contents in its memory.
-        let is_first = |it: &&Arg| it.role == Role::Output && it.dense && self.first[&it.value] == step;
+        let is_first = |it: &&Arg| it.role == Role::Output && it.dense && self.first[it.value] == Some(step);
         for result in emitted.args.iter().filter(is_first) {
             let size = flat.values[result.value].dtype.size();
             let fits = inputs.iter().filter(|it| it.1 == size);

@@ -85,6 +85,9 @@ fn prune(mut kernel: Kernel) -> Kernel {
             inst.operands().for_each(|it| live[it.0 as usize] = true);
         }
     }
+    if live.iter().all(|&it| it) {
+        return kernel;
+    }
     let mut number = vec![Val(u32::MAX); live.len()];
     let (mut insts, mut types) = (Vec::new(), Vec::new());
     let mut stages = std::mem::take(&mut kernel.stages);

@@ -4,7 +4,7 @@
 mod regions;
 
 use super::domain::Domain;
-use super::flat::{Access, Accesses, Check, Flat, FlatNode, Kind, NodeIndex, Origin, Source, ValueIndex};
+use super::flat::{Access, Accesses, Check, CheckIndex, Flat, FlatNode, Kind, Origin, Source, ValueIndex};
 use super::gather::GatherWalk;
 use super::plan::is_stack;
 use super::routines::Routines;
@@ -206,21 +206,23 @@ impl Flatten<'_> {
         self.push(graph, node, Kind::Gather { axis: walk.axis, check }, inputs)
     }
 
-    /// Adds the node that fails for positions that are out of range for an operand of type `of` along an
+    /// Adds the check that fails for positions that are out of range for an operand of type `of` along an
     /// axis.
-    fn check(&mut self, node: &Node, of: &Type, axis: usize, positions: &Access) -> NodeIndex {
+    fn check(&mut self, node: &Node, of: &Type, axis: usize, positions: &Access) -> CheckIndex {
         let flat = &mut self.flat;
         let is_same = |it: &&Check| {
             (it.op, &it.of, it.axis) == (node.op, of, axis) && flat.nodes[it.node].inputs[0] == *positions
         };
-        if let Some(known) = flat.checks.iter().rev().take(16).find(is_same) {
-            return known.node;
+        let recent = flat.checks.len().saturating_sub(16)..flat.checks.len();
+        if let Some(known) = recent.rev().find(|&it| is_same(&&flat.checks[it])) {
+            return known;
         }
-        let (at, kind) = (flat.nodes.len(), Kind::Check(flat.checks.len()));
-        flat.checks.push(Check { op: node.op, of: of.clone(), axis, node: at });
+        let check = flat.checks.len();
+        flat.checks.push(Check { op: node.op, of: of.clone(), axis, node: flat.nodes.len() });
+        let kind = Kind::Check(check);
         let (attrs, inputs, location) = (Attrs::none(), smallvec![positions.clone()], node.location);
         flat.nodes.push(FlatNode { kind, attrs, inputs, outputs: SmallVec::new(), location });
-        at
+        check
     }
 
     /// Returns whether all positions of an index are known to be in range along an axis.
