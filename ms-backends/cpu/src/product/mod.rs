@@ -1,5 +1,5 @@
 //! Products of matrices: floats by tiles in a fixed order of terms ([`ordered`]) or by the `gemm` crates
-//! ([`gemm`](mod@gemm)), depending on the precision; integers and bools by plain loops.
+//! ([`gemm`](mod@gemm)), depending on the precision and the size; integers and bools by plain loops.
 
 mod dot;
 mod gemm;
@@ -33,9 +33,10 @@ use tile::Operand;
 /// [`Code::Memory`](ms_core::Code::Memory) if there is no memory for copies of the operands.
 pub unsafe fn run(isa: Isa, product: &MatrixProduct, a: *const u8, b: *const u8, out: *mut u8) -> Result<()> {
     use Precision::{Highest, Strict};
+    let precision = if is_small(product) { Strict } else { product.precision };
     // SAFETY: the caller's contract is the same, and the types are those of the dtype.
     unsafe {
-        match (product.dtype, product.precision) {
+        match (product.dtype, precision) {
             (DType::F32, Strict) => in_order::<f32>(isa, product, a, b, out),
             (DType::F64, Strict) => in_order::<f64>(isa, product, a, b, out),
             (DType::F16, Strict) => in_order::<f16>(isa, product, a, b, out),
@@ -47,6 +48,16 @@ pub unsafe fn run(isa: Isa, product: &MatrixProduct, a: *const u8, b: *const u8,
             _ => whole_numbers(product, a, b, out),
         }
     }
+}
+
+/// Maximum number of multiply-adds of a small product.
+const SMALL: usize = 3 << 14;
+
+/// Returns whether a product of two matrices, neither of which is a vector, takes less time without the
+/// preparations of the `gemm` crates: they allocate memory, and copy operands.
+fn is_small(product: &MatrixProduct) -> bool {
+    let &MatrixProduct { m, k, n, .. } = product;
+    m.min(n) > 1 && m.saturating_mul(n).saturating_mul(k) <= SMALL
 }
 
 /// A product of floats whose terms are added in order.
