@@ -5,5 +5,6 @@ mod ways;
 
 mod across_calls;
 mod copies;
+mod in_place;
 mod program_order;
 mod programs;

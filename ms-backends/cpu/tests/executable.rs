@@ -121,11 +121,11 @@ fn outputs_take_the_memory_of_inputs_that_are_given_up() {
     let values = |outputs: &[Array]| outputs.iter().map(Array::to_bytes).collect::<Vec<_>>();
     let places = [x.as_ptr(), y.as_ptr()];
     // The first output is written after the last reads of both inputs, the second after that of `x`.
-    let got = executable.run_owned(vec![x, y]).expect("the inputs fit");
+    let got = executable.run_donated(&mut [x, y], &[]).expect("the inputs fit");
     assert_eq!((values(&got), got[0].as_ptr()), (values(&want), places[0]));
     let (x, y) = (vector([1.0, 2.0, 3.0, 4.0]), vector([1.0, 0.5, 2.0, 4.0]));
     let (kept, before) = (x.clone(), x.to_bytes());
-    let got = executable.run_owned(vec![x, y]).expect("the inputs fit");
+    let got = executable.run_donated(&mut [x, y], &[]).expect("the inputs fit");
     assert_eq!((values(&got), kept.to_bytes()), (values(&want), before));
     assert!(got.iter().all(|it| it.as_ptr() != kept.as_ptr()));
 }

@@ -48,7 +48,7 @@ fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     let executable = unsafe { backend.load(Arc::new(plan), &artifact) };
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let outputs = executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec();
-    let owned = executable.run_owned(inputs.iter().map(|it| it.duplicate()).collect());
+    let owned = executable.run_donated(&mut inputs.iter().map(|it| it.duplicate()).collect::<Vec<_>>(), &[]);
     let owned = owned.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let same = outputs.iter().zip(&owned).all(|(a, b)| a.to_bytes() == b.to_bytes());
     assert!(same, "inputs that are given up change bits of\n{text}");

@@ -154,11 +154,13 @@ pub trait Executable: Send + Sync {
     /// [`Code::Argument`](crate::Code::Argument) for inputs of other types; errors of the plan's ops.
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>>;
 
-    /// Runs it on donated inputs: an output may reuse the memory of one without other references.
+    /// Runs it on donated inputs: an output may reuse the memory of one without other references. If the run
+    /// fails, inputs that are marked in `state` still have their elements; those of others are lost.
     ///
     /// # Errors
     /// As for [`Executable::run`].
-    fn run_owned(&self, inputs: Vec<Array>) -> Result<SmallVec<[Array; 1]>> {
+    fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
+        let _ = state;
         self.run(&inputs.iter().collect::<Vec<_>>())
     }
 }

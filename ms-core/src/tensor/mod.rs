@@ -42,7 +42,7 @@ pub use literal::Literal;
 pub use nested::{Nested, Suffixes};
 pub use op::{Attr, Attrs, Op, OpInfo};
 pub use parameter::{
-    Created, Dependent, Gathered, Parameter, Role, SlotId, WeakParameter, apart, is_apart, with_created,
+    Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
 };
 pub use storage::Storage;
 pub use tensor::{AsTensor, Tensor, Traced};

@@ -44,8 +44,16 @@ impl Donors {
     }
 
     /// For each output an input without other references whose memory it may reuse, if there is one;
-    /// each input is assigned to at most one output.
-    pub fn find(&self, inputs: &mut [Array], reuse: &Reuse) -> SmallVec<[Option<usize>; 4]> {
+    /// each input is assigned to at most one output. One that is marked in `state` is only assigned to an
+    /// output that is updated in place after the first `fallible` steps.
+    pub fn find(
+        &self,
+        inputs: &mut [Array],
+        state: &[bool],
+        reuse: &Reuse,
+        fallible: u32,
+    ) -> SmallVec<[Option<usize>; 4]> {
+        let is_state = |input: usize| state.get(input) == Some(&true);
         let mut spare: SmallVec<[bool; 16]> = inputs.iter_mut().map(Array::is_sole).collect();
         // Inputs before it are assigned, or have other references.
         let mut firsts: SmallVec<[u32; 4]> = self.lengths.iter().map(|it| it.0).collect();
@@ -53,10 +61,12 @@ impl Donors {
             let length = (*length)?;
             // Inputs that this output may overwrite in place are preferred, as few other outputs can
             // reuse them.
-            let fits = |it: &usize| spare.get(*it) == Some(&true) && self.inputs[*it] == length;
+            let is_kept = |it: usize| is_state(it) && reuse.touched_at.get(output).is_none_or(|&at| at < fallible);
+            let fits = |it: &usize| spare.get(*it) == Some(&true) && self.inputs[*it] == length && !is_kept(*it);
             let taken = reuse.in_place_of(output).find(fits).or_else(|| {
                 let (first, end) = (&mut firsts[length as usize], self.lengths[length as usize].1);
-                while *first < end && !spare[self.order[*first as usize] as usize] {
+                let is_free = |it: usize| spare[it] && !is_state(it);
+                while *first < end && !is_free(self.order[*first as usize] as usize) {
                     *first += 1;
                 }
                 let input = *self.order[..end as usize].get(*first as usize)? as usize;

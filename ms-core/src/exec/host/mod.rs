@@ -56,6 +56,8 @@ pub struct HostExecutable {
     donors: Donors,
     /// Whether an input or output is a stack.
     has_stacks: bool,
+    /// The number of steps of the main routine up to the last one that may fail.
+    fallible: u32,
     idle: Mutex<Vec<Scratch>>,
 }
 
@@ -129,6 +131,7 @@ impl HostExecutable {
             outputs,
             reuse: main.reuse.clone(),
             has_stacks: main.inputs.iter().chain(&main.outputs).any(is_stack),
+            fallible: program.fallible_steps(),
             program,
             idle: Mutex::new(Vec::new()),
         })
@@ -205,12 +208,12 @@ impl HostExecutable {
     }
 
     /// The memory of every output: that of a donated input if it may be reused, or else newly
-    /// allocated.
+    /// allocated. Inputs that are `state` are reused only if the run cannot fail once they are written.
     ///
     /// # Safety
     /// As [`Array::uninit`].
-    unsafe fn over(&self, inputs: &mut [Array]) -> Result<SmallVec<[Array; 1]>> {
-        let donors = self.donors.find(inputs, &self.reuse);
+    unsafe fn over(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
+        let donors = self.donors.find(inputs, state, &self.reuse, self.fallible);
         let output = |(at, donor): (usize, Option<usize>)| match (donor, &self.outputs[at]) {
             (Some(donor), Output::Array(shape, dtype)) => {
                 // SAFETY: as the caller's.
@@ -314,13 +317,13 @@ impl Executable for HostExecutable {
         Ok(outputs)
     }
 
-    fn run_owned(&self, mut inputs: Vec<Array>) -> Result<SmallVec<[Array; 1]>> {
+    fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<SmallVec<[Array; 1]>> {
         let fit = self.takes_dense(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         if !fit || self.has_stacks {
             return self.run(&inputs.iter().collect::<SmallVec<[&Array; 8]>>());
         }
         // SAFETY: a run writes all of its outputs.
-        let outputs = unsafe { self.over(&mut inputs)? };
+        let outputs = unsafe { self.over(inputs, state)? };
         // SAFETY: inputs were checked. Outputs are newly allocated, or the plan allows them to reuse
         // the memory of inputs to which this call has the only reference.
         unsafe { self.run_arrays(&inputs.iter().collect::<SmallVec<[&Array; 8]>>(), &outputs)? };

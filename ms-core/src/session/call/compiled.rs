@@ -243,11 +243,24 @@ impl Compiled {
     /// # Errors
     /// As for [`Compiled::run`].
     pub fn run_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
-        let at = self.at_sizes(&inputs)?;
         let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.to_contiguous()));
-        let outputs = at.executable()?.run_owned(arrays.collect::<Result<_>>()?);
-        let outputs = outputs.map_err(|error| self.located(error))?;
-        Ok(tensors(outputs))
+        self.run_donated(&mut arrays.collect::<Result<Vec<_>>>()?, &[])
+    }
+
+    /// Runs the graph on donated inputs, of which those in `state` outlive a run that fails: see
+    /// [`Executable::run_donated`].
+    ///
+    /// # Errors
+    /// As for [`Compiled::run`].
+    pub(in crate::session) fn run_donated(&self, inputs: &mut [Array], state: &[bool]) -> Result<Outputs> {
+        let outputs = match &self.sized {
+            None => self.executable()?.run_donated(inputs, state),
+            Some(sized) => {
+                let at = self.at(sized, &inputs.iter().collect::<SmallVec<[&Array; 8]>>())?;
+                at.executable()?.run_donated(inputs, state)
+            }
+        };
+        Ok(tensors(outputs.map_err(|error| self.located(error))?))
     }
 
     /// Runs the graph on tensors that are not traced.

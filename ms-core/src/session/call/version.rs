@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::ops;
 use crate::session::autodiff::tape::Tape;
 use crate::tensor::{
-    Array, Dependent, DispatchMode, Gathered, Outputs, Parameter, Tensor, Type, WeakParameter, dispatch_mode,
+    Array, Dependent, DispatchMode, Gathered, Outputs, Parameter, TakenSlot, Tensor, Type, WeakParameter, dispatch_mode,
 };
 use crate::trace::{Signature, Tree};
 use once_cell::sync::OnceCell;
@@ -60,6 +60,8 @@ pub(super) struct Version {
     pub(super) compiled: Arc<Compiled>,
     backward_slots: Option<BackwardSlots>,
     inputs: Box<[InputSource]>,
+    /// By input, whether it is the value of a slot that the version writes.
+    state: Box<[bool]>,
     captured: Vec<Tensor>,
     /// Slots that it reads and does not write.
     reads: Option<Gathered>,
@@ -139,7 +141,7 @@ impl Version {
                 },
             }
         };
-        let inputs = inputs.into_iter().map(place).collect();
+        let inputs: Box<[InputSource]> = inputs.into_iter().map(place).collect();
         let is_shared = |it: &Parameter| it != ops::order() && !it.is_of_thread();
         let mut locks: Vec<usize> = (0..writes.len()).filter(|&at| is_shared(&writes[at])).collect();
         locks.sort_by_key(|&at| writes[at].id());
@@ -170,6 +172,7 @@ impl Version {
             bytes,
             compiled,
             backward_slots,
+            state: inputs.iter().map(|it| matches!(it, InputSource::Written(_))).collect(),
             inputs,
             captured,
             reads: (!reads.is_empty()).then(|| Gathered::new(&reads)),
@@ -222,12 +225,15 @@ impl Version {
                     Some(reads) => Some(reads.values()?),
                     None => None,
                 };
-                let outputs = self.outputs(arguments, read.as_deref().unwrap_or_default(), writes);
-                outputs.and_then(|it| self.written(it, writes, false))
+                let read = read.as_deref().unwrap_or_default();
+                match writes {
+                    [] => self.outputs(arguments, read),
+                    _ => self.writing_run(arguments, read, writes).and_then(|it| it.run(self)),
+                }
             }
             _ => {
                 let inputs = self.gather(arguments, writes)?;
-                self.call(inputs)?.and_then(|it| self.written(it, writes, true))
+                self.call(inputs)?.and_then(|it| self.written(it, writes))
             }
         })
     }
@@ -240,14 +246,27 @@ impl Version {
     pub fn run_donating<T: Tree + 'static>(&self, arguments: Vec<Tensor>) -> Option<Result<T>> {
         let writes = upgraded(&self.writes)?;
         let alone = self.lock(&writes);
-        let inputs = self.gather(&arguments, &writes)?;
-        drop(arguments);
-        let outputs = match Tape::current() {
-            // The tape keeps what it may need for derivatives.
-            Some(_) => self.call(inputs)?,
-            None => self.compiled.run_owned(inputs),
+        let outputs = match dispatch_mode() {
+            DispatchMode::Eager => {
+                let read = match &self.reads {
+                    Some(reads) => Some(reads.values()?),
+                    None => None,
+                };
+                let run = self.writing_run(&arguments, read.as_deref().unwrap_or_default(), &writes);
+                drop(arguments);
+                run.and_then(|it| it.run(self))
+            }
+            _ => {
+                let inputs = self.gather(&arguments, &writes)?;
+                drop(arguments);
+                let outputs = match Tape::current() {
+                    // The tape keeps what it may need for derivatives.
+                    Some(_) => self.call(inputs)?,
+                    None => self.compiled.run_owned(inputs),
+                };
+                outputs.and_then(|it| self.written(it, &writes))
+            }
         };
-        let outputs = outputs.and_then(|it| self.written(it, &writes, true));
         drop(alone);
         Some(outputs.map(|it| self.result(it)))
     }
@@ -294,33 +313,52 @@ impl Version {
 
     /// Writes the slots, and returns the outputs without their new values.
     #[track_caller]
-    fn written(&self, mut outputs: Outputs, writes: &[Parameter], dispatched: bool) -> Result<Outputs> {
+    fn written(&self, mut outputs: Outputs, writes: &[Parameter]) -> Result<Outputs> {
         let results = outputs.len() - writes.len();
         for (parameter, value) in writes.iter().zip(outputs.drain(results..)) {
-            // A dispatcher checks all writes; direct writes only have to match the slot's type.
-            if dispatched {
-                parameter.try_set(&value)?;
-            } else if let Err(value) = parameter.try_store(value) {
-                parameter.try_set(&value)?;
-            }
+            parameter.try_set(&value)?;
         }
         Ok(outputs)
     }
 
-    /// The outputs if no dispatcher overrides values of slots, or records.
-    fn outputs(&self, arguments: &[Tensor], read: &[Tensor], writes: &[Parameter]) -> Result<Outputs> {
-        let mut held: SmallVec<[Tensor; 4]> = SmallVec::new();
-        for slot in writes.iter().chain(&self.of_thread) {
-            held.push(slot.load());
+    /// Takes the values of the slots that a run writes, if no dispatcher overrides values of slots, or
+    /// records. Slots that it only reads were read before, so that two runs never wait for each other.
+    fn writing_run<'a>(
+        &self,
+        arguments: &[Tensor],
+        read: &[Tensor],
+        writes: &'a [Parameter],
+    ) -> Result<WritingRun<'a>> {
+        let of_thread: SmallVec<[Tensor; 2]> = self.of_thread.iter().map(Parameter::load).collect();
+        let taken = writes.iter().map(|_| None).collect();
+        let mut run = WritingRun { writes, taken, inputs: SmallVec::with_capacity(self.inputs.len()) };
+        for place in &self.inputs {
+            let tensor = match *place {
+                InputSource::Argument(at) => &arguments[at],
+                InputSource::Captured(at) => &self.captured[at],
+                InputSource::Read(at) => &read[at],
+                InputSource::OfThread(at) => &of_thread[at],
+                InputSource::Written(at) => {
+                    run.take(at);
+                    continue;
+                }
+            };
+            run.inputs.push(tensor.array()?.clone());
         }
+        Ok(run)
+    }
+
+    /// The outputs of a version that writes no slots, if no dispatcher overrides values of slots, or records.
+    fn outputs(&self, arguments: &[Tensor], read: &[Tensor]) -> Result<Outputs> {
+        let of_thread: SmallVec<[Tensor; 2]> = self.of_thread.iter().map(Parameter::load).collect();
         let mut inputs: SmallVec<[&Array; 8]> = SmallVec::with_capacity(self.inputs.len());
         for place in &self.inputs {
             let tensor = match *place {
                 InputSource::Argument(at) => &arguments[at],
                 InputSource::Captured(at) => &self.captured[at],
                 InputSource::Read(at) => &read[at],
-                InputSource::Written(at) => &held[at],
-                InputSource::OfThread(at) => &held[writes.len() + at],
+                InputSource::OfThread(at) => &of_thread[at],
+                InputSource::Written(_) => unreachable!("it writes no slots"),
             };
             inputs.push(tensor.array()?);
         }
@@ -338,6 +376,55 @@ impl Version {
             InputSource::Written(at) => writes[at].value(),
         };
         Some(self.inputs.iter().map(input).collect())
+    }
+}
+
+/// A run that writes slots. Results may reuse the memory of their values, which nobody else reads meanwhile.
+struct WritingRun<'a> {
+    writes: &'a [Parameter],
+    /// By slot, whether its value is taken, and the input that it is.
+    taken: SmallVec<[Option<(TakenSlot<'a>, usize)>; 4]>,
+    inputs: SmallVec<[Array; 8]>,
+}
+
+impl WritingRun<'_> {
+    /// Makes the value of a slot the next input.
+    fn take(&mut self, at: usize) {
+        let value = match self.writes[at].take() {
+            Some((slot, value)) => {
+                self.taken[at] = Some((slot, self.inputs.len()));
+                value
+            }
+            None => self.writes[at].load(),
+        };
+        self.inputs.push(value.into_array().expect("values of slots are not traced"));
+    }
+
+    /// Runs a version, and writes the slots; returns the outputs without their new values.
+    #[track_caller]
+    fn run(mut self, version: &Version) -> Result<Outputs> {
+        let mut outputs = version.compiled.run_donated(&mut self.inputs, &version.state)?;
+        let results = outputs.len() - self.writes.len();
+        for ((slot, taken), value) in self.writes.iter().zip(&mut self.taken).zip(outputs.drain(results..)) {
+            match taken.take() {
+                Some((taken, _)) => taken.put(value),
+                None => {
+                    if let Err(value) = slot.try_store(value) {
+                        slot.try_set(&value)?;
+                    }
+                }
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+impl Drop for WritingRun<'_> {
+    /// After a run that failed, the slots have their values again.
+    fn drop(&mut self) {
+        for (slot, input) in self.taken.drain(..).flatten() {
+            slot.put(Tensor::from_array(self.inputs[input].clone()));
+        }
     }
 }
 

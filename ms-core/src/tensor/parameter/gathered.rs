@@ -23,7 +23,8 @@ struct Kept {
 
 /// The value of a slot.
 pub(super) struct Held {
-    value: Tensor,
+    /// `None` while a run that writes the slot has [taken](super::store::Store::take) it.
+    value: Option<Tensor>,
     /// The caches that contain it.
     kept: Vec<Weak<RwLock<Kept>>>,
 }
@@ -72,12 +73,12 @@ impl Gathered {
 
 impl Held {
     pub fn new(value: Tensor) -> Self {
-        Self { value: value.unstamped(), kept: Vec::new() }
+        Self { value: Some(value.unstamped()), kept: Vec::new() }
     }
 
     #[inline]
     pub fn value(&self) -> &Tensor {
-        &self.value
+        self.value.as_ref().expect("whoever takes the value keeps the slot locked until there is one again")
     }
 
     /// The value; registers `kept`, which is invalidated when the value is replaced.
@@ -86,19 +87,37 @@ impl Held {
             self.kept.retain(|it| it.strong_count() > 0);
             self.kept.push(Arc::downgrade(kept));
         }
-        self.value.clone()
+        self.value().clone()
     }
 
     /// Replaces the value. Reads of the slot after this return the new one everywhere. Returns the
     /// old one, and the invalidated caches, to be dropped outside of the slot's lock.
-    pub fn replace(&mut self, value: Tensor) -> (Tensor, Vec<Arc<[Tensor]>>) {
+    pub fn replace(&mut self, value: Tensor) -> (Option<Tensor>, Vec<Arc<[Tensor]>>) {
+        let ended = self.invalidate();
+        (self.value.replace(value.unstamped()), ended)
+    }
+
+    /// Takes the value, of which no cache keeps a reference.
+    pub fn take(&mut self) -> Tensor {
+        // Other slots of these caches keep their values, so that nothing of users is dropped here.
+        drop(self.invalidate());
+        self.value.take().expect("a slot is taken once, under its lock")
+    }
+
+    /// Puts a value into a slot that has none.
+    pub fn put(&mut self, value: Tensor) {
+        debug_assert!(self.value.is_none(), "the value was taken");
+        self.value = Some(value.unstamped());
+    }
+
+    /// Invalidates the caches that contain the value, and returns them.
+    fn invalidate(&mut self) -> Vec<Arc<[Tensor]>> {
         let ended = |it: Weak<RwLock<Kept>>| {
             let kept = it.upgrade()?;
             let mut kept = kept.write().unwrap_or_else(PoisonError::into_inner);
             kept.writes += 1;
             kept.values.take()
         };
-        let ended = self.kept.drain(..).filter_map(ended).collect();
-        (std::mem::replace(&mut self.value, value.unstamped()), ended)
+        self.kept.drain(..).filter_map(ended).collect()
     }
 }

@@ -24,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::thread::LocalKey;
 use store::Store;
+pub use store::TakenSlot;
 
 /// The identity of a slot; never reused in a process.
 pub type SlotId = u64;
@@ -214,6 +215,11 @@ impl Parameter {
     #[inline]
     pub fn load(&self) -> Tensor {
         self.0.store.load()
+    }
+
+    /// Takes the value for a run that writes the slot; `None` if every thread has a separate value.
+    pub fn take(&self) -> Option<(TakenSlot<'_>, Tensor)> {
+        self.0.store.take()
     }
 
     /// Replaces the value of the slot, bypassing the dispatcher.

@@ -3,7 +3,7 @@
 use super::gathered::Held;
 use crate::tensor::Tensor;
 use std::cell::RefCell;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::LocalKey;
 
 /// The value of a slot: one for the process, or one for each thread.
@@ -16,6 +16,17 @@ pub(super) enum Store {
     },
     /// That of the calling thread.
     Thread(&'static LocalKey<RefCell<Tensor>>),
+}
+
+/// A slot whose value is taken by a run that writes it. While this lives, other threads that read or write
+/// the slot wait; the thread that holds it must not access the slot, so it runs no code of users meanwhile.
+pub struct TakenSlot<'a>(RwLockWriteGuard<'a, Held>);
+
+impl TakenSlot<'_> {
+    /// Puts a value into the slot, once: the old one or a new one.
+    pub fn put(mut self, value: Tensor) {
+        self.0.put(value);
+    }
 }
 
 impl Store {
@@ -38,6 +49,18 @@ impl Store {
         match self {
             Self::Shared { held, .. } => held.read().unwrap_or_else(PoisonError::into_inner).value().clone(),
             Self::Thread(values) => values.with_borrow(Tensor::clone),
+        }
+    }
+
+    /// Takes the value, if it is one that all threads share.
+    pub fn take(&self) -> Option<(TakenSlot<'_>, Tensor)> {
+        match self {
+            Self::Shared { held, .. } => {
+                let mut held = held.write().unwrap_or_else(PoisonError::into_inner);
+                let value = held.take();
+                Some((TakenSlot(held), value))
+            }
+            Self::Thread(_) => None,
         }
     }
 
