@@ -7,7 +7,7 @@
 //! final value of another slot whose own old value ends up here.
 
 use crate::ir::{Graph, Node, ValueId, count_nodes};
-use crate::ops::{ASSIGN, IF, SCAN, STOP_GRADIENT, ScanOperands, TENSOR_MOVE, VALUE_AND_GRAD, WHILE, is_call};
+use crate::ops::{ASSIGN, Control, STOP_GRADIENT, TENSOR_MOVE};
 use crate::tensor::{Attrs, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -103,37 +103,14 @@ type Correspondence = Vec<Option<usize>>;
 /// The graphs in a node, with the operand for each of a graph's inputs, and the result for each of
 /// its outputs.
 fn regions(node: &Node) -> SmallVec<[(&Arc<Graph>, Correspondence, Correspondence); 2]> {
-    let plain = |first: usize| {
-        move |region: &Arc<Graph>| -> (Correspondence, Correspondence) {
-            let inputs = (0..region.inputs().len()).map(|i| Some(first + i)).collect();
-            (inputs, (0..region.outputs().len()).map(Some).collect())
-        }
-    };
-    let carried = |region: &Arc<Graph>, first: usize, carries: usize, elements: std::ops::Range<usize>| {
-        let operand = |i: usize| (!elements.contains(&(first + i))).then_some(first + i);
-        let inputs = (0..region.inputs().len()).map(operand).collect();
-        (inputs, (0..region.outputs().len()).map(|i| (i < carries).then_some(i)).collect())
-    };
-    node.regions
-        .iter()
-        .enumerate()
-        .map(|(at, region)| {
-            let (inputs, outputs) = if node.op == IF.op() {
-                plain(1)(region)
-            } else if is_call(node.op) || node.op == VALUE_AND_GRAD.op() {
-                plain(0)(region)
-            } else if node.op == WHILE.op() {
-                let carries = if at == 1 { node.attrs.int(0) as usize } else { 0 };
-                carried(region, 0, carries, 0..0)
-            } else if node.op == SCAN.op() {
-                let it = ScanOperands::of(&node.attrs);
-                carried(region, it.carries, it.sequences - it.carries, it.sequences..it.invariants)
-            } else {
-                (vec![None; region.inputs().len()], vec![None; region.outputs().len()])
-            };
-            (region, inputs, outputs)
-        })
-        .collect()
+    let Some(control) = Control::of(node) else { return SmallVec::new() };
+    let all = node.regions.iter().enumerate();
+    all.map(|(at, region)| {
+        let inputs = (0..region.inputs().len()).map(|it| control.operand(it)).collect();
+        let outputs = (0..region.outputs().len()).map(|it| control.result(at, it)).collect();
+        (region, inputs, outputs)
+    })
+    .collect()
 }
 
 impl Moves {

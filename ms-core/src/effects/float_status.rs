@@ -3,8 +3,8 @@
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
 use crate::ops::{
-    self, ALL, ASSIGN, BROADCAST_TO, CAST, CLEAR_FLOAT_STATUS, CONSTANT, GET_FLOAT_STATUS, IF, ISFINITE, LOGICAL_AND,
-    LOGICAL_NOT, OpDef, SCAN, STOP_GRADIENT, ScanOperands, TENSOR_MOVE, WHILE,
+    self, ALL, ASSIGN, BROADCAST_TO, CAST, CLEAR_FLOAT_STATUS, CONSTANT, Control, GET_FLOAT_STATUS, ISFINITE,
+    LOGICAL_AND, LOGICAL_NOT, Loop, OpDef, STOP_GRADIENT, TENSOR_MOVE,
 };
 use crate::tensor::{Attr, Attrs, DType, Literal, Op, Scalar, Type};
 use smallvec::SmallVec;
@@ -178,22 +178,20 @@ impl<'g> Watch<'g> {
     /// Copies a node with graphs, which return whether all of their results were finite.
     fn holder(&mut self, id: NodeId, mut node: Node, mut types: Vec<Type>) -> Result<()> {
         let olds = std::mem::take(&mut node.outputs);
-        let (operand, result) = if node.op == IF.op() {
-            (None, olds.len())
-        } else if node.op == WHILE.op() {
-            let carries = node.attrs.int(0) as usize;
-            node.attrs = replaced(&node.attrs, 0, carries + 1);
-            (Some(carries), carries)
-        } else if node.op == SCAN.op() {
-            let at = ScanOperands::of(&node.attrs);
-            let carries = at.sequences - at.carries;
-            node.attrs = replaced(&node.attrs, 1, carries + 1);
-            (Some(at.sequences), carries)
-        } else {
-            let message = format!("`{}` stands between the clear and the get of a float status", node.op.name());
-            return Err(Error::new(Code::Argument, message));
+        let control = Control::of(&node);
+        let repeated = control.as_ref().and_then(Control::as_loop);
+        let (operand, result) = match (&control, repeated) {
+            (Some(Control::Branch), _) => (None, olds.len()),
+            (_, Some(at)) => {
+                node.attrs = Control::Loop(Loop { carries: at.carries + 1, ..at }).attrs();
+                (Some(at.first() + at.carries), at.carries)
+            }
+            _ => {
+                let message = format!("`{}` stands between the clear and the get of a float status", node.op.name());
+                return Err(Error::new(Code::Argument, message));
+            }
         };
-        let is_while = node.op == WHILE.op();
+        let is_while = repeated.is_some_and(|it| it.is_while());
         let region = |(i, it): (usize, &Arc<Graph>)| {
             if is_while && i == 0 {
                 let mut condition = (**it).clone();
@@ -255,8 +253,4 @@ fn insert_last_input(graph: &mut Graph, at: usize) {
     let last = graph.inputs().len() - 1;
     let order: Vec<usize> = (0..at).chain([last]).chain(at..last).collect();
     graph.reorder_inputs(&order);
-}
-
-fn replaced(attrs: &Attrs, at: usize, value: usize) -> Attrs {
-    Attrs::new(attrs.as_slice().iter().enumerate().map(|(i, it)| if i == at { value.into() } else { it.clone() }))
 }

@@ -15,7 +15,7 @@ use super::slices;
 use super::target::Target;
 use crate::error::Result;
 use crate::ir::{Graph, Node, Precision};
-use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
+use crate::ops::Control;
 
 /// How a graph is lowered.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -107,22 +107,20 @@ impl Pipeline<'_> {
     }
 
     fn add_regions(&self, node: &Node, routines: &mut Routines) -> Result<()> {
-        if is_call(node.op) || node.op == IF.op() {
-            for region in &node.regions {
-                routines.once(Key::graph(region), |it| self.add(region, it))?;
+        match Control::of(node) {
+            Some(Control::Call { .. } | Control::Branch) => {
+                for region in &node.regions {
+                    routines.once(Key::graph(region), |it| self.add(region, it))?;
+                }
             }
-        } else if node.op == WHILE.op() {
-            let [condition, body] = [&node.regions[0], &node.regions[1]];
-            let carries = node.attrs.int(0) as usize;
-            let lower = |it: &mut Routines| self.add(&iteration(body, Some(condition), carries), it);
-            routines.once(Key::iteration(body, Some(condition), carries), lower)?;
-            // The condition of the first iteration is computed by the routine of the loop.
-            self.add_callees(condition, routines)?;
-        } else if node.op == SCAN.op() {
-            let (body, at) = (&node.regions[0], ScanOperands::of(&node.attrs));
-            let carries = at.sequences - at.carries;
-            let lower = |it: &mut Routines| self.add(&iteration(body, None, carries), it);
-            routines.once(Key::iteration(body, None, carries), lower)?;
+            Some(Control::Loop(at)) => {
+                let (body, condition) = (&node.regions[at.body()], at.is_while().then(|| &node.regions[0]));
+                let lower = |it: &mut Routines| self.add(&iteration(body, condition, at.carries), it);
+                routines.once(Key::iteration(body, condition, at.carries), lower)?;
+                // The condition of the first iteration is computed by the routine of the loop.
+                condition.map_or(Ok(()), |it| self.add_callees(it, routines))?;
+            }
+            Some(Control::Recompute | Control::CustomVjp(_) | Control::Transform(_)) | None => {}
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Rewriter, ValueId, Values, rewrite};
-use crate::ops::{IF, Lowering, SELECT, definition};
+use crate::ops::{Control, Lowering, SELECT, definition};
 use crate::tensor::{Attrs, Dim, Scalar};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Pass for Branches {
     fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
         let mut uniform = Uniform::default();
         rewrite(graph, |rewriter, node, operands| {
-            if node.op != IF.op() {
+            if Control::of(node)? != Control::Branch {
                 return None;
             }
             let [yes, no] = [&node.regions[0], &node.regions[1]];

@@ -2,7 +2,7 @@
 
 use super::{Dce, Pass, PassContext};
 use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
-use crate::ops::{CONSTANT, FULL, IF, SCAN, ScanOperands, WHILE, is_call};
+use crate::ops::{CONSTANT, Control, FULL, Loop};
 use crate::tensor::{Attr, Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -38,16 +38,12 @@ impl Pass for DeadArguments {
                 continue;
             }
             let operands = rewriter.operands(node);
-            let slim = if is_call(node.op) {
-                Some(Slim::of_call(node, &calls[&Arc::as_ptr(&node.regions[0])]))
-            } else if node.op == IF.op() {
-                Some(Slim::of_branch(node, &used))
-            } else if node.op == WHILE.op() {
-                Some(Slim::of_while(node, &used))
-            } else if node.op == SCAN.op() {
-                Some(Slim::of_scan(node, &used))
-            } else {
-                None
+            let slim = match Control::of(node) {
+                Some(Control::Call { .. }) => Some(Slim::of_call(node, &calls[&Arc::as_ptr(&node.regions[0])])),
+                Some(Control::Branch) => Some(Slim::of_branch(node, &used)),
+                Some(Control::Loop(at)) if at.is_while() => Some(Slim::of_while(node, at, &used)),
+                Some(Control::Loop(at)) => Some(Slim::of_scan(node, at, &used)),
+                Some(Control::Recompute | Control::CustomVjp(_) | Control::Transform(_)) | None => None,
             };
             let slim = slim.map(|mut it| {
                 it.choose_operands(rewriter.graph(), node, &operands);
@@ -81,7 +77,7 @@ fn used(graph: &Graph) -> Vec<bool> {
 /// graph.
 fn results_of_calls(graph: &Graph, used: &[bool]) -> FxHashMap<*const Graph, Vec<bool>> {
     let mut calls: FxHashMap<*const Graph, Vec<bool>> = FxHashMap::default();
-    for (_, node) in graph.nodes().filter(|(_, node)| is_call(node.op)) {
+    for (_, node) in graph.nodes().filter(|(_, node)| matches!(Control::of(node), Some(Control::Call { .. }))) {
         let results = calls.entry(Arc::as_ptr(&node.regions[0])).or_insert_with(|| vec![false; node.outputs.len()]);
         results.iter_mut().zip(&node.outputs).for_each(|(it, id)| *it |= used[id.0 as usize]);
     }
@@ -109,6 +105,8 @@ enum Input {
 struct Slim {
     /// The position among the operands where the inputs of the graphs begin.
     first: usize,
+    /// How many of the first inputs are carries or elements.
+    carried: usize,
     /// Inputs that are carries or elements, and are kept.
     fixed: Vec<usize>,
     /// For each graph, the outputs that it keeps.
@@ -117,7 +115,8 @@ struct Slim {
     results: Vec<usize>,
     /// Results that are operands.
     passed: Vec<(usize, usize)>,
-    attrs: Attrs,
+    /// How the new node runs its graphs.
+    control: Control,
     /// The mapping of inputs; operands are in the order of inputs.
     inputs: Vec<Input>,
     /// Whether the graphs may depend on the operands: that they are constants, or equal. Graphs of
@@ -133,11 +132,12 @@ impl Slim {
         let results = kept(wanted.iter().copied(), &passed);
         Self {
             first: 0,
+            carried: 0,
             fixed: Vec::new(),
             outputs: vec![results.clone()],
             results,
             passed,
-            attrs: node.attrs.clone(),
+            control: Control::of(node).expect("a call has a region"),
             inputs: Vec::new(),
             specialise: false,
         }
@@ -154,18 +154,19 @@ impl Slim {
         let results = kept(node.outputs.iter().map(|it| used[it.0 as usize]), &passed);
         Self {
             first: 1,
+            carried: 0,
             fixed: Vec::new(),
             outputs: vec![results.clone(), results.clone()],
             results,
             passed,
-            attrs: node.attrs.clone(),
+            control: Control::Branch,
             inputs: Vec::new(),
             specialise: true,
         }
     }
 
-    fn of_while(node: &Node, used: &[bool]) -> Self {
-        let carries = node.attrs.int(0) as usize;
+    fn of_while(node: &Node, at: Loop, used: &[bool]) -> Self {
+        let carries = at.carries;
         let [condition, body] = [&node.regions[0], &node.regions[1]];
         let is_used = |result: usize| used[node.outputs[result].0 as usize];
         let series = body.outputs().len() - carries;
@@ -183,34 +184,37 @@ impl Slim {
         }
         let outputs = vec![vec![0], [&fixed[..], &kept_rows].concat()];
         let passed = stay.into_iter().map(|it| (it, it)).collect();
-        let attrs = Attrs::new([(fixed.len() as i64).into()]);
-        Self { first: 0, fixed, outputs, results, passed, attrs, inputs: Vec::new(), specialise: true }
+        let control = Control::Loop(Loop { carries: fixed.len(), ..at });
+        Self {
+            first: 0,
+            carried: carries,
+            fixed,
+            outputs,
+            results,
+            passed,
+            control,
+            inputs: Vec::new(),
+            specialise: true,
+        }
     }
 
-    fn of_scan(node: &Node, used: &[bool]) -> Self {
-        let at = ScanOperands::of(&node.attrs);
-        let body = &node.regions[0];
-        let (carries, sequences) = (at.sequences - at.carries, at.invariants - at.sequences);
+    fn of_scan(node: &Node, at: Loop, used: &[bool]) -> Self {
+        let (body, carries) = (&node.regions[0], at.carries);
         let is_used = |result: usize| used[node.outputs[result].0 as usize];
         let rows: Vec<usize> = (carries..body.outputs().len()).filter(|&it| is_used(it)).collect();
         let (live, stay) = live_carries(body, carries, &rows, is_used);
         let outputs = [&live[..], &rows].concat();
         let wanted: Vec<ValueId> = outputs.iter().map(|&it| body.outputs()[it]).collect();
         let needs = needed(body, &wanted);
-        let elements: Vec<usize> = (carries..carries + sequences).filter(|&it| needs[it]).collect();
-        let attrs = Attrs::new([
-            node.attrs.int(0).into(),
-            (live.len() as i64).into(),
-            (elements.len() as i64).into(),
-            node.attrs.bool(3).into(),
-        ]);
+        let elements: Vec<usize> = at.elements().filter(|&it| needs[it]).collect();
         Self {
-            first: at.carries,
+            first: at.first(),
+            carried: at.invariants(),
+            control: Control::Loop(Loop { carries: live.len(), sequences: elements.len(), ..at }),
             fixed: [&live[..], &elements].concat(),
             results: outputs.clone(),
             outputs: vec![outputs],
-            passed: stay.into_iter().map(|it| (it, at.carries + it)).collect(),
-            attrs: if attrs == node.attrs { node.attrs.clone() } else { attrs },
+            passed: stay.into_iter().map(|it| (it, at.first() + it)).collect(),
             inputs: Vec::new(),
             specialise: true,
         }
@@ -224,10 +228,7 @@ impl Slim {
             let outputs: Vec<ValueId> = outputs.iter().map(|&it| region.outputs()[it]).collect();
             needs.iter_mut().zip(needed(region, &outputs)).for_each(|(all, one)| *all |= one);
         }
-        let carried = |it: usize| {
-            node.op == WHILE.op() && it < node.attrs.int(0) as usize
-                || node.op == SCAN.op() && self.first + it < ScanOperands::of(&node.attrs).invariants
-        };
+        let carried = |it: usize| it < self.carried;
         let choose = |input: usize| {
             if self.fixed.contains(&input) {
                 return Input::Fixed;
@@ -262,7 +263,7 @@ impl Slim {
             Input::Unused | Input::Constant(..) => false,
         };
         self.results.len() != node.outputs.len()
-            || self.attrs != node.attrs
+            || self.control.attrs() != node.attrs
             || !self.inputs.iter().enumerate().all(stays)
     }
 
@@ -285,7 +286,7 @@ impl Slim {
             let mut taken: SmallVec<[ValueId; 3]> = operands[..self.first].into();
             taken.extend(self.fixed.iter().map(|it| operands[self.first + it]));
             taken.extend(self.free_inputs().map(|it| operands[self.first + it]));
-            let mut new = Node { inputs: taken, attrs: self.attrs.clone(), regions: SmallVec::new(), ..node.clone() };
+            let mut new = Node { inputs: taken, attrs: self.control.attrs(), regions: SmallVec::new(), ..node.clone() };
             for (region, outputs) in node.regions.iter().zip(&self.outputs) {
                 let key = (Arc::as_ptr(region), outputs.clone(), self.inputs.clone());
                 let made = shared.entry(key).or_insert_with(|| Arc::new(self.region(region, outputs, context)));

@@ -2,7 +2,7 @@
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, rewrite};
-use crate::ops::{CALL, is_call};
+use crate::ops::Control;
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +22,10 @@ impl Pass for Inline {
 
     fn run<'g>(&self, graph: &'g Graph, context: &PassContext) -> Cow<'g, Graph> {
         let mut calls: FxHashMap<*const Graph, usize> = FxHashMap::default();
-        let open = |node: &Node| if context.inline_marked { is_call(node.op) } else { node.op == CALL.op() };
+        let open = |node: &Node| match Control::of(node) {
+            Some(Control::Call { inline }) => inline || context.inline_marked,
+            _ => false,
+        };
         for (_, node) in graph.nodes().filter(|(_, node)| open(node)) {
             *calls.entry(Arc::as_ptr(&node.regions[0])).or_default() += 1;
         }

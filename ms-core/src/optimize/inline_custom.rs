@@ -2,7 +2,7 @@
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, rewrite};
-use crate::ops::{CUSTOM_VJP, RECOMPUTE};
+use crate::ops::Control;
 use std::borrow::Cow;
 
 /// Inlines the graphs of custom derivatives and of recomputation.
@@ -14,12 +14,12 @@ impl Pass for InlineCustom {
     }
 
     fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
-        rewrite(graph, |rewriter, node, operands| {
-            let is_settled = [&CUSTOM_VJP, &RECOMPUTE].iter().any(|it| it.op() == node.op);
-            is_settled.then(|| {
+        rewrite(graph, |rewriter, node, operands| match Control::of(node)? {
+            Control::CustomVjp(_) | Control::Recompute => {
                 let body = &node.regions[0];
-                rewriter.splice(body, &operands[..body.inputs().len()])
-            })
+                Some(rewriter.splice(body, &operands[..body.inputs().len()]))
+            }
+            Control::Call { .. } | Control::Branch | Control::Loop(_) | Control::Transform(_) => None,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Rewriter, ValueId, rewrite};
-use crate::ops::{Lowering, SCAN, ScanOperands, WHILE, definition};
+use crate::ops::{Control, Lowering, definition};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,21 +19,14 @@ impl Pass for Licm {
 
     fn run<'g>(&self, graph: &'g Graph, _: &PassContext) -> Cow<'g, Graph> {
         rewrite(graph, |rewriter, node, operands| {
-            let (first, invariants) = if node.op == WHILE.op() {
-                (0, node.attrs.int(0) as usize)
-            } else if node.op == SCAN.op() {
-                let at = ScanOperands::of(&node.attrs);
-                (at.carries, at.invariants - at.carries)
-            } else {
-                return None;
-            };
-            let found: Vec<Found> = node.regions.iter().map(|it| Found::of(it, invariants)).collect();
+            let at = Control::of(node)?.as_loop()?;
+            let found: Vec<Found> = node.regions.iter().map(|it| Found::of(it, at.invariants())).collect();
             if found.iter().all(|it| it.values.is_empty()) {
                 return None;
             }
             let mut new = Node { inputs: operands.into(), ..node.clone() };
             for (region, found) in node.regions.iter().zip(&found) {
-                let results = found.compute(rewriter, region, &operands[first..]);
+                let results = found.compute(rewriter, region, &operands[at.first()..]);
                 new.inputs.extend(results);
             }
             // Every graph of the loop takes the values found in any of them.

@@ -2,7 +2,7 @@
 //! that an output of interest depends on.
 
 use crate::ir::{Graph, Node};
-use crate::ops::{self, CUSTOM_VJP, CustomVjp, Derivative, IF, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call};
+use crate::ops::{self, Control, Derivative, Loop};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -17,52 +17,9 @@ pub(super) struct Activity {
     useful: Known,
 }
 
-/// The operands and results of a loop by kind.
-pub(super) struct Loop {
-    /// The position of the first carry among the operands.
-    pub first: usize,
-    /// The number of carries.
-    pub carries: usize,
-    /// The number of sequences.
-    pub sequences: usize,
-    /// The position of the first stacked result.
-    pub stacked: usize,
-    /// The number of iterations, if it is fixed.
-    pub length: Option<usize>,
-    /// From last to first.
-    pub reverse: bool,
-}
-
-impl Loop {
-    /// Those of a node, if it is a loop; its body is the last region.
-    pub fn of(node: &Node) -> Option<Self> {
-        if node.op == WHILE.op() {
-            let carries = node.attrs.int(0) as usize;
-            return Some(Self { first: 0, carries, sequences: 0, stacked: carries + 1, length: None, reverse: false });
-        }
-        if node.op != SCAN.op() {
-            return None;
-        }
-        let at = ScanOperands::of(&node.attrs);
-        Some(Self {
-            first: at.carries,
-            carries: at.sequences - at.carries,
-            sequences: at.invariants - at.sequences,
-            stacked: at.sequences - at.carries,
-            length: at.length,
-            reverse: at.reverse,
-        })
-    }
-
-    /// Flags of the operands as flags of the body's inputs.
-    fn inputs(&self, operands: &[bool]) -> Vec<bool> {
-        operands[self.first..].to_vec()
-    }
-
-    /// Flags of the results as flags of the body's outputs.
-    pub fn outputs(&self, results: &[bool]) -> Vec<bool> {
-        results[..self.carries].iter().chain(results.get(self.stacked..).unwrap_or_default()).copied().collect()
-    }
+/// Flags of the results of a loop as flags of its body's outputs.
+pub(super) fn body_outputs(at: &Loop, results: &[bool]) -> Vec<bool> {
+    results[..at.carries].iter().chain(results.get(at.stacked()..).unwrap_or_default()).copied().collect()
 }
 
 fn any(flags: &[bool]) -> bool {
@@ -117,60 +74,58 @@ impl Activity {
 
     /// Which results of a node depend on the flagged operands.
     fn results(&self, node: &Node, operands: &[bool]) -> Vec<bool> {
-        if let Some(parts) = Loop::of(node) {
-            let (inputs, outputs) = self.outputs_of_loop(&parts, node, parts.inputs(operands));
-            // A loop of no iterations returns its initial carries.
-            let (carries, stacks) = (&inputs[..parts.carries], &outputs[parts.carries..]);
-            return [carries, &vec![false; node.outputs.len() - outputs.len()], stacks].concat();
+        match Control::of(node) {
+            Some(Control::Loop(at)) => {
+                let (inputs, outputs) = self.outputs_of_loop(&at, node, operands[at.first()..].to_vec());
+                // A loop of no iterations returns its initial carries.
+                let (carries, stacks) = (&inputs[..at.carries], &outputs[at.carries..]);
+                [carries, &vec![false; node.outputs.len() - outputs.len()], stacks].concat()
+            }
+            Some(Control::Branch) => {
+                let [a, b] = [0, 1].map(|at| self.outputs_of(&node.regions[at], operands[1..].to_vec()));
+                join(a, &b)
+            }
+            Some(Control::CustomVjp(at)) => {
+                let mut flags = vec![false; node.outputs.len()];
+                flags[..at.results].fill(any(&operands[..at.targets]));
+                flags[at.slot_results()].copy_from_slice(&operands[at.targets..at.gradients()]);
+                flags
+            }
+            Some(Control::Call { .. } | Control::Recompute) => self.outputs_of(&node.regions[0], operands.to_vec()),
+            Some(Control::Transform(_)) | None => vec![has_derivative(node); node.outputs.len()],
         }
-        if node.op == IF.op() {
-            let [a, b] = [0, 1].map(|at| self.outputs_of(&node.regions[at], operands[1..].to_vec()));
-            return join(a, &b);
-        }
-        if node.op == CUSTOM_VJP.op() {
-            let at = CustomVjp::of(&node.attrs);
-            let mut flags = vec![false; node.outputs.len()];
-            flags[..at.results].fill(any(&operands[..at.targets]));
-            flags[at.slot_results()].copy_from_slice(&operands[at.targets..at.gradients()]);
-            return flags;
-        }
-        if is_call(node.op) || node.op == RECOMPUTE.op() {
-            return self.outputs_of(&node.regions[0], operands.to_vec());
-        }
-        vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.outputs.len()]
     }
 
     /// Which operands of a node the flagged results depend on.
     fn operands(&self, node: &Node, results: &[bool]) -> Vec<bool> {
-        if let Some(parts) = Loop::of(node) {
-            let (inputs, outputs) = self.inputs_of_loop(&parts, node, parts.outputs(results));
-            let (carries, others) = (&outputs[..parts.carries], &inputs[parts.carries..]);
-            return [&vec![false; parts.first], carries, others].concat();
+        match Control::of(node) {
+            Some(Control::Loop(at)) => {
+                let (inputs, outputs) = self.inputs_of_loop(&at, node, body_outputs(&at, results));
+                let (carries, others) = (&outputs[..at.carries], &inputs[at.carries..]);
+                [&vec![false; at.first()], carries, others].concat()
+            }
+            Some(Control::Branch) => {
+                let [a, b] = [0, 1].map(|at| self.inputs_of(&node.regions[at], results.to_vec()));
+                [vec![false], join(a, &b)].concat()
+            }
+            Some(Control::CustomVjp(at)) => {
+                let mut flags = vec![false; node.inputs.len()];
+                flags[..at.targets].fill(any(&results[..at.results]));
+                flags[at.targets..at.gradients()].copy_from_slice(&results[at.slot_results()]);
+                flags
+            }
+            Some(Control::Call { .. } | Control::Recompute) => self.inputs_of(&node.regions[0], results.to_vec()),
+            Some(Control::Transform(_)) | None => vec![has_derivative(node); node.inputs.len()],
         }
-        if node.op == IF.op() {
-            let [a, b] = [0, 1].map(|at| self.inputs_of(&node.regions[at], results.to_vec()));
-            return [vec![false], join(a, &b)].concat();
-        }
-        if node.op == CUSTOM_VJP.op() {
-            let at = CustomVjp::of(&node.attrs);
-            let mut flags = vec![false; node.inputs.len()];
-            flags[..at.targets].fill(any(&results[..at.results]));
-            flags[at.targets..at.gradients()].copy_from_slice(&results[at.slot_results()]);
-            return flags;
-        }
-        if is_call(node.op) || node.op == RECOMPUTE.op() {
-            return self.inputs_of(&node.regions[0], results.to_vec());
-        }
-        vec![!matches!(ops::definition(node.op).derivative, Derivative::Zero); node.inputs.len()]
     }
 
     /// The inputs and outputs of a loop's body that depend, in some iteration, on the flagged
     /// inputs.
-    pub fn outputs_of_loop(&self, parts: &Loop, node: &Node, mut inputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
+    pub fn outputs_of_loop(&self, at: &Loop, node: &Node, mut inputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
         let body = node.regions.last().expect("a loop has a body");
         loop {
             let outputs = self.outputs_of(body, inputs.clone());
-            let carried = join(inputs.clone(), &outputs[..parts.carries]);
+            let carried = join(inputs.clone(), &outputs[..at.carries]);
             if carried == inputs {
                 return (inputs, outputs);
             }
@@ -180,11 +135,11 @@ impl Activity {
 
     /// The inputs and outputs of a loop's body that the flagged outputs depend on in some
     /// iteration.
-    pub fn inputs_of_loop(&self, parts: &Loop, node: &Node, mut outputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
+    pub fn inputs_of_loop(&self, at: &Loop, node: &Node, mut outputs: Vec<bool>) -> (Vec<bool>, Vec<bool>) {
         let body = node.regions.last().expect("a loop has a body");
         loop {
             let inputs = self.inputs_of(body, outputs.clone());
-            let carried = join(outputs.clone(), &inputs[..parts.carries]);
+            let carried = join(outputs.clone(), &inputs[..at.carries]);
             if carried == outputs {
                 return (inputs, outputs);
             }
@@ -205,6 +160,11 @@ impl Activity {
             region.inputs().iter().map(|id| flags[id.0 as usize]).collect()
         })
     }
+}
+
+/// Whether gradients flow through a node without regions.
+fn has_derivative(node: &Node) -> bool {
+    !matches!(ops::definition(node.op).derivative, Derivative::Zero)
 }
 
 fn known(table: &Known, region: &Arc<Graph>, flags: Vec<bool>, find: impl FnOnce(&[bool]) -> Vec<bool>) -> Vec<bool> {

@@ -6,8 +6,8 @@ use super::reverse::{Pull, Reverse, Wanted, flags, value_and_grad};
 use super::split::{pruned, trimmed};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, RECOMPUTE};
-use crate::tensor::{Attrs, Tensor, Type};
+use crate::ops::{Control, CustomVjp};
+use crate::tensor::{Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -17,8 +17,13 @@ impl Reverse {
     ///
     /// The node remains in the graph, so that derivatives of this derivative use the same rule for
     /// the results.
-    pub(super) fn custom(&self, node: &Node, operands: &[Tensor], wanted: &Wanted) -> Result<(Vec<Tensor>, Pull)> {
-        let at = CustomVjp::of(&node.attrs);
+    pub(super) fn custom(
+        &self,
+        node: &Node,
+        at: CustomVjp,
+        operands: &[Tensor],
+        wanted: &Wanted,
+    ) -> Result<(Vec<Tensor>, Pull)> {
         let count = operands.len();
         let untouched = move |cotangents: &[Option<Tensor>]| {
             let mut placed = SmallVec::from_elem(None, count);
@@ -55,7 +60,7 @@ impl Reverse {
                 .chain(operands[at.captured..].iter().cloned())
                 .collect();
             let inputs: Vec<Tensor> = used.iter().map(|&at| given[at].clone()).collect();
-            let gradients = emit(&CALL, Attrs::none(), std::slice::from_ref(&backward), &inputs)?;
+            let gradients = emit(&Control::Call { inline: true }, std::slice::from_ref(&backward), &inputs)?;
             Ok(placed(count, &(0..at.gradients()).collect::<Vec<_>>(), gradients))
         });
         Ok((outputs, pull))
@@ -67,7 +72,7 @@ impl Reverse {
         let (region, kept) = self.called(node, operands)?;
         let (count, operands) = (operands.len(), chosen(&kept, operands));
         let (wrt, seeds) = (positions(&chosen(&kept, &wanted.inputs)), positions(&wanted.outputs));
-        let outputs = emit(&RECOMPUTE, Attrs::none(), std::slice::from_ref(&region), &operands)?;
+        let outputs = emit(&Control::Recompute, std::slice::from_ref(&region), &operands)?;
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let (reverse, inside) = (self.clone(), self.added_inside(&region, &wrt, &operands));
         let pull: Pull = Box::new(move |cotangents, sums| {
@@ -76,7 +81,7 @@ impl Reverse {
             let mut inputs = operands.clone();
             inputs.extend(seeds.iter().map(|&at| cotangents[at].clone().unwrap_or_else(|| zeros(&types[at]))));
             inputs.extend(sums);
-            let gradients = emit(&CALL_NO_INLINE, Attrs::none(), &[Arc::new(backward)], &inputs)?;
+            let gradients = emit(&Control::Call { inline: false }, &[Arc::new(backward)], &inputs)?;
             Ok(placed(count, &chosen(&wrt, &kept), gradients))
         });
         Ok((outputs, pull))
@@ -96,7 +101,7 @@ impl Reverse {
 fn refuse_writes(node: &Node, why: &str) -> Error {
     let message = format!("the backward function writes a parameter: {why}");
     let error = Error::new(Code::BackwardWrites, message)
-        .with_op(CUSTOM_VJP.name())
+        .with_op(node.op.name())
         .help("let it give the value as a gradient, and write the parameter outside");
     match node.location {
         Some(location) => error.at(location),
@@ -109,11 +114,11 @@ fn refuse_writes(node: &Node, why: &str) -> Error {
 /// graph.
 pub(super) fn push_custom(
     node: &Node,
+    at: &CustomVjp,
     operands: &[Tensor],
     tangents: &[Option<Tensor>],
     wanted: &[bool],
 ) -> Result<(Vec<Tensor>, Vec<Option<Tensor>>)> {
-    let at = CustomVjp::of(&node.attrs);
     if !wanted[..at.results].contains(&true) {
         let outputs = emit_node(node, operands)?;
         let tangents = vec![None; outputs.len()];

@@ -2,8 +2,8 @@
 
 use crate::error::Result;
 use crate::ir::{Graph, Node};
-use crate::ops::{self, OpDef};
-use crate::tensor::{Attrs, Dim, Tensor, Type};
+use crate::ops::{self, Control};
+use crate::tensor::{Dim, Tensor, Type};
 use crate::trace::Tracer;
 use std::panic::Location;
 use std::rc::Rc;
@@ -15,15 +15,8 @@ pub(super) fn tracer() -> Rc<Tracer> {
 }
 
 /// Adds a node with regions.
-pub(super) fn emit(
-    def: &'static OpDef,
-    attrs: Attrs,
-    regions: &[Arc<Graph>],
-    inputs: &[Tensor],
-) -> Result<Vec<Tensor>> {
-    let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
-    let results = ops::infer(def, &attrs, regions, &types.iter().collect::<Vec<_>>())?;
-    tracer().region_node(def.op(), attrs, regions.into(), inputs, results.into_vec(), Location::caller())
+pub(super) fn emit(control: &Control, regions: &[Arc<Graph>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
+    tracer().control(control, regions.into(), inputs, Location::caller())
 }
 
 /// Whether a type is that of a stack: a first axis whose size is known only at run time.
@@ -43,5 +36,5 @@ pub(super) fn nothing(ty: &Type) -> Tensor {
 
 /// Adds an unchanged node with regions, on other operands.
 pub(super) fn emit_node(node: &Node, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    emit(ops::definition(node.op), node.attrs.clone(), &node.regions, inputs)
+    emit(&Control::of(node).expect("the node has regions"), &node.regions, inputs)
 }

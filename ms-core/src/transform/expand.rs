@@ -3,8 +3,7 @@
 use super::{forward, reverse, vmap};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Rewriter, subgraphs};
-use crate::ops;
-use crate::tensor::Dim;
+use crate::ops::{Control, Transform};
 use rustc_hash::FxHashMap;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -32,38 +31,40 @@ pub fn expand(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     with_done(graph, &done).map(Cow::Owned)
 }
 
-fn is_transform(node: &Node) -> bool {
-    [&ops::VALUE_AND_GRAD, &ops::JVP, &ops::VMAP].iter().any(|it| it.op() == node.op)
+fn transform_of(node: &Node) -> Option<Transform> {
+    match Control::of(node)? {
+        Control::Transform(it) => Some(it),
+        _ => None,
+    }
 }
 
 fn has_transforms(graph: &Graph) -> bool {
-    graph.nodes().any(|(_, node)| is_transform(node))
+    graph.nodes().any(|(_, node)| transform_of(node).is_some())
 }
 
 /// The graph without transform nodes of its own, whose regions have none.
 fn expand_nodes(graph: &Graph, in_order: bool) -> Result<Cow<'_, Graph>> {
     let mut rewriter = Rewriter::new(graph);
     for (_, node) in graph.nodes() {
-        if !is_transform(node) {
+        let Some(transform) = transform_of(node) else {
             rewriter.keep();
             continue;
-        }
+        };
         let operands = rewriter.operands(node);
-        let values = rewriter.splice(&transformed(node, in_order)?, &operands);
+        let values = rewriter.splice(&transformed(node, transform, in_order)?, &operands);
         rewriter.replace(&values);
     }
     Ok(rewriter.finish())
 }
 
 /// The graph that replaces a transform node, made from its region, which contains no transforms.
-fn transformed(node: &Node, in_order: bool) -> Result<Graph> {
+fn transformed(node: &Node, transform: Transform, in_order: bool) -> Result<Graph> {
     let body = &node.regions[0];
-    if node.op == ops::VMAP.op() {
-        let lanes = |at: usize| node.attrs.ints(at).iter().map(|&it| ops::Lane::of(it)).collect::<Vec<_>>();
-        return vmap::vmap(body, Dim::from_raw(node.attrs.int(0)), &lanes(1), &lanes(2), node.location);
+    match transform {
+        Transform::Vmap { size, operands, results } => vmap::vmap(body, size, &operands, &results, node.location),
+        Transform::Jvp { wrt, results } => forward::jvp(body, &wrt, results),
+        Transform::ValueAndGrad { wrt, results, seeded } => {
+            reverse::value_and_grad(body, &wrt, results, seeded, in_order)
+        }
     }
-    if node.op == ops::JVP.op() {
-        return forward::jvp(body, &node.attrs.sizes(0), node.attrs.int(1) as usize);
-    }
-    reverse::value_and_grad(body, &node.attrs.sizes(0), node.attrs.int(1) as usize, node.attrs.bool(2), in_order)
 }

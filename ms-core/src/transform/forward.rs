@@ -1,6 +1,6 @@
 //! Forward mode: a graph with the tangents of its values.
 
-use super::activity::{Activity, Loop};
+use super::activity::{Activity, body_outputs};
 use super::custom::push_custom;
 use super::emit::{emit, emit_node, tracer};
 use super::linear::{self, Pushed};
@@ -8,8 +8,8 @@ use super::reverse::{flags, input_types};
 use super::stacks::{counts, zeros_of};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, ValueId};
-use crate::ops::{self, CUSTOM_VJP, IF, Lowering, RECOMPUTE, SCAN, WHILE, is_call};
-use crate::tensor::{Attr, Attrs, Tensor, apply};
+use crate::ops::{self, Control, Loop, Lowering};
+use crate::tensor::{Tensor, apply};
 use crate::trace;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -182,24 +182,23 @@ impl Forward {
     }
 
     fn control(&self, node: &Node, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
-        if is_call(node.op) || node.op == RECOMPUTE.op() {
-            let callee = self.region(&node.regions[0], &varied(operands), &[], wanted)?;
-            let inputs = [tensors(operands), tangents(operands)].concat();
-            let outputs = emit(ops::definition(node.op), Attrs::none(), &[callee.graph], &inputs)?;
-            return Ok(paired(outputs, &callee.varied));
-        }
-        if node.op == CUSTOM_VJP.op() {
-            let given: Vec<Option<Tensor>> = operands.iter().map(|it| it.tangent.clone()).collect();
-            let (outputs, tangents) = push_custom(node, &tensors(operands), &given, wanted)?;
-            let outputs = outputs.into_iter().zip(tangents);
-            return Ok(outputs.map(|(tensor, tangent)| Dual { tensor, tangent }).collect());
-        }
-        if node.op == IF.op() {
-            return self.branch(node, operands, wanted);
-        }
-        match Loop::of(node) {
-            Some(parts) => self.repeat(node, &parts, operands, wanted),
-            None => Err(Error::new(Code::NoGradient, "no derivative").with_op(node.op.name())),
+        match Control::of(node) {
+            Some(call @ (Control::Call { .. } | Control::Recompute)) => {
+                let callee = self.region(&node.regions[0], &varied(operands), &[], wanted)?;
+                let inputs = [tensors(operands), tangents(operands)].concat();
+                Ok(paired(emit(&call, &[callee.graph], &inputs)?, &callee.varied))
+            }
+            Some(Control::CustomVjp(at)) => {
+                let given: Vec<Option<Tensor>> = operands.iter().map(|it| it.tangent.clone()).collect();
+                let (outputs, tangents) = push_custom(node, &at, &tensors(operands), &given, wanted)?;
+                let outputs = outputs.into_iter().zip(tangents);
+                Ok(outputs.map(|(tensor, tangent)| Dual { tensor, tangent }).collect())
+            }
+            Some(Control::Branch) => self.branch(node, operands, wanted),
+            Some(Control::Loop(at)) => self.repeat(node, &at, operands, wanted),
+            Some(Control::Transform(_)) | None => {
+                Err(Error::new(Code::NoGradient, "no derivative").with_op(node.op.name()))
+            }
         }
     }
 
@@ -210,17 +209,17 @@ impl Forward {
         let either: Vec<bool> = a.varied.iter().zip(&b.varied).map(|(a, b)| a | b).collect();
         let arms = [arm(0, &either)?.graph, arm(1, &either)?.graph];
         let inputs = [tensors(operands), tangents(&operands[1..])].concat();
-        Ok(paired(emit(&IF, Attrs::none(), &arms, &inputs)?, &either))
+        Ok(paired(emit(&Control::Branch, &arms, &inputs)?, &either))
     }
 
     /// A loop whose carries, sequences and constants are followed by their tangents.
     fn repeat(&self, node: &Node, at: &Loop, operands: &[Dual], wanted: &[bool]) -> Result<Vec<Dual>> {
-        let (counted, operands) = operands.split_at(at.first);
+        let (counted, operands) = operands.split_at(at.first());
         let (given, _) = self.activity.outputs_of_loop(at, node, varied(operands));
-        let (_, useful) = self.activity.inputs_of_loop(at, node, at.outputs(wanted));
+        let (_, useful) = self.activity.inputs_of_loop(at, node, body_outputs(at, wanted));
         let body = node.regions.last().expect("a loop has a body");
         let body = self.region(body, &given, &given[..at.carries], &useful)?;
-        let bounds = [0, at.carries, at.carries + at.sequences, operands.len()];
+        let bounds = [0, at.carries, at.invariants(), operands.len()];
         // Positions of the tangents among themselves, part by part.
         let before = |end: usize| given[..end].iter().filter(|it| **it).count();
         let parts = || bounds.windows(2).map(|it| (it[0]..it[1], before(it[0])..before(it[1])));
@@ -244,20 +243,17 @@ impl Forward {
             operands.iter().map(|it| it.tensor.clone()).chain(self.tangents_of(operands, &given)?).collect();
         let inputs: Vec<Tensor> = tensors(counted).into_iter().chain(order.iter().map(|&it| all[it].clone())).collect();
         let carries = at.carries + moved;
-        let results = if node.op == WHILE.op() {
+        let results = if at.is_while() {
             let mut condition = (*node.regions[0]).clone();
             for at in (0..own).filter(|&at| given[at]) {
                 let ty = condition.ty(condition.inputs()[at]).clone();
                 condition.add_input(ty);
             }
             condition.reorder_inputs(&order);
-            let attrs = Attrs::new([carries.into()]);
-            emit(&WHILE, attrs, &[Arc::new(condition), Arc::new(graph)], &inputs)?
+            emit(&Control::Loop(Loop { carries, ..*at }), &[Arc::new(condition), Arc::new(graph)], &inputs)?
         } else {
             let sequences = order.len() - carries - (own - bounds[2]) - (before(own) - before(bounds[2]));
-            let attrs: [Attr; 4] =
-                [node.attrs.as_slice()[0].clone(), carries.into(), sequences.into(), node.attrs.as_slice()[3].clone()];
-            emit(&SCAN, Attrs::new(attrs), &[Arc::new(graph)], &inputs)?
+            emit(&Control::Loop(Loop { carries, sequences, ..*at }), &[Arc::new(graph)], &inputs)?
         };
         Ok(self.results(node, at, &body.varied, moved, results))
     }

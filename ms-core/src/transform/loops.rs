@@ -5,15 +5,14 @@
 //! partial sums of the gradients of loop-invariant values, which start with the terms from after
 //! the loop: each iteration adds to the sum in place.
 
-use super::activity::Loop;
+use super::activity::body_outputs;
 use super::emit::{emit, nothing, tracer, zeros};
 use super::regions::placed;
 use super::reverse::{Differentiated, Pull, Reverse, Wanted, input_types};
 use super::split::{Policy, Residual};
-use super::stacks::scan_attrs;
 use crate::error::Result;
 use crate::ir::{Graph, Node};
-use crate::ops::{CONSTANT, SCAN, WHILE};
+use crate::ops::{CONSTANT, Control, Loop};
 use crate::tensor::{Array, Attrs, Literal, Tensor, Type};
 use crate::trace;
 use std::sync::Arc;
@@ -58,10 +57,10 @@ impl Reverse {
     ) -> Result<(Vec<Tensor>, Pull)> {
         let body = node.regions.last().expect("a loop has a body");
         let inputs = input_types(body);
-        let constants = at.carries + at.sequences;
-        let given = &wanted.inputs[at.first..];
+        let constants = at.invariants();
+        let given = &wanted.inputs[at.first()..];
         let (varied, _) = self.activity.outputs_of_loop(at, node, given.to_vec());
-        let (_, useful) = self.activity.inputs_of_loop(at, node, at.outputs(&wanted.outputs));
+        let (_, useful) = self.activity.inputs_of_loop(at, node, body_outputs(at, &wanted.outputs));
         let stacked: Vec<usize> = (at.carries..useful.len()).filter(|&it| useful[it]).collect();
         let carries: Vec<usize> = (0..at.carries).filter(|&it| varied[it] && useful[it]).collect();
         let wanted_inputs = |from: usize, to: usize| (from..to).filter(|&it| given[it]).collect::<Vec<usize>>();
@@ -75,7 +74,7 @@ impl Reverse {
         let (results, count, kept) = forward(node, at, operands, &parts)?;
         let pushed = parts.forward.outputs().len() - body.outputs().len();
         let (saved, mut carried) = (&kept[..pushed], kept[pushed..].iter());
-        let own = &operands[at.first..];
+        let own = &operands[at.first()..];
         let residuals = parts.residuals.iter().map(|it| match *it {
             Residual::Saved(at) => Kept::Sequence(saved[at].clone()),
             Residual::Input(it) if it < at.carries => {
@@ -93,11 +92,11 @@ impl Reverse {
             constants: same,
             stacked,
             inputs,
-            length: at.length,
+            length: at.length(),
             count,
-            reverse: !at.reverse,
+            reverse: !at.reverse(),
         };
-        let (first, results_at) = (at.first, at.stacked - at.carries);
+        let (first, results_at) = (at.first(), at.stacked() - at.carries);
         let operands = operands.len();
         let pull: Pull = Box::new(move |cotangents, sums| {
             // Of the body's outputs, the carries are results at the same position, the others
@@ -130,8 +129,7 @@ fn forward(
     });
     let mut outputs: Vec<_> = body.outputs().iter().copied().chain(carried).collect();
     let before = node.outputs.len();
-    let is_while = node.op == WHILE.op();
-    if is_while && outputs.len() == at.carries {
+    if at.is_while() && outputs.len() == at.carries {
         // A loop without stacks does not count.
         let mark = Literal::from_array(&Array::from_slice(&[], &[true]));
         let ty = Array::from_slice(&[], &[true]).ty();
@@ -140,12 +138,12 @@ fn forward(
     }
     body.set_outputs(outputs);
     let body = Arc::new(body);
-    if !is_while {
-        let mut results = emit(&SCAN, node.attrs.clone(), &[body], operands)?;
+    if !at.is_while() {
+        let mut results = emit(&Control::Loop(*at), &[body], operands)?;
         let kept = results.split_off(before);
-        return Ok((results, at.length.is_none().then(|| operands[0].clone()), kept));
+        return Ok((results, at.is_counted().then(|| operands[0].clone()), kept));
     }
-    let mut results = emit(&WHILE, node.attrs.clone(), &[node.regions[0].clone(), body], operands)?;
+    let mut results = emit(&Control::Loop(*at), &[node.regions[0].clone(), body], operands)?;
     let count = results[at.carries].clone();
     let kept = results.split_off(before.max(at.carries + 1));
     results.truncate(before);
@@ -177,8 +175,8 @@ impl Backward {
         operands.extend(reached.iter().filter_map(|&it| cotangent(it).cloned()));
         operands.extend(constants);
         let carries = self.carries.len() + self.constants.len();
-        let attrs = scan_attrs(self.length, carries, kept.len() + reached.len(), self.reverse);
-        let gradients = emit(&SCAN, attrs, &[Arc::new(body)], &operands)?;
+        let scan = Loop::scan(self.length, carries, kept.len() + reached.len(), self.reverse);
+        let gradients = emit(&Control::Loop(scan), &[Arc::new(body)], &operands)?;
         let order = self.carries.iter().chain(&self.constants).chain(&self.sequences).copied().collect();
         Ok((order, gradients))
     }

@@ -1,9 +1,8 @@
 //! Inputs of graphs of which a run may read only a small part.
 
-use super::activity::Loop;
 use super::emit::is_stack;
 use crate::ir::{Graph, Node, Type, ValueId};
-use crate::ops::{self, Derivative, IF, RECOMPUTE, is_call};
+use crate::ops::{self, Control, Derivative};
 use rustc_hash::FxHashMap;
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -69,11 +68,11 @@ impl Reads {
     /// Operands of a node that its regions read parts of, and which are invariant in all runs of
     /// them.
     fn of_operands(&self, node: &Node) -> Vec<usize> {
-        let (first, same) = match Loop::of(node) {
-            Some(it) => (it.first, it.carries + it.sequences),
-            None if is_call(node.op) || node.op == RECOMPUTE.op() => (0, 0),
-            None if node.op == IF.op() => (1, 0),
-            None => return Vec::new(),
+        let (first, same) = match Control::of(node) {
+            Some(Control::Loop(at)) => (at.first(), at.invariants()),
+            Some(Control::Call { .. } | Control::Recompute) => (0, 0),
+            Some(Control::Branch) => (1, 0),
+            Some(Control::CustomVjp(_) | Control::Transform(_)) | None => return Vec::new(),
         };
         let inside = node.regions.iter().map(|it| self.of_region(it));
         let all = inside.reduce(|all, one| all.iter().zip(one).map(|(a, b)| *a || b).collect()).unwrap_or_default();

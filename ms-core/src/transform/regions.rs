@@ -7,8 +7,8 @@ use super::split::{Policy, Residual};
 use super::stacks::{zero_stack, zeros_of};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{CUSTOM_VJP, IF, RECOMPUTE, definition, is_call};
-use crate::tensor::{Attrs, Tensor, Type};
+use crate::ops::Control;
+use crate::tensor::{Tensor, Type};
 use crate::trace;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -55,21 +55,13 @@ impl Reverse {
     /// Adds a node with regions so that its derivative can be taken. Gives its results, and how
     /// gradients are pulled back through it.
     pub fn control(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
-        if is_call(node.op) {
-            return self.call(node, operands, wanted);
-        }
-        if node.op == IF.op() {
-            return self.branch(node, operands, wanted);
-        }
-        if node.op == CUSTOM_VJP.op() {
-            return self.custom(node, operands, &wanted);
-        }
-        if node.op == RECOMPUTE.op() {
-            return self.recompute(node, operands, &wanted);
-        }
-        match super::activity::Loop::of(node) {
-            Some(parts) => self.repeat(node, &parts, operands, wanted),
-            None => {
+        match Control::of(node) {
+            Some(call @ Control::Call { .. }) => self.call(node, call, operands, wanted),
+            Some(Control::Branch) => self.branch(node, operands, wanted),
+            Some(Control::CustomVjp(at)) => self.custom(node, at, operands, &wanted),
+            Some(Control::Recompute) => self.recompute(node, operands, &wanted),
+            Some(Control::Loop(at)) => self.repeat(node, &at, operands, wanted),
+            Some(Control::Transform(_)) | None => {
                 let op = node.op;
                 let refuse: Pull =
                     Box::new(move |_, _| Err(Error::new(Code::NoGradient, "no derivative").with_op(op.name())));
@@ -97,13 +89,12 @@ impl Reverse {
         Ok((Arc::new(region), kept))
     }
 
-    fn call(&self, node: &Node, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
+    fn call(&self, node: &Node, call: Control, operands: &[Tensor], wanted: Wanted) -> Result<(Vec<Tensor>, Pull)> {
         let (region, kept) = self.called(node, operands)?;
         let (count, operands) = (operands.len(), chosen(&kept, operands));
         let (wrt, seeds) = (positions(&chosen(&kept, &wanted.inputs)), positions(&wanted.outputs));
         let parts = self.region(&region, &wrt, &seeds, &[])?;
-        let call = definition(node.op);
-        let mut outputs = emit(call, Attrs::none(), std::slice::from_ref(&parts.forward), &operands)?;
+        let mut outputs = emit(&call, std::slice::from_ref(&parts.forward), &operands)?;
         let saved = outputs.split_off(node.outputs.len());
         let residuals = parts.residuals.iter().map(|it| match *it {
             Residual::Input(at) => operands[at].clone(),
@@ -122,7 +113,7 @@ impl Reverse {
             let mut inputs = residuals.clone();
             inputs.extend(filled(cotangents, &parts.seeds, &types, &wanted.lengths)?);
             inputs.extend(sums);
-            let gradients = emit(call, Attrs::none(), std::slice::from_ref(&parts.backward), &inputs)?;
+            let gradients = emit(&call, std::slice::from_ref(&parts.backward), &inputs)?;
             Ok(placed(count, &chosen(&wrt, &kept), gradients))
         });
         Ok((outputs, pull))
@@ -140,7 +131,7 @@ impl Reverse {
         let arms = Arms::of([arm(0)?, arm(1)?]);
         let results = node.outputs.len();
         let forward = [Arc::new(arms.forward(0, results)?), Arc::new(arms.forward(1, results)?)];
-        let mut outputs = emit(&IF, Attrs::none(), &forward, operands)?;
+        let mut outputs = emit(&Control::Branch, &forward, operands)?;
         let saved = outputs.split_off(results);
         let types: Vec<Type> = outputs.iter().map(Tensor::ty).collect();
         let (condition, given) = (condition.clone(), given.to_vec());
@@ -151,7 +142,7 @@ impl Reverse {
             let backward = [arm(0)?, arm(1)?];
             let inputs = [&condition].into_iter().chain(&given).chain(&saved).chain(&cotangents);
             let inputs: Vec<Tensor> = inputs.chain(sums.iter().flatten()).cloned().collect();
-            let gradients = emit(&IF, Attrs::none(), &backward, &inputs)?;
+            let gradients = emit(&Control::Branch, &backward, &inputs)?;
             let at: Vec<usize> = wrt.iter().map(|at| at + 1).collect();
             Ok(placed(given.len() + 1, &at, gradients))
         });

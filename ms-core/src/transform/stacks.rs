@@ -4,16 +4,15 @@
 use super::emit::{emit, is_stack, zeros};
 use crate::error::Result;
 use crate::ir::{Def, Graph, Node, ValueId};
-use crate::ops::{self, IF, SCAN, ScanOperands, WHILE, is_call};
-use crate::tensor::{Attrs, Tensor, Type};
+use crate::ops::{self, Control, Loop};
+use crate::tensor::{Tensor, Type};
 use crate::trace;
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// The attributes of a scan over stacks.
-pub(super) fn scan_attrs(length: Option<usize>, carries: usize, sequences: usize, reverse: bool) -> Attrs {
-    let length = length.map_or(-1, |it| it as i64);
-    Attrs::new([length.into(), carries.into(), sequences.into(), reverse.into()])
+/// A scan over `sequences` stacks, without carries.
+fn over_stacks(sequences: usize) -> Control {
+    Control::Loop(Loop::scan(None, 0, sequences, false))
 }
 
 /// The type of an element of a stack.
@@ -26,14 +25,14 @@ pub(super) fn add(count: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let ty = element(&a.ty());
     let body = trace::build("add", &[ty.clone(), ty], |it| Ok(vec![ops::add(&it[0], &it[1])]))?;
     let operands = [count.clone(), a.clone(), b.clone()];
-    Ok(emit(&SCAN, scan_attrs(None, 0, 2, false), &[Arc::new(body)], &operands)?.remove(0))
+    Ok(emit(&over_stacks(2), &[Arc::new(body)], &operands)?.remove(0))
 }
 
 /// A stack of the type `ty` of `count` elements that are zeros.
 pub(super) fn zero_stack(count: &Tensor, ty: &Type) -> Result<Tensor> {
     let ty = element(ty);
     let body = trace::build("zeros", &[], |_| Ok(vec![zeros(&ty)]))?;
-    Ok(emit(&SCAN, scan_attrs(None, 0, 0, false), &[Arc::new(body)], std::slice::from_ref(count))?.remove(0))
+    Ok(emit(&over_stacks(0), &[Arc::new(body)], std::slice::from_ref(count))?.remove(0))
 }
 
 /// Zeros of a type; if it is that of a stack, `count` of them.
@@ -55,18 +54,21 @@ pub(super) fn counts(graph: &Graph) -> FxHashMap<ValueId, ValueId> {
         return found;
     }
     for (_, node) in graph.nodes().filter(|(_, node)| node.inputs.iter().chain(&node.outputs).any(stack)) {
-        if node.op == WHILE.op() {
-            let count = node.outputs[node.attrs.int(0) as usize];
-            found.extend(node.outputs.iter().filter(|it| stack(it)).map(|&it| (it, count)));
-        } else if node.op == SCAN.op() {
-            if ScanOperands::of(&node.attrs).length.is_none() {
+        match Control::of(node) {
+            Some(Control::Loop(at)) if at.is_while() => {
+                let count = node.outputs[at.carries];
+                found.extend(node.outputs.iter().filter(|it| stack(it)).map(|&it| (it, count)));
+            }
+            Some(Control::Loop(at)) if at.is_counted() => {
                 let stacks = node.inputs.iter().chain(&node.outputs).filter(|it| stack(it));
                 stacks.for_each(|&it| {
                     found.entry(it).or_insert(node.inputs[0]);
                 });
             }
-        } else if is_call(node.op) || node.op == IF.op() {
-            node.regions.iter().for_each(|region| counts_inside(node, region, &mut found));
+            Some(Control::Call { .. } | Control::Branch) => {
+                node.regions.iter().for_each(|region| counts_inside(node, region, &mut found));
+            }
+            _ => {}
         }
     }
     found

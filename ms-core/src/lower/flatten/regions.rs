@@ -6,7 +6,7 @@ use super::super::plan::{NextCarry, Reuse, RoutineId, is_stack};
 use super::Flatten;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{IF, SCAN, ScanOperands, WHILE, is_call};
+use crate::ops::{Control, Loop};
 use crate::tensor::{DType, Shape};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -32,30 +32,30 @@ fn updated(graph: &Graph, routines: &[&Reuse]) -> Updated {
 impl Flatten<'_> {
     /// Adds a node with regions; returns its results.
     pub fn region(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
-        if is_call(node.op) {
-            let callee = self.routines.of_graph(&node.regions[0]);
-            let updated = updated(&node.regions[0], &[self.routines.reuse(callee)]);
-            return self.push_region(graph, node, Region::Call(callee, updated), inputs);
+        match Control::of(node) {
+            Some(Control::Call { .. }) => {
+                let callee = self.routines.of_graph(&node.regions[0]);
+                let updated = updated(&node.regions[0], &[self.routines.reuse(callee)]);
+                self.push_region(graph, node, Region::Call(callee, updated), inputs)
+            }
+            Some(Control::Branch) => {
+                let arms = [self.routines.of_graph(&node.regions[0]), self.routines.of_graph(&node.regions[1])];
+                let mut updated = updated(&node.regions[0], &arms.map(|it| self.routines.reuse(it)));
+                updated.iter_mut().for_each(|it| it.1 += 1);
+                self.push_region(graph, node, Region::Branch(arms, updated), inputs)
+            }
+            Some(Control::Loop(at)) if at.is_while() => self.while_loop(graph, node, &at, inputs),
+            Some(Control::Loop(at)) => self.scan(graph, node, &at, inputs),
+            Some(Control::Recompute | Control::CustomVjp(_) | Control::Transform(_)) | None => {
+                Err(Error::new(Code::Backend, "transforms are expanded before graphs are lowered"))
+            }
         }
-        if node.op == IF.op() {
-            let arms = [self.routines.of_graph(&node.regions[0]), self.routines.of_graph(&node.regions[1])];
-            let mut updated = updated(&node.regions[0], &arms.map(|it| self.routines.reuse(it)));
-            updated.iter_mut().for_each(|it| it.1 += 1);
-            return self.push_region(graph, node, Region::Branch(arms, updated), inputs);
-        }
-        if node.op == WHILE.op() {
-            return self.while_loop(graph, node, inputs);
-        }
-        if node.op == SCAN.op() {
-            return self.scan(graph, node, inputs);
-        }
-        Err(Error::new(Code::Backend, "transforms are expanded before graphs are lowered"))
     }
 
     /// The condition of the first iteration is computed here, that of each later one by the previous
     /// iteration.
-    fn while_loop(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
-        let carries = node.attrs.int(0) as usize;
+    fn while_loop(&mut self, graph: &Graph, node: &Node, at: &Loop, inputs: Accesses) -> Result<Accesses> {
+        let carries = at.carries;
         let [condition, body] = [&node.regions[0], &node.regions[1]];
         let (repeated, next) = self.iteration(body, Some(condition), carries);
         let series = body.outputs().len() - carries;
@@ -66,16 +66,15 @@ impl Flatten<'_> {
         self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences: 0, series }, operands)
     }
 
-    fn scan(&mut self, graph: &Graph, node: &Node, inputs: Accesses) -> Result<Accesses> {
-        let at = ScanOperands::of(&node.attrs);
-        let carries = at.sequences - at.carries;
+    fn scan(&mut self, graph: &Graph, node: &Node, at: &Loop, inputs: Accesses) -> Result<Accesses> {
+        let &Loop { carries, sequences, .. } = at;
         let body = &node.regions[0];
         let (repeated, next) = self.iteration(body, None, carries);
-        let trips = match at.length {
-            Some(count) => Trips::Times { count, reverse: at.reverse },
-            None => Trips::Counted { reverse: at.reverse },
+        let trips = match at.length() {
+            Some(count) => Trips::Times { count, reverse: at.reverse() },
+            None => Trips::Counted { reverse: at.reverse() },
         };
-        let (sequences, series) = (at.invariants - at.sequences, body.outputs().len() - carries);
+        let series = body.outputs().len() - carries;
         self.push_loop(graph, node, RegionLoop { body: repeated, trips, next, sequences, series }, inputs)
     }
 

@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::ops::Batching;
-use crate::ops::{Part, Sample};
+use crate::ops::{Control, Part, Sample};
 use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -123,6 +123,8 @@ pub type Regions = [Arc<Graph>];
 pub struct RegionRule {
     /// The number of regions of a node.
     pub count: usize,
+    /// How a node with these attributes runs its regions.
+    pub control: fn(&Attrs) -> Control,
     /// Types of the results, or an error if the regions and operands do not fit.
     pub infer: fn(&Attrs, &Regions, &[&Type]) -> Result<Types>,
     /// The reference evaluation; operands have passed `infer`.

@@ -3,10 +3,12 @@
 #[macro_use]
 mod poison;
 
+pub(crate) mod attributes;
 pub(crate) mod axis;
 mod batching;
 pub mod body;
 mod check;
+mod control;
 mod def;
 pub mod elementwise;
 pub(crate) mod evaluate;
@@ -28,9 +30,11 @@ mod sample;
 pub(crate) mod testing;
 mod text;
 
+pub use attributes::{Attribute, Ints};
 pub use axis::{IntoAxes, ReduceAxes, normalize_axes, normalize_axis};
 pub use batching::{BatchedCall, Batching, batch};
 pub use check::{fits, infer, verify, verify_one};
+pub use control::{Control, Loop, Transform, Trips};
 pub use def::{
     Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,
 };

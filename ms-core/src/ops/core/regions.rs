@@ -1,20 +1,24 @@
 //! Shared rules of ops with regions.
 
 use super::evaluate::evaluate_graph;
-use super::{Lowering, RegionRule};
+use super::{Arrays, Control, Lowering, RegionRule, Regions, Types};
 use crate::error::{Code, Error, Result};
 use crate::ir::Graph;
-use crate::tensor::{DType, Type};
+use crate::tensor::{Array, Attrs, DType, Type};
 
 /// The lowering of an op whose results are those of its only region on its operands.
-pub(in crate::ops) const APPLIED: Lowering = Lowering::Regions(RegionRule {
-    count: 1,
-    infer: |_, regions, inputs| {
-        check_operands(&regions[0], inputs)?;
-        Ok(output_types(&regions[0]).cloned().collect())
-    },
-    eval: |_, regions, inputs| Ok(evaluate_graph(&regions[0], inputs)?.into()),
-});
+pub(in crate::ops) const fn applied(control: fn(&Attrs) -> Control) -> Lowering {
+    Lowering::Regions(RegionRule { count: 1, control, infer: infer_applied, eval: eval_applied })
+}
+
+fn infer_applied(_: &Attrs, regions: &Regions, inputs: &[&Type]) -> Result<Types> {
+    check_operands(&regions[0], inputs)?;
+    Ok(output_types(&regions[0]).cloned().collect())
+}
+
+fn eval_applied(_: &Attrs, regions: &Regions, inputs: &[&Array]) -> Result<Arrays> {
+    Ok(evaluate_graph(&regions[0], inputs)?.into())
+}
 
 /// Checks that a region takes operands of these types.
 ///

@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_condition, check_operands, output_types};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::ops::{Batching, Control, Derivative, Lowering, OpDef, RegionRule};
 use crate::tensor::OpInfo;
 
 /// The results of region 0 if operand 0, a `bool[]`, is true, and of region 1 otherwise. Both take
@@ -16,6 +16,7 @@ pub static IF: OpDef = OpDef {
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
+        control: |_| Control::Branch,
         infer: |_, regions, inputs| {
             check_condition(inputs.first().copied())?;
             regions.iter().try_for_each(|it| check_operands(it, &inputs[1..]))?;

@@ -1,30 +1,25 @@
 //! `call`: a graph applied to operands.
 
 use crate::error::{Code, Error};
-use crate::ops::core::regions::APPLIED;
-use crate::ops::{Batching, Derivative, OpDef};
-use crate::tensor::{Op, OpInfo};
+use crate::ops::core::regions::applied;
+use crate::ops::{Batching, Control, Derivative, OpDef};
+use crate::tensor::{Attrs, OpInfo};
 
-const fn call(number: u16, name: &'static str) -> OpDef {
+const fn call(number: u16, name: &'static str, control: fn(&Attrs) -> Control) -> OpDef {
     OpDef {
         info: OpInfo { number, name, attrs: &[] },
         infer: |_, _| Err(Error::new(Code::Argument, "the types of a call are those of the graph that it calls")),
         eval: |_, _| Err(Error::new(Code::Argument, "a call is evaluated with the graph that it calls")),
         derivative: Derivative::None("its derivative is that of the graph that it calls"),
         batching: Batching::Derived,
-        lowering: APPLIED,
+        lowering: applied(control),
         samples: Vec::new,
     }
 }
 
 /// The results of region 0 on the operands. Calls of one graph share it, so that it is
 /// optimised, differentiated and lowered once.
-pub static CALL: OpDef = call(700, "call");
+pub static CALL: OpDef = call(700, "call", |_| Control::Call { inline: true });
 
 /// A [`CALL`] that is never inlined, for `#[no_inline]`.
-pub static CALL_NO_INLINE: OpDef = call(708, "call_no_inline");
-
-/// Returns whether an op is a call of a graph, of either kind.
-pub fn is_call(op: Op) -> bool {
-    op == CALL.op() || op == CALL_NO_INLINE.op()
-}
+pub static CALL_NO_INLINE: OpDef = call(708, "call_no_inline", |_| Control::Call { inline: false });

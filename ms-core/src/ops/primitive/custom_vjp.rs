@@ -1,8 +1,9 @@
 //! `custom_vjp`: a graph with a custom derivative.
 
 use crate::error::{Code, Error};
+use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule, evaluate_graph};
+use crate::ops::{Batching, Control, Derivative, Lowering, OpDef, RegionRule, evaluate_graph};
 use crate::tensor::{Attrs, OpInfo, Type};
 use std::ops::Range;
 
@@ -22,13 +23,14 @@ fn refuse(message: &str) -> Error {
 /// is the value of the parameter: an input of region 1 after the gradients of the results, and an
 /// output after the gradients of the targets.
 pub static CUSTOM_VJP: OpDef = OpDef {
-    info: OpInfo { number: 706, name: "custom_vjp", attrs: &["targets", "captured", "results", "slots"] },
+    info: OpInfo { number: 706, name: "custom_vjp", attrs: Attributes::NAMES },
     infer: |_, _| Err(refuse("the types are those of the graph that has the derivative")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that has the derivative")),
     derivative: Derivative::None("its derivative is its second graph"),
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
+        control: |attrs| Control::CustomVjp(CustomVjp::of(attrs)),
         infer: |attrs, regions, inputs| {
             let at = CustomVjp::of(attrs);
             let own = inputs.get(..at.captured).ok_or_else(|| refuse("an operand is missing"))?;
@@ -56,8 +58,13 @@ pub static CUSTOM_VJP: OpDef = OpDef {
     samples: Vec::new,
 };
 
+attributes! {
+    /// The attributes of [`CUSTOM_VJP`].
+    struct Attributes { targets: usize, captured: usize, results: usize, slots: usize }
+}
+
 /// How the operands and results of a [`CUSTOM_VJP`] are divided.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CustomVjp {
     /// How many operands have gradients.
     pub targets: usize,
@@ -71,9 +78,14 @@ pub struct CustomVjp {
 
 impl CustomVjp {
     /// The division by a node's attributes.
-    pub fn of(attrs: &Attrs) -> Self {
-        let [targets, captured, results, slots] = [0, 1, 2, 3].map(|at| attrs.int(at) as usize);
-        Self { targets, captured: targets + slots + captured, results, slots }
+    pub(in crate::ops) fn of(attrs: &Attrs) -> Self {
+        let it = Attributes::of(attrs);
+        let (targets, slots) = (it.targets(), it.slots());
+        Self { targets, captured: targets + slots + it.captured(), results: it.results(), slots }
+    }
+
+    pub(in crate::ops) fn attrs(&self) -> Attrs {
+        Attributes::attrs(self.targets, self.captured - self.gradients(), self.results, self.slots)
     }
 
     /// How many operands have outputs of region 1: the targets, and the slots after them.

@@ -1,8 +1,8 @@
 //! `recompute`: a graph whose values are recomputed for its gradients.
 
 use crate::error::{Code, Error};
-use crate::ops::core::regions::APPLIED;
-use crate::ops::{Batching, Derivative, OpDef};
+use crate::ops::core::regions::applied;
+use crate::ops::{Batching, Control, Derivative, OpDef};
 use crate::tensor::OpInfo;
 
 /// The results of region 0 on the operands. Only the operands are kept for gradients; other values
@@ -13,6 +13,6 @@ pub static RECOMPUTE: OpDef = OpDef {
     eval: |_, _| Err(Error::new(Code::Argument, "it is evaluated with its graph")),
     derivative: Derivative::None("its derivative is that of its graph"),
     batching: Batching::Derived,
-    lowering: APPLIED,
+    lowering: applied(|_| Control::Recompute),
     samples: Vec::new,
 };

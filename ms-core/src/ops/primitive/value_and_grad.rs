@@ -1,8 +1,9 @@
 //! `value_and_grad`: a graph with its gradients, until it is expanded.
 
 use crate::error::{Code, Error};
+use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
+use crate::ops::{Batching, Control, Derivative, Lowering, OpDef, RegionRule, Transform};
 use crate::tensor::OpInfo;
 
 fn refuse(message: &str) -> Error {
@@ -13,25 +14,36 @@ fn refuse(message: &str) -> Error {
 /// outputs with respect to the operands `wrt`. If it is `seeded`, the operands of the region are
 /// followed by the weights of these outputs in the sum.
 pub static VALUE_AND_GRAD: OpDef = OpDef {
-    info: OpInfo { number: 701, name: "value_and_grad", attrs: &["wrt", "results", "seeded"] },
+    info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGrad::NAMES },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,
+        control: |attrs| {
+            let it = ValueAndGrad::of(attrs);
+            let (wrt, results, seeded) = (it.wrt().sizes().into_vec(), it.results(), it.seeded());
+            Control::Transform(Transform::ValueAndGrad { wrt, results, seeded })
+        },
         infer: |attrs, regions, inputs| {
-            let seeds = if attrs.bool(2) { attrs.int(1) as usize } else { 0 };
+            let at = ValueAndGrad::of(attrs);
+            let seeds = if at.seeded() { at.results() } else { 0 };
             let own = inputs.len().checked_sub(seeds).ok_or_else(|| refuse("there are fewer operands than weights"))?;
             check_operands(&regions[0], &inputs[..own])?;
             if !output_types(&regions[0]).zip(&inputs[own..]).all(|(result, seed)| result == *seed) {
                 return Err(refuse("a weight is of another type than its result"));
             }
             let results = output_types(&regions[0]).cloned();
-            let gradients = attrs.sizes(0).into_iter().map(|at| inputs[at].clone());
+            let gradients = at.wrt().sizes().into_iter().map(|at| inputs[at].clone());
             Ok(results.chain(gradients).collect())
         },
         eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
     }),
     samples: Vec::new,
 };
+
+attributes! {
+    /// The attributes of [`VALUE_AND_GRAD`].
+    pub(in crate::ops) struct ValueAndGrad { wrt: [i64], results: usize, seeded: bool }
+}

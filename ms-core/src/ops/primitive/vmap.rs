@@ -1,9 +1,10 @@
 //! `vmap`: a graph over many lanes, until it is expanded.
 
 use crate::error::{Code, Error};
+use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::output_types;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, RegionRule};
-use crate::tensor::{Dim, OpInfo, Type};
+use crate::ops::{Batching, Control, Derivative, Ints, Lowering, OpDef, RegionRule, Transform};
+use crate::tensor::{Attrs, Dim, OpInfo, Type};
 
 fn refuse(message: &str) -> Error {
     Error::new(Code::Argument, message).with_op("vmap")
@@ -23,12 +24,12 @@ pub enum Lane {
 
 impl Lane {
     /// As an attribute.
-    pub const fn code(self) -> i64 {
+    pub(in crate::ops) const fn code(self) -> i64 {
         self as i64
     }
 
     /// From an attribute.
-    pub const fn of(code: i64) -> Self {
+    const fn of(code: i64) -> Self {
         match code {
             0 => Self::Shared,
             1 => Self::Own,
@@ -45,29 +46,43 @@ impl Lane {
 /// Region 0 applied to each of `size` lanes. The attributes `operands` and `results` have a [`Lane`]
 /// for each of them.
 pub static VMAP: OpDef = OpDef {
-    info: OpInfo { number: 720, name: "vmap", attrs: &["size", "operands", "results"] },
+    info: OpInfo { number: 720, name: "vmap", attrs: Vmap::NAMES },
     infer: |_, _| Err(refuse("the types are those of the graph that is mapped")),
     eval: |_, _| Err(refuse("it is expanded before it is evaluated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,
+        control: |attrs| {
+            let (size, operands, results) = form(attrs);
+            Control::Transform(Transform::Vmap { size, operands, results })
+        },
         infer: |attrs, regions, inputs| {
-            let lanes = Dim::from_raw(attrs.int(0));
+            let (lanes, operands, results) = form(attrs);
             let region = &regions[0];
             let wanted = region.inputs().iter().map(|&it| region.ty(it));
-            let wanted: Vec<Type> =
-                wanted.zip(attrs.ints(1)).map(|(ty, &code)| Lane::of(code).spread(ty, lanes)).collect();
-            if region.inputs().len() != attrs.ints(1).len() || !wanted.iter().eq(inputs.iter().copied()) {
+            let wanted: Vec<Type> = wanted.zip(&operands).map(|(ty, lane)| lane.spread(ty, lanes)).collect();
+            if region.inputs().len() != operands.len() || !wanted.iter().eq(inputs.iter().copied()) {
                 return Err(refuse(&format!("`@{}` takes {wanted:?} over lanes, not {inputs:?}", region.name())));
             }
-            if region.outputs().len() != attrs.ints(2).len() {
+            if region.outputs().len() != results.len() {
                 return Err(refuse("one result for each that the graph has"));
             }
-            let results = output_types(region).zip(attrs.ints(2));
-            Ok(results.map(|(ty, &code)| Lane::of(code).spread(ty, lanes)).collect())
+            Ok(output_types(region).zip(results).map(|(ty, lane)| lane.spread(ty, lanes)).collect())
         },
         eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
     }),
     samples: Vec::new,
 };
+
+attributes! {
+    /// The attributes of [`VMAP`].
+    pub(in crate::ops) struct Vmap { size: Dim, operands: [i64], results: [i64] }
+}
+
+/// The number of lanes, and for each operand and each result, whether it has lanes.
+fn form(attrs: &Attrs) -> (Dim, Vec<Lane>, Vec<Lane>) {
+    let it = Vmap::of(attrs);
+    let lanes = |codes: Ints<'_>| codes.as_slice().iter().map(|&it| Lane::of(it)).collect();
+    (it.size(), lanes(it.operands()), lanes(it.results()))
+}

@@ -2,12 +2,13 @@
 
 use super::scan::stack_rows;
 use crate::error::{Code, Error};
+use crate::ops::core::attributes::attributes;
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_condition, check_operands, output_types};
-use crate::ops::{Arrays, Batching, Derivative, Lowering, OpDef, RegionRule};
-use crate::tensor::{Array, DType, Dim, OpInfo, Type};
+use crate::ops::{Arrays, Batching, Control, Derivative, Loop, Lowering, OpDef, RegionRule};
+use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
 
-/// A loop. Operands: the carries, of which attribute 0 is the number, then invariants.
+/// A loop. Operands: `carries` carries, then invariants.
 ///
 /// Region 0, the condition, and region 1, the body, take all of them. While the condition's
 /// result, a `bool[]`, is true, the body's first results become the carries; each further result of
@@ -17,15 +18,16 @@ use crate::tensor::{Array, DType, Dim, OpInfo, Type};
 /// then the stacks: the values of all iterations along a new first axis, whose size is known only
 /// after the loop ([`Dim::DYNAMIC`]).
 pub static WHILE: OpDef = OpDef {
-    info: OpInfo { number: 703, name: "while", attrs: &["carries"] },
+    info: OpInfo { number: 703, name: "while", attrs: While::NAMES },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `while` is evaluated with its regions")),
     derivative: Derivative::None("its derivative is that of its regions"),
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
+        control: |attrs| Control::Loop(Loop::repeat(While::of(attrs).carries())),
         infer: |attrs, regions, inputs| {
-            let carries = inputs.get(..attrs.int(0) as usize).ok_or_else(|| missing(inputs.len()))?;
+            let carries = inputs.get(..While::of(attrs).carries()).ok_or_else(|| missing(inputs.len()))?;
             let [condition, body] = [&regions[0], &regions[1]];
             check_operands(condition, inputs)?;
             check_operands(body, inputs)?;
@@ -39,7 +41,7 @@ pub static WHILE: OpDef = OpDef {
             Ok(types)
         },
         eval: |attrs, regions, inputs| {
-            let carries = attrs.int(0) as usize;
+            let carries = While::of(attrs).carries();
             let saved: Vec<&Type> = output_types(&regions[1]).skip(carries).collect();
             let mut values: Vec<Array> = inputs.iter().map(|&it| it.clone()).collect();
             let mut rows: Vec<Vec<Array>> = vec![Vec::new(); saved.len()];
@@ -65,6 +67,15 @@ pub static WHILE: OpDef = OpDef {
     }),
     samples: Vec::new,
 };
+
+attributes! {
+    /// The attributes of [`WHILE`].
+    struct While { carries: usize }
+}
+
+pub(in crate::ops) fn attrs(at: &Loop) -> Attrs {
+    While::attrs(at.carries)
+}
 
 fn missing(operands: usize) -> Error {
     Error::new(Code::Argument, format!("more carries than {operands} operands"))

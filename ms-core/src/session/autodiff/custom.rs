@@ -8,10 +8,10 @@ use super::select::{All, Select};
 use super::tape::Tape;
 use crate::error::{OrRaise, Result};
 use crate::ir::{Graph, ValueId};
-use crate::ops::{self, CUSTOM_VJP, RECOMPUTE, decode_floats, encode_as_floats, encoded_type};
+use crate::ops::{self, Control, CustomVjp, decode_floats, encode_as_floats, encoded_type};
 use crate::session::call::closure::call_closure;
 use crate::session::context;
-use crate::tensor::{Attrs, Parameter, Tensor, Type};
+use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::{
     Arguments, Followed, Function, Region, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, build, leaves,
     run_nested, run_with_slots, sound,
@@ -49,7 +49,7 @@ where
         if Tracer::current().is_some() {
             let recorded = record("recompute", Wrt::default(), |_| self.f.invoke(arguments), self.location);
             let (template, recording) = recorded.or_raise();
-            return rebuilt(&template, recording.by(RECOMPUTE.op(), Attrs::none()).or_raise());
+            return rebuilt(&template, recording.by(&Control::Recompute).or_raise());
         }
         match is_recorded() && context::read(|it| it.jit) {
             true => call_closure::<Args, F::Output>("recompute", arguments, |arguments| {
@@ -202,7 +202,12 @@ where
         let read: Vec<&Parameter> = backward.slots.iter().filter(|it| !backward.writes.contains(it)).collect();
         tracer.note_backward_reads(start, read.iter().copied().filter(|it| !it.is_backward()).cloned());
         let slots: Vec<Tensor> = backward.writes.iter().map(|it| it.backward().value()).collect();
-        let counts = [targets.len(), forward.captures.len(), types.len(), slots.len()];
+        let at = CustomVjp {
+            targets: targets.len(),
+            captured: targets.len() + slots.len() + forward.captures.len(),
+            results: types.len(),
+            slots: slots.len(),
+        };
         let inputs: Vec<Tensor> = targets
             .iter()
             .chain(&slots)
@@ -212,10 +217,8 @@ where
             .chain(backward.captures.iter().cloned())
             .collect();
         let graph = pass_slots_through(&forward.graph, targets.len(), types.len(), &slots);
-        let outputs = graph.outputs().iter().map(|&it| graph.ty(it).clone()).collect();
         let regions = smallvec![graph, thread_writes(&backward)?];
-        let attrs = Attrs::new(counts.map(Into::into));
-        let mut outputs = tracer.region_node(CUSTOM_VJP.op(), attrs, regions, &inputs, outputs, self.location)?;
+        let mut outputs = tracer.control(&Control::CustomVjp(at), regions, &inputs, self.location)?;
         let slots = backward.writes.iter().map(Parameter::backward).chain(forward.writes);
         for (slot, value) in slots.zip(outputs.split_off(types.len())) {
             tracer.bind_slot(&slot, &value, true)?;

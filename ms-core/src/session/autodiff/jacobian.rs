@@ -3,8 +3,8 @@
 use super::derived::{Derived, Mode, rebuilt};
 use super::select::Select;
 use crate::error::{Code, Error, Result};
-use crate::ops::{self, Lane, VMAP};
-use crate::tensor::{Attrs, Dim, Dims, Tensor, Type};
+use crate::ops::{self, Control, Lane};
+use crate::tensor::{Dim, Dims, Tensor, Type};
 use crate::trace::{Arguments, At, Function, Sink, Tracer, Transform, Transformed, Tree, run_nested};
 use smallvec::smallvec;
 use std::panic::Location;
@@ -95,14 +95,11 @@ fn over_basis(
         let help = "outside a compiled function rows are taken one after the other";
         return Err(Error::new(Code::BackwardWrites, message).at(location).help(help));
     }
-    let lanes = |lanes: Vec<Lane>| lanes.into_iter().map(Lane::code).collect::<Vec<i64>>();
-    let size = Dim::new(count);
-    let operands = lanes(std::iter::once(Lane::Own).chain(region.captures.iter().map(|_| Lane::Shared)).collect());
-    let results = lanes(vec![Lane::Own; region.graph.outputs().len()]);
-    let attrs = Attrs::new([(count as i64).into(), (&operands[..]).into(), (&results[..]).into()]);
-    let types = region.graph.outputs().iter().map(|&it| region.graph.ty(it).stacked(size)).collect();
+    let operands = std::iter::once(Lane::Own).chain(region.captures.iter().map(|_| Lane::Shared)).collect();
+    let results = vec![Lane::Own; region.graph.outputs().len()];
+    let vmap = Control::Transform(ops::Transform::Vmap { size: Dim::new(count), operands, results });
     let inputs: Vec<Tensor> = std::iter::once(basis).chain(region.captures).collect();
-    tracer.region_node(VMAP.op(), attrs, smallvec![region.graph], &inputs, types, location)
+    tracer.control(&vmap, smallvec![region.graph], &inputs, location)
 }
 
 fn joined(a: &Tensor, b: &Tensor) -> Dims {

@@ -5,8 +5,8 @@ use super::differentiable::{Target, Wrt};
 use super::tape::{Record, Tape};
 use crate::error::Result;
 use crate::ir::ValueId;
-use crate::ops::{self, CALL, JVP, VALUE_AND_GRAD};
-use crate::tensor::{Attrs, Dispatcher, Op, Parameter, Tensor, Type};
+use crate::ops::{self, Control, Transform};
+use crate::tensor::{Dispatcher, Parameter, Tensor};
 use crate::trace::{Region, Tracer, Tree, check_backward_slots, leaves, run_nested, sound};
 use smallvec::smallvec;
 use std::panic::Location;
@@ -132,7 +132,7 @@ impl Recording {
     pub fn values(&self) -> Result<Vec<Tensor>> {
         match self {
             Self::Tape { results, .. } => Ok(results.clone()),
-            Self::Trace { .. } => self.by(CALL.op(), Attrs::none()),
+            Self::Trace { .. } => self.by(&Control::Call { inline: true }),
         }
     }
 
@@ -183,17 +183,16 @@ impl Recording {
         }
     }
 
-    /// The tensors of the result, by a node of another op with the graph as region; only for a
-    /// trace.
+    /// The tensors of the result, by a node that runs the graph in this way; only for a trace.
     ///
     /// # Errors
     /// Those of the tracer.
-    pub fn by(&self, op: Op, attrs: Attrs) -> Result<Vec<Tensor>> {
-        self.results(self.node(op, attrs, &self.all(), &[], Vec::new())?.0, true)
+    pub fn by(&self, control: &Control) -> Result<Vec<Tensor>> {
+        self.results(self.node(control, &self.all(), &[])?.0, true)
     }
 
     fn pulled(&self, differentiated: usize, seeds: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-        let Self::Trace { tracer, region, inputs, targets, backward_slots, reads, location, .. } = self else {
+        let Self::Trace { tracer, region, targets, backward_slots, reads, location, .. } = self else {
             unreachable!("asked of a trace only")
         };
         check_backward_slots(backward_slots.iter().map(|it| &it.parameter), reads).map_err(|it| it.at(location))?;
@@ -213,9 +212,9 @@ impl Recording {
             }
             seeds.extend(held.iter().map(ops::encode_as_floats));
         }
-        let attrs = [(&wrt[..]).into(), (differentiated + backward_slots.len()).into(), (!seeds.is_empty()).into()];
-        let types = wrt.iter().map(|&at| inputs[at].ty()).collect();
-        let (outputs, mut gradients) = self.node(VALUE_AND_GRAD.op(), Attrs::new(attrs), &order, &seeds, types)?;
+        let results = differentiated + backward_slots.len();
+        let transform = Transform::ValueAndGrad { wrt, results, seeded: !seeds.is_empty() };
+        let (outputs, mut gradients) = self.node(&Control::Transform(transform), &order, &seeds)?;
         let values = self.results(outputs, writes)?;
         for ((it, held), last) in backward_slots.iter().zip(held).zip(gradients.split_off(*targets)) {
             tracer.write_parameter(&it.parameter, &ops::decode_floats(&last, held.dtype()))?;
@@ -229,7 +228,7 @@ impl Recording {
         let Self::Trace { region, results, backward_slots, .. } = self else { unreachable!("asked of a trace only") };
         let written = |it: &BackwardSlot| region.writes.iter().position(|slot| writes && *slot == it.parameter);
         let outputs = match backward_slots.iter().any(|it| written(it).is_some()) {
-            true => self.node(CALL.op(), Attrs::none(), &self.all(), &[], Vec::new())?.0,
+            true => self.node(&Control::Call { inline: true }, &self.all(), &[])?.0,
             false => Vec::new(),
         };
         let held =
@@ -238,12 +237,9 @@ impl Recording {
     }
 
     fn pushed(&self, tangents: &[Tensor], writes: bool) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
-        let Self::Trace { region, targets, results, .. } = self else { unreachable!("asked of a trace only") };
-        let wrt: Vec<usize> = (0..*targets).collect();
-        let attrs = Attrs::new([(&wrt[..]).into(), (*results).into()]);
-        let own = region.graph.outputs()[..*results].iter().map(|&it| region.graph.ty(it));
-        let types = own.filter(|it| it.dtype.is_float()).cloned().collect();
-        let (outputs, tangents) = self.node(JVP.op(), attrs, &self.all(), tangents, types)?;
+        let Self::Trace { targets, results, .. } = self else { unreachable!("asked of a trace only") };
+        let transform = Transform::Jvp { wrt: (0..*targets).collect(), results: *results };
+        let (outputs, tangents) = self.node(&Control::Transform(transform), &self.all(), tangents)?;
         let values = self.results(outputs, writes)?;
         let mut tangents = tangents.into_iter();
         let tangent = |value: &Tensor| match value.dtype().is_float() {
@@ -262,23 +258,15 @@ impl Recording {
 
     /// Adds a node with the outputs of the region in this order, then others of these types.
     /// Returns the outputs in the region's order, and the others.
-    fn node(
-        &self,
-        op: Op,
-        attrs: Attrs,
-        order: &[usize],
-        operands: &[Tensor],
-        others: Vec<Type>,
-    ) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
+    fn node(&self, control: &Control, order: &[usize], operands: &[Tensor]) -> Result<(Vec<Tensor>, Vec<Tensor>)> {
         let Self::Trace { tracer, region, inputs, location, .. } = self else { unreachable!("asked of a trace only") };
         let mut graph = region.graph.clone();
         if !order.is_sorted() {
             let outputs: Vec<ValueId> = order.iter().map(|&at| graph.outputs()[at]).collect();
             Arc::make_mut(&mut graph).set_outputs(outputs);
         }
-        let types = graph.outputs().iter().map(|&it| graph.ty(it).clone()).chain(others).collect();
         let inputs: Vec<Tensor> = inputs.iter().chain(operands).cloned().collect();
-        let mut outputs = tracer.region_node(op, attrs, smallvec![graph], &inputs, types, location)?;
+        let mut outputs = tracer.control(control, smallvec![graph], &inputs, location)?;
         let others = outputs.split_off(order.len());
         let mut placed = outputs.clone();
         order.iter().zip(outputs).for_each(|(&at, output)| placed[at] = output);

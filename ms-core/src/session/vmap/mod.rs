@@ -11,8 +11,8 @@ use super::call::jit::{call_compiled, site};
 use super::call::{JitFn, JitReturn};
 use super::context;
 use crate::error::{Code, Error, Result};
-use crate::ops::{self, Lane, VMAP};
-use crate::tensor::{Attrs, Dim, Parameter, Tensor, Type};
+use crate::ops::{self, Control, Lane};
+use crate::tensor::{Dim, Parameter, Tensor, Type};
 use crate::trace::{Arg, Function, Sink, TracedArguments, Tracer, Transform, Transformed, Tree, run_nested, type_key};
 use axes::{Seen, place};
 use smallvec::smallvec;
@@ -238,22 +238,11 @@ impl<F> Vmap<F> {
             false => Lane::Shared,
         }));
         let mut inputs = operands.tensors;
-        let codes = |lanes: &[Lane]| lanes.iter().map(|it| it.code()).collect::<Vec<i64>>();
         let own = vec![Lane::Own; inputs.len()];
         let shared = vec![Lane::Shared; region.captures.len()];
         inputs.extend(region.captures);
-        let attrs = [operands.size.into(), (&*codes(&[own, shared].concat())).into(), (&*codes(&lanes)).into()];
-        let (attrs, types) = (Attrs::new(attrs), inputs.iter().map(Tensor::ty).collect::<Vec<_>>());
-        let regions = [region.graph];
-        let types = ops::infer(&VMAP, &attrs, &regions, &types.iter().collect::<Vec<_>>())?;
-        let mut outputs = tracer.region_node(
-            VMAP.op(),
-            attrs,
-            smallvec![regions[0].clone()],
-            &inputs,
-            types.into_vec(),
-            self.location,
-        )?;
+        let vmap = ops::Transform::Vmap { size: operands.size, operands: [own, shared].concat(), results: lanes };
+        let mut outputs = tracer.control(&Control::Transform(vmap), smallvec![region.graph], &inputs, self.location)?;
         let written = outputs.split_off(out.len());
         for (parameter, value) in region.writes.iter().zip(written) {
             match slots.iter().find(|slot| slot.parameter() == parameter) {

@@ -10,8 +10,8 @@ use super::frame::{CallNames, Frame, State};
 use super::{Binding, Tracer};
 use crate::error::{Result, raise};
 use crate::ir::{Def, Graph, Node, ValueId, shallow_bytes};
-use crate::ops;
-use crate::tensor::{Attrs, Parameter, Tensor, Type};
+use crate::ops::{self, Control};
+use crate::tensor::{Parameter, Tensor, Type};
 use crate::trace::arg::{ArgumentNames, Sink, Tree, Visitor, leaves};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -189,8 +189,8 @@ impl State {
         no_inline: bool,
     ) -> SmallVec<[ValueId; 1]> {
         let to = &mut self.top().graph;
-        let op = if no_inline { &ops::CALL_NO_INLINE } else { &ops::CALL };
-        let mut node = Node::new(op.op(), Attrs::none(), operands);
+        let call = Control::Call { inline: !no_inline };
+        let mut node = Node::new(call.op(), call.attrs(), operands);
         node.regions.push(graph.clone());
         node.location = Some(location);
         let id = to.add_node(node, graph.outputs().iter().map(|&it| graph.ty(it).clone()));

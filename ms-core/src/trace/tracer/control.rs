@@ -5,8 +5,8 @@ use super::frame::Frame;
 use super::{Binding, Tracer};
 use crate::error::Result;
 use crate::ir::{Graph, Type, ValueId};
-use crate::ops::{self, OpDef};
-use crate::tensor::{Attr, Attrs, Dispatcher, Parameter, SlotId, Tensor};
+use crate::ops::{Control, Loop};
+use crate::tensor::{Dispatcher, Parameter, SlotId, Tensor};
 use smallvec::SmallVec;
 use std::panic::Location;
 use std::sync::Arc;
@@ -176,7 +176,7 @@ impl Tracer {
         }
         let mut keys = Vec::new();
         frames.iter().for_each(|it| add_keys(&mut keys, it.keys()));
-        let mut outputs = self.node(&ops::IF, Attrs::none(), frames, Some(condition), &[], &keys, location)?;
+        let mut outputs = self.node(&Control::Branch, frames, Some(condition), &[], &keys, location)?;
         self.write_all(&writes, outputs.split_off(count))?;
         Ok(outputs)
     }
@@ -229,21 +229,19 @@ impl Tracer {
         let carries = changed.len() + writes.len();
         let mut keys: Vec<Key> = changed.iter().map(|&i| Key::Declared(i)).collect();
         add_keys(&mut keys, writes.iter().map(|it| Key::Slot(it.id())));
-        let (def, attrs, frames) = match repeated {
+        let (form, frames) = match repeated {
             Repeated::While { condition, holds, .. } => {
                 let body = self.end(body, &results, &writes, &[])?;
-                let attrs = Attrs::new([Attr::Int(carries as i64)]);
-                (&ops::WHILE, attrs, vec![self.end(condition, &[holds], &[], &[])?, body])
+                (Loop::repeat(carries), vec![self.end(condition, &[holds], &[], &[])?, body])
             }
             Repeated::Over { count, sequences, rows } => {
                 let body = self.end(body, &results, &writes, &rows)?;
                 keys.extend((before.len() - sequences..before.len()).map(Key::Declared));
-                let attrs = [count.into(), carries.into(), sequences.into(), Attr::Bool(false)];
-                (&ops::SCAN, Attrs::new(attrs), vec![body])
+                (Loop::scan(Some(count), carries, sequences, false), vec![body])
             }
         };
         frames.iter().for_each(|it| add_keys(&mut keys, it.keys()));
-        let mut outputs = self.node(def, attrs, frames, None, before, &keys, location)?;
+        let mut outputs = self.node(&Control::Loop(form), frames, None, before, &keys, location)?;
         let rows = outputs.split_off(carries);
         self.write_all(&writes, outputs.split_off(changed.len()))?;
         let mut all = before.to_vec();
@@ -358,11 +356,9 @@ impl Tracer {
     }
 
     /// A node of these regions, each of which takes the values of `keys`.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a node")]
     fn node(
         &self,
-        def: &'static OpDef,
-        attrs: Attrs,
+        control: &Control,
         mut frames: Vec<Frame>,
         condition: Option<&Tensor>,
         declared: &[Tensor],
@@ -391,9 +387,7 @@ impl Tracer {
         frames.iter_mut().for_each(|it| it.take_inputs(&wanted));
         let regions: SmallVec<[Arc<Graph>; 1]> = frames.into_iter().map(|it| Arc::new(it.graph)).collect();
         operands.splice(0..0, condition.cloned());
-        let types: Vec<Type> = operands.iter().map(Tensor::ty).collect();
-        let results = ops::infer(def, &attrs, &regions, &types.iter().collect::<Vec<_>>())?;
-        self.region_node(def.op(), attrs, regions, &operands, results.to_vec(), location)
+        self.control(control, regions, &operands, location)
     }
 
     fn write_all(&self, writes: &[Parameter], values: Vec<Tensor>) -> Result<()> {

@@ -14,8 +14,8 @@ pub use run::{build, build_like, run_nested, run_traced, run_with_slots, sound};
 
 use crate::error::{Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};
-use crate::ops;
-use crate::tensor::{Attrs, Literal, LiveTrace, Op, Parameter, Tensor, Traced, escaped, left_behind};
+use crate::ops::{self, Control};
+use crate::tensor::{Attrs, Literal, LiveTrace, Parameter, Tensor, Traced, escaped, left_behind};
 use crate::trace::arg::ArgumentNames;
 use frame::{CallNames, Frame, State};
 use smallvec::SmallVec;
@@ -277,16 +277,17 @@ impl Tracer {
     /// Adds a node with regions to the innermost graph.
     ///
     /// # Errors
-    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace.
-    pub fn region_node(
+    /// [`Code::Escaped`](crate::Code::Escaped) for an operand of another trace; those of the op's type rule.
+    pub fn control(
         &self,
-        op: Op,
-        attrs: Attrs,
+        control: &Control,
         regions: SmallVec<[Arc<Graph>; 1]>,
         inputs: &[Tensor],
-        types: Vec<Type>,
         location: &'static Location<'static>,
     ) -> Result<Vec<Tensor>> {
+        let (op, attrs) = (control.op(), control.attrs());
+        let types: SmallVec<[Type; 8]> = inputs.iter().map(Tensor::ty).collect();
+        let types = ops::infer(ops::definition(op), &attrs, &regions, &types.iter().collect::<SmallVec<[&Type; 8]>>())?;
         let mut state = self.state.borrow_mut();
         let inputs: Result<SmallVec<[ValueId; 3]>> = inputs.iter().map(|it| self.resolve(&mut state, it)).collect();
         let mut node = Node::new(op, attrs, inputs?);

@@ -1,57 +1,51 @@
 //! Calls, branches and loops over lanes.
 
 use super::guard::chosen;
-use super::masked::Loop;
+use super::masked::MaskedLoop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, subgraphs};
-use crate::ops::{
-    self, ASSERT, BatchedCall, CUSTOM_VJP, CustomVjp, IF, PRINT, RECOMPUTE, SCAN, ScanOperands, WHILE, is_call,
-};
-use crate::tensor::{Attrs, Tensor};
+use crate::ops::{self, ASSERT, BatchedCall, Control, CustomVjp, Loop, PRINT};
+use crate::tensor::Tensor;
 use std::sync::Arc;
 
 impl Batcher {
     /// A node with regions over lanes.
-    pub(super) fn control(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
-        if node.op == IF.op() {
+    pub(super) fn control(&self, node: &Node, control: &Control, operands: &[Value]) -> Result<Vec<Value>> {
+        if *control == Control::Branch {
             let (condition, given) = operands.split_first().expect("an `if` has a condition");
             let apart = self.has_lanes() && node.regions.iter().any(has_effects);
             return match condition.mapped {
-                true if apart => self.one_by_one(node, operands),
+                true if apart => self.one_by_one(node, control, operands),
                 true => self.choice(node, &condition.tensor, given),
                 false => whole(given).and_then(|()| self.branch(node, condition, given)),
             };
         }
         if let Some(sides) = operands.iter().find_map(Value::split) {
-            return self.on_each_side(node, operands, &sides.mask);
+            return self.on_each_side(node, control, operands, &sides.mask);
         }
-        if is_call(node.op) || node.op == RECOMPUTE.op() {
-            return self.call(node, operands);
+        match control {
+            Control::Call { .. } | Control::Recompute => self.call(node, control, operands),
+            Control::Loop(at) if at.is_while() => self.repeat(node, at, operands),
+            Control::Loop(at) => self.scan(node, at, operands),
+            Control::CustomVjp(at) => self.custom(node, at, operands),
+            Control::Branch | Control::Transform(_) => {
+                Err(Error::new(Code::Verify, format!("`{}` cannot be mapped over lanes", node.op.name())))
+            }
         }
-        if node.op == WHILE.op() {
-            return self.repeat(node, operands);
-        }
-        if node.op == SCAN.op() {
-            return self.scan(node, operands);
-        }
-        if node.op == CUSTOM_VJP.op() {
-            return self.custom(node, operands);
-        }
-        Err(Error::new(Code::Verify, format!("`{}` cannot be mapped over lanes", node.op.name())))
     }
 
     /// A node on stacks for which each lane takes an arm: on both, with a selection.
-    fn on_each_side(&self, node: &Node, operands: &[Value], mask: &Tensor) -> Result<Vec<Value>> {
+    fn on_each_side(&self, node: &Node, control: &Control, operands: &[Value], mask: &Tensor) -> Result<Vec<Value>> {
         let is_one = |it: &Value| it.sides.as_ref().is_some_and(|it| it.mask.identity() == mask.identity());
         // Without the numbers of both arms, a lane might need more rows than an arm has.
-        let counted = node.op == SCAN.op() && ScanOperands::of(&node.attrs).length.is_none() && is_one(&operands[0]);
+        let counted = matches!(control, Control::Loop(at) if at.is_counted()) && is_one(&operands[0]);
         if !counted {
             whole(operands)?;
         }
         let side = |at: usize| -> Result<Vec<Value>> {
             let of = |it: &Value| it.sides.as_ref().filter(|_| is_one(it)).map_or(it, |it| &it.each[at]).clone();
-            self.control(node, &operands.iter().map(of).collect::<Vec<_>>())
+            self.control(node, control, &operands.iter().map(of).collect::<Vec<_>>())
         };
         let (yes, no) = (side(0)?, side(1)?);
         Ok(yes.into_iter().zip(no).map(|(yes, no)| chosen(mask, yes, no)).collect())
@@ -60,8 +54,7 @@ impl Batcher {
     /// A graph with a custom derivative: values with gradients are mapped, so that the gradients
     /// are.
     /// A slot is mapped if its written value is.
-    fn custom(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
-        let at = CustomVjp::of(&node.attrs);
+    fn custom(&self, node: &Node, at: &CustomVjp, operands: &[Value]) -> Result<Vec<Value>> {
         let results = &node.regions[0].outputs()[..at.results];
         let floats = results.iter().filter(|&&it| node.regions[0].ty(it).dtype.is_float()).count();
         let mut mapped = flags(operands);
@@ -78,19 +71,19 @@ impl Batcher {
         };
         let input = |(it, &mapped): (&Value, &bool)| if mapped { self.spread(it) } else { Ok(it.tensor.clone()) };
         let inputs: Result<Vec<Tensor>> = operands.iter().zip(&mapped).map(input).collect();
-        let outputs = emit(node, node.attrs.clone(), &[forward.graph, backward.graph], &inputs?)?;
+        let outputs = emit(node, &Control::CustomVjp(*at), &[forward.graph, backward.graph], &inputs?)?;
         Ok(outputs.into_iter().zip(forward.mapped).map(Value::new).collect())
     }
 
-    fn call(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+    fn call(&self, node: &Node, call: &Control, operands: &[Value]) -> Result<Vec<Value>> {
         let callee = self.region(&node.regions[0], &flags(operands), &[])?;
-        let outputs = emit(node, Attrs::none(), &[callee.graph], &tensors(operands))?;
+        let outputs = emit(node, call, &[callee.graph], &tensors(operands))?;
         Ok(outputs.into_iter().zip(callee.mapped).map(Value::new).collect())
     }
 
     /// A node for each lane, one after the other: prints and assertions of lanes are separate, and
     /// in order.
-    fn one_by_one(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
+    fn one_by_one(&self, node: &Node, control: &Control, operands: &[Value]) -> Result<Vec<Value>> {
         let (inputs, mapped) = (tensors(operands), flags(operands));
         let lanes = BatchedCall { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
         let mut all: Vec<Vec<Tensor>> = Vec::new();
@@ -99,7 +92,7 @@ impl Batcher {
             if let Some(before) = all.last().and_then(|it| it.first()) {
                 inputs[0] = ops::depend(&inputs[0], before);
             }
-            all.push(emit(node, node.attrs.clone(), &node.regions, &inputs)?);
+            all.push(emit(node, control, &node.regions, &inputs)?);
         }
         let joined = |i: usize| ops::stack(&all.iter().map(|it| &it[i]).collect::<Vec<_>>(), 0);
         Ok((0..node.outputs.len()).map(|i| Value::new((joined(i), true))).collect())
@@ -112,27 +105,27 @@ impl Batcher {
         let either: Vec<bool> = arms[0].mapped.iter().zip(&arms[1].mapped).map(|(a, b)| a | b).collect();
         let arm = |at: usize| Ok(self.region(&node.regions[at], &mapped, &either)?.graph);
         let inputs: Vec<Tensor> = std::iter::once(condition.tensor.clone()).chain(tensors(operands)).collect();
-        let outputs = emit(node, Attrs::none(), &[arm(0)?, arm(1)?], &inputs)?;
+        let outputs = emit(node, &Control::Branch, &[arm(0)?, arm(1)?], &inputs)?;
         Ok(outputs.into_iter().zip(either).map(Value::new).collect())
     }
 
-    fn repeat(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
-        let carries = node.attrs.int(0) as usize;
+    fn repeat(&self, node: &Node, at: &Loop, operands: &[Value]) -> Result<Vec<Value>> {
+        let carries = at.carries;
         let mapped = flags(operands);
         let (body, mapped) =
             self.settled(carries, carries, mapped, |mapped, spread| self.region(&node.regions[1], mapped, spread))?;
         let condition = self.region(&node.regions[0], &mapped, &[])?;
         if condition.mapped[0] && self.has_lanes() && node.regions.iter().any(has_effects) {
-            return self.one_by_one(node, operands);
+            return self.one_by_one(node, &Control::Loop(*at), operands);
         }
         if condition.mapped[0] {
-            return Loop { batcher: self, node }.repeat(operands);
+            return MaskedLoop { batcher: self, node, at }.repeat(operands);
         }
         let mut inputs = tensors(operands);
         for at in (0..carries).filter(|&at| mapped[at]) {
             inputs[at] = self.spread(&operands[at])?;
         }
-        let outputs = emit(node, node.attrs.clone(), &[condition.graph, body.graph], &inputs)?;
+        let outputs = emit(node, &Control::Loop(*at), &[condition.graph, body.graph], &inputs)?;
         let pushes = body.mapped.len() - carries;
         let count = (pushes > 0).then_some(false);
         let mapped = mapped[..carries].iter().copied().chain(count).chain(vec![true; pushes]);
@@ -163,20 +156,16 @@ impl Batcher {
         }
     }
 
-    fn scan(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
-        let at = ScanOperands::of(&node.attrs);
-        let carries = at.sequences - at.carries;
-        let count = at.length.is_none().then(|| &operands[0]);
-        let operands: Vec<Value> = operands[at.carries..]
+    fn scan(&self, node: &Node, at: &Loop, operands: &[Value]) -> Result<Vec<Value>> {
+        let carries = at.carries;
+        let count = at.is_counted().then(|| &operands[0]);
+        let operands: Vec<Value> = operands[at.first()..]
             .iter()
             .enumerate()
-            .map(|(i, it)| {
-                let sequence = (carries..at.invariants - at.carries).contains(&i);
-                if sequence { rows(it) } else { it.clone() }
-            })
+            .map(|(i, it)| if at.elements().contains(&i) { rows(it) } else { it.clone() })
             .collect();
         if let Some(count) = count.filter(|it| it.mapped) {
-            return Loop { batcher: self, node }.scan(&count.tensor, &operands);
+            return MaskedLoop { batcher: self, node, at }.scan(&count.tensor, &operands);
         }
         // Stacks are always mapped; sequences of a fixed length only if necessary.
         let pushed = if count.is_some() { carries } else { usize::MAX };
@@ -185,9 +174,9 @@ impl Batcher {
         })?;
         let mut inputs: Vec<Tensor> = count.map(|it| it.tensor.clone()).into_iter().chain(tensors(&operands)).collect();
         for i in (0..carries).filter(|&i| mapped[i]) {
-            inputs[at.carries + i] = self.spread(&operands[i])?;
+            inputs[at.first() + i] = self.spread(&operands[i])?;
         }
-        let outputs = emit(node, node.attrs.clone(), &[body.graph], &inputs)?;
+        let outputs = emit(node, &Control::Loop(*at), &[body.graph], &inputs)?;
         let outputs = outputs.into_iter().zip(body.mapped).map(Value::new).enumerate();
         Ok(outputs.map(|(i, it)| if i < carries { it } else { rows(&it) }).collect())
     }

@@ -3,9 +3,8 @@
 use super::{Batcher, Sides, Value, build, emit, is_stack, parts, rebuilt};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
-use crate::ops::{self, CUSTOM_VJP, IF, Lowering, OpDef, RECOMPUTE, WHILE, is_call};
-use crate::tensor::{Attrs, DType, Dim, Dims, Scalar, Tensor};
-use smallvec::smallvec;
+use crate::ops::{self, Control, Loop, Lowering, OpDef};
+use crate::tensor::{DType, Dim, Dims, Scalar, Tensor};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -68,8 +67,12 @@ static TAME: &[&OpDef] = &[
 pub(super) fn is_tame(graph: &Graph) -> bool {
     graph.nodes().all(|(_, node)| match ops::definition(node.op).lowering {
         Lowering::View(_) | Lowering::Product | Lowering::Generate(_) | Lowering::Constant => true,
-        _ if is_call(node.op) || node.op == RECOMPUTE.op() => is_tame(&node.regions[0]),
-        _ if node.op == CUSTOM_VJP.op() => node.regions.iter().all(|it| is_tame(it)),
+        Lowering::Regions(_) => match Control::of(node) {
+            Some(Control::Call { .. } | Control::Recompute | Control::CustomVjp(_)) => {
+                node.regions.iter().all(|it| is_tame(it))
+            }
+            _ => false,
+        },
         _ => TAME.iter().any(|it| it.op() == node.op),
     })
 }
@@ -111,8 +114,7 @@ impl Batcher {
             taken.outputs().iter().map(|&it| nothing(node, taken.ty(it))).collect()
         })?;
         let inputs: Vec<Tensor> = std::iter::once(ops::any(active, (), false)).chain(inputs).collect();
-        let node = Node { location: node.location, ..Node::new(IF.op(), Attrs::none(), []) };
-        let results = emit(&node, Attrs::none(), &[Arc::new(taken), Arc::new(skipped)], &inputs)?;
+        let results = emit(node, &Control::Branch, &[Arc::new(taken), Arc::new(skipped)], &inputs)?;
         Ok(rebuilt(&outputs, &results))
     }
 
@@ -157,7 +159,6 @@ fn nothing(node: &Node, ty: &Type) -> Result<Tensor> {
     }
     let never = build(node, "never", &[], |_| Ok(vec![Tensor::scalar(false)]))?;
     let row = build(node, "row", &[], |_| Ok(vec![zeros(&ty.dims[1..])]))?;
-    let repeated = Node { op: WHILE.op(), regions: smallvec![], ..node.clone() };
-    let mut results = emit(&repeated, Attrs::new([0usize.into()]), &[Arc::new(never), Arc::new(row)], &[])?;
+    let mut results = emit(node, &Control::Loop(Loop::repeat(0)), &[Arc::new(never), Arc::new(row)], &[])?;
     Ok(results.pop().expect("a count and a stack"))
 }

@@ -5,17 +5,18 @@ use super::guard::{beside, is_tame};
 use super::{Batcher, Value, build, emit, flags, tensors};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
-use crate::ops::{self, ScanOperands};
-use crate::tensor::{Attrs, DType, Tensor};
+use crate::ops::{self, Control, Loop};
+use crate::tensor::{DType, Tensor};
 use std::sync::Arc;
 
 /// A loop over lanes.
-pub(super) struct Loop<'a> {
+pub(super) struct MaskedLoop<'a> {
     pub batcher: &'a Batcher,
     pub node: &'a Node,
+    pub at: &'a Loop,
 }
 
-impl Loop<'_> {
+impl MaskedLoop<'_> {
     /// The body on operands; the results of lanes outside the mask are unused.
     fn body(&self, body: &Graph, tame: bool, active: &Tensor, operands: Vec<Value>) -> Result<Vec<Value>> {
         match tame {
@@ -36,7 +37,7 @@ impl Loop<'_> {
     /// A `while` whose condition differs between lanes. Its carries begin with the mask of the
     /// active lanes and, if the body pushes, with the numbers of their iterations.
     pub(super) fn repeat(&self, operands: &[Value]) -> Result<Vec<Value>> {
-        let (batcher, carries) = (self.batcher, self.node.attrs.int(0) as usize);
+        let (batcher, carries) = (self.batcher, self.at.carries);
         let [condition, body] = [&self.node.regions[0], &self.node.regions[1]];
         let counts = body.outputs().len() > carries;
         let own = 1 + usize::from(counts);
@@ -77,8 +78,8 @@ impl Loop<'_> {
         for graph in [&mut any, &mut step] {
             graph.name_inputs_like(body, own..types.len());
         }
-        let attrs = Attrs::new([(own + carries).into()]);
-        let mut results = emit(self.node, attrs, &[Arc::new(any), Arc::new(step)], &inputs)?;
+        let masked = Control::Loop(Loop::repeat(own + carries));
+        let mut results = emit(self.node, &masked, &[Arc::new(any), Arc::new(step)], &inputs)?;
         results.remove(0);
         if counts {
             // The number of iterations differs between lanes, too.
@@ -92,16 +93,16 @@ impl Loop<'_> {
     /// stacks. `operands` are those after that number.
     pub(super) fn scan(&self, count: &Tensor, operands: &[Value]) -> Result<Vec<Value>> {
         let (batcher, body) = (self.batcher, &self.node.regions[0]);
-        let at = ScanOperands::of(&self.node.attrs);
-        let (carries, elements) = (at.sequences - at.carries, at.invariants - at.sequences);
+        let &Loop { carries, sequences: elements, .. } = self.at;
+        let reverse = self.at.reverse();
         let mut start = operands.to_vec();
         for value in &mut start[..carries] {
             *value = Value::new((batcher.spread(value)?, true));
         }
         let mapped = flags(&start);
         let most = if batcher.has_lanes() { ops::max(count, 0, false) } else { Tensor::scalar(0i64) };
-        let step = if at.reverse { -1 } else { 1 };
-        let first = if at.reverse { ops::sub(&most, 1) } else { Tensor::scalar(0i64) };
+        let step = if reverse { -1 } else { 1 };
+        let first = if reverse { ops::sub(&most, 1) } else { Tensor::scalar(0i64) };
         // Carries: the position, then those of the loop. Invariants: the numbers of iterations first.
         let mut inputs = vec![most, first];
         inputs.extend(tensors(&start[..carries + elements]));
@@ -128,8 +129,8 @@ impl Loop<'_> {
         })?;
         let places = (0..types.len()).filter(|&at| at != 0 && at != 1 + carries + elements);
         masked.name_inputs_like(body, places);
-        let attrs = Attrs::new([(-1i64).into(), (1 + carries).into(), elements.into(), at.reverse.into()]);
-        let mut results = emit(self.node, attrs, &[Arc::new(masked)], &inputs)?;
+        let scan = Control::Loop(Loop::scan(None, 1 + carries, elements, reverse));
+        let mut results = emit(self.node, &scan, &[Arc::new(masked)], &inputs)?;
         results.remove(0);
         Ok(results.into_iter().map(|it| Value::new((it, true))).collect())
     }

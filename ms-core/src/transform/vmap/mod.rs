@@ -12,8 +12,8 @@ mod tests;
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, BatchedCall, Batching, Lane, Lowering};
-use crate::tensor::{Attrs, Dim, Dims, Tensor, Type, apply};
+use crate::ops::{self, BatchedCall, Batching, Control, Lane};
+use crate::tensor::{Dim, Dims, Tensor, Type, apply};
 use crate::trace::{self, Tracer};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -211,10 +211,10 @@ impl Batcher {
     }
 
     fn node(&self, node: &Node, operands: &[Value]) -> Result<Vec<Value>> {
-        let def = ops::definition(node.op);
-        if let Lowering::Regions(_) = def.lowering {
-            return self.control(node, operands);
+        if let Some(control) = Control::of(node) {
+            return self.control(node, &control, operands);
         }
+        let def = ops::definition(node.op);
         let (inputs, mapped) = (tensors(operands), flags(operands));
         if mapped.contains(&true) || matches!(def.batching, Batching::Independent(_)) {
             let lanes =
@@ -282,10 +282,8 @@ fn whole(values: &[Value]) -> Result<()> {
     }
 }
 
-/// Adds a node of the op of `node` with other attributes, regions and operands.
-fn emit(node: &Node, attrs: Attrs, regions: &[Arc<Graph>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-    let types: Vec<Type> = inputs.iter().map(Tensor::ty).collect();
-    let results = ops::infer(ops::definition(node.op), &attrs, regions, &types.iter().collect::<Vec<_>>())?;
+/// Adds a node with regions, attributed to the line of `node`.
+fn emit(node: &Node, control: &Control, regions: &[Arc<Graph>], inputs: &[Tensor]) -> Result<Vec<Tensor>> {
     let location = node.location.unwrap_or_else(|| Location::caller());
-    tracer().region_node(node.op, attrs, regions.into(), inputs, results.into_vec(), location)
+    tracer().control(control, regions.into(), inputs, location)
 }

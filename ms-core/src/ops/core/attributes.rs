@@ -1,0 +1,135 @@
+//! Attributes of ops, by name and as types.
+
+use crate::tensor::{Attr, DType, Dim, Dims, Literal, Scalar};
+use smallvec::SmallVec;
+
+/// The type of an attribute.
+pub trait Attribute {
+    /// What its accessor returns.
+    type Value<'a>;
+
+    /// The value of an attribute; `None` if it is of another kind.
+    fn read(attr: &Attr) -> Option<Self::Value<'_>>;
+}
+
+/// A list of integers: axes, sizes, steps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ints<'a>(pub &'a [i64]);
+
+impl<'a> Ints<'a> {
+    /// The integers.
+    pub fn as_slice(self) -> &'a [i64] {
+        self.0
+    }
+
+    /// As sizes or axes, which are not negative.
+    pub fn sizes(self) -> SmallVec<[usize; 4]> {
+        self.0.iter().map(|&it| it as usize).collect()
+    }
+
+    /// As dimensions, which may be symbolic.
+    pub fn dims(self) -> Dims {
+        self.0.iter().map(|&it| Dim::from_raw(it)).collect()
+    }
+
+    /// As differences of positions.
+    pub fn steps(self) -> crate::tensor::Strides {
+        self.0.iter().map(|&it| it as isize).collect()
+    }
+}
+
+macro_rules! attribute {
+    ($($ty:ty, $value:ty: $pattern:pat => $read:expr;)*) => {$(
+        impl Attribute for $ty {
+            type Value<'a> = $value;
+
+            #[inline]
+            fn read(attr: &Attr) -> Option<Self::Value<'_>> {
+                match attr {
+                    $pattern => Some($read),
+                    _ => None,
+                }
+            }
+        }
+    )*};
+}
+
+attribute! {
+    bool, bool: Attr::Bool(it) => *it;
+    i64, i64: Attr::Int(it) => *it;
+    usize, usize: Attr::Int(it) => *it as usize;
+    Dim, Dim: Attr::Int(it) => Dim::from_raw(*it);
+    f64, f64: Attr::Float(it) => *it;
+    [i64], Ints<'a>: Attr::Ints(it) => Ints(it);
+    DType, DType: Attr::DType(it) => *it;
+    str, &'a str: Attr::Str(it) => &**it;
+    Literal, &'a Literal: Attr::Literal(it) => it;
+}
+
+/// An integer or a float.
+impl Attribute for Scalar {
+    type Value<'a> = Self;
+
+    fn read(attr: &Attr) -> Option<Self> {
+        match attr {
+            Attr::Int(it) => Some(Self::Int(*it)),
+            Attr::Float(it) => Some(Self::Float(*it)),
+            _ => None,
+        }
+    }
+}
+
+/// Declares the attributes of an op: a view of a node's [`Attrs`](crate::tensor::Attrs) with an accessor for
+/// each of them, the function `attrs` from values to `Attrs`, and their `NAMES` for
+/// [`OpInfo`](crate::tensor::OpInfo).
+///
+/// ```text
+/// attributes! {
+///     /// The attributes of [`CONCAT`].
+///     pub struct Concat { axis: usize }
+/// }
+/// let axis = Concat::of(&node.attrs).axis();
+/// let attrs = Concat::attrs(axis);
+/// ```
+///
+/// Accessors panic for attributes of another kind, which the verifier refuses.
+macro_rules! attributes {
+    ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$note:meta])* $field:ident: $ty:ty),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        $vis struct $name<'a>(&'a $crate::tensor::Attrs);
+
+        const _: () = {
+            #[allow(non_camel_case_types)]
+            enum At { $($field),+ }
+
+            #[allow(dead_code)]
+            impl<'a> $name<'a> {
+                #[doc = "The names, in the order in which nodes hold the attributes."]
+                $vis const NAMES: &'static [&'static str] = &[$(stringify!($field)),+];
+
+                #[doc = "Those of a node."]
+                #[inline]
+                $vis fn of(attrs: &'a $crate::tensor::Attrs) -> Self {
+                    Self(attrs)
+                }
+
+                #[doc = "With these values."]
+                $vis fn attrs($($field: impl Into<$crate::tensor::Attr>),+) -> $crate::tensor::Attrs {
+                    $crate::tensor::Attrs::new([$($field.into()),+])
+                }
+
+                $(
+                    $(#[$note])*
+                    #[doc = concat!("The attribute `", stringify!($field), "`.")]
+                    #[inline]
+                    $vis fn $field(self) -> <$ty as $crate::ops::core::attributes::Attribute>::Value<'a> {
+                        <$ty as $crate::ops::core::attributes::Attribute>::read(&self.0.as_slice()[At::$field as usize])
+                            .expect(concat!("the verifier refuses another kind for `", stringify!($field), "`"))
+                    }
+                )+
+            }
+        };
+    };
+}
+pub(crate) use attributes;

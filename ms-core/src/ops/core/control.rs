@@ -1,0 +1,270 @@
+//! How nodes run their regions.
+
+use super::Lowering;
+use crate::ir::Node;
+use crate::ops::{
+    CALL, CALL_NO_INLINE, CUSTOM_VJP, CustomVjp, IF, JVP, Lane, RECOMPUTE, SCAN, VALUE_AND_GRAD, VMAP, WHILE,
+    definition,
+};
+use crate::ops::{jvp, scan, value_and_grad, vmap, while_loop};
+use crate::tensor::{Attrs, Dim, Op};
+use std::ops::Range;
+
+/// How a node runs its regions, with the attributes of its op.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Control {
+    /// Region 0 on the operands, once. Its results are those of the node.
+    Call {
+        /// Whether the nodes of the region may replace the call.
+        inline: bool,
+    },
+    /// As a call; for gradients, the values of the region are computed again.
+    Recompute,
+    /// Region 0 if operand 0 is true, otherwise region 1, on the operands after it.
+    Branch,
+    /// The last region, any number of times.
+    Loop(Loop),
+    /// Region 0, whose gradients region 1 computes.
+    CustomVjp(CustomVjp),
+    /// A transform of the function that is region 0; it is expanded before anything runs.
+    Transform(Transform),
+}
+
+/// The form of a loop: the last region is its body, whose inputs are the carries, one element of each
+/// sequence, and the invariants, and whose outputs are the carries of the next iteration, then one row of each
+/// stack.
+///
+/// The operands from [`Loop::first`] on are the initial carries, the sequences, and the invariants. The results
+/// are the last carries, for a `while` with stacks the number of iterations, and the stacks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Loop {
+    /// How often the body runs.
+    pub trips: Trips,
+    /// The number of carries.
+    pub carries: usize,
+    /// The number of sequences.
+    pub sequences: usize,
+}
+
+/// How often the body of a loop runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trips {
+    /// While the result of region 0, which has the same inputs, is true. Such a loop has no sequences.
+    While,
+    /// A fixed number of times; from the last element of sequences to the first if `reverse`.
+    Times {
+        /// The number.
+        count: usize,
+        /// From last to first.
+        reverse: bool,
+    },
+    /// As many times as operand 0 says.
+    Counted {
+        /// From last to first.
+        reverse: bool,
+    },
+}
+
+impl Control {
+    /// That of a node; `None` if the node has no regions.
+    #[inline]
+    pub fn of(node: &Node) -> Option<Self> {
+        if node.regions.is_empty() {
+            return None;
+        }
+        match &definition(node.op).lowering {
+            Lowering::Regions(rule) => Some((rule.control)(&node.attrs)),
+            _ => None,
+        }
+    }
+
+    /// The op of such a node.
+    pub fn op(&self) -> Op {
+        match self {
+            Self::Call { inline: true } => CALL.op(),
+            Self::Call { inline: false } => CALL_NO_INLINE.op(),
+            Self::Recompute => RECOMPUTE.op(),
+            Self::Branch => IF.op(),
+            Self::Loop(at) => at.op(),
+            Self::CustomVjp(_) => CUSTOM_VJP.op(),
+            Self::Transform(it) => it.op(),
+        }
+    }
+
+    /// The attributes of such a node.
+    pub fn attrs(&self) -> Attrs {
+        match self {
+            Self::Call { .. } | Self::Recompute | Self::Branch => Attrs::none(),
+            Self::Loop(at) => at.attrs(),
+            Self::CustomVjp(at) => at.attrs(),
+            Self::Transform(it) => it.attrs(),
+        }
+    }
+
+    /// The loop, if it is one.
+    pub fn as_loop(&self) -> Option<Loop> {
+        match self {
+            Self::Loop(at) => Some(*at),
+            _ => None,
+        }
+    }
+
+    /// The operand that an input of the regions is when they begin: for a carry its initial value. `None` for an
+    /// element of a sequence; of regions that the node does not just run, for every input.
+    pub fn operand(&self, input: usize) -> Option<usize> {
+        match self {
+            Self::Call { .. } | Self::Recompute => Some(input),
+            Self::Branch => Some(1 + input),
+            Self::Loop(at) => (!at.elements().contains(&input)).then(|| at.first() + input),
+            Self::CustomVjp(_) => None,
+            Self::Transform(it) => it.runs_region().then_some(input),
+        }
+    }
+
+    /// The result that an output of a region is in the end: for a carry its last value. `None` for a condition
+    /// and a row of a stack; of regions that the node does not just run, for every output.
+    pub fn result(&self, region: usize, output: usize) -> Option<usize> {
+        match self {
+            Self::Call { .. } | Self::Recompute | Self::Branch => Some(output),
+            Self::Loop(at) => (region == at.body() && output < at.carries).then_some(output),
+            Self::CustomVjp(_) => None,
+            Self::Transform(it) => it.runs_region().then_some(output),
+        }
+    }
+}
+
+impl Loop {
+    /// A loop over sequences: as many times as `length`, or as operand 0 says.
+    pub fn scan(length: Option<usize>, carries: usize, sequences: usize, reverse: bool) -> Self {
+        let trips = match length {
+            Some(count) => Trips::Times { count, reverse },
+            None => Trips::Counted { reverse },
+        };
+        Self { trips, carries, sequences }
+    }
+
+    /// A loop with a condition.
+    pub fn repeat(carries: usize) -> Self {
+        Self { trips: Trips::While, carries, sequences: 0 }
+    }
+
+    /// Whether region 0 is a condition.
+    pub fn is_while(&self) -> bool {
+        self.trips == Trips::While
+    }
+
+    /// Whether operand 0 is the number of iterations.
+    pub fn is_counted(&self) -> bool {
+        matches!(self.trips, Trips::Counted { .. })
+    }
+
+    /// The number of iterations, if it is fixed.
+    pub fn length(&self) -> Option<usize> {
+        match self.trips {
+            Trips::Times { count, .. } => Some(count),
+            Trips::While | Trips::Counted { .. } => None,
+        }
+    }
+
+    /// Whether sequences are read and stacks are filled from last to first.
+    pub fn reverse(&self) -> bool {
+        match self.trips {
+            Trips::While => false,
+            Trips::Times { reverse, .. } | Trips::Counted { reverse } => reverse,
+        }
+    }
+
+    /// The number of the region that is the body.
+    pub fn body(&self) -> usize {
+        usize::from(self.is_while())
+    }
+
+    /// The position of the first carry among the operands.
+    pub fn first(&self) -> usize {
+        usize::from(self.is_counted())
+    }
+
+    /// The inputs of the body that are elements of sequences.
+    pub fn elements(&self) -> Range<usize> {
+        self.carries..self.invariants()
+    }
+
+    /// The position of the first invariant among the inputs of the body.
+    pub fn invariants(&self) -> usize {
+        self.carries + self.sequences
+    }
+
+    /// The position of the first stack among the results.
+    pub fn stacked(&self) -> usize {
+        self.carries + usize::from(self.is_while())
+    }
+
+    fn op(&self) -> Op {
+        if self.is_while() { WHILE.op() } else { SCAN.op() }
+    }
+
+    fn attrs(&self) -> Attrs {
+        if self.is_while() { while_loop::attrs(self) } else { scan::attrs(self) }
+    }
+}
+
+/// A transform, with the attributes of its op.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Transform {
+    /// The outputs, and the gradients of the sum of the first `results` of them, weighted if `seeded`.
+    ValueAndGrad {
+        /// The operands with respect to which gradients are taken.
+        wrt: Vec<usize>,
+        /// How many outputs are differentiated.
+        results: usize,
+        /// Whether the last operands are the weights of these outputs.
+        seeded: bool,
+    },
+    /// The outputs, and the tangents of the first `results` of them.
+    Jvp {
+        /// The operands that have tangents, which are the last operands.
+        wrt: Vec<usize>,
+        /// How many outputs have tangents, if they are floats.
+        results: usize,
+    },
+    /// The function on each of `size` lanes.
+    Vmap {
+        /// The number of lanes.
+        size: Dim,
+        /// For each operand, whether it has lanes.
+        operands: Vec<Lane>,
+        /// For each result, whether it has lanes.
+        results: Vec<Lane>,
+    },
+}
+
+impl Transform {
+    /// Whether the first operands are the inputs of the region, and the first results its outputs.
+    fn runs_region(&self) -> bool {
+        match self {
+            Self::ValueAndGrad { .. } | Self::Jvp { .. } => true,
+            Self::Vmap { .. } => false,
+        }
+    }
+
+    fn op(&self) -> Op {
+        match self {
+            Self::ValueAndGrad { .. } => VALUE_AND_GRAD.op(),
+            Self::Jvp { .. } => JVP.op(),
+            Self::Vmap { .. } => VMAP.op(),
+        }
+    }
+
+    fn attrs(&self) -> Attrs {
+        match self {
+            Self::ValueAndGrad { wrt, results, seeded } => {
+                value_and_grad::ValueAndGrad::attrs(&wrt[..], *results, *seeded)
+            }
+            Self::Jvp { wrt, results } => jvp::Jvp::attrs(&wrt[..], *results),
+            Self::Vmap { size, operands, results } => {
+                let codes = |lanes: &[Lane]| lanes.iter().map(|it| it.code()).collect::<Vec<i64>>();
+                vmap::Vmap::attrs(*size, &codes(operands)[..], &codes(results)[..])
+            }
+        }
+    }
+}
