@@ -6,8 +6,8 @@
 //! so a copy is needed only if the older version itself outlives the run: as a result, or as the
 //! final value of another slot whose own old value ends up here.
 
-use crate::ir::{Graph, Node, ValueId, count_nodes};
-use crate::ops::{ASSIGN, Control, STOP_GRADIENT, TENSOR_MOVE};
+use crate::ir::{Graph, Node, ValueId};
+use crate::ops::{ASSIGN, Control, Effects, STOP_GRADIENT, TENSOR_MOVE, has_effect};
 use crate::tensor::{Attrs, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -48,7 +48,7 @@ pub struct Slots {
 /// The graph with the copies of a level as `tensor_move`, and with writes as gradient barriers
 /// only.
 pub fn insert_moves<'g>(graph: &'g Graph, slots: &Slots, level: Level) -> Cow<'g, Graph> {
-    if level != Level::Every && count_nodes(graph, ASSIGN.op()) == 0 {
+    if level != Level::Every && !has_effect(graph, Effects::WRITES) {
         return Cow::Borrowed(graph);
     }
     let mut moves = Moves { level, ..Moves::default() };

@@ -3,8 +3,8 @@
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node, NodeId, ValueId, count_nodes};
 use crate::ops::{
-    self, ALL, ASSIGN, BROADCAST_TO, CAST, CLEAR_FLOAT_STATUS, CONSTANT, Control, GET_FLOAT_STATUS, ISFINITE,
-    LOGICAL_AND, LOGICAL_NOT, Loop, OpDef, STOP_GRADIENT, TENSOR_MOVE,
+    self, ALL, ASSIGN, BROADCAST_TO, CAST, CLEAR_FLOAT_STATUS, CONSTANT, Control, Effects, GET_FLOAT_STATUS, ISFINITE,
+    LOGICAL_AND, LOGICAL_NOT, Loop, OpDef, STOP_GRADIENT, TENSOR_MOVE, has_effect,
 };
 use crate::tensor::{Attr, Attrs, DType, Literal, Op, Scalar, Type};
 use smallvec::SmallVec;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// # Errors
 /// [`Code::Argument`] for a status that is cleared and read in different graphs.
 pub fn float_status(graph: &Graph) -> Result<Cow<'_, Graph>> {
-    if count_nodes(graph, GET_FLOAT_STATUS.op()) + count_nodes(graph, CLEAR_FLOAT_STATUS.op()) == 0 {
+    if !has_effect(graph, Effects::WATCHES) {
         return Ok(Cow::Borrowed(graph));
     }
     Watch::plain(graph).map(Cow::Owned)

@@ -76,7 +76,7 @@ impl Found {
         let mut fixed = vec![false; graph.value_count()];
         graph.inputs()[invariants..].iter().for_each(|it| fixed[it.0 as usize] = true);
         for (_, node) in graph.nodes() {
-            if is_safe(node) && node.inputs.iter().all(|it| fixed[it.0 as usize]) {
+            if definition(node.op).effects.are_speculatable() && node.inputs.iter().all(|it| fixed[it.0 as usize]) {
                 node.outputs.iter().for_each(|it| fixed[it.0 as usize] = true);
             }
         }
@@ -121,21 +121,6 @@ impl Found {
             }
         }
         self.values.iter().map(|it| map[it.0 as usize]).collect()
-    }
-}
-
-/// Whether an op is pure and cannot fail.
-fn is_safe(node: &Node) -> bool {
-    match definition(node.op).lowering {
-        Lowering::Map(_)
-        | Lowering::View(_)
-        | Lowering::Generate(_)
-        | Lowering::Position(_)
-        | Lowering::Constant
-        | Lowering::Reduce(_)
-        | Lowering::Product
-        | Lowering::Slices(_) => !node.outputs.is_empty(),
-        Lowering::Gather(_) | Lowering::Library | Lowering::Update | Lowering::Regions(_) => false,
     }
 }
 

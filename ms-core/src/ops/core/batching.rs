@@ -13,9 +13,6 @@ pub enum Batching {
     Derived,
     /// A rule, written against [`Tensor`]. Every result has the lanes as its first axis.
     Rule(fn(&BatchedCall<'_>) -> Result<Outputs>),
-    /// A rule of an op whose lanes differ even if none of its operands has lanes: each lane draws
-    /// random numbers of its own.
-    Independent(fn(&BatchedCall<'_>) -> Result<Outputs>),
 }
 
 /// An application of an op over lanes.
@@ -42,7 +39,7 @@ pub fn batch(lanes: &BatchedCall<'_>) -> Result<Outputs> {
     }
     let def = definition(lanes.op);
     match &def.batching {
-        Batching::Rule(rule) | Batching::Independent(rule) => rule(lanes),
+        Batching::Rule(rule) => rule(lanes),
         Batching::Derived => derived(def, lanes),
     }
 }

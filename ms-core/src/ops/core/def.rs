@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::ops::Batching;
-use crate::ops::{Control, Part, Sample};
+use crate::ops::{Control, Effects, Part, Sample};
 use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -28,6 +28,11 @@ pub struct OpDef {
     pub eval: fn(&Attrs, &[&Array]) -> Result<Arrays>,
     /// The derivative.
     pub derivative: Derivative,
+    /// Whether the derivatives of every order are finite at all finite operands. Otherwise the zero gradient of a
+    /// result that is not wanted may become a NaN.
+    pub finite_derivatives: bool,
+    /// What the op does besides computing its results.
+    pub effects: Effects,
     /// The batching rule.
     pub batching: Batching,
     /// The lowering rule.

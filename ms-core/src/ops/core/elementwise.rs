@@ -184,14 +184,15 @@ pub fn samples<const N: usize>(domain: Domain, ranges: [(f64, f64); N]) -> Vec<S
 ///     /// What it computes.
 ///     NAME = number: function as method(a, b), Domain -> same | bool;
 ///     eval: formula of the scalars in `v`;
-///     vjp |g, y| { a: gradient of a, b: gradient of b };      or: vjp zero; vjp none "why";
+///     vjp |g, y| { a: gradient of a, b: gradient of b };      or: finite_vjp |g, y| ..; vjp zero; vjp none "why";
 ///     lower body | wide_body: formula of the values;
 ///     samples [range of a, range of b];
 /// }
 /// ```
 ///
 /// In `vjp`, `g` is the gradient of the result `y`; gradients of broadcast operands are summed
-/// to their shapes. `wide_body` computes f16 and bf16 in f32 and rounds once.
+/// to their shapes. It is a `finite_vjp` if derivatives of every order are finite at all finite operands.
+/// `wide_body` computes f16 and bf16 in f32 and rounds once.
 macro_rules! elementwise {
     (
         $(#[$doc:meta])*
@@ -203,7 +204,7 @@ macro_rules! elementwise {
         $(#[$doc:meta])*
         $def:ident = $number:literal: $function:ident as $method:ident($($x:ident),+), $domain:ident -> $to:ident;
         eval |$v:ident| $eval:expr;
-        vjp $(|$g:ident, $y:ident| { $($vx:ident: $gradient:expr),+ $(,)? })? $($word:ident $($why:literal)?)?;
+        $vjp:ident $(|$g:ident, $y:ident| { $($vx:ident: $gradient:expr),+ $(,)? })? $($word:ident $($why:literal)?)?;
         lower $body:ident $lower:expr;
         samples [$($range:expr),+];
     ) => {
@@ -220,6 +221,8 @@ macro_rules! elementwise {
             derivative: elementwise!(
                 @vjp [$($x)+] $(|$g, $y| { $($vx: $gradient),+ })? $($word $($why)?)?
             ),
+            finite_derivatives: elementwise!(@finite $vjp $($word)?),
+            effects: $crate::ops::Effects::NONE,
             batching: $crate::ops::Batching::Derived,
             lowering: $crate::ops::Lowering::Map(|_, builder, operands| {
                 $crate::ops::body::$body(builder, operands, $lower)
@@ -240,6 +243,11 @@ macro_rules! elementwise {
     (@method $function:ident) => {
         concat!("The function [`", stringify!($function), "`](crate::ops::", stringify!($function), ") of this tensor.")
     };
+
+    (@finite vjp) => { false };
+    (@finite finite_vjp) => { true };
+    (@finite vjp zero) => { true };
+    (@finite vjp none) => { true };
 
     (@to same) => { false };
     (@to bool) => { true };

@@ -10,6 +10,7 @@ pub mod body;
 mod check;
 mod control;
 mod def;
+mod effects;
 pub mod elementwise;
 pub(crate) mod evaluate;
 mod float_encoding;
@@ -38,6 +39,7 @@ pub use control::{Control, Loop, Transform, Trips};
 pub use def::{
     Arrays, Cotangents, Derivative, Lowering, OpDef, ReduceRule, RegionRule, Regions, SliceRule, Slices, Types, Vjp,
 };
+pub use effects::{Effects, has_effect};
 pub use elementwise::Domain;
 pub use evaluate::{evaluate_graph, evaluate_node};
 pub(crate) use float_encoding::{decode_floats, encode_as_floats, encoded_type};

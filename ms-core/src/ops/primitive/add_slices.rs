@@ -3,7 +3,7 @@
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error};
 use crate::ops::core::host;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attr, Attrs, Dim, OpInfo, apply1};
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
@@ -51,6 +51,8 @@ pub static ADD_SLICES: OpDef = OpDef {
         let values = it.inputs[1..].iter().zip(&it.needs[1..]).enumerate().map(slice);
         std::iter::once(it.needs[0].then(|| g.clone())).chain(values).collect()
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| {
         let rank = it.rank(0);
         let fronted = |list: usize, front: Dim| {

@@ -4,7 +4,7 @@ use super::reduction::axes_of;
 use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::{
-    Arrays, Batching, Derivative, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape,
+    Arrays, Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, Sample, SampleInput, Types, permute, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attr, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, collected};
 use crate::with_element;
@@ -18,6 +18,8 @@ pub static ARGMAX: OpDef = OpDef {
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Greater),
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,
@@ -30,6 +32,8 @@ pub static ARGMIN: OpDef = OpDef {
     infer,
     eval: |attrs, inputs| evaluate(attrs, inputs[0], Ordering::Less),
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,

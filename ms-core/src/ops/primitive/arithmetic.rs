@@ -12,7 +12,7 @@ elementwise! {
     /// ```
     ADD = 100: add(a, b), Any -> same;
     eval |v| number2(v, |a, b| a + b, |a, b| a + b);
-    vjp |g, y| { a: g, b: g };
+    finite_vjp |g, y| { a: g, b: g };
     lower body |[a, b]| if a.dtype() == DType::Bool { a | b } else { a + b };
     samples [(-2.0, 2.0), (-2.0, 2.0)];
 }
@@ -26,7 +26,7 @@ elementwise! {
     /// ```
     SUB = 101: sub(a, b), Numeric -> same;
     eval |v| number2(v, |a, b| a - b, |a, b| a - b);
-    vjp |g, y| { a: g, b: -g };
+    finite_vjp |g, y| { a: g, b: -g };
     lower body |[a, b]| a - b;
     samples [(-2.0, 2.0), (-2.0, 2.0)];
 }
@@ -40,7 +40,7 @@ elementwise! {
     /// ```
     MUL = 102: mul(a, b), Any -> same;
     eval |v| number2(v, |a, b| a * b, i128::wrapping_mul);
-    vjp |g, y| { a: g * b, b: g * a };
+    finite_vjp |g, y| { a: g * b, b: g * a };
     lower body |[a, b]| if a.dtype() == DType::Bool { a & b } else { a * b };
     samples [(-2.0, 2.0), (-2.0, 2.0)];
 }
@@ -54,7 +54,7 @@ elementwise! {
     /// ```
     NEG = 103: neg(x), Numeric -> same;
     eval |v| number1(v, |x| -x, |x| -x);
-    vjp |g, y| { x: -g };
+    finite_vjp |g, y| { x: -g };
     lower body |[x]| -x;
     samples [(-2.0, 2.0)];
 }
@@ -69,7 +69,7 @@ elementwise! {
     /// ```
     ABS = 104: abs(x), Numeric -> same;
     eval |v| number1(v, f64::abs, i128::abs);
-    vjp |g, y| { x: g * x.sign() };
+    finite_vjp |g, y| { x: g * x.sign() };
     lower body |[x]| if is_unsigned(x.dtype()) { x } else { x.abs() };
     samples [(0.2, 2.0)];
 }
@@ -100,7 +100,7 @@ elementwise! {
     /// ```
     SQUARE = 106: square(x), Numeric -> same;
     eval |v| number1(v, |x| x * x, |x| x.wrapping_mul(x));
-    vjp |g, y| { x: g * (x * 2.0) };
+    finite_vjp |g, y| { x: g * (x * 2.0) };
     lower body |[x]| x * x;
     samples [(-2.0, 2.0)];
 }

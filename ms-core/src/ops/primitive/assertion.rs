@@ -3,7 +3,7 @@
 use crate::error::{Code, Error, OrRaise};
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::panic::Location;
@@ -27,6 +27,8 @@ pub static ASSERT: OpDef = OpDef {
         Err(Error::new(Code::Assertion, message).at_line(attrs.str(1)))
     },
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::ORDERED.and(Effects::REFUSES),
     batching: Batching::Rule(batch_in_order),
     lowering: Lowering::Library,
     samples: || {

@@ -1,7 +1,7 @@
 //! `assign`: writes of parameters.
 
 use crate::error::{Code, Error};
-use crate::ops::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
+use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput, add, sub};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Parameter, Tensor, apply1};
 use smallvec::smallvec;
 
@@ -15,6 +15,8 @@ pub static ASSIGN: OpDef = OpDef {
     },
     eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::WRITES,
     batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.spread(1)])),
     lowering: Lowering::View(|_, layout| Some(layout.clone())),
     samples: || {

@@ -7,7 +7,7 @@ use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::named;
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PoolOptions, Sample, SampleInput, Types};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, OpInfo, Tensor, Type, apply1, collected, filled, refused};
 use smallvec::smallvec;
 
@@ -28,6 +28,8 @@ pub static AVG_POOL: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].dims()[2..]), &[it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || avg_samples(false),
@@ -54,6 +56,8 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         let attrs = Attrs::new(it.attrs.as_slice()[..6].iter().cloned());
         smallvec![Some(apply1(AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || avg_samples(true),
@@ -74,6 +78,8 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].dims()[2..]).into()]);
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL_GRAD.op(), &attrs, &[it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || {
@@ -100,6 +106,8 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         let attrs = Attrs::new(it.attrs.as_slice()[..1].iter().cloned());
         smallvec![Some(apply1(ADAPTIVE_AVG_POOL.op(), &attrs, &[it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || {

@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_condition, check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Lowering, OpDef, RegionRule};
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule};
 use crate::tensor::OpInfo;
 
 /// The results of region 0 if operand 0, a `bool[]`, is true, and of region 1 otherwise. Both take
@@ -13,6 +13,8 @@ pub static IF: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types of an `if` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "an `if` is evaluated with its regions")),
     derivative: Derivative::None("its derivative is that of its regions"),
+    finite_derivatives: false,
+    effects: Effects::REGIONS,
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::rules::sum_to;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attr, Attrs, Dim, IntoDims, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -23,6 +23,8 @@ pub static BROADCAST_TO: OpDef = OpDef {
         Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| {
         let missing = it.attrs.ints(0).len() - it.rank(0);
         let x = crate::ops::expand_dims(&it.inputs[0], (1..=missing).collect::<Vec<_>>());

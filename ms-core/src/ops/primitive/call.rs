@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::applied;
-use crate::ops::{Batching, Control, Derivative, OpDef};
+use crate::ops::{Batching, Control, Derivative, Effects, OpDef};
 use crate::tensor::{Attrs, OpInfo};
 
 const fn call(number: u16, name: &'static str, control: fn(&Attrs) -> Control) -> OpDef {
@@ -11,6 +11,8 @@ const fn call(number: u16, name: &'static str, control: fn(&Attrs) -> Control) -
         infer: |_, _| Err(Error::new(Code::Argument, "the types of a call are those of the graph that it calls")),
         eval: |_, _| Err(Error::new(Code::Argument, "a call is evaluated with the graph that it calls")),
         derivative: Derivative::None("its derivative is that of the graph that it calls"),
+        finite_derivatives: false,
+        effects: Effects::REGIONS,
         batching: Batching::Derived,
         lowering: applied(control),
         samples: Vec::new,

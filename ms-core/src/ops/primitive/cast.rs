@@ -1,6 +1,6 @@
 //! `cast`: conversion to another dtype.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -23,6 +23,8 @@ pub static CAST: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(cast(it.cotangent(), it.inputs[0].dtype()))]),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Map(|attrs, body, v| body.cast(v[0], attrs.dtype(0))),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 5], -9.0, 9.0)]).attrs(Attrs::new([DType::F64.into()]))],

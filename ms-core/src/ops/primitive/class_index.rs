@@ -2,7 +2,7 @@
 
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
@@ -17,6 +17,8 @@ pub static CLASS_INDEX: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Library,
     samples: || {

@@ -4,7 +4,7 @@ use super::slice::narrow;
 use crate::error::{Code, Error, OrRaise, Result, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::{
-    Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims, normalize_axis, reshape,
+    Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Slices, expand_dims, normalize_axis, reshape,
 };
 use crate::tensor::{Array, AsTensor, Attrs, Dim, Layout, OpInfo, Tensor, Type, apply1, try_room};
 use smallvec::{SmallVec, smallvec};
@@ -54,6 +54,8 @@ pub static CONCAT: OpDef = OpDef {
         };
         it.inputs.iter().zip(it.needs).map(&mut part).collect()
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Slices(slices),
     samples: || {

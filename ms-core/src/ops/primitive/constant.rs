@@ -1,6 +1,6 @@
 //! `constant`: constant data.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attr, Attrs, DType, Literal, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -13,6 +13,8 @@ pub static CONSTANT: OpDef = OpDef {
     },
     eval: |attrs, _| Ok(smallvec![attrs.literal(0).to_array()]),
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Constant,
     samples: || {

@@ -9,7 +9,7 @@ use super::window::lanes;
 use super::window::{PerAxis, Window};
 use crate::error::{Code, Error, Result};
 use crate::ops::core::host::{narrow_floats, wide_floats};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attr, Attrs, Dim, Dims, IntoDims, OpInfo, Tensor, Type, apply1, filled};
 use smallvec::smallvec;
 
@@ -41,6 +41,8 @@ pub static CONV: OpDef = OpDef {
             it.needs[1].then(|| weight_grad(it.attrs, x, g, &w.dims()[2..])),
         ]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(lanes::forward),
     lowering: Lowering::Library,
     samples: || {
@@ -90,6 +92,8 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
             it.needs[1].then(|| weight_grad(it.attrs, h, g, &w.dims()[2..])),
         ]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(lanes::input_grad),
     lowering: Lowering::Library,
     samples: || {
@@ -139,6 +143,8 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
             it.needs[1].then(|| conv_of(it.attrs, x, v)),
         ]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(lanes::weight_grad),
     lowering: Lowering::Library,
     samples: || {

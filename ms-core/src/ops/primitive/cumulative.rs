@@ -5,7 +5,7 @@ use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::stored_axis;
 use crate::ops::core::elementwise::wide;
 use crate::ops::core::host::{Axis, dense, elements};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, normalize_axis, select};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -20,6 +20,8 @@ pub static CUMSUM: OpDef = OpDef {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,
@@ -45,6 +47,8 @@ pub static CUMPROD: OpDef = OpDef {
         let before = sum(g * y) / select(&zero, 1.0, x);
         smallvec![Some(select(first, sum(g * without), select(zeros.eq(0), before, 0.0)))]
     }),
+    finite_derivatives: false,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples,

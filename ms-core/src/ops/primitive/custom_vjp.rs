@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Lowering, OpDef, RegionRule, evaluate_graph};
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, evaluate_graph};
 use crate::tensor::{Attrs, OpInfo, Type};
 use std::ops::Range;
 
@@ -27,6 +27,8 @@ pub static CUSTOM_VJP: OpDef = OpDef {
     infer: |_, _| Err(refuse("the types are those of the graph that has the derivative")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that has the derivative")),
     derivative: Derivative::None("its derivative is its second graph"),
+    finite_derivatives: false,
+    effects: Effects::REGIONS,
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,

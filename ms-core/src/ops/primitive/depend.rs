@@ -1,6 +1,6 @@
 //! `depend`: a control dependency.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, DispatchMode, OpInfo, Tensor, apply1, dispatch_mode};
 use smallvec::smallvec;
 
@@ -10,6 +10,8 @@ pub static DEPEND: OpDef = OpDef {
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
     derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone()), None]),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.inputs[1].clone()])),
     lowering: Lowering::Library,
     samples: || vec![Sample::new([SampleInput::f32(&[2, 3], -1.0, 1.0), SampleInput::f32(&[2], -1.0, 1.0)])],

@@ -10,8 +10,8 @@ use crate::ops::core::body::body as formula;
 use crate::ops::core::philox::{Stream, high_product, wide_word, word};
 use crate::ops::core::rules::{Interval, check_interval};
 use crate::ops::{
-    Arrays, BatchedCall, Batching, Derivative, Lowering, OpDef, Sample, SampleInput, Types, add, concat, full_of, iota,
-    mul,
+    Arrays, BatchedCall, Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, Types, add, concat,
+    full_of, iota, mul,
 };
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, Element, OpInfo, Outputs, Scalar, Type};
 use crate::with_element;
@@ -29,7 +29,9 @@ pub static RANDOM_BITS: OpDef = OpDef {
         _ => fill::<u64>(attrs, stream(inputs[0])?.wide_words()),
     },
     derivative: Derivative::Zero,
-    batching: Batching::Independent(drawn_apart),
+    finite_derivatives: true,
+    effects: Effects::RANDOM,
+    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| match attrs.dtype(1) {
         DType::U32 => formula(body, values, |it| word(it).cast(DType::U32)),
         _ => formula(body, values, wide_word),
@@ -67,7 +69,9 @@ pub static RANDOM_UNIFORM: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
-    batching: Batching::Independent(drawn_apart),
+    finite_derivatives: true,
+    effects: Effects::RANDOM,
+    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
         let (dtype, low, range) = (attrs.dtype(1), attrs.float(2), attrs.float(3) - attrs.float(2));
         let digits = i64::from(digits(dtype));
@@ -126,7 +130,9 @@ pub static RANDOM_NORMAL: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
-    batching: Batching::Independent(drawn_apart),
+    finite_derivatives: true,
+    effects: Effects::RANDOM,
+    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Library,
     samples: || samples(DType::F32, [1.0.into(), 0.5.into()]),
 };
@@ -154,7 +160,9 @@ pub static RANDOM_INTEGERS: OpDef = OpDef {
         })
     },
     derivative: Derivative::Zero,
-    batching: Batching::Independent(drawn_apart),
+    finite_derivatives: true,
+    effects: Effects::RANDOM,
+    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
         let (dtype, low, high) = (attrs.dtype(1), attrs.int(2), attrs.int(3));
         let range = high.wrapping_sub(low) as u64;
@@ -178,7 +186,9 @@ pub static RANDOM_BERNOULLI: OpDef = OpDef {
         fill(attrs, stream(inputs[0])?.words().map(|it| (it as u64) < below))
     },
     derivative: Derivative::Zero,
-    batching: Batching::Independent(drawn_apart),
+    finite_derivatives: true,
+    effects: Effects::RANDOM,
+    batching: Batching::Rule(drawn_apart),
     lowering: Lowering::Position(|attrs, body, values| {
         let below = threshold(attrs) as i64;
         formula(body, values, |it| word(it).cast(DType::I64).lt(below))

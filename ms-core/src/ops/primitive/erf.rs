@@ -13,7 +13,7 @@ elementwise! {
     /// ```
     ERF = 200: erf(x), Float -> same;
     eval |v| float1(v, erf_f64);
-    vjp |g, y| { x: g * ((-x.square()).exp() * FRAC_2_SQRT_PI) };
+    finite_vjp |g, y| { x: g * ((-x.square()).exp() * FRAC_2_SQRT_PI) };
     lower wide_body |[x]| x.math(Math::Erf);
     samples [(-3.0, 3.0)];
 }
@@ -27,7 +27,7 @@ elementwise! {
     /// ```
     ERFC = 201: erfc(x), Float -> same;
     eval |v| float1(v, erfc_f64);
-    vjp |g, y| { x: -(g * ((-x.square()).exp() * FRAC_2_SQRT_PI)) };
+    finite_vjp |g, y| { x: -(g * ((-x.square()).exp() * FRAC_2_SQRT_PI)) };
     lower wide_body |[x]| x.math(Math::Erfc);
     samples [(-3.0, 3.0)];
 }

@@ -97,7 +97,7 @@ elementwise! {
     /// ```
     SIGMOID = 176: sigmoid(x), Float -> same;
     eval |v| float1(v, |x| if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) });
-    vjp |g, y| { x: g * (y * (1.0 - y)) };
+    finite_vjp |g, y| { x: g * (y * (1.0 - y)) };
     lower wide_body |[x]| math::sigmoid(x);
     samples [(-3.0, 3.0)];
 }

@@ -15,7 +15,7 @@ elementwise! {
     /// ```
     MAXIMUM = 120: maximum(a, b), Any -> same;
     eval |v| number2(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }, Ord::max);
-    vjp |g, y| { a: g * share(a, b, y), b: g * share(b, a, y) };
+    finite_vjp |g, y| { a: g * share(a, b, y), b: g * share(b, a, y) };
     lower body |[a, b]| if a.dtype() == DType::Bool { a | b } else { a.max(b) };
     samples [(-2.0, 2.0), (-2.0, 2.0)];
 }
@@ -29,7 +29,7 @@ elementwise! {
     /// ```
     MINIMUM = 121: minimum(a, b), Any -> same;
     eval |v| number2(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }, Ord::min);
-    vjp |g, y| { a: g * share(a, b, y), b: g * share(b, a, y) };
+    finite_vjp |g, y| { a: g * share(a, b, y), b: g * share(b, a, y) };
     lower body |[a, b]| if a.dtype() == DType::Bool { a & b } else { a.min(b) };
     samples [(-2.0, 2.0), (-2.0, 2.0)];
 }
@@ -43,7 +43,7 @@ elementwise! {
     /// ```
     RELU = 122: relu(x), Numeric -> same;
     eval |v| number1(v, |x| if x.is_nan() { x } else { x.max(0.0) }, |x| x.max(0));
-    vjp |g, y| { x: select(y.gt(0.0), g, 0.0) };
+    finite_vjp |g, y| { x: select(y.gt(0.0), g, 0.0) };
     lower body |[x]| x.max(0.0);
     samples [(0.1, 2.0)];
 }

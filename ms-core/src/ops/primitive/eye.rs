@@ -1,7 +1,7 @@
 //! `eye`: ones on a diagonal.
 
 use crate::ir::{BinaryOp, Compare};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attrs, DType, Dim, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -26,6 +26,8 @@ pub static EYE: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
         let k = body.constant(attrs.int(2), DType::I64);

@@ -1,6 +1,6 @@
 //! Float status: whether any op had an infinite or NaN result.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, DispatchMode, OpInfo, Parameter, SlotId, Tensor, apply1, dispatch_mode};
 use crate::with_element;
 use smallvec::smallvec;
@@ -17,6 +17,8 @@ macro_rules! status_op {
             infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
             eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
             derivative: Derivative::Zero,
+            finite_derivatives: true,
+            effects: Effects::WATCHES,
             batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
             lowering: Lowering::View(|_, layout| Some(layout.clone())),
             samples: || vec![Sample::new([SampleInput::f32(&[STATUS_SIZE], 0.0, 0.0)])],

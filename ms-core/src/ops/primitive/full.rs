@@ -1,7 +1,7 @@
 //! `full`: a tensor of one value.
 
 use crate::error::OrRaise;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{
     Array, Attr, Attrs, DType, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
 };
@@ -13,6 +13,8 @@ pub static FULL: OpDef = OpDef {
     infer: |attrs, _| Ok(smallvec![Type::new(attrs.literal(0).dtype(), attrs.dims(1))]),
     eval: |attrs, _| Ok(smallvec![Array::full(&attrs.sizes(1), value(attrs), attrs.literal(0).dtype())]),
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(value(attrs), ty.dtype)),
     samples: || {

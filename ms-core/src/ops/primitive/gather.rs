@@ -5,8 +5,8 @@ use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements, plus, positions, replace_axis};
 use crate::ops::core::rules::may_equal;
 use crate::ops::{
-    Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis, normalize_axis, reshape,
-    scatter_nd_add,
+    Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, gather_nd, move_axis, normalize_axis,
+    reshape, scatter_nd_add,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, OpInfo, Tensor, Type, apply1, refused};
 use crate::with_element;
@@ -49,6 +49,8 @@ pub static GATHER: OpDef = OpDef {
         let source = reshape(it.cotangent(), replace_axis(&x.dims(), axis, &[count]));
         Part::rows(x, axis, reshape(index, [count]), &source)
     }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| {
         let axis = it.attrs.int(0) as isize;
         match it.mapped {
@@ -117,6 +119,8 @@ pub static INDEX_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(GATHER.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| {
         if !it.mapped[1] {
             return it.apply(&it.shifted(0), &[it.spread(0), it.inputs[1].clone(), it.spread(2)]);

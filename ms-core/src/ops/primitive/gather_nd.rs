@@ -5,7 +5,7 @@ use crate::error::{Code, Error, Result};
 use crate::ops::core::axis::const_shape;
 use crate::ops::core::host::{dense, elements, plus, rows};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -29,6 +29,8 @@ pub static GATHER_ND: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Read(|it| Part::points(&it.inputs[0], &it.inputs[1], it.cotangent())),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| match it.mapped {
         [false, true] => it.apply(it.attrs, it.inputs),
         _ => it.apply(it.attrs, &[it.spread(0), it.rows(1)]),
@@ -70,6 +72,8 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(GATHER_ND.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| it.apply(it.attrs, &[it.spread(0), it.rows(1), it.spread(2)])),
     lowering: Lowering::Update,
     samples: || {

@@ -40,7 +40,7 @@ elementwise! {
     /// ```
     TANH = 182: tanh(x), Float -> same;
     eval |v| float1(v, f64::tanh);
-    vjp |g, y| { x: g * (1.0 - y.square()) };
+    finite_vjp |g, y| { x: g * (1.0 - y.square()) };
     lower wide_body |[x]| x.math(Math::Tanh);
     samples [(-3.0, 3.0)];
 }
@@ -54,7 +54,7 @@ elementwise! {
     /// ```
     ASINH = 183: asinh(x), Float -> same;
     eval |v| float1(v, f64::asinh);
-    vjp |g, y| { x: g * (x.square() + 1.0).rsqrt() };
+    finite_vjp |g, y| { x: g * (x.square() + 1.0).rsqrt() };
     lower wide_body |[x]| x.math(Math::Asinh);
     samples [(-3.0, 3.0)];
 }

@@ -3,7 +3,7 @@
 use crate::error::OrRaise;
 use crate::ir::BinaryOp;
 use crate::ops::core::axis::stored_axis;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, IntoDims, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -30,6 +30,8 @@ pub static IOTA: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
         let (at, compute) = (index[attrs.int(1) as usize], if ty.dtype.is_float() { DType::F64 } else { DType::I64 });

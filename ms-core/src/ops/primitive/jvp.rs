@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::{check_operands, output_types};
-use crate::ops::{Batching, Control, Derivative, Lowering, OpDef, RegionRule, Transform};
+use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, Transform};
 use crate::tensor::OpInfo;
 
 fn refuse(message: &str) -> Error {
@@ -17,6 +17,8 @@ pub static JVP: OpDef = OpDef {
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
+    finite_derivatives: false,
+    effects: Effects::REGIONS,
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,

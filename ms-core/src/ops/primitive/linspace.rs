@@ -1,7 +1,7 @@
 //! `linspace`: evenly spaced numbers between two bounds.
 
 use crate::ir::{BinaryOp, Compare};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
 use crate::tensor::{Array, Attrs, DType, Element, OpInfo, Scalar, Tensor, Type, apply1};
 use crate::with_element;
 use smallvec::smallvec;
@@ -23,6 +23,8 @@ pub static LINSPACE: OpDef = OpDef {
         Ok(smallvec![out])
     },
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, index, ty| {
         let at = body.cast(index[0], DType::F64);

@@ -3,7 +3,9 @@
 use crate::error::{Code, Error};
 use crate::ops::core::axis::refusal;
 use crate::ops::core::rules::{broadcast_dims, check_dims};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose};
+use crate::ops::{
+    Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, broadcast_to, cast, reshape, transpose,
+};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, Element, OpInfo, Scalar, Shape, Tensor, Type};
 use crate::tensor::{apply1, collected, filled, promote, refused};
 use crate::with_element;
@@ -59,6 +61,8 @@ pub static MATMUL: OpDef = OpDef {
             it.needs[1].then(|| gradient_of(b, &transpose(a, -2, -1), g)),
         ]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Product,
     samples: || {

@@ -7,7 +7,7 @@ use crate::ops::composite::convolution::ranked;
 use crate::ops::core::axis::{const_shape, named};
 use crate::ops::core::host::{narrow_floats, wide_floats};
 use crate::ops::core::rules::may_equal;
-use crate::ops::{Batching, Derivative, Lowering, OpDef, PoolOptions, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, PoolOptions, Sample, SampleInput};
 use crate::tensor::{
     AsTensor, Attr, Attrs, Dim, Dims, OpInfo, Shape, Tensor, Type, apply1, collected, filled, try_room,
 };
@@ -26,6 +26,8 @@ pub static MAX_POOL: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || max_samples(|x, _| vec![x]),
@@ -49,6 +51,8 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![None, Some(apply1(MAX_POOL_TAKE.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || max_samples(|x, y| vec![x, y]),
@@ -71,6 +75,8 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
     derivative: Derivative::Rule(|it| {
         smallvec![None, Some(apply1(MAX_POOL_GRAD.op(), it.attrs, &[&it.inputs[0], it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.merged()),
     lowering: Lowering::Library,
     samples: || max_samples(|x, _| vec![x.clone(), x]),

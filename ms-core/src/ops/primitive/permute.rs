@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use crate::ops::core::axis::{named, stored_axes};
 use crate::ops::{
-    Batching, Derivative, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
+    Batching, Derivative, Effects, IntoAxes, Lowering, OpDef, Sample, SampleInput, normalize_axes, normalize_axis,
 };
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::{SmallVec, smallvec};
@@ -32,6 +32,8 @@ pub static PERMUTE: OpDef = OpDef {
         }
         smallvec![Some(apply1(PERMUTE.op(), &Attrs::new([(&*inverse).into()]), &[it.cotangent()]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| {
         let axes: Vec<usize> = std::iter::once(0).chain(it.attrs.sizes(0).into_iter().map(|it| it + 1)).collect();
         it.apply(&Attrs::new([(&*axes).into()]), it.inputs)

@@ -3,7 +3,7 @@
 use crate::error::OrRaise;
 use crate::ops::core::message::{Message, Show, show_arrays};
 use crate::ops::core::order::{apply_in_order, batch_in_order, check_token, token, token_type};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, DType, OpInfo, Tensor};
 use smallvec::smallvec;
 use std::cell::RefCell;
@@ -17,6 +17,8 @@ pub static PRINT: OpDef = OpDef {
         Ok(smallvec![token()])
     },
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::ORDERED,
     batching: Batching::Rule(batch_in_order),
     lowering: Lowering::Library,
     samples: || {

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::regions::applied;
-use crate::ops::{Batching, Control, Derivative, OpDef};
+use crate::ops::{Batching, Control, Derivative, Effects, OpDef};
 use crate::tensor::OpInfo;
 
 /// The results of region 0 on the operands. Only the operands are kept for gradients; other values
@@ -12,6 +12,8 @@ pub static RECOMPUTE: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types are those of the graph")),
     eval: |_, _| Err(Error::new(Code::Argument, "it is evaluated with its graph")),
     derivative: Derivative::None("its derivative is that of its graph"),
+    finite_derivatives: false,
+    effects: Effects::REGIONS,
     batching: Batching::Derived,
     lowering: applied(|_| Control::Recompute),
     samples: Vec::new,

@@ -6,7 +6,7 @@ use crate::ops::core::axis::stored_axes;
 use crate::ops::core::elementwise::{Domain, wide};
 use crate::ops::core::rules::sum_dtype;
 use crate::ops::{
-    Batching, Derivative, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select,
+    Batching, Derivative, Effects, Lowering, OpDef, ReduceAxes, ReduceRule, Sample, SampleInput, Types, Vjp, select,
 };
 use crate::tensor::{
     Array, AsTensor, Attr, Attrs, DType, Dim, Dims, Element, Kind, OpInfo, Scalar, Tensor, Type, apply1,
@@ -15,13 +15,13 @@ use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
 /// Declares the definition of a reduction over the axes of attribute 0, which are kept with size one if
-/// attribute 1 is set.
+/// attribute 1 is set. `finite` is [`OpDef::finite_derivatives`].
 macro_rules! reduction {
     (
         $(#[$doc:meta])*
         $def:ident = $number:literal: $name:literal, $domain:ident, $reducer:ident;
         combine($start:expr) |$v:ident| $combine:expr;
-        derivative $derivative:expr;
+        derivative $derivative:expr, finite: $finite:expr;
     ) => {
         $(#[$doc])*
         pub static $def: OpDef = OpDef {
@@ -35,6 +35,8 @@ macro_rules! reduction {
                 })])
             },
             derivative: $derivative,
+            finite_derivatives: $finite,
+            effects: Effects::NONE,
             batching: Batching::Derived,
             lowering: Lowering::Reduce(ReduceRule { reducer: Reducer::$reducer, accumulate: sum_dtype }),
             samples: || samples(Domain::$domain),
@@ -46,7 +48,7 @@ reduction! {
     /// The sum; zero for no elements.
     SUM = 300: "sum", Numeric, Sum;
     combine(Scalar::Int(0)) |v| number(v, |a, b| a + b, |a, b| a + b);
-    derivative Derivative::Rule(|it| smallvec![Some(crate::ops::broadcast_to(&spread(it, it.cotangent()), it.inputs[0].dims()))]);
+    derivative Derivative::Rule(|it| smallvec![Some(crate::ops::broadcast_to(&spread(it, it.cotangent()), it.inputs[0].dims()))]), finite: true;
 }
 
 reduction! {
@@ -63,7 +65,7 @@ reduction! {
         let at_zero = select(zeros.eq(1.0).logical_and(&zero), &product, 0.0);
         let factor = select(zeros.eq(0.0), &product / &others, at_zero);
         smallvec![Some(spread(it, it.cotangent()) * factor)]
-    });
+    }), finite: false;
 }
 
 reduction! {
@@ -72,7 +74,7 @@ reduction! {
     combine(Scalar::Float(f64::NEG_INFINITY)) |v| {
         number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) }, Ord::max)
     };
-    derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]);
+    derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]), finite: true;
 }
 
 reduction! {
@@ -81,21 +83,21 @@ reduction! {
     combine(Scalar::Float(f64::INFINITY)) |v| {
         number(v, |a, b| if a.is_nan() || b.is_nan() { f64::NAN } else { a.min(b) }, Ord::min)
     };
-    derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]);
+    derivative Derivative::Rule(|it| smallvec![Some(to_extrema(it))]), finite: true;
 }
 
 reduction! {
     /// Whether all elements are true; true for no elements.
     ALL = 304: "all", Logical, All;
     combine(Scalar::Bool(true)) |v| Scalar::Bool(v[0].as_bool() && v[1].as_bool());
-    derivative Derivative::None("truth values have no gradient");
+    derivative Derivative::None("truth values have no gradient"), finite: true;
 }
 
 reduction! {
     /// Whether any element is true; false for no elements.
     ANY = 305: "any", Logical, Any;
     combine(Scalar::Bool(false)) |v| Scalar::Bool(v[0].as_bool() || v[1].as_bool());
-    derivative Derivative::None("truth values have no gradient");
+    derivative Derivative::None("truth values have no gradient"), finite: true;
 }
 
 /// The type of a reduction's result.

@@ -2,7 +2,7 @@
 
 use crate::error::{Code, Error};
 use crate::ops::core::axis::named;
-use crate::ops::{Batching, Derivative, Lowering, NewShape, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, NewShape, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -26,6 +26,8 @@ pub static RESHAPE: OpDef = OpDef {
         Ok(smallvec![dense.with_layout(layout)])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, it.size)]), it.inputs)),
     lowering: Lowering::View(|attrs, layout| layout.reshape(&attrs.sizes(0))),
     samples: || {

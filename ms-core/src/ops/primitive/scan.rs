@@ -4,7 +4,7 @@ use crate::error::{Code, Error, OrExhausted, Result};
 use crate::ops::core::attributes::attributes;
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
-use crate::ops::{Arrays, Batching, Control, Derivative, Loop, Lowering, OpDef, RegionRule, Types};
+use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, Types};
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
 
 /// A loop over sequences, from first to last, or from last to first if attribute `reverse` is set.
@@ -23,6 +23,8 @@ pub static SCAN: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `scan` are those of its region")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `scan` is evaluated with its region")),
     derivative: Derivative::None("its derivative is that of its region"),
+    finite_derivatives: false,
+    effects: Effects::REGIONS,
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule { count: 1, control: |attrs| Control::Loop(form(attrs)), infer, eval }),
     samples: Vec::new,

@@ -7,7 +7,7 @@ use crate::ops::core::axis::{named, stored_axis};
 use crate::ops::core::host::{dense, elements, plus, positions, visit_indexed};
 use crate::ops::core::rules::{broadcast_dims, may_equal};
 use crate::ops::{
-    Arrays, Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis,
+    Arrays, Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput, broadcast_to, normalize_axis,
 };
 use crate::tensor::{Array, AsTensor, Attrs, DType, Dim, Dims, OpInfo, Tensor, Type, apply1};
 use crate::with_element;
@@ -34,6 +34,8 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
     derivative: Derivative::Read(|it| {
         Part::elements(&it.inputs[0], it.attrs.int(0) as usize, &it.inputs[1], it.cotangent())
     }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Library,
     samples: || {
@@ -70,6 +72,8 @@ pub static SCATTER_ADD: OpDef = OpDef {
         let source = it.needs[2].then(|| apply1(TAKE_ALONG_AXIS.op(), it.attrs, &[g, &it.inputs[1]]));
         smallvec![Some(g.clone()), None, source]
     }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Update,
     samples: || {
@@ -103,6 +107,8 @@ pub static SCATTER: OpDef = OpDef {
         });
         smallvec![kept, None, written]
     }),
+    finite_derivatives: true,
+    effects: Effects::REFUSES,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), &it.spread_all())),
     lowering: Lowering::Update,
     samples: || {

@@ -4,7 +4,7 @@ use crate::error::{Code, Error};
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::operand::common_dtype;
 use crate::ops::core::rules::{broadcast_dims, sum_to};
-use crate::ops::{Batching, Derivative, IntoOperand, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, IntoOperand, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, DType, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -32,6 +32,8 @@ pub static SELECT: OpDef = OpDef {
             it.needs[2].then(|| sum_to(select(condition, 0.0, g), other)),
         ]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Map(|_, body, v| body.select(v[0], v[1], v[2])),
     samples: || {

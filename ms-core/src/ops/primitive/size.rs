@@ -1,6 +1,6 @@
 //! `size`: a dimension as a tensor.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, full_of};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, full_of};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Scalar, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -10,6 +10,8 @@ pub static SIZE: OpDef = OpDef {
     infer: |attrs, _| Ok(smallvec![Type::of(attrs.dtype(1), &[])]),
     eval: |attrs, _| Ok(smallvec![Array::full(&[], Scalar::Int(attrs.int(0)), attrs.dtype(1))]),
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(Scalar::Int(attrs.int(0)), ty.dtype)),
     samples: || vec![Sample::new([]).attrs(Attrs::new([7usize.into(), DType::F32.into()]))],

@@ -1,7 +1,7 @@
 //! `slice`: evenly spaced positions along every axis.
 
 use crate::error::{Code, Error, Result};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Part, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Part, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, Dim, Dims, OpInfo, Selection, Strides, Tensor, Type, apply1};
 use smallvec::smallvec;
 
@@ -17,6 +17,8 @@ pub static SLICE: OpDef = OpDef {
         Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
     },
     derivative: Derivative::Read(|it| Part::slice(&it.inputs[0], it.attrs.ints(0), it.attrs.ints(2), it.cotangent())),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| {
         it.apply(&it.fronted(&[(0, Dim::new(0)), (1, it.size), (2, Dim::new(1))]), it.inputs)
     }),

@@ -2,7 +2,7 @@
 
 use super::slice::{SLICE, check_ranges};
 use crate::error::{Code, Error};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attrs, Dim, Layout, OpInfo, Strides, Tensor, apply1};
 use smallvec::smallvec;
 
@@ -32,6 +32,8 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         });
         smallvec![kept, taken]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, Dim::new(0)), (1, Dim::new(1))]), &it.spread_all())),
     lowering: Lowering::Slices(|attrs, shapes, out| smallvec![out.clone(), slice(attrs, shapes[1], out)]),
     samples: || {

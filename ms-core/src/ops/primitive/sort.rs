@@ -4,7 +4,7 @@ use super::slice::narrow;
 use crate::error::{Code, OrExhausted, OrRaise, raise};
 use crate::ops::core::axis::{named, refusal, stored_axis};
 use crate::ops::core::host::{Axis, dense, elements};
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput, normalize_axis};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput, normalize_axis};
 use crate::tensor::{Array, AsTensor, Attrs, DType, Element, OpInfo, Tensor, Type, apply, apply1, try_room};
 use crate::with_element;
 use smallvec::smallvec;
@@ -34,6 +34,8 @@ pub static SORT: OpDef = OpDef {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone()]);
         smallvec![Some(apply1(crate::ops::SCATTER_ADD.op(), &attrs, &[&zeros, &it.outputs[1], g]))]
     }),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.shifted(0), it.inputs)),
     lowering: Lowering::Library,
     samples: || {

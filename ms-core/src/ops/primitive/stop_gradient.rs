@@ -1,6 +1,6 @@
 //! `stop_gradient`: a barrier to gradients.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{AsTensor, Attrs, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
@@ -10,6 +10,8 @@ pub static STOP_GRADIENT: OpDef = OpDef {
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
     derivative: Derivative::Zero,
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::View(|_, layout| Some(layout.clone())),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],

@@ -1,6 +1,6 @@
 //! `tensor_move`: a copy.
 
-use crate::ops::{Batching, Derivative, Lowering, OpDef, Sample, SampleInput};
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::OpInfo;
 use smallvec::smallvec;
 
@@ -11,6 +11,8 @@ pub static TENSOR_MOVE: OpDef = OpDef {
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
     eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
     derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
+    finite_derivatives: true,
+    effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
     lowering: Lowering::Map(|_, _, x| x[0]),
     samples: || vec![Sample::new([SampleInput::f32(&[3, 2], -2.0, 2.0)])],

@@ -13,7 +13,7 @@ elementwise! {
     /// ```
     SIN = 190: sin(x), Float -> same;
     eval |v| float1(v, f64::sin);
-    vjp |g, y| { x: g * x.cos() };
+    finite_vjp |g, y| { x: g * x.cos() };
     lower wide_body |[x]| x.math(Math::Sin);
     samples [(-9.0, 9.0)];
 }
@@ -27,7 +27,7 @@ elementwise! {
     /// ```
     COS = 191: cos(x), Float -> same;
     eval |v| float1(v, f64::cos);
-    vjp |g, y| { x: -(g * x.sin()) };
+    finite_vjp |g, y| { x: -(g * x.sin()) };
     lower wide_body |[x]| x.math(Math::Cos);
     samples [(-9.0, 9.0)];
 }
@@ -83,7 +83,7 @@ elementwise! {
     /// ```
     ATAN = 195: atan(x), Float -> same;
     eval |v| float1(v, f64::atan);
-    vjp |g, y| { x: g / (x.square() + 1.0) };
+    finite_vjp |g, y| { x: g / (x.square() + 1.0) };
     lower wide_body |[x]| x.math(Math::Atan);
     samples [(-3.0, 3.0)];
 }

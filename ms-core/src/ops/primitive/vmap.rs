@@ -3,7 +3,7 @@
 use crate::error::{Code, Error};
 use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::output_types;
-use crate::ops::{Batching, Control, Derivative, Ints, Lowering, OpDef, RegionRule, Transform};
+use crate::ops::{Batching, Control, Derivative, Effects, Ints, Lowering, OpDef, RegionRule, Transform};
 use crate::tensor::{Attrs, Dim, OpInfo, Type};
 
 fn refuse(message: &str) -> Error {
@@ -50,6 +50,8 @@ pub static VMAP: OpDef = OpDef {
     infer: |_, _| Err(refuse("the types are those of the graph that is mapped")),
     eval: |_, _| Err(refuse("it is expanded before it is evaluated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
+    finite_derivatives: false,
+    effects: Effects::REGIONS,
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 1,

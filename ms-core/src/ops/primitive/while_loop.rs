@@ -5,7 +5,7 @@ use crate::error::{Code, Error};
 use crate::ops::core::attributes::attributes;
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_condition, check_operands, output_types};
-use crate::ops::{Arrays, Batching, Control, Derivative, Loop, Lowering, OpDef, RegionRule};
+use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
 
 /// A loop. Operands: `carries` carries, then invariants.
@@ -22,6 +22,8 @@ pub static WHILE: OpDef = OpDef {
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `while` is evaluated with its regions")),
     derivative: Derivative::None("its derivative is that of its regions"),
+    finite_derivatives: false,
+    effects: Effects::REGIONS,
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,

@@ -4,17 +4,16 @@ use super::guard::chosen;
 use super::masked::MaskedLoop;
 use super::{Batched, Batcher, Value, emit, flags, is_stack, tensors, whole};
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node, subgraphs};
-use crate::ops::{self, ASSERT, BatchedCall, Control, CustomVjp, Loop, PRINT};
+use crate::ir::Node;
+use crate::ops::{self, BatchedCall, Control, CustomVjp, Effects, Loop, has_effect};
 use crate::tensor::Tensor;
-use std::sync::Arc;
 
 impl Batcher {
     /// A node with regions over lanes.
     pub(super) fn control(&self, node: &Node, control: &Control, operands: &[Value]) -> Result<Vec<Value>> {
         if *control == Control::Branch {
             let (condition, given) = operands.split_first().expect("an `if` has a condition");
-            let apart = self.has_lanes() && node.regions.iter().any(has_effects);
+            let apart = self.has_lanes() && is_ordered(node);
             return match condition.mapped {
                 true if apart => self.one_by_one(node, control, operands),
                 true => self.choice(node, &condition.tensor, given),
@@ -115,7 +114,7 @@ impl Batcher {
         let (body, mapped) =
             self.settled(carries, carries, mapped, |mapped, spread| self.region(&node.regions[1], mapped, spread))?;
         let condition = self.region(&node.regions[0], &mapped, &[])?;
-        if condition.mapped[0] && self.has_lanes() && node.regions.iter().any(has_effects) {
+        if condition.mapped[0] && self.has_lanes() && is_ordered(node) {
             return self.one_by_one(node, &Control::Loop(*at), operands);
         }
         if condition.mapped[0] {
@@ -182,11 +181,9 @@ impl Batcher {
     }
 }
 
-/// Whether a graph has effects.
-fn has_effects(graph: &Arc<Graph>) -> bool {
-    let is_effect = |node: &Node| node.op == PRINT.op() || node.op == ASSERT.op();
-    let acts = |graph: &Graph| graph.nodes().any(|(_, node)| is_effect(node));
-    acts(graph) || subgraphs(graph).iter().any(|it| acts(it))
+/// Whether the regions of a node act in program order.
+fn is_ordered(node: &Node) -> bool {
+    node.regions.iter().any(|it| has_effect(it, Effects::ORDERED))
 }
 
 /// A sequence with the lanes as its second axis instead of the first, and vice versa. Stacks always

@@ -3,77 +3,24 @@
 use super::{Batcher, Sides, Value, build, emit, is_stack, parts, rebuilt};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
-use crate::ops::{self, Control, Loop, Lowering, OpDef};
+use crate::ops::{self, Control, Loop};
 use crate::tensor::{DType, Dim, Dims, Scalar, Tensor};
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Elementwise ops that are harmless to a lane which does not use them; see [`is_tame`].
-static TAME: &[&OpDef] = &[
-    &ops::ABS,
-    &ops::ADD,
-    &ops::MUL,
-    &ops::NEG,
-    &ops::SIGN,
-    &ops::SQUARE,
-    &ops::SUB,
-    &ops::BITWISE_AND,
-    &ops::BITWISE_NOT,
-    &ops::BITWISE_OR,
-    &ops::BITWISE_XOR,
-    &ops::CAST,
-    &ops::EQUAL,
-    &ops::GREATER,
-    &ops::GREATER_EQUAL,
-    &ops::ISFINITE,
-    &ops::ISINF,
-    &ops::ISNAN,
-    &ops::LESS,
-    &ops::LESS_EQUAL,
-    &ops::NOT_EQUAL,
-    &ops::ERF,
-    &ops::ERFC,
-    &ops::SIGMOID,
-    &ops::MAXIMUM,
-    &ops::MINIMUM,
-    &ops::RELU,
-    &ops::ASINH,
-    &ops::TANH,
-    &ops::LOGICAL_AND,
-    &ops::LOGICAL_NOT,
-    &ops::LOGICAL_OR,
-    &ops::LOGICAL_XOR,
-    &ops::CEIL,
-    &ops::FLOOR,
-    &ops::ROUND,
-    &ops::TRUNC,
-    &ops::SELECT,
-    &ops::ATAN,
-    &ops::COS,
-    &ops::SIN,
-    &ops::SUM,
-    &ops::MAX,
-    &ops::MIN,
-    &ops::ALL,
-    &ops::ANY,
-    &ops::CONCAT,
-    &ops::SLICE_UPDATE,
-    &ops::ADD_SLICES,
-];
-
 /// Whether a graph may run on arbitrary operands: it terminates, no value causes an error, and no
 /// derivative of it is infinite at finite operands, which would turn the zero gradient of an unused
 /// result into a NaN.
-pub(super) fn is_tame(graph: &Graph) -> bool {
-    graph.nodes().all(|(_, node)| match ops::definition(node.op).lowering {
-        Lowering::View(_) | Lowering::Product | Lowering::Generate(_) | Lowering::Constant => true,
-        Lowering::Regions(_) => match Control::of(node) {
-            Some(Control::Call { .. } | Control::Recompute | Control::CustomVjp(_)) => {
-                node.regions.iter().all(|it| is_tame(it))
-            }
-            _ => false,
-        },
-        _ => TAME.iter().any(|it| it.op() == node.op),
+pub(super) fn is_speculatable(graph: &Graph) -> bool {
+    graph.nodes().all(|(_, node)| match Control::of(node) {
+        None => {
+            let def = ops::definition(node.op);
+            def.effects.are_speculatable() && def.finite_derivatives
+        }
+        Some(Control::Call { .. } | Control::Recompute | Control::CustomVjp(_)) => {
+            node.regions.iter().all(|it| is_speculatable(it))
+        }
+        Some(Control::Branch | Control::Loop(_) | Control::Transform(_)) => false,
     })
 }
 
@@ -89,7 +36,7 @@ impl Batcher {
         let arm = |at: usize, active: &Tensor| {
             let side = |it: &Value| it.split().map_or_else(|| it.clone(), |it| it.each[at].clone());
             let operands: Vec<Value> = operands.iter().map(side).collect();
-            match is_tame(&node.regions[at]) {
+            match is_speculatable(&node.regions[at]) {
                 true => self.replay(&node.regions[at], operands),
                 false => self.guarded(node, at, active, &operands),
             }

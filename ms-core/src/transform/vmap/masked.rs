@@ -1,7 +1,7 @@
 //! Loops whose number of iterations differs between lanes: they run until the last lane is done,
 //! and the carries of the others remain unchanged.
 
-use super::guard::{beside, is_tame};
+use super::guard::{beside, is_speculatable};
 use super::{Batcher, Value, build, emit, flags, tensors};
 use crate::error::Result;
 use crate::ir::{Graph, Node, Type};
@@ -18,8 +18,8 @@ pub(super) struct MaskedLoop<'a> {
 
 impl MaskedLoop<'_> {
     /// The body on operands; the results of lanes outside the mask are unused.
-    fn body(&self, body: &Graph, tame: bool, active: &Tensor, operands: Vec<Value>) -> Result<Vec<Value>> {
-        match tame {
+    fn body(&self, body: &Graph, speculated: bool, active: &Tensor, operands: Vec<Value>) -> Result<Vec<Value>> {
+        match speculated {
             true => self.batcher.replay(body, operands),
             false => self.batcher.replay(body, self.batcher.protected(active, &operands)),
         }
@@ -58,10 +58,10 @@ impl MaskedLoop<'_> {
             inputs[own..].iter().cloned().zip(mapped.iter().copied()).map(Value::new).collect()
         };
         let mut any = build(self.node, condition.name(), &types, |inputs| Ok(vec![ops::any(&inputs[0], (), false)]))?;
-        let tame = is_tame(body);
+        let speculated = is_speculatable(body);
         let mut step = build(self.node, body.name(), &types, |inputs| {
             let (active, mut operands) = (&inputs[0], given(inputs));
-            let results = self.body(body, tame, active, operands.clone())?;
+            let results = self.body(body, speculated, active, operands.clone())?;
             let next = self.carried(active, &results[..carries], &operands[..carries]);
             let mut outputs = Vec::new();
             if counts {
@@ -112,14 +112,14 @@ impl MaskedLoop<'_> {
         let mut types = vec![Type::of(DType::I64, &[])];
         types.extend(body.inputs().iter().zip(&mapped).map(|(&it, &mapped)| batcher.ty(body.ty(it), mapped)));
         types.insert(1 + carries + elements, count.ty());
-        let tame = is_tame(body);
+        let speculated = is_speculatable(body);
         let mut masked = build(self.node, body.name(), &types, |inputs| {
             let mut inputs = inputs.to_vec();
             let count = inputs.remove(1 + carries + elements);
             let position = inputs.remove(0);
             let active = ops::less(&position, &count);
             let operands: Vec<Value> = inputs.into_iter().zip(mapped.iter().copied()).map(Value::new).collect();
-            let results = self.body(body, tame, &active, operands.clone())?;
+            let results = self.body(body, speculated, &active, operands.clone())?;
             let mut outputs = vec![ops::add(&position, step)];
             outputs.extend(tensors(&self.carried(&active, &results[..carries], &operands[..carries])));
             for row in &results[carries..] {

@@ -12,7 +12,7 @@ mod tests;
 
 use crate::error::{Code, Error, Result};
 use crate::ir::{Graph, Node};
-use crate::ops::{self, BatchedCall, Batching, Control, Lane};
+use crate::ops::{self, BatchedCall, Control, Effects, Lane};
 use crate::tensor::{Dim, Dims, Tensor, Type, apply};
 use crate::trace::{self, Tracer};
 use rustc_hash::FxHashMap;
@@ -214,9 +214,8 @@ impl Batcher {
         if let Some(control) = Control::of(node) {
             return self.control(node, &control, operands);
         }
-        let def = ops::definition(node.op);
         let (inputs, mapped) = (tensors(operands), flags(operands));
-        if mapped.contains(&true) || matches!(def.batching, Batching::Independent(_)) {
+        if mapped.contains(&true) || ops::definition(node.op).effects.any_of(Effects::RANDOM) {
             let lanes =
                 BatchedCall { op: node.op, attrs: &node.attrs, inputs: &inputs, mapped: &mapped, size: self.size };
             return Ok(ops::batch(&lanes)?.into_iter().map(|it| Value::new((it, true))).collect());
