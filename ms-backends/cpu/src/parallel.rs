@@ -24,6 +24,7 @@ const LANE_GRAIN: usize = 64;
 /// The code of a kernel, with the data to cut its calls.
 pub struct Parallel {
     code: Arc<dyn KernelCode>,
+    /// Number of params with an address, which advance with the loops.
     params: usize,
     loops: usize,
     /// Loops over the result, which come first.
@@ -62,7 +63,7 @@ impl Parallel {
         let lanes = kernel.par as usize;
         Self {
             code,
-            params: kernel.params.len(),
+            params: kernel.addressed(),
             loops: kernel.loops(),
             points: lanes + usize::from(kernel.lanes == LaneAxis::Parallel),
             lanes,

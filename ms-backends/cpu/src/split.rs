@@ -136,7 +136,7 @@ pub struct Split {
     rest: Arc<dyn KernelCode>,
     reductions: SmallVec<[(Reducer, DType); 2]>,
     block: usize,
-    /// Number of params of the original kernel.
+    /// Number of params of the original kernel with an address.
     params: usize,
     /// Number of its parallel loops.
     par: usize,
@@ -157,7 +157,7 @@ impl Split {
     pub fn new(kernel: &Kernel, code: impl Fn(Kernel) -> Arc<dyn KernelCode>) -> Option<Self> {
         let Parts { blocks, rest, reductions, block } = Parts::of(kernel)?;
         debug_assert!(blocks.check().and_then(|()| rest.check()).is_ok(), "{blocks}{rest}");
-        let (params, par) = (kernel.params.len(), kernel.par as usize);
+        let (params, par) = (kernel.addressed(), kernel.par as usize);
         Some(Self { blocks: code(blocks), rest: code(rest), reductions, block, params, par })
     }
 
@@ -200,14 +200,14 @@ impl Split {
         }
         let mut rest: SmallVec<[u64; 64]> = SmallVec::from_slice(&extents[..self.par]);
         rest.push(1);
-        let (params, axes) = block[self.par + 1..].split_at(self.params * (self.par + 2));
+        let (params, others) = block[self.par + 1..].split_at(self.params * (self.par + 2));
         rest.extend_from_slice(params);
         for reduction in 0..self.reductions.len() {
             rest.push(rows[reduction * points..].as_ptr() as u64);
             self.push_strides(&mut rest, extents, SLOT);
             rest.push(0);
         }
-        rest.extend_from_slice(axes);
+        rest.extend_from_slice(others);
         // SAFETY: by the caller's contract; the results of rows have an element for each step of the loops.
         unsafe { self.rest.call(&rest) };
         true
@@ -238,7 +238,7 @@ impl Split {
             self.push_strides(&mut part, &block[..par + 1], SLOT * all);
             part.extend([SLOT as u64, 0]);
         }
-        // The axes of indexed params.
+        // The axes of indexed params, and the immediates.
         part.extend_from_slice(&block[par + 1 + self.params * (par + 2)..]);
         part
     }

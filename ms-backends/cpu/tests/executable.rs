@@ -195,6 +195,16 @@ fn plans_that_reach_outside_are_refused() {
     }
 }
 
+/// Steps of plans have buffers for arguments, and no numbers.
+#[test]
+fn immediates_are_refused() {
+    let mut plan = plan();
+    let param = &mut plan.kernels[0].params[1];
+    (param.role, param.step) = (Role::Immediate, StrideClass::Zero);
+    plan.kernels[0].check().expect("the kernel is well formed");
+    assert_eq!(load(plan).err().map(|it| it.code()), Some(Code::Verify));
+}
+
 /// Rows of `[3, 2]` at two positions, behind their check.
 fn rows() -> Plan {
     let kernel = "kernel par=1 lanes=parallel seq=0 indexed %x: f32 unit in %at: i64 zero out %y: f32 unit

@@ -135,8 +135,12 @@ fn inputs(builder: &mut KernelBuilder, random: &mut Random<'_>, narrow: bool) ->
         .map(|_| {
             let step = random.pick(&[StrideClass::Unit, StrideClass::Unit, StrideClass::Zero, StrideClass::Any]);
             let dtype = if narrow { random.pick(&[DType::F32, DType::I32]) } else { random.pick(&DTYPES) };
-            let counts = dtype == DType::I64 && random.below(4) == 0;
-            let param = builder.param(dtype, if counts { Role::Position } else { Role::Input }, step);
+            let role = match (dtype, step) {
+                (DType::I64, _) if random.below(4) == 0 => Role::Position,
+                (_, StrideClass::Zero) if random.below(2) == 0 => Role::Immediate,
+                _ => Role::Input,
+            };
+            let param = builder.param(dtype, role, step);
             let value = builder.load(param);
             if random.below(4) == 0 { gathered(builder, random, value) } else { value }
         })

@@ -75,7 +75,7 @@ stored! {
     }
     enum NextCarry { 0 = Computed, 1 = From(carry: u32), 2 = Updated }
     enum Precision { 0 = Strict, 1 = Highest }
-    enum Role { 0 = Input, 1 = Output, 2 = Position, 3 = Indexed }
+    enum Role { 0 = Input, 1 = Output, 2 = Position, 3 = Indexed, 4 = Immediate }
     enum StrideClass { 0 = Unit, 1 = Zero, 2 = Any }
     enum LaneAxis { 0 = Parallel, 1 = Reduced }
     enum ReductionOrder { 0 = Lanes, 1 = Blocks }

@@ -2,7 +2,7 @@
 
 use super::BLOCK;
 use super::slots::Slots;
-use ms_core::ir::{Kernel, StrideClass, Val};
+use ms_core::ir::{Kernel, Role, StrideClass, Val};
 use smallvec::SmallVec;
 use std::cell::Cell;
 use std::ops::Range;
@@ -14,6 +14,8 @@ pub struct Frame<'a> {
     slots: &'a Slots,
     scratch: *mut u8,
     block: &'a [u64],
+    /// The word of the block with the address of each param, or with an immediate.
+    words: SmallVec<[usize; 8]>,
     /// The address of each param at the current steps of the loops and the first lane.
     pub address: SmallVec<[usize; 8]>,
     /// Bytes between neighbouring lanes of each param.
@@ -30,19 +32,24 @@ impl<'a> Frame<'a> {
     /// A frame at the first step of all loops. `scratch` is the memory of the slots.
     pub fn new(kernel: &'a Kernel, slots: &'a Slots, scratch: *mut u8, block: &'a [u64]) -> Self {
         let loops = kernel.loops();
-        let words = |param: usize| &block[loops + param * (1 + loops)..][..1 + loops];
-        let lane_stride = kernel.params.iter().enumerate().map(|(i, param)| match param.step {
+        let words: SmallVec<[usize; 8]> = (0..kernel.params.len()).map(|it| kernel.param_word(it)).collect();
+        let lane_stride = kernel.params.iter().zip(&words).map(|(param, word)| match param.step {
             StrideClass::Unit => param.dtype.size() as isize,
             StrideClass::Zero => 0,
-            StrideClass::Any => words(i)[1 + kernel.par as usize] as isize,
+            StrideClass::Any => block[word + 1 + kernel.par as usize] as isize,
+        });
+        let address = kernel.params.iter().zip(&words).map(|(param, &word)| match param.role {
+            Role::Immediate => &raw const block[word] as usize,
+            _ => block[word] as usize,
         });
         Self {
             kernel,
             slots,
             scratch,
             block,
-            address: (0..kernel.params.len()).map(|i| words(i)[0] as usize).collect(),
+            address: address.collect(),
             lane_stride: lane_stride.collect(),
+            words,
             position: SmallVec::from_elem(0, loops),
             len: 0,
             in_row: 0,
@@ -171,10 +178,10 @@ impl<'a> Frame<'a> {
 
     /// Moves one loop by some steps.
     fn move_loop(&mut self, axis: usize, by: i64) {
-        let loops = self.kernel.loops();
         self.position[axis] = self.position[axis].wrapping_add_signed(by);
-        for (i, address) in self.address.iter_mut().enumerate() {
-            let stride = self.block[loops + i * (1 + loops) + 1 + axis] as i64;
+        let params = self.kernel.params.iter().zip(&self.words);
+        for (address, (_, word)) in self.address.iter_mut().zip(params).filter(|it| it.1.0.role != Role::Immediate) {
+            let stride = self.block[word + 1 + axis] as i64;
             *address = address.wrapping_add_signed(by.wrapping_mul(stride) as isize);
         }
     }

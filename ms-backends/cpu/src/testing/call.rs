@@ -128,6 +128,10 @@ impl Call {
     pub fn new(kernel: &Kernel, extents: &[usize], forms: &[Option<Form>], guard: u64) -> Self {
         let operand = |(at, form): (usize, &Option<Form>)| {
             let Form { strides, axis } = form.clone().unwrap_or_default();
+            let dtype = kernel.params[at].dtype;
+            if kernel.params[at].role == Role::Immediate {
+                return Operand::new(dtype, extents, vec![0; kernel.loops()], None, 0, guard);
+            }
             let (dense, next) = dense(kernel, ParamId(at as u32), extents);
             let strides = strides.unwrap_or(dense);
             let is_indexed = kernel.params[at].role == Role::Indexed;
@@ -135,7 +139,7 @@ impl Call {
             // A buffer that is read at points is read even if the reduced loops have no steps.
             let loops =
                 if uses(kernel, ParamId(at as u32), Scope::Point) { result_loops(kernel) } else { kernel.loops() };
-            Operand::new(kernel.params[at].dtype, extents, strides, axis, loops, guard)
+            Operand::new(dtype, extents, strides, axis, loops, guard)
         };
         Self {
             extents: extents.to_vec(),
@@ -151,8 +155,8 @@ impl Call {
     /// A call with random elements in all inputs, and random bases of loops.
     pub fn random(kernel: &Kernel, extents: &[usize], random: &mut Random<'_>, guard: u64) -> Self {
         let mut call = Self::new(kernel, extents, &vec![None; kernel.params.len()], guard);
-        let is_memory = |role: Role| matches!(role, Role::Input | Role::Indexed);
-        for (at, param) in kernel.params.iter().enumerate().filter(|it| is_memory(it.1.role)) {
+        let is_filled = |role: Role| matches!(role, Role::Input | Role::Indexed | Role::Immediate);
+        for (at, param) in kernel.params.iter().enumerate().filter(|it| is_filled(it.1.role)) {
             call.fill(ParamId(at as u32), |_| element(random, param.dtype));
         }
         call.bases.iter_mut().for_each(|it| *it = random.bits() >> random.below(40));
@@ -209,7 +213,9 @@ impl Call {
     /// `code` is that of the kernel of the call.
     pub unsafe fn run(&mut self, code: &dyn KernelCode) {
         let mut words: Vec<u64> = self.extents.iter().map(|&it| it as u64).collect();
-        for (at, &memory) in self.memory.iter().enumerate() {
+        let in_memory = |at: &usize| self.roles[*at] != Role::Immediate;
+        for at in (0..self.roles.len()).filter(in_memory) {
+            let memory = self.memory[at];
             let size = self.operands[at].dtype.size();
             let first = self.operands[memory].first * size;
             words.push(match self.roles[at] {
@@ -222,6 +228,9 @@ impl Call {
             let size = operand.dtype.size() as i64;
             words.extend(operand.axis.iter().flat_map(|it| [(it.stride * size) as u64, it.extent as u64]));
         }
+        let immediates = self.operands.iter().zip(&self.roles).filter(|it| *it.1 == Role::Immediate);
+        // Only the low bytes are the number.
+        words.extend(immediates.map(|(it, _)| it.bits(0) | self.guard & !it.mask()));
         words.extend(&self.bases);
         // SAFETY: operands have an element for every step of the loops.
         unsafe { code.call(&words) };

@@ -37,7 +37,7 @@
 //!
 //! An input that a run does not name is random; an operand without strides has distinct elements for all
 //! steps of the loops that it depends on. The axis of an indexed input has a number of positions and a stride
-//! in elements; by default there are five positions. The hash is of elements in the order of memory, of all
+//! in elements; by default there are five positions. An immediate is an operand of one element. The hash is of elements in the order of memory, of all
 //! lanes one after the other: FNV-1a over their bytes.
 
 use super::call::{Axis, Call, Form, LANES, element};
@@ -233,7 +233,9 @@ impl Run {
                     call.overwrite(param, input);
                 }
                 let chosen = match kernel.params[at].role {
-                    Role::Input | Role::Indexed => operand.elements.clone().unwrap_or(Elements::Random(at as u64)),
+                    Role::Input | Role::Indexed | Role::Immediate => {
+                        operand.elements.clone().unwrap_or(Elements::Random(at as u64))
+                    }
                     Role::Output => Elements::Unwritten,
                     Role::Position => operand.elements.clone().unwrap_or(Elements::From(0)),
                 };
@@ -318,6 +320,9 @@ impl Parser<'_, '_> {
         let refuse = |message: String| Err(self.tokens.error(at, message));
         if operand.form.axis.is_some() && info(param).role != Role::Indexed {
             return refuse("only an indexed input has an axis".into());
+        }
+        if operand.form.strides.is_some() && info(param).role == Role::Immediate {
+            return refuse("an immediate has no strides".into());
         }
         if let Some(strides) = &operand.form.strides {
             if strides.len() != self.kernel.loops() {

@@ -145,6 +145,9 @@ impl Loader<'_> {
                     if arg.strides.len() != loops {
                         return Err(malformed("an argument has a stride for every loop"));
                     }
+                    if param.role == Role::Immediate {
+                        return Err(malformed("an argument of a step is a buffer"));
+                    }
                     if arg.axis.is_some() != (param.role == Role::Indexed) {
                         return Err(malformed("an argument has an axis if its param is indexed"));
                     }

@@ -49,7 +49,7 @@ impl KernelBuilder {
         self.logical[val.0 as usize]
     }
 
-    /// Declares a buffer.
+    /// Declares an argument; an immediate has [`StrideClass::Zero`].
     pub fn param(&mut self, dtype: DType, role: Role, step: StrideClass) -> ParamId {
         self.kernel.params.push(Param { dtype, role, step });
         ParamId(self.kernel.params.len() as u32 - 1)

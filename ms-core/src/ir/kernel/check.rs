@@ -34,6 +34,9 @@ impl Kernel {
         if self.params.iter().any(|it| it.role == Role::Position && it.dtype != DType::I64) {
             return refuse("positions are i64");
         }
+        if self.params.iter().any(|it| it.role == Role::Immediate && it.step != StrideClass::Zero) {
+            return refuse("an immediate has no stride");
+        }
         let mut start = 0;
         for (number, stage) in self.stages.iter().enumerate() {
             let end = stage.end as usize;
@@ -64,7 +67,7 @@ impl Kernel {
         let has = |id: ParamId, role| self.params.get(id.0 as usize).is_some_and(|it| it.role == role);
         let (float, bool) = (out.is_float(), out == DType::Bool);
         let operands = match inst {
-            Inst::Load(id) => has(id, Role::Input) || has(id, Role::Position),
+            Inst::Load(id) => [Role::Input, Role::Position, Role::Immediate].into_iter().any(|role| has(id, role)),
             Inst::Gather(id, position) => {
                 has(id, Role::Indexed) && visible(position) && self.ty(position) == DType::I64
             }
@@ -204,6 +207,8 @@ mod tests {
         check(&|it| it.insts[0] = Inst::Load(ParamId(2)));
         check(&|it| it.insts[0] = Inst::Index(2));
         check(&|it| it.params[0].role = Role::Indexed);
+        check(&|it| it.params[0].role = Role::Immediate);
+        check(&|it| (it.params[1].role, it.params[1].step) = (Role::Immediate, StrideClass::Zero));
         check(&|it| it.insts[1] = Inst::Gather(ParamId(0), Val(0)));
         check(&|it| (it.params[0].role, it.insts[0]) = (Role::Indexed, Inst::Gather(ParamId(0), Val(0))));
         check(&|it| it.insts[0] = Inst::Const(1 << 32));

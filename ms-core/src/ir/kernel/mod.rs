@@ -6,8 +6,9 @@
 //!
 //! ```text
 //! extents: par loops.. , lanes , seq loops..          1 + par + seq words
-//! then for each param: address, byte strides in the same order of loops
+//! then for each param but immediates: address, byte strides in the same order of loops
 //! then for each indexed param: byte stride of its axis, extent of its axis
+//! then for each immediate: its bits
 //! then, if the kernel reads a position: bases in the same order of loops
 //! ```
 //!
@@ -18,6 +19,9 @@
 //! - A param of [`Role::Position`] is not in memory. Its elements are their own positions: the one at address
 //!   `a` is `a / 8`, as in an array of i64 at address zero that contains 0, 1, 2 and so on. So its address is
 //!   eight times the position of the first step, and a caller that cuts a loop advances it like any other.
+//! - A param of [`Role::Immediate`] is a number of the call: its word has the bits of its dtype in the low
+//!   bytes, and the other bytes are not read. It has neither address nor strides, and all steps of the loops
+//!   read the same number. Kernels of different numbers are one kernel, and a number needs no memory.
 //! - An [indexed](Role::Indexed) param has an axis besides the loops, which [`Inst::Gather`] indexes with a
 //!   position that the body computes. The param's address is that of position zero of that axis.
 //! - The *base* of a loop is the position of its first step: [`Inst::Index`] is the base plus the number of
@@ -68,6 +72,7 @@
 //! kernel   = "kernel" "par" "=" int "lanes" "=" ("parallel" | "reduced") "seq" "=" int [order] {param} {stage}
 //! order    = "order" "=" ("lanes" | "blocks") ["run" "=" int]          lanes by default
 //! param    = ("in" | "indexed" | "out" | "pos") "%" name ":" dtype ("unit" | "zero" | "any")
+//!          | "imm" "%" name ":" dtype
 //! stage    = ("point" | "loop") ":" {store | name "=" inst}
 //! store    = "store" "%" name "," value
 //! inst     = "load" "%" name
@@ -101,11 +106,11 @@ use smallvec::SmallVec;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Val(pub u32);
 
-/// A buffer argument.
+/// An argument: a buffer, positions, or an immediate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ParamId(pub u32);
 
-/// How a kernel accesses a buffer.
+/// What an argument is, and how a kernel accesses it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Role {
     /// It is read.
@@ -116,6 +121,8 @@ pub enum Role {
     Position,
     /// It is read at positions along an axis of its own, only by [`Inst::Gather`].
     Indexed,
+    /// A number in the block of the call is read: the same for all steps of the loops.
+    Immediate,
 }
 
 /// The stride of a buffer along the lanes.
@@ -129,8 +136,9 @@ pub enum StrideClass {
     Any,
 }
 
-/// A buffer argument: its element type and its stride along the lanes. An output has [`StrideClass::Zero`] if
-/// it has one element per row, and [`StrideClass::Any`] only with [parallel](LaneAxis::Parallel) lanes.
+/// An argument: its element type and its stride along the lanes. An output has [`StrideClass::Zero`] if it has
+/// one element per row, and [`StrideClass::Any`] only with [parallel](LaneAxis::Parallel) lanes. An immediate
+/// has [`StrideClass::Zero`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Param {
     /// The element type in memory.
@@ -238,8 +246,8 @@ pub enum Reducer {
 /// One instruction. The dtype of its result is in [`Kernel::types`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inst {
-    /// The element of a buffer, or the position, at this step of the loops, converted to the compute dtype of
-    /// the buffer (f16 widens to f32, i8 to i32, ...), which is exact.
+    /// The element of a buffer, the position, or the immediate at this step of the loops, converted to the
+    /// compute dtype of the argument (f16 widens to f32, i8 to i32, ...), which is exact.
     Load(ParamId),
     /// As [`Inst::Load`], of an [indexed](Role::Indexed) buffer: the element at this step of the loops and at
     /// a position along the buffer's axis, an i64. Negative positions count from the end of the axis. If the
@@ -334,7 +342,7 @@ pub struct Kernel {
     /// Number of the innermost reduced loops that iterate over one row together with the lanes, if the
     /// [order](ReductionOrder::Blocks) depends on it; zero otherwise.
     pub run: u8,
-    /// Buffer arguments.
+    /// The arguments.
     pub params: SmallVec<[Param; 4]>,
     /// All instructions, in order.
     pub insts: Vec<Inst>,
@@ -357,14 +365,33 @@ impl Kernel {
 
     /// The word in the block of a call with the base of a loop, if there are bases.
     pub fn base_word(&self, axis: usize) -> usize {
-        self.axis_word(self.params.len()) + axis
+        self.axis_word(self.params.len()) + self.count(self.params.len(), Role::Immediate) + axis
     }
 
     /// The word in the block of a call with the byte stride of an indexed param's axis; the next word has
     /// the extent.
     pub fn axis_word(&self, param: usize) -> usize {
-        let indexed = self.params[..param].iter().filter(|it| it.role == Role::Indexed).count();
-        self.loops() + self.params.len() * (1 + self.loops()) + 2 * indexed
+        self.loops() + self.addressed() * (1 + self.loops()) + 2 * self.count(param, Role::Indexed)
+    }
+
+    /// The word in the block of a call with the address of a param, which its strides follow, or with the
+    /// bits of an immediate.
+    pub fn param_word(&self, param: usize) -> usize {
+        let immediates = self.count(param, Role::Immediate);
+        match self.params[param].role {
+            Role::Immediate => self.axis_word(self.params.len()) + immediates,
+            _ => self.loops() + (param - immediates) * (1 + self.loops()),
+        }
+    }
+
+    /// Number of params with an address and strides: all but immediates.
+    pub fn addressed(&self) -> usize {
+        self.params.len() - self.count(self.params.len(), Role::Immediate)
+    }
+
+    /// Number of params of a role among the first `params`.
+    fn count(&self, params: usize, role: Role) -> usize {
+        self.params[..params].iter().filter(|it| it.role == role).count()
     }
 
     /// Returns whether an instruction reads the position along a loop.

@@ -129,6 +129,7 @@ names! {
         Output = "out",
         Position = "pos",
         Indexed = "indexed",
+        Immediate = "imm",
     }
     StrideClass {
         Unit = "unit",

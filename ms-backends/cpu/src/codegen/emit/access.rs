@@ -11,31 +11,32 @@ use iced_x86::{Code, Register};
 use ms_core::ir::{LaneAxis, ParamId, Role, StrideClass};
 
 impl Emitter<'_> {
-    /// A register with the pointer of a buffer.
-    pub fn pointer(&mut self, param: ParamId) -> Register {
+    /// The place that the pointer of a buffer points to, or that of an immediate.
+    pub fn pointed(&mut self, param: ParamId) -> Mem {
         match self.frame.home(param.0 as usize) {
-            Home::Register(register) => register,
+            Home::Register(register) => Mem::at(register, 0),
             Home::Stack(mem) => {
                 self.asm.op(Code::Mov_r64_rm64, &[Operand::Reg(fixed::SCRATCH), Operand::Mem(mem)]);
-                fixed::SCRATCH
+                Mem::at(fixed::SCRATCH, 0)
             }
+            Home::Block => self.frame.word(param.0 as usize),
         }
     }
 
-    /// The address of the element of a buffer at the current lane.
+    /// The address of the element of a buffer at the current lane, or of an immediate.
     pub fn element(&mut self, param: ParamId, size: u8, copy: u8) -> Mem {
         match self.kernel.params[param.0 as usize].step {
             StrideClass::Unit => {
                 let offset = (copy as usize * self.program.lanes * size as usize) as i32;
-                Mem { offset, ..Mem::indexed(self.pointer(param), fixed::LANE, size.into()) }
+                Mem { offset, ..Mem::indexed(self.pointed(param).base, fixed::LANE, size.into()) }
             }
-            StrideClass::Zero => Mem::at(self.pointer(param), 0),
+            StrideClass::Zero => self.pointed(param),
             StrideClass::Any => {
                 let stride = self.frame.stride(param.0 as usize, self.kernel.par as usize);
                 let (offset, lane) = (Operand::Reg(fixed::SCRATCH2), Operand::Reg(fixed::LANE));
                 self.asm.op(Code::Mov_r64_rm64, &[offset, lane]);
                 self.asm.op(Code::Imul_r64_rm64, &[offset, Operand::Mem(stride)]);
-                Mem::indexed(self.pointer(param), fixed::SCRATCH2, 1)
+                Mem::indexed(self.pointed(param).base, fixed::SCRATCH2, 1)
             }
         }
     }

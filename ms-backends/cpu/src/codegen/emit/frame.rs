@@ -5,16 +5,18 @@ use super::super::vinst::{AccArray, AccId, Op, Program};
 use super::asm::Mem;
 use super::fixed;
 use iced_x86::Register;
-use ms_core::ir::{Kernel, ParamId};
+use ms_core::ir::{Kernel, Param, ParamId, Role};
 
 /// The largest frame; a kernel that needs more is interpreted.
 pub const LARGEST: usize = 256 * 1024;
 
-/// Where the pointer of a buffer is.
+/// Where the pointer of a param is.
 #[derive(Clone, Copy, Debug)]
 pub enum Home {
     Register(Register),
     Stack(Mem),
+    /// There is no pointer: an immediate is in the block of the call.
+    Block,
 }
 
 /// 64-bit numbers of the state of cut loops ([`ms_core::ir::ReductionOrder::Blocks`]).
@@ -63,6 +65,10 @@ pub struct Frame {
     pub bytes: usize,
     loops: usize,
     homes: Vec<Home>,
+    /// The number of pointers that have a register.
+    registers: usize,
+    /// The word of each param in the block of the call.
+    words: Vec<usize>,
     gathers: Vec<Option<usize>>,
     /// By indexed buffer and the buffer of its positions.
     rows: Vec<((ParamId, ParamId), Mem)>,
@@ -78,15 +84,20 @@ impl Frame {
         let program = &bodies[0].program;
         let loops = kernel.loops();
         let mut bytes = 8 + (loops + Cursor::COUNT) * 8;
-        let homes = (0..kernel.params.len())
-            .map(|i| match fixed::POINTERS.get(i) {
-                Some(&register) => Home::Register(register),
-                None => {
-                    bytes += 8;
-                    Home::Stack(Mem::at(fixed::STACK, bytes as i32 - 8))
-                }
-            })
-            .collect();
+        let mut registers = 0;
+        let home = |param: &Param| match fixed::POINTERS.get(registers) {
+            _ if param.role == Role::Immediate => Home::Block,
+            Some(&register) => {
+                registers += 1;
+                Home::Register(register)
+            }
+            None => {
+                bytes += 8;
+                Home::Stack(Mem::at(fixed::STACK, bytes as i32 - 8))
+            }
+        };
+        let homes = kernel.params.iter().map(home).collect();
+        let words = (0..kernel.params.len()).map(|it| kernel.param_word(it)).collect();
         let mut rows: Vec<((ParamId, ParamId), Mem)> = Vec::new();
         for inst in &program.insts {
             if let Op::ReadAt { param, index: Some(index), .. } = inst.op
@@ -116,7 +127,7 @@ impl Frame {
         let spills = bytes;
         let slots = bodies.iter().map(|it| it.allocation.slot_bytes as usize).max().unwrap_or(0);
         bytes = (bytes + slots).next_multiple_of(64);
-        Self { bytes, loops, homes, gathers, rows, divide, accs, spills }
+        Self { bytes, loops, homes, registers, words, gathers, rows, divide, accs, spills }
     }
 
     /// The counter of a loop.
@@ -140,7 +151,7 @@ impl Frame {
 
     /// The number of pointers that have a register.
     pub fn pointer_registers(&self) -> usize {
-        self.homes.len().min(fixed::POINTERS.len())
+        self.registers
     }
 
     /// The offsets of the lanes of a gathered buffer.
@@ -199,13 +210,13 @@ impl Frame {
         Mem::at(fixed::BLOCK, 8 * (kernel.axis_word(param.0 as usize) + 1) as i32)
     }
 
-    /// The address of a buffer, in the block of the call.
-    pub fn address(&self, param: usize) -> Mem {
-        Mem::at(fixed::BLOCK, 8 * (self.loops + param * (1 + self.loops)) as i32)
+    /// The address of a buffer or an immediate, in the block of the call.
+    pub fn word(&self, param: usize) -> Mem {
+        Mem::at(fixed::BLOCK, 8 * self.words[param] as i32)
     }
 
     /// The stride of a buffer along a loop, in the block of the call.
     pub fn stride(&self, param: usize, axis: usize) -> Mem {
-        Mem::at(fixed::BLOCK, 8 * (self.loops + param * (1 + self.loops) + 1 + axis) as i32)
+        Mem::at(fixed::BLOCK, 8 * (self.words[param] + 1 + axis) as i32)
     }
 }

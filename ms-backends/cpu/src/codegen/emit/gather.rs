@@ -178,7 +178,7 @@ impl Emitter<'_> {
             }
             Position::Element(param) => param,
         };
-        let mem = Mem::at(self.pointer(param), 0);
+        let mem = self.pointed(param);
         match self.kernel.params[param.0 as usize].dtype {
             DType::I8 => self.load_reg(Code::Movsx_r64_rm8, wide, mem),
             DType::U8 => self.load_reg(Code::Movzx_r32_rm8, low, mem),
@@ -206,6 +206,7 @@ impl Emitter<'_> {
         match self.frame.home(param.0 as usize) {
             Home::Register(pointer) => self.reg(Code::Add_r64_rm64, at, pointer),
             Home::Stack(pointer) => self.load_reg(Code::Add_r64_rm64, at, pointer),
+            Home::Block => unreachable!("an indexed buffer has an address"),
         }
     }
 

@@ -30,7 +30,7 @@ impl<'a> Emitter<'a> {
 
     /// The parallel loops around the body.
     fn points(&mut self) {
-        let all: Vec<usize> = (0..self.kernel.params.len()).collect();
+        let all: Vec<usize> = (0..self.kernel.params.len()).filter(|&it| self.has_pointer(it)).collect();
         let axes: Vec<usize> = (0..self.kernel.par as usize).collect();
         self.nest(&axes, &all, &mut |it| it.point());
     }
@@ -73,13 +73,14 @@ impl<'a> Emitter<'a> {
             self.store_reg(Code::Mov_rm64_r64, Mem::at(stack, 0), scratch);
         }
         for param in 0..self.kernel.params.len() {
-            let address = self.frame.address(param);
+            let address = self.frame.word(param);
             match self.frame.home(param) {
                 Home::Register(register) => self.load_reg(Code::Mov_r64_rm64, register, address),
                 Home::Stack(mem) => {
                     self.load_reg(Code::Mov_r64_rm64, scratch, address);
                     self.store_reg(Code::Mov_rm64_r64, mem, scratch);
                 }
+                Home::Block => {}
             }
         }
         self.gather_offsets();
@@ -138,6 +139,7 @@ impl<'a> Emitter<'a> {
                     self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, stride);
                     self.store_reg(Code::Add_rm64_r64, mem, fixed::SCRATCH);
                 }
+                Home::Block => unreachable!("only pointers advance"),
             }
         }
         self.load_reg(Code::Mov_r64_rm64, fixed::SCRATCH, counter);
@@ -153,6 +155,7 @@ impl<'a> Emitter<'a> {
             match self.frame.home(param) {
                 Home::Register(register) => self.reg(Code::Sub_r64_rm64, register, fixed::SCRATCH2),
                 Home::Stack(mem) => self.store_reg(Code::Sub_rm64_r64, mem, fixed::SCRATCH2),
+                Home::Block => unreachable!("only pointers advance"),
             }
         }
     }
@@ -218,11 +221,17 @@ impl<'a> Emitter<'a> {
         });
     }
 
+    /// Returns whether a param has a pointer, which advances with the loops.
+    fn has_pointer(&self, param: usize) -> bool {
+        !matches!(self.frame.home(param), Home::Block)
+    }
+
     /// The buffers that some blocks read or write.
     pub fn params_of(&self, blocks: Range<usize>) -> Vec<usize> {
         let insts = blocks.flat_map(|it| self.program.block_range(it));
         let buffers = insts.flat_map(|it| self.program.insts[it].op.buffers());
         let mut params: Vec<usize> = buffers.map(|it| it.0 as usize).collect();
+        params.retain(|&it| self.has_pointer(it));
         params.sort_unstable();
         params.dedup();
         params

@@ -70,7 +70,7 @@ impl Parser<'_, '_> {
         }
         while self.tokens.token != *end {
             let what = if kernel.params.is_empty() && kernel.stages.is_empty() {
-                "`in`, `indexed`, `out`, or a stage, `point` or `loop`"
+                "`in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point` or `loop`"
             } else {
                 "a stage, `point` or `loop`"
             };
@@ -108,7 +108,10 @@ impl Parser<'_, '_> {
         let (Value { text: name, .. }, at) = self.tokens.value("a buffer")?;
         self.tokens.symbol(':', "its dtype")?;
         let dtype = self.dtype()?;
-        let step = self.tokens.named("`unit`, `zero` or `any`", StrideClass::from_name)?;
+        let step = match role {
+            Role::Immediate => StrideClass::Zero,
+            _ => self.tokens.named("`unit`, `zero` or `any`", StrideClass::from_name)?,
+        };
         if self.params.insert(name, ParamId(kernel.params.len() as u32)).is_some() {
             return Err(self.tokens.error(at, format!("`%{name}` is defined twice")));
         }

@@ -1,7 +1,7 @@
 //! Kernels to text.
 
 use super::super::names::Head;
-use super::super::{Inst, Kernel, Param, ParamId, ReductionOrder, Stage, Val};
+use super::super::{Inst, Kernel, Param, ParamId, ReductionOrder, Role, Stage, Val};
 use crate::ir::text::write_element;
 use std::fmt::{Display, Formatter, Result};
 
@@ -19,7 +19,11 @@ impl Display for Kernel {
         }
         f.write_str("\n")?;
         for (i, Param { dtype, role, step }) in params.iter().enumerate() {
-            writeln!(f, "  {} {}: {dtype} {}", role.name(), ParamId(i as u32), step.name())?;
+            write!(f, "  {} {}: {dtype}", role.name(), ParamId(i as u32))?;
+            match role {
+                Role::Immediate => f.write_str("\n"),
+                _ => writeln!(f, " {}", step.name()),
+            }?;
         }
         let mut start = 0;
         for &Stage { scope, end } in stages {

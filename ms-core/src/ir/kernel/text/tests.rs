@@ -49,6 +49,7 @@ kernel par=2 lanes=reduced seq=1
   out %3: f16 unit
   out %4: i64 zero
   indexed %5: bf16 any
+  imm %6: u8
   point:
     v0 = load %0
     v1 = const f32 -0.0
@@ -58,7 +59,7 @@ kernel par=2 lanes=reduced seq=1
     v5 = const u64 18446744073709551615
     v6 = const bool true
     v7 = load %1
-    v8 = load %2
+    v8 = load %6
   loop:
     v9 = fma v0, v1, v2
     v10 = bitcast v9
@@ -118,7 +119,7 @@ fn errors_say_what_was_expected() {
         ("kernel par=0 lanes=both".into(), "1, column 20: expected `parallel` or `reduced`, found `both`"),
         (
             "kernel par=0 lanes=reduced seq=0 x".into(),
-            "column 34: expected `in`, `indexed`, `out`, or a stage, `point` or `loop`",
+            "column 34: expected `in`, `indexed`, `out`, `pos`, `imm`, or a stage, `point` or `loop`",
         ),
         (with("in x"), "4, column 4: expected a buffer such as `%0`, found `x`"),
         (with("in %z: f31 unit"), "4, column 8: expected a dtype, found `f31`"),
