@@ -95,8 +95,8 @@ fn train<N: Cell + Layer>(name: &str, net: &N, data: &(Dataset, Dataset), compil
 /// Saves the network, loads it into a new one, and checks that both predict the same.
 fn round_trip<N: Cell + Layer>(name: &str, net: &N, fresh: &N, test: &Dataset) -> ms::Result<()> {
     let path = std::env::temp_dir().join(format!("ms-digits-{name}-{}.safetensors", std::process::id()));
-    ms::save_checkpoint(net, &path)?;
-    ms::load_checkpoint(fresh, &path)?;
+    ms::save_checkpoint(&path, net)?;
+    ms::load_checkpoint(&path, fresh)?;
     let same = net.forward(test.inputs()).to_vec::<f32>() == fresh.forward(test.inputs()).to_vec::<f32>();
     assert!(same, "the loaded network answers as the saved one");
     println!("{name}: saved to and loaded from {}", path.display());

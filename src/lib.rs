@@ -16,7 +16,7 @@ mod print;
 mod statics;
 pub mod train;
 
-pub use io::{load_checkpoint, save_checkpoint};
+pub use io::{LoadOptions, LoadReport, StateDict, Stateful, load_checkpoint, save_checkpoint};
 pub use ms_core::effects::Level;
 pub use ms_core::random;
 pub use ms_core::session::{
@@ -54,4 +54,6 @@ mod pages {
     mod effects {}
     #[doc = include_str!("../docs/tensors.md")]
     mod tensors {}
+    #[doc = include_str!("../docs/training.md")]
+    mod training {}
 }

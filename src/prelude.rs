@@ -1,9 +1,10 @@
 //! The names that programs import: `use ms::prelude::*`.
 
-pub use crate::data::{Batch, Dataset, read_csv};
+pub use crate::data::{Batch, Dataset, Sampler, read_csv};
+pub use crate::io::{Convention, LoadOptions, StateDict, Stateful};
 pub use crate::optim::{Adadelta, Adagrad, Adam, AdamWeightDecay, Momentum, Optimizer, RMSProp, SGD};
 pub use crate::tensor::{Ellipsis, NewAxis, WithStep};
-pub use crate::train::{Mean, Progress, accuracy};
+pub use crate::train::{Counter, Mean, Progress, accuracy};
 pub use crate::{DType, Error, GradOperation, Parameter, Result, Tensor, nn, ops, random, tensor};
 pub use ms_core::session::{Context, Mode, Precision};
 pub use ms_core::trace::{Cell, Layer, Training, Tree};

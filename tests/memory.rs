@@ -297,7 +297,7 @@ fn an_address_space_has_an_end() {
     in_child("an_address_space_has_an_end", || {
         let path = std::env::temp_dir().join(format!("ms memory {}", std::process::id()));
         let net = nn::sequential![nn::Dense::new(2, 2)];
-        ms::save_checkpoint(&net, &path).expect("the folder is writable");
+        ms::save_checkpoint(&path, &net).expect("the folder is writable");
         let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it was just written");
         file.set_len(4 << 30).expect("holes take no room");
         let x = Tensor::ones([8 << 20]);
@@ -320,7 +320,7 @@ fn an_address_space_has_an_end() {
             assert_eq!(error.code(), Code::Memory, "{error}");
             is_named(&error);
         }
-        let error = load_checkpoint(&net, &path).expect_err("the file is larger than the address space");
+        let error = load_checkpoint(&path, &net).expect_err("the file is larger than the address space");
         std::fs::remove_file(&path).expect("it is there");
         assert_eq!(error.code(), Code::Memory, "{error}");
         // Released memory can be allocated again.

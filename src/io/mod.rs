@@ -1,7 +1,14 @@
-//! Model files.
+//! Model files: state dicts and checkpoints.
 
 mod checkpoint;
+mod convention;
+mod load;
+mod paths;
 mod replace;
 mod safetensors;
+mod state_dict;
 
 pub use checkpoint::{load_checkpoint, save_checkpoint};
+pub use convention::Convention;
+pub use load::{LoadOptions, LoadReport, Misshaped};
+pub use state_dict::{StateDict, Stateful};

@@ -27,9 +27,9 @@ pub struct BatchNorm {
     pub gamma: Parameter,
     /// `[channels]`, zeros at first.
     pub beta: Parameter,
-    /// `[channels]`, zeros at first; updated in training, not trainable.
+    /// `[channels]`, zeros at first; a buffer, updated in training.
     pub moving_mean: Parameter,
-    /// `[channels]`, ones at first; for batches, the variance is divided by `n - 1`.
+    /// `[channels]`, ones at first; a buffer: for batches, the variance is divided by `n - 1`.
     pub moving_variance: Parameter,
     /// The weight of the old statistics in each update, from zero to one.
     pub momentum: f64,
@@ -43,16 +43,12 @@ impl BatchNorm {
     /// A layer for inputs of this many channels, with `momentum = 0.9` and `eps = 1e-5`.
     pub fn new(channels: usize) -> Self {
         let filled = |value: f64| Parameter::init("", [channels], DType::F32, || Tensor::full([channels], value));
-        let kept = |value: f64| {
-            let parameter = filled(value);
-            parameter.set_requires_grad(false);
-            parameter
-        };
+        let buffer = |value: f64| Parameter::buffer([channels], DType::F32, || Tensor::full([channels], value));
         Self {
             gamma: filled(1.0),
             beta: filled(0.0),
-            moving_mean: kept(0.0),
-            moving_variance: kept(1.0),
+            moving_mean: buffer(0.0),
+            moving_variance: buffer(1.0),
             momentum: 0.9,
             eps: 1e-5,
             training: Training::default(),

@@ -5,7 +5,7 @@ use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, u
 use ms_core::Parameter;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Arg, PerParameter, Sink};
 
 /// `s ← ρ s + (1 - ρ) g²`, `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`,
 /// `p ← p - lr Δ` (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method").
@@ -14,8 +14,9 @@ pub struct Adadelta {
     rho: f64,
     epsilon: f64,
     weight_decay: f64,
-    /// Averages of the squares of gradients and of steps.
-    squares: State<2>,
+    /// Averages of the squares of gradients, and of steps.
+    squares: State,
+    steps: State,
 }
 
 impl Adadelta {
@@ -31,6 +32,7 @@ impl Adadelta {
             epsilon: 1e-6,
             weight_decay: 0.0,
             squares: State::zeros(),
+            steps: State::zeros(),
         }
     }
 
@@ -70,12 +72,14 @@ impl Arg for Adadelta {
         visit_field("rate", &self.rate, sink);
         [self.rho, self.epsilon, self.weight_decay].visit(sink);
         visit_field("squares", &self.squares, sink);
+        visit_field("steps", &self.steps, sink);
     }
 }
 
 impl Optimizer for Adadelta {
     fn prepare(&self, parameters: &[Parameter]) {
         self.squares.prepare(parameters);
+        self.steps.prepare(parameters);
     }
 
     fn update(&self, gradients: &Gradients) {
@@ -83,7 +87,7 @@ impl Optimizer for Adadelta {
         let rate = self.rate.value();
         update_each(gradients, |parameter, value, gradient| {
             let gradient = decayed(&value, gradient, self.weight_decay);
-            let [squares, steps] = self.squares.of(parameter);
+            let (squares, steps) = (self.squares.of(parameter), self.steps.of(parameter));
             let square = averaged(&squares, self.rho, &gradient.square());
             let step = (&steps + self.epsilon).sqrt() / (square + self.epsilon).sqrt() * gradient;
             averaged(&steps, self.rho, &step.square());

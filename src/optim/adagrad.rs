@@ -4,7 +4,7 @@ use super::Optimizer;
 use super::state::{State, checked, count, decayed, learning_rate, set_rate, update_each, visit_field};
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Arg, PerParameter, Sink};
 use ms_core::{DType, Parameter};
 
 /// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)` (Duchi et al. 2011, "Adaptive Subgradient Methods
@@ -17,7 +17,7 @@ pub struct Adagrad {
     weight_decay: f64,
     /// The number of steps.
     steps: Parameter,
-    squares: State<1>,
+    squares: State,
 }
 
 impl Adagrad {
@@ -102,7 +102,7 @@ impl Optimizer for Adagrad {
         }
         update_each(gradients, |parameter, value, gradient| {
             let gradient = decayed(&value, gradient, self.weight_decay);
-            let [squares] = self.squares.of(parameter);
+            let squares = self.squares.of(parameter);
             let sum = &squares + gradient.square();
             squares.set(&sum);
             &value - gradient * rate.cast(value.dtype()) / (sum.sqrt() + self.epsilon)

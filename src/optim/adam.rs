@@ -5,7 +5,7 @@ use super::state::{State, averaged, checked, count, decayed, learning_rate, set_
 use ms_core::ops::rules::Interval;
 use ms_core::ops::{expm1, maximum};
 use ms_core::session::Gradients;
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Arg, PerParameter, Sink};
 use ms_core::{DType, Parameter, Tensor};
 
 /// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1):
@@ -30,9 +30,10 @@ pub struct Adam {
     amsgrad: bool,
     /// The number of steps.
     steps: Parameter,
-    moments: State<2>,
+    first_moment: State,
+    second_moment: State,
     /// The largest second moment so far.
-    largest: State<1>,
+    largest: State,
 }
 
 impl Adam {
@@ -50,7 +51,8 @@ impl Adam {
             decoupled: false,
             amsgrad: false,
             steps: count(),
-            moments: State::zeros(),
+            first_moment: State::zeros(),
+            second_moment: State::zeros(),
             largest: State::zeros(),
         }
     }
@@ -112,14 +114,16 @@ impl Arg for Adam {
         }
         [self.decoupled, self.amsgrad].visit(sink);
         visit_field("steps", &self.steps, sink);
-        visit_field("moments", &self.moments, sink);
+        visit_field("first_moment", &self.first_moment, sink);
+        visit_field("second_moment", &self.second_moment, sink);
         visit_field("largest", &self.largest, sink);
     }
 }
 
 impl Optimizer for Adam {
     fn prepare(&self, parameters: &[Parameter]) {
-        self.moments.prepare(parameters);
+        self.first_moment.prepare(parameters);
+        self.second_moment.prepare(parameters);
         if self.amsgrad {
             self.largest.prepare(parameters);
         }
@@ -144,11 +148,10 @@ impl Optimizer for Adam {
             } else {
                 gradient = decayed(&value, gradient, self.weight_decay);
             }
-            let [m, v] = self.moments.of(parameter);
-            let first = averaged(&m, b1, &gradient);
-            let mut second = averaged(&v, b2, &gradient.square());
+            let first = averaged(&self.first_moment.of(parameter), b1, &gradient);
+            let mut second = averaged(&self.second_moment.of(parameter), b2, &gradient.square());
             if self.amsgrad {
-                let [largest] = self.largest.of(parameter);
+                let largest = self.largest.of(parameter);
                 second = maximum(&largest, &second);
                 largest.set(&second);
             }

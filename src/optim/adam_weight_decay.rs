@@ -5,7 +5,7 @@ use super::state::{State, averaged, checked, learning_rate, set_rate, update_eac
 use ms_core::Parameter;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Arg, PerParameter, Sink};
 
 /// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
 /// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.
@@ -17,7 +17,8 @@ pub struct AdamWeightDecay {
     betas: (f64, f64),
     epsilon: f64,
     weight_decay: f64,
-    moments: State<2>,
+    first_moment: State,
+    second_moment: State,
 }
 
 impl AdamWeightDecay {
@@ -27,13 +28,13 @@ impl AdamWeightDecay {
     /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
     #[track_caller]
     pub fn new(rate: f64) -> Self {
-        let moments = State::zeros();
         Self {
             rate: learning_rate("AdamWeightDecay", rate),
             betas: (0.9, 0.999),
             epsilon: 1e-6,
             weight_decay: 0.0,
-            moments,
+            first_moment: State::zeros(),
+            second_moment: State::zeros(),
         }
     }
 
@@ -73,22 +74,23 @@ impl Arg for AdamWeightDecay {
     fn visit(&self, sink: &mut Sink<'_>) {
         visit_field("rate", &self.rate, sink);
         [self.betas.0, self.betas.1, self.epsilon, self.weight_decay].visit(sink);
-        visit_field("moments", &self.moments, sink);
+        visit_field("first_moment", &self.first_moment, sink);
+        visit_field("second_moment", &self.second_moment, sink);
     }
 }
 
 impl Optimizer for AdamWeightDecay {
     fn prepare(&self, parameters: &[Parameter]) {
-        self.moments.prepare(parameters);
+        self.first_moment.prepare(parameters);
+        self.second_moment.prepare(parameters);
     }
 
     fn update(&self, gradients: &Gradients) {
         self.prepare(gradients.parameters());
         let rate = self.rate.value();
         update_each(gradients, |parameter, value, gradient| {
-            let [m, v] = self.moments.of(parameter);
-            let first = averaged(&m, self.betas.0, &gradient);
-            let second = averaged(&v, self.betas.1, &gradient.square());
+            let first = averaged(&self.first_moment.of(parameter), self.betas.0, &gradient);
+            let second = averaged(&self.second_moment.of(parameter), self.betas.1, &gradient.square());
             let step = first / (second.sqrt() + self.epsilon) + &value * self.weight_decay;
             &value - step * rate.cast(value.dtype())
         });

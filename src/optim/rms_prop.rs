@@ -6,7 +6,7 @@ use ms_core::Parameter;
 use ms_core::ops::maximum;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Arg, PerParameter, Sink};
 
 /// `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)` (Tieleman and Hinton 2012, "Lecture 6.5:
 /// RMSProp"). Centred: `s - a²` instead of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
@@ -19,9 +19,9 @@ pub struct RMSProp {
     momentum: f64,
     centered: bool,
     weight_decay: f64,
-    squares: State<1>,
-    means: State<1>,
-    velocity: State<1>,
+    squares: State,
+    means: State,
+    velocity: State,
 }
 
 impl RMSProp {
@@ -117,17 +117,17 @@ impl Optimizer for RMSProp {
         let rate = self.rate.value();
         update_each(gradients, |parameter, value, gradient| {
             let gradient = decayed(&value, gradient, self.weight_decay);
-            let [squares] = self.squares.of(parameter);
+            let squares = self.squares.of(parameter);
             let mut scale = averaged(&squares, self.decay, &gradient.square());
             if self.centered {
-                let [means] = self.means.of(parameter);
+                let means = self.means.of(parameter);
                 let mean = averaged(&means, self.decay, &gradient);
                 // A variance is not negative, but its rounded value may be.
                 scale = maximum(scale - mean.square(), 0.0);
             }
             let mut step = gradient / (scale.sqrt() + self.epsilon);
             if self.momentum != 0.0 {
-                let [velocity] = self.velocity.of(parameter);
+                let velocity = self.velocity.of(parameter);
                 step = &velocity * self.momentum + step;
                 velocity.set(&step);
             }

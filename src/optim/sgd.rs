@@ -5,7 +5,7 @@ use super::state::{State, checked, decayed, learning_rate, set_rate, update_each
 use ms_core::error::raise;
 use ms_core::ops::rules::Interval;
 use ms_core::session::Gradients;
-use ms_core::trace::{Arg, Sink};
+use ms_core::trace::{Arg, PerParameter, Sink};
 use ms_core::{Code, Error, Parameter, Tensor};
 
 /// `p ← p - lr g`; with momentum `v ← momentum v + (1 - dampening) g`, where `v = g` at the first
@@ -20,9 +20,9 @@ pub struct SGD {
     dampening: f64,
     nesterov: bool,
     weight_decay: f64,
-    velocity: State<1>,
+    velocity: State,
     /// Whether a parameter has a velocity, as 0 or 1: the first gradient is not dampened.
-    moving: State<1>,
+    moving: State,
 }
 
 impl SGD {
@@ -108,11 +108,11 @@ impl SGD {
 
     /// The new velocity of a parameter.
     fn accelerate(&self, parameter: &Parameter, gradient: &Tensor) -> Tensor {
-        let [velocity] = self.velocity.of(parameter);
+        let velocity = self.velocity.of(parameter);
         let next = if self.dampening == 0.0 {
             &velocity * self.momentum + gradient
         } else {
-            let [moving] = self.moving.of(parameter);
+            let moving = self.moving.of(parameter);
             let share = 1.0 - &moving * self.dampening;
             moving.set(&ms_core::ops::ones_like(&share));
             &velocity * self.momentum + gradient * share

@@ -4,31 +4,31 @@ use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_interval};
 use ms_core::session::Gradients;
 use ms_core::tensor::{WeakParameter, apart, is_apart};
-use ms_core::trace::{Arg, Name, Sink};
+use ms_core::trace::{Arg, Name, PerParameter, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// `N` slots for each trained parameter, dropped together with the parameter.
-pub struct State<const N: usize> {
-    /// Whether the slots belong to the optimiser, and not to the function that made it.
+/// A slot for each trained parameter, dropped together with the parameter.
+pub struct State {
+    /// Whether slots belong to the optimiser, and not to the function that made it.
     apart: bool,
     /// Whether a slot is one number rather than of the parameter's shape.
     scalar: bool,
     /// The initial value of slots.
     first: f64,
     /// Shared with readers, which keep the slots of the time when they read.
-    slots: Mutex<Arc<Slots<N>>>,
+    slots: Mutex<Arc<Slots>>,
 }
 
 #[derive(Clone)]
-struct Slots<const N: usize> {
-    all: Vec<(WeakParameter, [Parameter; N])>,
-    /// The index of the slots of a parameter, by its identity.
+struct Slots {
+    all: Vec<(WeakParameter, Parameter)>,
+    /// The index of the slot of a parameter, by its identity.
     places: HashMap<u64, usize>,
 }
 
-impl<const N: usize> State<N> {
+impl State {
     /// Slots of the parameter's shape, zero at first.
     pub fn zeros() -> Self {
         Self::filled(0.0)
@@ -45,12 +45,40 @@ impl<const N: usize> State<N> {
         Self { scalar: true, ..Self::zeros() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Arc<Slots<N>>> {
+    fn lock(&self) -> MutexGuard<'_, Arc<Slots>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the slots of those parameters that have none.
-    pub fn prepare(&self, parameters: &[Parameter]) {
+    /// The slot of a parameter that was prepared.
+    pub fn of(&self, parameter: &Parameter) -> Parameter {
+        let slots = self.lock();
+        let place = slots.places.get(&parameter.id()).expect("`prepare` saw the parameter");
+        slots.all[*place].1.clone()
+    }
+}
+
+impl Arg for State {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.per_parameter(self);
+        let slots = self.lock().clone();
+        // There may be thousands, and a call that is signed takes no names.
+        if !sink.takes_names() {
+            slots.all.iter().for_each(|it| sink.parameter(&it.1));
+            return;
+        }
+        for (place, (parameter, slot)) in slots.all.iter().enumerate() {
+            // The slot of a dropped parameter is no state any more; the next `prepare` drops it.
+            if let Some(parameter) = parameter.upgrade() {
+                sink.begin(Name::Of(&parameter, place));
+                sink.parameter(slot);
+                sink.end();
+            }
+        }
+    }
+}
+
+impl PerParameter for State {
+    fn prepare(&self, parameters: &[Parameter]) {
         let mut slots = self.lock();
         // Every step prepares; only the first one finds parameters without slots.
         let all = &slots.all;
@@ -66,7 +94,7 @@ impl<const N: usize> State<N> {
             let like = parameter.load();
             let shape = if self.scalar { &[] } else { like.shape() };
             let dtype = accumulator(like.dtype());
-            let make = || std::array::from_fn(|_| slot(shape, dtype, || ops::full_of(shape, self.first, dtype)));
+            let make = || Parameter::buffer(shape, dtype, || ops::full_of(shape, self.first, dtype));
             let own = if self.apart { apart(make) } else { make() };
             places.insert(parameter.id(), all.len());
             all.push((parameter.downgrade(), own));
@@ -82,33 +110,6 @@ impl<const N: usize> State<N> {
         drop(slots);
         drop(gone);
     }
-
-    /// The slots of a parameter that was prepared.
-    pub fn of(&self, parameter: &Parameter) -> [Parameter; N] {
-        let slots = self.lock();
-        let place = slots.places.get(&parameter.id()).expect("`prepare` saw the parameter");
-        slots.all[*place].1.clone()
-    }
-}
-
-impl<const N: usize> Arg for State<N> {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        let slots = self.lock().clone();
-        // There may be thousands, and a call that is signed takes no names.
-        if !sink.takes_names() {
-            slots.all.iter().flat_map(|it| &it.1).for_each(|it| sink.parameter(it));
-            return;
-        }
-        for (place, (_, slots)) in slots.all.iter().enumerate() {
-            sink.begin(Name::Index(place));
-            for (i, slot) in slots.iter().enumerate() {
-                sink.begin(Name::Index(i));
-                sink.parameter(slot);
-                sink.end();
-            }
-            sink.end();
-        }
-    }
 }
 
 /// Shows a field.
@@ -117,12 +118,6 @@ pub fn visit_field(name: &str, field: &impl Arg, sink: &mut Sink<'_>) {
     sink.begin(Name::Field(name));
     field.visit(sink);
     sink.end();
-}
-
-fn slot(shape: &[usize], dtype: DType, init: impl FnOnce() -> Tensor) -> Parameter {
-    let slot = Parameter::init("", shape, dtype, init);
-    slot.set_requires_grad(false);
-    slot
 }
 
 /// A hyper-parameter of an optimiser, checked to be in an interval.
@@ -139,7 +134,7 @@ pub fn checked(optimizer: &str, name: &str, value: f64, interval: &Interval) -> 
 #[track_caller]
 pub fn learning_rate(optimizer: &str, rate: f64) -> Parameter {
     checked(optimizer, "rate", rate, &Interval::RATE);
-    slot(&[], DType::F64, || Tensor::from(rate))
+    Parameter::buffer([0usize; 0], DType::F64, || Tensor::from(rate))
 }
 
 /// Writes a learning rate into its slot.
@@ -150,7 +145,7 @@ pub fn set_rate(slot: &Parameter, optimizer: &str, rate: f64) {
 
 /// The slot of a count of steps, zero at first.
 pub fn count() -> Parameter {
-    slot(&[], DType::I64, || Tensor::from(0i64))
+    Parameter::buffer([0usize; 0], DType::I64, || Tensor::from(0i64))
 }
 
 /// The dtype in which parameters of a dtype are updated: averages of small numbers, and their

@@ -257,20 +257,33 @@ fn errors_of_transformed_functions_are_reported_once() {
     }
 }
 
-#[cell]
+/// A cell by hand, which gives its parameters no paths of their own.
 struct Twice {
     a: Parameter,
     b: Parameter,
 }
 
+impl ms::Arg for Twice {
+    fn visit(&self, sink: &mut ms::Sink<'_>) {
+        sink.begin(ms::Name::Field("w"));
+        sink.parameter(&self.a);
+        sink.parameter(&self.b);
+        sink.end();
+    }
+}
+
+impl Cell for Twice {}
+
 #[test]
-fn a_cell_with_two_parameters_of_one_name_is_refused() {
-    let named = |name| Parameter::new(Tensor::ones([1]), name);
-    let error = Twice { a: named("w"), b: named("w") }.named_parameters().expect_err("two are named `w`");
+fn a_cell_with_two_parameters_of_one_path_is_refused() {
+    let new = || Parameter::new(Tensor::ones([1]), "");
+    let twice = Twice { a: new(), b: new() };
+    let error = twice.named_parameters().expect_err("two have the path `w`");
     assert_eq!(error.code(), Code::DuplicateName);
     assert!(error.to_string().contains("`w`"));
-    let shared = named("w");
-    let once = Twice { a: shared.clone(), b: shared }.named_parameters().expect("one slot has one name");
+    assert_eq!(ms::catch(|| twice.state_dict()).expect_err("as well").code(), Code::DuplicateName);
+    let shared = new();
+    let once = Twice { a: shared.clone(), b: shared }.named_parameters().expect("one slot has one path");
     assert_eq!(once.len(), 1);
 }
 

@@ -1,4 +1,6 @@
-//! Optimisers and checkpoints.
+//! Optimisers, state dicts and checkpoints.
 
 mod checkpoint;
 mod optimisers;
+mod resume;
+mod state_dict;

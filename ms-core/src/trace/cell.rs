@@ -10,10 +10,12 @@ use std::any::Any;
 /// by the types of its fields. `#[cell]` implements it.
 #[diagnostic::on_unimplemented(message = "`{Self}` is not a cell", note = "MS015: annotate the struct with `#[cell]`")]
 pub trait Cell: Arg {
-    /// Every parameter with its path (`fc1.weight`, `blocks[0].attn.weight`), each slot once.
+    /// Every parameter, buffer and state of a generator with its path (`fc1.weight`,
+    /// `blocks[0].attn.weight`), each slot once, under the first of its paths.
     ///
     /// # Errors
-    /// [`Code::DuplicateName`] when two parameters have the same name.
+    /// [`Code::DuplicateName`] when two of them have the same path, which an [`Arg`] written by hand
+    /// may give.
     fn named_parameters(&self) -> Result<Vec<(String, Parameter)>> {
         let mut found = Names { path: Vec::new(), found: Vec::new() };
         self.visit(&mut Sink::new(&mut found));
@@ -25,8 +27,8 @@ pub trait Cell: Arg {
                 continue;
             }
             if !names.insert(name.clone()) {
-                return Err(Error::new(Code::DuplicateName, format!("two parameters are named `{name}`"))
-                    .help("give one of them another name, or none: then its path stands for it"));
+                return Err(Error::new(Code::DuplicateName, format!("two parameters have the path `{name}`"))
+                    .help("let `Arg::visit` begin a field or an element around each of them"));
             }
             out.push((name, parameter));
         }
@@ -61,11 +63,7 @@ impl Visitor for Names {
     fn tensor(&mut self, _: &Tensor) {}
 
     fn parameter(&mut self, parameter: &Parameter) {
-        let name = match parameter.name() {
-            "" => join(&self.path),
-            given => given.to_owned(),
-        };
-        self.found.push((name, parameter.clone()));
+        self.found.push((join(&self.path), parameter.clone()));
     }
 
     fn fixed(&mut self, _: u64) {}

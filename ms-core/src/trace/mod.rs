@@ -14,7 +14,7 @@ mod tracer;
 mod tuples;
 mod type_key;
 
-pub use arg::{Arg, ArgumentNames, Frozen, Name, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
+pub use arg::{Arg, ArgumentNames, Frozen, Name, PerParameter, Sink, Size, Sizes, Training, Tree, Visitor, leaves};
 pub use callable::{Apply, Callable, Invoke, Marked, Marks};
 pub use cell::{Cell, Layer, parameters};
 pub use compare::{Case, Compare, Equals, Ordered, Subject, case, matched};

@@ -260,6 +260,10 @@ impl Visitor for Shown {
             Name::Field(name) => self.text(Mark::Field, name),
             Name::Index(at) => self.words.extend([Mark::Index as u64, at as u64]),
             Name::Key(key) => self.text(Mark::Key, &format!("{key:?}")),
+            Name::Of(parameter, at) => {
+                let owner = self.parameter_places.get(&parameter.id()).map_or(u64::MAX, |&place| place as u64);
+                self.words.extend([Mark::Index as u64, at as u64, owner]);
+            }
         }
     }
 

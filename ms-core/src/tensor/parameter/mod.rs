@@ -46,8 +46,10 @@ enum Side {
 /// The role of a slot.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// A weight, a statistic, a counter: any state of a program.
+    /// A weight, or any other state of a program that may be trained.
     Value,
+    /// State that is never trained: running statistics, counters, moments of an optimiser.
+    Buffer,
     /// The state of a generator of random numbers, which every draw advances.
     RandomState,
 }
@@ -73,7 +75,29 @@ impl Parameter {
     /// dtype, and [`Code::Created`](crate::Code::Created) when it needs the parameter itself.
     #[track_caller]
     pub fn init(name: &str, shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
-        let ty = Type::of(dtype, &shape.into_shape());
+        Self::init_as(name, Type::of(dtype, &shape.into_shape()), Role::Value, init)
+    }
+
+    /// A slot without a name for state that is saved but never trained, with the initial value of
+    /// `init`: running statistics, counters, moments of an optimiser. Otherwise like
+    /// [`Parameter::init`].
+    ///
+    /// ```
+    /// use ms_core::{DType, Parameter, Tensor};
+    /// let mean = Parameter::buffer([], DType::F32, || Tensor::scalar(0.0));
+    /// mean.set_requires_grad(true);
+    /// assert!(!mean.requires_grad());
+    /// ```
+    ///
+    /// # Panics
+    /// As for [`Parameter::init`].
+    #[track_caller]
+    pub fn buffer(shape: impl IntoShape, dtype: DType, init: impl FnOnce() -> Tensor) -> Self {
+        Self::init_as("", Type::of(dtype, &shape.into_shape()), Role::Buffer, init)
+    }
+
+    #[track_caller]
+    fn init_as(name: &str, ty: Type, role: Role, init: impl FnOnce() -> Tensor) -> Self {
         let here = Location::caller();
         let make = || {
             let value = with_dispatcher(Rc::new(Eagerly), init);
@@ -81,9 +105,9 @@ impl Parameter {
                 let message = format!("the initial value of a parameter of {ty} is {}", value.ty());
                 raise(Error::new(Code::Shape, message).at(here));
             }
-            Self::make(Store::shared(value), name.to_owned(), Role::Value)
+            Self::make(Store::shared(value), name.to_owned(), role)
         };
-        once(name, &ty, Role::Value, make)
+        once(name, &ty, role, make)
     }
 
     /// A trainable slot with an initial value. The name may be empty: its path in the cell is used
@@ -174,9 +198,11 @@ impl Parameter {
         self.0.requires_grad.load(Ordering::Relaxed)
     }
 
-    /// Sets whether it is trainable.
+    /// Sets whether it is trainable. Only a slot of [`Role::Value`] ever is: on buffers and states
+    /// of generators this has no effect, so that thawing all parameters of a network trains no
+    /// statistics.
     pub fn set_requires_grad(&self, yes: bool) {
-        self.0.requires_grad.store(yes, Ordering::Relaxed);
+        self.0.requires_grad.store(yes && self.0.role == Role::Value, Ordering::Relaxed);
     }
 
     /// The value at this point of the program.

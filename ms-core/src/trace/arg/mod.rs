@@ -7,7 +7,7 @@ mod sink;
 
 pub use leaf::{Frozen, Training};
 pub use names::ArgumentNames;
-pub use sink::{Name, Sink, Size, Sizes, Visitor};
+pub use sink::{Name, PerParameter, Sink, Size, Sizes, Visitor};
 
 use crate::tensor::{Parameter, Tensor};
 

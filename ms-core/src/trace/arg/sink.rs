@@ -106,6 +106,14 @@ impl Sink<'_> {
         }
     }
 
+    /// State for parameters, whose existing slots follow.
+    #[inline]
+    pub fn per_parameter(&mut self, state: &dyn PerParameter) {
+        if let To::Visitor(it) = &mut self.to {
+            it.per_parameter(state);
+        }
+    }
+
     /// The declared sizes of the following tensors; `None` for tensors without.
     #[inline]
     pub fn sizes(&mut self, sizes: Option<&'static Sizes>) {
@@ -186,6 +194,11 @@ pub trait Visitor {
         self.fixed(flag.get() as u64);
     }
 
+    /// State for parameters, whose existing slots follow.
+    fn per_parameter(&mut self, state: &dyn PerParameter) {
+        let _ = state;
+    }
+
     /// The declared sizes of the following tensors.
     fn sizes(&mut self, sizes: Option<&'static Sizes>) {
         let _ = sizes;
@@ -208,6 +221,13 @@ pub trait Visitor {
 
     /// It ends.
     fn end(&mut self) {}
+}
+
+/// State with a slot for each of some parameters, such as the moments of an optimiser. Its slots are
+/// named [`Name::Of`] their parameters.
+pub trait PerParameter {
+    /// Creates the slots of those parameters that have none.
+    fn prepare(&self, parameters: &[Parameter]);
 }
 
 /// The sizes of an argument, as `#[jit(dims(x = [batch, _]))]` declares them.
@@ -237,6 +257,8 @@ pub enum Name<'a> {
     Index(usize),
     /// The value of a key.
     Key(&'a dyn fmt::Debug),
+    /// The state of a parameter, with its number among the states of other parameters.
+    Of(&'a Parameter, usize),
 }
 
 impl Name<'_> {
@@ -253,7 +275,7 @@ impl fmt::Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(name) => f.write_str(name),
-            Self::Index(i) => write!(f, "[{i}]"),
+            Self::Index(i) | Self::Of(_, i) => write!(f, "[{i}]"),
             Self::Key(key) => write!(f, "[{key:?}]"),
         }
     }

@@ -237,10 +237,8 @@ impl State {
     }
 
     /// What the input of the frame at `depth` for a slot is called: in the graph of a call by the path
-    /// in its arguments, and in that of the trace as [`Cell::named_parameters`] names it. Inputs of a
+    /// in its arguments, and in that of the trace by its own name, or else by its path. Inputs of a
     /// call are named when it is there, and the first of its content.
-    ///
-    /// [`Cell::named_parameters`]: crate::trace::Cell::named_parameters
     fn slot_name(&self, depth: usize, parameter: &Parameter) -> Option<Arc<str>> {
         if parameter.is_backward() {
             return None;

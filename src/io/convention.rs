@@ -1,0 +1,72 @@
+//! Names of parameters in other frameworks.
+
+use super::paths::{Step, path};
+use ms_core::tensor::SlotId;
+use std::collections::HashMap;
+
+/// What parameters and buffers are called in a state dict.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::io::{Convention, StateDict};
+/// let net = nn::sequential![nn::Dense::new(4, 2), nn::BatchNorm::new(2)];
+/// let names = |it| StateDict::named(&net, it).names().map(str::to_owned).collect::<Vec<_>>();
+/// assert_eq!(names(Convention::Ms)[0], "layers[0].bias");
+/// assert_eq!(names(Convention::PyTorch)[..4], ["0.bias", "0.weight", "1.bias", "1.running_mean"]);
+/// assert_eq!(names(Convention::MindSpore)[..4], ["0.bias", "0.weight", "1.beta", "1.gamma"]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Convention {
+    /// Paths of fields: `blocks[0].norm.gamma`.
+    #[default]
+    Ms,
+    /// `blocks.0.norm.weight`: layers of `torch.nn`, where a `Sequential` numbers its layers.
+    PyTorch,
+    /// `blocks.0.norm.gamma`: cells of `mindspore.nn`, where a `SequentialCell` numbers its cells.
+    MindSpore,
+}
+
+/// Fields of layers whose names differ: the layer, its field, its names in PyTorch and in MindSpore.
+/// A field without a name leaves no step in the path.
+const FIELDS: [(&str, &str, &str, &str); 8] = [
+    ("BatchNorm", "gamma", "weight", "gamma"),
+    ("BatchNorm", "beta", "bias", "beta"),
+    ("BatchNorm", "moving_mean", "running_mean", "moving_mean"),
+    ("BatchNorm", "moving_variance", "running_var", "moving_variance"),
+    ("LayerNorm", "gamma", "weight", "gamma"),
+    ("LayerNorm", "beta", "bias", "beta"),
+    ("Embedding", "table", "weight", "embedding_table"),
+    ("Sequential", "layers", "", ""),
+];
+
+impl Convention {
+    /// The name of the slot that these steps lead to.
+    pub(super) fn name(self, steps: &[Step], owners: &HashMap<SlotId, String>) -> String {
+        if self == Self::Ms {
+            return path(steps, owners);
+        }
+        let parts = steps.iter().map(|step| match step {
+            Step::Field { name, cell } => self.field(*cell, name),
+            Step::Index(at) => at.to_string(),
+            Step::Key(key) => key.trim_matches('"').to_owned(),
+            Step::Of(slot, at) => owners.get(slot).cloned().unwrap_or_else(|| at.to_string()),
+        });
+        parts.filter(|it| !it.is_empty()).collect::<Vec<_>>().join(".")
+    }
+
+    fn field(self, cell: Option<&str>, field: &str) -> String {
+        let known = FIELDS.iter().find(|it| Some(it.0) == cell && it.1 == field);
+        let name = match (self, known) {
+            (Self::PyTorch, Some(it)) => it.2,
+            (Self::MindSpore, Some(it)) => it.3,
+            _ => field,
+        };
+        name.to_owned()
+    }
+
+    /// Whether an entry of a file stands for nothing here: PyTorch counts the batches of a
+    /// normalisation, which only its own momentum of `None` reads.
+    pub(super) fn is_without_meaning(self, name: &str) -> bool {
+        self == Self::PyTorch && (name == "num_batches_tracked" || name.ends_with(".num_batches_tracked"))
+    }
+}

@@ -1,0 +1,185 @@
+//! Training that is killed at any step, or while it writes, goes on from its checkpoint to the same
+//! bits.
+
+use ms::prelude::*;
+use ms::{load_checkpoint, save_checkpoint};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Passes the arguments of [`the_program_of_a_process`] to a process: the checkpoint, the number of
+/// steps, the step that aborts.
+const PROGRAM: &str = "MS_TEST_TRAINING";
+
+/// A folder for one test, removed on drop.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("ms resume {} {name}", std::process::id()));
+        std::fs::create_dir(&path).expect("no other test has this name");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn net() -> nn::Sequential {
+    nn::sequential![
+        nn::Dense::new(3, 16),
+        nn::BatchNorm::new(16),
+        nn::Relu,
+        nn::Dropout::new(0.3),
+        nn::Dense::new(16, 2)
+    ]
+}
+
+/// Everything that a run goes on from.
+struct Run {
+    net: nn::Sequential,
+    opt: Adam,
+    sampler: Sampler,
+    step: Counter,
+    data: Dataset,
+}
+
+impl Run {
+    fn new() -> Self {
+        random::set_seed(11);
+        let inputs = random::uniform([50, 3], -1.0, 1.0);
+        let targets = inputs.i((.., 0..2)).square();
+        let data = Dataset::new(inputs, targets);
+        let opt = Adam::new(0.01).amsgrad(true).decoupled_weight_decay(0.1);
+        Self { net: net(), opt, sampler: data.sampler(8), step: Counter::new(0), data }
+    }
+
+    fn save(&self, path: &Path) {
+        let Self { net, opt, sampler, step, .. } = self;
+        let state = (net, opt, sampler, step, random::default_generator());
+        save_checkpoint(path, state).expect("the folder is writable");
+    }
+
+    /// A run that goes on from a checkpoint, if there is one.
+    fn resumed(path: &Path) -> Self {
+        let run = Self::new();
+        let Self { net, opt, sampler, step, .. } = &run;
+        if path.exists() {
+            // The process that wrote it had drawn other numbers.
+            random::set_seed(99);
+            let state = (net, opt, sampler, step, random::default_generator());
+            load_checkpoint(path, state).expect("it is a whole one of the same program");
+        }
+        run
+    }
+
+    /// Trains up to a step, and saves after each one that `saves`.
+    fn train(&self, steps: u64, path: &Path, saves: impl Fn(u64) -> bool, before: impl Fn(u64)) {
+        while self.step.get() < steps {
+            before(self.step.get());
+            let batch = self.sampler.draw(&self.data);
+            // A rate that depends on the step, as schedules make it.
+            self.opt.set_learning_rate(0.01 / (1.0 + self.step.get() as f64));
+            self.opt.step(&self.net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+            self.step.add(1);
+            if saves(self.step.get()) {
+                self.save(path);
+            }
+        }
+    }
+}
+
+fn bits(path: &Path) -> Vec<u8> {
+    std::fs::read(path).expect("there is a checkpoint")
+}
+
+/// Not a test of its own: the program that the tests below start and kill.
+#[test]
+fn the_program_of_a_process() {
+    let Ok(arguments) = std::env::var(PROGRAM) else { return };
+    let parts: Vec<&str> = arguments.split('|').collect();
+    let [path, steps, aborts] = parts[..] else { panic!("three arguments, not {arguments}") };
+    let number = |it: &str| it.parse::<u64>().expect("a number");
+    let (path, steps, aborts) = (Path::new(path), number(steps), number(aborts));
+    let abort = |step| {
+        if step == aborts {
+            std::process::abort();
+        }
+    };
+    Run::resumed(path).train(steps, path, |step| step % 3 == 0 || step == steps, abort);
+}
+
+fn program(path: &Path, steps: u64, aborts: u64) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("the test runs"));
+    command.args(["--exact", "resume::the_program_of_a_process", "--test-threads=1"]);
+    command.env(PROGRAM, format!("{}|{steps}|{aborts}", path.display()));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+fn run(path: &Path, steps: u64, aborts: u64) -> ExitStatus {
+    program(path, steps, aborts).status().expect("the test can be started again")
+}
+
+const STEPS: u64 = 20;
+const NEVER: u64 = u64::MAX;
+
+#[test]
+fn a_run_that_is_killed_at_any_step_ends_with_the_same_bits() {
+    let folder = Folder::new("steps");
+    let whole = folder.0.join("whole");
+    assert!(run(&whole, STEPS, NEVER).success());
+    // Killed at one step, at several in turn, in the first epoch and in the third; 50 examples are
+    // seven batches.
+    for (at, kills) in [vec![1], vec![3, 4, 5], vec![8], vec![7, 14, 19]].into_iter().enumerate() {
+        let path = folder.0.join(format!("killed {at}"));
+        for kill in &kills {
+            assert!(!run(&path, STEPS, *kill).success(), "the process aborts at step {kill}");
+        }
+        assert!(run(&path, STEPS, NEVER).success());
+        assert!(bits(&path) == bits(&whole), "killed at {kills:?}");
+    }
+}
+
+#[test]
+fn a_resumed_run_is_the_same_eagerly() {
+    let folder = Folder::new("eagerly");
+    let (whole, parts) = (folder.0.join("whole"), folder.0.join("parts"));
+    ms::with_context(Context { jit: false, ..ms::context() }, || {
+        Run::new().train(9, &whole, |step| step == 9, |_| ());
+        Run::new().train(4, &parts, |step| step == 4, |_| ());
+        Run::resumed(&parts).train(9, &parts, |step| step == 9, |_| ());
+    });
+    assert!(bits(&whole) == bits(&parts));
+}
+
+/// A process that is killed at any time, also while it writes, leaves a whole checkpoint, from
+/// which a run goes on to the same bits.
+#[test]
+fn a_crash_while_writing_keeps_a_whole_checkpoint() {
+    let folder = Folder::new("writing");
+    let (path, whole) = (folder.0.join("killed"), folder.0.join("whole"));
+    let mut written = 0;
+    for round in 0..12u64 {
+        let mut process = program(&path, 100_000, NEVER).spawn().expect("the test can be started again");
+        // It trains and writes for a while; the rounds end at different places of that.
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let before = std::fs::metadata(&path).and_then(|it| it.modified()).ok();
+        let is_written = || std::fs::metadata(&path).and_then(|it| it.modified()).ok() != before;
+        while !is_written() && std::time::Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(700 * round));
+        process.kill().expect("it runs");
+        process.wait().expect("it was started");
+        let resumed = Run::resumed(&path);
+        assert!(resumed.step.get() > written, "the process went on and saved");
+        written = resumed.step.get();
+    }
+    Run::resumed(&path).train(written + 5, &path, |step| step == written + 5, |_| ());
+    Run::new().train(written + 5, &whole, |step| step == written + 5, |_| ());
+    assert!(bits(&path) == bits(&whole), "after {written} steps");
+}
