@@ -160,7 +160,9 @@ impl Lies {
             Self::Spread => ops::stack(&[x, x], -1).reshape(doubled(x)),
         };
         // In memory of its own, in order.
-        Tensor::from_array(base.try_array().expect("an array").to_contiguous())
+        Tensor::from_array(
+            base.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous(),
+        )
     }
 
     fn view(self, base: &Tensor) -> Tensor {
@@ -220,7 +222,12 @@ fn bits(tensors: &[Tensor]) -> Vec<u64> {
     let scalars = tensors.iter().flat_map(|it| {
         let array = it.try_array().expect("an array");
         let dtype = array.dtype();
-        array.scalars().into_iter().map(move |it| if it.as_f64().is_nan() { u64::MAX } else { it.to_bits(dtype) })
+        array
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .map(move |it| if it.as_f64().is_nan() { u64::MAX } else { it.to_bits(dtype) })
     });
     scalars.collect()
 }

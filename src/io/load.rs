@@ -215,10 +215,11 @@ impl Plan {
     }
 
     fn fit(&mut self, path: &str, parameter: &Parameter, entry: &Tensor, options: &LoadOptions) -> Result<()> {
-        let expected = parameter.load().ty();
+        let before = parameter.load();
+        let expected = before.ty();
         let mut value = entry.clone();
         if (options.transposed)(path) && value.shape().len() == 2 {
-            value = Tensor::from_array(ops::transpose(&value, 0, 1).try_array()?.to_contiguous());
+            value = Tensor::from_array(ops::transpose(&value, 0, 1).try_array()?.on_host()?.to_contiguous());
         }
         let found = value.ty();
         if options.cast && found.dims == expected.dims && found.dtype.is_float() && expected.dtype.is_float() {
@@ -226,7 +227,8 @@ impl Plan {
         }
         if value.ty() == expected {
             self.report.loaded.push(path.to_owned());
-            self.writes.push((parameter.clone(), value));
+            let value = value.try_array()?.to_space(before.array()?.space())?;
+            self.writes.push((parameter.clone(), Tensor::from_array(value)));
         } else {
             self.report.misshaped.push(Misshaped { name: path.to_owned(), expected, found: entry.ty() });
         }
@@ -236,5 +238,6 @@ impl Plan {
 
 /// Dtype, shape and content of an array.
 fn bytes(value: &Tensor) -> Option<(Type, Vec<u8>)> {
-    value.try_array().ok().map(|it| (it.ty(), it.to_bytes().to_vec()))
+    let array = value.try_array().ok()?;
+    Some((array.ty(), array.on_host().ok()?.to_bytes()))
 }

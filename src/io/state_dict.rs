@@ -113,7 +113,8 @@ impl StateDict {
         let path = path.as_ref();
         let mut arrays = BTreeMap::new();
         for (name, value) in &self.entries {
-            arrays.insert(name.clone(), value.try_array()?);
+            let dense = value.try_array()?.into_host()?.to_contiguous();
+            arrays.insert(name.clone(), dense.into_host()?);
         }
         replace(path, |out| safetensors::write(&arrays, out)).map_err(|error| refuse(path, "write", error))
     }

@@ -13,7 +13,15 @@ pub fn eagerly<R>(run: impl FnOnce() -> R) -> R {
 
 /// The elements as numbers.
 pub fn values(tensor: &Tensor) -> Vec<f64> {
-    tensor.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect()
+    tensor
+        .try_array()
+        .expect("an array")
+        .on_host()
+        .expect("the elements are readable")
+        .scalars()
+        .into_iter()
+        .map(|it| it.as_f64())
+        .collect()
 }
 
 /// Checks the results of `f` against `want` on every path.

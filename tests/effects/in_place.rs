@@ -11,7 +11,7 @@ fn slot(value: f32) -> Parameter {
 }
 
 fn address(slot: &Parameter) -> usize {
-    slot.value().as_array().expect("it is not traced").as_ptr() as usize
+    slot.value().as_array().expect("it is not traced").device_ptr() as usize
 }
 
 #[track_caller]

@@ -88,7 +88,15 @@ fn difference(got: &Tensor, want: &Tensor, (rtol, atol): (f64, f64)) -> Option<S
     if got.shape() != want.shape() {
         return Some(format!("shape {:?}, not {:?}", got.shape(), want.shape()));
     }
-    let wide = |it: &Tensor| it.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64());
+    let wide = |it: &Tensor| {
+        it.try_array()
+            .expect("an array")
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .map(|it| it.as_f64())
+    };
     wide(got).zip(wide(want)).enumerate().find_map(|(at, (got, want))| {
         let same = got == want || (got.is_nan() && want.is_nan());
         let near = (got - want).abs() <= atol + rtol * want.abs();

@@ -4,7 +4,7 @@ use ms::prelude::*;
 use ms::{Context, with_context};
 
 fn place(x: &Tensor) -> usize {
-    x.try_array().expect("an array").as_ptr() as usize
+    x.try_array().expect("an array").device_ptr() as usize
 }
 
 fn data(shape: &[usize], seed: usize) -> Tensor {
@@ -14,7 +14,7 @@ fn data(shape: &[usize], seed: usize) -> Tensor {
 }
 
 fn bits(x: &Tensor) -> Vec<u8> {
-    x.try_array().expect("an array").to_bytes()
+    x.try_array().expect("an array").on_host().expect("the elements are readable").to_bytes()
 }
 
 fn eagerly<R>(f: impl FnOnce() -> R) -> R {

@@ -68,7 +68,7 @@ fn axes(rank: usize) -> Vec<usize> {
 }
 
 fn copied(x: &Tensor) -> Tensor {
-    Tensor::from_array(x.try_array().expect("an array").to_contiguous())
+    Tensor::from_array(x.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous())
 }
 
 /// The tolerance relative to the reference, which rounds less often.
@@ -87,7 +87,13 @@ fn compare(what: &str, got: &[Tensor], want: &[Array]) {
     for (got, want) in got.iter().zip(want) {
         assert_eq!(got.ty(), want.ty(), "{what}");
         let (digits, got) = (last_digits(want.dtype()), got.try_array().expect("an array"));
-        for (got, want) in got.scalars().into_iter().zip(want.scalars()) {
+        for (got, want) in got
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .zip(want.on_host().expect("the elements are readable").scalars())
+        {
             let (got, want) = (got.as_f64(), want.as_f64());
             let same = got == want || (got.is_nan() && want.is_nan());
             assert!(same || (got - want).abs() <= digits * (1.0 + want.abs()), "{what}: {got}, not {want}");
@@ -115,7 +121,10 @@ fn check(what: &str, def: &'static OpDef, attrs: &Attrs, operands: &[Tensor], vi
     };
     let run = |seen: &[Tensor]| Ok(apply(def.op(), attrs, &seen.iter().collect::<Vec<_>>())?.into_vec());
     let seen = see(&stored);
-    let dense: Vec<Array> = seen.iter().map(|it| it.try_array().expect("an array").to_contiguous()).collect();
+    let dense: Vec<Array> = seen
+        .iter()
+        .map(|it| it.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous())
+        .collect();
     let want = (def.eval)(attrs, &dense.iter().collect::<Vec<_>>());
     agree(&format!("{what}, eagerly"), run(&seen), &want);
     let types: Vec<_> = stored.iter().map(Tensor::ty).collect();

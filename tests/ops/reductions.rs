@@ -105,7 +105,8 @@ fn reference<T: Float>(op: &OpDef, x: &Tensor, axes: &[usize]) -> Vec<u64> {
     let shape = array.shape();
     let kept: Vec<usize> = (0..shape.len()).filter(|it| !axes.contains(it)).collect();
     let order: Vec<usize> = kept.iter().chain(axes).copied().collect();
-    let elements = array.with_layout(array.layout().permute(&order)).scalars();
+    let elements =
+        array.with_layout(array.layout().permute(&order)).on_host().expect("the elements are readable").scalars();
     let elements: Vec<T> = elements.into_iter().map(|it| T::of(it.as_f64())).collect();
     let each: usize = axes.iter().map(|&it| shape[it]).product();
     // The reduced axes at the end of the shape, where those of one element do not count.
@@ -121,7 +122,13 @@ fn reference<T: Float>(op: &OpDef, x: &Tensor, axes: &[usize]) -> Vec<u64> {
 
 fn bits(x: &Tensor) -> Vec<u64> {
     let array = x.try_array().expect("an array");
-    array.scalars().into_iter().map(|it| it.to_bits(array.dtype())).collect()
+    array
+        .on_host()
+        .expect("the elements are readable")
+        .scalars()
+        .into_iter()
+        .map(|it| it.to_bits(array.dtype()))
+        .collect()
 }
 
 /// How an operand is stored, and the view of it that an op takes.
@@ -145,7 +152,9 @@ impl View {
             }
             Self::Reversed => ops::flip(x, (0..x.rank()).collect::<Vec<_>>()),
         };
-        Tensor::from_array(stored.try_array().expect("an array").to_contiguous())
+        Tensor::from_array(
+            stored.try_array().expect("an array").on_host().expect("the elements are readable").to_contiguous(),
+        )
     }
 
     fn see(self, stored: &Tensor, shape: &[usize]) -> Tensor {

@@ -28,14 +28,32 @@ fn arrays_have_the_memory_of_their_shapes() {
         // What is copied does not fit either, though its one element does.
         let element = Array::zeros(&[], DType::I64);
         let Ok(broadcast) = element.layout().broadcast_to(shape) else { continue };
-        let copied = catch_unwind(AssertUnwindSafe(|| catch(|| element.with_layout(broadcast).to_contiguous())));
+        let copied = catch_unwind(AssertUnwindSafe(|| {
+            catch(|| element.with_layout(broadcast).on_host().expect("the elements are readable").to_contiguous())
+        }));
         assert!(copied.is_err() || copied.is_ok_and(|it| it.is_err()), "{shape:?}");
     }
-    assert_eq!(Array::zeros(&[1 << 40, 1 << 40, 0], DType::F32).as_slice::<f32>().expect("floats"), []);
+    assert_eq!(
+        Array::zeros(&[1 << 40, 1 << 40, 0], DType::F32)
+            .on_host()
+            .expect("the elements are readable")
+            .as_slice::<f32>()
+            .expect("floats"),
+        []
+    );
     let bools = Array::from_bytes(&[3], DType::Bool, &[0, 2, 255]);
-    assert_eq!(bools.as_slice::<bool>().expect("bools"), [false, true, true]);
-    assert!(bools.as_slice::<u8>().is_err());
-    assert!(Array::from_slice(&[3], &[0u8, 2, 255]).as_slice::<bool>().is_err());
+    assert_eq!(
+        bools.on_host().expect("the elements are readable").as_slice::<bool>().expect("bools"),
+        [false, true, true]
+    );
+    assert!(bools.on_host().expect("the elements are readable").as_slice::<u8>().is_err());
+    assert!(
+        Array::from_slice(&[3], &[0u8, 2, 255])
+            .on_host()
+            .expect("the elements are readable")
+            .as_slice::<bool>()
+            .is_err()
+    );
 }
 
 /// A function that reads the elements of an array reads those of the view, whatever its layout.
@@ -75,11 +93,14 @@ fn views_lie_inside_their_memory() {
     assert!(catch_unwind(|| layout(&[5, 2], &[1], 0)).is_err(), "every dimension has a stride");
     for offset in [4, MAX, MAX / 4, (MAX / 4) + 1] {
         let nothing = array.with_layout(layout(&[0], &[1], offset));
-        assert_eq!(nothing.as_slice::<i32>().expect("integers"), []);
+        assert_eq!(nothing.on_host().expect("the elements are readable").as_slice::<i32>().expect("integers"), []);
     }
     let mut target = Array::zeros(&[2], DType::I32);
     let places = layout(&[4], &[1], 0);
-    assert!(catch_unwind(AssertUnwindSafe(|| target.assign(&places, &array))).is_err(), "four do not fit into two");
+    assert!(
+        catch_unwind(AssertUnwindSafe(|| target.assign(&places, &array.on_host().expect("on the host")))).is_err(),
+        "four do not fit into two"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 fn unwritten() -> f32 {
     let array = Array::uninit(&[1 << 20], DType::F32).expect("memory");
-    array.as_slice::<f32>().expect("floats")[0]
+    array.on_host().expect("on the host").as_slice::<f32>().expect("floats")[0]
 }
 
 fn bytes_as_bools(bytes: &Array) -> Array {

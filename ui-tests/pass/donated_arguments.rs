@@ -24,7 +24,7 @@ fn swapped(mut x: Tensor, y: Tensor, n: usize) -> (Tensor, Tensor) {
 }
 
 fn main() {
-    let place = |x: &Tensor| x.try_array().expect("an array").as_ptr();
+    let place = |x: &Tensor| x.try_array().expect("an array").device_ptr();
     let mut moments = Moments { mean: Tensor::zeros([4]), square: Tensor::zeros([4]) };
     for _ in 0..3 {
         let at = place(&moments.mean);

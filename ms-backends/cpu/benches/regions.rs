@@ -84,7 +84,11 @@ fn measure(name: &str, text: &str, inputs: &[Array]) {
         })
         .collect();
     times.sort();
-    println!("{name:<40} first {first:>10.1?}   later {:>10.1?}   (= {:?})", times[ROUNDS / 2], result[0].scalars());
+    println!(
+        "{name:<40} first {first:>10.1?}   later {:>10.1?}   (= {:?})",
+        times[ROUNDS / 2],
+        result[0].on_host().expect("the elements are readable").scalars()
+    );
 }
 
 fn main() {

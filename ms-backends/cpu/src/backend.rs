@@ -269,7 +269,7 @@ unsafe impl Backend for CpuBackend {
         let product = MatrixProduct::new(out.dtype(), precision, a.layout(), b.layout(), out.layout())?;
         // SAFETY: layouts of arrays are inside their storage, and by the caller's contract nobody else
         // accesses the output's.
-        unsafe { product::run(self.isa, &product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }
+        unsafe { product::run(self.isa, &product, a.device_ptr(), b.device_ptr(), out.device_ptr()) }
     }
 
     unsafe fn library(&self, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {

@@ -99,10 +99,10 @@ fn vector(data: [f32; 4]) -> Array {
 fn check(executable: &dyn Executable, x: [f32; 4], y: [f32; 4]) {
     let outputs = executable.run(&[&vector(x), &vector(y)]).expect("the inputs fit");
     let v: [f32; 4] = std::array::from_fn(|i| (x[i] + 10.0) * y[3 - i]);
-    assert_eq!(outputs[1].as_slice::<f32>().expect("row-major"), v);
+    assert_eq!(outputs[1].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"), v);
     let square =
         [v[0] * v[0] + v[1] * v[2], v[0] * v[1] + v[1] * v[3], v[2] * v[0] + v[3] * v[2], v[2] * v[1] + v[3] * v[3]];
-    assert_eq!(outputs[0].as_slice::<f32>().expect("row-major"), square);
+    assert_eq!(outputs[0].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"), square);
     assert_eq!(outputs[0].shape(), [2, 2]);
 }
 
@@ -118,16 +118,18 @@ fn outputs_take_the_memory_of_inputs_that_are_given_up() {
     let executable = load(plan()).expect("a well-formed plan");
     let (x, y) = (vector([1.0, 2.0, 3.0, 4.0]), vector([1.0, 0.5, 2.0, 4.0]));
     let want = executable.run(&[&x, &y]).expect("the inputs fit");
-    let values = |outputs: &[Array]| outputs.iter().map(Array::to_bytes).collect::<Vec<_>>();
-    let places = [x.as_ptr(), y.as_ptr()];
+    let values = |outputs: &[Array]| {
+        outputs.iter().map(|it| it.on_host().expect("the elements are readable").to_bytes()).collect::<Vec<_>>()
+    };
+    let places = [x.device_ptr(), y.device_ptr()];
     // The first output is written after the last reads of both inputs, the second after that of `x`.
     let got = executable.run_donated(&mut [x, y], &[]).expect("the inputs fit");
-    assert_eq!((values(&got), got[0].as_ptr()), (values(&want), places[0]));
+    assert_eq!((values(&got), got[0].device_ptr()), (values(&want), places[0]));
     let (x, y) = (vector([1.0, 2.0, 3.0, 4.0]), vector([1.0, 0.5, 2.0, 4.0]));
-    let (kept, before) = (x.clone(), x.to_bytes());
+    let (kept, before) = (x.clone(), x.on_host().expect("the elements are readable").to_bytes());
     let got = executable.run_donated(&mut [x, y], &[]).expect("the inputs fit");
-    assert_eq!((values(&got), kept.to_bytes()), (values(&want), before));
-    assert!(got.iter().all(|it| it.as_ptr() != kept.as_ptr()));
+    assert_eq!((values(&got), kept.on_host().expect("the elements are readable").to_bytes()), (values(&want), before));
+    assert!(got.iter().all(|it| it.device_ptr() != kept.device_ptr()));
 }
 
 #[test]
@@ -136,10 +138,16 @@ fn inputs_may_lie_anywhere_in_larger_arrays() {
     let whole = Array::from_slice(&[3, 4], &(0..12).map(|i| i as f32).collect::<Vec<_>>());
     let row = whole.with_layout(Layout::contiguous(&[3, 4]).slice(0, 1, 1, 1).reshape(&[4]).expect("a row is dense"));
     let outputs = executable.run(&[&row, &vector([1.0; 4])]).expect("the inputs fit");
-    assert_eq!(outputs[1].as_slice::<f32>().expect("row-major"), [14.0, 15.0, 16.0, 17.0]);
+    assert_eq!(
+        outputs[1].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"),
+        [14.0, 15.0, 16.0, 17.0]
+    );
     let column = whole.with_layout(Layout::contiguous(&[12]).slice(0, 11, 4, -3));
     let outputs = executable.run(&[&column, &vector([1.0; 4])]).expect("the inputs fit");
-    assert_eq!(outputs[1].as_slice::<f32>().expect("row-major"), [21.0, 18.0, 15.0, 12.0]);
+    assert_eq!(
+        outputs[1].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"),
+        [21.0, 18.0, 15.0, 12.0]
+    );
 }
 
 #[test]
@@ -244,7 +252,10 @@ fn positions_are_checked() {
     let x = Array::from_slice(&[3, 2], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]);
     let run = |at: [i64; 2]| executable.run(&[&x, &Array::from_slice(&[2], &at)]);
     let outputs = run([2, -3]).expect("the rows exist");
-    assert_eq!(outputs[0].as_slice::<f32>().expect("row-major"), [5.0, 6.0, 1.0, 2.0]);
+    assert_eq!(
+        outputs[0].on_host().expect("the elements are readable").as_slice::<f32>().expect("row-major"),
+        [5.0, 6.0, 1.0, 2.0]
+    );
     for (at, wrong) in [([0, 3], 3), ([-4, 0], -4), ([i64::MAX, 7], i64::MAX), ([0, i64::MIN], i64::MIN)] {
         let error = run(at).expect_err("a row does not exist");
         assert_eq!(error.code(), Code::OutOfRange);

@@ -48,9 +48,14 @@ fn run(plan: Plan, isa: Isa, inputs: &[&Array]) -> Vec<Array> {
     let executable = unsafe { backend.load(Arc::new(plan), &artifact) };
     let executable = executable.unwrap_or_else(|error| panic!("{error}\n{text}"));
     let outputs = executable.run(inputs).unwrap_or_else(|error| panic!("{error}\n{text}")).into_vec();
-    let owned = executable.run_donated(&mut inputs.iter().map(|it| it.duplicate()).collect::<Vec<_>>(), &[]);
+    let mut given: Vec<Array> =
+        inputs.iter().map(|it| it.on_host().expect("the elements are readable").duplicate()).collect();
+    let owned = executable.run_donated(&mut given, &[]);
     let owned = owned.unwrap_or_else(|error| panic!("{error}\n{text}"));
-    let same = outputs.iter().zip(&owned).all(|(a, b)| a.to_bytes() == b.to_bytes());
+    let same = outputs.iter().zip(&owned).all(|(a, b)| {
+        a.on_host().expect("the elements are readable").to_bytes()
+            == b.on_host().expect("the elements are readable").to_bytes()
+    });
     assert!(same, "inputs that are given up change bits of\n{text}");
     outputs
 }
@@ -79,12 +84,29 @@ fn check(graph: &Graph, seed: u64, tolerance: f64) -> Plan {
     for (i, ((together, apart), expected)) in together.iter().zip(&apart).zip(&expected).enumerate() {
         let context = || format!("output {i}, seed {seed}\n{graph}\n{}", fused.display());
         assert_eq!(together.shape(), expected.shape(), "{}", context());
-        assert!(together.to_bytes() == apart.to_bytes(), "fusion changes bits of {}", context());
+        assert!(
+            together.on_host().expect("the elements are readable").to_bytes()
+                == apart.on_host().expect("the elements are readable").to_bytes(),
+            "fusion changes bits of {}",
+            context()
+        );
         for (isa, outputs) in &generated {
-            assert!(together.to_bytes() == outputs[i].to_bytes(), "code for {isa} differs in {}", context());
+            assert!(
+                together.on_host().expect("the elements are readable").to_bytes()
+                    == outputs[i].on_host().expect("the elements are readable").to_bytes(),
+                "code for {isa} differs in {}",
+                context()
+            );
         }
         for result in [together, &loose[i]] {
-            for (at, (a, b)) in result.scalars().into_iter().zip(expected.scalars()).enumerate() {
+            for (at, (a, b)) in result
+                .on_host()
+                .expect("the elements are readable")
+                .scalars()
+                .into_iter()
+                .zip(expected.on_host().expect("the elements are readable").scalars())
+                .enumerate()
+            {
                 assert!(close(a, b, tolerance), "{a} is not {b} at {at} of {}", context());
             }
         }
@@ -239,7 +261,7 @@ fn random_op(random: &mut Random, builder: &mut Builder, values: &[ValueId]) -> 
         15 => {
             let dtype = builder.graph.ty(x).dtype;
             let state = Array::from_slice(&[2], &[random.bits(), random.bits()]);
-            let state = Attr::Literal(ms_core::tensor::Literal::from_array(&state));
+            let state = Attr::Literal(ms_core::tensor::Literal::from_array(&state).expect("the elements are readable"));
             let state = builder.apply("constant", Attrs::new([state]), &[])?;
             let (op, low, high) = if dtype.is_float() {
                 ("random_uniform", Attr::Float(-1.5), Attr::Float(2.0))

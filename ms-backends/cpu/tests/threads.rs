@@ -51,12 +51,15 @@ fn results(isa: Isa, precision: Precision) -> String {
     let classes: Vec<i64> = (0..1000).map(|it| it * 7 % 1000).collect();
     let inputs = [Array::from_slice(&[x.len()], &x), Array::from_slice(&[1000, 1], &classes)];
     let outputs = executable.run(&[&inputs[0], &inputs[1]]).expect("the graph runs");
-    let columns: Vec<i64> = outputs[1].iter().collect();
+    let columns: Vec<i64> = outputs[1].on_host().expect("the elements are readable").iter().collect();
     assert!(columns.iter().enumerate().all(|(at, it)| *it == at as i64 % 1000), "positions are right on {isa}");
     let hash = |bytes: &[u8]| {
         bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, it| (hash ^ u64::from(*it)).wrapping_mul(0x0100_0000_01b3))
     };
-    let hashes: Vec<String> = outputs.iter().map(|it| format!("{:x}", hash(&it.to_bytes()))).collect();
+    let hashes: Vec<String> = outputs
+        .iter()
+        .map(|it| format!("{:x}", hash(&it.on_host().expect("the elements are readable").to_bytes())))
+        .collect();
     hashes.join(" ")
 }
 

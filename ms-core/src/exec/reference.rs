@@ -19,9 +19,10 @@ pub fn reference(graph: Graph) -> Arc<dyn Executable> {
 impl Executable for Reference {
     fn run(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
         in_op(|| {
-            let inputs: Vec<Array> = inputs.iter().map(|it| it.to_contiguous()).collect();
+            let inputs: Vec<Array> =
+                inputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect::<Result<_>>()?;
             let outputs = ops::evaluate_graph(&self.0, &inputs.iter().collect::<Vec<_>>())?;
-            Ok(outputs.iter().map(|it| it.to_contiguous()).collect())
+            outputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect()
         })
     }
 }

@@ -96,7 +96,7 @@ fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Litera
     in_op(|| {
         let arrays: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_array()).collect();
         let results = (def.eval)(attrs, &arrays.iter().collect::<SmallVec<[&Array; 3]>>())?;
-        Ok(Literal::from_array(&results[0]))
+        Literal::from_array(&results[0])
     })
     .ok()
 }

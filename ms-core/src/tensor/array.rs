@@ -1,17 +1,22 @@
 //! Concrete arrays: storage, layout, dtype.
 
+use super::device::Device;
 use super::dtype::DType;
 use super::element::{Element, Scalar};
-use super::host_memory::try_room;
+use super::host_array::HostArray;
 use super::layout::{Layout, Shape, count};
+use super::memory::MemorySpace;
 use super::storage::Storage;
 use super::types::Type;
-use crate::error::{Code, Error, OrExhausted, Result, raise};
+use crate::error::{Code, Error, OrExhausted, Result, in_op, raise};
 use crate::with_element;
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-/// A strided view of shared memory. Cloning shares the memory.
+/// A strided view of shared memory of some device. Cloning shares the memory.
+///
+/// [`Array::on_host`] gives its elements. What this type makes from elements is in memory of the host
+/// ([`Array::to_space`] copies it to a device).
 #[derive(Clone, Debug)]
 pub struct Array {
     storage: Arc<Storage>,
@@ -37,7 +42,7 @@ impl Array {
         Self { storage, layout, dtype }
     }
 
-    /// A row-major array whose elements are not initialised.
+    /// A row-major array in memory of the host whose elements are not initialised.
     ///
     /// # Safety
     /// Every element is written before any is read.
@@ -47,6 +52,18 @@ impl Array {
     #[inline(always)]
     pub unsafe fn uninit(shape: &[usize], dtype: DType) -> Result<Self> {
         let storage = Arc::new(Storage::uninit(bytes_of(shape, dtype)?)?);
+        Ok(Self { storage, layout: Layout::contiguous(shape), dtype })
+    }
+
+    /// [`Array::uninit`] in any memory.
+    ///
+    /// # Safety
+    /// As [`Array::uninit`].
+    ///
+    /// # Errors
+    /// As [`Array::uninit`].
+    pub unsafe fn uninit_in(space: MemorySpace, shape: &[usize], dtype: DType) -> Result<Self> {
+        let storage = Arc::new(Storage::uninit_in(space, bytes_of(shape, dtype)?)?);
         Ok(Self { storage, layout: Layout::contiguous(shape), dtype })
     }
 
@@ -136,44 +153,93 @@ impl Array {
         unsafe { Self::new(self.storage.clone(), layout, self.dtype) }
     }
 
-    /// The address of the first element, for reading.
+    /// The memory that it lies in.
     #[inline]
-    pub fn as_ptr(&self) -> *const u8 {
-        // The offset of an empty view may be past the block: nothing reads there.
-        self.storage.as_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
+    pub fn space(&self) -> MemorySpace {
+        self.storage.space()
     }
 
-    /// The address of the first element, for writing under the contract of [`Storage::as_mut_ptr`].
-    #[inline]
-    pub fn as_mut_ptr(&self) -> *mut u8 {
-        self.storage.as_mut_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
+    /// The device that it is on.
+    pub fn device(&self) -> Device {
+        self.space().device()
     }
 
-    /// The elements of a row-major array.
+    /// The elements in memory of the host: this array if it is there, else a copy, after the work that
+    /// computes it.
     ///
     /// # Errors
-    /// [`Code::DType`] when `T` is not the element type, [`Code::Argument`] when the view is strided.
-    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        if T::DTYPE != self.dtype {
-            return Err(Error::new(Code::DType, format!("elements are {}, not {}", self.dtype, T::DTYPE)));
+    /// [`Code::Memory`] when the system has no memory for the copy; those of the device, and of the
+    /// work that is waited for.
+    ///
+    /// ```
+    /// use ms_core::tensor::Array;
+    /// let array = Array::from_slice(&[2], &[1i32, 2]);
+    /// assert_eq!(array.on_host()?.as_slice::<i32>()?, [1, 2]);
+    /// # Ok::<(), ms_core::Error>(())
+    /// ```
+    #[inline]
+    pub fn on_host(&self) -> Result<HostArray<'_>> {
+        match self.space() {
+            MemorySpace::Host => Ok(HostArray::borrowed(self)),
+            MemorySpace::Device(_) => self.copied_to_host().map(HostArray::owned),
         }
-        if !self.layout.is_contiguous() {
-            return Err(Error::new(Code::Argument, "the view is not contiguous"));
-        }
-        if self.numel() == 0 {
-            return Ok(&[]);
-        }
-        // SAFETY: the dtype matches, the layout is dense and inside the storage, the elements were
-        // written, and shared storage is only read.
-        Ok(unsafe { std::slice::from_raw_parts(self.as_ptr().cast(), self.numel()) })
     }
 
-    /// The elements of a row-major array that is not shared, for writing; panics otherwise.
+    /// [`Array::on_host`] of an array that is not used otherwise.
+    ///
+    /// # Errors
+    /// As [`Array::on_host`].
+    pub fn into_host(self) -> Result<HostArray<'static>> {
+        Ok(HostArray::owned(self.to_space(MemorySpace::Host)?))
+    }
+
+    /// The part of the memory that the elements are in, copied to the host.
+    #[cold]
+    fn copied_to_host(&self) -> Result<Self> {
+        let size = self.dtype.size();
+        let (first, end) = self.layout.range();
+        let storage = Arc::new(self.storage.copied_to_host(first * size, (end - first) * size)?);
+        let offset = if first < end { self.layout.offset() - first } else { 0 };
+        let layout = Layout::new(self.shape().into(), self.layout.strides().into(), offset);
+        Ok(Self { storage, layout, dtype: self.dtype })
+    }
+
+    /// The array in this memory: a copy, unless it lies there.
+    ///
+    /// # Errors
+    /// [`Code::Memory`] when there is no memory for the copy; those of both devices, and of the work
+    /// that is waited for.
+    pub fn to_space(&self, space: MemorySpace) -> Result<Self> {
+        match (self.space(), space) {
+            (MemorySpace::Host, MemorySpace::Host) => Ok(self.clone()),
+            (MemorySpace::Device(_), MemorySpace::Host) => self.copied_to_host(),
+            (MemorySpace::Device(from), MemorySpace::Device(to)) if from.device() == to.device() => Ok(self.clone()),
+            _ => {
+                let dense = in_op(|| Ok(self.on_host()?.to_contiguous()))?;
+                let storage = Arc::new(Storage::from_host(space, dense.on_host()?.bytes())?);
+                Ok(Self { storage, layout: Layout::contiguous(self.shape()), dtype: self.dtype })
+            }
+        }
+    }
+
+    /// The address of the first element on the array's device, for backends: a pointer of the host only
+    /// if the array lies there. Writers uphold the contract of [`Storage::device_ptr`].
+    #[inline]
+    pub fn device_ptr(&self) -> *mut u8 {
+        // The offset of an empty view may be past the block: nothing reads there.
+        self.storage.device_ptr().wrapping_add(self.layout.offset().wrapping_mul(self.dtype.size()))
+    }
+
+    /// The elements of a row-major array in memory of the host that is not shared, for writing.
+    ///
+    /// # Panics
+    /// For any other array.
     pub fn as_mut_slice<T: Element>(&mut self) -> &mut [T] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         assert!(self.layout.is_contiguous(), "the view is contiguous");
-        assert!(Arc::get_mut(&mut self.storage).is_some_and(|it| it.is_owned()), "the storage is not shared");
-        let (ptr, len) = (self.as_mut_ptr().cast(), self.numel());
+        let is_writable = |it: &mut Storage| it.is_owned() && it.is_host();
+        assert!(Arc::get_mut(&mut self.storage).is_some_and(is_writable), "the storage is the host's and not shared");
+        let (ptr, len) = (self.device_ptr().cast(), self.numel());
         if len == 0 {
             return &mut [];
         }
@@ -186,59 +252,8 @@ impl Array {
     fn unwritten<T: Element>(&mut self) -> &mut [MaybeUninit<T>] {
         assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
         let len = self.numel();
-        // SAFETY: the array is fresh: row-major from the start of a storage with one owner.
-        unsafe { std::slice::from_raw_parts_mut(self.storage.as_mut_ptr().cast(), len) }
-    }
-
-    /// The elements in row-major order.
-    pub fn iter<T: Element>(&self) -> impl ExactSizeIterator<Item = T> + '_ {
-        assert_eq!(T::DTYPE, self.dtype, "the element type is {}", self.dtype);
-        let base = self.storage.as_ptr().cast::<T>();
-        // SAFETY: every offset of the layout is inside the storage.
-        self.layout.offsets().map(move |at| unsafe { *base.add(at) })
-    }
-
-    /// The elements in row-major order, as scalars.
-    ///
-    /// # Panics
-    /// Raises [`Code::Memory`] when the system has no memory for them.
-    #[track_caller]
-    pub fn scalars(&self) -> Vec<Scalar> {
-        let mut out = try_room(self.numel()).or_exhausted();
-        with_element!(self.dtype, T => out.extend(self.iter::<T>().map(T::to_scalar)));
-        out
-    }
-
-    /// This array, or a row-major copy of a strided view.
-    ///
-    /// # Panics
-    /// Raises [`Code::Memory`] when the system has no memory for the copy.
-    #[track_caller]
-    pub fn to_contiguous(&self) -> Self {
-        if self.layout.is_contiguous() {
-            return self.clone();
-        }
-        self.duplicate()
-    }
-
-    /// The raw bytes of a row-major copy.
-    ///
-    /// # Panics
-    /// Raises [`Code::Memory`] when the system has no memory for them.
-    #[track_caller]
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let dense = self.to_contiguous();
-        let mut out = try_room(dense.bytes().len()).or_exhausted();
-        out.extend_from_slice(dense.bytes());
-        out
-    }
-
-    /// The raw bytes of a row-major array.
-    ///
-    /// # Panics
-    /// When the view is strided.
-    pub fn bytes(&self) -> &[u8] {
-        with_element!(self.dtype, T => bytemuck::cast_slice(self.as_slice::<T>().expect("the array is row-major")))
+        // SAFETY: the array is fresh and in memory of the host: row-major from the start of a storage with one owner.
+        unsafe { std::slice::from_raw_parts_mut(self.storage.device_ptr().cast(), len) }
     }
 
     /// A row-major array from its raw bytes; for bools, every byte but zero is true.
@@ -253,11 +268,11 @@ impl Array {
         // SAFETY: every element is written here.
         let out = unsafe { Self::uninit(shape, dtype) }.or_exhausted();
         // SAFETY: the fresh storage holds exactly that many bytes and has one owner.
-        unsafe { out.as_mut_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         if dtype == DType::Bool {
             // SAFETY: as above. Bytes other than 0 and 1 are not valid `bool`s, so the elements
             // are normalised as bytes before they are read as such.
-            let elements = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr(), bytes.len()) };
+            let elements = unsafe { std::slice::from_raw_parts_mut(out.device_ptr(), bytes.len()) };
             elements.iter_mut().for_each(|it| *it = u8::from(*it != 0));
         }
         out

@@ -2,30 +2,34 @@
 
 use super::array::Array;
 use super::element::Element;
+use super::host_array::HostArray;
 use super::layout::{Layout, Shape, Strides};
 use crate::error::OrExhausted;
 use crate::with_element;
 
-impl Array {
+impl HostArray<'_> {
     /// A row-major copy in new memory.
     ///
     /// # Panics
     /// Raises [`Code::Memory`](crate::Code::Memory) when the system has no memory for it.
     #[track_caller]
-    pub fn duplicate(&self) -> Self {
+    pub fn duplicate(&self) -> Array {
         // SAFETY: the copy writes every element.
-        let out = unsafe { Self::uninit(self.shape(), self.dtype()) }.or_exhausted();
+        let out = unsafe { Array::uninit(self.shape(), self.dtype()) }.or_exhausted();
         // SAFETY: the layout is that of all of the fresh array, which is not shared.
-        with_element!(self.dtype(), T => unsafe { copy::<T>(out.as_mut_ptr().cast(), out.layout(), self) });
+        with_element!(self.dtype(), T => unsafe { copy::<T>(out.device_ptr().cast(), out.layout(), self) });
         out
     }
+}
 
+impl Array {
     /// Writes the elements of `from` to the elements of `layout`, a view of this array's memory
     /// with the shape of `from`.
     ///
     /// # Panics
-    /// When the shapes or dtypes differ, an element is outside this array, or its memory is shared.
-    pub fn assign(&mut self, layout: &Layout, from: &Array) {
+    /// When the shapes or dtypes differ, an element is outside this array, or its memory is shared or
+    /// not the host's.
+    pub fn assign(&mut self, layout: &Layout, from: &HostArray<'_>) {
         assert_eq!(layout.shape(), from.shape(), "source and target have one shape");
         with_element!(self.dtype(), T => {
             assert_eq!(from.dtype(), T::DTYPE, "source and target have one dtype");
@@ -42,12 +46,12 @@ impl Array {
 /// # Safety
 /// The elements of `to`, relative to `target`, may be written, and nothing reads them meanwhile.
 /// `source` is of the dtype of `T`.
-unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &Array) {
+unsafe fn copy<T: Element>(target: *mut T, to: &Layout, source: &HostArray<'_>) {
     if source.numel() == 0 {
         return;
     }
     let from = source.layout();
-    let source = source.storage().as_ptr().cast::<T>();
+    let source = source.storage().device_ptr().cast::<T>();
     let (outer_to, size, step_to) = split_rows(to);
     let (outer_from, _, step_from) = split_rows(from);
     for (to, from) in outer_to.offsets().zip(outer_from.offsets()) {
@@ -87,13 +91,14 @@ mod tests {
 
     #[test]
     fn strided_views_are_copied_and_written_in_order() {
-        let base = Array::from_slice(&[2, 3], &[0i32, 1, 2, 3, 4, 5]);
-        let transposed = base.with_layout(base.layout().permute(&[1, 0]));
-        assert_eq!(transposed.duplicate().as_slice::<i32>().expect("dense"), [0, 3, 1, 4, 2, 5]);
+        let host = |it: Array| it.into_host().expect("it is there");
+        let base = host(Array::from_slice(&[2, 3], &[0i32, 1, 2, 3, 4, 5]));
+        let transposed = host(base.with_layout(base.layout().permute(&[1, 0])));
+        assert_eq!(host(transposed.duplicate()).as_slice::<i32>().expect("dense"), [0, 3, 1, 4, 2, 5]);
 
         let mut target = Array::zeros(&[2, 4], crate::DType::I32);
         let backwards = target.layout().slice(1, 3, 3, -1);
         target.assign(&backwards, &base);
-        assert_eq!(target.as_slice::<i32>().expect("dense"), [0, 2, 1, 0, 0, 5, 4, 3]);
+        assert_eq!(host(target).as_slice::<i32>().expect("dense"), [0, 2, 1, 0, 0, 5, 4, 3]);
     }
 }

@@ -75,19 +75,36 @@ impl Layout {
     /// Whether every element is among the first `elements` of the storage, and `usize` counts them;
     /// an empty view has none.
     pub fn fits(&self, elements: usize) -> bool {
-        let (mut first, mut last) = (self.offset as i128, self.offset as i128);
         match count(&self.shape) {
-            None => return false,
-            Some(0) => return true,
-            Some(_) => {}
+            None => false,
+            Some(0) => true,
+            Some(_) => {
+                let (first, last) = self.reach();
+                first >= 0 && last < elements as i128
+            }
         }
+    }
+
+    /// The offsets of the first element in memory and of the end of the last one, of a view of an array;
+    /// equal if the view is empty.
+    pub fn range(&self) -> (usize, usize) {
+        if self.numel() == 0 {
+            return (0, 0);
+        }
+        let (first, last) = self.reach();
+        (first as usize, last as usize + 1)
+    }
+
+    /// The least and the greatest offset of an element.
+    fn reach(&self) -> (i128, i128) {
+        let (mut first, mut last) = (self.offset as i128, self.offset as i128);
         for (&size, &stride) in self.shape.iter().zip(&self.strides) {
             // Neither factor has more than 64 bits; sums of such products may have more than 128.
             let reach = (size as i128 - 1) * stride as i128;
             first = first.saturating_add(reach.min(0));
             last = last.saturating_add(reach.max(0));
         }
-        first >= 0 && last < elements as i128
+        (first, last)
     }
 
     /// Whether elements are in row-major order without gaps (sizes of one may have any stride).

@@ -17,8 +17,11 @@ pub struct Literal {
 
 impl Literal {
     /// The content of `array`.
-    pub fn from_array(array: &Array) -> Self {
-        Self { dtype: array.dtype(), shape: array.shape_owned(), bytes: array.to_bytes().into() }
+    ///
+    /// # Errors
+    /// As [`Array::on_host`].
+    pub fn from_array(array: &Array) -> Result<Self> {
+        Ok(Self { dtype: array.dtype(), shape: array.shape_owned(), bytes: array.on_host()?.to_bytes().into() })
     }
 
     /// A zero-dimensional constant.

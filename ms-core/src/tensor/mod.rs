@@ -1,13 +1,15 @@
-//! Arrays on the host, tensors that are arrays or traced values, parameters, and the
+//! Arrays on devices, tensors that are arrays or traced values, parameters, and the
 //! [`Dispatcher`] through which every op is applied.
 
 mod array;
 mod copy;
+mod device;
 mod dim;
 mod dispatch;
 mod dtype;
 mod element;
 mod escape;
+mod host_array;
 mod host_memory;
 mod index;
 mod layout;
@@ -25,6 +27,7 @@ mod tensor;
 mod types;
 
 pub use array::Array;
+pub use device::{Device, DeviceKind, IntoDevice, is_host_only};
 pub use dim::{Dim, Dims, IntoDims};
 pub use dispatch::{
     DispatchMode, Dispatcher, EagerDispatcher, Eagerly, OpCall, Outputs, Scan, apply, apply1, current_dispatcher,
@@ -35,10 +38,12 @@ pub(crate) use element::own_scalar;
 pub use element::{Element, Number, Scalar};
 pub use escape::{LiveTrace, close_scope, escaped, left_behind, open_scope, outside_scopes};
 pub use half::{bf16, f16};
+pub use host_array::HostArray;
 pub use host_memory::{collected, filled, push, try_filled, try_room};
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_sizes, count};
 pub use literal::Literal;
+pub use memory::{Memory, MemorySpace};
 pub use nested::{Nested, Suffixes};
 pub use op::{Attr, Attrs, Op, OpInfo};
 pub use parameter::{

@@ -44,11 +44,13 @@ impl fmt::Display for Array {
         if self.numel() == 0 {
             return f.write_str("[]");
         }
+        let host = match self.on_host() {
+            Ok(host) => host,
+            Err(error) => return write!(f, "<elements that cannot be read: {}>", error.report().message),
+        };
         let shown = shown(self);
         let scalars = with_element!(self.dtype(), T => {
-            let base = self.storage().as_ptr().cast::<T>();
-            // SAFETY: every place that the layout names lies inside the storage.
-            places(self, &shown).into_iter().map(|at| unsafe { *base.add(at) }.to_scalar()).collect::<Vec<_>>()
+            places(&host, &shown).into_iter().map(|at| host.at::<T>(at).to_scalar()).collect::<Vec<_>>()
         });
         if self.layout().rank() == 0 {
             return f.write_str(&alone(scalars[0], self.dtype()));

@@ -329,7 +329,7 @@ impl Tensor {
         }
         let mut out =
             try_room(array.numel()).map_err(|it| it.with_op("to_vec").with_operands([array.ty().to_string()]))?;
-        out.extend(array.iter::<T>());
+        out.extend(array.on_host()?.iter::<T>());
         Ok(out)
     }
 

@@ -13,7 +13,7 @@ use super::split::{Policy, Residual};
 use crate::error::Result;
 use crate::ir::{Graph, Node};
 use crate::ops::{CONSTANT, Control, Loop};
-use crate::tensor::{Array, Attrs, Literal, Tensor, Type};
+use crate::tensor::{Attrs, DType, Literal, Scalar, Tensor, Type};
 use crate::trace;
 use std::sync::Arc;
 
@@ -131,8 +131,8 @@ fn forward(
     let before = node.outputs.len();
     if at.is_while() && outputs.len() == at.carries {
         // A loop without stacks does not count.
-        let mark = Literal::from_array(&Array::from_slice(&[], &[true]));
-        let ty = Array::from_slice(&[], &[true]).ty();
+        let mark = Literal::scalar(Scalar::Bool(true), DType::Bool);
+        let ty = Type::of(mark.dtype(), mark.shape());
         let id = body.add_node(Node::new(CONSTANT.op(), Attrs::new([mark.into()]), []), [ty]);
         outputs.push(body.node(id).outputs[0]);
     }

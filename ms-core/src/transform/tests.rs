@@ -180,7 +180,7 @@ fn evaluate(graph: &Graph, inputs: &[f64]) -> Vec<f64> {
     let inputs: Vec<Array> = inputs.iter().map(|&it| Array::from_slice(&[], &[it])).collect();
     let outputs = evaluate_graph(graph, &inputs.iter().collect::<Vec<_>>());
     let outputs = outputs.unwrap_or_else(|error| panic!("{error}\n{graph}"));
-    outputs.iter().map(|it| it.scalars()[0].as_f64()).collect()
+    outputs.iter().map(|it| it.on_host().expect("the elements are readable").scalars()[0].as_f64()).collect()
 }
 
 /// The graph of a function's gradients alone, weighted: a function again.

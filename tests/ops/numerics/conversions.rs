@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 /// A tensor converted to another dtype, on every path.
 fn casts(x: &Tensor, to: DType) -> [(&'static str, Tensor); 5] {
-    let literal = Literal::from_array(x.array().expect("an array"));
+    let literal = Literal::from_array(x.array().expect("an array")).expect("the elements are readable");
     let by = |way| with_dispatcher(Rc::new(way), || x.cast(to));
     [
         ("eagerly", x.cast(to)),
@@ -50,11 +50,11 @@ fn check_rounding<T: Element>(infinity: u16, of: impl Fn(u16) -> f64) {
     let hold = |x: Tensor, want: Vec<u16>| {
         let bits = |it: Scalar| it.to_bits(to) as u16;
         for (way, got) in casts(&x, to) {
-            let got = got.try_array().expect("an array").scalars();
+            let got = got.try_array().expect("an array").on_host().expect("the elements are readable").scalars();
             assert_eq!(got.len(), want.len());
             let wrong = got.iter().zip(&want).position(|(&got, &want)| bits(got) != want);
             if let Some(at) = wrong {
-                let from = x.try_array().expect("an array").scalars()[at];
+                let from = x.try_array().expect("an array").on_host().expect("the elements are readable").scalars()[at];
                 panic!("{from} of {} to {to}, {way}: {}, not the bits {:#x}", x.dtype(), got[at], want[at]);
             }
         }

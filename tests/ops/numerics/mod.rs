@@ -21,5 +21,12 @@ fn compiled(f: impl Fn(&Tensor) -> Tensor, x: &Tensor) -> Tensor {
 }
 
 fn wide(x: &Tensor) -> Vec<f64> {
-    x.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect()
+    x.try_array()
+        .expect("an array")
+        .on_host()
+        .expect("the elements are readable")
+        .scalars()
+        .into_iter()
+        .map(|it| it.as_f64())
+        .collect()
 }

@@ -5,7 +5,7 @@ use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::check_array;
-use ms_core::ops::host::{Axis, elements, plus, positions, rows, visit_indexed};
+use ms_core::ops::host::{Axis, dense, elements, plus, positions, rows, visit_indexed};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
 
@@ -34,11 +34,11 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
 #[allow(clippy::mut_from_ref, reason = "the storage is shared by type, and this user alone by contract")]
 pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
     // SAFETY: by the caller's contract.
-    unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) }
+    unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) }
 }
 
 fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let classes = inputs[0].to_contiguous();
+    let classes = dense(inputs[0])?;
     check_array(attrs, &classes)?;
     with_element!(out.dtype(), T => {
         // SAFETY: by the contract of `run`.
@@ -48,11 +48,11 @@ fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
 }
 
 fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let (source, axis) = (inputs[2].to_contiguous(), attrs.int(0) as usize);
+    let (source, axis) = (dense(inputs[2])?, attrs.int(0) as usize);
     let index = positions(inputs[1], axis, out.shape())?;
     let whole = Axis::of(out.shape(), axis);
     // SAFETY: by the contract of `run`.
-    unsafe { begin(inputs[0], out) };
+    unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
         // SAFETY: as above, and the first operand is not read again.
         add_slices(elements::<T>(&source), &index, whole, unsafe { written(out) });
@@ -61,10 +61,10 @@ fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
 }
 
 fn scatter_nd_add(inputs: &[&Array], out: &Array) -> Result<()> {
-    let source = inputs[2].to_contiguous();
+    let source = dense(inputs[2])?;
     let (rows, inner) = rows(inputs[1], out.shape())?;
     // SAFETY: by the contract of `run`.
-    unsafe { begin(inputs[0], out) };
+    unsafe { begin(inputs[0], out)? };
     let whole = Axis { outer: 1, size: out.numel() / inner.max(1), inner };
     with_element!(out.dtype(), T => {
         // SAFETY: as above, and the first operand is not read again.
@@ -97,7 +97,7 @@ fn add_slices<T: Element>(source: &[T], index: &[usize], axis: Axis, out: &mut [
 }
 
 fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let (x, axis) = (inputs[0].to_contiguous(), attrs.int(0) as usize);
+    let (x, axis) = (dense(inputs[0])?, attrs.int(0) as usize);
     let index = positions(inputs[1], axis, x.shape())?;
     with_element!(x.dtype(), T => {
         // SAFETY: by the contract of `run`.
@@ -108,10 +108,10 @@ fn take_along_axis(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> 
 }
 
 fn scatter(attrs: &Attrs, inputs: &[&Array], out: &Array, adds: bool) -> Result<()> {
-    let (source, axis) = (inputs[2].to_contiguous(), attrs.int(0) as usize);
+    let (source, axis) = (dense(inputs[2])?, attrs.int(0) as usize);
     let index = positions(inputs[1], axis, out.shape())?;
     // SAFETY: by the contract of `run`.
-    unsafe { begin(inputs[0], out) };
+    unsafe { begin(inputs[0], out)? };
     with_element!(out.dtype(), T => {
         // SAFETY: as above, and the first operand is not read again.
         let (from, to) = (elements::<T>(&source), unsafe { written::<T>(out) });

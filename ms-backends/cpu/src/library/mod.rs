@@ -13,7 +13,8 @@ use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
 use ms_core::ops;
-use ms_core::tensor::{Array, Attrs, DType, Element, Op};
+use ms_core::ops::host::dense;
+use ms_core::tensor::{Array, Attrs, DType, Element, HostArray, Op};
 use smallvec::SmallVec;
 use std::ops::AddAssign;
 
@@ -77,7 +78,7 @@ unsafe fn native_half<H: Element>(
     }
     let widened = |x: &&Array| {
         let mut wide = Array::try_zeros(x.shape(), DType::F32)?;
-        wide.as_mut_slice::<f32>().iter_mut().zip(x.iter::<H>()).for_each(|(to, it)| *to = widen(it));
+        wide.as_mut_slice::<f32>().iter_mut().zip(x.on_host()?.iter::<H>()).for_each(|(to, it)| *to = widen(it));
         Ok(wide)
     };
     let inputs: SmallVec<[Array; 2]> = inputs.iter().map(widened).collect::<Result<_>>()?;
@@ -87,13 +88,13 @@ unsafe fn native_half<H: Element>(
         return Ok(false);
     }
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
-    let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<H>(), out.numel()) };
-    to.iter_mut().zip(elements::<f32>(&wide)).for_each(|(to, &it)| *to = narrow(it));
+    let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<H>(), out.numel()) };
+    to.iter_mut().zip(elements::<f32>(&wide.on_host()?)).for_each(|(to, &it)| *to = narrow(it));
     Ok(true)
 }
 
 /// A loop over row-major operands, with an output of this shape.
-type Loop<T> = fn(Isa, &Attrs, &[Array], &mut [T], &[usize]) -> Result<()>;
+type Loop<T> = fn(Isa, &Attrs, &[HostArray<'_>], &mut [T], &[usize]) -> Result<()>;
 
 /// [`native`] for elements of one type.
 ///
@@ -117,15 +118,15 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
     if inputs.iter().any(|it| it.dtype() != T::DTYPE) {
         return Ok(false);
     }
-    let inputs: SmallVec<[Array; 2]> = inputs.iter().map(|it| it.to_contiguous()).collect();
+    let inputs: SmallVec<[HostArray<'_>; 2]> = inputs.iter().map(|it| dense(it)).collect::<Result<_>>()?;
     // SAFETY: the output is a row-major array of this element type, whose memory nobody else accesses.
-    let to = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T>(), out.numel()) };
+    let to = unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) };
     run(isa, attrs, &inputs, to, out.shape())?;
     Ok(true)
 }
 
 /// The elements of an operand, which is row-major and of this type.
-fn elements<T: Element>(array: &Array) -> &[T] {
+fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
     array.as_slice().expect("operands were made row-major and their dtypes compared")
 }
 
@@ -144,10 +145,10 @@ unsafe fn evaluate(op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) 
             let message = format!("a result is {}, its place {}", from.ty(), to.ty());
             return Err(Error::new(Code::Backend, message).with_op(op.name()));
         }
-        let from = from.to_contiguous();
-        let bytes = from.numel() * from.dtype().size();
+        let from = dense(from)?;
+        let bytes = from.bytes();
         // SAFETY: both are row-major and of one type; nobody else accesses the output's memory.
-        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(from.as_ptr(), bytes) };
+        unsafe { to.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
     }
     Ok(())
 }

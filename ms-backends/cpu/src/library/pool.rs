@@ -6,7 +6,7 @@ use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
 use ms_core::ops::{Run, Windows};
-use ms_core::tensor::{Array, Attrs, Element, try_filled};
+use ms_core::tensor::{Attrs, Element, HostArray, try_filled};
 use std::ops::{AddAssign, Range};
 
 /// Maximum number of chunks of a task.
@@ -16,7 +16,7 @@ const MAX_CHUNKS: usize = 16;
 const MIN_PLANES: usize = 8;
 
 /// The largest elements of the windows of `x`.
-pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) -> Result<()> {
+pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[HostArray<'_>], out: &mut [T], shape: &[usize]) -> Result<()> {
     let x = elements::<T>(&inputs[0]);
     let windows = Windows::new(attrs, 1, &inputs[0].shape()[2..], &attrs.sizes(0), &shape[2..]);
     let (runs, step) = (windows.runs(), windows.step());
@@ -43,7 +43,7 @@ pub fn max<T: Number + Element>(attrs: &Attrs, inputs: &[Array], out: &mut [T], 
 /// elements, and the gradient is that of the first of equal ones.
 pub fn max_grad<T: Number + Element + AddAssign>(
     attrs: &Attrs,
-    inputs: &[Array],
+    inputs: &[HostArray<'_>],
     out: &mut [T],
     shape: &[usize],
 ) -> Result<()> {

@@ -51,7 +51,13 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
         DType::F32 => 1e-4,
         _ => 1e-12,
     };
-    for (got, want) in got[0].scalars().into_iter().zip(want[0].scalars()) {
+    for (got, want) in got[0]
+        .on_host()
+        .expect("the elements are readable")
+        .scalars()
+        .into_iter()
+        .zip(want[0].on_host().expect("the elements are readable").scalars())
+    {
         let (got, want) = (got.as_f64(), want.as_f64());
         let close =
             got == want || (got - want).abs() <= tolerance * want.abs().max(1.0) || (got.is_nan() && want.is_nan());
@@ -59,7 +65,11 @@ fn check(def: &'static OpDef, attrs: &Attrs, inputs: &[&Array]) {
     }
     let alone = outputs(def, attrs, inputs);
     assert!(threads::serial(|| native(def, attrs, inputs, &alone)));
-    assert!(alone[0].to_bytes() == got[0].to_bytes(), "{what} depends on threads");
+    assert!(
+        alone[0].on_host().expect("the elements are readable").to_bytes()
+            == got[0].on_host().expect("the elements are readable").to_bytes(),
+        "{what} depends on threads"
+    );
 }
 
 fn check_sample(def: &'static OpDef, sample: &Sample) {
@@ -175,16 +185,31 @@ fn positions_as_the_ops_mean_them() {
         run(&got);
         threads::serial(|| run(&alone));
         evaluate(def, &sample.attrs, &inputs, &want);
-        assert!(got[0].to_bytes() == want[0].to_bytes(), "{} of {sample:?}", def.name());
-        assert!(alone[0].to_bytes() == want[0].to_bytes(), "{} on one thread, of {sample:?}", def.name());
+        assert!(
+            got[0].on_host().expect("the elements are readable").to_bytes()
+                == want[0].on_host().expect("the elements are readable").to_bytes(),
+            "{} of {sample:?}",
+            def.name()
+        );
+        assert!(
+            alone[0].on_host().expect("the elements are readable").to_bytes()
+                == want[0].on_host().expect("the elements are readable").to_bytes(),
+            "{} on one thread, of {sample:?}",
+            def.name()
+        );
         if matches!(def.lowering, Lowering::Update) {
-            let own = inputs[0].duplicate();
+            let own = inputs[0].on_host().expect("the elements are readable").duplicate();
             let inputs: Vec<&Array> = std::iter::once(&own).chain(inputs[1..].iter().copied()).collect();
             // SAFETY: the op updates its first operand, and may write to its memory.
             let done =
                 unsafe { super::run(Isa::detect(), def.op(), &sample.attrs, &inputs, std::slice::from_ref(&own)) };
             done.expect("positions are inside");
-            assert!(own.to_bytes() == want[0].to_bytes(), "{} in place, of {sample:?}", def.name());
+            assert!(
+                own.on_host().expect("the elements are readable").to_bytes()
+                    == want[0].on_host().expect("the elements are readable").to_bytes(),
+                "{} in place, of {sample:?}",
+                def.name()
+            );
         }
     }
 }

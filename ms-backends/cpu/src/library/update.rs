@@ -3,7 +3,7 @@
 use super::elements;
 use super::index::written;
 use ms_core::error::Result;
-use ms_core::ops::host::{self, plus};
+use ms_core::ops::host::{self, dense, plus};
 use ms_core::tensor::{Array, Attrs, Element, Layout, Op};
 use ms_core::with_element;
 use smallvec::SmallVec;
@@ -13,10 +13,7 @@ use smallvec::SmallVec;
 /// # Safety
 /// As [`run`](super::run), of one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
-    (op.name() == "add_slices").then(|| {
-        add_slices(attrs, inputs, out);
-        Ok(())
-    })
+    (op.name() == "add_slices").then(|| add_slices(attrs, inputs, out))
 }
 
 /// Copies the first operand to the output, unless they share their memory.
@@ -24,34 +21,40 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
 /// # Safety
 /// The output is a row-major array of the operand's type, whose memory nobody else accesses, or is that
 /// of the operand.
-pub unsafe fn begin(x: &Array, out: &Array) {
-    if x.as_ptr() == out.as_ptr() && x.layout().is_contiguous() {
-        return;
+///
+/// # Errors
+/// As [`Array::on_host`].
+pub unsafe fn begin(x: &Array, out: &Array) -> Result<()> {
+    if x.device_ptr() == out.device_ptr() && x.layout().is_contiguous() {
+        return Ok(());
     }
+    let x = x.on_host()?;
     with_element!(out.dtype(), T => {
         // SAFETY: by the caller's contract; they do not share memory.
         let to: &mut [T] = unsafe { written(out) };
         match x.layout().strides().iter().all(|&it| it == 0) {
             true => to.fill(x.iter::<T>().next().unwrap_or_default()),
-            false => to.copy_from_slice(elements(&x.to_contiguous())),
+            false => to.copy_from_slice(elements(&dense(&x)?)),
         }
     });
+    Ok(())
 }
 
 /// Values added at evenly spaced positions.
-fn add_slices(attrs: &Attrs, inputs: &[&Array], out: &Array) {
+fn add_slices(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
     // SAFETY: the caller of `run` vouches for the output.
-    unsafe { begin(inputs[0], out) };
+    unsafe { begin(inputs[0], out)? };
     let values = &inputs[1..];
     let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
     with_element!(out.dtype(), T => {
         // SAFETY: as above, and the first operand is not read again.
         let to: &mut [T] = unsafe { written(out) };
         for (place, value) in places.iter().zip(values) {
-            let value = value.to_contiguous();
+            let value = dense(value)?;
             each(to, place, elements::<T>(&value), |to, it| *to = plus(*to, it));
         }
     });
+    Ok(())
 }
 
 /// Visits the elements of a layout, each with the corresponding value.

@@ -45,7 +45,7 @@ pub unsafe fn plain<W: Wide>(a: *const W, b: *const W) -> [W; LINES] {
 pub unsafe fn dot<W: Wide>(tile: Tile<W>, k: usize, a: Matrix<*const W>, b: Matrix<*const W>) -> Result<(W, usize)> {
     // SAFETY: both halves are written before they are read.
     let room = unsafe { Array::uninit(&[2 * TERMS], <W as Element>::DTYPE)? };
-    let a_room = room.as_mut_ptr().cast::<W>();
+    let a_room = room.device_ptr().cast::<W>();
     let b_room = a_room.wrapping_add(TERMS);
     let chunks = |it: Matrix<*const W>, step: isize| Matrix { first: it.first, steps: [CHUNK as isize * step, step] };
     let mut sum: Option<W> = None;

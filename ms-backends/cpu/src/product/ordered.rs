@@ -165,7 +165,7 @@ impl Ordered {
         let [a_len, b_len, sums_len] = lens.map(|it| it.next_multiple_of(ALIGN));
         // SAFETY: what is read below was written before.
         let room = unsafe { Array::uninit(&[a_len + b_len + sums_len], E::Wide::DTYPE)? };
-        let a_room = room.as_mut_ptr().cast::<E::Wide>();
+        let a_room = room.device_ptr().cast::<E::Wide>();
         let (b_room, sums_room) = (a_room.wrapping_add(a_len), a_room.wrapping_add(a_len + b_len));
         // Sums of f32 and f64 are accumulated in the result.
         let sums = match E::IS_WIDE {

@@ -44,7 +44,10 @@ fn rounded(shape: &[usize], dtype: DType, mut seed: u64) -> Array {
 fn model(a: &Array, b: &Array) -> Vec<Scalar> {
     let (rank, shape) = (a.layout().rank(), a.shape());
     let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
-    let (xs, ys) = (a.scalars(), b.scalars());
+    let (xs, ys) = (
+        a.on_host().expect("the elements are readable").scalars(),
+        b.on_host().expect("the elements are readable").scalars(),
+    );
     let batch: usize = shape[..rank - 2].iter().product();
     let mut out = Vec::new();
     for i in 0..batch * m {
@@ -74,7 +77,7 @@ fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
     let product = MatrixProduct::new(a.dtype(), precision, a.layout(), b.layout(), out.layout());
     let product = product.expect("the shapes fit");
     // SAFETY: the layouts are inside the arrays, and `out` is not shared.
-    unsafe { run(isa, &product, a.as_ptr(), b.as_ptr(), out.as_mut_ptr()) }.expect("there is memory");
+    unsafe { run(isa, &product, a.device_ptr(), b.device_ptr(), out.device_ptr()) }.expect("there is memory");
     out
 }
 
@@ -82,7 +85,13 @@ fn product(isa: Isa, precision: Precision, a: &Array, b: &Array) -> Array {
 fn check(a: &Array, b: &Array) {
     for precision in PRECISIONS {
         let out = product(Isa::detect(), precision, a, b);
-        assert_eq!(out.scalars(), model(a, b), "{} x {}, {precision:?}", a.ty(), b.ty());
+        assert_eq!(
+            out.on_host().expect("the elements are readable").scalars(),
+            model(a, b),
+            "{} x {}, {precision:?}",
+            a.ty(),
+            b.ty()
+        );
     }
 }
 
@@ -116,7 +125,8 @@ fn results_do_not_depend_on_threads() {
     let a = rounded(&[300, 1500], DType::F32, 7);
     let b = a.with_layout(Layout::contiguous(&[1500, 300]));
     for precision in PRECISIONS {
-        let multiply = || product(Isa::detect(), precision, &a, &b).to_bytes();
+        let multiply =
+            || product(Isa::detect(), precision, &a, &b).on_host().expect("the elements are readable").to_bytes();
         let parallel = multiply();
         assert!(threads::serial(multiply) == parallel, "{precision:?}");
     }
@@ -126,7 +136,10 @@ fn results_do_not_depend_on_threads() {
 fn in_order(a: &Array, b: &Array) -> Vec<u64> {
     let (m, k, n) = (a.shape()[0], a.shape()[1], b.shape()[1]);
     let dtype = a.dtype();
-    let (a, b) = (a.scalars(), b.scalars());
+    let (a, b) = (
+        a.on_host().expect("the elements are readable").scalars(),
+        b.on_host().expect("the elements are readable").scalars(),
+    );
     let chain = |i: usize, j: usize, terms: std::ops::Range<usize>| {
         let pairs = terms.map(|p| (a[i * k + p].as_f64(), b[p * n + j].as_f64()));
         match dtype {
@@ -151,7 +164,13 @@ fn canonical(value: Scalar, dtype: DType) -> u64 {
 }
 
 fn bits(array: &Array) -> Vec<u64> {
-    array.scalars().into_iter().map(|it| canonical(it, array.dtype())).collect()
+    array
+        .on_host()
+        .expect("the elements are readable")
+        .scalars()
+        .into_iter()
+        .map(|it| canonical(it, array.dtype()))
+        .collect()
 }
 
 fn isas() -> impl Iterator<Item = Isa> {
@@ -211,7 +230,11 @@ fn the_order_of_sums_does_not_depend_on_strides() {
             }
             // One operand for a batch.
             let shared = b.with_layout(b.layout().broadcast_to(&[3, k, n]).expect("a broadcast"));
-            let many = a.with_layout(a.layout().broadcast_to(&[3, m, k]).expect("a broadcast")).to_contiguous();
+            let many = a
+                .with_layout(a.layout().broadcast_to(&[3, m, k]).expect("a broadcast"))
+                .on_host()
+                .expect("the elements are readable")
+                .to_contiguous();
             for isa in isas() {
                 let got = bits(&product(isa, Precision::Strict, &many, &shared));
                 assert!(got.chunks_exact(m * n).all(|it| it == want), "{m} {k} {n} of {dtype} as a batch on {isa}");
@@ -222,7 +245,8 @@ fn the_order_of_sums_does_not_depend_on_strides() {
 
 /// The same matrix, column by column in memory.
 fn turned(x: &Array) -> Array {
-    let turned = x.with_layout(x.layout().permute(&[1, 0])).to_contiguous();
+    let turned =
+        x.with_layout(x.layout().permute(&[1, 0])).on_host().expect("the elements are readable").to_contiguous();
     turned.with_layout(turned.layout().permute(&[1, 0]))
 }
 
@@ -234,7 +258,7 @@ fn spread(x: &Array) -> Array {
     with_element!(x.dtype(), T => {
         let places: Vec<usize> = layout.offsets().collect();
         let to = out.as_mut_slice::<T>();
-        places.into_iter().zip(x.iter::<T>()).for_each(|(at, it)| to[at] = it);
+        places.into_iter().zip(x.on_host().expect("the elements are readable").iter::<T>()).for_each(|(at, it)| to[at] = it);
     });
     out.with_layout(layout)
 }
@@ -245,7 +269,7 @@ fn reversed(x: &Array) -> Array {
         let [rows, columns] = [it.shape()[0], it.shape()[1]];
         it.with_layout(it.layout().slice(0, rows - 1, rows, -1).slice(1, columns - 1, columns, -1))
     };
-    back(&back(x).to_contiguous())
+    back(&back(x).on_host().expect("the elements are readable").to_contiguous())
 }
 
 #[test]

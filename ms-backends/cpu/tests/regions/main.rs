@@ -15,7 +15,9 @@ use std::sync::Arc;
 /// Returns whether two results are equal to the bit, except for nans.
 fn equal(a: &Array, b: &Array) -> bool {
     let same = |(a, b): (f64, f64)| a.to_bits() == b.to_bits() || (a.is_nan() && b.is_nan());
-    let of = |it: &Array| it.scalars().into_iter().map(|it| it.as_f64()).collect::<Vec<_>>();
+    let of = |it: &Array| {
+        it.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64()).collect::<Vec<_>>()
+    };
     a.shape() == b.shape() && a.dtype() == b.dtype() && of(a).into_iter().zip(of(b)).all(same)
 }
 
@@ -45,7 +47,9 @@ fn check(graph: &Graph, inputs: &[Vec<Array>]) {
             let expected = reference(graph.clone()).run(&inputs).expect("the reference runs everything");
             let found = executable.run(&inputs).unwrap_or_else(|error| panic!("{error}\n{graph}\n{text}"));
             for (i, (found, expected)) in found.iter().zip(&expected).enumerate() {
-                let values = |it: &Array| format!("{:?} {:?}", it.shape(), it.scalars());
+                let values = |it: &Array| {
+                    format!("{:?} {:?}", it.shape(), it.on_host().expect("the elements are readable").scalars())
+                };
                 assert!(
                     equal(found, expected),
                     "output {i} on {isa}, fuse {fuse}: {} is not {}\nof {inputs:?}\n{graph}\n{text}",

@@ -65,7 +65,7 @@ impl<'r> Builder<'r> {
     }
 
     fn constant(&mut self, array: &Array) -> ValueId {
-        let literal = ms_core::tensor::Literal::from_array(array);
+        let literal = ms_core::tensor::Literal::from_array(array).expect("the elements are readable");
         let node = Node::new(ops::CONSTANT.op(), Attrs::new([ms_core::tensor::Attr::Literal(literal)]), []);
         self.add(node, vec![array.ty()])[0]
     }

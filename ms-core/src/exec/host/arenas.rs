@@ -48,12 +48,12 @@ mod tests {
     #[test]
     fn an_arena_is_reused_for_all_that_fit() {
         let large = acquire(64 << 20);
-        let at = large.as_ptr();
+        let at = large.device_ptr();
         release(large);
         let fits = acquire((64 << 20) - 5);
-        assert_eq!(fits.as_ptr(), at);
+        assert_eq!(fits.device_ptr(), at);
         let other = acquire((64 << 20) - 7);
-        assert_ne!(other.as_ptr(), at, "an arena has one user at a time");
+        assert_ne!(other.device_ptr(), at, "an arena has one user at a time");
         release(fits);
         release(other);
         let idle = || IDLE.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|it| it.len()).collect::<Vec<_>>();

@@ -406,7 +406,7 @@ impl Loader<'_> {
         let inputs = self.check.routine.inputs.len() as u32;
         let mut known = 0;
         match self.check.buffer(buffer)?.place {
-            Place::Constant(i) => known = self.constants[i as usize].as_ptr() as u64 + offset as u64,
+            Place::Constant(i) => known = self.constants[i as usize].device_ptr() as u64 + offset as u64,
             Place::Arena(at) => self.words.arena_words.push((word, self.base + at + offset)),
             Place::Input(i) => self.patches.push(Patch { word, arg: i, offset }),
             Place::Output(i) => self.patches.push(Patch { word, arg: inputs + i, offset }),

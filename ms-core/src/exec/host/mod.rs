@@ -137,7 +137,7 @@ impl HostExecutable {
         })
     }
 
-    /// Returns whether inputs have the plan's types and are row-major.
+    /// Returns whether inputs have the plan's types, and are row-major and in memory of the host.
     fn takes_dense(&self, inputs: &[&Array]) -> bool {
         let fits = |(own, array): (&Input, &&Array)| {
             let shape = array.shape();
@@ -145,14 +145,16 @@ impl HostExecutable {
                 && shape.len() == own.sizes.len()
                 && own.sizes.iter().zip(shape).all(|(own, size)| own.is_none_or(|it| it == *size))
                 && array.layout().is_contiguous()
+                && array.space().is_host()
         };
         inputs.len() == self.inputs.len() && self.inputs.iter().zip(inputs).all(fits)
     }
 
-    /// Runs with inputs of which some are not row-major or do not have the plan's types.
+    /// Runs with inputs of which some are not row-major, not on the host, or not of the plan's types.
     #[cold]
     fn run_others(&self, inputs: &[&Array]) -> Result<SmallVec<[Array; 1]>> {
-        let dense: SmallVec<[Array; 4]> = in_op(|| Ok(inputs.iter().map(|it| it.to_contiguous()).collect()))?;
+        let dense: SmallVec<[Array; 4]> =
+            in_op(|| inputs.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect())?;
         let dense: SmallVec<[&Array; 8]> = dense.iter().collect();
         if self.takes_dense(&dense) { self.run(&dense) } else { Err(self.refuse(inputs)) }
     }
@@ -178,7 +180,7 @@ impl HostExecutable {
             None if bytes >= arenas::SHARED_BYTES => arenas::acquire(bytes)?,
             None => Arc::new(Storage::uninit(bytes)?),
         };
-        let base = arena.as_ptr() as usize;
+        let base = arena.device_ptr() as usize;
         if std::mem::replace(&mut scratch.base, base) != base {
             self.program.place(&mut scratch.words, &arena);
         }
@@ -231,7 +233,7 @@ impl HostExecutable {
     /// The inputs fit the plan, and nobody else accesses the memory of the outputs. An output may
     /// share the memory of an input if the plan allows it.
     unsafe fn run_arrays(&self, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
-        let places = inputs.iter().map(|it| it.as_ptr()).chain(outputs.iter().map(|it| it.as_mut_ptr().cast_const()));
+        let places = inputs.iter().map(|it| it.device_ptr()).chain(outputs.iter().map(|it| it.device_ptr()));
         let places = places.map(|it| it as u64);
         let len = self.program.template.len();
         if self.program.arena_bytes == 0 && len <= STACK_WORDS {
@@ -257,7 +259,7 @@ impl HostExecutable {
                     let rows = array.shape()[0];
                     let row_bytes = array.shape()[1..].iter().product::<usize>() * ty.dtype.size();
                     // SAFETY: inputs are live during the run, and the stack is closed when it ends.
-                    *number = unsafe { run.stacks.borrow(array.as_ptr(), rows, row_bytes) };
+                    *number = unsafe { run.stacks.borrow(array.device_ptr(), rows, row_bytes) };
                 }
             }
             let fresh = |output: &Output| match output {
@@ -269,11 +271,11 @@ impl HostExecutable {
             let first = numbers.as_mut_ptr();
             let number = |i: usize| first.wrapping_add(i) as u64;
             let place = |(i, (own, array)): (usize, (&Input, &&Array))| {
-                if is_stack(&own.ty) { number(i) } else { array.as_ptr() as u64 }
+                if is_stack(&own.ty) { number(i) } else { array.device_ptr() as u64 }
             };
             let inputs_at: SmallVec<[u64; 8]> = self.inputs.iter().zip(inputs).enumerate().map(place).collect();
             let result = |(i, it): (usize, &Option<Array>)| match it {
-                Some(array) => array.as_mut_ptr() as u64,
+                Some(array) => array.device_ptr() as u64,
                 None => number(inputs.len() + i),
             };
             let outputs_at: SmallVec<[u64; 8]> = outputs.iter().enumerate().map(result).collect();

@@ -130,7 +130,7 @@ impl Program {
     /// Relocates a copy of the template to an arena.
     pub fn place(&self, words: &mut [u64], arena: &Storage) {
         for &(word, at) in &self.arena_words {
-            words[word as usize] = arena.as_ptr() as u64 + at as u64;
+            words[word as usize] = arena.device_ptr() as u64 + at as u64;
         }
     }
 }
@@ -295,7 +295,7 @@ impl Run<'_> {
         // SAFETY: all rows are written here.
         let out = unsafe { Array::uninit(&shape, row.dtype)? };
         for i in 0..if row_bytes == 0 { 0 } else { rows } {
-            let to = out.as_mut_ptr().wrapping_add(i * row_bytes);
+            let to = out.device_ptr().wrapping_add(i * row_bytes);
             // SAFETY: the stack has that row, and the new array has room for it.
             unsafe { to.copy_from_nonoverlapping(self.stacks.row(number, i), row_bytes) };
         }

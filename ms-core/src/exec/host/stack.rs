@@ -112,7 +112,7 @@ impl Stack {
             Memory::Chunks { first, chunks } => {
                 let chunk = (row / first + 1).ilog2() as usize;
                 let Some(memory) = chunks.get(chunk) else { return std::ptr::dangling_mut() };
-                memory.as_mut_ptr().wrapping_add((row - ((first << chunk) - first)) * self.row_bytes)
+                memory.device_ptr().wrapping_add((row - ((first << chunk) - first)) * self.row_bytes)
             }
         }
     }

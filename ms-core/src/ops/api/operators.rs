@@ -109,7 +109,15 @@ mod tests {
     #[track_caller]
     fn check(got: Tensor, dtype: DType, want: &[f64]) {
         assert_eq!(got.dtype(), dtype);
-        let got: Vec<f64> = got.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect();
+        let got: Vec<f64> = got
+            .try_array()
+            .expect("an array")
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .map(|it| it.as_f64())
+            .collect();
         assert_eq!(got, want);
     }
 

@@ -5,7 +5,7 @@ use crate::ops::core::axis::{named, refusal};
 use crate::ops::{
     IntoOperand, arange, broadcast_to, cast, cumsum, full_of, gather, maximum, minimum, reshape, select, stack,
 };
-use crate::tensor::{AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
+use crate::tensor::{Array, AsTensor, DType, Element, IntoShape, Tensor, broadcast_shapes, try_filled};
 use crate::with_element;
 
 /// The positions of the nonzero elements, in row-major order: i64 `[count, rank]`.
@@ -22,7 +22,7 @@ use crate::with_element;
 pub fn nonzero(x: impl AsTensor) -> Tensor {
     let x = x.as_tensor();
     refuse_traced("nonzero", &x);
-    let array = x.elements().or_raise();
+    let array = x.elements().and_then(Array::into_host).or_raise();
     let rank = array.layout().rank();
     let (count, out) = with_element!(array.dtype(), T => {
         let hits = || array.iter::<T>().enumerate().filter(|(_, it)| it.to_scalar().as_bool()).map(|(at, _)| at);

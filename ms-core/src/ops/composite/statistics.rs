@@ -188,7 +188,15 @@ mod tests {
     #[track_caller]
     fn check(got: Tensor, shape: &[usize], dtype: DType, want: &[f64]) {
         assert_eq!((got.shape(), got.dtype()), (shape, dtype));
-        let got: Vec<f64> = got.try_array().expect("an array").scalars().into_iter().map(|it| it.as_f64()).collect();
+        let got: Vec<f64> = got
+            .try_array()
+            .expect("an array")
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .map(|it| it.as_f64())
+            .collect();
         let same = |(got, want): (&f64, &f64)| got == want || (got.is_nan() && want.is_nan());
         assert!(got.iter().zip(want).all(same) && got.len() == want.len(), "{got:?}, not {want:?}");
     }

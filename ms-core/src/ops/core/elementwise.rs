@@ -95,7 +95,7 @@ pub fn evaluate(dtype: DType, inputs: &[&Array], formula: impl Fn(&[Scalar]) -> 
     let shape = broadcast_shape(inputs.iter().map(|it| it.shape()))?;
     let columns: Vec<Vec<Scalar>> = inputs
         .iter()
-        .map(|it| Ok(it.with_layout(it.layout().broadcast_to(&shape)?).scalars()))
+        .map(|it| Ok(it.with_layout(it.layout().broadcast_to(&shape)?).on_host()?.scalars()))
         .collect::<Result<_>>()?;
     let mut out = Array::zeros(&shape, dtype);
     let mut row: SmallVec<[Scalar; 3]> = smallvec![Scalar::Bool(false); inputs.len()];

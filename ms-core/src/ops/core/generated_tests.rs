@@ -49,7 +49,13 @@ fn bodies_agree_with_eval() {
             let body = |builder: &mut _, operands: &[_]| rule(&sample.attrs, builder, operands);
             let got = evaluate_body(body, want.dtype(), &arrays).expect("a sample evaluates");
             let digits = last_digits(want.dtype());
-            for (got, want) in got.scalars().into_iter().zip(want.scalars()) {
+            for (got, want) in got
+                .on_host()
+                .expect("the elements are readable")
+                .scalars()
+                .into_iter()
+                .zip(want.on_host().expect("the elements are readable").scalars())
+            {
                 let (got, want) = (got.as_f64(), want.as_f64());
                 let same = got == want || (got.is_nan() && want.is_nan());
                 let near = (got - want).abs() <= digits * (want.abs() + digits);

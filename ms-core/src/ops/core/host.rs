@@ -2,7 +2,7 @@
 //! elements, traversal along an axis.
 
 use crate::error::{Code, Error, Result};
-use crate::tensor::{Array, Attrs, Element, Kind, Layout, Scalar, Strides, collected, try_room};
+use crate::tensor::{Array, Attrs, Element, HostArray, Kind, Layout, Scalar, Strides, collected, try_room};
 use crate::with_element;
 use smallvec::SmallVec;
 
@@ -21,6 +21,7 @@ pub fn positions(index: &Array, axis: usize, shape: &[usize]) -> Result<Vec<usiz
         Ok(wrapped as usize)
     };
     let mut out = try_room(index.numel())?;
+    let index = index.on_host()?;
     with_element!(index.dtype(), T => {
         for it in index.iter::<T>() {
             out.push(position(it.to_scalar().as_i64())?);
@@ -37,6 +38,7 @@ pub fn check_positions(index: &Array, axis: usize, shape: &[usize]) -> Result<()
     let size = shape[axis] as i64;
     // As unsigned numbers, negative ones are the largest.
     let exists = |at: i64| (at.wrapping_add(size) as u64) < 2 * size as u64;
+    let index = index.on_host()?;
     let first = with_element!(index.dtype(), T => {
         let at = |it: T| it.to_scalar().as_i64();
         match index.as_slice::<T>() {
@@ -64,6 +66,7 @@ fn outside(at: i64, axis: usize, shape: &[usize]) -> Error {
 /// # Errors
 /// [`Code::OutOfRange`] for a position outside its axis.
 pub fn rows(index: &Array, shape: &[usize]) -> Result<(Vec<usize>, usize)> {
+    let index = index.on_host()?;
     let k = *index.shape().last().expect("an index has an axis");
     let count: usize = index.shape()[..index.layout().rank() - 1].iter().product();
     let parts = with_element!(index.dtype(), T => collected(index.iter::<T>().map(|it| it.to_scalar().as_i64())));
@@ -107,22 +110,31 @@ pub fn plus<T: Element>(a: T, b: T) -> T {
     })
 }
 
-/// The elements of `array` in row-major order, copied only if it is strided.
-pub fn dense(array: &Array) -> Array {
-    array.to_contiguous()
+/// The elements of `array` in row-major order in memory of the host, copied only if they are not there
+/// or strided.
+///
+/// # Errors
+/// As [`Array::on_host`].
+pub fn dense(array: &Array) -> Result<HostArray<'_>> {
+    let host = array.on_host()?;
+    if host.layout().is_contiguous() { Ok(host) } else { host.duplicate().into_host() }
 }
 
 /// The elements of a dense array.
 ///
 /// # Panics
 /// If the array is not dense or of another dtype.
-pub fn elements<T: Element>(array: &Array) -> &[T] {
+pub fn elements<'a, T: Element>(array: &'a HostArray<'_>) -> &'a [T] {
     array.as_slice().expect("a dense array of this dtype")
 }
 
 /// The elements of a float array as f64, in row-major order.
-pub fn wide_floats(array: &Array) -> Vec<f64> {
-    with_element!(array.dtype(), T => collected(array.iter::<T>().map(|it| it.to_scalar().as_f64())))
+///
+/// # Errors
+/// As [`Array::on_host`].
+pub fn wide_floats(array: &Array) -> Result<Vec<f64>> {
+    let array = array.on_host()?;
+    Ok(with_element!(array.dtype(), T => collected(array.iter::<T>().map(|it| it.to_scalar().as_f64()))))
 }
 
 /// A row-major array of f64 values rounded to `dtype`.

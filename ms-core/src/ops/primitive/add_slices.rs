@@ -1,7 +1,7 @@
 //! `add_slices`: values added at evenly spaced positions.
 
 use super::slice::{SLICE, check_ranges};
-use crate::error::{Code, Error};
+use crate::error::{Code, Error, Result};
 use crate::ops::core::host;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Attr, Attrs, Dim, OpInfo, apply1};
@@ -28,8 +28,8 @@ pub static ADD_SLICES: OpDef = OpDef {
         Ok(smallvec![x.clone()])
     },
     eval: |attrs, inputs| {
-        let mut out = inputs[0].duplicate();
-        let values: SmallVec<[_; 3]> = inputs[1..].iter().map(|it| host::dense(it)).collect();
+        let mut out = inputs[0].on_host()?.duplicate();
+        let values: SmallVec<[_; 3]> = inputs[1..].iter().map(|it| host::dense(it)).collect::<Result<_>>()?;
         let places = host::slices(attrs, out.shape(), values.iter().map(|it| it.shape()));
         with_element!(out.dtype(), T => {
             let to = out.as_mut_slice::<T>();

@@ -54,7 +54,7 @@ fn evaluate(attrs: &Attrs, x: &Array, beats: Ordering) -> Result<Arrays> {
     let size = x.shape()[axis];
     let mut order: Vec<usize> = (0..x.layout().rank()).filter(|&it| it != axis).collect();
     order.push(axis);
-    let x = x.with_layout(x.layout().permute(&order));
+    let x = x.with_layout(x.layout().permute(&order)).into_host()?;
     let kept = &x.shape()[..x.layout().rank() - 1];
     let mut out = Array::zeros(kept, DType::I64);
     with_element!(x.dtype(), T => {

@@ -13,7 +13,7 @@ pub static ASSIGN: OpDef = OpDef {
         true => Ok(smallvec![inputs[0].clone()]),
         false => Err(Error::new(Code::Shape, format!("{} cannot hold {}", inputs[1], inputs[0]))),
     },
-    eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+    eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::WRITES,

@@ -23,7 +23,11 @@ pub static AVG_POOL: OpDef = OpDef {
     eval: |attrs, inputs| {
         let means = Means::of_windows(attrs, &inputs[0].shape()[2..])?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(4));
-        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(inputs[0])), &shape, inputs[0].dtype())])
+        Ok(smallvec![narrow_floats(
+            &means.forward(planes(&shape), &wide_floats(inputs[0])?),
+            &shape,
+            inputs[0].dtype()
+        )])
     },
     derivative: Derivative::Rule(|it| {
         smallvec![Some(apply1(AVG_POOL_GRAD.op(), &avg_attrs(it.attrs, &it.inputs[0].dims()[2..]), &[it.cotangent()]))]
@@ -47,7 +51,7 @@ pub static AVG_POOL_GRAD: OpDef = OpDef {
         let means = Means::of_windows(attrs, &attrs.sizes(6))?;
         let shape = pooled_shape(inputs[0].shape(), &attrs.sizes(6));
         Ok(smallvec![narrow_floats(
-            &means.backward(planes(&shape), &wide_floats(inputs[0])),
+            &means.backward(planes(&shape), &wide_floats(inputs[0])?),
             &shape,
             inputs[0].dtype()
         )])
@@ -72,7 +76,7 @@ pub static ADAPTIVE_AVG_POOL: OpDef = OpDef {
         let x = inputs[0];
         let means = Means::adaptive(&x.shape()[2..], &attrs.sizes(0))?;
         let shape = pooled_shape(x.shape(), &attrs.sizes(0));
-        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(x)), &shape, x.dtype())])
+        Ok(smallvec![narrow_floats(&means.forward(planes(&shape), &wide_floats(x)?), &shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = Attrs::new([it.attrs.as_slice()[0].clone(), (&it.inputs[0].dims()[2..]).into()]);
@@ -100,7 +104,7 @@ pub static ADAPTIVE_AVG_POOL_GRAD: OpDef = OpDef {
         let g = inputs[0];
         let means = Means::adaptive(&attrs.sizes(1), &attrs.sizes(0))?;
         let shape = pooled_shape(g.shape(), &attrs.sizes(1));
-        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(g)), &shape, g.dtype())])
+        Ok(smallvec![narrow_floats(&means.backward(planes(&shape), &wide_floats(g)?), &shape, g.dtype())])
     },
     derivative: Derivative::Rule(|it| {
         let attrs = Attrs::new(it.attrs.as_slice()[..1].iter().cloned());

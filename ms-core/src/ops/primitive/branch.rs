@@ -29,7 +29,7 @@ pub static IF: OpDef = OpDef {
             Ok(output_types(&regions[0]).cloned().collect())
         },
         eval: |_, regions, inputs| {
-            let taken = if inputs[0].as_slice::<bool>()?[0] { 0 } else { 1 };
+            let taken = if inputs[0].on_host()?.as_slice::<bool>()?[0] { 0 } else { 1 };
             Ok(evaluate_graph(&regions[taken], &inputs[1..])?.into())
         },
     }),

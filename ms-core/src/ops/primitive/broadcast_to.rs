@@ -20,7 +20,7 @@ pub static BROADCAST_TO: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let layout = inputs[0].layout().broadcast_to(&attrs.sizes(0))?;
-        Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
+        Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(sum_to(it.cotangent(), &it.inputs[0]))]),
     finite_derivatives: true,

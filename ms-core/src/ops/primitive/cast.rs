@@ -13,7 +13,7 @@ pub static CAST: OpDef = OpDef {
     infer: |attrs, inputs| Ok(smallvec![Type::new(attrs.dtype(0), inputs[0].dims.clone())]),
     eval: |attrs, inputs| {
         let (x, to) = (inputs[0], attrs.dtype(0));
-        let scalars = x.scalars();
+        let scalars = x.on_host()?.scalars();
         let mut out = Array::zeros(x.shape(), to);
         with_element!(to, T => {
             for (to, from) in out.as_mut_slice::<T>().iter_mut().zip(scalars) {

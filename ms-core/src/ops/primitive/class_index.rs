@@ -2,6 +2,7 @@
 
 use super::gather::check_index;
 use crate::error::{Code, Error, Result};
+use crate::ops::core::host::dense;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
@@ -12,7 +13,7 @@ pub static CLASS_INDEX: OpDef = OpDef {
     info: OpInfo { number: 387, name: "class_index", attrs: &["classes", "ignored", "of"] },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| {
-        let out = inputs[0].duplicate();
+        let out = inputs[0].on_host()?.duplicate();
         check_array(attrs, &out)?;
         Ok(smallvec![out])
     },
@@ -55,7 +56,7 @@ pub fn check_classes(attrs: &Attrs, dtype: DType, classes: &[u8]) -> Result<()> 
 /// # Errors
 /// As there.
 pub fn check_array(attrs: &Attrs, classes: &Array) -> Result<()> {
-    check_classes(attrs, classes.dtype(), classes.to_contiguous().bytes())
+    check_classes(attrs, classes.dtype(), dense(classes)?.bytes())
 }
 
 #[inline]

@@ -41,7 +41,9 @@ pub static CONCAT: OpDef = OpDef {
         let mut out = Array::zeros(&shape, inputs[0].dtype());
         let shapes: SmallVec<[&[usize]; 4]> = inputs.iter().map(|it| it.shape()).collect();
         let slices = slices(attrs, &shapes, out.layout());
-        slices.iter().zip(inputs).for_each(|(slice, input)| out.assign(slice, input));
+        for (slice, input) in slices.iter().zip(inputs) {
+            out.assign(slice, &input.on_host()?);
+        }
         Ok(smallvec![out])
     },
     derivative: Derivative::Rule(|it| {

@@ -25,7 +25,7 @@ pub static CONV: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, w) = (inputs[0], inputs[1]);
         let geometry = Geometry::new(attrs, &x.ty(), x.shape(), w.shape())?;
-        let (from, weights) = (wide_floats(x), wide_floats(w));
+        let (from, weights) = (wide_floats(x)?, wide_floats(w)?);
         let mut out = filled(0.0, geometry.output_shape.iter().product());
         geometry.rows(|row| {
             let weight = weights[row.weight];
@@ -76,7 +76,7 @@ pub static CONV_INPUT_GRAD: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (g, w) = (inputs[0], inputs[1]);
         let geometry = Geometry::of_input(attrs, &g.ty(), g.shape(), w.shape())?;
-        let (from, weights) = (wide_floats(g), wide_floats(w));
+        let (from, weights) = (wide_floats(g)?, wide_floats(w)?);
         let mut out = filled(0.0, geometry.input_shape.iter().product());
         geometry.rows(|row| {
             let weight = weights[row.weight];
@@ -127,7 +127,7 @@ pub static CONV_WEIGHT_GRAD: OpDef = OpDef {
     eval: |attrs, inputs| {
         let (x, g) = (inputs[0], inputs[1]);
         let geometry = Geometry::of_weight(attrs, &x.ty(), x.shape(), g.shape())?;
-        let (input, output) = (wide_floats(x), wide_floats(g));
+        let (input, output) = (wide_floats(x)?, wide_floats(g)?);
         let mut out = filled(0.0, geometry.weight_shape.iter().product());
         geometry.rows(|row| {
             let input = input[row.input..].iter().step_by(row.step);

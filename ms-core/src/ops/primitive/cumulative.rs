@@ -15,7 +15,7 @@ use smallvec::smallvec;
 pub static CUMSUM: OpDef = OpDef {
     info: OpInfo { number: 330, name: "cumsum", attrs: &["axis", "exclusive", "reverse"] },
     infer,
-    eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(0), |a, b| a + b, |a, b| a + b)]),
+    eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(0), |a, b| a + b, |a, b| a + b)?]),
     derivative: Derivative::Rule(|it| {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         smallvec![Some(cumsum_of(it.cotangent(), axis, exclusive, !reverse))]
@@ -32,7 +32,7 @@ pub static CUMSUM: OpDef = OpDef {
 pub static CUMPROD: OpDef = OpDef {
     info: OpInfo { number: 331, name: "cumprod", attrs: &["axis", "exclusive", "reverse"] },
     infer,
-    eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)]),
+    eval: |attrs, inputs| Ok(smallvec![running(attrs, inputs[0], Scalar::Int(1), |a, b| a * b, i128::wrapping_mul)?]),
     derivative: Derivative::Rule(|it| {
         let (axis, exclusive, reverse) = (it.attrs.int(0) as isize, it.attrs.bool(1), it.attrs.bool(2));
         let (x, y, g) = (&it.inputs[0], &it.outputs[0], it.cotangent());
@@ -63,8 +63,14 @@ fn infer(attrs: &Attrs, inputs: &[&Type]) -> Result<Types> {
 }
 
 /// Accumulates along the axis of attribute 0: floats in f64, integers wrapping.
-fn running(attrs: &Attrs, x: &Array, start: Scalar, float: fn(f64, f64) -> f64, int: fn(i128, i128) -> i128) -> Array {
-    let (x, exclusive, reverse) = (dense(x), attrs.bool(1), attrs.bool(2));
+fn running(
+    attrs: &Attrs,
+    x: &Array,
+    start: Scalar,
+    float: fn(f64, f64) -> f64,
+    int: fn(i128, i128) -> i128,
+) -> Result<Array> {
+    let (x, exclusive, reverse) = (dense(x)?, attrs.bool(1), attrs.bool(2));
     let axis = Axis::of(x.shape(), attrs.int(0) as usize);
     let mut out = Array::zeros(x.shape(), x.dtype());
     with_element!(x.dtype(), T => {
@@ -85,7 +91,7 @@ fn running(attrs: &Attrs, x: &Array, start: Scalar, float: fn(f64, f64) -> f64, 
             }
         }
     });
-    out
+    Ok(out)
 }
 
 fn samples() -> Vec<Sample> {

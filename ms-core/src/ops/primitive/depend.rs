@@ -8,7 +8,7 @@ use smallvec::smallvec;
 pub static DEPEND: OpDef = OpDef {
     info: OpInfo { number: 732, name: "depend", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
-    eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+    eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
     derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone()), None]),
     finite_derivatives: true,
     effects: Effects::NONE,

@@ -251,7 +251,7 @@ fn drawn_apart(lanes: &BatchedCall<'_>) -> Result<Outputs> {
 }
 
 fn stream(state: &Array) -> Result<Stream> {
-    let state: Vec<u64> = state.iter().collect();
+    let state: Vec<u64> = state.on_host()?.iter().collect();
     Ok(Stream::new(state[0], state[1]))
 }
 
@@ -283,7 +283,13 @@ mod tests {
     }
 
     fn bits(array: &Array) -> Vec<u64> {
-        array.scalars().into_iter().map(|it| it.to_bits(array.dtype())).collect()
+        array
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .map(|it| it.to_bits(array.dtype()))
+            .collect()
     }
 
     const STATES: [[u64; 2]; 4] =

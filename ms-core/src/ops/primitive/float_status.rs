@@ -1,5 +1,7 @@
 //! Float status: whether any op had an infinite or NaN result.
 
+use crate::error::Result;
+use crate::ops::core::host::dense;
 use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleInput};
 use crate::tensor::{Array, Attrs, DType, DispatchMode, OpInfo, Parameter, SlotId, Tensor, apply1, dispatch_mode};
 use crate::with_element;
@@ -15,7 +17,7 @@ macro_rules! status_op {
         pub static $name: OpDef = OpDef {
             info: OpInfo { number: $number, name: $text, attrs: &[] },
             infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
-            eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+            eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
             derivative: Derivative::Zero,
             finite_derivatives: true,
             effects: Effects::WATCHES,
@@ -70,19 +72,26 @@ pub fn is_float_status_watched() -> bool {
 }
 
 /// Checks eager results.
-pub(crate) fn watch_results<'a>(results: impl IntoIterator<Item = &'a Array>) {
-    if results.into_iter().any(|it| !is_finite(it)) {
-        ACTIVE.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.1 = true));
+///
+/// # Errors
+/// As [`Array::on_host`].
+pub(crate) fn watch_results<'a>(results: impl IntoIterator<Item = &'a Array>) -> Result<()> {
+    for result in results {
+        if !is_finite(result)? {
+            ACTIVE.with(|it| it.borrow_mut().iter_mut().for_each(|it| it.1 = true));
+        }
     }
+    Ok(())
 }
 
-fn is_finite(array: &Array) -> bool {
+fn is_finite(array: &Array) -> Result<bool> {
     if !array.dtype().is_float() {
-        return true;
+        return Ok(true);
     }
-    let dense = array.to_contiguous();
+    let dense = dense(array)?;
     with_element!(dense.dtype(), T => {
-        dense.as_slice::<T>().is_ok_and(|all| all.iter().all(|it| crate::tensor::Element::to_scalar(*it).as_f64().is_finite()))
+        let all = dense.as_slice::<T>()?;
+        Ok(all.iter().all(|it| crate::tensor::Element::to_scalar(*it).as_f64().is_finite()))
     })
 }
 

@@ -25,7 +25,7 @@ pub static GATHER: OpDef = OpDef {
         Ok(smallvec![Type::new(x.dtype, dims)])
     },
     eval: |attrs, inputs| {
-        let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
+        let (x, axis) = (dense(inputs[0])?, attrs.int(0) as usize);
         let index = positions(inputs[1], axis, x.shape())?;
         let whole = Axis::of(x.shape(), axis);
         let mut out = Array::zeros(&replace_axis(x.shape(), axis, inputs[1].shape()), x.dtype());
@@ -98,7 +98,7 @@ pub static INDEX_ADD: OpDef = OpDef {
         Ok(smallvec![x.clone()])
     },
     eval: |attrs, inputs| {
-        let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+        let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, attrs.int(0) as usize);
         let index = positions(inputs[1], axis, out.shape())?;
         let whole = Axis::of(out.shape(), axis);
         with_element!(out.dtype(), T => {

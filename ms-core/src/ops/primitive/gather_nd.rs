@@ -16,7 +16,7 @@ pub static GATHER_ND: OpDef = OpDef {
     info: OpInfo { number: 385, name: "gather_nd", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![Type::new(inputs[0].dtype, picked_shape(inputs[0], inputs[1])?)]),
     eval: |_, inputs| {
-        let x = dense(inputs[0]);
+        let x = dense(inputs[0])?;
         let (rows, inner) = rows(inputs[1], x.shape())?;
         let shape = const_shape(&Type::new(x.dtype(), picked_shape(&x.ty(), &inputs[1].ty())?))?;
         let mut out = Array::zeros(&shape, x.dtype());
@@ -57,7 +57,7 @@ pub static SCATTER_ND_ADD: OpDef = OpDef {
         Ok(smallvec![x.clone()])
     },
     eval: |_, inputs| {
-        let (mut out, source) = (inputs[0].duplicate(), dense(inputs[2]));
+        let (mut out, source) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?);
         let (rows, inner) = rows(inputs[1], out.shape())?;
         with_element!(out.dtype(), T => {
             let (from, to) = (elements::<T>(&source), out.as_mut_slice::<T>());

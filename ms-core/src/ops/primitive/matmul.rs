@@ -41,6 +41,7 @@ pub static MATMUL: OpDef = OpDef {
         let (m, k, n) = (shape[rank - 2], shape[rank - 1], b.shape()[rank - 1]);
         shape[rank - 1] = n;
         let mut out = Array::zeros(&shape, a.dtype());
+        let (a, b) = (a.on_host()?, b.on_host()?);
         with_element!(a.dtype(), T => {
             let (a, b) = (collected(a.iter::<T>()), collected(b.iter::<T>()));
             let out = out.as_mut_slice::<T>();

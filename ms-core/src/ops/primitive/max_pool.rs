@@ -19,7 +19,7 @@ pub static MAX_POOL: OpDef = OpDef {
     infer: |attrs, inputs| Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)]),
     eval: |attrs, inputs| {
         let x = inputs[0];
-        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
+        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x)?);
         let out = collected(pooled.largest(&from).into_iter().map(|at| from[at]));
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
@@ -42,8 +42,8 @@ pub static MAX_POOL_GRAD: OpDef = OpDef {
         Ok(smallvec![inputs[0].clone()])
     },
     eval: |attrs, inputs| {
-        let (x, g) = (inputs[0], wide_floats(inputs[1]));
-        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x));
+        let (x, g) = (inputs[0], wide_floats(inputs[1])?);
+        let (pooled, from) = (Pooled::new(attrs, &x.ty())?, wide_floats(x)?);
         let mut out = filled(0.0, from.len());
         pooled.largest(&from).into_iter().zip(g).for_each(|(at, g)| out[at] += g);
         Ok(smallvec![narrow_floats(&out, x.shape(), x.dtype())])
@@ -67,9 +67,9 @@ pub static MAX_POOL_TAKE: OpDef = OpDef {
         Ok(smallvec![Type::new(inputs[0].dtype, pooled_dims(attrs, inputs[0])?)])
     },
     eval: |attrs, inputs| {
-        let (x, h) = (inputs[0], wide_floats(inputs[1]));
+        let (x, h) = (inputs[0], wide_floats(inputs[1])?);
         let pooled = Pooled::new(attrs, &x.ty())?;
-        let out = collected(pooled.largest(&wide_floats(x)).into_iter().map(|at| h[at]));
+        let out = collected(pooled.largest(&wide_floats(x)?).into_iter().map(|at| h[at]));
         Ok(smallvec![narrow_floats(&out, &pooled.output_shape, x.dtype())])
     },
     derivative: Derivative::Rule(|it| {

@@ -22,7 +22,7 @@ pub static PERMUTE: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let layout = inputs[0].layout().permute(&attrs.sizes(0));
-        Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
+        Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
     derivative: Derivative::Rule(|it| {
         let axes = it.attrs.sizes(0);

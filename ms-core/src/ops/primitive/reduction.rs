@@ -29,10 +29,11 @@ macro_rules! reduction {
             infer: |attrs, inputs| infer(Domain::$domain, Reducer::$reducer, attrs, inputs[0]),
             eval: |attrs, inputs| {
                 let ty = infer(Domain::$domain, Reducer::$reducer, attrs, &inputs[0].ty())?;
-                Ok(smallvec![evaluate(&attrs.sizes(0), &ty[0], inputs[0], $start, |a, b| {
+                let out = evaluate(&attrs.sizes(0), &ty[0], inputs[0], $start, |a, b| {
                     let $v = &[a, b];
                     $combine
-                })])
+                })?;
+                Ok(smallvec![out])
             },
             derivative: $derivative,
             finite_derivatives: $finite,
@@ -120,11 +121,17 @@ pub fn reduced_dims(dims: &[Dim], axes: &[usize], keepdims: bool) -> Dims {
 }
 
 /// Reference evaluation: reduces the elements along `axes` in row-major order.
-fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, combine: impl Fn(Scalar, Scalar) -> Scalar) -> Array {
+fn evaluate(
+    axes: &[usize],
+    ty: &Type,
+    x: &Array,
+    start: Scalar,
+    combine: impl Fn(Scalar, Scalar) -> Scalar,
+) -> Result<Array> {
     let order: SmallVec<[usize; 4]> =
         (0..x.layout().rank()).filter(|it| !axes.contains(it)).chain(axes.iter().copied()).collect();
     let row: usize = axes.iter().map(|&axis| x.shape()[axis]).product();
-    let scalars = x.with_layout(x.layout().permute(&order)).scalars();
+    let scalars = x.with_layout(x.layout().permute(&order)).on_host()?.scalars();
     let mut out = Array::zeros(&ty.shape().expect("arrays have constant shapes"), x.dtype());
     with_element!(x.dtype(), T => {
         for (i, to) in out.as_mut_slice::<T>().iter_mut().enumerate() {
@@ -132,7 +139,7 @@ fn evaluate(axes: &[usize], ty: &Type, x: &Array, start: Scalar, combine: impl F
             *to = T::from_scalar(values.reduce(&combine).unwrap_or(start));
         }
     });
-    out
+    Ok(out)
 }
 
 fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i128) -> i128) -> Scalar {

@@ -8,7 +8,12 @@ fn run(text: &str, inputs: &[Array]) -> Vec<Vec<f64>> {
     verify(&graph).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let inputs: Vec<&Array> = inputs.iter().collect();
     let outputs = evaluate_graph(&graph, &inputs).unwrap_or_else(|error| panic!("{error}\n{text}"));
-    outputs.iter().map(|it| it.scalars().into_iter().map(|it| it.as_f64()).collect()).collect()
+    outputs
+        .iter()
+        .map(|it| {
+            it.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64()).collect()
+        })
+        .collect()
 }
 
 fn f32s(shape: &[usize], data: &[f32]) -> Array {

@@ -21,7 +21,7 @@ pub static RESHAPE: OpDef = OpDef {
         Ok(smallvec![wanted])
     },
     eval: |attrs, inputs| {
-        let dense = inputs[0].to_contiguous();
+        let dense = inputs[0].on_host()?.to_contiguous();
         let layout = dense.layout().reshape(&attrs.sizes(0)).expect("a row-major array takes any shape");
         Ok(smallvec![dense.with_layout(layout)])
     },

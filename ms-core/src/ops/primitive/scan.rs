@@ -3,6 +3,7 @@
 use crate::error::{Code, Error, OrExhausted, Result};
 use crate::ops::core::attributes::attributes;
 use crate::ops::core::evaluate::evaluate_graph;
+use crate::ops::core::host::dense;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
 use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule, Types};
 use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
@@ -76,7 +77,7 @@ fn eval(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Array]) -> Resu
     let own = &inputs[at.first()..];
     let count = match at.length() {
         Some(length) => length,
-        None => usize::try_from(inputs[0].as_slice::<i64>()?[0])
+        None => usize::try_from(inputs[0].on_host()?.as_slice::<i64>()?[0])
             .map_err(|_| Error::new(Code::Argument, "the number of iterations is negative"))?,
     };
     let mut carries: Vec<Array> = own[..at.carries].iter().map(|&it| it.clone()).collect();
@@ -94,7 +95,8 @@ fn eval(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Array]) -> Resu
     if at.reverse() {
         rows.iter_mut().for_each(|rows| rows.reverse());
     }
-    Ok(carries.into_iter().chain(rows.iter().zip(stacked).map(|(rows, ty)| stack_rows(rows, ty))).collect())
+    let stacks = rows.iter().zip(stacked).map(|(rows, ty)| stack_rows(rows, ty));
+    carries.into_iter().map(Ok).chain(stacks).collect()
 }
 
 /// The element at a position of the first axis.
@@ -105,10 +107,12 @@ fn element(sequence: &Array, position: usize) -> Array {
 }
 
 /// Values of one type along a new first axis.
-pub(in crate::ops) fn stack_rows(rows: &[Array], ty: &Type) -> Array {
+pub(in crate::ops) fn stack_rows(rows: &[Array], ty: &Type) -> Result<Array> {
     let mut shape: Vec<usize> = vec![rows.len()];
     shape.extend(ty.dims.iter().map(|it| it.as_const().expect("an element has a constant shape")));
     let mut bytes = try_room(rows.iter().map(|it| it.numel() * ty.dtype.size()).sum()).or_exhausted();
-    rows.iter().for_each(|it| bytes.extend_from_slice(it.to_contiguous().bytes()));
-    Array::from_bytes(&shape, ty.dtype, &bytes)
+    for row in rows {
+        bytes.extend_from_slice(dense(row)?.bytes());
+    }
+    Ok(Array::from_bytes(&shape, ty.dtype, &bytes))
 }

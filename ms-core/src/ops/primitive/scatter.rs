@@ -22,7 +22,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
         Ok(smallvec![Type::new(inputs[0].dtype, inputs[1].dims.clone())])
     },
     eval: |attrs, inputs| {
-        let (x, axis) = (dense(inputs[0]), attrs.int(0) as usize);
+        let (x, axis) = (dense(inputs[0])?, attrs.int(0) as usize);
         let index = positions(inputs[1], axis, x.shape())?;
         let mut out = Array::zeros(inputs[1].shape(), x.dtype());
         with_element!(x.dtype(), T => {
@@ -49,7 +49,7 @@ pub static TAKE_ALONG_AXIS: OpDef = OpDef {
 
 /// The first operand with the elements of the third added or written at the given positions.
 fn evaluate_scatter(attrs: &Attrs, inputs: &[&Array], adds: bool) -> Result<Arrays> {
-    let (mut out, source, axis) = (inputs[0].duplicate(), dense(inputs[2]), attrs.int(0) as usize);
+    let (mut out, source, axis) = (inputs[0].on_host()?.duplicate(), dense(inputs[2])?, attrs.int(0) as usize);
     let index = positions(inputs[1], axis, out.shape())?;
     let shape = out.shape_owned();
     with_element!(out.dtype(), T => {

@@ -14,7 +14,7 @@ pub static SLICE: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let layout = inputs[0].layout().slice_all(&attrs.sizes(0), &attrs.sizes(1), &steps(attrs));
-        Ok(smallvec![inputs[0].with_layout(layout).to_contiguous()])
+        Ok(smallvec![inputs[0].with_layout(layout).on_host()?.to_contiguous()])
     },
     derivative: Derivative::Read(|it| Part::slice(&it.inputs[0], it.attrs.ints(0), it.attrs.ints(2), it.cotangent())),
     finite_derivatives: true,

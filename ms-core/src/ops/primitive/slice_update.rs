@@ -18,9 +18,9 @@ pub static SLICE_UPDATE: OpDef = OpDef {
         Ok(smallvec![x.clone()])
     },
     eval: |attrs, inputs| {
-        let mut out = inputs[0].duplicate();
+        let mut out = inputs[0].on_host()?.duplicate();
         let slice = slice(attrs, inputs[1].shape(), out.layout());
-        out.assign(&slice, inputs[1]);
+        out.assign(&slice, &inputs[1].on_host()?);
         Ok(smallvec![out])
     },
     derivative: Derivative::Rule(|it| {

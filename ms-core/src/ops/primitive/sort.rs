@@ -19,7 +19,7 @@ pub static SORT: OpDef = OpDef {
         Ok(smallvec![inputs[0].clone(), Type::new(DType::I64, inputs[0].dims.clone())])
     },
     eval: |attrs, inputs| {
-        let (x, axis, descending) = (dense(inputs[0]), attrs.int(0) as usize, attrs.bool(1));
+        let (x, axis, descending) = (dense(inputs[0])?, attrs.int(0) as usize, attrs.bool(1));
         let mut values = Array::zeros(x.shape(), x.dtype());
         let mut positions = Array::zeros(x.shape(), DType::I64);
         with_element!(x.dtype(), T => {

@@ -8,7 +8,7 @@ use smallvec::smallvec;
 pub static STOP_GRADIENT: OpDef = OpDef {
     info: OpInfo { number: 3, name: "stop_gradient", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
-    eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+    eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::NONE,

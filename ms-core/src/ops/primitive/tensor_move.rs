@@ -9,7 +9,7 @@ use smallvec::smallvec;
 pub static TENSOR_MOVE: OpDef = OpDef {
     info: OpInfo { number: 734, name: "tensor_move", attrs: &[] },
     infer: |_, inputs| Ok(smallvec![inputs[0].clone()]),
-    eval: |_, inputs| Ok(smallvec![inputs[0].to_contiguous()]),
+    eval: |_, inputs| Ok(smallvec![inputs[0].on_host()?.to_contiguous()]),
     derivative: Derivative::Rule(|it| smallvec![Some(it.cotangent().clone())]),
     finite_derivatives: true,
     effects: Effects::NONE,

@@ -89,14 +89,29 @@ fn random_chains_of_views() {
                 }
                 None => {
                     copied += 1;
-                    let row_major = strided.duplicate();
+                    let row_major = strided.on_host().expect("the elements are readable").duplicate();
                     row_major.with_layout(view(&attrs, row_major.layout()).expect("a row-major operand has the view"))
                 }
             };
             assert_eq!(strided.shape(), dense.shape(), "`{}` of seed {seed}", def.name());
-            let elements: Vec<i32> = strided.iter().collect();
-            assert_eq!(elements, dense.as_slice::<i32>().expect("dense"), "`{}` of seed {seed}", def.name());
-            assert_eq!(strided.duplicate().as_slice::<i32>().expect("dense"), elements);
+            let elements: Vec<i32> = strided.on_host().expect("the elements are readable").iter().collect();
+            assert_eq!(
+                elements,
+                dense.on_host().expect("the elements are readable").as_slice::<i32>().expect("dense"),
+                "`{}` of seed {seed}",
+                def.name()
+            );
+            assert_eq!(
+                strided
+                    .on_host()
+                    .expect("the elements are readable")
+                    .duplicate()
+                    .on_host()
+                    .expect("the elements are readable")
+                    .as_slice::<i32>()
+                    .expect("dense"),
+                elements
+            );
         }
     }
     assert!(viewed > 1000 && copied > 10, "{viewed} views, {copied} copies");

@@ -50,7 +50,7 @@ pub static WHILE: OpDef = OpDef {
             let mut count = 0i64;
             loop {
                 let operands: Vec<&Array> = values.iter().collect();
-                if !evaluate_graph(&regions[0], &operands)?[0].as_slice::<bool>()?[0] {
+                if !evaluate_graph(&regions[0], &operands)?[0].on_host()?.as_slice::<bool>()?[0] {
                     break;
                 }
                 let mut results = evaluate_graph(&regions[1], &operands)?.into_iter();
@@ -62,7 +62,9 @@ pub static WHILE: OpDef = OpDef {
             let mut results: Arrays = values.into();
             if !saved.is_empty() {
                 results.push(Array::from_slice(&[], &[count]));
-                results.extend(rows.iter().zip(saved).map(|(rows, ty)| stack_rows(rows, ty)));
+                for (rows, ty) in rows.iter().zip(saved) {
+                    results.push(stack_rows(rows, ty)?);
+                }
             }
             Ok(results)
         },

@@ -243,7 +243,7 @@ impl Compiled {
     /// # Errors
     /// As for [`Compiled::run`].
     pub fn run_owned(self: &Arc<Self>, inputs: Vec<Tensor>) -> Result<Outputs> {
-        let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.to_contiguous()));
+        let arrays = inputs.into_iter().map(|it| Ok(it.into_array()?.on_host()?.to_contiguous()));
         self.run_donated(&mut arrays.collect::<Result<Vec<_>>>()?, &[])
     }
 

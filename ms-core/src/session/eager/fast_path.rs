@@ -89,11 +89,11 @@ pub(in crate::session) fn map(
         let mut block = [0; 1 + 2 * (OPERANDS + 1)];
         block[0] = out.numel() as u64;
         for (i, operand) in operands.iter().enumerate() {
-            block[1 + 2 * i] = operand.as_ptr() as u64;
+            block[1 + 2 * i] = operand.device_ptr() as u64;
             block[2 + 2 * i] = if key.single >> i & 1 == 1 { 0 } else { operand.dtype().size() as u64 };
         }
         let words = 1 + 2 * (operands.len() + 1);
-        block[words - 2] = out.as_mut_ptr() as u64;
+        block[words - 2] = out.device_ptr() as u64;
         block[words - 1] = entry.out.size() as u64;
         // SAFETY: every operand is dense with as many elements as `out`, or is one element that
         // does not move; all live during the call, and `out` is fresh.

@@ -61,7 +61,7 @@ pub(super) fn dense(
             return Ok(out);
         }
         let code = kernel(backend, def, key(inner > 1))?;
-        let [from, at, to] = [operand.as_ptr() as usize, index.as_ptr() as usize, out.as_mut_ptr() as usize];
+        let [from, at, to] = [operand.device_ptr() as usize, index.device_ptr() as usize, out.device_ptr() as usize];
         let step = index.dtype().size();
         // Extents, then addresses and strides of the operand, the positions and the result, then the axis.
         let block: [usize; ROW_WORDS] = if inner > 1 {

@@ -52,7 +52,7 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
             let (array, layout) = match view(call.attrs, operands[0].layout()) {
                 Some(layout) => (operands[0], layout),
                 None => {
-                    dense = operands[0].to_contiguous();
+                    dense = operands[0].on_host()?.to_contiguous();
                     let layout = view(call.attrs, dense.layout()).expect("a row-major operand has every view");
                     (&dense, layout)
                 }
@@ -108,14 +108,14 @@ fn positions(
     for operand in operands {
         for offset in operand.layout().offsets() {
             described.push((&scalar, operand.dtype()));
-            addresses.push(operand.storage().as_ptr() as u64 + (offset * operand.dtype().size()) as u64);
+            addresses.push(operand.storage().device_ptr() as u64 + (offset * operand.dtype().size()) as u64);
         }
     }
     let prepared = single::prepare(def, call.attrs, &described, &out.ty(), settings().precision);
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands and for this fresh result.
-    unsafe { launch(&ready, &prepared, addresses, out.as_mut_ptr()) };
+    unsafe { launch(&ready, &prepared, addresses, out.device_ptr()) };
     Ok(())
 }
 
@@ -140,16 +140,17 @@ fn kernel(
         Some(prepared) => {
             let ready = ready(backend, &prepared.key)?;
             // SAFETY: the call was prepared for these operands and this fresh result.
-            unsafe { launch(&ready, &prepared, addresses(operands), out.as_mut_ptr()) };
+            unsafe { launch(&ready, &prepared, addresses(operands), out.device_ptr()) };
         }
         None => {
             // Some reductions need a row-major operand to preserve their order of terms.
-            let dense: SmallVec<[Array; 3]> = operands.iter().map(|it| it.to_contiguous()).collect();
+            let dense: SmallVec<[Array; 3]> =
+                operands.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect::<Result<_>>()?;
             let dense: Operands<'_> = dense.iter().collect();
             let prepared = described(&dense).expect("row-major operands have a nest");
             let ready = ready(backend, &prepared.key)?;
             // SAFETY: as above.
-            unsafe { launch(&ready, &prepared, addresses(&dense), out.as_mut_ptr()) };
+            unsafe { launch(&ready, &prepared, addresses(&dense), out.device_ptr()) };
         }
     }
     Ok(())
@@ -179,9 +180,9 @@ fn slices(
                 (layout, slice, prepared, ready)
             }
         });
-        let first = out.as_mut_ptr().wrapping_add(slice.offset() * out.dtype().size());
+        let first = out.device_ptr().wrapping_add(slice.offset() * out.dtype().size());
         // SAFETY: the loops are those of this operand and this slice of the fresh result.
-        unsafe { launch(ready, call, [operand.as_ptr() as u64], first) };
+        unsafe { launch(ready, call, [operand.device_ptr() as u64], first) };
     }
     Ok(())
 }
@@ -227,7 +228,7 @@ fn ready(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
 
 /// The addresses of the first elements of operands.
 fn addresses(operands: &Operands<'_>) -> impl Iterator<Item = u64> {
-    operands.iter().map(|it| it.as_ptr() as u64)
+    operands.iter().map(|it| it.device_ptr() as u64)
 }
 
 /// Calls a kernel on operands and a result that start at these addresses.
@@ -252,7 +253,7 @@ impl Dispatcher for Eager {
         match run(def, &call, &operands) {
             Ok(outputs) => {
                 if ops::is_float_status_watched() {
-                    ops::watch_results(outputs.iter().filter_map(Tensor::as_array));
+                    ops::watch_results(outputs.iter().filter_map(Tensor::as_array))?;
                 }
                 Ok(outputs)
             }

@@ -377,7 +377,7 @@ impl Tracer {
         }
         let array = tensor.as_array().expect("a tensor that is not traced is an array");
         let value = if array.numel() * array.dtype().size() <= self.constants {
-            let attrs = Attrs::new([Literal::from_array(array).into()]);
+            let attrs = Attrs::new([Literal::from_array(array)?.into()]);
             let node = Node::new(ops::CONSTANT.op(), attrs, []);
             let graph = &mut state.top().graph;
             let id = graph.add_node(node, [array.ty()]);

@@ -22,7 +22,11 @@ struct Operand {
 /// The slice of an array at a position of its first axis.
 fn lane(array: &Array, at: usize) -> Array {
     let row = array.layout().slice(0, at, 1, 1);
-    array.with_layout(row.reshape(&array.shape()[1..]).expect("an axis of size one")).to_contiguous()
+    array
+        .with_layout(row.reshape(&array.shape()[1..]).expect("an axis of size one"))
+        .on_host()
+        .expect("the elements are readable")
+        .to_contiguous()
 }
 
 fn evaluate(graph: &Graph, inputs: &[&Array], context: &str) -> Vec<Array> {
@@ -35,7 +39,10 @@ fn one_by_one(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &st
     let Some((&size, inner)) = sizes.split_first() else {
         let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
         let results = evaluate(graph, &inputs, context);
-        return results.iter().map(|it| it.scalars().iter().map(|it| it.as_f64()).collect()).collect();
+        return results
+            .iter()
+            .map(|it| it.on_host().expect("the elements are readable").scalars().iter().map(|it| it.as_f64()).collect())
+            .collect();
     };
     let mut all: Vec<Vec<f64>> = vec![Vec::new(); graph.outputs().len()];
     for at in 0..size {
@@ -61,7 +68,8 @@ fn check(graph: &Graph, operands: &[Operand], sizes: &[usize], context: &str) {
     let inputs: Vec<&Array> = operands.iter().map(|it| &it.array).collect();
     let got = evaluate(&mapped, &inputs, context);
     for (at, (got, want)) in got.iter().zip(want).enumerate() {
-        let got: Vec<f64> = got.scalars().iter().map(|it| it.as_f64()).collect();
+        let got: Vec<f64> =
+            got.on_host().expect("the elements are readable").scalars().iter().map(|it| it.as_f64()).collect();
         let near =
             |(a, b): (&f64, &f64)| a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= 1e-6 * (1.0 + b.abs());
         let same = got.len() == want.len() && got.iter().zip(&want).all(near);
@@ -318,7 +326,10 @@ fn a_shared_result_is_the_same_for_all_lanes() {
     let (x, y) = (f64s(&[2], &[1.0, 2.0]), f64s(&[], &[3.0]));
     assert_eq!(evaluate(&mapped, &[&x, &y], "")[1].shape(), [0usize; 0]);
     let largest = vmap(&graph, 2, &lanes, &[Lane::Furthest, Lane::Furthest]).expect("the largest is one");
-    assert_eq!(evaluate(&largest, &[&x, &y], "")[0].scalars()[0].as_f64(), -1.0);
+    assert_eq!(
+        evaluate(&largest, &[&x, &y], "")[0].on_host().expect("the elements are readable").scalars()[0].as_f64(),
+        -1.0
+    );
     let error = vmap(&graph, 2, &lanes, &[Lane::Shared, Lane::Own]).expect_err("the lanes differ");
     assert_eq!(error.code(), Code::Mapped);
 }
@@ -371,7 +382,13 @@ fn derivatives_of_all_lanes_together_are_the_sums() {
             let got = evaluate(&all, &inputs, name);
             let want = one_by_one(&each, &operands, &[5], name);
             for at in 0..count {
-                let got: Vec<f64> = got[1 + at].scalars().iter().map(|it| it.as_f64()).collect();
+                let got: Vec<f64> = got[1 + at]
+                    .on_host()
+                    .expect("the elements are readable")
+                    .scalars()
+                    .iter()
+                    .map(|it| it.as_f64())
+                    .collect();
                 let want = if own[at] { want[1 + at].clone() } else { vec![want[1 + at].iter().sum()] };
                 let near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-9 * (1.0 + b.abs());
                 assert!(got.iter().zip(&want).all(near), "{name}, lanes {own:?}, by {at}: {got:?}, not {want:?}");

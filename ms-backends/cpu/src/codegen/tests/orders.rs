@@ -165,7 +165,13 @@ impl Case {
         let data = noise(POINTS * per_point, self.reducer, self.dtype);
         let parallel = self.lanes == LaneAxis::Parallel;
         let input = spread_out(&data, spread);
-        let wide: Vec<T> = data.scalars().into_iter().map(|it| T::of(it.as_f64())).collect();
+        let wide: Vec<T> = data
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .map(|it| T::of(it.as_f64()))
+            .collect();
         // In the order of the reduced loops, for each result.
         let rows_of = |at: usize| -> Vec<Vec<T>> {
             if parallel {
@@ -208,12 +214,12 @@ impl Case {
             let outs = [(); 3].map(|()| Array::zeros(&[results], T::DTYPE));
             let mut block = extents.clone();
             for (array, strides) in std::iter::once((&input, &from)).chain(outs.iter().map(|it| (it, &to))) {
-                block.push(array.as_ptr() as u64);
+                block.push(array.device_ptr() as u64);
                 block.extend(strides.iter().map(|&it| it as u64));
             }
             run(&block);
             for (out, want) in outs.iter().zip(&want) {
-                let got: Vec<T> = out.iter().collect();
+                let got: Vec<T> = out.on_host().expect("the elements are readable").iter().collect();
                 let bits = |it: &T| it.to_scalar().to_bits(T::DTYPE);
                 let wrong = got.iter().zip(want).position(|(a, b)| bits(a) != bits(b));
                 assert!(wrong.is_none(), "{name}, {self:?}: result {wrong:?} of {got:?} instead of {want:?}");
@@ -254,7 +260,7 @@ fn noise(len: usize, reducer: Reducer, dtype: DType) -> Array {
 fn spread_out(data: &Array, by: usize) -> Array {
     let mut array = Array::zeros(&[data.numel() * by], data.dtype());
     ms_core::with_element!(data.dtype(), T => {
-        for (to, from) in array.as_mut_slice::<T>().iter_mut().step_by(by).zip(data.iter::<T>()) {
+        for (to, from) in array.as_mut_slice::<T>().iter_mut().step_by(by).zip(data.on_host().expect("the elements are readable").iter::<T>()) {
             *to = from;
         }
     });
@@ -361,7 +367,8 @@ fn columns() {
 
 #[test]
 fn the_orders_differ() {
-    let values: Vec<f32> = noise(100, Reducer::Sum, DType::F32).iter().collect();
+    let values: Vec<f32> =
+        noise(100, Reducer::Sum, DType::F32).on_host().expect("the elements are readable").iter().collect();
     let tree = Tree::<f32>::of(Reducer::Sum);
     let bits = |order| {
         let rows = tree.rows(order, std::slice::from_ref(&values));

@@ -23,7 +23,7 @@ use crate::threads;
 use direct::{DirectConv, WeightLanes};
 use ms_core::error::Result;
 use ms_core::ops::{Run, WindowAxis, Windows};
-use ms_core::tensor::{Array, Attrs, try_filled, try_room};
+use ms_core::tensor::{Attrs, HostArray, try_filled, try_room};
 use std::ops::{AddAssign, Range};
 pub use vector::Direct;
 
@@ -263,7 +263,13 @@ fn combine<T: Copy>(to: &mut [T], from: &[T], f: impl Fn(&mut T, T)) {
 }
 
 /// The convolution of inputs `x` and `w`.
-pub fn forward<T: Direct>(isa: Isa, attrs: &Attrs, inputs: &[Array], out: &mut [T], shape: &[usize]) -> Result<()> {
+pub fn forward<T: Direct>(
+    isa: Isa,
+    attrs: &Attrs,
+    inputs: &[HostArray<'_>],
+    out: &mut [T],
+    shape: &[usize],
+) -> Result<()> {
     let conv = Conv::new(attrs, inputs[0].shape(), inputs[1].shape(), shape);
     let (x, w) = (elements::<T>(&inputs[0]), elements::<T>(&inputs[1]));
     let (input_len, output_len) = conv.image_lens();
@@ -297,7 +303,7 @@ pub fn forward<T: Direct>(isa: Isa, attrs: &Attrs, inputs: &[Array], out: &mut [
 pub fn input_grad<T: Direct + AddAssign>(
     isa: Isa,
     attrs: &Attrs,
-    inputs: &[Array],
+    inputs: &[HostArray<'_>],
     out: &mut [T],
     shape: &[usize],
 ) -> Result<()> {
@@ -343,7 +349,7 @@ pub fn input_grad<T: Direct + AddAssign>(
 pub fn weight_grad<T: Direct + AddAssign>(
     isa: Isa,
     attrs: &Attrs,
-    inputs: &[Array],
+    inputs: &[HostArray<'_>],
     out: &mut [T],
     shape: &[usize],
 ) -> Result<()> {

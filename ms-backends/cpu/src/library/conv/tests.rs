@@ -140,7 +140,7 @@ fn numbers(shape: [usize; 4], dtype: DType, mut state: u64) -> Array {
 }
 
 fn wide(array: &Array) -> Vec<f64> {
-    array.scalars().into_iter().map(|it| it.as_f64()).collect()
+    array.on_host().expect("the elements are readable").scalars().into_iter().map(|it| it.as_f64()).collect()
 }
 
 /// Compares an op with its expected elements on all instruction sets, on one thread and on several.

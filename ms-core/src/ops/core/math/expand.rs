@@ -156,7 +156,11 @@ mod tests {
                             value + x
                         })
                     };
-                    evaluate_body(build, x.dtype(), &[&x]).expect("one shape").to_bytes()
+                    evaluate_body(build, x.dtype(), &[&x])
+                        .expect("one shape")
+                        .on_host()
+                        .expect("the elements are readable")
+                        .to_bytes()
                 };
                 assert_eq!(computed(false), computed(true), "{math:?} of {}", x.dtype());
             }

@@ -36,7 +36,14 @@ fn evaluated<const N: usize>(
     inputs: [&Array; N],
 ) -> Vec<f64> {
     let result = evaluate_body(|builder, operands| body(builder, operands, formula), dtype, &inputs);
-    result.expect("one shape").scalars().into_iter().map(Scalar::as_f64).collect()
+    result
+        .expect("one shape")
+        .on_host()
+        .expect("the elements are readable")
+        .scalars()
+        .into_iter()
+        .map(Scalar::as_f64)
+        .collect()
 }
 
 /// Checks the error bounds of a function in units in the last place, in f32 and in f64.
@@ -52,7 +59,9 @@ fn check(
         let x = array(&points(low, high, 4000), dtype);
         let got = evaluated(|[x]| formula(x), dtype, [&x]);
         let mut worst = (0.0, 0.0);
-        for (x, got) in x.scalars().into_iter().map(Scalar::as_f64).zip(got) {
+        for (x, got) in
+            x.on_host().expect("the elements are readable").scalars().into_iter().map(Scalar::as_f64).zip(got)
+        {
             let want = exact(x);
             let off = (got - want).abs() / last_place(want, dtype);
             if off > worst.0 {
@@ -66,7 +75,7 @@ fn check(
 /// The reference evaluation of an op on one f64.
 fn reference(def: &crate::ops::OpDef, x: f64) -> f64 {
     let results = (def.eval)(&Attrs::none(), &[&Array::from_slice(&[], &[x])]).expect("a float evaluates");
-    results[0].scalars()[0].as_f64()
+    results[0].on_host().expect("the elements are readable").scalars()[0].as_f64()
 }
 
 #[test]
@@ -101,8 +110,8 @@ fn powers_stay_within_their_bounds() {
     for (dtype, largest, bound) in [(DType::F32, 87.0, 1.0), (DType::F64, 700.0, 3.0)] {
         let bases: Vec<f64> = (1..4000).map(|i| 1.01f64.powi(i % 400 - 200) * (1.0 + i as f64 * 1e-5)).collect();
         let bases = array(&bases, dtype);
-        let base = |i: usize| bases.scalars()[i].as_f64();
-        let all = bases.scalars();
+        let base = |i: usize| bases.on_host().expect("the elements are readable").scalars()[i].as_f64();
+        let all = bases.on_host().expect("the elements are readable").scalars();
         let powers: Vec<f64> = (0..all.len())
             .map(|i| {
                 let ln = all[i].as_f64().ln();
@@ -111,7 +120,9 @@ fn powers_stay_within_their_bounds() {
             .collect();
         let powers = array(&powers, dtype);
         let got = evaluated(|[x, y]| pow(x, y), dtype, [&bases, &powers]);
-        for (i, (power, got)) in powers.scalars().into_iter().zip(got).enumerate() {
+        for (i, (power, got)) in
+            powers.on_host().expect("the elements are readable").scalars().into_iter().zip(got).enumerate()
+        {
             let want = all[i].as_f64().powf(power.as_f64());
             let off = (got - want).abs() / last_place(want, dtype);
             assert!(off <= bound, "{} to the power of {power} is off by {off:.2} ulp in {dtype}", base(i));
@@ -129,7 +140,14 @@ fn powers_of_special_numbers() {
         let (x, y): (Vec<f64>, Vec<f64>) = pairs().unzip();
         let (x, y) = (array(&x, dtype), array(&y, dtype));
         let got = evaluated(|[x, y]| pow(x, y), dtype, [&x, &y]);
-        for ((x, y), got) in x.scalars().into_iter().zip(y.scalars()).zip(got) {
+        for ((x, y), got) in x
+            .on_host()
+            .expect("the elements are readable")
+            .scalars()
+            .into_iter()
+            .zip(y.on_host().expect("the elements are readable").scalars())
+            .zip(got)
+        {
             let (x, y) = (x.as_f64(), y.as_f64());
             let want = if dtype == DType::F32 { (x as f32).powf(y as f32) as f64 } else { x.powf(y) };
             let near = (got - want).abs() <= 4.0 * last_place(want, dtype);

@@ -34,7 +34,7 @@ pub fn evaluate_body(
     let columns = inputs
         .iter()
         .map(|it| {
-            let values = it.with_layout(it.layout().broadcast_to(&shape)?).scalars();
+            let values = it.with_layout(it.layout().broadcast_to(&shape)?).on_host()?.scalars();
             Ok(collected(values.into_iter().map(|value| value.to_bits(it.dtype().compute()))))
         })
         .collect::<Result<Vec<Vec<u64>>>>()?;

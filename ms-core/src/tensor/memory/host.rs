@@ -403,7 +403,7 @@ mod tests {
         const CHILD: &str = "MS_TEST_USE_AFTER_FREE";
         if std::env::var_os(CHILD).is_some() {
             let array = crate::tensor::Array::zeros(&[25], crate::DType::F32);
-            let first = array.as_ptr();
+            let first = array.device_ptr();
             drop(array);
             // SAFETY: none: this is the planted error.
             println!("{}", unsafe { first.read_volatile() });

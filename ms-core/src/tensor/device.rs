@@ -1,0 +1,223 @@
+//! Names of devices.
+
+use crate::error::{Code, Error, Result};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// A kind of device by the name of its backend: `cpu`, `cuda`, `sim`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DeviceKind([u8; Self::MAX_NAME]);
+
+impl DeviceKind {
+    /// The processor that runs the program.
+    pub const CPU: Self = Self::named("cpu");
+
+    /// The longest name, in bytes.
+    pub const MAX_NAME: usize = 6;
+
+    /// The kind of this name: lowercase letters, at most [`DeviceKind::MAX_NAME`] of them.
+    ///
+    /// # Panics
+    /// For any other text.
+    pub const fn named(name: &str) -> Self {
+        match Self::of(name.as_bytes()) {
+            Some(kind) => kind,
+            None => panic!("the name of a kind of device is one to six lowercase letters"),
+        }
+    }
+
+    const fn of(name: &[u8]) -> Option<Self> {
+        let mut bytes = [0; Self::MAX_NAME];
+        if name.is_empty() || name.len() > bytes.len() {
+            return None;
+        }
+        let mut i = 0;
+        while i < name.len() {
+            if !name[i].is_ascii_lowercase() {
+                return None;
+            }
+            bytes[i] = name[i];
+            i += 1;
+        }
+        Some(Self(bytes))
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        let end = self.0.iter().position(|&it| it == 0).unwrap_or(self.0.len());
+        std::str::from_utf8(&self.0[..end]).expect("a name consists of letters")
+    }
+}
+
+impl fmt::Display for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl fmt::Debug for DeviceKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A device: its kind, and its number among those of the kind.
+///
+/// Its text form is `cpu`, `cuda:0`, `sim:1`. The names of MindSpore parse as well, in upper or lower
+/// case: `CPU`, `GPU` for `cuda`, `Ascend`. Without a number, the first device is meant.
+///
+/// ```
+/// use ms_core::tensor::Device;
+/// let parsed = ["cpu", "CUDA:1", "GPU", "Ascend:3"].map(|it| it.parse::<Device>().unwrap().to_string());
+/// assert_eq!(parsed, ["cpu", "cuda:1", "cuda:0", "ascend:3"]);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Device {
+    kind: DeviceKind,
+    id: u16,
+}
+
+impl Device {
+    /// The processor that runs the program, and its memory: the host.
+    pub const CPU: Self = Self::new(DeviceKind::CPU, 0);
+
+    /// Device number `id` of a kind.
+    pub const fn new(kind: DeviceKind, id: u16) -> Self {
+        Self { kind, id }
+    }
+
+    /// The kind.
+    pub fn kind(self) -> DeviceKind {
+        self.kind
+    }
+
+    /// The number among the devices of its kind.
+    pub fn id(self) -> u16 {
+        self.id
+    }
+
+    /// Whether it is the host.
+    pub fn is_cpu(self) -> bool {
+        self == Self::CPU
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_cpu() {
+            true => fmt::Display::fmt(&self.kind, f),
+            false => f.pad(&format!("{}:{}", self.kind, self.id)),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Device {
+    type Err = Error;
+
+    /// # Errors
+    /// [`Code::Argument`] for text that names no device.
+    fn from_str(text: &str) -> Result<Self> {
+        let (name, id) = text.split_once(':').unwrap_or((text, "0"));
+        let name = name.to_ascii_lowercase();
+        let kind = DeviceKind::of(if name == "gpu" { b"cuda" } else { name.as_bytes() });
+        match (kind, id.parse()) {
+            (Some(kind), Ok(id)) => Ok(Self { kind, id }),
+            _ => Err(Error::new(Code::Argument, format!("`{text}` names no device"))
+                .help("names are like `cpu`, `cuda:0`, `GPU`, `Ascend:1`")),
+        }
+    }
+}
+
+/// A device, or its name.
+pub trait IntoDevice {
+    /// The device.
+    ///
+    /// # Errors
+    /// [`Code::Argument`] for text that names none.
+    fn into_device(self) -> Result<Device>;
+}
+
+impl IntoDevice for Device {
+    fn into_device(self) -> Result<Device> {
+        Ok(self)
+    }
+}
+
+impl IntoDevice for &str {
+    fn into_device(self) -> Result<Device> {
+        self.parse()
+    }
+}
+
+/// Which devices the process uses. A process that uses only the host, as most do, is asked once per
+/// op, and needs not look at where operands are.
+static USE: AtomicU8 = AtomicU8::new(Use::Unknown as u8);
+
+/// The values of [`USE`].
+#[repr(u8)]
+enum Use {
+    /// No settings were read.
+    Unknown,
+    /// Every array is in memory of the host, and new ones are placed there.
+    HostOnly,
+    /// Any device.
+    Any,
+}
+
+/// Whether every array of the process is in memory of the host, and new ones are placed there.
+#[inline]
+pub fn is_host_only() -> bool {
+    USE.load(Ordering::Relaxed) == Use::HostOnly as u8
+}
+
+/// Records that the settings of the process place new arrays on this device, or that memory of it is
+/// allocated.
+pub(crate) fn use_device(device: Device) {
+    let (from, to) = match device.is_cpu() {
+        true => (Use::Unknown, Use::HostOnly),
+        false => {
+            USE.store(Use::Any as u8, Ordering::Relaxed);
+            return;
+        }
+    };
+    // Another device that is in use remains in use.
+    let _other = USE.compare_exchange(from as u8, to as u8, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let cases = [
+            ("cpu", "cpu"),
+            ("CPU", "cpu"),
+            ("cpu:0", "cpu"),
+            ("cpu:1", "cpu:1"),
+            ("cuda", "cuda:0"),
+            ("cuda:12", "cuda:12"),
+            ("GPU", "cuda:0"),
+            ("gpu:1", "cuda:1"),
+            ("Ascend", "ascend:0"),
+            ("sim:65535", "sim:65535"),
+        ];
+        for (text, want) in cases {
+            let device: Device = text.parse().expect("a name");
+            assert_eq!(device.to_string(), want);
+            assert_eq!(device.to_string().parse::<Device>().expect("its own name"), device);
+        }
+        for text in ["", ":0", "cuda:", "cuda:-1", "cuda:65536", "cuda:0:0", "c u", "processor", "tpü"] {
+            let error = text.parse::<Device>().expect_err("no name");
+            assert_eq!(error.code(), Code::Argument, "{text}");
+        }
+        assert_eq!(size_of::<Device>(), 8);
+    }
+}

@@ -1,0 +1,123 @@
+//! Reading the elements of arrays.
+
+use super::array::Array;
+use super::element::{Element, Scalar};
+use super::host_memory::try_room;
+use crate::error::{Code, Error, OrExhausted, Result};
+use crate::with_element;
+use std::borrow::Cow;
+use std::ops::Deref;
+
+/// An array in memory of the host, whose elements can be read: see [`Array::on_host`].
+#[derive(Clone, Debug)]
+pub struct HostArray<'a>(Cow<'a, Array>);
+
+impl Deref for HostArray<'_> {
+    type Target = Array;
+
+    #[inline]
+    fn deref(&self) -> &Array {
+        &self.0
+    }
+}
+
+impl<'a> HostArray<'a> {
+    /// An array in memory of the host.
+    #[inline]
+    pub(super) fn borrowed(array: &'a Array) -> Self {
+        debug_assert!(array.space().is_host());
+        Self(Cow::Borrowed(array))
+    }
+
+    /// An array in memory of the host.
+    pub(super) fn owned(array: Array) -> Self {
+        assert!(array.space().is_host(), "the elements are on the host");
+        Self(Cow::Owned(array))
+    }
+
+    /// The array itself.
+    pub fn into_array(self) -> Array {
+        self.0.into_owned()
+    }
+
+    /// The elements of a row-major array.
+    ///
+    /// # Errors
+    /// [`Code::DType`] when `T` is not the element type, [`Code::Argument`] when the view is strided.
+    pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
+        if T::DTYPE != self.dtype() {
+            return Err(Error::new(Code::DType, format!("elements are {}, not {}", self.dtype(), T::DTYPE)));
+        }
+        if !self.layout().is_contiguous() {
+            return Err(Error::new(Code::Argument, "the view is not contiguous"));
+        }
+        if self.numel() == 0 {
+            return Ok(&[]);
+        }
+        // SAFETY: the dtype matches, the layout is dense and inside the storage, which is memory of the
+        // host, the elements were written, and shared storage is only read.
+        Ok(unsafe { std::slice::from_raw_parts(self.device_ptr().cast(), self.numel()) })
+    }
+
+    /// The elements in row-major order.
+    pub fn iter<T: Element>(&self) -> impl ExactSizeIterator<Item = T> + '_ {
+        assert_eq!(T::DTYPE, self.dtype(), "the element type is {}", self.dtype());
+        let base = self.storage().device_ptr().cast::<T>();
+        // SAFETY: every offset of the layout is inside the storage, which is memory of the host.
+        self.layout().offsets().map(move |at| unsafe { *base.add(at) })
+    }
+
+    /// The element at an offset in the storage.
+    pub(super) fn at<T: Element>(&self, offset: usize) -> T {
+        assert!(
+            T::DTYPE == self.dtype() && offset < self.storage().len() / size_of::<T>(),
+            "the storage has the element"
+        );
+        // SAFETY: the offset is inside the storage, which is memory of the host, and all of it was written.
+        unsafe { *self.storage().device_ptr().cast::<T>().add(offset) }
+    }
+
+    /// The elements in row-major order, as scalars.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`] when the system has no memory for them.
+    #[track_caller]
+    pub fn scalars(&self) -> Vec<Scalar> {
+        let mut out = try_room(self.numel()).or_exhausted();
+        with_element!(self.dtype(), T => out.extend(self.iter::<T>().map(T::to_scalar)));
+        out
+    }
+
+    /// This array, or a row-major copy of a strided view.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`] when the system has no memory for the copy.
+    #[track_caller]
+    pub fn to_contiguous(&self) -> Array {
+        match self.layout().is_contiguous() {
+            true => (**self).clone(),
+            false => self.duplicate(),
+        }
+    }
+
+    /// The raw bytes of a row-major copy.
+    ///
+    /// # Panics
+    /// Raises [`Code::Memory`] when the system has no memory for them.
+    #[track_caller]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let dense = self.to_contiguous();
+        let dense = HostArray::borrowed(&dense);
+        let mut out = try_room(dense.bytes().len()).or_exhausted();
+        out.extend_from_slice(dense.bytes());
+        out
+    }
+
+    /// The raw bytes of a row-major array.
+    ///
+    /// # Panics
+    /// When the view is strided.
+    pub fn bytes(&self) -> &[u8] {
+        with_element!(self.dtype(), T => bytemuck::cast_slice(self.as_slice::<T>().expect("the array is row-major")))
+    }
+}
