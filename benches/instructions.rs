@@ -34,9 +34,10 @@ fn main() {
     let loss = |net: &Mlp, (x, y): &Batch| ops::cross_entropy(net.call(x), y);
     match program.as_str() {
         "eager" => measure(calls, || drop(black_box(ops::add(&x, &y)))),
+        "eager_number" => measure(calls, || drop(black_box(ops::mul(&x, 0.5)))),
         "jit" => measure(calls, || drop(black_box(add(&x, &y)))),
         "step" => measure(calls, || drop(black_box(optimizer.step(&net, &batch, loss)))),
         "step_eager" => measure(calls, || drop(black_box(optimizer.step_eagerly(&net, &batch, loss)))),
-        other => panic!("`{other}` is none of the programs: eager, jit, step, step_eager"),
+        other => panic!("`{other}` is none of the programs: eager, eager_number, jit, step, step_eager"),
     }
 }

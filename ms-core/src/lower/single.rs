@@ -4,7 +4,9 @@ use super::gather::GatherWalk;
 use super::nest::{Axis, Nest, Walk, kept_strides};
 use super::plan::IndexedAxis;
 use super::target::Target;
-use crate::ir::{Kernel, KernelBuilder, LaneAxis, ParamId, Precision, ReductionOrder, Role, Scope, StrideClass, Val};
+use crate::ir::{
+    Kernel, KernelBuilder, LaneAxis, Param, ParamId, Precision, ReductionOrder, Role, Scope, StrideClass, Val,
+};
 use crate::ops::{Lowering, OpDef, ReduceRule, definition};
 use crate::tensor::{Attr, Attrs, DType, Layout, Op, Shape, Type};
 use smallvec::SmallVec;
@@ -24,8 +26,17 @@ pub struct KernelKey {
     /// The order of a reduction, and how many of its loops iterate over one row together with the lanes.
     order: ReductionOrder,
     run: u8,
-    /// Element types and strides along the lanes: operands, then the result.
-    params: SmallVec<[(DType, StrideClass); 4]>,
+    /// The operands, then the result.
+    params: SmallVec<[Param; 4]>,
+}
+
+/// An operand of an elementwise op.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// Elements in memory.
+    Memory(&'a Layout, DType),
+    /// A number of the host, which is an immediate of the kernel.
+    Number(DType),
 }
 
 /// One op on concrete operands: its kernel and loops.
@@ -33,20 +44,27 @@ pub struct KernelKey {
 pub struct Call {
     /// The key of the kernel.
     pub key: KernelKey,
-    /// The loops over operands and result, in this order.
+    /// The loops over operands in memory and result, in this order.
     pub nest: Nest,
     /// The axis of the first operand, if it is read at positions.
     axis: Option<IndexedAxis>,
 }
 
 impl Call {
-    /// The block of the call, of `words` words, on operands and a result at these addresses.
+    /// The block of the call, of `words` words, on operands and a result at these addresses, and on numbers
+    /// of these bits.
     #[inline]
-    pub fn block(&self, addresses: impl IntoIterator<Item = u64>, words: usize) -> SmallVec<[u64; 24]> {
+    pub fn block(
+        &self,
+        addresses: impl IntoIterator<Item = u64>,
+        numbers: &[u64],
+        words: usize,
+    ) -> SmallVec<[u64; 24]> {
         let mut block = self.nest.block(addresses);
         if let Some(IndexedAxis { stride, extent }) = self.axis {
             block.extend([stride as u64, extent as u64]);
         }
+        block.extend_from_slice(numbers);
         // A whole call starts at position zero of all loops.
         block.resize(words, 0);
         block
@@ -59,9 +77,9 @@ impl Call {
 /// The operands of an op of [`Lowering::Position`] are the elements of its operands, one by one; they are
 /// preceded by the positions.
 ///
-/// Returns `None` for an op that is not a single kernel (views, products, constants, library ops), for
-/// symbolic dimensions, and for a reduction whose operand must be copied to row-major memory first
-/// ([`super::nest`]).
+/// Returns `None` for an elementwise op, see [`prepare_map`]; for an op that is not a single kernel (views,
+/// products, constants, library ops); for symbolic dimensions; and for a reduction whose operand must be
+/// copied to row-major memory first ([`super::nest`]).
 #[inline]
 pub fn prepare(
     def: &'static OpDef,
@@ -71,16 +89,6 @@ pub fn prepare(
     precision: Precision,
 ) -> Option<Call> {
     match &def.lowering {
-        Lowering::Map(_) => {
-            let shape = out.shape()?;
-            let result = Layout::contiguous(&shape);
-            let mut operands: SmallVec<[(&Layout, DType); 4]> = inputs.into();
-            operands.push((&result, out.dtype));
-            let nest = Nest::elementwise(&shape, &operands);
-            let dtypes = operands.iter().map(|it| it.1);
-            let key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, dtypes);
-            Some(Call { key, nest, axis: None })
-        }
         Lowering::Position(_) => {
             let shape = out.shape()?;
             let result = Layout::contiguous(&shape);
@@ -91,8 +99,8 @@ pub fn prepare(
             let nest = Nest::elementwise(&shape, &operands);
             let parameters = attrs.as_slice()[1..].iter().cloned();
             let attrs = Attrs::new(std::iter::once(Attr::from(&[0usize; 0][..])).chain(parameters));
-            let dtypes = operands.iter().map(|it| it.1);
-            Some(Call { key: KernelKey::new(Some(def.op()), attrs, &nest, dtypes), nest, axis: None })
+            let key = KernelKey::new(Some(def.op()), attrs, &nest, params(Role::Position, &operands));
+            Some(Call { key, nest, axis: None })
         }
         Lowering::Gather(axis) => Some(prepare_gather(def, inputs[0], inputs[1], axis(attrs))),
         Lowering::Reduce(rule) => reduction(def, rule, attrs, inputs[0], out.dtype, precision),
@@ -102,11 +110,12 @@ pub fn prepare(
             let walk = Walk { dtype: out.dtype, strides: Layout::contiguous(&shape).strides().into() };
             let fences: SmallVec<[usize; 4]> = (0..axes.len()).collect();
             let nest = Nest::new(&axes, &[walk], &fences, None)?;
-            let mut key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, [out.dtype]);
+            let mut key = KernelKey::new(Some(def.op()), attrs.clone(), &nest, [(out.dtype, Role::Output)]);
             key.shape = shape;
             Some(Call { key, nest, axis: None })
         }
-        Lowering::View(_)
+        Lowering::Map(_)
+        | Lowering::View(_)
         | Lowering::Product
         | Lowering::Constant
         | Lowering::Library
@@ -116,6 +125,39 @@ pub fn prepare(
     }
 }
 
+/// The call of an op of [`Lowering::Map`] with a row-major result of type `out`; `None` for symbolic dimensions.
+#[inline]
+pub fn prepare_map(def: &'static OpDef, attrs: &Attrs, inputs: &[Source<'_>], out: &Type) -> Option<Call> {
+    let shape = out.shape()?;
+    let result = Layout::contiguous(&shape);
+    let mut operands: SmallVec<[(&Layout, DType); 4]> = SmallVec::new();
+    let mut params: SmallVec<[(DType, Role); 4]> = SmallVec::new();
+    for input in inputs {
+        params.push(match *input {
+            Source::Memory(layout, dtype) => {
+                operands.push((layout, dtype));
+                (dtype, Role::Input)
+            }
+            Source::Number(dtype) => (dtype, Role::Immediate),
+        });
+    }
+    operands.push((&result, out.dtype));
+    params.push((out.dtype, Role::Output));
+    let nest = Nest::elementwise(&shape, &operands);
+    Some(Call { key: KernelKey::new(Some(def.op()), attrs.clone(), &nest, params), nest, axis: None })
+}
+
+/// The params of operands in memory and of the result, the last one. The first operand has the role `first`.
+fn params(first: Role, operands: &[(&Layout, DType)]) -> impl Iterator<Item = (DType, Role)> {
+    let last = operands.len() - 1;
+    let role = move |at: usize| match at {
+        _ if at == last => Role::Output,
+        0 => first,
+        _ => Role::Input,
+    };
+    operands.iter().enumerate().map(move |(at, it)| (it.1, role(at)))
+}
+
 /// The call that copies a view to row-major memory.
 pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
     prepare_write(layout, &Layout::contiguous(layout.shape()), dtype)
@@ -123,8 +165,9 @@ pub fn prepare_copy(layout: &Layout, dtype: DType) -> Call {
 
 /// The call that copies a view to another one of the same shape, whose elements do not overlap.
 pub fn prepare_write(layout: &Layout, to: &Layout, dtype: DType) -> Call {
-    let nest = Nest::elementwise(layout.shape(), &[(layout, dtype), (to, dtype)]);
-    Call { key: KernelKey::new(None, Attrs::none(), &nest, [dtype, dtype]), nest, axis: None }
+    let operands = [(layout, dtype), (to, dtype)];
+    let nest = Nest::elementwise(layout.shape(), &operands);
+    Call { key: KernelKey::new(None, Attrs::none(), &nest, params(Role::Input, &operands)), nest, axis: None }
 }
 
 /// The call that gathers slices of the first operand, at the positions along `axis` in the second one, into a
@@ -139,7 +182,7 @@ pub fn prepare_gather(
     let result = Layout::contiguous(walk.operand.shape());
     let operands = [(&walk.operand, dtype), (&walk.index, index_dtype), (&result, dtype)];
     let nest = Nest::elementwise(result.shape(), &operands);
-    let key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, operands.map(|it| it.1));
+    let key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, params(Role::Indexed, &operands));
     Call { key, nest, axis: Some(walk.axis.of_dtype(dtype)) }
 }
 
@@ -158,7 +201,7 @@ fn reduction(
         .collect();
     let walks = [Walk { dtype, strides: layout.strides().into() }, Walk { dtype: out, strides: kept_strides(&axes) }];
     let nest = Nest::new(&axes, &walks, &[], Some((rule.accumulate)(dtype)))?;
-    let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [dtype, out]);
+    let mut key = KernelKey::new(Some(def.op()), Attrs::none(), &nest, [(dtype, Role::Input), (out, Role::Output)]);
     let order = precision.order(nest.row());
     (key.order, key.run) = (order, order.run(nest.run));
     Some(Call { key, nest, axis: None })
@@ -167,18 +210,11 @@ fn reduction(
 /// The kernel of a key, for `target`.
 pub fn build(key: &KernelKey, target: &Target) -> Kernel {
     let mut body = KernelBuilder::new(key.par, key.seq, key.lanes).with_order(key.order, key.run);
-    let (&(out_dtype, out_step), inputs) = key.params.split_last().expect("a key names its result");
+    let params: SmallVec<[ParamId; 4]> = key.params.iter().map(|it| body.param(it.dtype, it.role, it.step)).collect();
+    let (&out, inputs) = params.split_last().expect("a key names its result");
+    let out_dtype = key.params[inputs.len()].dtype;
     let lowering = key.op.map(definition).map(|it| &it.lowering);
-    let first = match lowering {
-        Some(Lowering::Gather(_)) => Role::Indexed,
-        Some(Lowering::Position(_)) => Role::Position,
-        _ => Role::Input,
-    };
-    let role = |at: usize| if at == 0 { first } else { Role::Input };
-    let params = inputs.iter().enumerate().map(|(at, &(dtype, step))| body.param(dtype, role(at), step));
-    let inputs: SmallVec<[ParamId; 4]> = params.collect();
-    let out = body.param(out_dtype, Role::Output, out_step);
-    let read = &inputs[usize::from(first == Role::Indexed)..];
+    let read = &inputs[usize::from(matches!(lowering, Some(Lowering::Gather(_))))..];
     let values: SmallVec<[Val; 4]> = read.iter().map(|&it| body.load(it)).collect();
     let value = match lowering {
         None => values[0],
@@ -218,8 +254,14 @@ fn indices(body: &mut KernelBuilder, shape: &[usize]) -> SmallVec<[Val; 4]> {
 }
 
 impl KernelKey {
-    fn new(op: Option<Op>, attrs: Attrs, nest: &Nest, dtypes: impl IntoIterator<Item = DType>) -> Self {
-        let params = dtypes.into_iter().enumerate().map(|(i, dtype)| (dtype, nest.step(i, dtype)));
+    /// The key of an op whose params have these dtypes and roles; those in memory are the operands of the nest.
+    fn new(op: Option<Op>, attrs: Attrs, nest: &Nest, params: impl IntoIterator<Item = (DType, Role)>) -> Self {
+        let mut operands = 0..;
+        let mut step = |dtype, role| match role {
+            Role::Immediate => StrideClass::Zero,
+            _ => nest.step(operands.next().expect("the range has no end"), dtype),
+        };
+        let params = params.into_iter().map(|(dtype, role)| Param { dtype, role, step: step(dtype, role) });
         Self {
             op,
             attrs,
@@ -244,14 +286,8 @@ mod tests {
     fn one_kernel_serves_all_shapes_of_a_class() {
         let call = |shape: &[usize], b: &[usize]| {
             let (a, b) = (Layout::contiguous(shape), Layout::contiguous(b));
-            prepare(
-                &ADD,
-                &Attrs::none(),
-                &[(&a, DType::F32), (&b, DType::F32)],
-                &Type::of(DType::F32, shape),
-                Precision::Highest,
-            )
-            .expect("add is one kernel")
+            let sources = [&a, &b].map(|it| Source::Memory(it, DType::F32));
+            prepare_map(&ADD, &Attrs::none(), &sources, &Type::of(DType::F32, shape)).expect("add is one kernel")
         };
         assert_eq!(call(&[3], &[3]).key, call(&[2, 4, 8], &[2, 4, 8]).key);
         assert_eq!(call(&[3], &[3]).key, call(&[], &[]).key);
@@ -265,6 +301,23 @@ mod tests {
         let block = call.nest.block([1000, 2000, 3000]);
         assert_eq!(&*block, &[2, 3, 1000, 12, 4, 2000, 0, 4, 3000, 12, 4]);
         assert_eq!(block.len(), kernel.call_words());
+    }
+
+    /// A number is a word of the block, and neither its value nor its presence changes the loops.
+    #[test]
+    fn numbers_are_immediates() {
+        let layout = Layout::contiguous(&[2, 3]).permute(&[1, 0]);
+        let sources = [Source::Number(DType::F32), Source::Memory(&layout, DType::F32)];
+        let call = prepare_map(&ADD, &Attrs::none(), &sources, &Type::of(DType::F32, &[3, 2])).expect("one kernel");
+        let kernel = build(&call.key, &Target::unbounded());
+        kernel.check().expect("a kernel of an op is well formed");
+        assert_eq!(
+            kernel.params.iter().map(|it| it.role).collect::<Vec<_>>(),
+            [Role::Immediate, Role::Input, Role::Output]
+        );
+        let words = [3, 2, 1000, 4, 12, 2000, 8, 4, 7];
+        assert_eq!(&*call.block([1000, 2000], &[7], kernel.call_words()), &words);
+        assert_eq!([0, 1, 2].map(|it| kernel.param_word(it)), [8, 2, 5]);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Dispatch of ops: to the eager executor, the tape, or the tracer.
 
+use super::dtype::DType;
+use super::element::Scalar;
 use super::escape::escaped;
 use super::op::{Attrs, Op};
 use super::parameter::Parameter;
@@ -67,6 +69,14 @@ pub trait Dispatcher {
     /// axis; `None` if iterations should be executed one by one.
     fn scan(&self, _scan: &Scan<'_>) -> Option<(Vec<Tensor>, Tensor)> {
         None
+    }
+
+    /// A number of the host, converted to `dtype`, as an operand.
+    ///
+    /// # Errors
+    /// While tracing as for [`Dispatcher::apply`].
+    fn number(&self, value: Scalar, dtype: DType, _location: &'static Location<'static>) -> Result<Tensor> {
+        Ok(Tensor::from_number(value, dtype))
     }
 
     /// The value of a parameter at this point of the program.

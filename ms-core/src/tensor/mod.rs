@@ -11,6 +11,7 @@ mod element;
 mod escape;
 mod host_array;
 mod host_memory;
+mod host_number;
 mod index;
 mod layout;
 mod literal;
@@ -40,6 +41,7 @@ pub use escape::{LiveTrace, close_scope, escaped, left_behind, open_scope, outsi
 pub use half::{bf16, f16};
 pub use host_array::HostArray;
 pub use host_memory::{collected, filled, push, try_filled, try_room};
+pub use host_number::HostNumber;
 pub use index::{Ellipsis, Index, IntoIndex, IntoIndices, NewAxis, Selection, Stepped, WithStep};
 pub use layout::{IntoShape, Layout, Shape, Strides, broadcast_shapes, broadcast_sizes, count};
 pub use literal::Literal;
@@ -50,5 +52,5 @@ pub use parameter::{
     Created, Dependent, Gathered, Parameter, Role, SlotId, TakenSlot, WeakParameter, apart, is_apart, with_created,
 };
 pub use storage::Storage;
-pub use tensor::{AsTensor, Tensor, Traced};
+pub use tensor::{AsTensor, Tensor, Traced, Value};
 pub use types::Type;

@@ -1,12 +1,13 @@
-//! The one tensor type: an array, or a value of the trace that is being built.
+//! The one tensor type: an array, a number of the host, or a value of the trace that is being built.
 
 use super::array::Array;
 use super::dim::{Dim, Dims};
 use super::dispatch::{DispatchMode, current_dispatcher, dispatch_mode, dispatcher, eager};
 use super::dtype::DType;
-use super::element::{Element, Number, own_scalar};
+use super::element::{Element, Number, Scalar, own_scalar};
 use super::escape::{escaped, scope, scoped};
 use super::host_memory::try_room;
+use super::host_number::HostNumber;
 use super::layout::{IntoShape, Shape, count};
 use super::parameter::Parameter;
 use super::types::Type;
@@ -15,7 +16,7 @@ use std::borrow::Cow;
 use std::panic::Location;
 use std::sync::Arc;
 
-/// An n-dimensional array, or a value of the graph that is being traced.
+/// An n-dimensional array, a number of the host, or a value of the graph that is being traced.
 ///
 /// Two words wide and cheap to clone: clones share memory. Ops return new tensors and never write
 /// into their operands.
@@ -25,7 +26,31 @@ pub struct Tensor(Repr);
 /// [`scoped`](super::escape::scoped)), in what would be padding; 0 means none.
 enum Repr {
     Array(u32, Arc<Array>),
+    Number(u32, Arc<HostNumber>),
     Traced(u32, Arc<Traced>),
+}
+
+/// The value of a tensor that is not traced.
+#[derive(Clone, Copy)]
+pub enum Value<'a> {
+    /// Elements in memory.
+    Array(&'a Array),
+    /// A number of the host.
+    Number(&'a HostNumber),
+}
+
+impl<'a> Value<'a> {
+    /// The array, which a number makes at the first call.
+    ///
+    /// # Panics
+    /// As [`HostNumber::array`].
+    #[inline]
+    pub fn to_array(self) -> &'a Array {
+        match self {
+            Self::Array(array) => array,
+            Self::Number(number) => number.array(),
+        }
+    }
 }
 
 /// The clone belongs to the open region of a trace, if there is one.
@@ -60,6 +85,11 @@ impl Tensor {
         Self(Repr::Array(0, Arc::new(array)))
     }
 
+    /// A zero-dimensional tensor of a number of the host, which has no array until one is needed.
+    pub fn from_number(value: Scalar, dtype: DType) -> Self {
+        Self(Repr::Number(0, Arc::new(HostNumber::new(value, dtype))))
+    }
+
     /// A traced value.
     pub fn from_traced(traced: Traced) -> Self {
         Self(Repr::Traced(0, Arc::new(traced)))
@@ -69,7 +99,7 @@ impl Tensor {
     #[inline]
     pub(crate) fn stamp(&self) -> u32 {
         match self.0 {
-            Repr::Array(stamp, _) | Repr::Traced(stamp, _) => stamp,
+            Repr::Array(stamp, _) | Repr::Number(stamp, _) | Repr::Traced(stamp, _) => stamp,
         }
     }
 
@@ -77,6 +107,7 @@ impl Tensor {
     fn stamped(&self, stamp: u32) -> Self {
         Self(match &self.0 {
             Repr::Array(_, array) => Repr::Array(stamp, array.clone()),
+            Repr::Number(_, number) => Repr::Number(stamp, number.clone()),
             Repr::Traced(_, traced) => Repr::Traced(stamp, traced.clone()),
         })
     }
@@ -91,7 +122,7 @@ impl Tensor {
     #[inline]
     pub(crate) fn unstamped(mut self) -> Self {
         match &mut self.0 {
-            Repr::Array(stamp, _) | Repr::Traced(stamp, _) => *stamp = 0,
+            Repr::Array(stamp, _) | Repr::Number(stamp, _) | Repr::Traced(stamp, _) => *stamp = 0,
         }
         self
     }
@@ -101,7 +132,21 @@ impl Tensor {
     pub fn as_array(&self) -> Option<&Array> {
         match &self.0 {
             Repr::Array(_, array) => Some(array),
+            Repr::Number(_, number) => Some(number.array()),
             Repr::Traced(..) => None,
+        }
+    }
+
+    /// The value of a tensor that is not traced, without making an array of a number.
+    ///
+    /// # Errors
+    /// As for [`Tensor::array`].
+    #[inline]
+    pub fn as_value(&self) -> Result<Value<'_>> {
+        match &self.0 {
+            Repr::Array(_, array) => Ok(Value::Array(array)),
+            Repr::Number(_, number) => Ok(Value::Number(number)),
+            Repr::Traced(_, traced) => Err(escaped(traced)),
         }
     }
 
@@ -109,7 +154,7 @@ impl Tensor {
     #[inline]
     pub fn as_traced(&self) -> Option<&Traced> {
         match &self.0 {
-            Repr::Array(..) => None,
+            Repr::Array(..) | Repr::Number(..) => None,
             Repr::Traced(_, traced) => Some(traced),
         }
     }
@@ -130,6 +175,7 @@ impl Tensor {
     pub fn identity(&self) -> usize {
         match &self.0 {
             Repr::Array(_, array) => Arc::as_ptr(array) as usize,
+            Repr::Number(_, number) => Arc::as_ptr(number) as usize,
             Repr::Traced(_, traced) => Arc::as_ptr(traced) as usize,
         }
     }
@@ -138,6 +184,7 @@ impl Tensor {
     pub fn fresh(&self) -> Self {
         match &self.0 {
             Repr::Array(_, array) => Self::from_array((**array).clone()),
+            Repr::Number(_, number) => Self(Repr::Number(0, Arc::new((**number).clone()))),
             Repr::Traced(..) => self.clone(),
         }
     }
@@ -186,6 +233,7 @@ impl Tensor {
     pub fn dtype(&self) -> DType {
         match &self.0 {
             Repr::Array(_, array) => array.dtype(),
+            Repr::Number(_, number) => number.dtype(),
             Repr::Traced(_, traced) => traced.ty.dtype,
         }
     }
@@ -197,6 +245,7 @@ impl Tensor {
     pub fn shape(&self) -> &[usize] {
         match &self.0 {
             Repr::Array(_, array) => array.shape(),
+            Repr::Number(..) => &[],
             Repr::Traced(_, traced) => match &traced.shape {
                 Some(shape) if !traced.poisoned => shape,
                 _ => refuse_shape(traced),
@@ -209,6 +258,7 @@ impl Tensor {
     pub fn rank(&self) -> usize {
         match &self.0 {
             Repr::Array(_, array) => array.layout().rank(),
+            Repr::Number(..) => 0,
             Repr::Traced(_, traced) if traced.poisoned => refuse_shape(traced),
             Repr::Traced(_, traced) => traced.ty.rank(),
         }
@@ -224,6 +274,7 @@ impl Tensor {
         }
         match &self.0 {
             Repr::Array(_, array) => Dim::new(array.shape()[at as usize]),
+            Repr::Number(..) => unreachable!("the axis was checked, and there is none"),
             Repr::Traced(_, traced) => traced.ty.dims[at as usize],
         }
     }
@@ -233,6 +284,7 @@ impl Tensor {
     pub fn dims(&self) -> Dims {
         match &self.0 {
             Repr::Array(_, array) => array.shape().iter().map(|&it| Dim::new(it)).collect(),
+            Repr::Number(..) => Dims::new(),
             Repr::Traced(_, traced) if traced.poisoned => refuse_shape(traced),
             Repr::Traced(_, traced) => traced.ty.dims.clone(),
         }
@@ -248,6 +300,7 @@ impl Tensor {
     pub fn ty(&self) -> Type {
         match &self.0 {
             Repr::Array(_, array) => array.ty(),
+            Repr::Number(_, number) => Type::of(number.dtype(), &[]),
             Repr::Traced(_, traced) => traced.ty.clone(),
         }
     }
@@ -260,6 +313,7 @@ impl Tensor {
     pub fn array(&self) -> Result<&Array> {
         match &self.0 {
             Repr::Array(_, array) => Ok(array),
+            Repr::Number(_, number) => Ok(number.array()),
             Repr::Traced(_, traced) => Err(escaped(traced)),
         }
     }
@@ -272,6 +326,7 @@ impl Tensor {
     pub fn into_array(self) -> Result<Array> {
         match self.0 {
             Repr::Array(_, array) => Ok(Arc::unwrap_or_clone(array)),
+            Repr::Number(_, number) => Ok(number.array().clone()),
             Repr::Traced(_, traced) => Err(escaped(&traced)),
         }
     }
@@ -296,14 +351,17 @@ impl Tensor {
     /// [`Code::TracedValue`] while tracing.
     #[track_caller]
     pub(crate) fn elements(&self) -> Result<Array> {
-        match &self.0 {
-            Repr::Array(0, array) => Ok((**array).clone()),
-            Repr::Array(_, array) => match current_dispatcher().and_then(|it| it.escape(self)) {
-                Some(error) => Err(error.at(Location::caller())),
-                None => Ok((**array).clone()),
-            },
-            Repr::Traced(_, traced) => Err(refuse_read(traced)),
+        let array = match &self.0 {
+            Repr::Array(_, array) => array,
+            Repr::Number(_, number) => number.array(),
+            Repr::Traced(_, traced) => return Err(refuse_read(traced)),
+        };
+        if self.stamp() != 0
+            && let Some(error) = current_dispatcher().and_then(|it| it.escape(self))
+        {
+            return Err(error.at(Location::caller()));
         }
+        Ok(array.clone())
     }
 
     /// The elements in row-major order. Raises [`Code::DType`] when `T` is not the element

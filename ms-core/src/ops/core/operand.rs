@@ -1,10 +1,11 @@
 //! Operands of ops: tensors, parameters, and weak scalars.
 
 use crate::error::{Code, Error, Result};
-use crate::ops::{CONSTANT, Domain};
-use crate::tensor::{AsTensor, Attr, Attrs, DType, Literal, Parameter, Scalar, Tensor, apply, promote};
+use crate::ops::Domain;
+use crate::tensor::{AsTensor, DType, Parameter, Scalar, Tensor, dispatcher, promote};
 use std::borrow::Cow;
 use std::fmt;
+use std::panic::Location;
 
 /// An operand of an op: a tensor, or a scalar that is converted to the dtype of the other operands.
 pub enum Operand<'a> {
@@ -103,8 +104,8 @@ impl<'a> Operand<'a> {
                     return Err(Error::new(Code::DType, message)
                         .help("cast the tensor first: scalars never change a tensor's width"));
                 }
-                let literal = Attrs::new([Attr::Literal(Literal::scalar(scalar, dtype))]);
-                Ok(Cow::Owned(apply(CONSTANT.op(), &literal, &[])?.remove(0)))
+                let location = Location::caller();
+                dispatcher(|it| it.number(scalar, dtype, location)).map(Cow::Owned)
             }
         }
     }

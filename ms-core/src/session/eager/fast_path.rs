@@ -1,13 +1,14 @@
 //! The fast path to the kernels of elementwise ops on dense operands of one shape.
 //!
 //! Such a call needs no broadcasting and no loop nest: one loop over all elements, in which each
-//! operand advances by one element or (a single element) not at all. The kernel is the one of
+//! operand advances by one element or (a single element) not at all; numbers of the host are immediates. The
+//! kernel is the one of
 //! [`crate::lower::single`] for these operands; only the dispatch to it is shorter.
 
+use super::Operands;
 use crate::error::Result;
 use crate::exec::{Backend, KernelCode};
-use crate::ir::Precision;
-use crate::lower::single::prepare;
+use crate::lower::single::{Source, prepare_map};
 use crate::ops::OpDef;
 use crate::tensor::{Array, Attrs, DType, Layout, OpCall, Type};
 use smallvec::SmallVec;
@@ -25,8 +26,11 @@ const ENTRIES: usize = 256;
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Key {
     op: u16,
-    /// Bit `i`: operand `i` is a single element.
+    /// Bit `i`: operand `i` in memory is a single element.
     single: u8,
+    /// Bit `i`: operand `i` is a number of the host.
+    number: u8,
+    /// Of the operands in memory, then of the numbers.
     dtypes: [Option<DType>; OPERANDS],
 }
 
@@ -41,20 +45,25 @@ thread_local! {
     static TABLE: RefCell<Vec<Option<Entry>>> = RefCell::new((0..ENTRIES).map(|_| None).collect());
 }
 
-/// The result of an elementwise op, if its operands are dense and of one shape or one element.
+/// The result of an elementwise op, if its operands in memory are dense and of one shape or one element.
 pub(in crate::session) fn map(
     backend: &dyn Backend,
     def: &'static OpDef,
     call: &OpCall<'_>,
-    operands: &[&Array],
+    operands: &Operands<'_>,
 ) -> Option<Result<Array>> {
-    if operands.len() > OPERANDS {
+    if call.inputs.len() > OPERANDS {
         return None;
     }
-    let widest = operands.iter().max_by_key(|it| (it.layout().rank(), it.numel()))?;
-    let shape = widest.shape();
-    let mut key = Key { op: call.op.number(), single: 0, dtypes: [None; OPERANDS] };
-    for (i, operand) in operands.iter().enumerate() {
+    let arrays = &operands.arrays;
+    let widest = arrays.iter().max_by_key(|it| (it.layout().rank(), it.numel()));
+    let shape = widest.map_or(&[][..], |it| it.shape());
+    let mut key = Key { op: call.op.number(), single: 0, number: 0, dtypes: [None; OPERANDS] };
+    for (i, &(at, number)) in operands.numbers.iter().enumerate() {
+        key.number |= 1 << at;
+        key.dtypes[arrays.len() + i] = Some(number.dtype());
+    }
+    for (i, operand) in arrays.iter().enumerate() {
         key.dtypes[i] = Some(operand.dtype());
         if operand.shape() == shape {
             if !operand.layout().is_contiguous() {
@@ -62,7 +71,7 @@ pub(in crate::session) fn map(
             }
         } else if operand.numel() == 1 {
             // Among single elements, one advances like any dense operand.
-            key.single |= ((widest.numel() != 1) as u8) << i;
+            key.single |= (shape.iter().any(|&size| size != 1) as u8) << i;
         } else {
             return None;
         }
@@ -76,7 +85,7 @@ pub(in crate::session) fn map(
             if holds(&table[other]) {
                 slot = other;
             } else {
-                let (code, out) = compile(backend, def, call.attrs, operands, key.single)?;
+                let (code, out) = compile(backend, def, call, operands, &key)?;
                 let entry = Entry { key: key.clone(), attrs: call.attrs.clone(), out, code };
                 if let Some(older) = table[slot].replace(entry) {
                     table[other] = Some(older);
@@ -88,15 +97,19 @@ pub(in crate::session) fn map(
         let out = unsafe { Array::uninit(shape, entry.out)? };
         let mut block = [0; 1 + 2 * (OPERANDS + 1)];
         block[0] = out.numel() as u64;
-        for (i, operand) in operands.iter().enumerate() {
+        for (i, operand) in arrays.iter().enumerate() {
             block[1 + 2 * i] = operand.device_ptr() as u64;
             block[2 + 2 * i] = if key.single >> i & 1 == 1 { 0 } else { operand.dtype().size() as u64 };
         }
-        let words = 1 + 2 * (operands.len() + 1);
+        let mut words = 1 + 2 * (arrays.len() + 1);
         block[words - 2] = out.device_ptr() as u64;
         block[words - 1] = entry.out.size() as u64;
-        // SAFETY: every operand is dense with as many elements as `out`, or is one element that
-        // does not move; all live during the call, and `out` is fresh.
+        for (_, number) in &operands.numbers {
+            block[words] = number.bits();
+            words += 1;
+        }
+        // SAFETY: every operand in memory is dense with as many elements as `out`, or is one element
+        // that does not move; all live during the call, and `out` is fresh.
         unsafe { entry.code.call(&block[..words]) };
         Ok(out)
     }))
@@ -116,20 +129,20 @@ fn slot(key: &Key, attrs: &Attrs) -> usize {
 fn compile(
     backend: &dyn Backend,
     def: &'static OpDef,
-    attrs: &Attrs,
-    operands: &[&Array],
-    single: u8,
+    call: &OpCall<'_>,
+    operands: &Operands<'_>,
+    key: &Key,
 ) -> Result<(Arc<dyn KernelCode>, DType)> {
-    let types: SmallVec<[Type; 3]> = operands.iter().map(|it| it.ty()).collect();
-    let types = (def.infer)(attrs, &types.iter().collect::<SmallVec<[&Type; 3]>>())?;
+    let out = super::infer(def, call)?[0].dtype;
     // Two elements represent any number: if there were fewer, every operand would be a single element.
-    let layout = |i: usize| Layout::contiguous(if single >> i & 1 == 1 { &[] } else { &[2] });
-    let layouts: SmallVec<[(Layout, DType); 3]> =
-        operands.iter().enumerate().map(|(i, it)| (layout(i), it.dtype())).collect();
-    let described: SmallVec<[(&Layout, DType); 3]> = layouts.iter().map(|(layout, dtype)| (layout, *dtype)).collect();
-    let call = prepare(def, attrs, &described, &Type::of(types[0].dtype, &[2]), Precision::Highest);
-    let call = call.expect("an elementwise op on dense operands is one kernel");
-    let ready = super::compile(backend, &call.key)?;
-    debug_assert_eq!(ready.words, 1 + 2 * (operands.len() + 1), "elementwise kernels read no position");
-    Ok((ready.code, types[0].dtype))
+    let (single, several) = (Layout::contiguous(&[]), Layout::contiguous(&[2]));
+    let layout = |i: usize| if key.single >> i & 1 == 1 { &single } else { &several };
+    let memory = operands.arrays.iter().enumerate().map(|(i, it)| Source::Memory(layout(i), it.dtype()));
+    let mut sources: SmallVec<[Source<'_>; OPERANDS]> = memory.collect();
+    operands.numbers.iter().for_each(|&(at, number)| sources.insert(at, Source::Number(number.dtype())));
+    let prepared = prepare_map(def, call.attrs, &sources, &Type::of(out, &[2]));
+    let ready = super::compile(backend, &prepared.expect("the shape is constant").key)?;
+    let words = 1 + 2 * (operands.arrays.len() + 1) + operands.numbers.len();
+    debug_assert_eq!(ready.words, words, "elementwise kernels read no position");
+    Ok((ready.code, out))
 }

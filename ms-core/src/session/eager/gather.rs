@@ -4,6 +4,7 @@
 //! after the axis; the last is omitted if there is one such element. The kernels are those of
 //! [`crate::lower::single`] for these loops; only the dispatch to them is shorter.
 
+use super::Operands;
 use crate::error::Result;
 use crate::exec::{Backend, KernelCode};
 use crate::lower::single::prepare_gather;
@@ -39,10 +40,10 @@ fn concat<const L: usize, const O: usize, const N: usize>(
 pub(super) fn dense(
     backend: &dyn Backend,
     def: &'static OpDef,
-    operands: &[&Array],
+    operands: &Operands<'_>,
     axis: usize,
 ) -> Option<Result<Array>> {
-    let &[operand, index] = operands else { return None };
+    let &[operand, index] = &*operands.arrays else { return None };
     let (shape, key) = (operand.shape(), |rows| (operand.dtype(), index.dtype(), rows));
     let is_dense = operand.layout().is_contiguous() && index.layout().is_contiguous();
     if !is_dense || axis >= shape.len() || !index.dtype().is_int() {

@@ -2,14 +2,18 @@
 
 mod fast_path;
 mod gather;
+#[cfg(test)]
+mod tests;
 
 use crate::error::{Result, in_op};
 use crate::exec::{self, Backend, KernelCode};
-use crate::lower::single::{self, KernelKey};
+use crate::lower::single::{self, KernelKey, Source};
 use crate::ops::host::check_positions;
 use crate::ops::{self, Lowering, OpDef, SliceRule, Types};
 use crate::session::context::settings;
-use crate::tensor::{Array, Dispatcher, EagerDispatcher, Layout, OpCall, Outputs, Parameter, Tensor, Type};
+use crate::tensor::{
+    Array, Dispatcher, EagerDispatcher, HostNumber, Layout, OpCall, Outputs, Parameter, Tensor, Type, Value,
+};
 use crate::trace::check_write;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -21,30 +25,99 @@ struct Eager;
 
 inventory::submit! { EagerDispatcher(&Eager) }
 
-type Operands<'a> = SmallVec<[&'a Array; 3]>;
+/// The operands of an op.
+#[derive(Default)]
+struct Operands<'a> {
+    /// Those in memory, in order.
+    arrays: Arrays<'a>,
+    /// The numbers of the host, in order, and which operands they are.
+    numbers: SmallVec<[(usize, &'a HostNumber); 3]>,
+}
 
-fn infer(def: &OpDef, call: &OpCall<'_>, operands: &[&Array]) -> Result<Types> {
-    let types: SmallVec<[Type; 3]> = operands.iter().map(|it| it.ty()).collect();
+type Arrays<'a> = SmallVec<[&'a Array; 3]>;
+
+impl<'a> Operands<'a> {
+    fn of(inputs: &[&'a Tensor]) -> Result<Self> {
+        let mut operands = Self::default();
+        for (at, input) in inputs.iter().enumerate() {
+            match input.as_value()? {
+                Value::Array(array) => operands.arrays.push(array),
+                Value::Number(number) => operands.numbers.push((at, number)),
+            }
+        }
+        Ok(operands)
+    }
+
+    /// All operands, in order.
+    fn values(&self) -> SmallVec<[Value<'a>; 3]> {
+        let mut values: SmallVec<[Value<'a>; 3]> = self.arrays.iter().map(|it| Value::Array(it)).collect();
+        self.numbers.iter().for_each(|&(at, number)| values.insert(at, Value::Number(number)));
+        values
+    }
+
+    /// All operands as arrays, in order.
+    fn to_arrays(&self) -> Arrays<'a> {
+        self.values().into_iter().map(Value::to_array).collect()
+    }
+
+    /// The bits of the numbers.
+    fn bits(&self) -> SmallVec<[u64; 3]> {
+        self.numbers.iter().map(|it| it.1.bits()).collect()
+    }
+}
+
+fn infer(def: &OpDef, call: &OpCall<'_>) -> Result<Types> {
+    let types: SmallVec<[Type; 3]> = call.inputs.iter().map(|it| it.ty()).collect();
     ops::infer(def, call.attrs, &[], &types.iter().collect::<SmallVec<[&Type; 3]>>())
 }
 
 /// The results as arrays that are not shared.
-fn run(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Outputs> {
+fn run(def: &'static OpDef, call: &OpCall<'_>) -> Result<Outputs> {
+    let operands = Operands::of(call.inputs)?;
     if let (Lowering::Map(_) | Lowering::Gather(_), Some(backend)) = (&def.lowering, exec::backend()) {
         let out = match def.lowering {
-            Lowering::Gather(axis) => gather::dense(&**backend, def, operands, axis(call.attrs)),
-            _ => fast_path::map(&**backend, def, call, operands),
+            Lowering::Gather(axis) => gather::dense(&**backend, def, &operands, axis(call.attrs)),
+            _ => Some(fast_path::map(&**backend, def, call, &operands).unwrap_or_else(|| {
+                // Operands of other layouts.
+                in_op(|| map(&**backend, def, call, &operands))
+            })),
         };
         if let Some(out) = out {
             return Ok(Outputs::from_buf([Tensor::from_array(out?)]));
         }
     }
-    Ok(in_op(|| run_any(def, call, operands))?.into_iter().map(Tensor::from_array).collect())
+    let outputs = in_op(|| match operands.numbers[..] {
+        [] => run_any(def, call, &operands.arrays),
+        _ => run_any(def, call, &operands.to_arrays()),
+    })?;
+    Ok(outputs.into_iter().map(Tensor::from_array).collect())
 }
 
-/// [`run`] for all operands.
-fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<SmallVec<[Array; 1]>> {
-    let types = infer(def, call, operands)?;
+/// Runs an elementwise op on operands of any layout.
+fn map(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> Result<Array> {
+    let ty = infer(def, call)?.remove(0);
+    let shape = ty.shape().expect("arrays have constant shapes");
+    // SAFETY: kernels write every element of their outputs.
+    let out = unsafe { Array::uninit(&shape, ty.dtype)? };
+    // A loop around an empty one takes time, too.
+    if out.numel() == 0 {
+        return Ok(out);
+    }
+    let sources = operands.values().into_iter().map(|it| match it {
+        Value::Array(array) => Source::Memory(array.layout(), array.dtype()),
+        Value::Number(number) => Source::Number(number.dtype()),
+    });
+    let sources: SmallVec<[Source<'_>; 3]> = sources.collect();
+    let prepared = single::prepare_map(def, call.attrs, &sources, &ty).expect("arrays have constant shapes");
+    let ready = ready(backend, &prepared.key)?;
+    // SAFETY: the call was prepared for these operands and this fresh result.
+    unsafe { launch(&ready, &prepared, addresses(&operands.arrays), &operands.bits(), out.device_ptr()) };
+    Ok(out)
+}
+
+/// [`run`] of the ops that are not [`map`]ped.
+fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Arrays<'_>) -> Result<SmallVec<[Array; 1]>> {
+    let types = infer(def, call)?;
     match &def.lowering {
         Lowering::Constant => return Ok(SmallVec::from_iter([call.attrs.literal(0).to_array()])),
         Lowering::View(view) => {
@@ -76,7 +149,7 @@ fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Operands<'_>) -> R
             check_positions(operands[1], axis(call.attrs), operands[0].shape())?;
             kernel(&**backend, def, call, operands, &outputs[0])?;
         }
-        Lowering::Map(_) | Lowering::Reduce(_) | Lowering::Generate(_) => {
+        Lowering::Reduce(_) | Lowering::Generate(_) => {
             kernel(&**backend, def, call, operands, &outputs[0])?;
         }
         Lowering::Slices(rule) => slices(&**backend, *rule, call, operands, &outputs[0])?,
@@ -95,7 +168,7 @@ fn positions(
     backend: &dyn Backend,
     def: &'static OpDef,
     call: &OpCall<'_>,
-    operands: &Operands<'_>,
+    operands: &Arrays<'_>,
     out: &Array,
 ) -> Result<()> {
     if out.numel() == 0 {
@@ -115,16 +188,16 @@ fn positions(
     let prepared = prepared.expect("arrays have constant shapes");
     let ready = ready(backend, &prepared.key)?;
     // SAFETY: the call was prepared for elements of these operands and for this fresh result.
-    unsafe { launch(&ready, &prepared, addresses, out.device_ptr()) };
+    unsafe { launch(&ready, &prepared, addresses, &[], out.device_ptr()) };
     Ok(())
 }
 
-/// Runs an op that is one kernel.
+/// Runs another op that is one kernel.
 fn kernel(
     backend: &dyn Backend,
     def: &'static OpDef,
     call: &OpCall<'_>,
-    operands: &Operands<'_>,
+    operands: &Arrays<'_>,
     out: &Array,
 ) -> Result<()> {
     // A loop around an empty one takes time, too.
@@ -132,7 +205,7 @@ fn kernel(
         return Ok(());
     }
     let precision = settings().precision;
-    let described = |operands: &Operands<'_>| {
+    let described = |operands: &Arrays<'_>| {
         let described: SmallVec<[_; 3]> = operands.iter().map(|it| (it.layout(), it.dtype())).collect();
         single::prepare(def, call.attrs, &described, &out.ty(), precision)
     };
@@ -140,30 +213,24 @@ fn kernel(
         Some(prepared) => {
             let ready = ready(backend, &prepared.key)?;
             // SAFETY: the call was prepared for these operands and this fresh result.
-            unsafe { launch(&ready, &prepared, addresses(operands), out.device_ptr()) };
+            unsafe { launch(&ready, &prepared, addresses(operands), &[], out.device_ptr()) };
         }
         None => {
             // Some reductions need a row-major operand to preserve their order of terms.
             let dense: SmallVec<[Array; 3]> =
                 operands.iter().map(|it| Ok(it.on_host()?.to_contiguous())).collect::<Result<_>>()?;
-            let dense: Operands<'_> = dense.iter().collect();
+            let dense: Arrays<'_> = dense.iter().collect();
             let prepared = described(&dense).expect("row-major operands have a nest");
             let ready = ready(backend, &prepared.key)?;
             // SAFETY: as above.
-            unsafe { launch(&ready, &prepared, addresses(&dense), out.device_ptr()) };
+            unsafe { launch(&ready, &prepared, addresses(&dense), &[], out.device_ptr()) };
         }
     }
     Ok(())
 }
 
 /// Writes each operand to its slice of the result.
-fn slices(
-    backend: &dyn Backend,
-    rule: SliceRule,
-    call: &OpCall<'_>,
-    operands: &Operands<'_>,
-    out: &Array,
-) -> Result<()> {
+fn slices(backend: &dyn Backend, rule: SliceRule, call: &OpCall<'_>, operands: &Arrays<'_>, out: &Array) -> Result<()> {
     let shapes: SmallVec<[&[usize]; 3]> = operands.iter().map(|it| it.shape()).collect();
     let slices = rule(call.attrs, &shapes, out.layout());
     let moves_as = |a: &Layout, b: &Layout| a.shape() == b.shape() && a.strides() == b.strides();
@@ -182,7 +249,7 @@ fn slices(
         });
         let first = out.device_ptr().wrapping_add(slice.offset() * out.dtype().size());
         // SAFETY: the loops are those of this operand and this slice of the fresh result.
-        unsafe { launch(ready, call, [operand.device_ptr() as u64], first) };
+        unsafe { launch(ready, call, [operand.device_ptr() as u64], &[], first) };
     }
     Ok(())
 }
@@ -227,17 +294,23 @@ fn ready(backend: &dyn Backend, key: &KernelKey) -> Result<Ready> {
 }
 
 /// The addresses of the first elements of operands.
-fn addresses(operands: &Operands<'_>) -> impl Iterator<Item = u64> {
+fn addresses(operands: &Arrays<'_>) -> impl Iterator<Item = u64> {
     operands.iter().map(|it| it.device_ptr() as u64)
 }
 
-/// Calls a kernel on operands and a result that start at these addresses.
+/// Calls a kernel on operands and a result that start at these addresses, and on numbers of these bits.
 ///
 /// # Safety
-/// The kernel and the call were made for the layouts of arrays that start there and live during the call; the
-/// memory of the result is not shared.
-unsafe fn launch(ready: &Ready, call: &single::Call, operands: impl IntoIterator<Item = u64>, out: *mut u8) {
-    let block = call.block(operands.into_iter().chain([out as u64]), ready.words);
+/// The kernel and the call were made for the layouts of arrays that start there and live during the call, and
+/// for as many numbers; the memory of the result is not shared.
+unsafe fn launch(
+    ready: &Ready,
+    call: &single::Call,
+    operands: impl IntoIterator<Item = u64>,
+    numbers: &[u64],
+    out: *mut u8,
+) {
+    let block = call.block(operands.into_iter().chain([out as u64]), numbers, ready.words);
     // SAFETY: by the caller's contract the arrays live during the call, and accesses are inside their
     // storages; the memory of the result is not read or written otherwise.
     unsafe { ready.code.call(&block) };
@@ -246,11 +319,7 @@ unsafe fn launch(ready: &Ready, call: &single::Call, operands: impl IntoIterator
 impl Dispatcher for Eager {
     fn apply(&self, call: OpCall<'_>) -> Result<Outputs> {
         let def = ops::definition(call.op);
-        let mut operands = Operands::new();
-        for input in call.inputs {
-            operands.push(input.array().map_err(|error| error.with_op(def.name()).at(call.location))?);
-        }
-        match run(def, &call, &operands) {
+        match run(def, &call) {
             Ok(outputs) => {
                 if ops::is_float_status_watched() {
                     ops::watch_results(outputs.iter().filter_map(Tensor::as_array))?;
@@ -258,8 +327,12 @@ impl Dispatcher for Eager {
                 Ok(outputs)
             }
             Err(error) => {
-                let operands = operands.iter().map(|it| it.ty().to_string());
-                Err(error.with_op(def.name()).with_operands(operands).at(call.location))
+                let error = error.with_op(def.name()).at(call.location);
+                // That a tensor left its trace does not depend on the other operands.
+                if call.inputs.iter().any(|it| it.is_traced()) {
+                    return Err(error);
+                }
+                Err(error.with_operands(call.inputs.iter().map(|it| it.ty().to_string())))
             }
         }
     }

@@ -6,7 +6,10 @@ use super::frame::State;
 use crate::error::{Code, Error, Result};
 use crate::ir::{Node, Type, ValueId};
 use crate::ops;
-use crate::tensor::{DType, DispatchMode, Dispatcher, OpCall, Outputs, Parameter, Scan, Tensor, Traced, left_behind};
+use crate::tensor::{
+    Attr, Attrs, DType, DispatchMode, Dispatcher, Literal, OpCall, Outputs, Parameter, Scalar, Scan, Tensor, Traced,
+    left_behind,
+};
 use crate::trace::region::scan_carries;
 use smallvec::SmallVec;
 use std::any::Any;
@@ -52,6 +55,12 @@ impl Dispatcher for Tracer {
         let guess = call.inputs.first().map_or_else(|| Type::of(DType::F32, &[]), |it| it.ty());
         let frame = state.top();
         Ok((0..POISONED_RESULTS).map(|_| self.poison(frame, guess.clone())).collect())
+    }
+
+    fn number(&self, value: Scalar, dtype: DType, location: &'static Location<'static>) -> Result<Tensor> {
+        let attrs = Attrs::new([Attr::Literal(Literal::scalar(value, dtype))]);
+        let mut outputs = self.apply(OpCall { op: ops::CONSTANT.op(), attrs: &attrs, inputs: &[], location })?;
+        Ok(outputs.remove(0))
     }
 
     fn scan(&self, scan: &Scan<'_>) -> Option<(Vec<Tensor>, Tensor)> {

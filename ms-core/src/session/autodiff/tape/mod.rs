@@ -10,7 +10,8 @@ use crate::error::Result;
 use crate::ops;
 use crate::session::call::compiled::Compiled;
 use crate::tensor::{
-    DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, SlotId, Tensor, current_dispatcher, with_dispatcher,
+    DType, DispatchMode, Dispatcher, Eagerly, OpCall, Outputs, Parameter, Scalar, SlotId, Tensor, current_dispatcher,
+    with_dispatcher,
 };
 use crate::transform::{Residual, RuleEntry, Slot};
 use entry::{CallEntry, Recorded};
@@ -268,6 +269,10 @@ impl Dispatcher for Tape {
             location: call.location,
         }));
         Ok(outputs)
+    }
+
+    fn number(&self, value: Scalar, dtype: DType, location: &'static Location<'static>) -> Result<Tensor> {
+        self.below.number(value, dtype, location)
     }
 
     fn read_parameter(&self, parameter: &Parameter) -> Result<Tensor> {
