@@ -2,7 +2,11 @@
 
 pub use crate::data::{Batch, Dataset, Sampler, read_csv};
 pub use crate::io::{Convention, LoadOptions, StateDict, Stateful};
-pub use crate::optim::{Adadelta, Adagrad, Adam, AdamWeightDecay, Momentum, Optimizer, RMSProp, SGD};
+pub use crate::optim::{
+    Adadelta, Adafactor, Adagrad, Adam, AdamWeightDecay, CosineDecay, ExponentialDecay, LBFGS, Lamb, Lion, Momentum,
+    MultiStepDecay, OneCycle, Optimizer, ParameterGroups, PolynomialDecay, RMSProp, ReduceOnPlateau, SGD, Schedule,
+    StepDecay, WarmUp,
+};
 pub use crate::tensor::{Ellipsis, NewAxis, WithStep};
 pub use crate::train::{Counter, Mean, Progress, accuracy};
 pub use crate::{DType, Error, GradOperation, Parameter, Result, Tensor, nn, ops, random, tensor};

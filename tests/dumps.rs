@@ -389,13 +389,11 @@ fn names_outlive_transforms() {
             },
             &[
                 "@grad(fc1.weight, fc1.bias, fc2.weight, fc2.bias, batch[0], batch[1])",
-                "@\"Optimizer::step\"(batch[0], batch[1], fc1.weight, fc1.bias, fc2.weight, fc2.bias, rate, velocity[0], \
-                 velocity[1], velocity[2], velocity[3])",
+                "@\"Optimizer::step\"(batch[0], batch[1], fc1.weight, fc1.bias, fc2.weight, fc2.bias, rate, momentum, \
+                 velocity[0], velocity[1], velocity[2], velocity[3])",
             ],
-            &[
-                "@\"Optimizer::step\"(batch[0], batch[1], fc1.weight, fc1.bias, fc2.weight, fc2.bias, rate, velocity[0], \
-                 velocity[1], velocity[2], velocity[3])",
-            ],
+            &["@\"Optimizer::step\"(batch[0], batch[1], fc1.weight, fc1.bias, fc2.weight, fc2.bias, rate, momentum, \
+                 velocity[0], velocity[1], velocity[2], velocity[3])"],
         ),
     ];
     for (name, run, traced, optimized) in cases {

@@ -110,10 +110,11 @@ impl Visitor for Walk<'_> {
 
     fn ty(&mut self, _: trace::TypeKey) {}
 
-    fn per_parameter(&mut self, state: &dyn PerParameter) {
+    fn per_parameter(&mut self, state: &dyn PerParameter) -> bool {
         if let Some(create) = self.create {
             create(&self.steps, state);
         }
+        true
     }
 
     fn cell(&mut self, name: &'static str, _: usize) {

@@ -1,19 +1,24 @@
 //! Adadelta.
 
-use super::Optimizer;
-use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each, visit_field};
-use ms_core::Parameter;
+use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
+use super::state::averaged;
+use super::{State, UpdateRule};
+use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
-use ms_core::session::Gradients;
-use ms_core::trace::{Arg, PerParameter, Sink};
+use ms_core::{Parameter, Tensor};
 
 /// `s ← ρ s + (1 - ρ) g²`, `Δ = sqrt(d + ε) / sqrt(s + ε) g`, `d ← ρ d + (1 - ρ) Δ²`,
 /// `p ← p - lr Δ` (Zeiler 2012, "ADADELTA: An Adaptive Learning Rate Method").
+#[cell]
 pub struct Adadelta {
-    rate: Parameter,
-    rho: f64,
-    epsilon: f64,
-    weight_decay: f64,
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// `ρ`.
+    pub rho: Hyperparameter,
+    /// `ε`.
+    pub epsilon: Hyperparameter,
+    /// The weight decay.
+    pub weight_decay: WeightDecay,
     /// Averages of the squares of gradients, and of steps.
     squares: State,
     steps: State,
@@ -27,10 +32,10 @@ impl Adadelta {
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate("Adadelta", rate),
-            rho: 0.9,
-            epsilon: 1e-6,
-            weight_decay: 0.0,
+            rate: LearningRate::new("Adadelta", rate),
+            rho: Hyperparameter::new("Adadelta", "rho", 0.9, &Interval::SHARE),
+            epsilon: Hyperparameter::new("Adadelta", "epsilon", 1e-6, &Interval::POSITIVE),
+            weight_decay: WeightDecay::new("Adadelta", 0.0),
             squares: State::zeros(),
             steps: State::zeros(),
         }
@@ -42,8 +47,7 @@ impl Adadelta {
     /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
     #[track_caller]
     pub fn rho(self, rho: f64) -> Self {
-        let rho = checked("Adadelta", "rho", rho, &Interval::SHARE);
-        Self { rho, ..self }
+        Self { rho: Hyperparameter::new("Adadelta", "rho", rho, &Interval::SHARE), ..self }
     }
 
     /// Sets `ε`.
@@ -52,50 +56,46 @@ impl Adadelta {
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
-        let epsilon = checked("Adadelta", "epsilon", epsilon, &Interval::POSITIVE);
-        Self { epsilon, ..self }
+        Self { epsilon: Hyperparameter::new("Adadelta", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
-    /// Adds `weight_decay p` to each gradient.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
-    #[track_caller]
-    pub fn weight_decay(self, weight_decay: f64) -> Self {
-        let weight_decay = checked("Adadelta", "weight_decay", weight_decay, &Interval::RATE);
-        Self { weight_decay, ..self }
+    weight_decay_methods! {
+        /// Adds `weight_decay p` to each gradient.
     }
 }
 
-impl Arg for Adadelta {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        visit_field("rate", &self.rate, sink);
-        [self.rho, self.epsilon, self.weight_decay].visit(sink);
-        visit_field("squares", &self.squares, sink);
-        visit_field("steps", &self.steps, sink);
-    }
+/// The numbers of a step of [`Adadelta`].
+#[derive(Clone, Tree)]
+pub struct AdadeltaStep {
+    rate: Tensor,
+    /// `1 - ρ`.
+    share: Tensor,
+    epsilon: Tensor,
+    decay: Option<Tensor>,
 }
 
-impl Optimizer for Adadelta {
-    fn prepare(&self, parameters: &[Parameter]) {
-        self.squares.prepare(parameters);
-        self.steps.prepare(parameters);
+impl UpdateRule for Adadelta {
+    type Step = AdadeltaStep;
+
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
     }
 
-    fn update(&self, gradients: &Gradients) {
-        self.prepare(gradients.parameters());
-        let rate = self.rate.value();
-        update_each(gradients, |parameter, value, gradient| {
-            let gradient = decayed(&value, gradient, self.weight_decay);
-            let (squares, steps) = (self.squares.of(parameter), self.steps.of(parameter));
-            let square = averaged(&squares, self.rho, &gradient.square());
-            let step = (&steps + self.epsilon).sqrt() / (square + self.epsilon).sqrt() * gradient;
-            averaged(&steps, self.rho, &step.square());
-            &value - step * rate.cast(value.dtype())
-        });
+    fn begin(&self) -> AdadeltaStep {
+        AdadeltaStep {
+            rate: self.rate.value(),
+            share: 1.0 - self.rho.value(),
+            epsilon: self.epsilon.value(),
+            decay: self.weight_decay.value(),
+        }
     }
 
-    fn set_learning_rate(&self, rate: f64) {
-        set_rate(&self.rate, "Adadelta", rate);
+    fn apply(&self, step: &AdadeltaStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let gradient = self.weight_decay.add(parameter, &value, gradient, &step.decay);
+        let (squares, steps) = (self.squares.of(parameter), self.steps.of(parameter));
+        let square = averaged(&squares, &step.share, &gradient.square());
+        let delta = (&steps + &step.epsilon).sqrt() / (square + &step.epsilon).sqrt() * gradient;
+        averaged(&steps, &step.share, &delta.square());
+        value - delta * &step.rate
     }
 }

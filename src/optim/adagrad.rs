@@ -1,20 +1,26 @@
 //! Adagrad.
 
-use super::Optimizer;
-use super::state::{State, checked, count, decayed, learning_rate, set_rate, update_each, visit_field};
-use ms_core::ops::rules::Interval;
-use ms_core::session::Gradients;
-use ms_core::trace::{Arg, PerParameter, Sink};
-use ms_core::{DType, Parameter};
+use super::hyperparameter::{Hyperparameter, LearningRate, Term, WeightDecay, weight_decay_methods};
+use super::state::count;
+use super::{State, UpdateRule};
+use crate::prelude::cell;
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::{Interval, check_interval};
+use ms_core::{DType, Parameter, Tensor};
 
 /// `s ← s + g²`, `p ← p - lr g / (sqrt(s) + ε)` (Duchi et al. 2011, "Adaptive Subgradient Methods
 /// for Online Learning and Stochastic Optimization"); the rate of step `t` is
 /// `lr / (1 + (t - 1) rate_decay)`.
+#[cell]
 pub struct Adagrad {
-    rate: Parameter,
-    rate_decay: f64,
-    epsilon: f64,
-    weight_decay: f64,
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// The decay of the learning rate.
+    pub rate_decay: Term,
+    /// `ε`.
+    pub epsilon: Hyperparameter,
+    /// The weight decay.
+    pub weight_decay: WeightDecay,
     /// The number of steps.
     steps: Parameter,
     squares: State,
@@ -28,10 +34,10 @@ impl Adagrad {
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate("Adagrad", rate),
-            rate_decay: 0.0,
-            epsilon: 1e-10,
-            weight_decay: 0.0,
+            rate: LearningRate::new("Adagrad", rate),
+            rate_decay: Term::new("Adagrad", "rate_decay", 0.0, &Interval::RATE),
+            epsilon: Hyperparameter::new("Adagrad", "epsilon", 1e-10, &Interval::POSITIVE),
+            weight_decay: WeightDecay::new("Adagrad", 0.0),
             steps: count(),
             squares: State::filled(0.1),
         }
@@ -43,7 +49,7 @@ impl Adagrad {
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
     #[track_caller]
     pub fn accumulator(self, first: f64) -> Self {
-        let first = checked("Adagrad", "first", first, &Interval::RATE);
+        check_interval("Adagrad", "first", first, &Interval::RATE).or_raise();
         Self { squares: State::filled(first), ..self }
     }
 
@@ -53,8 +59,7 @@ impl Adagrad {
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
     #[track_caller]
     pub fn rate_decay(self, rate_decay: f64) -> Self {
-        let rate_decay = checked("Adagrad", "rate_decay", rate_decay, &Interval::RATE);
-        Self { rate_decay, ..self }
+        Self { rate_decay: Term::new("Adagrad", "rate_decay", rate_decay, &Interval::RATE), ..self }
     }
 
     /// Sets `ε`.
@@ -63,53 +68,38 @@ impl Adagrad {
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
-        let epsilon = checked("Adagrad", "epsilon", epsilon, &Interval::POSITIVE);
-        Self { epsilon, ..self }
+        Self { epsilon: Hyperparameter::new("Adagrad", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
-    /// Adds `weight_decay p` to each gradient.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
-    #[track_caller]
-    pub fn weight_decay(self, weight_decay: f64) -> Self {
-        let weight_decay = checked("Adagrad", "weight_decay", weight_decay, &Interval::RATE);
-        Self { weight_decay, ..self }
+    weight_decay_methods! {
+        /// Adds `weight_decay p` to each gradient.
     }
 }
 
-impl Arg for Adagrad {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        visit_field("rate", &self.rate, sink);
-        [self.rate_decay, self.epsilon, self.weight_decay].visit(sink);
-        visit_field("steps", &self.steps, sink);
-        visit_field("squares", &self.squares, sink);
-    }
-}
+impl UpdateRule for Adagrad {
+    /// Learning rate, `ε`, weight decay.
+    type Step = (Tensor, Tensor, Option<Tensor>);
 
-impl Optimizer for Adagrad {
-    fn prepare(&self, parameters: &[Parameter]) {
-        self.squares.prepare(parameters);
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
     }
 
-    fn update(&self, gradients: &Gradients) {
-        self.prepare(gradients.parameters());
+    fn begin(&self) -> Self::Step {
         let mut rate = self.rate.value();
-        if self.rate_decay != 0.0 {
-            let steps = self.steps.value();
-            rate /= 1.0 + steps.cast(DType::F64) * self.rate_decay;
-            self.steps.set(&(steps + 1));
+        let steps = self.steps.value();
+        self.steps.set(&(&steps + 1));
+        if let Some(decay) = self.rate_decay.value() {
+            rate /= 1.0 + steps.cast(DType::F64) * decay;
         }
-        update_each(gradients, |parameter, value, gradient| {
-            let gradient = decayed(&value, gradient, self.weight_decay);
-            let squares = self.squares.of(parameter);
-            let sum = &squares + gradient.square();
-            squares.set(&sum);
-            &value - gradient * rate.cast(value.dtype()) / (sum.sqrt() + self.epsilon)
-        });
+        (rate, self.epsilon.value(), self.weight_decay.value())
     }
 
-    fn set_learning_rate(&self, rate: f64) {
-        set_rate(&self.rate, "Adagrad", rate);
+    fn apply(&self, step: &Self::Step, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let (rate, epsilon, decay) = step;
+        let gradient = self.weight_decay.add(parameter, &value, gradient, decay);
+        let squares = self.squares.of(parameter);
+        let sum = &squares + gradient.square();
+        squares.set(&sum);
+        value - gradient * rate / (sum.sqrt() + epsilon)
     }
 }

@@ -1,11 +1,12 @@
-//! Adam.
+//! Adam and its variants.
 
-use super::Optimizer;
-use super::state::{State, averaged, checked, count, decayed, learning_rate, set_rate, update_each, visit_field};
+use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
+use super::state::{averaged, bias_correction, count};
+use super::{State, UpdateRule};
+use crate::prelude::{Tree, cell};
+use ms_core::ops::maximum;
 use ms_core::ops::rules::Interval;
-use ms_core::ops::{expm1, maximum};
-use ms_core::session::Gradients;
-use ms_core::trace::{Arg, PerParameter, Sink};
+use ms_core::trace::PerParameter;
 use ms_core::{DType, Parameter, Tensor};
 
 /// Adam (Kingma and Ba 2015, "Adam: A Method for Stochastic Optimization", algorithm 1):
@@ -21,11 +22,18 @@ use ms_core::{DType, Parameter, Tensor};
 /// // The first step has the length of the learning rate, whatever the gradient's.
 /// assert!(parameter.value().to_vec::<f32>().iter().zip([0.9, -2.1]).all(|(p, want)| (p - want).abs() < 1e-6));
 /// ```
+#[cell]
 pub struct Adam {
-    rate: Parameter,
-    betas: (f64, f64),
-    epsilon: f64,
-    weight_decay: f64,
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// The decay rate of the first moment.
+    pub beta1: Hyperparameter,
+    /// The decay rate of the second moment.
+    pub beta2: Hyperparameter,
+    /// `ε`.
+    pub epsilon: Hyperparameter,
+    /// The weight decay.
+    pub weight_decay: WeightDecay,
     decoupled: bool,
     amsgrad: bool,
     /// The number of steps.
@@ -44,10 +52,11 @@ impl Adam {
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate("Adam", rate),
-            betas: (0.9, 0.999),
-            epsilon: 1e-8,
-            weight_decay: 0.0,
+            rate: LearningRate::new("Adam", rate),
+            beta1: Hyperparameter::new("Adam", "first", 0.9, &Interval::DECAY),
+            beta2: Hyperparameter::new("Adam", "second", 0.999, &Interval::DECAY),
+            epsilon: Hyperparameter::new("Adam", "epsilon", 1e-8, &Interval::POSITIVE),
+            weight_decay: WeightDecay::new("Adam", 0.0),
             decoupled: false,
             amsgrad: false,
             steps: count(),
@@ -63,9 +72,8 @@ impl Adam {
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
     #[track_caller]
     pub fn betas(self, first: f64, second: f64) -> Self {
-        checked("Adam", "first", first, &Interval::DECAY);
-        checked("Adam", "second", second, &Interval::DECAY);
-        Self { betas: (first, second), ..self }
+        let beta1 = Hyperparameter::new("Adam", "first", first, &Interval::DECAY);
+        Self { beta1, beta2: Hyperparameter::new("Adam", "second", second, &Interval::DECAY), ..self }
     }
 
     /// Sets `ε`.
@@ -74,18 +82,11 @@ impl Adam {
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
-        let epsilon = checked("Adam", "epsilon", epsilon, &Interval::POSITIVE);
-        Self { epsilon, ..self }
+        Self { epsilon: Hyperparameter::new("Adam", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
-    /// Adds `weight_decay p` to each gradient.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
-    #[track_caller]
-    pub fn weight_decay(self, weight_decay: f64) -> Self {
-        let weight_decay = checked("Adam", "weight_decay", weight_decay, &Interval::RATE);
-        Self { weight_decay, ..self }
+    weight_decay_methods! {
+        /// Adds `weight_decay p` to each gradient.
     }
 
     /// AdamW: the decay is taken from the parameter itself, `p ← p - lr weight_decay p`, before
@@ -95,8 +96,7 @@ impl Adam {
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
     #[track_caller]
     pub fn decoupled_weight_decay(self, weight_decay: f64) -> Self {
-        let weight_decay = checked("Adam", "weight_decay", weight_decay, &Interval::RATE);
-        Self { weight_decay, decoupled: true, ..self }
+        Self { decoupled: true, ..self.weight_decay(weight_decay) }
     }
 
     /// Uses the largest `v` so far instead of `v` (Reddi et al. 2018, "On the Convergence of Adam
@@ -106,61 +106,63 @@ impl Adam {
     }
 }
 
-impl Arg for Adam {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        visit_field("rate", &self.rate, sink);
-        for fixed in [self.betas.0, self.betas.1, self.epsilon, self.weight_decay] {
-            fixed.visit(sink);
-        }
-        [self.decoupled, self.amsgrad].visit(sink);
-        visit_field("steps", &self.steps, sink);
-        visit_field("first_moment", &self.first_moment, sink);
-        visit_field("second_moment", &self.second_moment, sink);
-        visit_field("largest", &self.largest, sink);
-    }
+/// The numbers of a step of [`Adam`].
+#[derive(Clone, Tree)]
+pub struct AdamStep {
+    /// `lr / (1 - β₁ᵗ)`.
+    rate: Tensor,
+    /// `sqrt(1 - β₂ᵗ)`.
+    root: Tensor,
+    /// `1 - β₁` and `1 - β₂`.
+    shares: (Tensor, Tensor),
+    epsilon: Tensor,
+    /// The weight decay, times `-lr` if it is decoupled.
+    decay: Option<Tensor>,
 }
 
-impl Optimizer for Adam {
-    fn prepare(&self, parameters: &[Parameter]) {
+impl UpdateRule for Adam {
+    type Step = AdamStep;
+
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
+    }
+
+    fn begin(&self) -> AdamStep {
+        let steps = self.steps.value() + 1;
+        self.steps.set(&steps);
+        let steps = steps.cast(DType::F64);
+        let (rate, beta1, beta2) = (self.rate.value(), self.beta1.value(), self.beta2.value());
+        let decay = self.weight_decay.value();
+        AdamStep {
+            decay: if self.decoupled { decay.map(|it| -(it * &rate)) } else { decay },
+            rate: rate / bias_correction(&beta1, &steps),
+            root: bias_correction(&beta2, &steps).sqrt(),
+            shares: (1.0 - beta1, 1.0 - beta2),
+            epsilon: self.epsilon.value(),
+        }
+    }
+
+    fn apply(&self, step: &AdamStep, parameter: &Parameter, mut value: Tensor, mut gradient: Tensor) -> Tensor {
+        if self.decoupled {
+            value = self.weight_decay.add(parameter, &value, value.clone(), &step.decay);
+        } else {
+            gradient = self.weight_decay.add(parameter, &value, gradient, &step.decay);
+        }
+        let first = averaged(&self.first_moment.of(parameter), &step.shares.0, &gradient);
+        let mut second = averaged(&self.second_moment.of(parameter), &step.shares.1, &gradient.square());
+        if self.amsgrad {
+            let largest = self.largest.of(parameter);
+            second = maximum(&largest, &second);
+            largest.set(&second);
+        }
+        value - first * &step.rate / (second.sqrt() / &step.root + &step.epsilon)
+    }
+
+    fn prepare_state(&self, parameters: &[Parameter]) {
         self.first_moment.prepare(parameters);
         self.second_moment.prepare(parameters);
         if self.amsgrad {
             self.largest.prepare(parameters);
         }
-    }
-
-    fn update(&self, gradients: &Gradients) {
-        self.prepare(gradients.parameters());
-        let (b1, b2) = self.betas;
-        let steps = self.steps.value() + 1;
-        self.steps.set(&steps);
-        let steps = steps.cast(DType::F64);
-        // 1 - βᵗ, without the cancellation of a power that is near one.
-        let correction = |beta: f64| -expm1(&steps * beta.ln());
-        let (c1, c2) = (correction(b1), correction(b2));
-        let rate = self.rate.value();
-        let (step, root) = (&rate / c1, c2.sqrt());
-        update_each(gradients, |parameter, mut value, mut gradient| {
-            let dtype = value.dtype();
-            let of = |it: &Tensor| it.cast(dtype);
-            if self.decoupled {
-                value = &value - &value * of(&(&rate * self.weight_decay));
-            } else {
-                gradient = decayed(&value, gradient, self.weight_decay);
-            }
-            let first = averaged(&self.first_moment.of(parameter), b1, &gradient);
-            let mut second = averaged(&self.second_moment.of(parameter), b2, &gradient.square());
-            if self.amsgrad {
-                let largest = self.largest.of(parameter);
-                second = maximum(&largest, &second);
-                largest.set(&second);
-            }
-            let scale = second.sqrt() / of(&root) + self.epsilon;
-            value - first * of(&step) / scale
-        });
-    }
-
-    fn set_learning_rate(&self, rate: f64) {
-        set_rate(&self.rate, "Adam", rate);
     }
 }

@@ -1,22 +1,30 @@
 //! Adam without bias correction, and with decoupled weight decay.
 
-use super::Optimizer;
-use super::state::{State, averaged, checked, learning_rate, set_rate, update_each, visit_field};
-use ms_core::Parameter;
+use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
+use super::state::averaged;
+use super::{State, UpdateRule};
+use crate::prelude::{Tree, cell};
 use ms_core::ops::rules::Interval;
-use ms_core::session::Gradients;
-use ms_core::trace::{Arg, PerParameter, Sink};
+use ms_core::{Parameter, Tensor};
 
 /// MindSpore's `AdamWeightDecay`: `m ← β₁ m + (1 - β₁) g`, `v ← β₂ v + (1 - β₂) g²`,
 /// `p ← p - lr (m / (sqrt(v) + ε) + weight_decay p)`.
 ///
-/// Unlike [`Adam`](super::Adam) it does not correct the bias of the averages, which start at zero.
+/// Unlike [`Adam`](super::Adam) it does not correct the bias of the averages, which start at zero,
+/// and its weight decay is added to the step, not to the gradient.
 /// AdamW is [`Adam::decoupled_weight_decay`](super::Adam::decoupled_weight_decay).
+#[cell]
 pub struct AdamWeightDecay {
-    rate: Parameter,
-    betas: (f64, f64),
-    epsilon: f64,
-    weight_decay: f64,
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// The decay rate of the first moment.
+    pub beta1: Hyperparameter,
+    /// The decay rate of the second moment.
+    pub beta2: Hyperparameter,
+    /// `ε`.
+    pub epsilon: Hyperparameter,
+    /// The weight decay.
+    pub weight_decay: WeightDecay,
     first_moment: State,
     second_moment: State,
 }
@@ -29,10 +37,11 @@ impl AdamWeightDecay {
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate("AdamWeightDecay", rate),
-            betas: (0.9, 0.999),
-            epsilon: 1e-6,
-            weight_decay: 0.0,
+            rate: LearningRate::new("AdamWeightDecay", rate),
+            beta1: Hyperparameter::new("AdamWeightDecay", "first", 0.9, &Interval::DECAY),
+            beta2: Hyperparameter::new("AdamWeightDecay", "second", 0.999, &Interval::DECAY),
+            epsilon: Hyperparameter::new("AdamWeightDecay", "epsilon", 1e-6, &Interval::POSITIVE),
+            weight_decay: WeightDecay::new("AdamWeightDecay", 0.0),
             first_moment: State::zeros(),
             second_moment: State::zeros(),
         }
@@ -44,9 +53,8 @@ impl AdamWeightDecay {
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and less than one.
     #[track_caller]
     pub fn betas(self, first: f64, second: f64) -> Self {
-        checked("AdamWeightDecay", "first", first, &Interval::DECAY);
-        checked("AdamWeightDecay", "second", second, &Interval::DECAY);
-        Self { betas: (first, second), ..self }
+        let beta1 = Hyperparameter::new("AdamWeightDecay", "first", first, &Interval::DECAY);
+        Self { beta1, beta2: Hyperparameter::new("AdamWeightDecay", "second", second, &Interval::DECAY), ..self }
     }
 
     /// Sets `ε`.
@@ -55,48 +63,45 @@ impl AdamWeightDecay {
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
-        let epsilon = checked("AdamWeightDecay", "epsilon", epsilon, &Interval::POSITIVE);
-        Self { epsilon, ..self }
+        Self { epsilon: Hyperparameter::new("AdamWeightDecay", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
-    /// Adds `weight_decay p` to each step before it is scaled by the rate.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
-    #[track_caller]
-    pub fn weight_decay(self, weight_decay: f64) -> Self {
-        let weight_decay = checked("AdamWeightDecay", "weight_decay", weight_decay, &Interval::RATE);
-        Self { weight_decay, ..self }
+    weight_decay_methods! {
+        /// Adds `weight_decay p` to each step before it is scaled by the rate.
     }
 }
 
-impl Arg for AdamWeightDecay {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        visit_field("rate", &self.rate, sink);
-        [self.betas.0, self.betas.1, self.epsilon, self.weight_decay].visit(sink);
-        visit_field("first_moment", &self.first_moment, sink);
-        visit_field("second_moment", &self.second_moment, sink);
-    }
+/// The numbers of a step of [`AdamWeightDecay`].
+#[derive(Clone, Tree)]
+pub struct AdamWeightDecayStep {
+    rate: Tensor,
+    /// `1 - β₁` and `1 - β₂`.
+    shares: (Tensor, Tensor),
+    epsilon: Tensor,
+    decay: Option<Tensor>,
 }
 
-impl Optimizer for AdamWeightDecay {
-    fn prepare(&self, parameters: &[Parameter]) {
-        self.first_moment.prepare(parameters);
-        self.second_moment.prepare(parameters);
+impl UpdateRule for AdamWeightDecay {
+    type Step = AdamWeightDecayStep;
+
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
     }
 
-    fn update(&self, gradients: &Gradients) {
-        self.prepare(gradients.parameters());
-        let rate = self.rate.value();
-        update_each(gradients, |parameter, value, gradient| {
-            let first = averaged(&self.first_moment.of(parameter), self.betas.0, &gradient);
-            let second = averaged(&self.second_moment.of(parameter), self.betas.1, &gradient.square());
-            let step = first / (second.sqrt() + self.epsilon) + &value * self.weight_decay;
-            &value - step * rate.cast(value.dtype())
-        });
+    fn begin(&self) -> AdamWeightDecayStep {
+        AdamWeightDecayStep {
+            rate: self.rate.value(),
+            shares: (1.0 - self.beta1.value(), 1.0 - self.beta2.value()),
+            epsilon: self.epsilon.value(),
+            decay: self.weight_decay.value(),
+        }
     }
 
-    fn set_learning_rate(&self, rate: f64) {
-        set_rate(&self.rate, "AdamWeightDecay", rate);
+    fn apply(&self, step: &AdamWeightDecayStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let first = averaged(&self.first_moment.of(parameter), &step.shares.0, &gradient);
+        let second = averaged(&self.second_moment.of(parameter), &step.shares.1, &gradient.square());
+        let direction = first / (second.sqrt() + &step.epsilon);
+        let direction = self.weight_decay.add(parameter, &value, direction, &step.decay);
+        value - direction * &step.rate
     }
 }

@@ -1,24 +1,31 @@
 //! RMSProp.
 
-use super::Optimizer;
-use super::state::{State, averaged, checked, decayed, learning_rate, set_rate, update_each, visit_field};
-use ms_core::Parameter;
+use super::hyperparameter::{Hyperparameter, LearningRate, Term, WeightDecay, weight_decay_methods};
+use super::state::averaged;
+use super::{State, UpdateRule};
+use crate::prelude::{Tree, cell};
 use ms_core::ops::maximum;
 use ms_core::ops::rules::Interval;
-use ms_core::session::Gradients;
-use ms_core::trace::{Arg, PerParameter, Sink};
+use ms_core::trace::PerParameter;
+use ms_core::{Parameter, Tensor};
 
 /// `s ← α s + (1 - α) g²`, `p ← p - lr g / (sqrt(s) + ε)` (Tieleman and Hinton 2012, "Lecture 6.5:
 /// RMSProp"). Centred: `s - a²` instead of `s`, with `a ← α a + (1 - α) g` (Graves 2013,
 /// "Generating Sequences With Recurrent Neural Networks"). With momentum:
 /// `b ← momentum b + g / (sqrt(s) + ε)`, `p ← p - lr b`.
+#[cell]
 pub struct RMSProp {
-    rate: Parameter,
-    decay: f64,
-    epsilon: f64,
-    momentum: f64,
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// `α`.
+    pub decay: Hyperparameter,
+    /// `ε`.
+    pub epsilon: Hyperparameter,
+    /// The momentum.
+    pub momentum: Term,
     centered: bool,
-    weight_decay: f64,
+    /// The weight decay.
+    pub weight_decay: WeightDecay,
     squares: State,
     means: State,
     velocity: State,
@@ -32,12 +39,12 @@ impl RMSProp {
     #[track_caller]
     pub fn new(rate: f64) -> Self {
         Self {
-            rate: learning_rate("RMSProp", rate),
-            decay: 0.9,
-            epsilon: 1e-10,
-            momentum: 0.0,
+            rate: LearningRate::new("RMSProp", rate),
+            decay: Hyperparameter::new("RMSProp", "decay", 0.9, &Interval::DECAY),
+            epsilon: Hyperparameter::new("RMSProp", "epsilon", 1e-10, &Interval::POSITIVE),
+            momentum: Term::new("RMSProp", "momentum", 0.0, &Interval::DECAY),
             centered: false,
-            weight_decay: 0.0,
+            weight_decay: WeightDecay::new("RMSProp", 0.0),
             squares: State::zeros(),
             means: State::zeros(),
             velocity: State::zeros(),
@@ -50,8 +57,7 @@ impl RMSProp {
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
     #[track_caller]
     pub fn decay(self, decay: f64) -> Self {
-        let decay = checked("RMSProp", "decay", decay, &Interval::DECAY);
-        Self { decay, ..self }
+        Self { decay: Hyperparameter::new("RMSProp", "decay", decay, &Interval::DECAY), ..self }
     }
 
     /// Sets `ε`.
@@ -60,8 +66,7 @@ impl RMSProp {
     /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
     #[track_caller]
     pub fn epsilon(self, epsilon: f64) -> Self {
-        let epsilon = checked("RMSProp", "epsilon", epsilon, &Interval::POSITIVE);
-        Self { epsilon, ..self }
+        Self { epsilon: Hyperparameter::new("RMSProp", "epsilon", epsilon, &Interval::POSITIVE), ..self }
     }
 
     /// Sets the momentum.
@@ -70,8 +75,7 @@ impl RMSProp {
     /// Raises [`ms_core::Code::Argument`] unless it is at least zero and less than one.
     #[track_caller]
     pub fn momentum(self, momentum: f64) -> Self {
-        let momentum = checked("RMSProp", "momentum", momentum, &Interval::DECAY);
-        Self { momentum, ..self }
+        Self { momentum: Term::new("RMSProp", "momentum", momentum, &Interval::DECAY), ..self }
     }
 
     /// Uses the variance of the gradients instead of their squares.
@@ -79,63 +83,63 @@ impl RMSProp {
         Self { centered, ..self }
     }
 
-    /// Adds `weight_decay p` to each gradient.
-    ///
-    /// # Panics
-    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
-    #[track_caller]
-    pub fn weight_decay(self, weight_decay: f64) -> Self {
-        let weight_decay = checked("RMSProp", "weight_decay", weight_decay, &Interval::RATE);
-        Self { weight_decay, ..self }
+    weight_decay_methods! {
+        /// Adds `weight_decay p` to each gradient.
     }
 }
 
-impl Arg for RMSProp {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        visit_field("rate", &self.rate, sink);
-        [self.decay, self.epsilon, self.momentum, self.weight_decay].visit(sink);
-        self.centered.visit(sink);
-        for (name, slots) in [("squares", &self.squares), ("means", &self.means), ("velocity", &self.velocity)] {
-            visit_field(name, slots, sink);
+/// The numbers of a step of [`RMSProp`].
+#[derive(Clone, Tree)]
+pub struct RMSPropStep {
+    rate: Tensor,
+    /// `1 - α`.
+    share: Tensor,
+    epsilon: Tensor,
+    momentum: Option<Tensor>,
+    decay: Option<Tensor>,
+}
+
+impl UpdateRule for RMSProp {
+    type Step = RMSPropStep;
+
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
+    }
+
+    fn begin(&self) -> RMSPropStep {
+        RMSPropStep {
+            rate: self.rate.value(),
+            share: 1.0 - self.decay.value(),
+            epsilon: self.epsilon.value(),
+            momentum: self.momentum.value(),
+            decay: self.weight_decay.value(),
         }
     }
-}
 
-impl Optimizer for RMSProp {
-    fn prepare(&self, parameters: &[Parameter]) {
+    fn apply(&self, step: &RMSPropStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let gradient = self.weight_decay.add(parameter, &value, gradient, &step.decay);
+        let mut scale = averaged(&self.squares.of(parameter), &step.share, &gradient.square());
+        if self.centered {
+            let mean = averaged(&self.means.of(parameter), &step.share, &gradient);
+            // A variance is not negative, but its rounded value may be.
+            scale = maximum(scale - mean.square(), 0.0);
+        }
+        let mut direction = gradient / (scale.sqrt() + &step.epsilon);
+        if let Some(momentum) = &step.momentum {
+            let velocity = self.velocity.of(parameter);
+            direction = &velocity * momentum + direction;
+            velocity.set(&direction);
+        }
+        value - direction * &step.rate
+    }
+
+    fn prepare_state(&self, parameters: &[Parameter]) {
         self.squares.prepare(parameters);
         if self.centered {
             self.means.prepare(parameters);
         }
-        if self.momentum != 0.0 {
+        if self.momentum.is_present() {
             self.velocity.prepare(parameters);
         }
-    }
-
-    fn update(&self, gradients: &Gradients) {
-        self.prepare(gradients.parameters());
-        let rate = self.rate.value();
-        update_each(gradients, |parameter, value, gradient| {
-            let gradient = decayed(&value, gradient, self.weight_decay);
-            let squares = self.squares.of(parameter);
-            let mut scale = averaged(&squares, self.decay, &gradient.square());
-            if self.centered {
-                let means = self.means.of(parameter);
-                let mean = averaged(&means, self.decay, &gradient);
-                // A variance is not negative, but its rounded value may be.
-                scale = maximum(scale - mean.square(), 0.0);
-            }
-            let mut step = gradient / (scale.sqrt() + self.epsilon);
-            if self.momentum != 0.0 {
-                let velocity = self.velocity.of(parameter);
-                step = &velocity * self.momentum + step;
-                velocity.set(&step);
-            }
-            &value - step * rate.cast(value.dtype())
-        });
-    }
-
-    fn set_learning_rate(&self, rate: f64) {
-        set_rate(&self.rate, "RMSProp", rate);
     }
 }

@@ -1,25 +1,31 @@
 //! Stochastic gradient descent, with and without momentum.
 
-use super::Optimizer;
-use super::state::{State, checked, decayed, learning_rate, set_rate, update_each, visit_field};
+use super::hyperparameter::{LearningRate, Term, WeightDecay, weight_decay_methods};
+use super::{State, UpdateRule};
+use crate::prelude::cell;
 use ms_core::error::raise;
 use ms_core::ops::rules::Interval;
-use ms_core::session::Gradients;
 use ms_core::trace::{Arg, PerParameter, Sink};
-use ms_core::{Code, Error, Parameter, Tensor};
+use ms_core::{Code, Error, Parameter, Tensor, ops};
 
 /// `p ← p - lr g`; with momentum `v ← momentum v + (1 - dampening) g`, where `v = g` at the first
 /// step, and `p ← p - lr v`, or `p ← p - lr (g + momentum v)` in Nesterov's form (Sutskever et al.
 /// 2013, "On the importance of initialization and momentum in deep learning", as PyTorch and
 /// MindSpore write it).
+#[cell]
 pub struct SGD {
     /// Its name in messages.
+    #[cell(skip)]
     name: &'static str,
-    rate: Parameter,
-    momentum: f64,
-    dampening: f64,
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// The momentum.
+    pub momentum: Term,
+    /// The dampening.
+    pub dampening: Term,
     nesterov: bool,
-    weight_decay: f64,
+    /// The weight decay.
+    pub weight_decay: WeightDecay,
     velocity: State,
     /// Whether a parameter has a velocity, as 0 or 1: the first gradient is not dampened.
     moving: State,
@@ -39,11 +45,11 @@ impl SGD {
     fn named(name: &'static str, rate: f64) -> Self {
         Self {
             name,
-            rate: learning_rate(name, rate),
-            momentum: 0.0,
-            dampening: 0.0,
+            rate: LearningRate::new(name, rate),
+            momentum: Term::new(name, "momentum", 0.0, &Interval::DECAY),
+            dampening: Term::new(name, "dampening", 0.0, &Interval::SHARE),
             nesterov: false,
-            weight_decay: 0.0,
+            weight_decay: WeightDecay::new(name, 0.0),
             velocity: State::zeros(),
             moving: State::scalars(),
         }
@@ -55,8 +61,7 @@ impl SGD {
     /// Raises [`Code::Argument`] unless it is at least zero and less than one.
     #[track_caller]
     pub fn momentum(self, momentum: f64) -> Self {
-        checked(self.name, "momentum", momentum, &Interval::DECAY);
-        Self { momentum, ..self }
+        Self { momentum: Term::new(self.name, "momentum", momentum, &Interval::DECAY), ..self }
     }
 
     /// Scales gradients by `1 - dampening` before they are added to the velocity.
@@ -66,8 +71,7 @@ impl SGD {
     /// [`SGD::nesterov`].
     #[track_caller]
     pub fn dampening(self, dampening: f64) -> Self {
-        checked(self.name, "dampening", dampening, &Interval::SHARE);
-        Self { dampening, ..self }.undampened()
+        Self { dampening: Term::new(self.name, "dampening", dampening, &Interval::SHARE), ..self }.undampened()
     }
 
     /// Uses Nesterov's step, which looks ahead along a velocity: without momentum, training raises
@@ -80,11 +84,15 @@ impl SGD {
         Self { nesterov, ..self }.undampened()
     }
 
+    weight_decay_methods! {
+        /// Adds `weight_decay p` to each gradient.
+    }
+
     /// Checks that Nesterov's step is not combined with dampening.
     #[track_caller]
     fn undampened(self) -> Self {
-        if self.nesterov && self.dampening != 0.0 {
-            self.refuse_nesterov("dampening", self.dampening, "0");
+        if self.nesterov && self.dampening.is_present() {
+            self.refuse_nesterov("dampening", self.dampening.get(), "0");
         }
         self
     }
@@ -95,75 +103,52 @@ impl SGD {
         let message = format!("with `nesterov`, `{name}` is {value}, but has to be {taken}");
         raise(Error::new(Code::Argument, message).with_op(self.name));
     }
+}
 
-    /// Adds `weight_decay p` to each gradient.
-    ///
-    /// # Panics
-    /// Raises [`Code::Argument`] unless it is at least zero and finite.
-    #[track_caller]
-    pub fn weight_decay(self, weight_decay: f64) -> Self {
-        checked(self.name, "weight_decay", weight_decay, &Interval::RATE);
-        Self { weight_decay, ..self }
+/// Learning rate, momentum, dampening, weight decay.
+type SGDStep = (Tensor, Option<Tensor>, Option<Tensor>, Option<Tensor>);
+
+impl UpdateRule for SGD {
+    type Step = SGDStep;
+
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
     }
 
-    /// The new velocity of a parameter.
-    fn accelerate(&self, parameter: &Parameter, gradient: &Tensor) -> Tensor {
+    fn begin(&self) -> SGDStep {
+        (self.rate.value(), self.momentum.value(), self.dampening.value(), self.weight_decay.value())
+    }
+
+    fn apply(&self, step: &SGDStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let (rate, momentum, dampening, decay) = step;
+        let gradient = self.weight_decay.add(parameter, &value, gradient, decay);
+        let Some(momentum) = momentum else { return value - gradient * rate };
         let velocity = self.velocity.of(parameter);
-        let next = if self.dampening == 0.0 {
-            &velocity * self.momentum + gradient
-        } else {
-            let moving = self.moving.of(parameter);
-            let share = 1.0 - &moving * self.dampening;
-            moving.set(&ms_core::ops::ones_like(&share));
-            &velocity * self.momentum + gradient * share
+        let next = match dampening {
+            None => &velocity * momentum + &gradient,
+            Some(dampening) => {
+                let moving = self.moving.of(parameter);
+                let share = 1.0 - &moving * dampening;
+                moving.set(&ops::ones_like(&share));
+                &velocity * momentum + &gradient * share
+            }
         };
         velocity.set(&next);
-        next
+        let direction = if self.nesterov { gradient + next * momentum } else { next };
+        value - direction * rate
     }
-}
 
-impl Arg for SGD {
-    fn visit(&self, sink: &mut Sink<'_>) {
-        visit_field("rate", &self.rate, sink);
-        for fixed in [self.momentum, self.dampening, self.weight_decay] {
-            fixed.visit(sink);
+    fn prepare_state(&self, parameters: &[Parameter]) {
+        let is_moving = self.momentum.is_present();
+        if self.nesterov && !is_moving {
+            self.refuse_nesterov("momentum", self.momentum.get(), "above 0");
         }
-        self.nesterov.visit(sink);
-        visit_field("velocity", &self.velocity, sink);
-        visit_field("moving", &self.moving, sink);
-    }
-}
-
-impl Optimizer for SGD {
-    fn prepare(&self, parameters: &[Parameter]) {
-        if self.nesterov && self.momentum == 0.0 {
-            self.refuse_nesterov("momentum", self.momentum, "above 0");
-        }
-        if self.momentum != 0.0 {
+        if is_moving {
             self.velocity.prepare(parameters);
-            if self.dampening != 0.0 {
+            if self.dampening.is_present() {
                 self.moving.prepare(parameters);
             }
         }
-    }
-
-    fn update(&self, gradients: &Gradients) {
-        self.prepare(gradients.parameters());
-        let rate = self.rate.value();
-        update_each(gradients, |parameter, value, gradient| {
-            let gradient = decayed(&value, gradient, self.weight_decay);
-            let direction = if self.momentum == 0.0 {
-                gradient
-            } else {
-                let velocity = self.accelerate(parameter, &gradient);
-                if self.nesterov { gradient + velocity * self.momentum } else { velocity }
-            };
-            &value - direction * rate.cast(value.dtype())
-        });
-    }
-
-    fn set_learning_rate(&self, rate: f64) {
-        set_rate(&self.rate, self.name, rate);
     }
 }
 
@@ -195,6 +180,19 @@ impl Momentum {
     pub fn weight_decay(self, weight_decay: f64) -> Self {
         Self(self.0.weight_decay(weight_decay))
     }
+
+    /// Applies no weight decay to these parameters.
+    pub fn without_decay_of(self, parameters: &[Parameter]) -> Self {
+        Self(self.0.without_decay_of(parameters))
+    }
+}
+
+impl std::ops::Deref for Momentum {
+    type Target = SGD;
+
+    fn deref(&self) -> &SGD {
+        &self.0
+    }
 }
 
 impl Arg for Momentum {
@@ -203,16 +201,22 @@ impl Arg for Momentum {
     }
 }
 
-impl Optimizer for Momentum {
-    fn prepare(&self, parameters: &[Parameter]) {
-        self.0.prepare(parameters);
+impl UpdateRule for Momentum {
+    type Step = SGDStep;
+
+    fn learning_rate(&self) -> &LearningRate {
+        self.0.learning_rate()
     }
 
-    fn update(&self, gradients: &Gradients) {
-        self.0.update(gradients);
+    fn begin(&self) -> SGDStep {
+        self.0.begin()
     }
 
-    fn set_learning_rate(&self, rate: f64) {
-        self.0.set_learning_rate(rate);
+    fn apply(&self, step: &SGDStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        self.0.apply(step, parameter, value, gradient)
+    }
+
+    fn prepare_state(&self, parameters: &[Parameter]) {
+        self.0.prepare_state(parameters);
     }
 }

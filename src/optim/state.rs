@@ -1,24 +1,32 @@
-//! State of optimisers: slots for each parameter, learning rates, counters.
+//! State of optimisers: slots for each parameter, and counters.
 
-use ms_core::error::OrRaise;
-use ms_core::ops::rules::{Interval, check_interval};
-use ms_core::session::Gradients;
 use ms_core::tensor::{WeakParameter, apart, is_apart};
 use ms_core::trace::{Arg, Name, PerParameter, Sink};
 use ms_core::{DType, Parameter, Tensor, ops};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A slot for each trained parameter, dropped together with the parameter.
+/// A slot for each trained parameter, created when the parameter is first trained, and dropped
+/// together with it.
 pub struct State {
     /// Whether slots belong to the optimiser, and not to the function that made it.
     apart: bool,
-    /// Whether a slot is one number rather than of the parameter's shape.
-    scalar: bool,
-    /// The initial value of slots.
-    first: f64,
+    /// The shape of a slot, from that of its parameter.
+    shape: Box<ShapeOf>,
+    first: First,
     /// Shared with readers, which keep the slots of the time when they read.
     slots: Mutex<Arc<Slots>>,
+}
+
+/// The shape of a slot for that of its parameter.
+type ShapeOf = dyn Fn(&[usize]) -> Vec<usize> + Send + Sync;
+
+/// The initial value of a slot.
+enum First {
+    /// One number everywhere.
+    Filled(f64),
+    /// The value of the parameter.
+    Copied,
 }
 
 #[derive(Clone)]
@@ -34,32 +42,52 @@ impl State {
         Self::filled(0.0)
     }
 
-    /// Slots of the parameter's shape, filled with a value at first.
+    /// Slots of the parameter's shape, filled with a number at first.
     pub fn filled(first: f64) -> Self {
-        let slots = Mutex::new(Arc::new(Slots { all: Vec::new(), places: HashMap::new() }));
-        Self { apart: is_apart(), scalar: false, first, slots }
+        Self::new(<[usize]>::to_vec, First::Filled(first))
+    }
+
+    /// Slots with the value of the parameter at first.
+    pub fn copies() -> Self {
+        Self::new(<[usize]>::to_vec, First::Copied)
     }
 
     /// Slots of one number each, zero at first.
     pub fn scalars() -> Self {
-        Self { scalar: true, ..Self::zeros() }
+        Self::shaped(|_| Vec::new())
+    }
+
+    /// Slots of a shape that depends on that of the parameter, zero at first.
+    pub fn shaped(shape: impl Fn(&[usize]) -> Vec<usize> + Send + Sync + 'static) -> Self {
+        Self::new(shape, First::Filled(0.0))
+    }
+
+    fn new(shape: impl Fn(&[usize]) -> Vec<usize> + Send + Sync + 'static, first: First) -> Self {
+        let slots = Mutex::new(Arc::new(Slots { all: Vec::new(), places: HashMap::new() }));
+        Self { apart: is_apart(), shape: Box::new(shape), first, slots }
     }
 
     fn lock(&self) -> MutexGuard<'_, Arc<Slots>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The slot of a parameter that was prepared.
+    /// The slot of a parameter.
+    ///
+    /// # Panics
+    /// If the parameter was not prepared; an [`UpdateRule`](super::UpdateRule) is, unless it
+    /// prepares by itself.
     pub fn of(&self, parameter: &Parameter) -> Parameter {
         let slots = self.lock();
-        let place = slots.places.get(&parameter.id()).expect("`prepare` saw the parameter");
+        let place = slots.places.get(&parameter.id()).expect("the parameter was prepared");
         slots.all[*place].1.clone()
     }
 }
 
 impl Arg for State {
     fn visit(&self, sink: &mut Sink<'_>) {
-        sink.per_parameter(self);
+        if !sink.per_parameter(self) {
+            return;
+        }
         let slots = self.lock().clone();
         // There may be thousands, and a call that is signed takes no names.
         if !sink.takes_names() {
@@ -92,9 +120,12 @@ impl PerParameter for State {
                 continue;
             }
             let like = parameter.load();
-            let shape = if self.scalar { &[] } else { like.shape() };
-            let dtype = accumulator(like.dtype());
-            let make = || Parameter::buffer(shape, dtype, || ops::full_of(shape, self.first, dtype));
+            let (shape, dtype) = ((self.shape)(like.shape()), accumulator(like.dtype()));
+            let first = || match self.first {
+                First::Filled(first) => ops::full_of(&*shape, first, dtype),
+                First::Copied => like.cast(dtype),
+            };
+            let make = || Parameter::buffer(&*shape, dtype, first);
             let own = if self.apart { apart(make) } else { make() };
             places.insert(parameter.id(), all.len());
             all.push((parameter.downgrade(), own));
@@ -112,70 +143,27 @@ impl PerParameter for State {
     }
 }
 
-/// Shows a field.
-#[inline]
-pub fn visit_field(name: &str, field: &impl Arg, sink: &mut Sink<'_>) {
-    sink.begin(Name::Field(name));
-    field.visit(sink);
-    sink.end();
-}
-
-/// A hyper-parameter of an optimiser, checked to be in an interval.
-///
-/// # Panics
-/// Raises [`ms_core::Code::Argument`] otherwise.
-#[track_caller]
-pub fn checked(optimizer: &str, name: &str, value: f64, interval: &Interval) -> f64 {
-    check_interval(optimizer, name, value, interval).or_raise();
-    value
-}
-
-/// The slot of a learning rate: in f64, so that it is precise enough for parameters of every dtype.
-#[track_caller]
-pub fn learning_rate(optimizer: &str, rate: f64) -> Parameter {
-    checked(optimizer, "rate", rate, &Interval::RATE);
-    Parameter::buffer([0usize; 0], DType::F64, || Tensor::from(rate))
-}
-
-/// Writes a learning rate into its slot.
-#[track_caller]
-pub fn set_rate(slot: &Parameter, optimizer: &str, rate: f64) {
-    slot.set(&Tensor::from(checked(optimizer, "rate", rate, &Interval::RATE)));
-}
-
-/// The slot of a count of steps, zero at first.
-pub fn count() -> Parameter {
-    Parameter::buffer([0usize; 0], DType::I64, || Tensor::from(0i64))
-}
-
 /// The dtype in which parameters of a dtype are updated: averages of small numbers, and their
 /// quotients, need f32 at least.
-fn accumulator(dtype: DType) -> DType {
+pub(super) fn accumulator(dtype: DType) -> DType {
     if dtype.is_narrow_float() { dtype.compute() } else { dtype }
 }
 
-/// Replaces the value of each parameter by the result of `update` on it, its value and its
-/// gradient, both in the dtype of its state.
-pub fn update_each(gradients: &Gradients, update: impl Fn(&Parameter, Tensor, Tensor) -> Tensor) {
-    for (parameter, gradient) in gradients.iter() {
-        let value = parameter.value();
-        let (dtype, wide) = (value.dtype(), accumulator(value.dtype()));
-        let next = update(parameter, value.cast(wide), gradient.cast(wide));
-        parameter.set(&next.cast(dtype));
-    }
-}
-
-/// `gradient + decay value`.
-pub fn decayed(value: &Tensor, gradient: Tensor, decay: f64) -> Tensor {
-    if decay == 0.0 { gradient } else { gradient + value * decay }
-}
-
-/// `average ← rate average + (1 - rate) term`; returns its new value.
-pub fn averaged(average: &Parameter, rate: f64, term: &Tensor) -> Tensor {
+/// `average ← average + share (term - average)`; returns its new value. With `share = 1 - β` this is
+/// `β average + (1 - β) term`, and an average of equal terms is that term.
+pub fn averaged(average: &Parameter, share: &Tensor, term: &Tensor) -> Tensor {
     let last = average.value();
-    // In f32 `rate + (1 - rate)` is not one: an average of equal terms would not be that term.
-    // The smaller of the two factors is the more precise one.
-    let next = if rate >= 0.5 { &last + (term - &last) * (1.0 - rate) } else { term + (&last - term) * rate };
+    let next = &last + (term - &last) * share;
     average.set(&next);
     next
+}
+
+/// The slot of a count of steps, zero at first.
+pub(super) fn count() -> Parameter {
+    Parameter::buffer([0usize; 0], DType::I64, || Tensor::from(0i64))
+}
+
+/// `1 - βᵗ` for the step number `t` in f64, without the cancellation of a power that is near one.
+pub(super) fn bias_correction(beta: &Tensor, t: &Tensor) -> Tensor {
+    -ops::expm1(t * beta.log())
 }

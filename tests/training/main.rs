@@ -4,3 +4,4 @@ mod checkpoint;
 mod optimisers;
 mod resume;
 mod state_dict;
+mod steps;

@@ -57,6 +57,10 @@ fn every_optimiser_steps_compiled_as_it_does_eagerly() {
     check("RMSProp, all", || RMSProp::new(0.1).epsilon(1e-2).centered(true).momentum(0.9));
     check("Adagrad", || Adagrad::new(0.5).rate_decay(0.1));
     check("Adadelta", || Adadelta::new(10.0).epsilon(1e-3));
+    check("Lion", || Lion::new(0.1).weight_decay(0.1));
+    check("Lamb", || Lamb::new(0.1).weight_decay(0.1));
+    check("Adafactor", || Adafactor::new(0.1));
+    check("LBFGS", || LBFGS::new(0.1));
 }
 
 /// A parameter without a gradient is unchanged, even if ε underflows in its dtype.
@@ -99,8 +103,13 @@ fn gradients(steps: usize) -> Vec<[f64; 4]> {
     (0..steps).map(|t| [1.0, uniform(), uniform() / 4096.0, if t % 3 == 0 { uniform() } else { 0.0 }]).collect()
 }
 
-/// Compares the parameter after 1, 10 and 1000 steps with values in f64, in f64 and f32, compiled.
+/// Compares a vector after 1, 10 and 1000 steps with values in f64, in f64 and f32, compiled.
 fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64; 4]; 3]) {
+    follows_as(name, &[4], make, want);
+}
+
+/// [`follows`] for a parameter of a shape.
+fn follows_as<O: Optimizer + 'static>(name: &str, shape: &[usize], make: impl Fn() -> O, want: [[f64; 4]; 3]) {
     #[jit]
     fn step<O: Optimizer + 'static>(optimizer: &O, parameter: &Parameter, gradient: &Tensor) {
         optimizer.update(&Gradients::new(vec![parameter.clone()], vec![gradient.clone()]));
@@ -108,13 +117,13 @@ fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64
     let gradients = gradients(1000);
     // A thousand updates of a number near ten are rounded to f32 by less than 5e-5 of it in all.
     for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 5e-5)] {
-        let parameter = Parameter::new(Tensor::from([0.0, 1.0, -2.0, 0.5]).cast(dtype), "p");
+        let parameter = Parameter::new(Tensor::from([0.0, 1.0, -2.0, 0.5]).reshape(shape).cast(dtype), "p");
         let optimizer = make();
         optimizer.prepare(std::slice::from_ref(&parameter));
         let mut steps = 0;
         for (until, want) in [1, 10, 1000].into_iter().zip(want) {
             for gradient in &gradients[steps..until] {
-                step(&optimizer, &parameter, &Tensor::from(*gradient).cast(dtype));
+                step(&optimizer, &parameter, &Tensor::from(*gradient).reshape(shape).cast(dtype));
             }
             steps = until;
             let got = parameter.value().cast(DType::F64).to_vec::<f64>();
@@ -126,8 +135,9 @@ fn follows<O: Optimizer + 'static>(name: &str, make: impl Fn() -> O, want: [[f64
     }
 }
 
-/// The values are PyTorch's in f64; those of `AdamWeightDecay`, which PyTorch does not have, are
-/// from its formula in f64.
+/// The values are PyTorch's in f64; those of `AdamWeightDecay`, `Lion` and `Lamb`, which PyTorch does
+/// not have, are from their formulas in f64. Those of the last four are printed by `pytorch.py`, of
+/// PyTorch 2.15.0.
 #[test]
 fn a_thousand_steps_follow_those_in_f64() {
     follows(
@@ -245,6 +255,43 @@ fn a_thousand_steps_follow_those_in_f64() {
             [-0.0031622618488986636, 1.0031616075398575, -2.000004593452715, 0.4968379019136951],
             [-0.03375125382004299, 1.0052072296577783, -2.00065343427554, 0.49994307980848396],
             [-7.605823612983321, 0.9275784393546721, -2.003035512887214, 0.5150264525411073],
+        ],
+    );
+    follows(
+        "Lion",
+        || Lion::new(0.001).weight_decay(0.1),
+        [
+            [-0.001, 1.0009, -2.0008, 0.49895],
+            [-0.009995501199790025, 1.000998150739839, -2.0059972008398397, 0.5015005244401506],
+            [-0.9516710644145354, 0.7679563540611258, -1.9428192057837583, 0.615054438442883],
+        ],
+    );
+    follows(
+        "Lamb",
+        || Lamb::new(0.003).weight_decay(0.1),
+        [
+            [-0.003784855156001799, 1.0034063484029931, -2.0023512289498493, 0.4960259108677707],
+            [-0.05562543856535839, 1.014584059581879, -2.024517735266399, 0.4987292261923301],
+            [-9.387838921095199, -0.2359345689207141, -0.25274813041429434, 0.7447771917996093],
+        ],
+    );
+    follows(
+        "Adafactor",
+        || Adafactor::new(0.01).weight_decay(0.1),
+        [
+            [-0.0114564392373896, 1.0104564392373896, -2.0094564392373897, 0.4880435607626104],
+            [-0.1096186614776004, 1.0073235550198232, -2.052078101142077, 0.49149416616937935],
+            [-46.69548336961621, -0.5622356291682529, -1.0363012599847075, 1.351348077620242],
+        ],
+    );
+    follows_as(
+        "Adafactor of a matrix",
+        &[2, 2],
+        || Adafactor::new(0.01).decay(0.6).epsilon(0.2).clip(1.05),
+        [
+            [-0.007467120185505927, 1.003432444535822, -2.0000001169527297, 0.4773886546037164],
+            [-0.10622659686350666, 1.0112597028891723, -2.000038717175214, 0.49295568552633057],
+            [-125.44128190212874, -1.9872389240630868, -2.000307791592001, 4.51536085011523],
         ],
     );
 }

@@ -1,6 +1,7 @@
 //! Training that is killed at any step, or while it writes, goes on from its checkpoint to the same
 //! bits.
 
+use ms::optim::{Accumulated, Averaged, Clipped, Scheduled};
 use ms::prelude::*;
 use ms::{load_checkpoint, save_checkpoint};
 use std::path::{Path, PathBuf};
@@ -38,10 +39,12 @@ fn net() -> nn::Sequential {
     ]
 }
 
+type Opt = Averaged<Scheduled<Accumulated<Clipped<ParameterGroups>>, WarmUp<CosineDecay>>>;
+
 /// Everything that a run goes on from.
 struct Run {
     net: nn::Sequential,
-    opt: Adam,
+    opt: Opt,
     sampler: Sampler,
     step: Counter,
     data: Dataset,
@@ -53,8 +56,13 @@ impl Run {
         let inputs = random::uniform([50, 3], -1.0, 1.0);
         let targets = inputs.i((.., 0..2)).square();
         let data = Dataset::new(inputs, targets);
-        let opt = Adam::new(0.01).amsgrad(true).decoupled_weight_decay(0.1);
-        Self { net: net(), opt, sampler: data.sampler(8), step: Counter::new(0), data }
+        let net = net();
+        let vectors: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
+        let groups = ParameterGroups::new(Adam::new(0.01).amsgrad(true).decoupled_weight_decay(0.1));
+        let groups = groups.group(&vectors, SGD::new(0.05).momentum(0.9).dampening(0.5));
+        let opt = groups.clip_by_global_norm(0.5).accumulate(2);
+        let opt = opt.schedule(WarmUp::new(4).then(CosineDecay::new(30))).average(0.9);
+        Self { net, opt, sampler: data.sampler(8), step: Counter::new(0), data }
     }
 
     fn save(&self, path: &Path) {
@@ -81,8 +89,6 @@ impl Run {
         while self.step.get() < steps {
             before(self.step.get());
             let batch = self.sampler.draw(&self.data);
-            // A rate that depends on the step, as schedules make it.
-            self.opt.set_learning_rate(0.01 / (1.0 + self.step.get() as f64));
             self.opt.step(&self.net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
             self.step.add(1);
             if saves(self.step.get()) {

@@ -215,3 +215,41 @@ fn buffers_are_saved_and_never_trained() {
     opt.step(&norm, &x, |norm, x| norm.call(x).square().mean((), false));
     assert!((norm.moving_mean.value().item::<f32>() - 0.2).abs() < 1e-6, "only the batch changes it");
 }
+
+#[cell]
+impl Block {
+    fn construct(&self, x: &Tensor) -> Tensor {
+        x + self.fc(&self.norm(x)).tanh()
+    }
+}
+
+#[cell]
+impl Net {
+    fn construct(&self, ids: &Tensor) -> Tensor {
+        let x = self.blocks.iter().fold(self.embed(ids), |x, block| block.call(&x));
+        self.head(&x)
+    }
+}
+
+/// A file that PyTorch wrote: `data/generate.py`.
+#[test]
+fn a_network_of_pytorch_is_loaded_and_computes_the_same() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/training/data/pytorch.safetensors");
+    let file = StateDict::read(path).expect("the file is there");
+    let width = 4;
+    let block = || Block { norm: nn::LayerNorm::new(width), fc: nn::Dense::without_bias(width, width) };
+    let net = Net {
+        embed: nn::Embedding::new(5, width),
+        blocks: (0..2).map(|_| block()).collect(),
+        head: nn::sequential![nn::BatchNorm::new(width), nn::Relu, nn::Dense::new(width, 3)],
+    };
+    let options = LoadOptions::new().convention(Convention::PyTorch);
+    let report = net.load_state_dict(&file.part("state"), &options).expect("every name is known");
+    assert_eq!(report.loaded.len(), 13);
+    net.set_train(false);
+    let [ids, want] = ["ids", "outputs"].map(|it| file.get(it).expect("it is in the file"));
+    for got in [net.call(ids), ms::jit(|net: &Net, ids: &Tensor| net.call(ids))(&net, ids)] {
+        let distance = (got - want).abs().max((), false).item::<f32>();
+        assert!(distance < 1e-5, "{distance}");
+    }
+}

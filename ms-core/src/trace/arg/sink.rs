@@ -106,11 +106,12 @@ impl Sink<'_> {
         }
     }
 
-    /// State for parameters, whose existing slots follow.
+    /// State for parameters; returns whether its slots are visited next.
     #[inline]
-    pub fn per_parameter(&mut self, state: &dyn PerParameter) {
-        if let To::Visitor(it) = &mut self.to {
-            it.per_parameter(state);
+    pub fn per_parameter(&mut self, state: &dyn PerParameter) -> bool {
+        match &mut self.to {
+            To::Signature(_) => true,
+            To::Visitor(it) => it.per_parameter(state),
         }
     }
 
@@ -194,9 +195,10 @@ pub trait Visitor {
         self.fixed(flag.get() as u64);
     }
 
-    /// State for parameters, whose existing slots follow.
-    fn per_parameter(&mut self, state: &dyn PerParameter) {
+    /// State for parameters; returns whether its slots are visited next.
+    fn per_parameter(&mut self, state: &dyn PerParameter) -> bool {
         let _ = state;
+        true
     }
 
     /// The declared sizes of the following tensors.

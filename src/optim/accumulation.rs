@@ -1,0 +1,118 @@
+//! Accumulation of gradients, over the parts of a batch and over steps.
+
+use super::Optimizer;
+use super::hyperparameter::LearningRate;
+use super::state::{State, count};
+use crate::prelude::cell;
+use ms_core::error::{OrRaise, raise};
+use ms_core::ops::rules::check_positive;
+use ms_core::session::{Gradients, value_and_grad};
+use ms_core::trace::{Cell, PerParameter, Tree, cond, scan};
+use ms_core::{Code, Error, Parameter, Tensor, ops};
+
+/// The mean of the losses of equal parts of a batch, and of their gradients.
+#[track_caller]
+pub(super) fn mean_over_parts<C: Cell + 'static, B: Tree>(
+    parts: usize,
+    net: &C,
+    batch: &B,
+    loss: impl Fn(&C, &B) -> Tensor,
+) -> (Tensor, Gradients) {
+    check_positive("step_in_parts", "parts", parts).or_raise();
+    let cut = batch.rebuild(&mut |it| cut(it, parts));
+    let run = |part: &B| value_and_grad(|net: &C| loss(net, part))(net);
+    let parameters = net.trainable_parameters();
+    let zeros: Vec<Tensor> = parameters.iter().map(|it| ops::zeros_like(it.value())).collect();
+    // The loss has a dtype of its own, which only the function knows: it is an output of the scan.
+    let add = |sums: &Vec<Tensor>, part: &B| {
+        let (loss, gradients) = run(part);
+        let sums = sums.iter().zip(gradients.iter()).map(|(sum, (_, it))| sum + it);
+        (sums.collect::<Vec<_>>(), loss)
+    };
+    let (sums, losses) = scan(add, zeros, &cut);
+    let means = sums.into_iter().map(|it| it / parts as f64).collect();
+    (ops::mean(losses, (), false), Gradients::new(parameters, means))
+}
+
+/// `[n, ..]` as `[parts, n / parts, ..]`.
+#[track_caller]
+fn cut(x: &Tensor, parts: usize) -> Tensor {
+    let mut dims = x.dims();
+    let refuse = |what: String| -> ! {
+        let error = Error::new(Code::Shape, what).with_op("step_in_parts").with_operands([x.ty().to_string()]);
+        raise(error)
+    };
+    let Some(&all) = dims.first() else { refuse("a tensor of the batch has no axis to be cut along".into()) };
+    if all.as_const().is_some_and(|it| it % parts != 0) {
+        refuse(format!("a batch of {all} has no {parts} equal parts"));
+    }
+    dims[0] = all / parts;
+    dims.insert(0, parts.into());
+    x.reshape(&*dims)
+}
+
+/// An optimiser that updates in every `n`-th step only, with the mean of the gradients of the steps
+/// since the update before: the result of [`Optimizer::accumulate`].
+///
+/// A [schedule](Optimizer::schedule) inside counts updates, and one around it counts steps.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::Gradients;
+/// let weight = Parameter::new(tensor![1.0], "w");
+/// let opt = SGD::new(1.0).accumulate(2);
+/// let update = |g: f32| {
+///     opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![g]]));
+///     weight.value().item::<f32>()
+/// };
+/// assert_eq!([1.0, 3.0, 1.0, 1.0].map(update), [1.0, -1.0, -1.0, -2.0]);
+/// ```
+#[cell]
+pub struct Accumulated<O> {
+    /// The optimiser that gets the means.
+    pub optimizer: O,
+    every: usize,
+    /// The number of steps since the last update.
+    count: Parameter,
+    sums: State,
+}
+
+impl<O: Optimizer> Accumulated<O> {
+    #[track_caller]
+    pub(super) fn new(optimizer: O, every: usize) -> Self {
+        check_positive("accumulate", "steps", every).or_raise();
+        Self { optimizer, every, count: count(), sums: State::zeros() }
+    }
+}
+
+impl<O: Optimizer> Optimizer for Accumulated<O> {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.optimizer.prepare(parameters);
+        self.sums.prepare(parameters);
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        Optimizer::prepare(self, gradients.parameters());
+        let count = self.count.value() + 1;
+        self.count.set(&(&count % self.every as i64));
+        for (parameter, gradient) in gradients.iter() {
+            let sum = self.sums.of(parameter);
+            let next = sum.value() + gradient.cast(sum.value().dtype());
+            sum.set(&next);
+        }
+        let parameters = gradients.parameters();
+        let update = |_: &()| {
+            let sums: Vec<Parameter> = parameters.iter().map(|it| self.sums.of(it)).collect();
+            let mean =
+                |(sum, gradient): (&Parameter, &Tensor)| (sum.value() / self.every as f64).cast(gradient.dtype());
+            let means = sums.iter().zip(gradients.iter().map(|it| it.1)).map(mean).collect();
+            self.optimizer.update(&Gradients::new(parameters.to_vec(), means));
+            sums.iter().for_each(|it| it.set(&ops::zeros_like(it.value())));
+        };
+        cond(count.ge(self.every as i64), update, |_| (), &());
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        self.optimizer.learning_rates()
+    }
+}

@@ -1,0 +1,172 @@
+//! Adafactor.
+
+use super::hyperparameter::{Hyperparameter, LearningRate, WeightDecay, weight_decay_methods};
+use super::state::{averaged, count};
+use super::{State, UpdateRule};
+use crate::prelude::{Tree, cell};
+use ms_core::ops::rules::Interval;
+use ms_core::trace::PerParameter;
+use ms_core::{DType, Parameter, Tensor, ops};
+
+/// Adafactor (Shazeer and Stern 2018, "Adafactor: Adaptive Learning Rates with Sublinear Memory
+/// Cost", algorithms 4 and 5), as PyTorch writes it. With `β = 1 - t^-decay` for step `t`:
+///
+/// - of a matrix, or matrices, the averages of the squares of its rows and columns are kept,
+///   `r ← β r + (1 - β) mean(g², columns)`, `c ← β c + (1 - β) mean(g², rows)`, and
+///   `v = r c / mean(r)`;
+/// - of other parameters all squares, `v ← β v + (1 - β) g²`;
+/// - `u = g / sqrt(v)`, and `p ← p - α u / max(1, rms(u) / clip)` with
+///   `α = max(ε, rms(p)) min(lr, 1 / sqrt(t))`, where rms is the root of the mean square.
+#[cell]
+pub struct Adafactor {
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// The exponent of the number of steps, PyTorch's `-beta2_decay`.
+    pub decay: Hyperparameter,
+    /// The smallest length that a parameter is taken to have.
+    pub epsilon: Hyperparameter,
+    /// The root mean square above which a step is shortened.
+    pub clip: Hyperparameter,
+    /// The weight decay.
+    pub weight_decay: WeightDecay,
+    /// The number of steps.
+    steps: Parameter,
+    rows: State,
+    columns: State,
+    squares: State,
+}
+
+impl Adafactor {
+    /// With `decay = 0.8`, `ε = 1e-3`, `clip = 1` and no weight decay.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
+    pub fn new(rate: f64) -> Self {
+        Self {
+            rate: LearningRate::new("Adafactor", rate),
+            decay: Hyperparameter::new("Adafactor", "decay", 0.8, &Interval::RATE),
+            epsilon: Hyperparameter::new("Adafactor", "epsilon", 1e-3, &Interval::POSITIVE),
+            clip: Hyperparameter::new("Adafactor", "clip", 1.0, &Interval::POSITIVE),
+            weight_decay: WeightDecay::new("Adafactor", 0.0),
+            steps: count(),
+            rows: State::shaped(|shape| [&shape[..shape.len() - 1], &[1]].concat()),
+            columns: State::shaped(|shape| {
+                let (last, rest) = shape.split_last().expect("matrices have axes");
+                [&rest[..rest.len() - 1], &[1, *last]].concat()
+            }),
+            squares: State::zeros(),
+        }
+    }
+
+    /// Sets the exponent of the number of steps.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
+    pub fn decay(self, decay: f64) -> Self {
+        Self { decay: Hyperparameter::new("Adafactor", "decay", decay, &Interval::RATE), ..self }
+    }
+
+    /// Sets `ε`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
+    pub fn epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon: Hyperparameter::new("Adafactor", "epsilon", epsilon, &Interval::POSITIVE), ..self }
+    }
+
+    /// Sets the root mean square above which a step is shortened.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is positive and finite.
+    #[track_caller]
+    pub fn clip(self, clip: f64) -> Self {
+        Self { clip: Hyperparameter::new("Adafactor", "clip", clip, &Interval::POSITIVE), ..self }
+    }
+
+    weight_decay_methods! {
+        /// Takes `lr weight_decay p` from each parameter before the step.
+    }
+}
+
+/// The numbers of a step of [`Adafactor`].
+#[derive(Clone, Tree)]
+pub struct AdafactorStep {
+    /// `min(lr, 1 / sqrt(t))`.
+    rate: Tensor,
+    /// `t^-decay`.
+    share: Tensor,
+    epsilon: Tensor,
+    clip: Tensor,
+    /// `-lr weight_decay`.
+    decay: Option<Tensor>,
+}
+
+fn is_matrix(shape: &[usize]) -> bool {
+    shape.len() > 1
+}
+
+/// The difference between one and the next number of a float dtype.
+fn least(dtype: DType) -> f64 {
+    match dtype {
+        DType::F64 => f64::EPSILON,
+        DType::F16 => 2f64.powi(-10),
+        DType::BF16 => 2f64.powi(-7),
+        _ => f32::EPSILON as f64,
+    }
+}
+
+/// The root of the mean square.
+fn rms(x: &Tensor) -> Tensor {
+    ops::mean(x.square(), (), false).sqrt()
+}
+
+impl UpdateRule for Adafactor {
+    type Step = AdafactorStep;
+
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
+    }
+
+    fn begin(&self) -> AdafactorStep {
+        let steps = self.steps.value() + 1;
+        self.steps.set(&steps);
+        let (steps, rate) = (steps.cast(DType::F64), self.rate.value());
+        AdafactorStep {
+            share: ops::pow(&steps, -self.decay.value()),
+            epsilon: self.epsilon.value(),
+            clip: self.clip.value(),
+            decay: self.weight_decay.value().map(|it| -(it * &rate)),
+            rate: ops::minimum(rate, 1.0 / steps.sqrt()),
+        }
+    }
+
+    fn apply(&self, step: &AdafactorStep, parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let length = rms(&value);
+        let value = self.weight_decay.add(parameter, &value, value.clone(), &step.decay);
+        // The smallest difference from one in the dtype of the parameter, as in PyTorch.
+        let least = least(parameter.load().dtype());
+        let variance = if is_matrix(gradient.shape()) {
+            let rows = averaged(&self.rows.of(parameter), &step.share, &ops::mean(gradient.square(), -1, true));
+            let columns = averaged(&self.columns.of(parameter), &step.share, &ops::mean(gradient.square(), -2, true));
+            let mean = ops::maximum(ops::mean(&rows, -2, true), least);
+            rows * columns / mean
+        } else {
+            averaged(&self.squares.of(parameter), &step.share, &gradient.square())
+        };
+        let direction = gradient / ops::maximum(variance, least * least).sqrt();
+        let alpha = ops::maximum(length, &step.epsilon) * &step.rate;
+        let shorter = ops::maximum(rms(&direction) / &step.clip, 1.0);
+        value - direction * (alpha / shorter)
+    }
+
+    fn prepare_state(&self, parameters: &[Parameter]) {
+        let is_factored = |it: &Parameter| is_matrix(it.load().shape());
+        let (matrices, others): (Vec<_>, Vec<_>) = parameters.iter().cloned().partition(is_factored);
+        self.rows.prepare(&matrices);
+        self.columns.prepare(&matrices);
+        self.squares.prepare(&others);
+    }
+}

@@ -1,0 +1,83 @@
+//! Clipping of gradients.
+
+use super::Optimizer;
+use super::hyperparameter::{Hyperparameter, LearningRate};
+use crate::prelude::{Static, cell};
+use ms_core::ops::rules::Interval;
+use ms_core::session::Gradients;
+use ms_core::{DType, Parameter, Tensor, ops};
+
+/// What is limited.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Static)]
+pub enum Clip {
+    /// Every element: `max(-limit, min(g, limit))`.
+    Value,
+    /// The norm of each gradient: `g min(1, limit / norm(g))`.
+    Norm,
+    /// The norm of all gradients together: `g min(1, limit / (norm + 1e-6))` with
+    /// `norm = sqrt(Σ norm(g)²)`, PyTorch's formula.
+    GlobalNorm,
+}
+
+/// An optimiser whose gradients are clipped: the result of [`Optimizer::clip_by_value`],
+/// [`Optimizer::clip_by_norm`] and [`Optimizer::clip_by_global_norm`].
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::Gradients;
+/// let weight = Parameter::new(tensor![0.0, 0.0], "w");
+/// let opt = SGD::new(1.0).clip_by_norm(1.0);
+/// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![3.0, -4.0]]));
+/// assert!((weight.value() - tensor![-0.6, 0.8]).abs().max((), false).item::<f32>() < 1e-6);
+/// opt.limit.set(0.5);
+/// ```
+#[cell]
+pub struct Clipped<O> {
+    /// The optimiser that gets the clipped gradients.
+    pub optimizer: O,
+    /// The limit.
+    pub limit: Hyperparameter,
+    clip: Clip,
+}
+
+impl<O: Optimizer> Clipped<O> {
+    #[track_caller]
+    pub(super) fn new(optimizer: O, clip: Clip, limit: f64) -> Self {
+        Self { optimizer, limit: Hyperparameter::new("clip", "limit", limit, &Interval::POSITIVE), clip }
+    }
+}
+
+/// The sum of squares in f64: those of f16 and large f32 gradients overflow their dtype.
+fn square_sum(gradient: &Tensor) -> Tensor {
+    let wide = if gradient.dtype().is_narrow_float() { gradient.cast(DType::F32) } else { gradient.clone() };
+    ops::sum(wide.square(), (), false).cast(DType::F64)
+}
+
+impl<O: Optimizer> Optimizer for Clipped<O> {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.optimizer.prepare(parameters);
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        let limit = self.limit.value();
+        let share = |norm: Tensor| ops::minimum(&limit / norm, 1.0);
+        let global = (self.clip == Clip::GlobalNorm).then(|| {
+            let squares = gradients.iter().map(|(_, it)| square_sum(it));
+            let sum = squares.reduce(|sum, it| sum + it).unwrap_or_else(|| Tensor::from(0.0f64));
+            share(sum.sqrt() + 1e-6)
+        });
+        let clipped = gradients.iter().map(|(_, it)| {
+            let of = |scalar: &Tensor| scalar.cast(it.dtype());
+            match (self.clip, &global) {
+                (Clip::Value, _) => ops::maximum(ops::minimum(it, of(&limit)), of(&-&limit)),
+                (Clip::Norm, _) => it * of(&share(square_sum(it).sqrt())),
+                (Clip::GlobalNorm, share) => it * of(share.as_ref().expect("computed above")),
+            }
+        });
+        self.optimizer.update(&Gradients::new(gradients.parameters().to_vec(), clipped.collect()));
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        self.optimizer.learning_rates()
+    }
+}

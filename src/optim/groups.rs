@@ -1,0 +1,120 @@
+//! Groups of parameters.
+
+use super::Optimizer;
+use super::hyperparameter::LearningRate;
+use ms_core::session::{Gradients, type_key};
+use ms_core::tensor::{SlotId, WeakParameter};
+use ms_core::trace::{Arg, Name, Sink};
+use ms_core::{Parameter, Tensor};
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+/// An optimiser for each of several groups of parameters, and one for all others: with other
+/// numbers, or of another kind.
+///
+/// ```
+/// use ms::optim::ParameterGroups;
+/// use ms::prelude::*;
+/// let net = nn::sequential![nn::Dense::new(3, 8), nn::LayerNorm::new(8), nn::Dense::new(8, 1)];
+/// let vectors: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() < 2).collect();
+/// let opt = ParameterGroups::new(Adam::new(1e-3).decoupled_weight_decay(0.1)).group(&vectors, SGD::new(1e-2));
+/// assert_eq!(opt.learning_rates().iter().map(|it| it.get()).collect::<Vec<_>>(), [1e-3, 1e-2]);
+/// let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
+/// opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+/// ```
+pub struct ParameterGroups {
+    /// The first one is that of parameters in no group.
+    optimizers: Vec<Box<dyn Member>>,
+    /// The optimiser of each parameter in a group.
+    groups: BTreeMap<SlotId, (WeakParameter, usize)>,
+}
+
+/// [`Optimizer`] as a trait object.
+trait Member: Send + Sync {
+    /// Visits the type as well: optimisers with the same structure may have different code.
+    fn visit(&self, sink: &mut Sink<'_>);
+    fn prepare(&self, parameters: &[Parameter]);
+    fn update(&self, gradients: &Gradients);
+    fn learning_rates(&self) -> Vec<&LearningRate>;
+}
+
+impl<O: Optimizer + Send + Sync + 'static> Member for O {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        sink.ty(type_key(&PhantomData::<O>));
+        Arg::visit(self, sink);
+    }
+
+    fn prepare(&self, parameters: &[Parameter]) {
+        Optimizer::prepare(self, parameters);
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        Optimizer::update(self, gradients);
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        Optimizer::learning_rates(self)
+    }
+}
+
+impl ParameterGroups {
+    /// The optimiser of all parameters that are in no group.
+    pub fn new(optimizer: impl Optimizer + Send + Sync + 'static) -> Self {
+        Self { optimizers: vec![Box::new(optimizer)], groups: BTreeMap::new() }
+    }
+
+    /// Lets another optimiser train these parameters. Of several groups with a parameter the last one
+    /// has it.
+    pub fn group(mut self, parameters: &[Parameter], optimizer: impl Optimizer + Send + Sync + 'static) -> Self {
+        let place = self.optimizers.len();
+        self.optimizers.push(Box::new(optimizer));
+        self.groups.extend(parameters.iter().map(|it| (it.id(), (it.downgrade(), place))));
+        self
+    }
+
+    fn place(&self, parameter: &Parameter) -> usize {
+        self.groups.get(&parameter.id()).map_or(0, |it| it.1)
+    }
+}
+
+impl Arg for ParameterGroups {
+    fn visit(&self, sink: &mut Sink<'_>) {
+        self.optimizers.len().visit(sink);
+        for (place, optimizer) in self.optimizers.iter().enumerate() {
+            sink.begin(Name::Index(place));
+            optimizer.visit(sink);
+            sink.end();
+        }
+        for (at, (&id, (parameter, place))) in self.groups.iter().enumerate() {
+            place.visit(sink);
+            match parameter.upgrade() {
+                Some(parameter) if sink.takes_names() => {
+                    sink.begin(Name::Of(&parameter, at));
+                    sink.end();
+                }
+                _ => sink.fixed(id),
+            }
+        }
+    }
+}
+
+impl Optimizer for ParameterGroups {
+    fn prepare(&self, parameters: &[Parameter]) {
+        for (place, optimizer) in self.optimizers.iter().enumerate() {
+            let own = parameters.iter().filter(|it| self.place(it) == place).cloned();
+            optimizer.prepare(&own.collect::<Vec<_>>());
+        }
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        for (place, optimizer) in self.optimizers.iter().enumerate() {
+            let own = gradients.iter().filter(|it| self.place(it.0) == place);
+            let (parameters, tensors): (Vec<Parameter>, Vec<Tensor>) = own.map(|(p, g)| (p.clone(), g.clone())).unzip();
+            optimizer.update(&Gradients::new(parameters, tensors));
+        }
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        self.optimizers.iter().flat_map(|it| it.learning_rates()).collect()
+    }
+}

@@ -1,0 +1,39 @@
+//! Hooks on gradients.
+
+use super::Optimizer;
+use super::hyperparameter::LearningRate;
+use crate::prelude::cell;
+use ms_core::session::Gradients;
+use ms_core::{Parameter, Tensor};
+
+/// An optimiser whose gradients pass a function first: the result of [`Optimizer::hook`].
+#[cell]
+pub struct Hooked<O, F> {
+    /// The optimiser that gets the new gradients.
+    pub optimizer: O,
+    // Its type, which is a part of every key, is all that it is.
+    #[cell(skip)]
+    hook: F,
+}
+
+impl<O: Optimizer, F: Fn(&Parameter, &Tensor) -> Tensor> Hooked<O, F> {
+    pub(super) fn new(optimizer: O, hook: F) -> Self {
+        const { assert!(size_of::<F>() == 0, "the hook captures a value, which would be a constant of the graph") }
+        Self { optimizer, hook }
+    }
+}
+
+impl<O: Optimizer, F: Fn(&Parameter, &Tensor) -> Tensor> Optimizer for Hooked<O, F> {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.optimizer.prepare(parameters);
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        let hooked = gradients.iter().map(|(parameter, gradient)| (self.hook)(parameter, gradient));
+        self.optimizer.update(&Gradients::new(gradients.parameters().to_vec(), hooked.collect()));
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        self.optimizer.learning_rates()
+    }
+}

@@ -1,0 +1,210 @@
+//! L-BFGS.
+
+use super::Optimizer;
+use super::hyperparameter::{Hyperparameter, LearningRate};
+use super::state::{State, accumulator, count};
+use crate::prelude::cell;
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::{Interval, check_positive};
+use ms_core::session::Gradients;
+use ms_core::trace::{PerParameter, scan};
+use ms_core::{DType, Parameter, Tensor, ops};
+
+/// The curvature `y·s` up to which a step says nothing about the curvature.
+const LEAST_CURVATURE: f64 = 1e-10;
+
+/// L-BFGS (Nocedal and Wright 2006, "Numerical Optimization", algorithms 7.4 and 7.5): steps along
+/// `d = -H g`, where `H` approximates the inverse of the Hessian from the last steps `s` and the
+/// changes `y` of the gradient along them. Every update is one iteration of PyTorch's `LBFGS`
+/// without a line search: `p ← p + t d` with `t = lr`, and `t = min(1, 1 / Σ|g|) lr` at first.
+///
+/// It takes the gradients of all parameters together, and needs those of the same batch in
+/// successive steps.
+///
+/// ```
+/// use ms::prelude::*;
+/// use ms::Gradients;
+/// // (x - 1)² + 10 (y + 2)²
+/// let p = Parameter::new(tensor![5.0, 5.0], "p");
+/// let opt = LBFGS::new(1.0);
+/// for _ in 0..12 {
+///     let gradient = (p.value() - tensor![1.0, -2.0]) * tensor![2.0, 20.0];
+///     opt.update(&Gradients::new(vec![p.clone()], vec![gradient]));
+/// }
+/// assert!((p.value() - tensor![1.0, -2.0]).abs().max((), false).item::<f32>() < 1e-4);
+/// ```
+#[cell]
+pub struct LBFGS {
+    /// The learning rate.
+    pub rate: LearningRate,
+    /// The largest element of a gradient up to which nothing is updated.
+    pub gradient_tolerance: Hyperparameter,
+    /// The decrease of the loss per length `t` up to which nothing is updated.
+    pub change_tolerance: Hyperparameter,
+    history: usize,
+    /// The number of steps.
+    steps: Parameter,
+    /// The factor of the identity in the first approximation of `H`.
+    scale: Parameter,
+    /// `1 / (y·s)` of each step in the history, the latest one last; zero where there is none.
+    rho: Parameter,
+    last_gradient: State,
+    last_step: State,
+    /// The steps in the history, and the changes of the gradient: `[history, ..]`.
+    step_history: State,
+    change_history: State,
+}
+
+impl LBFGS {
+    /// With a history of ten steps, and tolerances of 1e-7 for gradients and 1e-9 for changes.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the rate is at least zero and finite.
+    #[track_caller]
+    pub fn new(rate: f64) -> Self {
+        Self::with_history(rate, 10)
+    }
+
+    /// With a history of this many steps; PyTorch's default is 100. Every parameter has two slots of
+    /// so many times its size.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no steps, and unless the rate is at least zero and
+    /// finite.
+    #[track_caller]
+    pub fn with_history(rate: f64, history: usize) -> Self {
+        check_positive("LBFGS", "history", history).or_raise();
+        let buffer = |shape: &[usize], value: f64| {
+            Parameter::buffer(shape, DType::F64, || ops::full_of(shape, value, DType::F64))
+        };
+        let of_history = || State::shaped(move |shape| [&[history], shape].concat());
+        Self {
+            rate: LearningRate::new("LBFGS", rate),
+            gradient_tolerance: Hyperparameter::new("LBFGS", "gradient_tolerance", 1e-7, &Interval::RATE),
+            change_tolerance: Hyperparameter::new("LBFGS", "change_tolerance", 1e-9, &Interval::RATE),
+            history,
+            steps: count(),
+            scale: buffer(&[], 1.0),
+            rho: buffer(&[history], 0.0),
+            last_gradient: State::zeros(),
+            last_step: State::zeros(),
+            step_history: of_history(),
+            change_history: of_history(),
+        }
+    }
+
+    /// Sets the largest element of a gradient up to which nothing is updated, and the decrease of the
+    /// loss per length up to which nothing is.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless both are at least zero and finite.
+    #[track_caller]
+    pub fn tolerances(self, gradient: f64, change: f64) -> Self {
+        self.gradient_tolerance.set(gradient);
+        self.change_tolerance.set(change);
+        self
+    }
+
+    /// `-H g`, from the history with the latest step last (algorithm 7.4).
+    fn direction(&self, gradient: &Tensor, steps: &Tensor, changes: &Tensor, rho: &Tensor, scale: &Tensor) -> Tensor {
+        let back = |it: &Tensor| ops::flip(it, 0);
+        let latest_first = (back(steps), back(changes), back(rho));
+        let down = |q: &Tensor, (step, change, rho): &(Tensor, Tensor, Tensor)| {
+            let alpha = dot(step, q) * rho;
+            (q - change * &alpha, alpha)
+        };
+        let (q, alphas) = scan(down, -gradient, &latest_first);
+        let up = |r: &Tensor, (step, change, rho, alpha): &(Tensor, Tensor, Tensor, Tensor)| {
+            let beta = dot(change, r) * rho;
+            (r + step * (alpha - beta), ())
+        };
+        let (r, ()) = scan(up, q * scale, &(steps.clone(), changes.clone(), rho.clone(), back(&alphas)));
+        r
+    }
+}
+
+fn dot(x: &Tensor, y: &Tensor) -> Tensor {
+    ops::sum(x * y, (), false)
+}
+
+/// The elements of all tensors in one axis, after the first `kept` axes.
+fn flat(tensors: impl Iterator<Item = Tensor>, kept: usize, dtype: DType) -> Tensor {
+    let all: Vec<Tensor> = tensors.map(|it| it.cast(dtype).flatten(kept)).collect();
+    ops::concat(&all, kept as isize)
+}
+
+impl Optimizer for LBFGS {
+    fn prepare(&self, parameters: &[Parameter]) {
+        for state in [&self.last_gradient, &self.last_step, &self.step_history, &self.change_history] {
+            state.prepare(parameters);
+        }
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        if gradients.is_empty() {
+            return;
+        }
+        Optimizer::prepare(self, gradients.parameters());
+        let parameters = gradients.parameters();
+        let is_wide = |it: &Parameter| it.load().dtype() == DType::F64;
+        let dtype = if parameters.iter().any(is_wide) { DType::F64 } else { accumulator(DType::F32) };
+        let read = |state: &State, kept: usize| flat(parameters.iter().map(|it| state.of(it).value()), kept, dtype);
+
+        let gradient = flat(gradients.iter().map(|it| it.1.clone()), 0, dtype);
+        let change = &gradient - read(&self.last_gradient, 0);
+        let last_step = read(&self.last_step, 0);
+        let (mut steps, mut changes) = (read(&self.step_history, 1), read(&self.change_history, 1));
+        let (mut rho, mut scale) = (self.rho.value().cast(dtype), self.scale.value().cast(dtype));
+
+        let is_over = gradient.abs().max((), false).le(self.gradient_tolerance.value().cast(dtype));
+        let curvature = dot(&change, &last_step);
+        let is_new = ops::logical_and(curvature.gt(LEAST_CURVATURE), ops::logical_not(&is_over));
+        // The oldest step makes room for the latest one.
+        let pushed = |history: &Tensor, latest: &Tensor| {
+            let all = ops::concat(&[history.i(1..), latest.expand_dims(0)], 0);
+            ops::select(&is_new, all, history)
+        };
+        steps = pushed(&steps, &last_step);
+        changes = pushed(&changes, &change);
+        rho = pushed(&rho, &(1.0 / &curvature));
+        scale = ops::select(&is_new, &curvature / dot(&change, &change), scale);
+
+        let direction = self.direction(&gradient, &steps, &changes, &rho, &scale);
+        let taken = self.steps.value();
+        let rate = self.rate.value().cast(dtype);
+        let first = ops::minimum(1.0 / ops::sum(gradient.abs(), (), false), 1.0) * &rate;
+        let length = ops::select(taken.eq(0), first, rate);
+        let descends = dot(&gradient, &direction).le(-self.change_tolerance.value().cast(dtype));
+        let is_made = ops::logical_and(descends, ops::logical_not(&is_over));
+        // Not a product with zero: a direction may not be finite.
+        let step = ops::select(&is_made, direction * length, ops::zeros_like(&gradient));
+
+        self.steps.set(&ops::select(&is_over, &taken, &taken + 1));
+        self.rho.set(&rho.cast(DType::F64));
+        self.scale.set(&scale.cast(DType::F64));
+        let mut from = 0;
+        for (parameter, _) in gradients.iter() {
+            let value = parameter.value();
+            let to = from + value.shape().iter().product::<usize>();
+            let write = |state: &State, all: &Tensor, kept: usize| {
+                let slot = state.of(parameter);
+                let part = if kept == 0 { all.i(from..to) } else { all.i((.., from..to)) };
+                let like = slot.value();
+                slot.set(&part.reshape(like.shape()).cast(like.dtype()));
+            };
+            let last = self.last_gradient.of(parameter).value();
+            let kept = ops::select(&is_over, last.flatten(0).cast(dtype), gradient.i(from..to));
+            self.last_gradient.of(parameter).set(&kept.reshape(value.shape()).cast(last.dtype()));
+            write(&self.last_step, &ops::select(&is_over, &last_step, &step), 0);
+            write(&self.step_history, &steps, 1);
+            write(&self.change_history, &changes, 1);
+            let next = value.cast(dtype) + step.i(from..to).reshape(value.shape());
+            parameter.set(&next.cast(value.dtype()));
+            from = to;
+        }
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        vec![&self.rate]
+    }
+}

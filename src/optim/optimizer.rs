@@ -1,0 +1,271 @@
+//! Optimisers, and the training step.
+
+use super::accumulation::Accumulated;
+use super::average::Averaged;
+use super::clip::{Clip, Clipped};
+use super::hook::Hooked;
+use super::hyperparameter::LearningRate;
+use super::schedule::{Schedule, Scheduled};
+use ms_core::session::{Gradients, JitFn, JitReturn, type_key, value_and_grad};
+use ms_core::trace::{Arg, Cell, Tree, TypeKey};
+use ms_core::{Parameter, Tensor};
+
+/// Updates parameters from their gradients.
+///
+/// The algorithms are [rules](super::UpdateRule) for one parameter. What changes gradients before
+/// an update, or numbers between updates, is an optimiser around another one, and compiles into
+/// the same graph:
+///
+/// ```
+/// use ms::prelude::*;
+/// let opt = Adam::new(1e-2).clip_by_global_norm(1.0).schedule(CosineDecay::new(1000)).average(0.999);
+/// let net = nn::Dense::new(3, 1);
+/// let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
+/// let before = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+/// let after = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+/// assert!(after.item::<f32>() < before.item::<f32>());
+/// ```
+pub trait Optimizer: Arg {
+    /// Creates the state of those parameters that have none yet; [`Optimizer::update`] does so too.
+    #[track_caller]
+    fn prepare(&self, parameters: &[Parameter]);
+
+    /// Updates every parameter that has a gradient.
+    #[track_caller]
+    fn update(&self, gradients: &Gradients);
+
+    /// Its learning rates: one, or one for each group of parameters.
+    fn learning_rates(&self) -> Vec<&LearningRate>;
+
+    /// Sets every learning rate; compiled steps use it without recompilation.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a rate that is negative or not finite.
+    #[track_caller]
+    fn set_learning_rate(&self, rate: f64) {
+        for it in self.learning_rates() {
+            it.set(rate);
+        }
+    }
+
+    /// One training step, compiled as one graph: forward, backward, update. Returns the loss
+    /// `loss(net, batch)` before the update.
+    ///
+    /// `loss` captures nothing (checked at compile time): its data is passed in `batch`, so that no
+    /// captured batch can become a constant of the graph. Inside a function with `#[jit]` the step
+    /// is a part of that function, which may declare [sizes that vary](crate::jit) with `dims`.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let net = nn::Dense::new(3, 1);
+    /// let opt = SGD::new(0.1);
+    /// let batch = (Tensor::ones([4, 3]), Tensor::zeros([4, 1]));
+    /// let before = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+    /// let after = opt.step(&net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+    /// assert!(after.item::<f32>() < before.item::<f32>());
+    /// ```
+    #[track_caller]
+    fn step<C: Cell + 'static, B: Arg, F: Fn(&C, &B) -> Tensor>(&self, net: &C, batch: &B, loss: F) -> Tensor
+    where
+        Self: Sized,
+    {
+        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        static STEP: JitFn = JitFn::new("Optimizer::step", file!(), line!(), 0);
+        let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
+        compiled(&STEP, key, self, net, batch, &(), |batch| self.step_eagerly(net, batch, loss))
+    }
+
+    /// [`Optimizer::step`], executed eagerly.
+    #[track_caller]
+    fn step_eagerly<C: Cell + 'static, B: Arg, R: Tree>(&self, net: &C, batch: &B, loss: impl Fn(&C, &B) -> R) -> R
+    where
+        Self: Sized,
+    {
+        let (loss, gradients) = value_and_grad(|net: &C| loss(net, batch))(net);
+        self.update(&gradients);
+        loss
+    }
+
+    /// [`Optimizer::step`] for a function that returns the loss with auxiliary results, which are not
+    /// differentiated: predictions, metrics, parts of the loss.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let (net, opt) = (nn::Dense::new(3, 2), SGD::new(0.1));
+    /// let batch = (Tensor::ones([4, 3]), tensor![0, 1, 0, 1]);
+    /// let (loss, logits) = opt.step_with_aux(&net, &batch, |net, (x, y)| {
+    ///     let logits = net.call(x);
+    ///     (ops::cross_entropy(&logits, y), logits)
+    /// });
+    /// assert_eq!((loss.shape().len(), logits.shape()), (0, &[4, 2][..]));
+    /// ```
+    #[track_caller]
+    fn step_with_aux<C, B, A, F>(&self, net: &C, batch: &B, loss: F) -> (Tensor, A)
+    where
+        Self: Sized,
+        C: Cell + 'static,
+        B: Arg,
+        A: Tree + Send + Sync + 'static,
+        F: Fn(&C, &B) -> (Tensor, A),
+    {
+        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        static STEP: JitFn = JitFn::new("Optimizer::step_with_aux", file!(), line!(), 0);
+        let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
+        compiled(&STEP, key, self, net, batch, &(), |batch| {
+            let (result, gradients) = value_and_grad(|net: &C| loss(net, batch)).has_aux()(net);
+            self.update(&gradients);
+            result
+        })
+    }
+
+    /// [`Optimizer::step`] with the mean loss and the mean gradients of `parts` equal parts of the
+    /// batch, cut along the first axis of each of its tensors, one after the other in one graph: the
+    /// step of the whole batch with the activations of one part in memory, for a loss that is a mean.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// let (net, opt) = (nn::Dense::new(3, 1), SGD::new(0.1));
+    /// let batch = (Tensor::ones([8, 3]), Tensor::zeros([8, 1]));
+    /// let loss = opt.step_in_parts(4, &net, &batch, |net, (x, y)| ops::mse_loss(&net.call(x), y));
+    /// assert_eq!(loss.shape().len(), 0);
+    /// ```
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no parts, and [`ms_core::Code::Shape`] for a batch that
+    /// has no such parts.
+    #[track_caller]
+    fn step_in_parts<C, B, F>(&self, parts: usize, net: &C, batch: &B, loss: F) -> Tensor
+    where
+        Self: Sized,
+        C: Cell + 'static,
+        B: Tree,
+        F: Fn(&C, &B) -> Tensor,
+    {
+        const { assert!(size_of::<F>() == 0, "the loss captures a value: pass it with the batch") }
+        static STEP: JitFn = JitFn::new("Optimizer::step_in_parts", file!(), line!(), 0);
+        let key = type_key(&(&loss, std::marker::PhantomData::<Self>));
+        compiled(&STEP, key, self, net, batch, &parts, |batch| {
+            let (loss, gradients) = super::accumulation::mean_over_parts(parts, net, batch, loss);
+            self.update(&gradients);
+            loss
+        })
+    }
+
+    /// Limits every element of a gradient to `±limit`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the limit is positive and finite.
+    #[track_caller]
+    fn clip_by_value(self, limit: f64) -> Clipped<Self>
+    where
+        Self: Sized,
+    {
+        Clipped::new(self, Clip::Value, limit)
+    }
+
+    /// Scales each gradient whose norm is above `limit` to that norm.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the limit is positive and finite.
+    #[track_caller]
+    fn clip_by_norm(self, limit: f64) -> Clipped<Self>
+    where
+        Self: Sized,
+    {
+        Clipped::new(self, Clip::Norm, limit)
+    }
+
+    /// Scales all gradients together where the norm of all their elements is above `limit`; PyTorch's
+    /// `clip_grad_norm_`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the limit is positive and finite.
+    #[track_caller]
+    fn clip_by_global_norm(self, limit: f64) -> Clipped<Self>
+    where
+        Self: Sized,
+    {
+        Clipped::new(self, Clip::GlobalNorm, limit)
+    }
+
+    /// Replaces every gradient by the result of `hook` on its parameter and itself. A hook captures
+    /// nothing (checked at compile time).
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// use ms::Gradients;
+    /// let weight = Parameter::new(tensor![1.0, 1.0], "w");
+    /// let opt = SGD::new(1.0).hook(|_, gradient| ops::sign(gradient));
+    /// opt.update(&Gradients::new(vec![weight.clone()], vec![tensor![0.5, -3.0]]));
+    /// assert_eq!(weight.value().to_vec::<f32>(), [0.0, 2.0]);
+    /// ```
+    fn hook<F: Fn(&Parameter, &Tensor) -> Tensor>(self, hook: F) -> Hooked<Self, F>
+    where
+        Self: Sized,
+    {
+        Hooked::new(self, hook)
+    }
+
+    /// Computes the learning rates of every step from those that were set, and from the number of
+    /// steps so far.
+    fn schedule<S: Schedule>(self, schedule: S) -> Scheduled<Self, S>
+    where
+        Self: Sized,
+    {
+        Scheduled::new(self, schedule)
+    }
+
+    /// Keeps an exponential moving average of every parameter.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless the decay is at least zero and less than one.
+    #[track_caller]
+    fn average(self, decay: f64) -> Averaged<Self>
+    where
+        Self: Sized,
+    {
+        Averaged::new(self, decay)
+    }
+
+    /// Updates only in every `steps`-th step, with the mean of the gradients since the update before.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no steps.
+    #[track_caller]
+    fn accumulate(self, steps: usize) -> Accumulated<Self>
+    where
+        Self: Sized,
+    {
+        Accumulated::new(self, steps)
+    }
+}
+
+/// The result of `body` on a batch, compiled with the optimiser, the network and `fixed` as further
+/// arguments.
+#[track_caller]
+fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
+    site: &'static JitFn,
+    key: TypeKey,
+    optimizer: &O,
+    net: &C,
+    batch: &B,
+    fixed: &impl Arg,
+    body: impl FnOnce(&B) -> R,
+) -> R {
+    optimizer.prepare(&net.trainable_parameters());
+    let mut call = site.begin(key, |sink| {
+        sink.argument("optimizer");
+        optimizer.visit(sink);
+        sink.argument("net");
+        net.visit(sink);
+        sink.argument("batch");
+        batch.visit(sink);
+        sink.argument("parts");
+        fixed.visit(sink);
+    });
+    if let Some(result) = call.cached() {
+        return result;
+    }
+    let batch = call.enter(batch);
+    call.finish(|| body(&*batch))
+}

@@ -1,0 +1,386 @@
+//! Schedules: learning rates that depend on the number of steps.
+
+use super::Optimizer;
+use super::hyperparameter::LearningRate;
+use super::state::count;
+use crate::prelude::{Static, cell};
+use ms_core::error::OrRaise;
+use ms_core::ops::rules::{Interval, check_interval, check_positive};
+use ms_core::session::Gradients;
+use ms_core::trace::{Arg, Sink};
+use ms_core::{DType, Parameter, Tensor, ops};
+use std::f64::consts::PI;
+
+/// A learning rate as a function of the number of steps. It is a part of the compiled step, so that
+/// it works wherever steps do: in loops of compiled functions too.
+///
+/// Schedules are applied by [`Optimizer::schedule`]. [`schedule_fn`] makes one of a function.
+pub trait Schedule: Arg {
+    /// The rate of step number `step`, which is 0 at first, for the rate `base` that was set; all are
+    /// f64 tensors without dimensions.
+    #[track_caller]
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor;
+
+    /// The same for numbers of the host.
+    ///
+    /// ```
+    /// use ms::prelude::*;
+    /// assert_eq!([0, 1, 2, 4].map(|step| StepDecay::new(2, 0.5).at(1.0, step)), [1.0, 1.0, 0.5, 0.25]);
+    /// ```
+    fn at(&self, base: f64, step: u64) -> f64 {
+        self.rate(&Tensor::from(base), &Tensor::from(step as f64)).item()
+    }
+}
+
+/// An optimiser with scheduled learning rates: the result of [`Optimizer::schedule`].
+#[cell]
+pub struct Scheduled<O, S> {
+    /// The optimiser that gets the rates.
+    pub optimizer: O,
+    schedule: S,
+    /// The number of steps so far.
+    steps: Parameter,
+}
+
+impl<O: Optimizer, S: Schedule> Scheduled<O, S> {
+    pub(super) fn new(optimizer: O, schedule: S) -> Self {
+        Self { optimizer, schedule, steps: count() }
+    }
+}
+
+impl<O: Optimizer, S: Schedule> Optimizer for Scheduled<O, S> {
+    fn prepare(&self, parameters: &[Parameter]) {
+        self.optimizer.prepare(parameters);
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        let steps = self.steps.value();
+        self.steps.set(&(&steps + 1));
+        let steps = steps.cast(DType::F64);
+        for rate in self.optimizer.learning_rates() {
+            rate.schedule(&self.schedule.rate(&rate.base().value(), &steps));
+        }
+        self.optimizer.update(gradients);
+    }
+
+    fn learning_rates(&self) -> Vec<&LearningRate> {
+        self.optimizer.learning_rates()
+    }
+}
+
+#[track_caller]
+fn checked(schedule: &str, name: &str, value: f64, interval: &Interval) -> f64 {
+    check_interval(schedule, name, value, interval).or_raise();
+    value
+}
+
+#[track_caller]
+fn positive(schedule: &str, name: &str, steps: u64) -> u64 {
+    check_positive(schedule, name, steps as usize).or_raise();
+    steps
+}
+
+/// The part of `steps` that is over, up to one.
+fn progress(step: &Tensor, steps: u64) -> Tensor {
+    ops::minimum(step / steps as f64, 1.0)
+}
+
+/// `factor^n`.
+fn power(factor: f64, n: Tensor) -> Tensor {
+    ops::pow(Tensor::from(factor), n)
+}
+
+/// `base factor^floor(t / every)`; PyTorch's `StepLR`.
+#[derive(Clone, Debug, Static)]
+pub struct StepDecay {
+    every: u64,
+    factor: f64,
+}
+
+impl StepDecay {
+    /// Multiplies the rate by `factor` after every so many steps.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no steps, and for a factor that is negative or not
+    /// finite.
+    #[track_caller]
+    pub fn new(every: u64, factor: f64) -> Self {
+        let factor = checked("StepDecay", "factor", factor, &Interval::RATE);
+        Self { every: positive("StepDecay", "every", every), factor }
+    }
+}
+
+impl Schedule for StepDecay {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        base * power(self.factor, ops::floor(step / self.every as f64))
+    }
+}
+
+/// `base factor^n` after `n` of some steps; PyTorch's `MultiStepLR`.
+#[derive(Clone, Debug, Static)]
+pub struct MultiStepDecay {
+    milestones: Vec<u64>,
+    factor: f64,
+}
+
+impl MultiStepDecay {
+    /// Multiplies the rate by `factor` at each of these steps.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a factor that is negative or not finite.
+    #[track_caller]
+    pub fn new(milestones: impl Into<Vec<u64>>, factor: f64) -> Self {
+        let factor = checked("MultiStepDecay", "factor", factor, &Interval::RATE);
+        Self { milestones: milestones.into(), factor }
+    }
+}
+
+impl Schedule for MultiStepDecay {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        let passed = self.milestones.iter().map(|&it| step.ge(it as f64).cast(DType::F64));
+        let passed = passed.reduce(|sum, it| sum + it).unwrap_or_else(|| Tensor::from(0.0f64));
+        base * power(self.factor, passed)
+    }
+}
+
+/// `base factor^t`; PyTorch's `ExponentialLR`.
+#[derive(Clone, Debug, Static)]
+pub struct ExponentialDecay {
+    factor: f64,
+}
+
+impl ExponentialDecay {
+    /// Multiplies the rate by `factor` after every step.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for a factor that is negative or not finite.
+    #[track_caller]
+    pub fn new(factor: f64) -> Self {
+        Self { factor: checked("ExponentialDecay", "factor", factor, &Interval::RATE) }
+    }
+}
+
+impl Schedule for ExponentialDecay {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        base * power(self.factor, step.clone())
+    }
+}
+
+/// `min + (base - min) (1 + cos(π t / steps)) / 2` up to `steps`, and `min` afterwards (Loshchilov
+/// and Hutter 2017, "SGDR: Stochastic Gradient Descent with Warm Restarts", without restarts);
+/// PyTorch's `CosineAnnealingLR`.
+#[derive(Clone, Debug, Static)]
+pub struct CosineDecay {
+    steps: u64,
+    min: f64,
+}
+
+impl CosineDecay {
+    /// A decay to zero over so many steps.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no steps.
+    #[track_caller]
+    pub fn new(steps: u64) -> Self {
+        Self { steps: positive("CosineDecay", "steps", steps), min: 0.0 }
+    }
+
+    /// Sets the last rate.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
+    pub fn min(self, min: f64) -> Self {
+        Self { min: checked("CosineDecay", "min", min, &Interval::RATE), ..self }
+    }
+}
+
+/// From `from` at the progress 0 to `to` at 1, along half a cosine.
+fn anneal(from: &Tensor, to: &Tensor, progress: Tensor) -> Tensor {
+    to + (from - to) * ((ops::cos(progress * PI) + 1.0) / 2.0)
+}
+
+impl Schedule for CosineDecay {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        anneal(base, &Tensor::from(self.min), progress(step, self.steps))
+    }
+}
+
+/// `end + (base - end) (1 - t / steps)^power` up to `steps`, and `end` afterwards; with `end = 0`
+/// PyTorch's `PolynomialLR`.
+#[derive(Clone, Debug, Static)]
+pub struct PolynomialDecay {
+    steps: u64,
+    power: f64,
+    end: f64,
+}
+
+impl PolynomialDecay {
+    /// A decay to zero over so many steps.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no steps, and for a power that is not positive.
+    #[track_caller]
+    pub fn new(steps: u64, power: f64) -> Self {
+        let power = checked("PolynomialDecay", "power", power, &Interval::POSITIVE);
+        Self { steps: positive("PolynomialDecay", "steps", steps), power, end: 0.0 }
+    }
+
+    /// Sets the last rate.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is at least zero and finite.
+    #[track_caller]
+    pub fn end(self, end: f64) -> Self {
+        Self { end: checked("PolynomialDecay", "end", end, &Interval::RATE), ..self }
+    }
+}
+
+impl Schedule for PolynomialDecay {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        let left = 1.0 - progress(step, self.steps);
+        (base - self.end) * ops::pow(left, self.power) + self.end
+    }
+}
+
+/// The rate that was set, in every step.
+#[derive(Clone, Debug, Default, Static)]
+pub struct Constant;
+
+impl Schedule for Constant {
+    fn rate(&self, base: &Tensor, _: &Tensor) -> Tensor {
+        base.clone()
+    }
+}
+
+/// From a share of the base rate linearly up to it, then another schedule, whose steps are counted
+/// from there; PyTorch's `LinearLR` in a `SequentialLR`.
+///
+/// ```
+/// use ms::prelude::*;
+/// let schedule = WarmUp::new(2).then(ExponentialDecay::new(0.5));
+/// assert_eq!([0, 1, 2, 3].map(|step| schedule.at(1.0, step)), [0.0, 0.5, 1.0, 0.5]);
+/// ```
+#[derive(Clone, Debug, Static)]
+pub struct WarmUp<S = Constant> {
+    steps: u64,
+    from: f64,
+    then: S,
+}
+
+impl WarmUp {
+    /// A rise from zero over so many steps.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no steps.
+    #[track_caller]
+    pub fn new(steps: u64) -> Self {
+        Self { steps: positive("WarmUp", "steps", steps), from: 0.0, then: Constant }
+    }
+}
+
+impl<S: Schedule> WarmUp<S> {
+    /// Sets the share of the base rate at first.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
+    #[track_caller]
+    pub fn from(self, from: f64) -> Self {
+        Self { from: checked("WarmUp", "from", from, &Interval::SHARE), ..self }
+    }
+
+    /// Sets what follows.
+    pub fn then<T: Schedule>(self, then: T) -> WarmUp<T> {
+        WarmUp { steps: self.steps, from: self.from, then }
+    }
+}
+
+impl<S: Schedule + Clone> Schedule for WarmUp<S> {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        let rising = base * (progress(step, self.steps) * (1.0 - self.from) + self.from);
+        // Not a negative step, for which another schedule may have no value.
+        let after = ops::maximum(step - self.steps as f64, 0.0);
+        ops::select(step.lt(self.steps as f64), rising, self.then.rate(base, &after))
+    }
+}
+
+/// Up from `base / 25` to the base rate in the first 30 % of the steps, then down to
+/// `base / 250 000`, along half cosines (Smith and Topin 2018, "Super-Convergence: Very Fast
+/// Training of Neural Networks Using Large Learning Rates"); PyTorch's `OneCycleLR` in two phases,
+/// without its cycle of momenta.
+#[derive(Clone, Debug, Static)]
+pub struct OneCycle {
+    steps: u64,
+    rising: f64,
+    start: f64,
+    end: f64,
+}
+
+impl OneCycle {
+    /// A cycle of so many steps.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] for no steps.
+    #[track_caller]
+    pub fn new(steps: u64) -> Self {
+        Self { steps: positive("OneCycle", "steps", steps), rising: 0.3, start: 25.0, end: 1e4 }
+    }
+
+    /// Sets the share of the steps in which the rate rises.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless it is from zero to one.
+    #[track_caller]
+    pub fn rising(self, share: f64) -> Self {
+        Self { rising: checked("OneCycle", "share", share, &Interval::SHARE), ..self }
+    }
+
+    /// Sets the first rate, `base / start`, and the last one, `base / start / end`.
+    ///
+    /// # Panics
+    /// Raises [`ms_core::Code::Argument`] unless both are positive and finite.
+    #[track_caller]
+    pub fn divisors(self, start: f64, end: f64) -> Self {
+        let start = checked("OneCycle", "start", start, &Interval::POSITIVE);
+        Self { start, end: checked("OneCycle", "end", end, &Interval::POSITIVE), ..self }
+    }
+}
+
+impl Schedule for OneCycle {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        let (peak, last) = (self.rising * self.steps as f64 - 1.0, self.steps as f64 - 1.0);
+        let (first, end) = (base / self.start, base / (self.start * self.end));
+        let falling = ops::minimum((step - peak) / (last - peak).max(f64::MIN_POSITIVE), 1.0);
+        let down = anneal(base, &end, falling);
+        if peak <= 0.0 {
+            return down;
+        }
+        ops::select(step.le(peak), anneal(&first, base, step / peak), down)
+    }
+}
+
+/// A [`Schedule`] that is a function; the result of [`schedule_fn`].
+pub struct ScheduleFn<F>(F);
+
+/// A schedule that is a function of the base rate and the number of steps. It captures nothing
+/// (checked at compile time).
+///
+/// ```
+/// use ms::{optim::schedule_fn, prelude::*};
+/// let inverse = schedule_fn(|base, step| base / (step + 1.0));
+/// assert_eq!(inverse.at(1.0, 3), 0.25);
+/// ```
+pub fn schedule_fn<F: Fn(&Tensor, &Tensor) -> Tensor>(f: F) -> ScheduleFn<F> {
+    const { assert!(size_of::<F>() == 0, "the schedule captures a value, which would be a constant of the graph") }
+    ScheduleFn(f)
+}
+
+impl<F> Arg for ScheduleFn<F> {
+    fn visit(&self, _: &mut Sink<'_>) {}
+}
+
+impl<F: Fn(&Tensor, &Tensor) -> Tensor> Schedule for ScheduleFn<F> {
+    fn rate(&self, base: &Tensor, step: &Tensor) -> Tensor {
+        (self.0)(base, step)
+    }
+}

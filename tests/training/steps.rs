@@ -1,0 +1,619 @@
+//! What is around the update of a parameter: groups, masks, clipping, schedules, averages,
+//! accumulation, auxiliary results. Expected numbers are printed by `pytorch.py`, of PyTorch 2.15.0.
+
+use ms::Gradients;
+use ms::optim::{Hyperparameter, LearningRate, State, UpdateRule, schedule_fn};
+use ms::prelude::*;
+use ms::{context, with_context};
+
+/// Gradients of four elements, as in `pytorch.py`.
+fn gradients(steps: usize) -> Vec<[f64; 4]> {
+    let mut state = 1u64;
+    let mut uniform = || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 40) as f64 / 8388608.0 - 1.0
+    };
+    (0..steps).map(|t| [1.0, uniform(), uniform() / 4096.0, if t % 3 == 0 { uniform() } else { 0.0 }]).collect()
+}
+
+#[jit]
+fn update<O: Optimizer + 'static>(optimizer: &O, parameters: &Vec<Parameter>, gradients: &Vec<Tensor>) {
+    optimizer.update(&Gradients::new(parameters.clone(), gradients.clone()));
+}
+
+/// Both modes, in strict precision, so that they have the same bits.
+fn both<R: PartialEq + std::fmt::Debug>(name: &str, run: impl Fn() -> R) -> R {
+    let in_mode = |jit| with_context(Context { jit, precision: Precision::Strict, ..context() }, &run);
+    let (eager, compiled) = (in_mode(false), in_mode(true));
+    assert_eq!(eager, compiled, "{name}");
+    eager
+}
+
+/// Compares two vectors of two elements after one step and after ten with values of PyTorch, in f64
+/// and f32, eagerly and compiled. The gradients are scaled.
+fn follows<O: Optimizer + 'static>(name: &str, scale: f64, make: impl Fn(&[Parameter]) -> O, want: [[f64; 4]; 2]) {
+    for (dtype, tolerance) in [(DType::F64, 1e-12), (DType::F32, 1e-5)] {
+        let got = both(name, || {
+            let vector = |it: [f64; 2]| Parameter::new(Tensor::from(it).cast(dtype), "");
+            let parameters = vec![vector([0.0, 1.0]), vector([-2.0, 0.5])];
+            let optimizer = make(&parameters);
+            optimizer.prepare(&parameters);
+            let values = |it: &Vec<Parameter>| -> Vec<f64> {
+                it.iter().flat_map(|it| it.value().cast(DType::F64).to_vec::<f64>()).collect()
+            };
+            let step = |gradient: &[f64; 4]| {
+                let parts = [[gradient[0], gradient[1]], [gradient[2], gradient[3]]];
+                let parts = parts.map(|it| Tensor::from(it.map(|it| it * scale)).cast(dtype)).to_vec();
+                update(&optimizer, &parameters, &parts);
+                values(&parameters)
+            };
+            let all: Vec<Vec<f64>> = gradients(10).iter().map(step).collect();
+            [all[0].clone(), all[9].clone()]
+        });
+        for (got, want) in got.iter().flatten().zip(want.iter().flatten()) {
+            assert!((got - want).abs() <= tolerance * want.abs().max(1.0), "{name}, {dtype}: {got}, not {want}");
+        }
+    }
+}
+
+#[test]
+fn clipping_and_groups_are_those_of_pytorch() {
+    let momentum = || SGD::new(0.1).momentum(0.9);
+    follows(
+        "by value",
+        3.0,
+        |_| momentum().clip_by_value(0.75),
+        [
+            [-0.07500000000000001, 1.0460745215415954, -2.0000013780372683, 0.425],
+            [-3.103579470675, 1.6697234115568114, -2.00077721003296, 0.4855329730214339],
+        ],
+    );
+    follows(
+        "by the global norm",
+        3.0,
+        |_| momentum().clip_by_global_norm(1.5),
+        [
+            [-0.14226927550261625, 1.0218499626628417, -2.0000006535078794, 0.4577860431582075],
+            [-5.587118956321758, 1.4235414603970924, -2.000334257770678, 0.5919952487060584],
+        ],
+    );
+    // AdamW with two groups; the same as one with a mask, as far as the numbers agree.
+    let groups = |it: &[Parameter]| {
+        let second = Adam::new(0.02).betas(0.8, 0.9).decoupled_weight_decay(0.0);
+        ParameterGroups::new(Adam::new(0.01).decoupled_weight_decay(0.1)).group(&it[1..], second)
+    };
+    follows(
+        "groups",
+        1.0,
+        groups,
+        [
+            [-0.009999999900000002, 1.008999999348881, -2.0199565543947458, 0.48000000067403903],
+            [-0.09955119690700578, 1.032497412057868, -2.135641549860862, 0.4973086412514798],
+        ],
+    );
+}
+
+#[test]
+fn masks_take_parameters_out_of_the_decay() {
+    fn run<O: Optimizer + 'static>(make: impl Fn(&[Parameter]) -> O) -> Vec<f32> {
+        both("masks", || {
+            let parameters = vec![Parameter::new(tensor![1.0], ""), Parameter::new(tensor![1.0], "")];
+            let optimizer = make(&parameters);
+            optimizer.prepare(&parameters);
+            (0..2).for_each(|_| update(&optimizer, &parameters, &vec![tensor![0.0], tensor![0.0]]));
+            parameters.iter().map(|it| it.value().item::<f32>()).collect()
+        })
+    }
+    let near = |got: Vec<f32>, want: [f32; 2]| {
+        assert!(got.iter().zip(want).all(|(got, want)| (got - want).abs() < 1e-6), "{got:?}, not {want:?}");
+    };
+    let decayed = 0.95 * 0.95;
+    near(run(|it| SGD::new(0.5).weight_decay(0.1).without_decay_of(&it[1..])), [decayed, 1.0]);
+    near(run(|it| SGD::new(0.5).without_decay_of(&it[..1]).weight_decay(0.1)), [1.0, decayed]);
+    near(run(|it| Adam::new(0.5).decoupled_weight_decay(0.1).without_decay_of(&it[1..])), [decayed, 1.0]);
+    near(run(|it| Lion::new(0.5).weight_decay(0.1).without_decay_of(it)), [1.0, 1.0]);
+}
+
+#[test]
+fn norms_of_each_gradient_and_of_many_are_limited() {
+    let run = |optimizer: &dyn Fn() -> ms::optim::Clipped<SGD>, scale: f32| {
+        both("norms", || {
+            let parameters = vec![Parameter::new(tensor![0.0, 0.0], ""), Parameter::new(tensor![0.0], "")];
+            update(&optimizer(), &parameters, &vec![tensor![3.0, 4.0] * scale, tensor![12.0] * scale]);
+            parameters.iter().flat_map(|it| it.value().to_vec::<f32>()).collect::<Vec<_>>()
+        })
+    };
+    let near = |got: Vec<f32>, want: [f32; 3]| {
+        assert!(got.iter().zip(want).all(|(got, want)| (got + want).abs() <= 1e-5 * want), "{got:?}, not -{want:?}");
+    };
+    near(run(&|| SGD::new(1.0).clip_by_norm(10.0), 1.0), [3.0, 4.0, 10.0]);
+    near(run(&|| SGD::new(1.0).clip_by_global_norm(6.5), 1.0), [1.5, 2.0, 6.0]);
+    near(run(&|| SGD::new(1.0).clip_by_global_norm(100.0), 1.0), [3.0, 4.0, 12.0]);
+    near(run(&|| SGD::new(1.0).clip_by_norm(10.0), 0.0), [0.0; 3]);
+    near(run(&|| SGD::new(1.0).clip_by_global_norm(10.0), 0.0), [0.0; 3]);
+}
+
+#[test]
+fn schedules_are_those_of_pytorch() {
+    #[jit]
+    fn compiled<S: Schedule>(schedule: &S, step: &Tensor) -> Tensor {
+        schedule.rate(&Tensor::from(0.1f64), step)
+    }
+    fn check<S: Schedule>(name: &str, schedule: S, want: [f64; 12]) {
+        for (step, want) in want.into_iter().enumerate() {
+            let in_graph = compiled(&schedule, &Tensor::from(step as f64)).item::<f64>();
+            for got in [schedule.at(0.1, step as u64), in_graph] {
+                assert!((got - want).abs() < 1e-15, "{name}, step {step}: {got}, not {want}");
+            }
+        }
+    }
+    check(
+        "StepLR(4, 0.5)",
+        StepDecay::new(4, 0.5),
+        [0.1, 0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.025, 0.025, 0.025, 0.025],
+    );
+    check(
+        "MultiStepLR([2, 3, 8], 0.1)",
+        MultiStepDecay::new([2, 3, 8], 0.1),
+        [
+            0.1,
+            0.1,
+            0.010000000000000002,
+            0.0010000000000000002,
+            0.0010000000000000002,
+            0.0010000000000000002,
+            0.0010000000000000002,
+            0.0010000000000000002,
+            0.00010000000000000003,
+            0.00010000000000000003,
+            0.00010000000000000003,
+            0.00010000000000000003,
+        ],
+    );
+    check(
+        "ExponentialLR(0.8)",
+        ExponentialDecay::new(0.8),
+        [
+            0.1,
+            0.08000000000000002,
+            0.06400000000000002,
+            0.051200000000000016,
+            0.04096000000000002,
+            0.03276800000000001,
+            0.026214400000000013,
+            0.02097152000000001,
+            0.016777216000000008,
+            0.013421772800000007,
+            0.010737418240000006,
+            0.008589934592000005,
+        ],
+    );
+    check(
+        "CosineAnnealingLR(11, eta_min=0.02)",
+        CosineDecay::new(11).min(0.02),
+        [
+            0.1,
+            0.0983797189445799,
+            0.09365014131324725,
+            0.08619442935781142,
+            0.07661660052007548,
+            0.0656925935309314,
+            0.05430740646906859,
+            0.04338339947992455,
+            0.0338055706421886,
+            0.026349858686752756,
+            0.021620281055420104,
+            0.02,
+        ],
+    );
+    check(
+        "PolynomialLR(8, power=1.5)",
+        PolynomialDecay::new(8, 1.5),
+        [
+            0.1,
+            0.08184875533567998,
+            0.0649519052838329,
+            0.04941058844013094,
+            0.03535533905932739,
+            0.022963966338592302,
+            0.012500000000000004,
+            0.004419417382415924,
+            0.0,
+            0.0,
+            0.0,
+            0.0,
+        ],
+    );
+    check(
+        "OneCycleLR(0.1, total_steps=12)",
+        OneCycle::new(12),
+        [
+            0.0040000000000000036,
+            0.0349789654219583,
+            0.08792851591221287,
+            0.09944154354509119,
+            0.09330129698414118,
+            0.0811745653949763,
+            0.06473789976951033,
+            0.046263710266697504,
+            0.028306099820869922,
+            0.01334775301888306,
+            0.0034566987425395223,
+            4e-07,
+        ],
+    );
+    check(
+        "OneCycleLR(0.1, total_steps=12, pct_start=0.5, div_factor=4, final_div_factor=10)",
+        OneCycle::new(12).rising(0.5).divisors(4.0, 10.0),
+        [
+            0.024999999999999994,
+            0.03216186271093946,
+            0.05091186271093947,
+            0.07408813728906052,
+            0.09283813728906053,
+            0.1,
+            0.0934687384344914,
+            0.075625,
+            0.051250000000000004,
+            0.02687500000000001,
+            0.009031261565508613,
+            0.0025,
+        ],
+    );
+    check(
+        "SequentialLR([LinearLR(0.25, total_iters=4), CosineAnnealingLR(7)], [4])",
+        WarmUp::new(4).from(0.25).then(CosineDecay::new(7)),
+        [
+            0.025,
+            0.043750000000000004,
+            0.06250000000000001,
+            0.08125000000000002,
+            0.1,
+            0.09504844339512096,
+            0.08117449009293669,
+            0.061126046697815725,
+            0.03887395330218429,
+            0.018825509907063328,
+            0.004951556604879048,
+            0.0,
+        ],
+    );
+
+    check("constant", WarmUp::new(1).from(1.0), [0.1; 12]);
+}
+
+#[test]
+fn a_plateau_is_that_of_pytorch() {
+    let opt = SGD::new(0.1);
+    let plateau = ReduceOnPlateau::new(0.5, 1).cooldown(2).min(0.03).threshold(0.01);
+    let metrics =
+        [5.0, 4.0, 3.99, 3.98, 3.97, 3.9, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 4.0, 3.0, 3.0, 3.0, 3.0, 3.0];
+    let want = [
+        0.1, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03, 0.03,
+        0.03,
+    ];
+    for (step, (metric, want)) in metrics.into_iter().zip(want).enumerate() {
+        plateau.observe(metric, &opt);
+        assert_eq!(opt.learning_rates()[0].get(), want, "after {step}");
+    }
+}
+
+fn net() -> nn::Sequential {
+    random::set_seed(3);
+    nn::sequential![nn::Dense::new(3, 4), nn::Tanh, nn::Dense::new(4, 1)]
+}
+
+fn batch() -> Batch {
+    let x = random::uniform([8, 3], -1.0, 1.0);
+    let y = x.sum(-1, true);
+    (x, y)
+}
+
+fn loss(net: &nn::Sequential, (x, y): &Batch) -> Tensor {
+    ops::mse_loss(net.call(x), y)
+}
+
+fn weights(net: &impl Cell) -> Vec<f32> {
+    net.parameters().iter().flat_map(|it| it.value().to_vec::<f32>()).collect()
+}
+
+#[test]
+fn a_schedule_counts_steps_in_any_function() {
+    /// Two steps in one compiled function.
+    #[jit]
+    fn twice<O: Optimizer + 'static>(net: &nn::Sequential, opt: &O, x: &Tensor, y: &Tensor) {
+        for _ in ms::range(0, 2) {
+            opt.step(net, &(x.clone(), y.clone()), loss);
+        }
+    }
+    let rates = |jit| {
+        with_context(Context { jit, precision: Precision::Strict, ..context() }, || {
+            let (net, (x, y)) = (net(), batch());
+            let opt = SGD::new(1.0).schedule(schedule_fn(|base, step| base / (step + 1.0)));
+            opt.prepare(&net.trainable_parameters());
+            opt.step(&net, &(x.clone(), y.clone()), loss);
+            opt.step_eagerly(&net, &(x.clone(), y.clone()), loss);
+            twice(&net, &opt, &x, &y);
+            (opt.learning_rates()[0].get(), weights(&net))
+        })
+    };
+    let (eager, compiled) = (rates(false), rates(true));
+    assert_eq!(eager, compiled);
+    assert_eq!(eager.0, 0.25);
+}
+
+/// Whatever changes between steps is an input: each step compiles once.
+#[test]
+fn a_number_that_changes_compiles_nothing_again() {
+    let compiled = || ms::compile_report().len();
+    let (net, batch) = (net(), batch());
+    let decayed = SGD::new(0.1).momentum(0.9).weight_decay(0.1);
+    let bias: Vec<Parameter> = net.parameters().into_iter().filter(|it| it.load().shape().len() == 1).collect();
+    let opt =
+        ParameterGroups::new(Adam::new(1e-2).weight_decay(0.01)).group(&bias, decayed.schedule(CosineDecay::new(9)));
+    let opt = opt.clip_by_global_norm(1.0).schedule(WarmUp::new(3)).average(0.99);
+    let before = compiled();
+    opt.step(&net, &batch, loss);
+    assert_eq!(compiled(), before + 1);
+    for step in 0..12 {
+        opt.optimizer.optimizer.limit.set(1.0 + step as f64);
+        opt.decay.set(0.5);
+        opt.set_learning_rate(0.1 / (1.0 + step as f64));
+        opt.step(&net, &batch, loss);
+    }
+    assert_eq!(compiled(), before + 1, "of rates, limits and decays");
+
+    let adam = Adam::new(0.1).weight_decay(0.1);
+    adam.step(&net, &batch, loss);
+    let before = compiled();
+    for number in [0.3, 0.2] {
+        adam.beta1.set(number);
+        adam.beta2.set(number);
+        adam.epsilon.set(number);
+        adam.weight_decay.set(number);
+        adam.rate.set(number);
+        adam.step(&net, &batch, loss);
+    }
+    assert_eq!(compiled(), before, "of Adam");
+    // A decay that is switched off is another graph, once.
+    for number in [0.0, 0.1, 0.0, 0.2] {
+        adam.weight_decay.set(number);
+        adam.step(&net, &batch, loss);
+    }
+    assert_eq!(compiled(), before + 1, "without a decay");
+}
+
+#[test]
+fn parts_of_a_batch_are_the_whole_batch() {
+    let run = |parts: usize| {
+        both("parts", || {
+            let (net, opt, batch) = (net(), SGD::new(0.1).momentum(0.5), batch());
+            let losses: Vec<f32> = (0..3)
+                .map(|_| match parts {
+                    1 => opt.step(&net, &batch, loss).item::<f32>(),
+                    _ => opt.step_in_parts(parts, &net, &batch, loss).item::<f32>(),
+                })
+                .collect();
+            [losses, weights(&net)].concat()
+        })
+    };
+    let whole = run(1);
+    for parts in [2, 4, 8] {
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() < 1e-5;
+        assert!(run(parts).iter().zip(&whole).all(near), "{parts} parts");
+    }
+    for (parts, code) in [(3, ms::Code::Shape), (0, ms::Code::Argument)] {
+        let refused = ms::catch(|| SGD::new(0.1).step_in_parts(parts, &net(), &batch(), loss));
+        assert_eq!(refused.expect_err("there are no such parts").code(), code);
+    }
+}
+
+/// The statistics of a normalisation are updated by every part.
+#[test]
+fn parts_of_a_batch_write_buffers_in_turn() {
+    let got = both("buffers", || {
+        let norm = nn::BatchNorm::new(1);
+        let x = tensor![[1.0], [3.0], [5.0], [7.0]];
+        SGD::new(0.0).step_in_parts(2, &norm, &x, |norm, x| norm.call(x).square().mean((), false));
+        norm.moving_mean.value().item::<f32>()
+    });
+    assert!((got - (0.9 * 0.2 + 0.1 * 6.0)).abs() < 1e-6, "{got}");
+}
+
+#[test]
+fn gradients_are_accumulated_over_steps() {
+    let run = |accumulated: bool| {
+        both("accumulation", || {
+            let (net, (x, y)) = (net(), batch());
+            let adam = || Adam::new(0.1).clip_by_global_norm(0.5);
+            if accumulated {
+                let opt = adam().accumulate(4);
+                for part in (0..3).flat_map(|_| 0..4) {
+                    let rows = part * 2..part * 2 + 2;
+                    opt.step(&net, &(x.i(rows.clone()), y.i(rows)), loss);
+                }
+            } else {
+                let opt = adam();
+                (0..3).for_each(|_| drop(opt.step(&net, &(x.clone(), y.clone()), loss)));
+            }
+            weights(&net)
+        })
+    };
+    let (parts, whole) = (run(true), run(false));
+    assert!(parts.iter().zip(&whole).all(|(a, b)| (a - b).abs() < 1e-4), "{parts:?}, not {whole:?}");
+}
+
+#[test]
+fn averages_follow_their_parameters() {
+    let (decay, rate) = (0.75, 0.5);
+    let got = both("averages", || {
+        let net = nn::Dense::without_bias(1, 1);
+        net.weight.set(&tensor![[4.0]]);
+        let opt = SGD::new(rate).average(decay);
+        for _ in 0..3 {
+            opt.step(&net, &tensor![[1.0]], |net, x| net.call(x).square().sum((), false) * 0.5);
+        }
+        let averaged = opt.with_averages(&net, || net.weight.value().item::<f32>());
+        [averaged, opt.average_of(&net.weight).item::<f32>(), net.weight.value().item::<f32>()]
+    });
+    let (mut p, mut a) = (4.0, 4.0);
+    for _ in 0..3 {
+        p -= rate * p;
+        a = decay * a + (1.0 - decay) * p;
+    }
+    assert_eq!(got, [a as f32, a as f32, p as f32]);
+}
+
+#[test]
+fn auxiliary_results_are_not_differentiated() {
+    let run = |aux: bool| {
+        both("aux", || {
+            let (net, opt, batch) = (net(), SGD::new(0.1), batch());
+            let with_aux = |net: &nn::Sequential, (x, y): &Batch| {
+                let out = net.call(x);
+                (ops::mse_loss(&out, y), (out.square().sum((), false) * 1e3, out))
+            };
+            let first = match aux {
+                true => {
+                    let (loss, (_, out)) = opt.step_with_aux(&net, &batch, with_aux);
+                    assert_eq!(out.shape(), [8, 1]);
+                    loss
+                }
+                false => opt.step(&net, &batch, loss),
+            };
+            [vec![first.item::<f32>()], weights(&net)].concat()
+        })
+    };
+    assert_eq!(run(true), run(false));
+}
+
+/// Sizes are declared by the function around the step.
+#[test]
+fn a_step_of_any_batch_size_compiles_once() {
+    #[jit(dims(x = [batch, _], y = [batch, _]))]
+    fn train(net: &nn::Sequential, opt: &Adam, x: &Tensor, y: &Tensor) -> Tensor {
+        opt.step(net, &(x.clone(), y.clone()), loss)
+    }
+    let (net, opt, (x, y)) = (net(), Adam::new(0.1), batch());
+    opt.prepare(&net.trainable_parameters());
+    let traces = || ms::compile_report().iter().filter(|it| it.name == "train" && it.stage("trace").is_some()).count();
+    for rows in [8, 3, 5, 1] {
+        let want = loss(&net, &(x.i(..rows), y.i(..rows))).item::<f32>();
+        let got = train(&net, &opt, &x.i(..rows), &y.i(..rows)).item::<f32>();
+        assert!((got - want).abs() < 1e-5, "{rows} rows: {got}, not {want}");
+    }
+    assert_eq!(traces(), 1);
+}
+
+/// `v ← momentum v + sign(g)`, `p ← p - lr v`.
+#[cell]
+struct SignDescent {
+    rate: LearningRate,
+    momentum: Hyperparameter,
+    velocity: State,
+}
+
+impl UpdateRule for SignDescent {
+    type Step = [Tensor; 2];
+
+    fn learning_rate(&self) -> &LearningRate {
+        &self.rate
+    }
+
+    fn begin(&self) -> [Tensor; 2] {
+        [self.rate.value(), self.momentum.value()]
+    }
+
+    fn apply(&self, step: &[Tensor; 2], parameter: &Parameter, value: Tensor, gradient: Tensor) -> Tensor {
+        let [rate, momentum] = step;
+        let velocity = self.velocity.of(parameter);
+        let next = &velocity * momentum + ops::sign(gradient);
+        velocity.set(&next);
+        value - next * rate
+    }
+}
+
+#[test]
+fn own_optimisers_have_everything_that_others_have() {
+    let make = || SignDescent {
+        rate: LearningRate::new("SignDescent", 0.25),
+        momentum: Hyperparameter::new("SignDescent", "momentum", 0.5, &ops::rules::Interval::DECAY),
+        velocity: State::zeros(),
+    };
+    let got = both("own", || {
+        let (net, opt) = (nn::Dense::without_bias(2, 1), make().accumulate(2));
+        net.weight.set(&tensor![[1.0, 2.0]]);
+        for _ in 0..4 {
+            opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum((), false));
+        }
+        weights(&net)
+    });
+    assert_eq!(got, [1.0 - 0.25 - 0.375, 2.0 + 0.25 + 0.375]);
+    let (net, opt) = (nn::Dense::without_bias(2, 1), make());
+    opt.step(&net, &tensor![[3.0, -1.0]], |net, x| net.call(x).sum((), false));
+    let dict = (&net, &opt).state_dict();
+    assert!(dict.get("[1].velocity[\"[0].weight\"]").is_some(), "{:?}", dict.names().collect::<Vec<_>>());
+    let resumed = make();
+    (&net, &resumed).load_state_dict(&dict, &LoadOptions::new()).expect("its state is created");
+}
+
+/// `(1 - x)² + 10 (y - x²)² + (z - x)²`, from the point of `pytorch.py`.
+#[test]
+fn lbfgs_is_that_of_pytorch() {
+    let run = |history: usize, steps: usize, dtype: DType| {
+        let vector = |it: Tensor| Parameter::new(it.cast(dtype), "");
+        let parameters = vec![vector(tensor![-1.2f64, 1.0]), vector(tensor![[0.5f64]])];
+        let opt = LBFGS::with_history(0.5, history);
+        opt.prepare(&parameters);
+        for _ in 0..steps {
+            let gradients = ms::grad(|p: &Vec<Tensor>| {
+                let (x, y, z) = (p[0].at(0), p[0].at(1), p[1].at(0).at(0));
+                (1.0 - &x).square() + (y - x.square()).square() * 10.0 + (z - x).square()
+            })(&parameters.iter().map(Parameter::value).collect::<Vec<_>>());
+            update(&opt, &parameters, &gradients);
+        }
+        parameters.iter().flat_map(|it| it.value().cast(DType::F64).to_vec::<f64>()).collect::<Vec<_>>()
+    };
+    let all = [
+        (
+            3,
+            [
+                [-0.8483463035019454, 1.1070038910505837, 0.4586575875486381],
+                [-0.8784751248424425, 1.0773004369466364, 0.4498171113059943],
+                [-0.8915929716844933, 0.8288258853257394, 0.2672416386665371],
+                [-0.14914549697535753, -0.019758335577913833, -0.5556356644676287],
+                [1.000025129099945, 1.000045005269403, 1.000026977006956],
+            ],
+        ),
+        (
+            10,
+            [
+                [-0.8483463035019454, 1.1070038910505837, 0.4586575875486381],
+                [-0.8784751248424425, 1.0773004369466364, 0.4498171113059943],
+                [-0.8905416992617411, 0.8270715886378182, 0.2658603187984954],
+                [-0.3846136503793944, 0.05232870786755514, -0.49483482828180314],
+                [0.9999775408024616, 0.9999387413349643, 0.9999232898567358],
+            ],
+        ),
+    ];
+    for (history, want) in all {
+        for (steps, want) in [1, 2, 5, 10, 40].into_iter().zip(want) {
+            let got = both("LBFGS", || run(history, steps, DType::F64));
+            // Each step amplifies the rounding of those before.
+            let near = |(got, want): (&f64, f64)| (got - want).abs() < 1e-8;
+            assert!(got.iter().zip(want).all(near), "history {history}, {steps} steps: {got:?}, not {want:?}");
+        }
+    }
+    let single = both("LBFGS, f32", || run(10, 60, DType::F32));
+    assert!(single.iter().all(|it| (it - 1.0).abs() < 1e-3), "{single:?}");
+}
+
+#[test]
+fn lbfgs_rests_at_a_minimum() {
+    both("a minimum", || {
+        let parameters = vec![Parameter::new(tensor![1.0, 2.0], "")];
+        let opt = LBFGS::new(1.0);
+        (0..3).for_each(|_| update(&opt, &parameters, &vec![tensor![0.0, 0.0]]));
+        assert_eq!(parameters[0].value().to_vec::<f32>(), [1.0, 2.0]);
+    });
+}
