@@ -243,7 +243,7 @@ pub trait Optimizer: Arg {
 /// The result of `body` on a batch, compiled with the optimiser, the network and `fixed` as further
 /// arguments.
 #[track_caller]
-fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
+pub(super) fn compiled<O: Optimizer, C: Cell + 'static, B: Arg, R: JitReturn>(
     site: &'static JitFn,
     key: TypeKey,
     optimizer: &O,

@@ -1,8 +1,10 @@
 //! L-BFGS.
 
+mod line_search;
+
 use super::Optimizer;
 use super::hyperparameter::{Hyperparameter, LearningRate};
-use super::state::{State, accumulator, count};
+use super::state::{State, count};
 use crate::prelude::cell;
 use ms_core::error::OrRaise;
 use ms_core::ops::rules::{Interval, check_positive};
@@ -19,7 +21,7 @@ const LEAST_CURVATURE: f64 = 1e-10;
 /// without a line search: `p ← p + t d` with `t = lr`, and `t = min(1, 1 / Σ|g|) lr` at first.
 ///
 /// It takes the gradients of all parameters together, and needs those of the same batch in
-/// successive steps.
+/// successive steps. [`LBFGS::minimize`] looks for a length along each direction.
 ///
 /// ```
 /// use ms::prelude::*;
@@ -100,9 +102,9 @@ impl LBFGS {
     /// Raises [`ms_core::Code::Argument`] unless both are at least zero and finite.
     #[track_caller]
     pub fn tolerances(self, gradient: f64, change: f64) -> Self {
-        self.gradient_tolerance.set(gradient);
-        self.change_tolerance.set(change);
-        self
+        let gradient_tolerance = Hyperparameter::new("LBFGS", "gradient_tolerance", gradient, &Interval::RATE);
+        let change_tolerance = Hyperparameter::new("LBFGS", "change_tolerance", change, &Interval::RATE);
+        Self { gradient_tolerance, change_tolerance, ..self }
     }
 
     /// `-H g`, from the history with the latest step last (algorithm 7.4).
@@ -123,36 +125,29 @@ impl LBFGS {
     }
 }
 
-fn dot(x: &Tensor, y: &Tensor) -> Tensor {
-    ops::sum(x * y, (), false)
+/// What the gradients and the history say about the next step; vectors of the elements of all
+/// parameters.
+struct Proposal {
+    direction: Tensor,
+    /// The derivative of the loss along the direction.
+    slope: Tensor,
+    /// The length of the step for a rate of one.
+    length: Tensor,
+    /// Whether the gradient is too small for another step.
+    is_over: Tensor,
+    /// Whether there is a step to be made.
+    is_made: Tensor,
 }
 
-/// The elements of all tensors in one axis, after the first `kept` axes.
-fn flat(tensors: impl Iterator<Item = Tensor>, kept: usize, dtype: DType) -> Tensor {
-    let all: Vec<Tensor> = tensors.map(|it| it.cast(dtype).flatten(kept)).collect();
-    ops::concat(&all, kept as isize)
-}
-
-impl Optimizer for LBFGS {
-    fn prepare(&self, parameters: &[Parameter]) {
-        for state in [&self.last_gradient, &self.last_step, &self.step_history, &self.change_history] {
-            state.prepare(parameters);
-        }
-    }
-
-    fn update(&self, gradients: &Gradients) {
-        if gradients.is_empty() {
-            return;
-        }
-        Optimizer::prepare(self, gradients.parameters());
+impl LBFGS {
+    /// Takes the gradients into the history, and proposes a step.
+    fn propose(&self, gradients: &Gradients) -> Proposal {
         let parameters = gradients.parameters();
-        let is_wide = |it: &Parameter| it.load().dtype() == DType::F64;
-        let dtype = if parameters.iter().any(is_wide) { DType::F64 } else { accumulator(DType::F32) };
+        let dtype = dtype_of_all(parameters);
         let read = |state: &State, kept: usize| flat(parameters.iter().map(|it| state.of(it).value()), kept, dtype);
-
         let gradient = flat(gradients.iter().map(|it| it.1.clone()), 0, dtype);
-        let change = &gradient - read(&self.last_gradient, 0);
-        let last_step = read(&self.last_step, 0);
+        let last_gradient = read(&self.last_gradient, 0);
+        let (change, last_step) = (&gradient - &last_gradient, read(&self.last_step, 0));
         let (mut steps, mut changes) = (read(&self.step_history, 1), read(&self.change_history, 1));
         let (mut rho, mut scale) = (self.rho.value().cast(dtype), self.scale.value().cast(dtype));
 
@@ -168,39 +163,82 @@ impl Optimizer for LBFGS {
         changes = pushed(&changes, &change);
         rho = pushed(&rho, &(1.0 / &curvature));
         scale = ops::select(&is_new, &curvature / dot(&change, &change), scale);
-
-        let direction = self.direction(&gradient, &steps, &changes, &rho, &scale);
-        let taken = self.steps.value();
-        let rate = self.rate.value().cast(dtype);
-        let first = ops::minimum(1.0 / ops::sum(gradient.abs(), (), false), 1.0) * &rate;
-        let length = ops::select(taken.eq(0), first, rate);
-        let descends = dot(&gradient, &direction).le(-self.change_tolerance.value().cast(dtype));
-        let is_made = ops::logical_and(descends, ops::logical_not(&is_over));
-        // Not a product with zero: a direction may not be finite.
-        let step = ops::select(&is_made, direction * length, ops::zeros_like(&gradient));
-
-        self.steps.set(&ops::select(&is_over, &taken, &taken + 1));
         self.rho.set(&rho.cast(DType::F64));
         self.scale.set(&scale.cast(DType::F64));
-        let mut from = 0;
-        for (parameter, _) in gradients.iter() {
+        write(&self.step_history, parameters, &steps, 1);
+        write(&self.change_history, parameters, &changes, 1);
+        write(&self.last_gradient, parameters, &ops::select(&is_over, last_gradient, &gradient), 0);
+
+        let taken = self.steps.value();
+        self.steps.set(&ops::select(&is_over, &taken, &taken + 1));
+        let first = ops::minimum(1.0 / ops::sum(gradient.abs(), (), false), 1.0);
+        let direction = self.direction(&gradient, &steps, &changes, &rho, &scale);
+        let slope = dot(&gradient, &direction);
+        let descends = slope.le(-self.change_tolerance.value().cast(dtype));
+        Proposal {
+            is_made: ops::logical_and(descends, ops::logical_not(&is_over)),
+            length: ops::select(taken.eq(0), first, 1.0),
+            is_over,
+            direction,
+            slope,
+        }
+    }
+}
+
+fn dot(x: &Tensor, y: &Tensor) -> Tensor {
+    ops::sum(x * y, (), false)
+}
+
+/// The dtype in which vectors of the elements of all parameters are computed.
+fn dtype_of_all(parameters: &[Parameter]) -> DType {
+    let is_wide = |it: &Parameter| it.load().dtype() == DType::F64;
+    if parameters.iter().any(is_wide) { DType::F64 } else { DType::F32 }
+}
+
+/// The elements of all tensors in one axis, after the first `kept` axes.
+fn flat(tensors: impl Iterator<Item = Tensor>, kept: usize, dtype: DType) -> Tensor {
+    let all: Vec<Tensor> = tensors.map(|it| it.cast(dtype).flatten(kept)).collect();
+    ops::concat(&all, kept as isize)
+}
+
+/// Writes the parts of a vector of all elements into the slots of parameters.
+fn write(state: &State, parameters: &[Parameter], all: &Tensor, kept: usize) {
+    let slots: Vec<Parameter> = parameters.iter().map(|it| state.of(it)).collect();
+    for (slot, part) in slots.iter().zip(split(all, parameters, kept)) {
+        let like = slot.value();
+        slot.set(&part.reshape(like.shape()).cast(like.dtype()));
+    }
+}
+
+/// The parts of a vector of all elements, after the first `kept` axes, one for each parameter.
+fn split(all: &Tensor, parameters: &[Parameter], kept: usize) -> Vec<Tensor> {
+    let sizes: Vec<usize> = parameters.iter().map(|it| it.load().shape().iter().product()).collect();
+    ops::split_sizes(all, &sizes, kept as isize)
+}
+
+impl Optimizer for LBFGS {
+    fn prepare(&self, parameters: &[Parameter]) {
+        for state in [&self.last_gradient, &self.last_step, &self.step_history, &self.change_history] {
+            state.prepare(parameters);
+        }
+    }
+
+    fn update(&self, gradients: &Gradients) {
+        if gradients.is_empty() {
+            return;
+        }
+        let parameters = gradients.parameters();
+        self.prepare(parameters);
+        let proposal = self.propose(gradients);
+        let dtype = proposal.direction.dtype();
+        let length = proposal.length * self.rate.value().cast(dtype);
+        // Not a product with zero: a direction may not be finite.
+        let step = ops::select(&proposal.is_made, proposal.direction * length, 0.0);
+        let last_step = flat(parameters.iter().map(|it| self.last_step.of(it).value()), 0, dtype);
+        write(&self.last_step, parameters, &ops::select(&proposal.is_over, last_step, &step), 0);
+        for (parameter, step) in parameters.iter().zip(split(&step, parameters, 0)) {
             let value = parameter.value();
-            let to = from + value.shape().iter().product::<usize>();
-            let write = |state: &State, all: &Tensor, kept: usize| {
-                let slot = state.of(parameter);
-                let part = if kept == 0 { all.i(from..to) } else { all.i((.., from..to)) };
-                let like = slot.value();
-                slot.set(&part.reshape(like.shape()).cast(like.dtype()));
-            };
-            let last = self.last_gradient.of(parameter).value();
-            let kept = ops::select(&is_over, last.flatten(0).cast(dtype), gradient.i(from..to));
-            self.last_gradient.of(parameter).set(&kept.reshape(value.shape()).cast(last.dtype()));
-            write(&self.last_step, &ops::select(&is_over, &last_step, &step), 0);
-            write(&self.step_history, &steps, 1);
-            write(&self.change_history, &changes, 1);
-            let next = value.cast(dtype) + step.i(from..to).reshape(value.shape());
-            parameter.set(&next.cast(value.dtype()));
-            from = to;
+            parameter.set(&(value.cast(dtype) + step.reshape(value.shape())).cast(value.dtype()));
         }
     }
 
