@@ -237,6 +237,71 @@ fn adding_an_op_touches_one_file() {
     assert_eq!(listed, files, "the list and the folder of primitives");
 }
 
+/// The names of all primitives, as the list declares them.
+fn primitives() -> Vec<String> {
+    let text = fs::read_to_string(root().join("ms-core/src/ops/primitive/mod.rs")).expect("the list is readable");
+    let list = text.split("primitives! {").nth(1).expect("the list of primitives");
+    let groups = list.lines().filter_map(|line| line.split_once("::{")?.1.split_once('}'));
+    groups.flat_map(|it| it.0.split(',').map(|name| name.trim().to_owned())).collect()
+}
+
+/// The words of a text that follow `ops::`, alone or in a group.
+fn words_of_ops(text: &str) -> Vec<&str> {
+    let is_other = |it: char| !it.is_alphanumeric() && it != '_';
+    let mut found = Vec::new();
+    for (at, path) in text.match_indices("ops::") {
+        let after = &text[at + path.len()..];
+        let mut depth = 0;
+        let ends = |it: char| {
+            depth += i32::from(it == '{') - i32::from(it == '}');
+            depth == 0 && is_other(it)
+        };
+        found.extend(after[..after.find(ends).unwrap_or(after.len())].split(is_other));
+    }
+    found
+}
+
+#[test]
+fn ops_are_named_in_ops_and_in_the_listed_files() {
+    let architecture = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("the page is readable");
+    let rows = architecture.split("No module outside `ops/` names an op").nth(1).expect("the list of exceptions");
+    let rows = rows.lines().skip(1).take_while(|it| it.is_empty() || it.starts_with("  |"));
+    let listed: Vec<&str> = rows.flat_map(|it| it.split('`')).filter(|it| it.ends_with(".rs")).collect();
+    assert!(listed.len() > 3 && listed.iter().all(|it| root().join(it).is_file()), "{listed:?}");
+
+    let primitives = primitives();
+    assert!(primitives.len() > 100 && primitives.iter().any(|it| it == "WHILE"), "{primitives:?}");
+    let violations = |sources: &[Source]| {
+        let outside = |it: &&Source| {
+            let path = it.path.as_str();
+            !path.starts_with("ms-core/src/ops/") && !path.contains("test") && !listed.contains(&path)
+        };
+        let mut wrong = Vec::new();
+        for source in sources.iter().filter(outside) {
+            let code: String = source.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+            let lines = code.lines().filter(|it| !it.trim_start().starts_with("//"));
+            let code = lines.collect::<Vec<_>>().join("\n");
+            let names = words_of_ops(&code).into_iter().filter(|it| primitives.iter().any(|name| name == it));
+            wrong.extend(names.map(|it| format!("{} names `{it}`", source.path)));
+            let matched = ["match op.name()", "op.name() == \"", "op.name() != \""];
+            let matched = matched.into_iter().filter(|it| code.contains(it));
+            wrong.extend(matched.map(|it| format!("{} compares the name of an op: `{it}`", source.path)));
+        }
+        wrong
+    };
+    let planted = [
+        ("ms-core/src/lower/group.rs", "use crate::ops::{\n    Lowering, WHILE,\n};"),
+        ("ms-core/src/optimize/cse.rs", "mod tests;\nfn f(node: &Node) -> bool { node.op == ops::PRINT.op() }"),
+        ("ms-backends/cpu/src/library/pool.rs", "let run = match op.name() { \"conv\" => f };"),
+        ("src/nn/dense.rs", "if node.op.name() == \"matmul\" {}"),
+    ];
+    for folder in ["ms-core/src", "ms-backends/cpu/src", "src"] {
+        let mut sources = sources(&root().join(folder));
+        sources.iter_mut().for_each(|it| it.path = format!("{folder}/{}", it.path));
+        check(&sources, violations, &planted);
+    }
+}
+
 #[test]
 fn files_stay_small() {
     const LIMIT: usize = 800;

@@ -6,8 +6,8 @@
 //! so a copy is needed only if the older version itself outlives the run: as a result, or as the
 //! final value of another slot whose own old value ends up here.
 
-use crate::ir::{Graph, Node, ValueId};
-use crate::ops::{ASSIGN, Control, Effects, STOP_GRADIENT, TENSOR_MOVE, has_effect};
+use crate::ir::{Graph, Node, ValueId, count_nodes};
+use crate::ops::{Control, Effects, STOP_GRADIENT, TENSOR_MOVE, definition, has_effect};
 use crate::tensor::{Attrs, Type};
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -55,6 +55,11 @@ pub fn insert_moves<'g>(graph: &'g Graph, slots: &Slots, level: Level) -> Cow<'g
     Cow::Owned(moves.graph(graph, Some(slots)))
 }
 
+/// The number of copies of old values in a graph and in every distinct graph in it.
+pub fn count_moves(graph: &Graph) -> usize {
+    count_nodes(graph, |it| it.op == TENSOR_MOVE.op())
+}
+
 #[derive(Default)]
 struct Moves {
     level: Level,
@@ -97,6 +102,11 @@ impl Versions {
     }
 }
 
+/// Whether a node makes operand 0 the value of the slot whose value is operand 1.
+fn is_write(node: &Node) -> bool {
+    definition(node.op).effects.any_of(Effects::WRITES)
+}
+
 /// For each input or output of a graph, the corresponding operand or result of the node.
 type Correspondence = Vec<Option<usize>>;
 
@@ -117,7 +127,7 @@ impl Moves {
     fn versions(&mut self, graph: &Graph) -> Versions {
         let mut versions = Versions::default();
         for (_, node) in graph.nodes() {
-            if node.op == ASSIGN.op() {
+            if is_write(node) {
                 versions.write(node.inputs[1], node.outputs[0]);
                 continue;
             }
@@ -179,7 +189,7 @@ impl Moves {
 
     /// The operands of a node that it, or a graph in it, reads.
     fn read_operands(&mut self, node: &Node) -> SmallVec<[usize; 4]> {
-        if node.op == ASSIGN.op() {
+        if is_write(node) {
             return SmallVec::from_slice(&[0]);
         }
         // An operand that no graph in the node takes is read by the node itself.
@@ -252,7 +262,7 @@ impl Moves {
         }
         for (_, node) in graph.nodes() {
             let data = |it: &ValueId| copies.get(it).copied().unwrap_or(map[it.0 as usize]);
-            if node.op == ASSIGN.op() {
+            if is_write(node) {
                 let value = data(&node.inputs[0]);
                 map[node.outputs[0].0 as usize] = add(&mut to, STOP_GRADIENT.op(), value, graph.ty(node.outputs[0]));
             } else {
@@ -295,11 +305,8 @@ fn add(to: &mut Graph, op: crate::tensor::Op, x: ValueId, ty: &Type) -> ValueId 
 
 /// Slots that exchange their values in a cycle: one version of each cycle.
 fn exchanged(graph: &Graph, versions: &Versions, held: &[ValueId]) -> Vec<ValueId> {
-    let assigned: FxHashMap<ValueId, ValueId> = graph
-        .nodes()
-        .filter(|(_, node)| node.op == ASSIGN.op())
-        .map(|(_, node)| (node.outputs[0], node.inputs[0]))
-        .collect();
+    let assigned: FxHashMap<ValueId, ValueId> =
+        graph.nodes().filter(|(_, node)| is_write(node)).map(|(_, node)| (node.outputs[0], node.inputs[0])).collect();
     let slot_of = |value: &ValueId| versions.slot.get(value).copied();
     // From a slot to the slot whose first version is its final value.
     let takes: FxHashMap<usize, usize> = held

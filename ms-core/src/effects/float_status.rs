@@ -25,7 +25,7 @@ pub fn float_status(graph: &Graph) -> Result<Cow<'_, Graph>> {
 
 /// Whether a graph reads a float status.
 pub fn has_float_status(graph: &Graph) -> bool {
-    count_nodes(graph, GET_FLOAT_STATUS.op()) > 0
+    count_nodes(graph, |it| it.op == GET_FLOAT_STATUS.op()) > 0
 }
 
 /// Rewrites one graph.

@@ -7,5 +7,5 @@
 mod copies;
 mod float_status;
 
-pub use copies::{Level, Slots, insert_moves};
+pub use copies::{Level, Slots, count_moves, insert_moves};
 pub use float_status::{float_status, has_float_status};

@@ -1,7 +1,6 @@
 //! Traversal of the graphs in a graph.
 
-use super::graph::Graph;
-use crate::tensor::Op;
+use super::graph::{Graph, Node};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::Arc;
 
@@ -56,8 +55,8 @@ impl GraphSize {
     }
 }
 
-/// The number of nodes of an op in a graph and in every distinct graph in it.
-pub fn count_nodes(root: &Graph, op: Op) -> usize {
-    let count = |graph: &Graph| graph.nodes().filter(|(_, node)| node.op == op).count();
+/// The number of nodes, in a graph and in every distinct graph in it, of which `is` is true.
+pub fn count_nodes(root: &Graph, is: impl Fn(&Node) -> bool) -> usize {
+    let count = |graph: &Graph| graph.nodes().filter(|(_, node)| is(node)).count();
     count(root) + subgraphs(root).into_iter().map(|it| count(it)).sum::<usize>()
 }

@@ -125,8 +125,8 @@ impl Own {
             Kind::Map(_) | Kind::Copy | Kind::Generate(_) | Kind::Gather { .. } => {
                 Self::Open(Domain::of(&flat.values[node.outputs[0]].shape))
             }
-            Kind::Reduce(_) => {
-                let (shape, reduced) = (node.inputs[0].layout.shape(), node.attrs.sizes(0));
+            Kind::Reduce(rule) => {
+                let (shape, reduced) = (node.inputs[0].layout.shape(), (rule.axes)(&node.attrs));
                 let count: usize = reduced.iter().map(|&axis| shape[axis]).product();
                 match Domain::of(shape).reduce(shape, &reduced) {
                     Some(domain) if count > 1 => Self::Open(domain),

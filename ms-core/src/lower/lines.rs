@@ -52,7 +52,10 @@ pub fn line_of_node(graph: &Graph, number: u32) -> Option<Line> {
 pub fn refuse_at_the_same_lines(a: &Graph, b: &Graph) -> bool {
     let refusing = |graph| {
         let refuses = |node: &crate::ir::Node| {
-            matches!(definition(node.op).lowering, Lowering::Gather(_) | Lowering::Library | Lowering::Update)
+            matches!(
+                definition(node.op).lowering,
+                Lowering::Gather(_) | Lowering::Check(_) | Lowering::Library | Lowering::Update
+            )
         };
         let all = nodes(graph).filter(move |it| refuses(it));
         all.map(|it| it.location.map(address))

@@ -117,7 +117,8 @@ pub fn prepare(
         Lowering::Map(_)
         | Lowering::View(_)
         | Lowering::Product
-        | Lowering::Constant
+        | Lowering::Constant(_)
+        | Lowering::Check(_)
         | Lowering::Library
         | Lowering::Update
         | Lowering::Slices(_)
@@ -195,7 +196,7 @@ fn reduction(
     precision: Precision,
 ) -> Option<Call> {
     let (layout, dtype) = input;
-    let reduced = attrs.sizes(0);
+    let reduced = (rule.axes)(attrs);
     let axes: SmallVec<[Axis; 4]> = (layout.shape().iter().enumerate())
         .map(|(axis, &size)| Axis { size, reduced: reduced.contains(&axis) })
         .collect();

@@ -3,8 +3,8 @@
 use super::uniform::Uniform;
 use super::{Pass, PassContext};
 use crate::ir::{Graph, Node, Rewriter, ValueId, Values, rewrite};
-use crate::ops::{Control, Lowering, SELECT, definition};
-use crate::tensor::{Attrs, Dim, Scalar};
+use crate::ops::{Control, Lowering, definition, select_node};
+use crate::tensor::{Dim, Scalar};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ fn select(rewriter: &mut Rewriter<'_>, node: &Node, operands: &[ValueId]) -> Val
             return yes;
         }
         let ty = rewriter.graph().ty(yes).clone();
-        let select = Node::new(SELECT.op(), Attrs::none(), [operands[0], yes, no]);
+        let select = select_node(operands[0], yes, no);
         rewriter.add(Node { location: node.location, ..select }, [ty])[0]
     };
     yes.into_iter().zip(no).map(choose).collect()
@@ -75,7 +75,7 @@ fn worth_computing(yes: &Graph, no: &Graph) -> bool {
         for (_, node) in arm.nodes() {
             match definition(node.op).lowering {
                 Lowering::Map(_) => nodes += 1,
-                Lowering::View(_) | Lowering::Generate(_) | Lowering::Constant => {}
+                Lowering::View(_) | Lowering::Generate(_) | Lowering::Constant(_) => {}
                 _ => return false,
             }
         }

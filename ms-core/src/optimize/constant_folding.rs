@@ -7,8 +7,8 @@ use crate::ir::{
     BinaryOp, Graph, Inst, KernelBuilder, LaneAxis, Node, Rewriter, Role, StrideClass, Type, UnaryOp, Val, ValueId,
     Values, rewrite,
 };
-use crate::ops::{CONSTANT, FULL, Lowering, OpDef, definition};
-use crate::tensor::{Array, Attr, Attrs, DType, Literal};
+use crate::ops::{Lowering, OpDef, constant_node, constant_of, definition, full_node};
+use crate::tensor::{Array, Attrs, DType, Literal};
 use smallvec::SmallVec;
 use std::borrow::Cow;
 
@@ -70,15 +70,14 @@ fn fold_uniform(
     if ty.rank() == 0 {
         return Some(constant(rewriter, element, node, ty));
     }
-    let shape: SmallVec<[usize; 4]> = ty.shape()?;
-    let full = Node::new(FULL.op(), Attrs::new([Attr::Literal(element), shape[..].into()]), []);
+    ty.shape()?;
+    let full = full_node(element, &ty.dims);
     Some(rewriter.add(Node { location: node.location, ..full }, [ty.clone()]))
 }
 
 /// The value of a node on constants.
 fn fold_data(rewriter: &mut Rewriter<'_>, def: &OpDef, node: &Node, operands: &[ValueId], ty: &Type) -> Option<Values> {
-    let literal =
-        |&id: &ValueId| rewriter.graph().producer(id).filter(|it| it.op == CONSTANT.op()).map(|it| it.attrs.literal(0));
+    let literal = |&id: &ValueId| rewriter.graph().producer(id).and_then(constant_of);
     let literals: SmallVec<[&Literal; 3]> = operands.iter().map(literal).collect::<Option<_>>()?;
     let bytes = ty.numel()?.checked_mul(ty.dtype.size())?;
     let dtypes: SmallVec<[DType; 3]> = literals.iter().map(|it| it.dtype()).collect();
@@ -102,8 +101,7 @@ fn evaluated(def: &OpDef, attrs: &Attrs, operands: &[&Literal]) -> Option<Litera
 }
 
 fn constant(rewriter: &mut Rewriter<'_>, literal: Literal, old: &Node, ty: &Type) -> Values {
-    let node = Node::new(CONSTANT.op(), Attrs::new([Attr::Literal(literal)]), []);
-    rewriter.add(Node { location: old.location, ..node }, [ty.clone()])
+    rewriter.add(Node { location: old.location, ..constant_node(literal) }, [ty.clone()])
 }
 
 /// Whether the reference evaluation of an op, which is independent of kernels, is bit-identical to
@@ -120,7 +118,8 @@ fn is_exact(def: &OpDef, attrs: &Attrs, operands: &[DType], result: DType) -> bo
         Lowering::Generate(_)
         | Lowering::Position(_)
         | Lowering::Gather(_)
-        | Lowering::Constant
+        | Lowering::Constant(_)
+        | Lowering::Check(_)
         | Lowering::Library
         | Lowering::Update
         | Lowering::Regions(_) => false,

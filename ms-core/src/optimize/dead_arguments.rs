@@ -2,8 +2,8 @@
 
 use super::{Dce, Pass, PassContext};
 use crate::ir::{Def, Graph, Node, Rewriter, Type, ValueId, Values};
-use crate::ops::{CONSTANT, Control, FULL, Loop};
-use crate::tensor::{Attr, Attrs, Op};
+use crate::ops::{Control, Loop, literal_of};
+use crate::tensor::{Attrs, Op};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use std::borrow::Cow;
@@ -382,9 +382,5 @@ fn needed(graph: &Graph, outputs: &[ValueId]) -> Vec<bool> {
 }
 
 fn is_small_constant(node: &Node) -> bool {
-    let literal = |attrs: &Attrs| match &attrs.as_slice()[0] {
-        Attr::Literal(literal) => literal.bytes().len() <= LARGEST_CONSTANT,
-        _ => false,
-    };
-    node.op == FULL.op() || (node.op == CONSTANT.op() && literal(&node.attrs))
+    literal_of(node).is_some_and(|it| it.bytes().len() <= LARGEST_CONSTANT)
 }

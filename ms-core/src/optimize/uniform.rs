@@ -1,11 +1,8 @@
 //! Uniform values: those with the same element everywhere.
 
 use crate::ir::{Graph, Node, NodeId, ValueId};
-use crate::ops::{BROADCAST_TO, CONSTANT, FULL, PERMUTE, RESHAPE, SLICE};
-use crate::tensor::{Literal, Op, Scalar, Type};
-
-/// Ops whose elements are all elements of their operand.
-const MOVES: [Op; 4] = [BROADCAST_TO.op(), PERMUTE.op(), RESHAPE.op(), SLICE.op()];
+use crate::ops::{Lowering, definition, literal_of};
+use crate::tensor::{Literal, Scalar, Type};
 
 /// The elements of uniform values, filled in node by node in the order in which a graph is built.
 #[derive(Default)]
@@ -48,14 +45,17 @@ impl Uniform {
     }
 
     fn of_node(&self, node: &Node, ty: &Type) -> Option<u64> {
-        if node.op == CONSTANT.op() || node.op == FULL.op() {
-            let bytes = node.attrs.literal(0).bytes();
+        if let Some(literal) = literal_of(node) {
+            let bytes = literal.bytes();
             let mut elements = bytes.chunks_exact(ty.dtype.size());
             let first = elements.next()?;
             let mut bits = [0; 8];
             bits[..first.len()].copy_from_slice(first);
             return elements.all(|it| it == first).then(|| u64::from_le_bytes(bits));
         }
-        if MOVES.contains(&node.op) { self.known[node.inputs[0].0 as usize] } else { None }
+        match definition(node.op).lowering {
+            Lowering::View(_) => self.known[node.inputs[0].0 as usize],
+            _ => None,
+        }
     }
 }

@@ -4,10 +4,11 @@
 //! stages find the record there, and its report remains there.
 
 use super::dump::Dump;
+use crate::effects::count_moves;
 use crate::error::Result;
 use crate::ir::{Graph, GraphSize, count_nodes};
 use crate::lower::{Plan, PlanNames, PlanStep};
-use crate::ops::{CALL, CALL_NO_INLINE, TENSOR_MOVE};
+use crate::ops::Control;
 use crate::optimize::{PASSES, PassContext, Report, optimize_watched};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -85,8 +86,8 @@ impl GraphReport {
     fn of(graph: &Graph) -> Self {
         Self {
             size: GraphSize::of(graph),
-            calls: [&CALL, &CALL_NO_INLINE].iter().map(|it| count_nodes(graph, it.op())).sum(),
-            moves: count_nodes(graph, TENSOR_MOVE.op()),
+            calls: count_nodes(graph, |it| matches!(Control::of(it), Some(Control::Call { .. }))),
+            moves: count_moves(graph),
         }
     }
 }

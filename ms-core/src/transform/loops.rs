@@ -12,8 +12,8 @@ use super::reverse::{Differentiated, Pull, Reverse, Wanted, input_types};
 use super::split::{Policy, Residual};
 use crate::error::Result;
 use crate::ir::{Graph, Node};
-use crate::ops::{CONSTANT, Control, Loop};
-use crate::tensor::{Attrs, DType, Literal, Scalar, Tensor, Type};
+use crate::ops::{Control, Loop, constant_node};
+use crate::tensor::{DType, Literal, Tensor, Type};
 use crate::trace;
 use std::sync::Arc;
 
@@ -131,9 +131,8 @@ fn forward(
     let before = node.outputs.len();
     if at.is_while() && outputs.len() == at.carries {
         // A loop without stacks does not count.
-        let mark = Literal::scalar(Scalar::Bool(true), DType::Bool);
-        let ty = Type::of(mark.dtype(), mark.shape());
-        let id = body.add_node(Node::new(CONSTANT.op(), Attrs::new([mark.into()]), []), [ty]);
+        let mark = Literal::scalar(true.into(), DType::Bool);
+        let id = body.add_node(constant_node(mark), [Type::of(DType::Bool, &[])]);
         outputs.push(body.node(id).outputs[0]);
     }
     body.set_outputs(outputs);

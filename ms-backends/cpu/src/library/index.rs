@@ -4,10 +4,22 @@ use super::update::begin;
 use crate::product::Shared;
 use crate::threads;
 use ms_core::error::Result;
-use ms_core::ops::check_array;
 use ms_core::ops::host::{Axis, dense, elements, plus, positions, rows, visit_indexed};
+use ms_core::ops::{self, OpDef};
 use ms_core::tensor::{Array, Attrs, Element, Op};
 use ms_core::with_element;
+
+/// An implementation: from attributes and operands to a row-major output.
+type Run = fn(&Attrs, &[&Array], &Array) -> Result<()>;
+
+/// The ops of this kind.
+static OPS: [(&OpDef, Run); 5] = [
+    (&ops::INDEX_ADD, index_add),
+    (&ops::TAKE_ALONG_AXIS, take_along_axis),
+    (&ops::SCATTER, |attrs, inputs, out| scatter(attrs, inputs, out, false)),
+    (&ops::SCATTER_ADD, |attrs, inputs, out| scatter(attrs, inputs, out, true)),
+    (&ops::SCATTER_ND_ADD, |_, inputs, out| scatter_nd_add(inputs, out)),
+];
 
 /// Runs an op of this kind, writing its row-major output; `None` for other ops. A position outside its
 /// axis is an error before anything is written.
@@ -15,15 +27,7 @@ use ms_core::with_element;
 /// # Safety
 /// As [`run`](super::run), of one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
-    let run: fn(&Attrs, &[&Array], &Array) -> Result<()> = match op.name() {
-        "class_index" => class_index,
-        "index_add" => index_add,
-        "take_along_axis" => take_along_axis,
-        "scatter" => |attrs, inputs, out| scatter(attrs, inputs, out, false),
-        "scatter_add" => |attrs, inputs, out| scatter(attrs, inputs, out, true),
-        "scatter_nd_add" => |_, inputs, out| scatter_nd_add(inputs, out),
-        _ => return None,
-    };
+    let &(_, run) = OPS.iter().find(|it| it.0.op() == op)?;
     Some(run(attrs, inputs, out))
 }
 
@@ -35,16 +39,6 @@ pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Opti
 pub unsafe fn written<T: Element>(out: &Array) -> &mut [T] {
     // SAFETY: by the caller's contract.
     unsafe { std::slice::from_raw_parts_mut(out.device_ptr().cast::<T>(), out.numel()) }
-}
-
-fn class_index(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {
-    let classes = dense(inputs[0])?;
-    check_array(attrs, &classes)?;
-    with_element!(out.dtype(), T => {
-        // SAFETY: by the contract of `run`.
-        unsafe { written::<T>(out) }.copy_from_slice(elements(&classes));
-    });
-    Ok(())
 }
 
 fn index_add(attrs: &Attrs, inputs: &[&Array], out: &Array) -> Result<()> {

@@ -12,8 +12,8 @@ use crate::interp::number::Number;
 use crate::isa::Isa;
 use half::{bf16, f16};
 use ms_core::error::{Code, Error, Result};
-use ms_core::ops;
 use ms_core::ops::host::dense;
+use ms_core::ops::{self, Lowering, OpDef};
 use ms_core::tensor::{Array, Attrs, DType, Element, HostArray, Op};
 use smallvec::SmallVec;
 use std::ops::AddAssign;
@@ -28,6 +28,10 @@ use std::ops::AddAssign;
 /// # Errors
 /// Those of the op; [`Code::Memory`] if there is no scratch memory.
 pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &[Array]) -> Result<()> {
+    if let Lowering::Check(check) = ops::definition(op).lowering {
+        // SAFETY: as the caller's.
+        return unsafe { checked(check, attrs, inputs[0], &outputs[0]) };
+    }
     if let Some(out) = outputs.first() {
         // SAFETY: as the caller's.
         let done = unsafe { index::run(op, attrs, inputs, out).or_else(|| update::run(op, attrs, inputs, out)) };
@@ -41,6 +45,24 @@ pub unsafe fn run(isa: Isa, op: Op, attrs: &Attrs, inputs: &[&Array], outputs: &
     }
     // SAFETY: as the caller's.
     unsafe { evaluate(op, attrs, inputs, outputs) }
+}
+
+/// Runs an op of [`Lowering::Check`].
+///
+/// # Safety
+/// As [`run`].
+unsafe fn checked(
+    check: fn(&Attrs, DType, &[u8]) -> Result<()>,
+    attrs: &Attrs,
+    input: &Array,
+    out: &Array,
+) -> Result<()> {
+    let from = dense(input)?;
+    let bytes = from.bytes();
+    check(attrs, from.dtype(), bytes)?;
+    // SAFETY: both are row-major and of one type; nobody else accesses the output's memory.
+    unsafe { out.device_ptr().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+    Ok(())
 }
 
 /// Runs an op by native loops; returns whether there are any for these operands.
@@ -107,14 +129,14 @@ unsafe fn native_in<T: conv::Direct + Number + Element + AddAssign>(
     inputs: &[&Array],
     out: &Array,
 ) -> Result<bool> {
-    let run: Loop<T> = match op.name() {
-        "conv" => conv::forward,
-        "conv_input_grad" => conv::input_grad,
-        "conv_weight_grad" => conv::weight_grad,
-        "max_pool" => |_, attrs, inputs, to, shape| pool::max(attrs, inputs, to, shape),
-        "max_pool_grad" => |_, attrs, inputs, to, shape| pool::max_grad(attrs, inputs, to, shape),
-        _ => return Ok(false),
-    };
+    let loops: [(&OpDef, Loop<T>); 5] = [
+        (&ops::CONV, conv::forward),
+        (&ops::CONV_INPUT_GRAD, conv::input_grad),
+        (&ops::CONV_WEIGHT_GRAD, conv::weight_grad),
+        (&ops::MAX_POOL, |_, attrs, inputs, to, shape| pool::max(attrs, inputs, to, shape)),
+        (&ops::MAX_POOL_GRAD, |_, attrs, inputs, to, shape| pool::max_grad(attrs, inputs, to, shape)),
+    ];
+    let Some((_, run)) = loops.into_iter().find(|it| it.0.op() == op) else { return Ok(false) };
     if inputs.iter().any(|it| it.dtype() != T::DTYPE) {
         return Ok(false);
     }

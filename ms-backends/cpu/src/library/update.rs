@@ -3,6 +3,7 @@
 use super::elements;
 use super::index::written;
 use ms_core::error::Result;
+use ms_core::ops::ADD_SLICES;
 use ms_core::ops::host::{self, dense, plus};
 use ms_core::tensor::{Array, Attrs, Element, Layout, Op};
 use ms_core::with_element;
@@ -13,7 +14,7 @@ use smallvec::SmallVec;
 /// # Safety
 /// As [`run`](super::run), of one output.
 pub unsafe fn run(op: Op, attrs: &Attrs, inputs: &[&Array], out: &Array) -> Option<Result<()>> {
-    (op.name() == "add_slices").then(|| add_slices(attrs, inputs, out))
+    (op == ADD_SLICES.op()).then(|| add_slices(attrs, inputs, out))
 }
 
 /// Copies the first operand to the output, unless they share their memory.

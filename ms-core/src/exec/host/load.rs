@@ -3,7 +3,7 @@
 use super::Host;
 use super::check::{Checker, malformed};
 use super::repeat::{CarryWords, Chain, Cycle, Repeated, Series, Trips};
-use super::run::{Classes, Patch, PlacedView, Positions, Program, Routine, Step};
+use super::run::{Checked, Patch, PlacedView, Positions, Program, Routine, Step};
 use crate::error::Result;
 use crate::exec::{KernelCode, MatrixProduct};
 use crate::ir::{Inst, Kernel, Role};
@@ -11,7 +11,7 @@ use crate::lower::{
     self, Argument, BufferId, IndexedAxis, Loop, NextCarry, Place, Plan, PlanStep, Repeat, Span, View, is_stack,
     value_bytes,
 };
-use crate::ops::CLASS_INDEX;
+use crate::ops::{Lowering, definition};
 use crate::tensor::{Array, Layout, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ fn opens_stacks(step: &Step, routines: &[Routine]) -> bool {
         | Step::Copy { .. }
         | Step::Product { .. }
         | Step::Library { .. }
-        | Step::Classes { .. }
+        | Step::Checked { .. }
         | Step::Check { .. } => false,
         Step::Call { routine, .. } => open(*routine),
         Step::Branch { routines, .. } => routines.iter().any(|&it| open(it)),
@@ -186,7 +186,8 @@ impl Loader<'_> {
                 Ok(Step::Product { product, words: first..self.next_word() })
             }
             PlanStep::Library { op, attrs, inputs, outputs, node }
-                if *op == CLASS_INDEX.op() && is_dense(inputs, outputs) =>
+                if let Lowering::Check(check) = definition(*op).lowering
+                    && is_dense(inputs, outputs) =>
             {
                 let first = self.next_word();
                 for view in [&inputs[0], &outputs[0]] {
@@ -194,8 +195,8 @@ impl Loader<'_> {
                     self.push_address(view.buffer, view.layout.offset() * view.dtype.size())?;
                 }
                 let ty = Type::of(inputs[0].dtype, inputs[0].layout.shape());
-                let classes = Box::new(Classes { attrs: attrs.clone(), ty, node: *node });
-                Ok(Step::Classes { classes, words: first..self.next_word() })
+                let of = Box::new(Checked { op: *op, check, attrs: attrs.clone(), ty, node: *node });
+                Ok(Step::Checked { of, words: first..self.next_word() })
             }
             PlanStep::Library { op, attrs, inputs, outputs, node } => Ok(Step::Library {
                 op: *op,

@@ -6,7 +6,6 @@ use super::{Host, MatrixProduct};
 use crate::error::{Error, Result, in_op};
 use crate::exec::KernelCode;
 use crate::lower::{Place, value_bytes};
-use crate::ops;
 use crate::ops::host::check_positions;
 use crate::tensor::{Array, Attrs, DType, Layout, Op, Shape, Storage, Type};
 use smallvec::SmallVec;
@@ -66,8 +65,8 @@ pub(super) enum Step {
     Product { product: Box<MatrixProduct>, words: Range<usize> },
     /// A library call on arrays.
     Library { op: Op, attrs: Attrs, inputs: Vec<PlacedView>, outputs: Vec<PlacedView>, node: Option<u32> },
-    /// A copy of classes that are checked, with the words of its two addresses.
-    Classes { classes: Box<Classes>, words: Range<usize> },
+    /// A copy of elements that are checked, with the words of its two addresses.
+    Checked { of: Box<Checked>, words: Range<usize> },
     /// Positions that have to exist.
     Check { of: Box<Positions>, positions: PlacedView },
     /// A call of a routine.
@@ -83,7 +82,7 @@ impl Step {
     fn may_fail(&self, fallible: &[bool]) -> bool {
         match self {
             Self::Kernel { .. } | Self::Copy { .. } => false,
-            Self::Product { .. } | Self::Library { .. } | Self::Classes { .. } | Self::Check { .. } | Self::Loop(_) => {
+            Self::Product { .. } | Self::Library { .. } | Self::Checked { .. } | Self::Check { .. } | Self::Loop(_) => {
                 true
             }
             Self::Call { routine, .. } => fallible[*routine],
@@ -92,8 +91,10 @@ impl Step {
     }
 }
 
-/// A [`CLASS_INDEX`](crate::ops::CLASS_INDEX) with row-major operand and result.
-pub(super) struct Classes {
+/// An op of [`Lowering::Check`](crate::ops::Lowering::Check) with row-major operand and result.
+pub(super) struct Checked {
+    pub op: Op,
+    pub check: fn(&Attrs, DType, &[u8]) -> Result<()>,
     pub attrs: Attrs,
     pub ty: Type,
     pub node: Option<u32>,
@@ -233,13 +234,13 @@ impl Run<'_> {
                         refused(it, *op, types.iter(), *node)
                     })?;
                 }
-                Step::Classes { classes, words } => {
+                Step::Checked { of, words } => {
                     let at = &self.words[words.clone()];
-                    let bytes = value_bytes(&classes.ty).expect("views have constant shapes");
+                    let bytes = value_bytes(&of.ty).expect("views have constant shapes");
                     // SAFETY: as above; the operand and the result do not overlap.
                     let given = unsafe { std::slice::from_raw_parts(at[0] as *const u8, bytes) };
-                    ops::check_classes(&classes.attrs, classes.ty.dtype, given)
-                        .map_err(|it| refused(it, ops::CLASS_INDEX.op(), std::iter::once(&classes.ty), classes.node))?;
+                    (of.check)(&of.attrs, of.ty.dtype, given)
+                        .map_err(|it| refused(it, of.op, std::iter::once(&of.ty), of.node))?;
                     // SAFETY: as above.
                     unsafe { given.as_ptr().copy_to_nonoverlapping(at[1] as *mut u8, bytes) };
                 }

@@ -164,19 +164,19 @@ impl Flatten<'_> {
                 self.push(graph, node, Kind::Map(node.op), operands)
             }
             Lowering::Reduce(rule) => {
-                let inputs = inputs.iter().map(|it| self.reducible(it, rule, &node.attrs.sizes(0))).collect();
+                let inputs = inputs.iter().map(|it| self.reducible(it, rule, &(rule.axes)(&node.attrs))).collect();
                 self.push(graph, node, Kind::Reduce(rule), inputs)
             }
             Lowering::Gather(axis) => self.gather(graph, node, axis(&node.attrs), inputs),
             Lowering::View(rule) => one(self.view(graph.ty(node.outputs[0]), &node.attrs, *rule, &inputs[0])?),
-            Lowering::Constant => one(self.constant(node.attrs.literal(0))),
+            Lowering::Constant(data) => one(self.constant(data(&node.attrs))),
             Lowering::Product => {
                 let out = shape(graph.ty(node.outputs[0]))?;
                 let batch = &out[..out.len() - 2];
                 let inputs = inputs.iter().map(|it| self.matrix(it, batch)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Product, inputs)
             }
-            Lowering::Library | Lowering::Update => {
+            Lowering::Library | Lowering::Update | Lowering::Check(_) => {
                 let inputs = inputs.into_iter().map(|it| self.in_memory(it)).collect::<Result<_>>()?;
                 self.push(graph, node, Kind::Library(node.op), inputs)
             }

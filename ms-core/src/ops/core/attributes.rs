@@ -86,13 +86,14 @@ impl Attribute for Scalar {
 /// ```text
 /// attributes! {
 ///     /// The attributes of [`CONCAT`].
-///     pub struct Concat { axis: usize }
+///     struct ConcatAttrs { axis: usize }
 /// }
-/// let axis = Concat::of(&node.attrs).axis();
-/// let attrs = Concat::attrs(axis);
+/// let axis = ConcatAttrs::of(&node.attrs).axis();
+/// let attrs = ConcatAttrs::attrs(axis);
 /// ```
 ///
-/// Accessors panic for attributes of another kind, which the verifier refuses.
+/// Accessors panic for attributes of another kind, which the verifier refuses. An attribute cannot be named `of`,
+/// nor `attrs`.
 macro_rules! attributes {
     ($(#[$doc:meta])* $vis:vis struct $name:ident { $($(#[$note:meta])* $field:ident: $ty:ty),+ $(,)? }) => {
         $(#[$doc])*
@@ -123,8 +124,8 @@ macro_rules! attributes {
                     $(#[$note])*
                     #[doc = concat!("The attribute `", stringify!($field), "`.")]
                     #[inline]
-                    $vis fn $field(self) -> <$ty as $crate::ops::core::attributes::Attribute>::Value<'a> {
-                        <$ty as $crate::ops::core::attributes::Attribute>::read(&self.0.as_slice()[At::$field as usize])
+                    $vis fn $field(self) -> <$ty as $crate::ops::Attribute>::Value<'a> {
+                        <$ty as $crate::ops::Attribute>::read(&self.0.as_slice()[At::$field as usize])
                             .expect(concat!("the verifier refuses another kind for `", stringify!($field), "`"))
                     }
                 )+
@@ -132,4 +133,3 @@ macro_rules! attributes {
         };
     };
 }
-pub(crate) use attributes;

@@ -258,12 +258,12 @@ impl Transform {
     fn attrs(&self) -> Attrs {
         match self {
             Self::ValueAndGrad { wrt, results, seeded } => {
-                value_and_grad::ValueAndGrad::attrs(&wrt[..], *results, *seeded)
+                value_and_grad::ValueAndGradAttrs::attrs(&wrt[..], *results, *seeded)
             }
-            Self::Jvp { wrt, results } => jvp::Jvp::attrs(&wrt[..], *results),
+            Self::Jvp { wrt, results } => jvp::JvpAttrs::attrs(&wrt[..], *results),
             Self::Vmap { size, operands, results } => {
                 let codes = |lanes: &[Lane]| lanes.iter().map(|it| it.code()).collect::<Vec<i64>>();
-                vmap::Vmap::attrs(*size, &codes(operands)[..], &codes(results)[..])
+                vmap::VmapAttrs::attrs(*size, &codes(operands)[..], &codes(results)[..])
             }
         }
     }

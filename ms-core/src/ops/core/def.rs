@@ -4,7 +4,7 @@ use crate::error::Result;
 use crate::ir::{Graph, KernelBuilder, Reducer, Val};
 use crate::ops::Batching;
 use crate::ops::{Control, Effects, Part, Sample};
-use crate::tensor::{Array, Attrs, DType, Layout, Op, OpInfo, Tensor, Type};
+use crate::tensor::{Array, Attrs, DType, Layout, Literal, Op, OpInfo, Tensor, Type};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -98,8 +98,10 @@ pub enum Lowering {
     View(fn(&Attrs, &Layout) -> Option<Layout>),
     /// A matrix product, without attributes: `[.., m, k]` with `[.., k, n]`.
     Product,
-    /// Constant data: attribute 0.
-    Constant,
+    /// Constant data.
+    Constant(fn(&Attrs) -> &Literal),
+    /// The only operand, unless this refuses its elements: the bytes of a row-major array of that dtype.
+    Check(fn(&Attrs, DType, &[u8]) -> Result<()>),
     /// A call of the backend's library, or of `eval`.
     Library,
     /// Like [`Library`](Self::Library). The only result is the first operand with some elements
@@ -136,8 +138,10 @@ pub struct RegionRule {
     pub eval: fn(&Attrs, &Regions, &[&Array]) -> Result<Arrays>,
 }
 
-/// A reduction over the axes in attribute 0; attribute 1 is whether they are kept with size one.
+/// A reduction over axes.
 pub struct ReduceRule {
+    /// The reduced axes.
+    pub axes: fn(&Attrs) -> SmallVec<[usize; 4]>,
     /// How values are reduced.
     pub reducer: Reducer,
     /// The dtype of accumulators, by the operand's dtype.

@@ -1,9 +1,10 @@
 //! The definition of ops, and their shared code.
 
 #[macro_use]
+mod attributes;
+#[macro_use]
 mod poison;
 
-pub(crate) mod attributes;
 pub(crate) mod axis;
 mod batching;
 pub mod body;

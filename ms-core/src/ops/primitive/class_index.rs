@@ -7,10 +7,15 @@ use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, SampleI
 use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Tensor, apply1};
 use smallvec::smallvec;
 
-/// The operand, an error unless its elements are at least 0 and less than attribute 0, or equal to
-/// attribute 1, if there is one. Attribute 2 is the op in the error.
+attributes! {
+    /// The attributes of [`CLASS_INDEX`].
+    struct ClassIndexAttrs { classes: i64, ignored: [i64], caller: str }
+}
+
+/// The operand, an error unless its elements are at least 0 and less than `classes`, or equal to the element of
+/// `ignored`, if it has one. `caller` is the op in the error.
 pub static CLASS_INDEX: OpDef = OpDef {
-    info: OpInfo { number: 387, name: "class_index", attrs: &["classes", "ignored", "of"] },
+    info: OpInfo { number: 387, name: "class_index", attrs: ClassIndexAttrs::NAMES },
     infer: |_, inputs| check_index(inputs[0]).map(|()| smallvec![inputs[0].clone()]),
     eval: |attrs, inputs| {
         let out = inputs[0].on_host()?.duplicate();
@@ -21,10 +26,10 @@ pub static CLASS_INDEX: OpDef = OpDef {
     finite_derivatives: true,
     effects: Effects::REFUSES,
     batching: Batching::Rule(|it| it.apply(it.attrs, it.inputs)),
-    lowering: Lowering::Library,
+    lowering: Lowering::Check(check_classes),
     samples: || {
         let of = |dtype: DType, shape: &[usize], ignored: &[i64], lowest: f64| {
-            let attrs = Attrs::new([4i64.into(), ignored.into(), "sample".into()]);
+            let attrs = ClassIndexAttrs::attrs(4i64, ignored, "sample");
             Sample::new([SampleInput::of(dtype, shape, lowest, 3.0)]).attrs(attrs)
         };
         vec![of(DType::I64, &[5], &[], 0.0), of(DType::I32, &[2, 3], &[-1], -1.0), of(DType::U8, &[], &[], 0.0)]
@@ -62,13 +67,13 @@ pub fn check_array(attrs: &Attrs, classes: &Array) -> Result<()> {
 #[inline]
 fn check<T: Copy>(attrs: &Attrs, classes: &[T], wide: impl Fn(T) -> i64) -> Result<()> {
     // Compared as unsigned numbers, negative ones and those out of the range of i64 are too large.
-    let count = attrs.int(0) as u64;
+    let count = ClassIndexAttrs::of(attrs).classes() as u64;
     let exists = |it: T| (wide(it) as u64) < count;
     // Without an early exit, so that the loop is vectorised.
     if classes.iter().fold(true, |all, &it| all & exists(it)) {
         return Ok(());
     }
-    let ignored = attrs.ints(1).first().copied();
+    let ignored = ClassIndexAttrs::of(attrs).ignored().as_slice().first().copied();
     match classes.iter().position(|&it| !exists(it) && Some(wide(it)) != ignored) {
         None => Ok(()),
         Some(at) => Err(refusal(attrs, at, wide(classes[at]))),
@@ -77,18 +82,18 @@ fn check<T: Copy>(attrs: &Attrs, classes: &[T], wide: impl Fn(T) -> i64) -> Resu
 
 #[cold]
 fn refusal(attrs: &Attrs, at: usize, class: i64) -> Error {
-    let count = attrs.int(0);
+    let count = ClassIndexAttrs::of(attrs).classes();
     let message = format!("element {at} is of class {class}, which does not exist: there are {count}");
-    let help = match attrs.ints(1).first() {
+    let help = match ClassIndexAttrs::of(attrs).ignored().as_slice().first() {
         Some(ignored) => format!("classes go from 0 to {}, and {ignored} is left out", count - 1),
         None => format!("classes go from 0 to {}; `ignore_index` names one that is left out", count - 1),
     };
-    Error::new(Code::OutOfRange, message).with_op(attrs.str(2)).help(help)
+    Error::new(Code::OutOfRange, message).with_op(ClassIndexAttrs::of(attrs).caller()).help(help)
 }
 
 /// The classes, with an error at run time for one that does not exist.
 #[track_caller]
-pub(in crate::ops) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, of: &str) -> Tensor {
+pub(in crate::ops) fn existing(classes: &Tensor, count: Dim, ignored: Option<i64>, caller: &str) -> Tensor {
     let ignored: &[i64] = ignored.as_slice();
-    apply1(CLASS_INDEX.op(), &Attrs::new([count.into(), ignored.into(), of.into()]), &[classes])
+    apply1(CLASS_INDEX.op(), &ClassIndexAttrs::attrs(count, ignored, caller), &[classes])
 }

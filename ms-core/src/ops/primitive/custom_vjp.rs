@@ -1,7 +1,6 @@
 //! `custom_vjp`: a graph with a custom derivative.
 
 use crate::error::{Code, Error};
-use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, evaluate_graph};
 use crate::tensor::{Attrs, OpInfo, Type};
@@ -23,7 +22,7 @@ fn refuse(message: &str) -> Error {
 /// is the value of the parameter: an input of region 1 after the gradients of the results, and an
 /// output after the gradients of the targets.
 pub static CUSTOM_VJP: OpDef = OpDef {
-    info: OpInfo { number: 706, name: "custom_vjp", attrs: Attributes::NAMES },
+    info: OpInfo { number: 706, name: "custom_vjp", attrs: CustomVjpAttrs::NAMES },
     infer: |_, _| Err(refuse("the types are those of the graph that has the derivative")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that has the derivative")),
     derivative: Derivative::None("its derivative is its second graph"),
@@ -62,7 +61,7 @@ pub static CUSTOM_VJP: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`CUSTOM_VJP`].
-    struct Attributes { targets: usize, captured: usize, results: usize, slots: usize }
+    struct CustomVjpAttrs { targets: usize, captured: usize, results: usize, slots: usize }
 }
 
 /// How the operands and results of a [`CUSTOM_VJP`] are divided.
@@ -81,13 +80,13 @@ pub struct CustomVjp {
 impl CustomVjp {
     /// The division by a node's attributes.
     pub(in crate::ops) fn of(attrs: &Attrs) -> Self {
-        let it = Attributes::of(attrs);
+        let it = CustomVjpAttrs::of(attrs);
         let (targets, slots) = (it.targets(), it.slots());
         Self { targets, captured: targets + slots + it.captured(), results: it.results(), slots }
     }
 
     pub(in crate::ops) fn attrs(&self) -> Attrs {
-        Attributes::attrs(self.targets, self.captured - self.gradients(), self.results, self.slots)
+        CustomVjpAttrs::attrs(self.targets, self.captured - self.gradients(), self.results, self.slots)
     }
 
     /// How many operands have outputs of region 1: the targets, and the slots after them.

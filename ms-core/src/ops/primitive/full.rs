@@ -1,25 +1,36 @@
 //! `full`: a tensor of one value.
 
 use crate::error::OrRaise;
-use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample};
+use crate::ir::Node;
+use crate::ops::{Batching, Derivative, Effects, Lowering, OpDef, Sample, constant_of};
 use crate::tensor::{
-    Array, Attr, Attrs, DType, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
+    Array, Attrs, DType, Dim, IntoDims, Literal, Number, OpInfo, Scalar, Tensor, Type, apply1, own_scalar,
 };
 use smallvec::smallvec;
 
-/// The zero-dimensional literal of attribute 0, broadcast to the shape of attribute 1.
+attributes! {
+    /// The attributes of [`FULL`].
+    struct FullAttrs { value: Literal, shape: [i64] }
+}
+
+/// The zero-dimensional literal `value`, broadcast to `shape`.
 pub static FULL: OpDef = OpDef {
-    info: OpInfo { number: 352, name: "full", attrs: &["value", "shape"] },
-    infer: |attrs, _| Ok(smallvec![Type::new(attrs.literal(0).dtype(), attrs.dims(1))]),
-    eval: |attrs, _| Ok(smallvec![Array::full(&attrs.sizes(1), value(attrs), attrs.literal(0).dtype())]),
+    info: OpInfo { number: 352, name: "full", attrs: FullAttrs::NAMES },
+    infer: |attrs, _| {
+        let it = FullAttrs::of(attrs);
+        Ok(smallvec![Type::new(it.value().dtype(), it.shape().dims())])
+    },
+    eval: |attrs, _| {
+        let it = FullAttrs::of(attrs);
+        Ok(smallvec![Array::full(&it.shape().sizes(), value(attrs), it.value().dtype())])
+    },
     derivative: Derivative::Zero,
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Derived,
     lowering: Lowering::Generate(|attrs, body, _, ty| body.constant(value(attrs), ty.dtype)),
     samples: || {
-        let shape: Attr = (&[2usize, 3][..]).into();
-        let of = |value, dtype| Attrs::new([Attr::Literal(Literal::scalar(value, dtype)), shape.clone()]);
+        let of = |value, dtype| FullAttrs::attrs(Literal::scalar(value, dtype), &[2usize, 3][..]);
         vec![
             Sample::new([]).attrs(of(Scalar::Float(1.5), DType::F32)),
             Sample::new([]).attrs(of(Scalar::Int(-3), DType::I8)),
@@ -28,7 +39,7 @@ pub static FULL: OpDef = OpDef {
 };
 
 fn value(attrs: &Attrs) -> Scalar {
-    attrs.literal(0).splat().expect("a zero-dimensional literal has one value")
+    FullAttrs::of(attrs).value().splat().expect("a zero-dimensional literal has one value")
 }
 
 /// A tensor of `shape` filled with `value`, in its Rust type; f64 and i32, the types of numbers
@@ -55,6 +66,15 @@ pub fn full(shape: impl IntoDims, value: impl Number) -> Tensor {
 /// ```
 #[track_caller]
 pub fn full_of(shape: impl IntoDims, value: impl Into<Scalar>, dtype: DType) -> Tensor {
-    let literal = Attr::Literal(Literal::scalar(value.into(), dtype));
-    apply1(FULL.op(), &Attrs::new([literal, (&*shape.into_dims()).into()]), &[])
+    apply1(FULL.op(), &FullAttrs::attrs(Literal::scalar(value.into(), dtype), &*shape.into_dims()), &[])
+}
+
+/// A node whose elements are all the one of a zero-dimensional literal.
+pub(crate) fn full_node(element: Literal, dims: &[Dim]) -> Node {
+    Node::new(FULL.op(), FullAttrs::attrs(element, dims), [])
+}
+
+/// The literal that has all elements of a node's result: its data, or the element that it repeats.
+pub(crate) fn literal_of(node: &Node) -> Option<&Literal> {
+    if node.op == FULL.op() { Some(FullAttrs::of(&node.attrs).value()) } else { constant_of(node) }
 }

@@ -1,7 +1,6 @@
 //! `jvp`: a graph with the tangents of its outputs, until it is expanded.
 
 use crate::error::{Code, Error};
-use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, Transform};
 use crate::tensor::OpInfo;
@@ -13,7 +12,7 @@ fn refuse(message: &str) -> Error {
 /// The outputs of region 0 on the operands, then the tangents of the float ones among its first
 /// `results` outputs. The operands of the region are followed by the tangents of those `wrt`.
 pub static JVP: OpDef = OpDef {
-    info: OpInfo { number: 705, name: "jvp", attrs: Jvp::NAMES },
+    info: OpInfo { number: 705, name: "jvp", attrs: JvpAttrs::NAMES },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
@@ -23,11 +22,11 @@ pub static JVP: OpDef = OpDef {
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         control: |attrs| {
-            let it = Jvp::of(attrs);
+            let it = JvpAttrs::of(attrs);
             Control::Transform(Transform::Jvp { wrt: it.wrt().sizes().into_vec(), results: it.results() })
         },
         infer: |attrs, regions, inputs| {
-            let wrt = Jvp::of(attrs).wrt().sizes();
+            let wrt = JvpAttrs::of(attrs).wrt().sizes();
             let own = inputs.len().checked_sub(wrt.len()).ok_or_else(|| refuse("an operand has no tangent"))?;
             let (own, tangents) = inputs.split_at(own);
             check_operands(&regions[0], own)?;
@@ -35,7 +34,8 @@ pub static JVP: OpDef = OpDef {
                 return Err(refuse("a tangent is of another type than its operand"));
             }
             let results = output_types(&regions[0]);
-            let tangents = output_types(&regions[0]).take(Jvp::of(attrs).results()).filter(|it| it.dtype.is_float());
+            let tangents =
+                output_types(&regions[0]).take(JvpAttrs::of(attrs).results()).filter(|it| it.dtype.is_float());
             Ok(results.chain(tangents).cloned().collect())
         },
         eval: |_, _, _| Err(refuse("it is expanded before it is evaluated")),
@@ -45,5 +45,5 @@ pub static JVP: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`JVP`].
-    pub(in crate::ops) struct Jvp { wrt: [i64], results: usize }
+    pub(in crate::ops) struct JvpAttrs { wrt: [i64], results: usize }
 }

@@ -1,4 +1,4 @@
-//! Reductions over axes.
+//! Reduces over axes.
 
 use crate::error::{Code, Error, Result};
 use crate::ir::Reducer;
@@ -14,8 +14,12 @@ use crate::tensor::{
 use crate::with_element;
 use smallvec::{SmallVec, smallvec};
 
-/// Declares the definition of a reduction over the axes of attribute 0, which are kept with size one if
-/// attribute 1 is set. `finite` is [`OpDef::finite_derivatives`].
+attributes! {
+    /// The attributes of reductions: the reduced axes, which are kept with size one if `keepdims`.
+    struct ReduceAttrs { axes: [i64], keepdims: bool }
+}
+
+/// Declares the definition of a reduction. `finite` is [`OpDef::finite_derivatives`].
 macro_rules! reduction {
     (
         $(#[$doc:meta])*
@@ -25,11 +29,11 @@ macro_rules! reduction {
     ) => {
         $(#[$doc])*
         pub static $def: OpDef = OpDef {
-            info: OpInfo { number: $number, name: $name, attrs: &["axes", "keepdims"] },
+            info: OpInfo { number: $number, name: $name, attrs: ReduceAttrs::NAMES },
             infer: |attrs, inputs| infer(Domain::$domain, Reducer::$reducer, attrs, inputs[0]),
             eval: |attrs, inputs| {
                 let ty = infer(Domain::$domain, Reducer::$reducer, attrs, &inputs[0].ty())?;
-                let out = evaluate(&attrs.sizes(0), &ty[0], inputs[0], $start, |a, b| {
+                let out = evaluate(&ReduceAttrs::of(attrs).axes().sizes(), &ty[0], inputs[0], $start, |a, b| {
                     let $v = &[a, b];
                     $combine
                 })?;
@@ -39,7 +43,7 @@ macro_rules! reduction {
             finite_derivatives: $finite,
             effects: Effects::NONE,
             batching: Batching::Derived,
-            lowering: Lowering::Reduce(ReduceRule { reducer: Reducer::$reducer, accumulate: sum_dtype }),
+            lowering: Lowering::Reduce(ReduceRule { axes: |attrs| ReduceAttrs::of(attrs).axes().sizes(), reducer: Reducer::$reducer, accumulate: sum_dtype }),
             samples: || samples(Domain::$domain),
         };
     };
@@ -58,7 +62,7 @@ reduction! {
     combine(Scalar::Int(1)) |v| number(v, |a, b| a * b, i128::wrapping_mul);
     derivative Derivative::Rule(|it| {
         // The product of the other elements, even if one of them is zero.
-        let (x, axes) = (&it.inputs[0], it.attrs.sizes(0));
+        let (x, axes) = (&it.inputs[0], ReduceAttrs::of(it.attrs).axes().sizes());
         let zero = x.eq(0.0);
         let others = select(&zero, 1.0, x);
         let product = reduce(&PROD, &others, &axes, true);
@@ -106,7 +110,8 @@ fn infer(domain: Domain, reducer: Reducer, attrs: &Attrs, input: &Type) -> Resul
     if domain.convert(input.dtype)? != input.dtype {
         return Err(Error::new(Code::DType, format!("takes {}, not {}", domain.convert(input.dtype)?, input.dtype)));
     }
-    let (axes, keepdims) = (stored_axes(attrs.ints(0), input.rank())?, attrs.bool(1));
+    let it = ReduceAttrs::of(attrs);
+    let (axes, keepdims) = (stored_axes(it.axes().as_slice(), input.rank())?, it.keepdims());
     let extreme = matches!(reducer, Reducer::Max | Reducer::Min);
     if extreme && axes.iter().any(|&axis| input.dims[axis] == 0) {
         return Err(Error::new(Code::Argument, format!("no element of {input} along axes {axes:?}")));
@@ -153,14 +158,14 @@ fn number(v: &[Scalar; 2], float: impl Fn(f64, f64) -> f64, int: impl Fn(i128, i
 
 /// A tensor of the result's shape, with the reduced axes inserted with size one.
 fn spread(it: &Vjp<'_>, result: &Tensor) -> Tensor {
-    crate::ops::reshape(result, reduced_dims(&it.inputs[0].ty().dims, &it.attrs.sizes(0), true))
+    crate::ops::reshape(result, reduced_dims(&it.inputs[0].ty().dims, &ReduceAttrs::of(it.attrs).axes().sizes(), true))
 }
 
 /// The gradient of an extreme element: distributed equally to the elements that equal it.
 fn to_extrema(it: &Vjp<'_>) -> Tensor {
     let x = &it.inputs[0];
     let hits = crate::ops::cast(x.eq(spread(it, &it.outputs[0])), x.dtype());
-    let count = sum_axes(&hits, &it.attrs.sizes(0), true);
+    let count = sum_axes(&hits, &ReduceAttrs::of(it.attrs).axes().sizes(), true);
     hits * (spread(it, it.cotangent()) / count)
 }
 

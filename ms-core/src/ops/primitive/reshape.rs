@@ -3,14 +3,19 @@
 use crate::error::{Code, Error};
 use crate::ops::core::axis::named;
 use crate::ops::{Batching, Derivative, Effects, Lowering, NewShape, OpDef, Sample, SampleInput};
-use crate::tensor::{AsTensor, Attr, Attrs, OpInfo, Tensor, Type, apply1};
+use crate::tensor::{AsTensor, OpInfo, Tensor, Type, apply1};
 use smallvec::smallvec;
 
-/// The operand with the shape of attribute 0.
+attributes! {
+    /// The attributes of [`RESHAPE`].
+    pub(crate) struct ReshapeAttrs { shape: [i64] }
+}
+
+/// The operand with `shape`.
 pub static RESHAPE: OpDef = OpDef {
-    info: OpInfo { number: 350, name: "reshape", attrs: &["shape"] },
+    info: OpInfo { number: 350, name: "reshape", attrs: ReshapeAttrs::NAMES },
     infer: |attrs, inputs| {
-        let wanted = Type::new(inputs[0].dtype, attrs.dims(0));
+        let wanted = Type::new(inputs[0].dtype, ReshapeAttrs::of(attrs).shape().dims());
         let fits = match (inputs[0].is_symbolic() || wanted.is_symbolic(), inputs[0].numel(), wanted.numel()) {
             (true, ..) => inputs[0].elements().may_equal(wanted.elements()),
             (false, from, to) => from.is_some() && from == to,
@@ -22,18 +27,18 @@ pub static RESHAPE: OpDef = OpDef {
     },
     eval: |attrs, inputs| {
         let dense = inputs[0].on_host()?.to_contiguous();
-        let layout = dense.layout().reshape(&attrs.sizes(0)).expect("a row-major array takes any shape");
+        let layout = dense
+            .layout()
+            .reshape(&ReshapeAttrs::of(attrs).shape().sizes())
+            .expect("a row-major array takes any shape");
         Ok(smallvec![dense.with_layout(layout)])
     },
     derivative: Derivative::Rule(|it| smallvec![Some(reshape(it.cotangent(), &it.inputs[0].ty().dims))]),
     finite_derivatives: true,
     effects: Effects::NONE,
     batching: Batching::Rule(|it| it.apply(&it.fronted(&[(0, it.size)]), it.inputs)),
-    lowering: Lowering::View(|attrs, layout| layout.reshape(&attrs.sizes(0))),
-    samples: || {
-        let shape: Attr = (&[6usize, 2][..]).into();
-        vec![Sample::new([SampleInput::f32(&[3, 4], -2.0, 2.0)]).attrs(Attrs::new([shape]))]
-    },
+    lowering: Lowering::View(|attrs, layout| layout.reshape(&ReshapeAttrs::of(attrs).shape().sizes())),
+    samples: || vec![Sample::new([SampleInput::f32(&[3, 4], -2.0, 2.0)]).attrs(ReshapeAttrs::attrs(&[6usize, 2][..]))],
 };
 
 /// The elements of `x` in row-major order with another shape, in which one size may be -1.
@@ -54,5 +59,12 @@ pub fn reshape(x: impl AsTensor, shape: impl NewShape) -> Tensor {
     if shape == dims {
         return x.into_owned();
     }
-    apply1(RESHAPE.op(), &Attrs::new([(&*shape).into()]), &[&*x])
+    apply1(RESHAPE.op(), &ReshapeAttrs::attrs(&*shape), &[&*x])
+}
+
+/// The same value as the result of an op: with an identity of its own, and a node of its own where ops are
+/// recorded.
+#[track_caller]
+pub(crate) fn distinct(x: &Tensor) -> Tensor {
+    apply1(RESHAPE.op(), &ReshapeAttrs::attrs(&*x.dims()), &[x])
 }

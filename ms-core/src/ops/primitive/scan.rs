@@ -1,7 +1,6 @@
 //! `scan`: a loop over the elements of sequences.
 
 use crate::error::{Code, Error, OrExhausted, Result};
-use crate::ops::core::attributes::attributes;
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::host::dense;
 use crate::ops::core::regions::{check_carries, check_operands, output_types};
@@ -20,7 +19,7 @@ use crate::tensor::{Array, Attr, Attrs, DType, Dim, OpInfo, Type, try_room};
 ///
 /// Results: the last carries, then the result sequences.
 pub static SCAN: OpDef = OpDef {
-    info: OpInfo { number: 704, name: "scan", attrs: Scan::NAMES },
+    info: OpInfo { number: 704, name: "scan", attrs: ScanAttrs::NAMES },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `scan` are those of its region")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `scan` is evaluated with its region")),
     derivative: Derivative::None("its derivative is that of its region"),
@@ -33,17 +32,17 @@ pub static SCAN: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`SCAN`].
-    struct Scan { length: i64, carries: usize, sequences: usize, reverse: bool }
+    struct ScanAttrs { length: i64, carries: usize, sequences: usize, reverse: bool }
 }
 
 fn form(attrs: &Attrs) -> Loop {
-    let it = Scan::of(attrs);
+    let it = ScanAttrs::of(attrs);
     Loop::scan(usize::try_from(it.length()).ok(), it.carries(), it.sequences(), it.reverse())
 }
 
 pub(in crate::ops) fn attrs(at: &Loop) -> Attrs {
     let length = at.length().map_or(Attr::Int(-1), Attr::from);
-    Scan::attrs(length, at.carries, at.sequences, at.reverse())
+    ScanAttrs::attrs(length, at.carries, at.sequences, at.reverse())
 }
 
 fn infer(attrs: &Attrs, regions: &crate::ops::Regions, inputs: &[&Type]) -> Result<Types> {

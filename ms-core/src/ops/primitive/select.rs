@@ -1,6 +1,7 @@
 //! `select`: a choice by condition.
 
 use crate::error::{Code, Error};
+use crate::ir::{Node, ValueId};
 use crate::ops::core::elementwise::evaluate;
 use crate::ops::core::operand::common_dtype;
 use crate::ops::core::rules::{broadcast_dims, sum_to};
@@ -65,6 +66,11 @@ pub fn select(condition: impl AsTensor, then: impl IntoOperand, other: impl Into
     let [then, other] = branches.map(|it| it.into_tensor(dtype).map_err(|it| it.with_op("select")));
     let (then, other) = (or_poison!(then), or_poison!(other));
     apply1(SELECT.op(), &Attrs::none(), &[&condition, &then, &other])
+}
+
+/// A node that chooses between two values of one type by a `bool[]`.
+pub(crate) fn select_node(condition: ValueId, then: ValueId, other: ValueId) -> Node {
+    Node::new(SELECT.op(), Attrs::none(), [condition, then, other])
 }
 
 impl Tensor {

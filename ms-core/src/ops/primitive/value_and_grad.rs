@@ -1,7 +1,6 @@
 //! `value_and_grad`: a graph with its gradients, until it is expanded.
 
 use crate::error::{Code, Error};
-use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::{check_operands, output_types};
 use crate::ops::{Batching, Control, Derivative, Effects, Lowering, OpDef, RegionRule, Transform};
 use crate::tensor::OpInfo;
@@ -14,7 +13,7 @@ fn refuse(message: &str) -> Error {
 /// outputs with respect to the operands `wrt`. If it is `seeded`, the operands of the region are
 /// followed by the weights of these outputs in the sum.
 pub static VALUE_AND_GRAD: OpDef = OpDef {
-    info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGrad::NAMES },
+    info: OpInfo { number: 701, name: "value_and_grad", attrs: ValueAndGradAttrs::NAMES },
     infer: |_, _| Err(refuse("the types are those of the graph that is differentiated")),
     eval: |_, _| Err(refuse("it is evaluated with the graph that is differentiated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
@@ -24,12 +23,12 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
     lowering: Lowering::Regions(RegionRule {
         count: 1,
         control: |attrs| {
-            let it = ValueAndGrad::of(attrs);
+            let it = ValueAndGradAttrs::of(attrs);
             let (wrt, results, seeded) = (it.wrt().sizes().into_vec(), it.results(), it.seeded());
             Control::Transform(Transform::ValueAndGrad { wrt, results, seeded })
         },
         infer: |attrs, regions, inputs| {
-            let at = ValueAndGrad::of(attrs);
+            let at = ValueAndGradAttrs::of(attrs);
             let seeds = if at.seeded() { at.results() } else { 0 };
             let own = inputs.len().checked_sub(seeds).ok_or_else(|| refuse("there are fewer operands than weights"))?;
             check_operands(&regions[0], &inputs[..own])?;
@@ -47,5 +46,5 @@ pub static VALUE_AND_GRAD: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`VALUE_AND_GRAD`].
-    pub(in crate::ops) struct ValueAndGrad { wrt: [i64], results: usize, seeded: bool }
+    pub(in crate::ops) struct ValueAndGradAttrs { wrt: [i64], results: usize, seeded: bool }
 }

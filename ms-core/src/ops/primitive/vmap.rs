@@ -1,7 +1,6 @@
 //! `vmap`: a graph over many lanes, until it is expanded.
 
 use crate::error::{Code, Error};
-use crate::ops::core::attributes::attributes;
 use crate::ops::core::regions::output_types;
 use crate::ops::{Batching, Control, Derivative, Effects, Ints, Lowering, OpDef, RegionRule, Transform};
 use crate::tensor::{Attrs, Dim, OpInfo, Type};
@@ -46,7 +45,7 @@ impl Lane {
 /// Region 0 applied to each of `size` lanes. The attributes `operands` and `results` have a [`Lane`]
 /// for each of them.
 pub static VMAP: OpDef = OpDef {
-    info: OpInfo { number: 720, name: "vmap", attrs: Vmap::NAMES },
+    info: OpInfo { number: 720, name: "vmap", attrs: VmapAttrs::NAMES },
     infer: |_, _| Err(refuse("the types are those of the graph that is mapped")),
     eval: |_, _| Err(refuse("it is expanded before it is evaluated")),
     derivative: Derivative::None("it is expanded before it is differentiated"),
@@ -79,12 +78,12 @@ pub static VMAP: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`VMAP`].
-    pub(in crate::ops) struct Vmap { size: Dim, operands: [i64], results: [i64] }
+    pub(in crate::ops) struct VmapAttrs { size: Dim, operands: [i64], results: [i64] }
 }
 
 /// The number of lanes, and for each operand and each result, whether it has lanes.
 fn form(attrs: &Attrs) -> (Dim, Vec<Lane>, Vec<Lane>) {
-    let it = Vmap::of(attrs);
+    let it = VmapAttrs::of(attrs);
     let lanes = |codes: Ints<'_>| codes.as_slice().iter().map(|&it| Lane::of(it)).collect();
     (it.size(), lanes(it.operands()), lanes(it.results()))
 }

@@ -2,7 +2,6 @@
 
 use super::scan::stack_rows;
 use crate::error::{Code, Error};
-use crate::ops::core::attributes::attributes;
 use crate::ops::core::evaluate::evaluate_graph;
 use crate::ops::core::regions::{check_carries, check_condition, check_operands, output_types};
 use crate::ops::{Arrays, Batching, Control, Derivative, Effects, Loop, Lowering, OpDef, RegionRule};
@@ -18,7 +17,7 @@ use crate::tensor::{Array, Attrs, DType, Dim, OpInfo, Type};
 /// then the stacks: the values of all iterations along a new first axis, whose size is known only
 /// after the loop ([`Dim::DYNAMIC`]).
 pub static WHILE: OpDef = OpDef {
-    info: OpInfo { number: 703, name: "while", attrs: While::NAMES },
+    info: OpInfo { number: 703, name: "while", attrs: WhileAttrs::NAMES },
     infer: |_, _| Err(Error::new(Code::Argument, "the types of a `while` are those of its regions")),
     eval: |_, _| Err(Error::new(Code::Argument, "a `while` is evaluated with its regions")),
     derivative: Derivative::None("its derivative is that of its regions"),
@@ -27,9 +26,9 @@ pub static WHILE: OpDef = OpDef {
     batching: Batching::Derived,
     lowering: Lowering::Regions(RegionRule {
         count: 2,
-        control: |attrs| Control::Loop(Loop::repeat(While::of(attrs).carries())),
+        control: |attrs| Control::Loop(Loop::repeat(WhileAttrs::of(attrs).carries())),
         infer: |attrs, regions, inputs| {
-            let carries = inputs.get(..While::of(attrs).carries()).ok_or_else(|| missing(inputs.len()))?;
+            let carries = inputs.get(..WhileAttrs::of(attrs).carries()).ok_or_else(|| missing(inputs.len()))?;
             let [condition, body] = [&regions[0], &regions[1]];
             check_operands(condition, inputs)?;
             check_operands(body, inputs)?;
@@ -43,7 +42,7 @@ pub static WHILE: OpDef = OpDef {
             Ok(types)
         },
         eval: |attrs, regions, inputs| {
-            let carries = While::of(attrs).carries();
+            let carries = WhileAttrs::of(attrs).carries();
             let saved: Vec<&Type> = output_types(&regions[1]).skip(carries).collect();
             let mut values: Vec<Array> = inputs.iter().map(|&it| it.clone()).collect();
             let mut rows: Vec<Vec<Array>> = vec![Vec::new(); saved.len()];
@@ -74,11 +73,11 @@ pub static WHILE: OpDef = OpDef {
 
 attributes! {
     /// The attributes of [`WHILE`].
-    struct While { carries: usize }
+    struct WhileAttrs { carries: usize }
 }
 
 pub(in crate::ops) fn attrs(at: &Loop) -> Attrs {
-    While::attrs(at.carries)
+    WhileAttrs::attrs(at.carries)
 }
 
 fn missing(operands: usize) -> Error {

@@ -119,7 +119,7 @@ fn map(backend: &dyn Backend, def: &'static OpDef, call: &OpCall<'_>, operands: 
 fn run_any(def: &'static OpDef, call: &OpCall<'_>, operands: &Arrays<'_>) -> Result<SmallVec<[Array; 1]>> {
     let types = infer(def, call)?;
     match &def.lowering {
-        Lowering::Constant => return Ok(SmallVec::from_iter([call.attrs.literal(0).to_array()])),
+        Lowering::Constant(data) => return Ok(SmallVec::from_iter([data(call.attrs).to_array()])),
         Lowering::View(view) => {
             let dense;
             let (array, layout) = match view(call.attrs, operands[0].layout()) {

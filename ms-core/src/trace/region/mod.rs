@@ -24,8 +24,8 @@ pub use repeat::{Repeat, repeat};
 
 use super::tracer::Tracer;
 use crate::error::{Code, Error};
-use crate::ops::{self, RESHAPE};
-use crate::tensor::{Attrs, DispatchMode, Tensor, apply1, dispatch_mode};
+use crate::ops::{self, distinct};
+use crate::tensor::{DispatchMode, Tensor, dispatch_mode};
 use carry::Leaves;
 use std::cell::Cell;
 use std::panic::Location;
@@ -94,7 +94,7 @@ impl Drop for Open {
 pub(super) fn set_apart<K: Carry<S>, S>(variable: &mut S) {
     if K::DEVICE && dispatch_mode() == DispatchMode::Tape {
         K::put(variable, &mut |it| match it.dtype().is_float() {
-            true => apply1(RESHAPE.op(), &Attrs::new([it.shape().into()]), &[it]),
+            true => distinct(it),
             false => it.clone(),
         });
     }

@@ -2,9 +2,9 @@
 
 use super::{Binding, Region, Trace, Tracer};
 use crate::error::{Code, Error, Result};
-use crate::ir::{Graph, Node, ValueId};
-use crate::ops::{CUSTOM_VJP, FULL};
-use crate::tensor::{Attr, Attrs, Literal, Parameter};
+use crate::ir::{Graph, ValueId};
+use crate::ops::full_node;
+use crate::tensor::{Literal, Parameter};
 use std::sync::Arc;
 
 /// A trace as the operand of gradients that are taken from outside.
@@ -30,7 +30,7 @@ pub fn check_backward_slots<'a>(writes: impl IntoIterator<Item = &'a Parameter>,
         Some(parameter) => {
             let message = format!("a backward function reads {parameter:?}, and another one writes it");
             let help = "let both write it, `p.set(&p.value())`: then each reads what the one that ran before it left";
-            Err(Error::new(Code::BackwardWrites, message).with_op(CUSTOM_VJP.name()).help(help))
+            Err(Error::new(Code::BackwardWrites, message).with_op("custom_vjp").help(help))
         }
     }
 }
@@ -111,8 +111,8 @@ fn with(graph: &Graph, bindings: &[Binding], parameters: &[Parameter], outputs: 
 /// Zeros of the type of an input of `like`.
 fn zeros(to: &mut Graph, like: &Graph, input: usize) -> ValueId {
     let ty = like.ty(like.inputs()[input]).clone();
-    let attrs = Attrs::new([Attr::Literal(Literal::scalar(0.into(), ty.dtype)), (&*ty.dims).into()]);
-    let id = to.add_node(Node::new(FULL.op(), attrs, []), [ty]);
+    let zeros = full_node(Literal::scalar(0.into(), ty.dtype), &ty.dims);
+    let id = to.add_node(zeros, [ty]);
     to.node(id).outputs[0]
 }
 

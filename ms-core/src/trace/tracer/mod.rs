@@ -15,7 +15,7 @@ pub use run::{build, build_like, run_nested, run_traced, run_with_slots, sound};
 use crate::error::{Error, Result, abandon};
 use crate::ir::{Graph, Node, Type, ValueId};
 use crate::ops::{self, Control};
-use crate::tensor::{Attrs, Literal, LiveTrace, Parameter, Tensor, Traced, escaped, left_behind};
+use crate::tensor::{Literal, LiveTrace, Parameter, Tensor, Traced, escaped, left_behind};
 use crate::trace::arg::ArgumentNames;
 use frame::{CallNames, Frame, State};
 use smallvec::SmallVec;
@@ -377,8 +377,7 @@ impl Tracer {
         }
         let array = tensor.as_array().expect("a tensor that is not traced is an array");
         let value = if array.numel() * array.dtype().size() <= self.constants {
-            let attrs = Attrs::new([Literal::from_array(array)?.into()]);
-            let node = Node::new(ops::CONSTANT.op(), attrs, []);
+            let node = ops::constant_node(Literal::from_array(array)?);
             let graph = &mut state.top().graph;
             let id = graph.add_node(node, [array.ty()]);
             graph.node(id).outputs[0]
